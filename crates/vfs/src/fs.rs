@@ -1,0 +1,130 @@
+//! The interface itself.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::types::{
+    Attributes, Caller, DirectoryEntry, FallocateMode, InodeFlags, InodeNumber, NewNode, RenameFlags, Seek,
+    SetAttributes, StatFs, Time, XattrFlags,
+};
+
+/// What a [`FileSystem::tick`] left to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Background {
+    /// Call again after at most this long.
+    pub next: Duration,
+}
+
+/// A mounted file system. All methods may be called from several threads at once.
+///
+/// **Inode lifetimes.** Every `Ok` of [`lookup`](Self::lookup), [`create`](Self::create),
+/// [`create_unnamed`](Self::create_unnamed) and [`link`](Self::link) is one reference that the caller gives back with
+/// [`forget`](Self::forget); an inode without links lives until its last reference goes. The root needs none.
+///
+/// **Permissions** are checked by the caller (the kernel); the engine refuses only what immutable and append-only flags
+/// forbid. **Times** are kept by the engine from its own clock unless set.
+///
+/// Errors are those of the system call of the same name; see [`Error`](crate::Error).
+pub trait FileSystem: Send + Sync {
+    /// The root directory's inode number.
+    fn root(&self) -> InodeNumber;
+
+    /// Finds `name` in `parent` (`.` and `..` included) and takes one reference on the inode.
+    fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Attributes>;
+
+    /// Gives back `count` references.
+    fn forget(&self, ino: InodeNumber, count: u64);
+
+    /// The attributes of an inode.
+    fn attributes(&self, ino: InodeNumber) -> Result<Attributes>;
+
+    /// Changes attributes; a new size truncates or extends. Returns the attributes after the change.
+    fn set_attributes(&self, ino: InodeNumber, changes: &SetAttributes) -> Result<Attributes>;
+
+    /// The target of a symbolic link.
+    fn read_link(&self, ino: InodeNumber) -> Result<Vec<u8>>;
+
+    /// Makes a file, directory, symbolic link, device node, FIFO or socket, and takes one reference.
+    fn create(&self, parent: InodeNumber, name: &[u8], node: &NewNode<'_>, caller: &Caller) -> Result<Attributes>;
+
+    /// Makes a regular file without a name (`O_TMPFILE`) in `parent`'s volume, and takes one reference.
+    fn create_unnamed(&self, parent: InodeNumber, permissions: u32, caller: &Caller) -> Result<Attributes>;
+
+    /// Gives `ino` one more name, and takes one reference.
+    fn link(&self, ino: InodeNumber, parent: InodeNumber, name: &[u8]) -> Result<Attributes>;
+
+    /// Removes the name of something that is no directory.
+    fn unlink(&self, parent: InodeNumber, name: &[u8]) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_directory(&self, parent: InodeNumber, name: &[u8]) -> Result<()>;
+
+    /// Renames atomically; an existing target is replaced unless the flags say otherwise.
+    fn rename(
+        &self,
+        parent: InodeNumber,
+        name: &[u8],
+        new_parent: InodeNumber,
+        new_name: &[u8],
+        flags: RenameFlags,
+        caller: &Caller,
+    ) -> Result<()>;
+
+    /// Fills `buf` from byte `offset`; returns how many bytes, fewer only at the end of the file.
+    fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Writes all of `data` at byte `offset`, and clears set-uid and set-gid first if asked to. Extends the file as needed.
+    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> Result<()>;
+
+    /// Preallocates, punches or zeroes a range, as `fallocate(2)`.
+    fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> Result<()>;
+
+    /// The next data or hole at or behind `offset`.
+    fn seek(&self, ino: InodeNumber, offset: u64, whence: Seek) -> Result<u64>;
+
+    /// Lists from cursor `from` (0, or an entry's `next`), `.` and `..` included, until `emit` returns false.
+    /// The entry for which `emit` returned false counts as not delivered.
+    fn read_directory(
+        &self,
+        ino: InodeNumber,
+        from: u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()>;
+
+    /// Makes one inode durable: its content and what is needed to find it; with `data_only` not its times.
+    fn sync_file(&self, ino: InodeNumber, data_only: bool) -> Result<()>;
+
+    /// Makes everything durable.
+    fn sync(&self) -> Result<()>;
+
+    /// Space and inodes.
+    fn stat_fs(&self) -> Result<StatFs>;
+
+    /// The value of an extended attribute; `name` with its prefix (`user.mime_type`).
+    fn get_xattr(&self, ino: InodeNumber, name: &[u8]) -> Result<Vec<u8>>;
+
+    /// Sets an extended attribute. Setting an ACL changes the permission bits with it.
+    fn set_xattr(&self, ino: InodeNumber, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()>;
+
+    /// The names of the extended attributes, each followed by a zero byte.
+    fn list_xattrs(&self, ino: InodeNumber) -> Result<Vec<u8>>;
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, ino: InodeNumber, name: &[u8]) -> Result<()>;
+
+    /// Sets the `chattr(1)` flags that a user may set; others stay.
+    fn set_flags(&self, ino: InodeNumber, flags: InodeFlags) -> Result<()>;
+
+    /// Sets the project id (`FS_IOC_FSSETXATTR`).
+    fn set_project_id(&self, ino: InodeNumber, project_id: u32) -> Result<()>;
+
+    /// Discards free space within the byte range of the volume, in pieces of at least `minimum` bytes (`FITRIM`);
+    /// returns how many bytes were discarded.
+    fn trim(&self, offset: u64, length: u64, minimum: u64) -> Result<u64>;
+
+    /// Does a bounded piece of background work (writeback, checkpoint, discard, cleaning) at time `now`.
+    fn tick(&self, now: Time) -> Background;
+
+    /// Writes everything back and leaves the volume clean. Later calls fail with EIO or do nothing.
+    fn close(&self) -> Result<()>;
+}

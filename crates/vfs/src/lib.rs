@@ -1,0 +1,22 @@
+//! The file-system interface that every Basalt engine serves, and that the mount, the command line and the tests drive.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`fs`] | the [`FileSystem`] trait: one method an operation |
+//! | [`types`] | attributes, names, times, flags |
+//! | [`error`] | [`Error`], and its errno at the edge |
+//! | [`acl`] | POSIX ACLs: parsing, inheritance, chmod |
+//!
+//! Sizes and offsets are in bytes, times in seconds and nanoseconds since the epoch. File names are bytes.
+
+pub mod acl;
+pub mod error;
+pub mod fs;
+pub mod types;
+
+pub use error::{Error, Result};
+pub use fs::{Background, FileSystem};
+pub use types::{
+    Attributes, Caller, DirectoryEntry, FallocateMode, FileKind, InodeFlags, InodeNumber, NewNode, RenameFlags, Seek,
+    SetAttributes, SetTime, StatFs, Time, XattrFlags,
+};
