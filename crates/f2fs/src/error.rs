@@ -1,0 +1,60 @@
+//! What can go wrong with a volume, naming the structure, the place and what was expected.
+
+use basalt_device::DeviceError;
+
+/// Result of work on a volume.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a volume cannot be used, or an operation on it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The device holds no F2FS volume.
+    #[error("{device}: no F2FS volume: {reason}")]
+    NotF2fs {
+        /// The device.
+        device: String,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The volume uses what Basalt does not serve, at all or for writing.
+    #[error("{device}: {reason}")]
+    Unsupported {
+        /// The device.
+        device: String,
+        /// Which feature, and what can be done.
+        reason: String,
+    },
+    /// A structure contradicts the format or another structure.
+    #[error("{structure} at {place}: {found}")]
+    Damaged {
+        /// Superblock, checkpoint, NAT, SIT, summary, node, inode, dentry or xattr.
+        structure: &'static str,
+        /// Where: a block address, node id or segment number, in words.
+        place: String,
+        /// What was found, and what was expected.
+        found: String,
+    },
+    /// The request itself cannot be served; what a program sees.
+    #[error(transparent)]
+    Refused(#[from] basalt_vfs::Error),
+}
+
+impl Error {
+    /// A structure that contradicts the format.
+    pub fn damaged(structure: &'static str, place: impl Into<String>, found: impl Into<String>) -> Error {
+        Error::Damaged { structure, place: place.into(), found: found.into() }
+    }
+}
+
+impl From<Error> for basalt_vfs::Error {
+    fn from(error: Error) -> basalt_vfs::Error {
+        match error {
+            Error::Refused(error) => error,
+            Error::Device(error) => basalt_vfs::Error::Io(error.to_string()),
+            other => basalt_vfs::Error::Corrupted(other.to_string()),
+        }
+    }
+}

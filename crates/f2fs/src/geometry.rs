@@ -1,0 +1,323 @@
+//! A checked superblock: where everything is on the volume.
+//!
+//! Nothing else in the engine computes an address before [`Geometry::from_superblock`] has accepted the superblock,
+//! because every later calculation divides by or adds up its fields.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use basalt_device::BlockDevice;
+
+use crate::error::{Error, Result};
+use crate::layout::superblock::{
+    CHECKSUM_OFFSET, EXTENSION_MAX, Features, JOURNAL_GUARD, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
+
+/// Fewest segments of a volume that Linux accepts.
+const SEGMENTS_MIN: u32 = 9;
+/// Most segments of a volume (16 TiB).
+const SEGMENTS_MAX: u32 = 8_388_608;
+/// `cp_payload` must leave room for summaries in a pack.
+const PAYLOAD_MAX: u32 = 504;
+
+/// Where the areas of a volume are. All addresses are in 4 KiB blocks from the start of the device.
+#[derive(Debug, Clone)]
+pub struct Geometry {
+    /// The superblock as found.
+    pub superblock: Box<RawSuperblock>,
+    /// Features in use.
+    pub features: Features,
+    /// Blocks of the volume.
+    pub block_count: u64,
+    /// First block of segment 0.
+    pub segment0: u32,
+    /// First block of the first checkpoint pack.
+    pub checkpoint: u32,
+    /// Segments of checkpoint area.
+    pub checkpoint_segments: u32,
+    /// First block of the SIT.
+    pub sit: u32,
+    /// Blocks in one copy of the SIT.
+    pub sit_blocks: u32,
+    /// First block of the NAT.
+    pub nat: u32,
+    /// Blocks in one copy of the NAT.
+    pub nat_blocks: u32,
+    /// First block of the SSA.
+    pub ssa: u32,
+    /// Segments of the SSA.
+    pub ssa_segments: u32,
+    /// First block of the main area.
+    pub main: u32,
+    /// Segments of the main area.
+    pub main_segments: u32,
+    /// Segments in a section.
+    pub segments_per_section: u32,
+    /// Sections of the main area.
+    pub main_sections: u32,
+    /// Segments of the volume.
+    pub segment_count: u32,
+    /// Extra blocks in a checkpoint pack for bitmaps.
+    pub payload: u32,
+    /// Inode number of the root directory.
+    pub root_ino: u32,
+    /// The volume's UUID.
+    pub uuid: [u8; 16],
+    /// Seed of inode checksums: the CRC of the UUID.
+    pub checksum_seed: u32,
+}
+
+/// Shorthand: a superblock fault.
+fn bad(copy: u64, found: impl Into<String>) -> Error {
+    Error::damaged("superblock", format!("copy {} (block {copy})", copy + 1), found)
+}
+
+impl Geometry {
+    /// Reads the superblock: the first copy that is sound. The second value says what was wrong with the first, if it was.
+    pub fn read(device: &dyn BlockDevice) -> Result<(Geometry, Option<Error>)> {
+        match Geometry::read_copy(device, 0) {
+            Ok(geometry) => Ok((geometry, None)),
+            Err(first) => match Geometry::read_copy(device, 1) {
+                Ok(geometry) => Ok((geometry, Some(first))),
+                // The first copy's fault says more than the second's.
+                Err(_) => Err(first),
+            },
+        }
+    }
+
+    /// Reads copy 0 or 1 of the superblock and checks it.
+    pub fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<Geometry> {
+        if device.size() < 2 * BLOCK_SIZE as u64 {
+            return Err(Error::NotF2fs {
+                device: device.name().into(),
+                reason: format!("only {} bytes long", device.size()),
+            });
+        }
+        let mut block = vec![0; BLOCK_SIZE];
+        device.read_at(copy * BLOCK_SIZE as u64, &mut block)?;
+        let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
+        let superblock = RawSuperblock::read_from_bytes(bytes)
+            .map_err(|_| bad(copy, "shorter than a superblock"))?;
+        Geometry::from_superblock(superblock, copy, device)
+    }
+
+    /// Checks a superblock against the format and the device's size. Source: f2fs-format section 4 and the kernel's
+    /// `sanity_check_raw_super`.
+    pub fn from_superblock(superblock: RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<Geometry> {
+        check_identity(&superblock, copy, device)?;
+        check_units(&superblock, copy, device)?;
+        check_areas(&superblock, copy)?;
+        let geometry = Geometry::describe(superblock);
+        let end = u64::from(geometry.main) + (u64::from(geometry.main_segments) << SEGMENT_BITS);
+        let device_blocks = device.size() >> BLOCK_BITS;
+        if end > device_blocks {
+            return Err(bad(
+                copy,
+                format!("main area ends at block {end}, but {} has {device_blocks} blocks (truncated?)", device.name()),
+            ));
+        }
+        Ok(geometry)
+    }
+
+    fn describe(sb: RawSuperblock) -> Geometry {
+        let checksum_seed = crate::layout::crc::crc_from(!0, &sb.uuid);
+        Geometry {
+            features: sb.features(),
+            block_count: sb.block_count.get(),
+            segment0: sb.segment0_blkaddr.get(),
+            checkpoint: sb.cp_blkaddr.get(),
+            checkpoint_segments: sb.segment_count_ckpt.get(),
+            sit: sb.sit_blkaddr.get(),
+            sit_blocks: (sb.segment_count_sit.get() / 2) << SEGMENT_BITS,
+            nat: sb.nat_blkaddr.get(),
+            nat_blocks: (sb.segment_count_nat.get() / 2) << SEGMENT_BITS,
+            ssa: sb.ssa_blkaddr.get(),
+            ssa_segments: sb.segment_count_ssa.get(),
+            main: sb.main_blkaddr.get(),
+            main_segments: sb.segment_count_main.get(),
+            segments_per_section: sb.segs_per_sec.get(),
+            main_sections: sb.segment_count_main.get() / sb.segs_per_sec.get(),
+            segment_count: sb.segment_count.get(),
+            payload: sb.cp_payload.get(),
+            root_ino: sb.root_ino.get(),
+            uuid: sb.uuid,
+            checksum_seed,
+            superblock: Box::new(sb),
+        }
+    }
+
+    /// Bytes of the SIT version bitmap in the checkpoint.
+    pub fn sit_bitmap_size(&self) -> usize {
+        self.sit_blocks as usize / 8
+    }
+
+    /// Bytes of the NAT version bitmap in the checkpoint.
+    pub fn nat_bitmap_size(&self) -> usize {
+        self.nat_blocks as usize / 8
+    }
+
+    /// Node ids that the NAT has room for; ids are below this.
+    pub fn node_ids(&self) -> u32 {
+        self.nat_blocks.saturating_mul(nat::ENTRIES_PER_BLOCK)
+    }
+
+    /// SIT blocks that hold entries.
+    pub fn sit_blocks_used(&self) -> u32 {
+        self.main_segments.div_ceil(sit::ENTRIES_PER_BLOCK)
+    }
+
+    /// Blocks of the main area.
+    pub fn main_blocks(&self) -> u32 {
+        self.main_segments << SEGMENT_BITS
+    }
+
+    /// Whether a block address lies in the main area.
+    pub fn in_main(&self, address: u32) -> bool {
+        address >= self.main && address - self.main < self.main_blocks()
+    }
+
+    /// Whether inline xattr space is kept in each inode.
+    pub fn flexible_inline_xattr(&self) -> bool {
+        self.features.contains(Features::FLEXIBLE_INLINE_XATTR)
+    }
+
+    /// Address of block `index` of the SIT in the copy that `second` names.
+    pub fn sit_block(&self, index: u32, second: bool) -> u32 {
+        self.sit + index + if second { self.sit_blocks } else { 0 }
+    }
+
+    /// Address of block `index` of the NAT in the copy that `second` names: the copies alternate by segment.
+    pub fn nat_block(&self, index: u32, second: bool) -> u32 {
+        let segment = index >> SEGMENT_BITS;
+        let within = index & (BLOCKS_PER_SEGMENT - 1);
+        self.nat + (segment << (SEGMENT_BITS + 1)) + within + if second { BLOCKS_PER_SEGMENT } else { 0 }
+    }
+
+    /// Address of the summary block of a main segment.
+    pub fn summary_block(&self, segment: u32) -> u32 {
+        self.ssa + segment
+    }
+}
+
+fn check_identity(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
+    if sb.magic.get() != MAGIC {
+        return Err(Error::NotF2fs {
+            device: device.name().into(),
+            reason: format!("magic {:#010x} in superblock copy {}, expected {MAGIC:#010x}", sb.magic.get(), copy + 1),
+        });
+    }
+    if sb.features().contains(Features::SB_CHECKSUM) {
+        if sb.checksum_offset.get() != CHECKSUM_OFFSET {
+            return Err(bad(copy, format!("checksum at {}, expected {CHECKSUM_OFFSET}", sb.checksum_offset)));
+        }
+        if sb.crc.get() != sb.expected_crc() {
+            return Err(bad(copy, format!("checksum {:#010x}, expected {:#010x}", sb.crc.get(), sb.expected_crc())));
+        }
+    }
+    Ok(())
+}
+
+fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
+    let sectors = sb.log_sectors_per_block.get();
+    if sectors & !0xFF == JOURNAL_GUARD {
+        return Err(Error::Unsupported {
+            device: device.name().into(),
+            reason: "holds a live cleaning journal; recover it with `basalt fsck --repair`".into(),
+        });
+    }
+    if sb.log_blocksize.get() != BLOCK_BITS {
+        return Err(Error::Unsupported {
+            device: device.name().into(),
+            reason: format!("block size 2^{} bytes; Basalt serves 4096", sb.log_blocksize),
+        });
+    }
+    if sb.log_blocks_per_seg.get() != SEGMENT_BITS {
+        return Err(bad(copy, format!("2^{} blocks per segment, expected 512", sb.log_blocks_per_seg)));
+    }
+    if !(9..=BLOCK_BITS).contains(&sb.log_sectorsize.get()) || sb.log_sectorsize.get() + sectors != BLOCK_BITS {
+        return Err(bad(
+            copy,
+            format!("sector size 2^{} with 2^{sectors} sectors per block do not make 4096 bytes", sb.log_sectorsize),
+        ));
+    }
+    if sb.root_ino.get() != 3 || sb.node_ino.get() != 1 || sb.meta_ino.get() != 2 {
+        return Err(bad(copy, "root, node and meta inode numbers are not 3, 1 and 2"));
+    }
+    if sb.cp_payload.get() >= PAYLOAD_MAX {
+        return Err(bad(copy, format!("cp_payload {}, expected less than {PAYLOAD_MAX}", sb.cp_payload)));
+    }
+    let extensions = sb.extension_count.get().saturating_add(u32::from(sb.hot_ext_count));
+    if extensions > EXTENSION_MAX as u32 {
+        return Err(bad(copy, format!("{extensions} extensions listed, at most {EXTENSION_MAX} fit")));
+    }
+    Ok(())
+}
+
+fn check_areas(sb: &RawSuperblock, copy: u64) -> Result<()> {
+    let count = sb.segment_count.get();
+    let per_section = sb.segs_per_sec.get();
+    let main = sb.segment_count_main.get();
+    if !(SEGMENTS_MIN..=SEGMENTS_MAX).contains(&count) || u64::from(count) > sb.block_count.get() >> SEGMENT_BITS {
+        return Err(bad(copy, format!("{count} segments in {} blocks", sb.block_count)));
+    }
+    if per_section == 0 || per_section > count || main == 0 {
+        return Err(bad(copy, format!("{per_section} segments per section, {main} main segments, of {count}")));
+    }
+    if u64::from(sb.section_count.get()) * u64::from(per_section) != u64::from(main) {
+        return Err(bad(copy, format!("{} sections of {per_section} segments, but {main} main segments", sb.section_count)));
+    }
+    if sb.secs_per_zone.get() == 0 || sb.secs_per_zone.get() > sb.section_count.get() {
+        return Err(bad(copy, format!("{} sections per zone of {} sections", sb.secs_per_zone, sb.section_count)));
+    }
+    let mut at = u64::from(sb.segment0_blkaddr.get());
+    let areas = [
+        ("checkpoint", sb.cp_blkaddr.get(), sb.segment_count_ckpt.get(), 2),
+        ("SIT", sb.sit_blkaddr.get(), sb.segment_count_sit.get(), 2),
+        ("NAT", sb.nat_blkaddr.get(), sb.segment_count_nat.get(), 2),
+        // A read-only volume has no summaries.
+        ("SSA", sb.ssa_blkaddr.get(), sb.segment_count_ssa.get(), 0),
+        ("main", sb.main_blkaddr.get(), main, 1),
+    ];
+    for (name, start, segments, least) in areas {
+        if u64::from(start) != at {
+            return Err(bad(copy, format!("{name} area starts at block {start}, expected {at}")));
+        }
+        if segments < least || segments > count {
+            return Err(bad(copy, format!("{name} area has {segments} segments of {count}")));
+        }
+        at += u64::from(segments) << SEGMENT_BITS;
+    }
+    check_sizes(sb, copy, at)
+}
+
+/// The tables must have an entry for everything they describe.
+fn check_sizes(sb: &RawSuperblock, copy: u64, main_end: u64) -> Result<()> {
+    let (count, main) = (sb.segment_count.get(), sb.segment_count_main.get());
+    let end = u64::from(sb.segment0_blkaddr.get()) + (u64::from(count) << SEGMENT_BITS);
+    // Linux rewrites a larger segment_count silently; only one that is too small is a fault.
+    if main_end > end || main_end > u64::from(u32::MAX) - 1 {
+        return Err(bad(copy, format!("areas end at block {main_end}, volume ends at {end}")));
+    }
+    let sit_entries = u64::from(sb.segment_count_sit.get() / 2) * u64::from(BLOCKS_PER_SEGMENT * sit::ENTRIES_PER_BLOCK);
+    if sit_entries < u64::from(main) {
+        return Err(bad(copy, format!("SIT has room for {sit_entries} segments, main area has {main}")));
+    }
+    let summaries = u64::from(sb.segment_count_ssa.get()) << SEGMENT_BITS;
+    if summaries < u64::from(main) && !sb.features().contains(Features::READ_ONLY) {
+        return Err(bad(copy, format!("SSA has room for {summaries} segments, main area has {main}")));
+    }
+    Ok(())
+}
+
+/// The bytes of a superblock's block with `superblock` in it, the checksum brought up to date where the volume has one.
+pub fn superblock_block(superblock: &RawSuperblock) -> Vec<u8> {
+    let mut superblock = *superblock;
+    if superblock.features().contains(Features::SB_CHECKSUM) {
+        superblock.checksum_offset.set(CHECKSUM_OFFSET);
+        let crc = superblock.expected_crc();
+        superblock.crc.set(crc);
+    }
+    let mut block = vec![0; BLOCK_SIZE];
+    block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE].copy_from_slice(superblock.as_bytes());
+    block
+}
