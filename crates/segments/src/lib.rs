@@ -1,1 +1,45 @@
-//! Under construction.
+//! Which block goes where, and what to clean next: pure decisions.
+//!
+//! This crate knows no device and no file system. An engine tells it which blocks live and die, and asks:
+//!
+//! - *where does the next log continue?* — [`SegmentTable::open_segment`];
+//! - *which log does this block belong to?* — a [`Placement`];
+//! - *which section is cleaned next?* — [`SegmentTable::select_victim`] with a [`VictimPolicy`];
+//! - *what may be reused once the checkpoint is durable?* — [`SegmentTable::prefree`] and [`SegmentTable::release`].
+//!
+//! The units, from small to large: a *block* is 4 KiB; a *segment* is [`BLOCKS_PER_SEGMENT`] blocks, has one entry in
+//! the segment information table (SIT) and is what a log fills; a *section* is one or more consecutive segments and is
+//! what the cleaner empties.
+//!
+//! # Where things are
+//!
+//! | module | subject |
+//! |---|---|
+//! | `table` | [`SegmentTable`]: live blocks, segment states, allocation, victim search |
+//! | [`placement`] | one file per placement policy |
+//! | [`victim`] | one file per victim policy |
+//!
+//! # Preconditions
+//!
+//! Segment, section and block numbers are checked by the engine before they come here, because only the engine can
+//! name the structure on disk that held a bad one. A number out of range is a fault of the caller and panics.
+
+mod bitmap;
+mod kind;
+pub mod placement;
+mod table;
+pub mod victim;
+
+pub use kind::SegmentKind;
+pub use placement::{BlockTraits, Placement, StaticPlacement};
+pub use table::{MAX_SEGMENTS, SegmentState, SegmentTable};
+pub use victim::{CostBenefit, Greedy, SectionView, VictimPolicy};
+
+/// Blocks in a segment (F2FS: 512, that is 2 MiB).
+pub const BLOCKS_PER_SEGMENT: u32 = 512;
+
+/// The number of a segment, counted from the start of the main area.
+pub type SegmentNumber = u32;
+
+/// The index of a block within the main area: `segment * BLOCKS_PER_SEGMENT + offset`.
+pub type Block = u32;

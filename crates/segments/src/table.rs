@@ -1,0 +1,380 @@
+//! The segment table: which blocks are live, what each segment is, and which are free.
+
+mod allocation;
+mod cleaning;
+mod live;
+
+use crate::bitmap::Bitmap;
+use crate::{BLOCKS_PER_SEGMENT, Block, SegmentKind, SegmentNumber};
+use live::LiveMap;
+
+/// The most segments a table takes: all whose blocks a [`Block`] can number. Also F2FS's own limit (16 TiB).
+pub const MAX_SEGMENTS: u32 = 1 << 23;
+
+/// Live blocks of a full segment.
+const FULL: u16 = BLOCKS_PER_SEGMENT as u16;
+
+/// What may be done with a segment.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentState {
+    /// Holds nothing, also by the last durable checkpoint: may be written from its start.
+    Free,
+    /// A log writes to it.
+    Active,
+    /// Closed, some blocks live.
+    Dirty,
+    /// Closed, all blocks live.
+    Full,
+    /// Closed, no live block, but the last durable checkpoint may still need its blocks: free after the next one.
+    Prefree,
+}
+
+/// The segments of a volume's main area: live blocks, kind, state and time of modification of each.
+///
+/// Takes about 28 bytes a segment, and 64 more for each that is partly live: 14 MiB for the 524,288 segments of an
+/// empty or full volume of 1 TiB. Marking a block takes constant time.
+///
+/// # Panics
+///
+/// Segment, section and block numbers are the caller's to check; every method that takes one panics when it is out of
+/// range.
+pub struct SegmentTable {
+    segments_per_section: u32,
+    sections: u32,
+    live: Vec<u16>,
+    kinds: Vec<SegmentKind>,
+    states: Vec<SegmentState>,
+    modified: Vec<u64>,
+    maps: Vec<LiveMap>,
+    /// Live blocks of data segments, and of node segments.
+    live_totals: [u64; 2],
+    free: Bitmap,
+    prefree: Bitmap,
+    /// Segments whose SIT entry changed since the last [`SegmentTable::clear_dirty`].
+    dirty_entries: Bitmap,
+    /// Sections all of whose segments are free.
+    free_sections: Bitmap,
+    section_counts: Vec<SectionCounts>,
+    /// Sections that are not free but have only free and prefree segments.
+    prefree_sections: u32,
+}
+
+/// Segments of a section by state, as far as whole sections are judged by them.
+#[derive(Clone, Copy, Default)]
+struct SectionCounts {
+    free: u32,
+    prefree: u32,
+}
+
+impl SegmentTable {
+    /// A table of free segments.
+    ///
+    /// # Panics
+    ///
+    /// If `segments_per_section` is zero, or `segments` is not a multiple of it or above [`MAX_SEGMENTS`].
+    #[must_use]
+    pub fn new(segments: u32, segments_per_section: u32) -> Self {
+        assert!(
+            segments <= MAX_SEGMENTS,
+            "{segments} segments are more than {MAX_SEGMENTS}"
+        );
+        assert!(
+            segments_per_section > 0,
+            "a section has at least one segment"
+        );
+        assert!(
+            segments.is_multiple_of(segments_per_section),
+            "{segments} segments are not whole sections of {segments_per_section}"
+        );
+        let sections = segments / segments_per_section;
+        let count = segments as usize;
+        let mut table = SegmentTable {
+            segments_per_section,
+            sections,
+            live: vec![0; count],
+            kinds: vec![SegmentKind::HotData; count],
+            states: vec![SegmentState::Free; count],
+            modified: vec![0; count],
+            maps: std::iter::repeat_with(LiveMap::default)
+                .take(count)
+                .collect(),
+            live_totals: [0; 2],
+            free: Bitmap::new(segments),
+            prefree: Bitmap::new(segments),
+            dirty_entries: Bitmap::new(segments),
+            free_sections: Bitmap::new(sections),
+            section_counts: vec![SectionCounts::default(); sections as usize],
+            prefree_sections: 0,
+        };
+        table.finish_load();
+        table
+    }
+
+    /// At open: a segment as its SIT entry has it. `bitmap` is as on disk, most significant bit first: block `i` is bit
+    /// `7 - i % 8` of byte `i / 8`. Returns the live blocks in it, for the caller to compare with the entry's count.
+    ///
+    /// May be repeated for a segment (the journal overrides the SIT); the last call counts. The counts and states of
+    /// the table are right only after [`SegmentTable::finish_load`].
+    pub fn load(
+        &mut self,
+        segment: SegmentNumber,
+        kind: SegmentKind,
+        bitmap: &[u8; 64],
+        modified: u64,
+    ) -> u16 {
+        let at = self.at(segment);
+        let live = self.maps[at].load(bitmap);
+        self.live[at] = live;
+        self.kinds[at] = kind;
+        self.modified[at] = modified;
+        live
+    }
+
+    /// At open, after all loads: a log writes to this segment.
+    pub fn set_active(&mut self, segment: SegmentNumber) {
+        self.enter(segment, SegmentState::Active);
+    }
+
+    /// At open, after all loads: derives states and counts from what was loaded. Segments without live blocks become
+    /// free, because what was loaded is what is durable; those set active stay so. Leaves the dirty entries as they are.
+    pub fn finish_load(&mut self) {
+        self.live_totals = [0; 2];
+        self.free.clear();
+        self.prefree.clear();
+        self.free_sections.clear();
+        self.section_counts.fill(SectionCounts::default());
+        self.prefree_sections = 0;
+        for segment in 0..self.segments() {
+            let at = segment as usize;
+            self.live_totals[usize::from(self.kinds[at].is_node())] += u64::from(self.live[at]);
+            if self.states[at] != SegmentState::Active {
+                self.states[at] = match self.live[at] {
+                    0 => SegmentState::Free,
+                    FULL => SegmentState::Full,
+                    _ => SegmentState::Dirty,
+                };
+            }
+            if self.states[at] == SegmentState::Free {
+                self.free.insert(segment);
+                self.section_counts[(segment / self.segments_per_section) as usize].free += 1;
+            }
+        }
+        for (section, counts) in (0..).zip(&self.section_counts) {
+            if counts.free == self.segments_per_section {
+                self.free_sections.insert(section);
+            }
+        }
+    }
+
+    /// Segments in the table.
+    #[must_use]
+    pub fn segments(&self) -> u32 {
+        // The constructor took this very number as a `u32`.
+        self.live.len() as u32
+    }
+
+    /// Sections in the table.
+    #[must_use]
+    pub fn sections(&self) -> u32 {
+        self.sections
+    }
+
+    /// Segments in each section.
+    #[must_use]
+    pub fn segments_per_section(&self) -> u32 {
+        self.segments_per_section
+    }
+
+    /// The section a segment belongs to.
+    #[must_use]
+    pub fn section_of(&self, segment: SegmentNumber) -> u32 {
+        self.at(segment);
+        segment / self.segments_per_section
+    }
+
+    /// The segments of a section.
+    #[must_use]
+    pub fn segments_of(&self, section: u32) -> std::ops::Range<SegmentNumber> {
+        assert!(
+            section < self.sections,
+            "section {section} of {}",
+            self.sections
+        );
+        let first = section * self.segments_per_section;
+        first..first + self.segments_per_section
+    }
+
+    /// What the segment holds. Of a free segment: what it held last.
+    #[must_use]
+    pub fn kind(&self, segment: SegmentNumber) -> SegmentKind {
+        self.kinds[self.at(segment)]
+    }
+
+    /// Makes a segment without live blocks one of another kind, for recovery that follows a log into a segment the
+    /// checkpoint knew as free.
+    ///
+    /// # Panics
+    ///
+    /// If a block of the segment is live: its data would turn into nodes or the other way round.
+    pub fn set_kind(&mut self, segment: SegmentNumber, kind: SegmentKind) {
+        let at = self.at(segment);
+        assert_eq!(self.live[at], 0, "segment {segment} has live blocks");
+        self.kinds[at] = kind;
+        self.dirty_entries.insert(segment);
+    }
+
+    /// Live blocks in the segment, 0 to [`BLOCKS_PER_SEGMENT`].
+    #[must_use]
+    pub fn live(&self, segment: SegmentNumber) -> u16 {
+        self.live[self.at(segment)]
+    }
+
+    /// When a block of the segment last became live or dead, in the unit of time of [`SegmentTable::set_live`].
+    #[must_use]
+    pub fn modified(&self, segment: SegmentNumber) -> u64 {
+        self.modified[self.at(segment)]
+    }
+
+    /// The live blocks as the SIT has them on disk; see [`SegmentTable::load`].
+    #[must_use]
+    pub fn bitmap(&self, segment: SegmentNumber) -> [u8; 64] {
+        let at = self.at(segment);
+        self.maps[at].to_bytes(self.live[at])
+    }
+
+    /// The segment's state.
+    #[must_use]
+    pub fn state(&self, segment: SegmentNumber) -> SegmentState {
+        self.states[self.at(segment)]
+    }
+
+    /// Whether the block is live.
+    #[must_use]
+    pub fn is_live(&self, block: Block) -> bool {
+        let (segment, offset) = split(block);
+        let at = self.at(segment);
+        self.maps[at].contains(self.live[at], offset)
+    }
+
+    /// The offsets in the segment of its live blocks, rising.
+    pub fn live_blocks(&self, segment: SegmentNumber) -> impl Iterator<Item = u32> + use<> {
+        let at = self.at(segment);
+        self.maps[at].offsets(self.live[at])
+    }
+
+    /// A block was written and is in use. `now` is in the engine's unit of time (F2FS: seconds of mounted time).
+    ///
+    /// Returns false, with nothing changed, if it was live already: the caller's structures contradict each other.
+    /// In a free or prefree segment (recovery alone writes there) this makes the segment dirty.
+    #[must_use = "false is a corruption to report"]
+    pub fn set_live(&mut self, block: Block, now: u64) -> bool {
+        let (segment, offset) = split(block);
+        let at = self.at(segment);
+        if !self.maps[at].insert(self.live[at], offset) {
+            return false;
+        }
+        self.live[at] += 1;
+        self.live_totals[usize::from(self.kinds[at].is_node())] += 1;
+        self.touch(segment, now);
+        true
+    }
+
+    /// A block is no longer in use. A segment that is not active and has no live block left becomes prefree.
+    ///
+    /// Returns false, with nothing changed, if it was not live: the caller's structures contradict each other.
+    #[must_use = "false is a corruption to report"]
+    pub fn clear_live(&mut self, block: Block, now: u64) -> bool {
+        let (segment, offset) = split(block);
+        let at = self.at(segment);
+        if !self.maps[at].remove(self.live[at], offset) {
+            return false;
+        }
+        self.live[at] -= 1;
+        self.live_totals[usize::from(self.kinds[at].is_node())] -= 1;
+        self.touch(segment, now);
+        true
+    }
+
+    /// Live blocks in data segments.
+    #[must_use]
+    pub fn live_data_blocks(&self) -> u64 {
+        self.live_totals[0]
+    }
+
+    /// Live blocks in node segments.
+    #[must_use]
+    pub fn live_node_blocks(&self) -> u64 {
+        self.live_totals[1]
+    }
+
+    /// The segments whose SIT entry changed since [`SegmentTable::clear_dirty`], rising.
+    #[must_use]
+    pub fn dirty_entries(&self) -> Vec<SegmentNumber> {
+        self.dirty_entries.to_vec()
+    }
+
+    /// How many segments [`SegmentTable::dirty_entries`] would name.
+    #[must_use]
+    pub fn dirty_entry_count(&self) -> u32 {
+        self.dirty_entries.count()
+    }
+
+    /// Every changed SIT entry is on its way to the disk.
+    pub fn clear_dirty(&mut self) {
+        self.dirty_entries.clear();
+    }
+
+    /// Has the segment's SIT entry written again, changed or not.
+    pub fn mark_dirty(&mut self, segment: SegmentNumber) {
+        self.at(segment);
+        self.dirty_entries.insert(segment);
+    }
+
+    /// Bytes of memory the table uses on the heap.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let per_segment = size_of::<u16>()
+            + size_of::<SegmentKind>()
+            + size_of::<SegmentState>()
+            + size_of::<u64>()
+            + size_of::<LiveMap>();
+        self.live.len() * per_segment
+            + self.maps.iter().map(LiveMap::memory).sum::<usize>()
+            + self.section_counts.len() * size_of::<SectionCounts>()
+            + [
+                &self.free,
+                &self.prefree,
+                &self.dirty_entries,
+                &self.free_sections,
+            ]
+            .map(Bitmap::memory)
+            .iter()
+            .sum::<usize>()
+    }
+
+    /// The segment's index in the vectors, checked.
+    fn at(&self, segment: SegmentNumber) -> usize {
+        assert!(
+            (segment as usize) < self.live.len(),
+            "segment {segment} of {}",
+            self.live.len()
+        );
+        segment as usize
+    }
+
+    /// After a change of a segment's live blocks: its entry is dirty, and closed segments change state with the count.
+    fn touch(&mut self, segment: SegmentNumber, now: u64) {
+        let at = segment as usize;
+        self.modified[at] = now;
+        self.dirty_entries.insert(segment);
+        if self.states[at] != SegmentState::Active {
+            self.enter(segment, self.closed_state(segment));
+        }
+    }
+}
+
+/// A block's segment and its offset in there.
+fn split(block: Block) -> (SegmentNumber, u32) {
+    (block / BLOCKS_PER_SEGMENT, block % BLOCKS_PER_SEGMENT)
+}

@@ -1,0 +1,109 @@
+//! The search for the section to clean.
+
+use super::{SegmentState, SegmentTable};
+use crate::{BLOCKS_PER_SEGMENT, SectionView, VictimPolicy};
+
+impl SegmentTable {
+    /// The section that is the cheapest to clean by `policy`, the lowest-numbered of equals; `None` if there is none.
+    ///
+    /// Never one with an active segment, one without a live block (it is free, or waits for a checkpoint only), one
+    /// that is all live (nothing to gain), or one that `skip` says to leave out. `skip` must give the same answer for a
+    /// section throughout the call; it is asked only about sections that would win. `now` is in the unit of time of
+    /// [`SegmentTable::set_live`].
+    ///
+    /// Takes two passes over the table: about a millisecond for 1 TiB.
+    #[must_use]
+    pub fn select_victim(
+        &self,
+        policy: &dyn VictimPolicy,
+        now: u64,
+        skip: &dyn Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let (oldest, youngest) = self
+            .partly_live()
+            .fold((u64::MAX, 0), |(oldest, youngest), view| {
+                (oldest.min(view.modified), youngest.max(view.modified))
+            });
+        let mut best: Option<(f64, u32)> = None;
+        for view in self.partly_live() {
+            let cost = policy.cost(&view, now, oldest, youngest);
+            let wins = best.is_none_or(|(lowest, _)| cost < lowest);
+            // Looked at last: most sections have lost by now.
+            if wins && !self.has_active(view.section) && !skip(view.section) {
+                best = Some((cost, view.section));
+            }
+        }
+        best.map(|(_, section)| section)
+    }
+
+    /// The sections with at least one live and one dead block.
+    fn partly_live(&self) -> impl Iterator<Item = SectionView> {
+        let capacity = self.segments_per_section * BLOCKS_PER_SEGMENT;
+        let size = self.segments_per_section as usize;
+        let sections = self
+            .live
+            .chunks_exact(size)
+            .zip(self.modified.chunks_exact(size));
+        (0..)
+            .zip(sections)
+            .filter_map(move |(section, (live, modified))| {
+                let total = live.iter().map(|&live| u32::from(live)).sum();
+                if total == 0 || total == capacity {
+                    return None;
+                }
+                let modified = mean_modified(live, modified, total);
+                Some(SectionView {
+                    section,
+                    live: total,
+                    capacity,
+                    modified,
+                })
+            })
+    }
+
+    fn has_active(&self, section: u32) -> bool {
+        let segments = self.segments_of(section);
+        self.states[segments.start as usize..segments.end as usize].contains(&SegmentState::Active)
+    }
+}
+
+/// The mean of the segments' times of modification, each weighted by its live blocks, of which there are `total` > 0.
+fn mean_modified(live: &[u16], modified: &[u64], total: u32) -> u64 {
+    if let [modified] = modified {
+        return *modified;
+    }
+    let weigh = |(&live, &modified): (&u16, &u64)| u64::from(live).checked_mul(modified);
+    let sum = live
+        .iter()
+        .zip(modified)
+        .try_fold(0u64, |sum, segment| sum.checked_add(weigh(segment)?));
+    match sum {
+        Some(sum) => sum / u64::from(total),
+        // Times this far off are damage on disk; the mean still has to be right, not fast.
+        None => {
+            let sum: u128 = live
+                .iter()
+                .zip(modified)
+                .map(|(&live, &time)| u128::from(live) * u128::from(time))
+                .sum();
+            // A weighted mean is not above the greatest of its values, so it fits.
+            (sum / u128::from(total)) as u64
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mean_modified;
+
+    #[test]
+    fn the_mean_is_weighted_and_does_not_overflow() {
+        assert_eq!(mean_modified(&[7], &[u64::MAX], 7), u64::MAX);
+        assert_eq!(mean_modified(&[100, 300], &[10, 50], 400), 40);
+        assert_eq!(mean_modified(&[5, 0, 0], &[33, 0, u64::MAX], 5), 33);
+        assert_eq!(
+            mean_modified(&[512, 512], &[u64::MAX, u64::MAX - 2], 1024),
+            u64::MAX - 1
+        );
+    }
+}

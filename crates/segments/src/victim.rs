@@ -1,0 +1,68 @@
+//! Which section is cleaned next.
+//!
+//! A victim policy gives every section a cost, and the cheapest is cleaned. One policy is one file of this module,
+//! named after its paper's term; to add one, write the file, name it here, and add it to [`POLICIES`]. A policy that
+//! needs to know more of a section (its hotness, say) gets it as a new field of [`SectionView`].
+//!
+//! The search itself is [`SegmentTable::select_victim`](crate::SegmentTable::select_victim).
+
+mod cost_benefit;
+mod greedy;
+
+pub use cost_benefit::CostBenefit;
+pub use greedy::Greedy;
+
+/// Every victim policy, by which options, help texts and reports list them.
+pub static POLICIES: &[&dyn VictimPolicy] = &[&Greedy, &CostBenefit];
+
+/// The policy of this name, as in options; `None` if there is none.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static dyn VictimPolicy> {
+    POLICIES
+        .iter()
+        .copied()
+        .find(|policy| policy.name() == name)
+}
+
+/// What a policy may look at. Only sections with at least one live and one dead block are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionView {
+    /// The section's number.
+    pub section: u32,
+    /// Live blocks: what cleaning has to move. From 1 to `capacity - 1`.
+    pub live: u32,
+    /// Blocks in the section.
+    pub capacity: u32,
+    /// When the section was modified last: the mean over its segments, weighted by their live blocks (a segment
+    /// without any says nothing about what would be moved). In the engine's unit of time (F2FS: seconds).
+    pub modified: u64,
+}
+
+/// Decides which section is the best to clean.
+pub trait VictimPolicy: Send + Sync {
+    /// The name in options and reports.
+    fn name(&self) -> &'static str;
+
+    /// The cost of cleaning this section; the lowest is cleaned, the first of equals. Never NaN.
+    ///
+    /// `now` is in the unit of [`SectionView::modified`]; `oldest` and `youngest` are the extremes of that field over
+    /// all sections with live and dead blocks, for policies that look at a section's rank between them.
+    fn cost(&self, section: &SectionView, now: u64, oldest: u64, youngest: u64) -> f64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_found_by_their_names_alone() {
+        for policy in POLICIES {
+            assert_eq!(
+                by_name(policy.name()).map(VictimPolicy::name),
+                Some(policy.name())
+            );
+        }
+        assert!(by_name("").is_none());
+        assert!(by_name("Greedy").is_none());
+    }
+}
