@@ -4,11 +4,24 @@
 //! |---|---|
 //! | [`block`] | the [`BlockDevice`] trait, its geometry and errors: the only thing engines see |
 //! | [`file`] | image files and block devices (direct I/O), with locks and discard |
-//! | [`memory`] | a sparse device in memory |
+//! | [`memory`] | a sparse device in memory, with cheap snapshots |
+//! | [`request`] | one request as a value: what the wrappers record and decide on |
 //! | [`record`] | a wrapper that records every request |
+//! | [`fault`] | a wrapper that makes requests fail |
 //!
 //! Offsets and lengths are in bytes everywhere in this crate.
 
 pub mod block;
+pub mod fault;
+pub mod file;
+pub mod memory;
+mod range;
+pub mod record;
+pub mod request;
 
 pub use block::{BlockDevice, DeviceError, Result};
+pub use fault::FaultyDevice;
+pub use file::{FileDevice, Lock, OpenOptions};
+pub use memory::{Counters, MemoryDevice};
+pub use record::RecordingDevice;
+pub use request::{Request, RequestKind};
