@@ -60,6 +60,20 @@ pub struct SegmentTable {
     prefree_sections: u32,
 }
 
+impl std::fmt::Debug for SegmentTable {
+    /// A summary: the table itself is too long for any log line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentTable")
+            .field("segments", &self.segments())
+            .field("segments_per_section", &self.segments_per_section)
+            .field("free_segments", &self.free_segments())
+            .field("prefree_segments", &self.prefree_segments())
+            .field("live_data_blocks", &self.live_data_blocks())
+            .field("live_node_blocks", &self.live_node_blocks())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Segments of a section by state, as far as whole sections are judged by them.
 #[derive(Clone, Copy, Default)]
 struct SectionCounts {
@@ -72,16 +86,18 @@ impl SegmentTable {
     ///
     /// # Panics
     ///
-    /// If `segments_per_section` is zero, or `segments` is not a multiple of it or above [`MAX_SEGMENTS`].
+    /// If `segments` is above [`MAX_SEGMENTS`] or no multiple of `segments_per_section`, or that is zero or above half of
+    /// [`MAX_SEGMENTS`].
     #[must_use]
     pub fn new(segments: u32, segments_per_section: u32) -> Self {
         assert!(
             segments <= MAX_SEGMENTS,
             "{segments} segments are more than {MAX_SEGMENTS}"
         );
+        // A section's capacity in blocks has to fit a `u32`.
         assert!(
-            segments_per_section > 0,
-            "a section has at least one segment"
+            (1..=MAX_SEGMENTS / 2).contains(&segments_per_section),
+            "{segments_per_section} segments do not make a section"
         );
         assert!(
             segments.is_multiple_of(segments_per_section),

@@ -1,6 +1,6 @@
 //! The search for the section to clean.
 
-use super::{SegmentState, SegmentTable};
+use super::{FULL, SegmentState, SegmentTable};
 use crate::{BLOCKS_PER_SEGMENT, SectionView, VictimPolicy};
 
 impl SegmentTable {
@@ -11,7 +11,7 @@ impl SegmentTable {
     /// section throughout the call; it is asked only about sections that would win. `now` is in the unit of time of
     /// [`SegmentTable::set_live`].
     ///
-    /// Takes two passes over the table: about a millisecond for 1 TiB.
+    /// Takes two passes over the table: between one and three milliseconds for 1 TiB.
     #[must_use]
     pub fn select_victim(
         &self,
@@ -19,46 +19,60 @@ impl SegmentTable {
         now: u64,
         skip: &dyn Fn(u32) -> bool,
     ) -> Option<u32> {
-        let (oldest, youngest) = self
-            .partly_live()
-            .fold((u64::MAX, 0), |(oldest, youngest), view| {
-                (oldest.min(view.modified), youngest.max(view.modified))
-            });
-        let mut best: Option<(f64, u32)> = None;
-        for view in self.partly_live() {
+        let (mut oldest, mut youngest) = (u64::MAX, 0);
+        self.each_partly_live(|view| {
+            oldest = oldest.min(view.modified);
+            youngest = youngest.max(view.modified);
+        });
+        let mut best: Option<u32> = None;
+        let mut lowest = f64::INFINITY;
+        self.each_partly_live(|view| {
             let cost = policy.cost(&view, now, oldest, youngest);
-            let wins = best.is_none_or(|(lowest, _)| cost < lowest);
-            // Looked at last: most sections have lost by now.
-            if wins && !self.has_active(view.section) && !skip(view.section) {
-                best = Some((cost, view.section));
+            // Whether the section may be cleaned is looked at last: most have lost by now.
+            if (cost < lowest || best.is_none())
+                && !self.has_active(view.section)
+                && !skip(view.section)
+            {
+                (best, lowest) = (Some(view.section), cost);
             }
-        }
-        best.map(|(_, section)| section)
+        });
+        best
     }
 
-    /// The sections with at least one live and one dead block.
-    fn partly_live(&self) -> impl Iterator<Item = SectionView> {
-        let capacity = self.segments_per_section * BLOCKS_PER_SEGMENT;
+    /// Calls `visit` with every section that has a live and a dead block, rising.
+    fn each_partly_live(&self, mut visit: impl FnMut(SectionView)) {
         let size = self.segments_per_section as usize;
+        let capacity = self.segments_per_section * BLOCKS_PER_SEGMENT;
+        if size == 1 {
+            // The common layout, without the sums of the general one: it has the most sections to go through.
+            for (section, (&live, &modified)) in (0..).zip(self.live.iter().zip(&self.modified)) {
+                if live != 0 && live != FULL {
+                    visit(SectionView {
+                        section,
+                        live: u32::from(live),
+                        capacity,
+                        modified,
+                    });
+                }
+            }
+            return;
+        }
         let sections = self
             .live
             .chunks_exact(size)
             .zip(self.modified.chunks_exact(size));
-        (0..)
-            .zip(sections)
-            .filter_map(move |(section, (live, modified))| {
-                let total = live.iter().map(|&live| u32::from(live)).sum();
-                if total == 0 || total == capacity {
-                    return None;
-                }
+        for (section, (live, modified)) in (0..).zip(sections) {
+            let total = live.iter().map(|&live| u32::from(live)).sum();
+            if total != 0 && total != capacity {
                 let modified = mean_modified(live, modified, total);
-                Some(SectionView {
+                visit(SectionView {
                     section,
                     live: total,
                     capacity,
                     modified,
-                })
-            })
+                });
+            }
+        }
     }
 
     fn has_active(&self, section: u32) -> bool {
@@ -69,9 +83,6 @@ impl SegmentTable {
 
 /// The mean of the segments' times of modification, each weighted by its live blocks, of which there are `total` > 0.
 fn mean_modified(live: &[u16], modified: &[u64], total: u32) -> u64 {
-    if let [modified] = modified {
-        return *modified;
-    }
     let weigh = |(&live, &modified): (&u16, &u64)| u64::from(live).checked_mul(modified);
     let sum = live
         .iter()
