@@ -1,0 +1,146 @@
+//! The F2FS tools on image files.
+
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+
+use crate::command::{Finished, run};
+use crate::error::{Context, Result};
+
+/// What a test that uses this module needs installed.
+pub const TOOLS: &[&str] = &["mkfs.f2fs", "fsck.f2fs", "dump.f2fs", "resize.f2fs"];
+
+/// Makes a sparse image of `size` bytes, replacing what was there, and formats it with these additional arguments.
+///
+/// # Errors
+/// When the file cannot be made, or `mkfs.f2fs` fails.
+pub fn mkfs_f2fs(path: &Path, size: u64, arguments: &[&str]) -> Result<()> {
+    let file = File::create(path).doing("create", path)?;
+    file.set_len(size).doing("set the size of", path)?;
+    drop(file);
+    let path = path.as_os_str();
+    let all = ["-q", "-f"]
+        .iter()
+        .chain(arguments)
+        .map(|word| (*word).as_ref())
+        .chain([path]);
+    run("mkfs.f2fs", all)?.success()?;
+    Ok(())
+}
+
+/// What `fsck.f2fs` has to say about a volume.
+#[derive(Clone, Debug)]
+pub struct FsckReport {
+    /// Its exit status; `None` when a signal ended it, which damaged volumes achieve.
+    pub exit: Option<i32>,
+    /// The lines that name a fault.
+    pub faults: Vec<String>,
+    /// All it printed.
+    pub output: String,
+}
+
+impl FsckReport {
+    /// Whether nothing at all was found.
+    pub fn is_clean(&self) -> bool {
+        self.exit == Some(0) && self.faults.is_empty()
+    }
+
+    /// Does nothing for a clean volume.
+    ///
+    /// # Panics
+    /// When it is not clean, showing the faults.
+    pub fn expect_clean(&self) {
+        assert!(self.is_clean(), "{self}");
+    }
+}
+
+impl fmt::Display for FsckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exit {
+            Some(exit) => writeln!(
+                f,
+                "fsck.f2fs exited with {exit}, {} faults",
+                self.faults.len()
+            )?,
+            None => writeln!(f, "fsck.f2fs crashed, {} faults", self.faults.len())?,
+        }
+        for fault in self.faults.iter().take(50) {
+            writeln!(f, "  {fault}")?;
+        }
+        if self.faults.is_empty() && !self.is_clean() {
+            writeln!(f, "{}", self.output)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks a volume completely and changes nothing.
+///
+/// `--dry-run` alone is what f2fs-tools 1.15 can be trusted with: it checks everything and exits with 4 when something is
+/// wrong; with `-f` added the exit status is 1 ("errors corrected") though nothing was. What is printed counts as well,
+/// because some faults change only that.
+///
+/// # Errors
+/// When `fsck.f2fs` cannot be started.
+pub fn fsck_f2fs(path: &Path) -> Result<FsckReport> {
+    let finished = run("fsck.f2fs", ["--dry-run".as_ref(), path.as_os_str()])?;
+    let faults = finished
+        .output
+        .lines()
+        .filter(|line| is_fault(line))
+        .map(|line| line.trim().to_owned())
+        .collect();
+    Ok(FsckReport {
+        exit: finished.status.code(),
+        faults,
+        output: finished.output,
+    })
+}
+
+/// What `dump.f2fs` prints with these arguments, for example `["-i", "3"]` for the root directory's inode.
+///
+/// # Errors
+/// When it fails.
+pub fn dump_f2fs(path: &Path, arguments: &[&str]) -> Result<String> {
+    Ok(on_image("dump.f2fs", path, arguments)?.success()?.output)
+}
+
+/// Grows the image file to `size` bytes, then the volume in it, with `resize.f2fs`.
+///
+/// # Errors
+/// When the file cannot be grown, or `resize.f2fs` fails.
+pub fn grow_f2fs(path: &Path, size: u64) -> Result<()> {
+    let file = File::options().write(true).open(path).doing("open", path)?;
+    file.set_len(size).doing("set the size of", path)?;
+    drop(file);
+    on_image("resize.f2fs", path, &[])?.success()?;
+    Ok(())
+}
+
+/// Shrinks the volume to `sectors` of 512 bytes with `resize.f2fs -s` (safe: nothing is moved in place); the file stays.
+///
+/// # Errors
+/// When `resize.f2fs` fails.
+pub fn shrink_f2fs(path: &Path, sectors: u64) -> Result<()> {
+    on_image("resize.f2fs", path, &["-s", "-t", &sectors.to_string()])?.success()?;
+    Ok(())
+}
+
+fn on_image(program: &str, path: &Path, arguments: &[&str]) -> Result<Finished> {
+    run(
+        program,
+        arguments
+            .iter()
+            .map(|word| (*word).as_ref())
+            .chain([path.as_os_str()]),
+    )
+}
+
+fn is_fault(line: &str) -> bool {
+    [
+        "[ASSERT]", "[Fail]", "[FIX]", "Mismatch", "Invalid", "-->", "corrupt",
+    ]
+    .iter()
+    .any(|sign| line.contains(sign))
+        && !line.contains("other corrupted bugs") | line.contains("[Fail]")
+}

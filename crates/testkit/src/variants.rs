@@ -1,0 +1,1 @@
+//! The kinds of F2FS volume met in the wild.
