@@ -4,9 +4,12 @@
 //! |---|---|
 //! | [`layout`] | the bytes on disk |
 //! | [`error`] | what can go wrong with a volume |
+//! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | [`geometry`] | a checked superblock: where everything is |
 
+pub mod dir;
 pub mod error;
+pub mod format;
 pub mod geometry;
 pub mod layout;
 

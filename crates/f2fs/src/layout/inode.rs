@@ -154,6 +154,8 @@ pub struct RawInode {
 
 /// Byte offset of the slots.
 pub const SLOTS_OFFSET: usize = 360;
+/// Byte offset of the checksum among the extra attributes.
+const CHECKSUM_OFFSET: usize = SLOTS_OFFSET + core::mem::offset_of!(RawExtra, i_inode_checksum);
 
 const _: () = {
     assert!(size_of::<RawInode>() == super::BLOCK_SIZE);
@@ -181,7 +183,8 @@ impl RawInode {
     pub fn extra(&self) -> &RawExtra {
         let bytes = self.slots.as_bytes();
         // 36 of 3,692 bytes, alignment 1: always fits.
-        RawExtra::ref_from_bytes(&bytes[..size_of::<RawExtra>()]).expect("slots are larger than the extra attributes")
+        RawExtra::ref_from_bytes(&bytes[..size_of::<RawExtra>()])
+            .expect("slots are larger than the extra attributes")
     }
 
     /// As [`extra`](Self::extra), to change.
@@ -189,6 +192,22 @@ impl RawInode {
         let bytes = self.slots.as_mut_bytes();
         RawExtra::mut_from_bytes(&mut bytes[..size_of::<RawExtra>()])
             .expect("slots are larger than the extra attributes")
+    }
+
+    /// The checksum the inode should carry; `seed` is the volume's, see [`Geometry::checksum_seed`](crate::Geometry).
+    pub fn expected_checksum(&self, seed: u32) -> u32 {
+        let block = self.as_bytes();
+        let (front, back) = (&block[..CHECKSUM_OFFSET], &block[CHECKSUM_OFFSET + 4..]);
+        // Number and generation first, so that an inode copied to another place is recognised; the field itself as zero.
+        [
+            self.footer.ino.as_bytes(),
+            self.i_generation.as_bytes(),
+            front,
+            &[0; 4],
+            back,
+        ]
+        .into_iter()
+        .fold(seed, super::crc::crc_from)
     }
 
     /// Bytes of extra attributes: 0 without them. A damaged value is cut to what the slots hold.
@@ -208,8 +227,12 @@ impl RawInode {
     /// Slots taken by inline xattrs; `flexible` is the volume's FLEXIBLE_INLINE_XATTR.
     pub fn inline_xattr_slots(&self, flexible: bool) -> u32 {
         if flexible {
-            u32::from(self.extra().i_inline_xattr_size.get()).min(SLOTS - EXTRA_SIZE_MAX / 4 - INLINE_RESERVED_SLOTS)
-        } else if self.inline_flags().intersects(InlineFlags::XATTR | InlineFlags::DENTRY) {
+            u32::from(self.extra().i_inline_xattr_size.get())
+                .min(SLOTS - EXTRA_SIZE_MAX / 4 - INLINE_RESERVED_SLOTS)
+        } else if self
+            .inline_flags()
+            .intersects(InlineFlags::XATTR | InlineFlags::DENTRY)
+        {
             DEFAULT_INLINE_XATTR_SLOTS
         } else {
             0
