@@ -138,11 +138,7 @@ pub fn format(
     device.flush()?;
 
     let superblock = superblock_block(&plan.superblock);
-    write_block(
-        device,
-        0,
-        &[superblock.as_slice(), superblock.as_slice()].concat(),
-    )?;
+    write_block(device, 0, &[superblock.as_slice(), superblock.as_slice()].concat())?;
     device.flush()?;
     Ok(report(&plan))
 }
@@ -154,16 +150,10 @@ fn areas_to_zero(plan: &Plan, device_size: u64) -> Vec<(u64, u64)> {
     let segment = u64::from(BLOCKS_PER_SEGMENT) << BLOCK_BITS;
     let sb = &plan.superblock;
     let mut areas = vec![(0, bytes(plan.checkpoint()))];
-    areas.push((
-        bytes(sb.sit_blkaddr.get()),
-        u64::from(sb.segment_count_sit.get() / 2) * segment,
-    ));
+    areas.push((bytes(sb.sit_blkaddr.get()), u64::from(sb.segment_count_sit.get() / 2) * segment));
     for index in 0..sb.segment_count_nat.get() / 2 {
         // The two copies of the NAT alternate by segment.
-        areas.push((
-            bytes(sb.nat_blkaddr.get()) + u64::from(index) * 2 * segment,
-            segment,
-        ));
+        areas.push((bytes(sb.nat_blkaddr.get()) + u64::from(index) * 2 * segment, segment));
     }
     areas.push((bytes(plan.log_start(plan::WARM_NODE)), BLOCK_SIZE as u64));
     let tail = device_size.saturating_sub(TAIL_SIGNATURES);
@@ -256,10 +246,7 @@ fn report(plan: &Plan) -> FormatReport {
 
 /// Shorthand: the request cannot be served on this device.
 fn unsupported(device: &dyn BlockDevice, reason: impl Into<String>) -> Error {
-    Error::Unsupported {
-        device: device.name().into(),
-        reason: reason.into(),
-    }
+    Error::Unsupported { device: device.name().into(), reason: reason.into() }
 }
 
 /// Bytes of a segment.

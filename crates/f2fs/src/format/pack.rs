@@ -23,10 +23,7 @@ pub fn build(plan: &Plan, tree: &Tree, version: u64) -> Vec<u8> {
     let head = checkpoint_block(plan, tree, version);
     let mut pack = head.clone();
     // The payload's bitmaps: all current copies are the first.
-    pack.resize(
-        BLOCK_SIZE * (1 + plan.superblock.cp_payload.get() as usize),
-        0,
-    );
+    pack.resize(BLOCK_SIZE * (1 + plan.superblock.cp_payload.get() as usize), 0);
     pack.extend(compact_summaries(plan, tree));
     let mut hot = RawSummaryBlock::empty(TYPE_NODE);
     for (entry, &(ino, _)) in hot.entries.iter_mut().zip(&tree.inodes) {
@@ -50,8 +47,7 @@ fn checkpoint_block(plan: &Plan, tree: &Tree, version: u64) -> Vec<u8> {
     raw.valid_block_count.set(2 * u64::from(inodes));
     raw.rsvd_segment_count.set(plan.reserved_segments);
     raw.overprov_segment_count.set(plan.overprovision_segments);
-    raw.free_segment_count
-        .set(sb.segment_count_main.get() - plan.logs.len() as u32);
+    raw.free_segment_count.set(sb.segment_count_main.get() - plan.logs.len() as u32);
     raw.cur_node_segno = [U32::new(NO_SEGMENT); LOG_SLOTS];
     raw.cur_data_segno = [U32::new(NO_SEGMENT); LOG_SLOTS];
     for index in 0..3 {
@@ -60,18 +56,14 @@ fn checkpoint_block(plan: &Plan, tree: &Tree, version: u64) -> Vec<u8> {
     }
     raw.cur_data_blkoff[0].set(inodes as u16);
     raw.cur_node_blkoff[0].set(inodes as u16);
-    raw.ckpt_flags
-        .set((CheckpointFlags::UMOUNT | CheckpointFlags::COMPACT_SUMMARY).bits());
-    raw.cp_pack_total_block_count
-        .set(PACK_BLOCKS + sb.cp_payload.get());
+    raw.ckpt_flags.set((CheckpointFlags::UMOUNT | CheckpointFlags::COMPACT_SUMMARY).bits());
+    raw.cp_pack_total_block_count.set(PACK_BLOCKS + sb.cp_payload.get());
     raw.cp_pack_start_sum.set(1 + sb.cp_payload.get());
     raw.valid_node_count.set(inodes);
     raw.valid_inode_count.set(inodes);
     raw.next_free_nid.set(plan.next_free_nid);
-    raw.sit_ver_bitmap_bytesize
-        .set(sb.segment_count_sit.get() / 2 * BLOCKS_PER_SEGMENT / 8);
-    raw.nat_ver_bitmap_bytesize
-        .set(sb.segment_count_nat.get() / 2 * BLOCKS_PER_SEGMENT / 8);
+    raw.sit_ver_bitmap_bytesize.set(sb.segment_count_sit.get() / 2 * BLOCKS_PER_SEGMENT / 8);
+    raw.nat_ver_bitmap_bytesize.set(sb.segment_count_nat.get() / 2 * BLOCKS_PER_SEGMENT / 8);
     raw.checksum_offset.set(CHECKSUM_OFFSET as u32);
     let mut block = raw.as_bytes().to_vec();
     block.resize(CHECKSUM_OFFSET, 0);
@@ -86,26 +78,16 @@ fn compact_summaries(plan: &Plan, tree: &Tree) -> Vec<u8> {
     let used = tree.inodes.len() as u16;
     let segments: Vec<RawSitJournalEntry> = (0..plan.logs.len())
         .map(|log| {
-            let live = if log == HOT_DATA || log == HOT_NODE {
-                used
-            } else {
-                0
-            };
+            let live = if log == HOT_DATA || log == HOT_NODE { used } else { 0 };
             let mut map = [0; VALID_MAP_SIZE];
             (0..usize::from(live)).for_each(|index| set_bit_msb(&mut map, index, true));
             // Six logs: the number fits.
-            RawSitJournalEntry {
-                segno: U32::new(plan.logs[log]),
-                entry: RawSitEntry::new(log as u8, live, map, 0),
-            }
+            RawSitJournalEntry { segno: U32::new(plan.logs[log]), entry: RawSitEntry::new(log as u8, live, map, 0) }
         })
         .collect();
     block.extend(encode_journal(&segments));
     for &(ino, _) in &tree.inodes {
-        let owner = RawSummary {
-            nid: U32::new(ino),
-            ..RawSummary::default()
-        };
+        let owner = RawSummary { nid: U32::new(ino), ..RawSummary::default() };
         block.extend_from_slice(owner.as_bytes());
     }
     block.resize(BLOCK_SIZE, 0);

@@ -36,9 +36,9 @@ const LOGS: u32 = 6;
 
 /// File name extensions whose data goes to the cold log (media, archives, documents: written once). mkfs.f2fs's list.
 const COLD_EXTENSIONS: [&str; 36] = [
-    "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus",
-    "flac", "gif", "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc",
-    "ttc", "ttf", "exe", "apk", "cnt", "exo", "odex", "vdex", "so",
+    "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus", "flac", "gif",
+    "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc", "ttc", "ttf", "exe", "apk", "cnt",
+    "exo", "odex", "vdex", "so",
 ];
 /// File name extensions whose data goes to the hot log (databases, disk images: overwritten in place).
 const HOT_EXTENSIONS: [&str; 4] = ["db", "vmdk", "vdi", "qcow2"];
@@ -105,10 +105,7 @@ impl Plan {
         };
         let mut superblock = superblock(device, options, areas);
         set_extensions(&mut superblock);
-        let lost_found = options
-            .features
-            .contains(Features::LOST_FOUND)
-            .then_some(superblock.root_ino.get() + 1);
+        let lost_found = options.features.contains(Features::LOST_FOUND).then_some(superblock.root_ino.get() + 1);
         Ok(Plan {
             logs: place_logs(areas.main / per_section, per_section),
             lost_found,
@@ -132,8 +129,7 @@ impl Plan {
 
     /// Blocks that files and their metadata can take.
     pub fn user_blocks(&self) -> u64 {
-        u64::from(self.superblock.segment_count_main.get() - self.overprovision_segments)
-            << SEGMENT_BITS
+        u64::from(self.superblock.segment_count_main.get() - self.overprovision_segments) << SEGMENT_BITS
     }
 
     /// Version of the first checkpoint: odd, because odd versions live in the first pack, and different for every volume, so
@@ -147,13 +143,7 @@ fn check_options(device: &dyn BlockDevice, options: &FormatOptions) -> Result<()
     let features = options.features;
     let impossible = features.difference(FormatOptions::POSSIBLE_FEATURES);
     if !impossible.is_empty() {
-        return Err(unsupported(
-            device,
-            format!(
-                "cannot make a volume with features {:#x}",
-                impossible.bits()
-            ),
-        ));
+        return Err(unsupported(device, format!("cannot make a volume with features {:#x}", impossible.bits())));
     }
     let extra = Features::PROJECT_QUOTA
         | Features::INODE_CHECKSUM
@@ -161,45 +151,22 @@ fn check_options(device: &dyn BlockDevice, options: &FormatOptions) -> Result<()
         | Features::INODE_CRTIME
         | Features::COMPRESSION;
     if features.intersects(extra) && !features.contains(Features::EXTRA_ATTR) {
-        return Err(unsupported(
-            device,
-            "features that are kept in extra attributes need extra_attr",
-        ));
+        return Err(unsupported(device, "features that are kept in extra attributes need extra_attr"));
     }
     if !(1..=SEGMENTS_PER_SECTION_MAX).contains(&options.segments_per_section) {
         return Err(unsupported(
             device,
-            format!(
-                "{} segments per section, expected 1 to {SEGMENTS_PER_SECTION_MAX}",
-                options.segments_per_section
-            ),
+            format!("{} segments per section, expected 1 to {SEGMENTS_PER_SECTION_MAX}", options.segments_per_section),
         ));
     }
-    if options
-        .overprovision_percent
-        .is_some_and(|percent| !(0.01..100.0).contains(&percent))
-    {
-        return Err(unsupported(
-            device,
-            "over-provisioning must be at least 0.01 and less than 100 percent",
-        ));
+    if options.overprovision_percent.is_some_and(|percent| !(0.01..100.0).contains(&percent)) {
+        return Err(unsupported(device, "over-provisioning must be at least 0.01 and less than 100 percent"));
     }
     if options.label.encode_utf16().count() > 511 || options.label.contains('\0') {
-        return Err(unsupported(
-            device,
-            "the label is longer than 511 UTF-16 units or holds a zero",
-        ));
+        return Err(unsupported(device, "the label is longer than 511 UTF-16 units or holds a zero"));
     }
-    if !(512..=BLOCK_SIZE as u32).contains(&device.sector_size())
-        || !device.sector_size().is_power_of_two()
-    {
-        return Err(unsupported(
-            device,
-            format!(
-                "sectors of {} bytes, expected 512 to 4096",
-                device.sector_size()
-            ),
-        ));
+    if !(512..=BLOCK_SIZE as u32).contains(&device.sector_size()) || !device.sector_size().is_power_of_two() {
+        return Err(unsupported(device, format!("sectors of {} bytes, expected 512 to 4096", device.sector_size())));
     }
     Ok(())
 }
@@ -210,9 +177,7 @@ fn segments_of(size: u64, per_section: u32) -> Option<u32> {
     // The first section's room in front of segment 0 holds the superblocks.
     let segments = size.checked_sub(section * SEGMENT_SIZE)? / SEGMENT_SIZE;
     let segments = segments.min(SEGMENTS_MAX) / section * section;
-    u32::try_from(segments)
-        .ok()
-        .filter(|&segments| segments > 0)
+    u32::try_from(segments).ok().filter(|&segments| segments > 0)
 }
 
 /// The least device size in bytes on which a volume fits.
@@ -234,14 +199,7 @@ fn fit(segments: u32, per_section: u32, percent: Option<f64>) -> Option<(Areas, 
         return None;
     }
     let overprovision = (f64::from(areas.main - reserved) * percent / 100.0) as u32 + reserved;
-    (overprovision < areas.main).then_some((
-        areas,
-        Reserve {
-            percent,
-            reserved,
-            overprovision,
-        },
-    ))
+    (overprovision < areas.main).then_some((areas, Reserve { percent, reserved, overprovision }))
 }
 
 fn divide(total: u32, per_section: u32) -> Option<Areas> {
@@ -266,14 +224,7 @@ fn divide(total: u32, per_section: u32) -> Option<Areas> {
     // The main area starts with a section: the SSA takes what is left over.
     let aligned = metadata.next_multiple_of(per_section);
     let main = total.checked_sub(aligned)?;
-    Some(Areas {
-        total,
-        sit: 2 * sit,
-        nat: 2 * nat,
-        ssa: ssa + aligned - metadata,
-        main,
-        payload,
-    })
+    Some(Areas { total, sit: 2 * sit, nat: 2 * nat, ssa: ssa + aligned - metadata, main, payload })
 }
 
 /// Segments that cleaning must keep free so that it never runs out of room, for an over-provisioning ratio. mkfs.f2fs's formula.
@@ -283,11 +234,7 @@ fn reserved_segments(percent: f64, per_section: u32) -> f64 {
 
 /// The ratio that leaves most to the user. mkfs.f2fs's search, step for step, because a rounding difference would choose another.
 fn best_overprovision(main: u32, per_section: u32) -> Option<f64> {
-    let (mut candidate, end, step) = if main < 256 {
-        (10.0, 95.0, 5.0)
-    } else {
-        (0.01, 10.0, 0.01)
-    };
+    let (mut candidate, end, step) = if main < 256 { (10.0, 95.0, 5.0) } else { (0.01, 10.0, 0.01) };
     let (mut best, mut most) = (None, 0.0);
     while candidate <= end {
         let reserved = reserved_segments(candidate, per_section);
@@ -306,14 +253,9 @@ fn place_logs(sections: u32, per_section: u32) -> [u32; LOGS as usize] {
     let cold = (sections / 4).saturating_sub(1).max(4);
     let warm = (sections / 2).saturating_sub(1).max(cold + 1);
     let mut logs = [0; LOGS as usize];
-    for (log, section) in [
-        (HOT_NODE, 0),
-        (WARM_NODE, 1),
-        (COLD_NODE, 2),
-        (HOT_DATA, 3),
-        (COLD_DATA, cold),
-        (WARM_DATA, warm),
-    ] {
+    for (log, section) in
+        [(HOT_NODE, 0), (WARM_NODE, 1), (COLD_NODE, 2), (HOT_DATA, 3), (COLD_DATA, cold), (WARM_DATA, warm)]
+    {
         logs[log] = section * per_section;
     }
     logs
@@ -336,9 +278,7 @@ fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -
     sb.node_ino.set(1);
     sb.meta_ino.set(2);
     sb.root_ino.set(3);
-    sb.uuid = options
-        .uuid
-        .unwrap_or_else(|| uuid::Uuid::new_v4().into_bytes());
+    sb.uuid = options.uuid.unwrap_or_else(|| uuid::Uuid::new_v4().into_bytes());
     for (unit, from) in sb.volume_name.iter_mut().zip(options.label.encode_utf16()) {
         *unit = U16::new(from);
     }
@@ -375,11 +315,7 @@ fn set_areas(sb: &mut RawSuperblock, per_section: u32, areas: Areas) {
 
 fn set_extensions(sb: &mut RawSuperblock) {
     const _: () = assert!(COLD_EXTENSIONS.len() + HOT_EXTENSIONS.len() <= EXTENSION_MAX);
-    for (slot, name) in sb
-        .extension_list
-        .iter_mut()
-        .zip(COLD_EXTENSIONS.iter().chain(&HOT_EXTENSIONS))
-    {
+    for (slot, name) in sb.extension_list.iter_mut().zip(COLD_EXTENSIONS.iter().chain(&HOT_EXTENSIONS)) {
         slot[..name.len()].copy_from_slice(name.as_bytes());
     }
     sb.extension_count.set(COLD_EXTENSIONS.len() as u32);

@@ -13,11 +13,7 @@ struct Signature {
 }
 
 const fn at(name: &'static str, offset: i64, bytes: &'static [u8]) -> Signature {
-    Signature {
-        name,
-        offset,
-        bytes,
-    }
+    Signature { name, offset, bytes }
 }
 
 /// Bytes at the start that hold every signature but those of [`FAR`].
@@ -29,16 +25,8 @@ const SIGNATURES: &[Signature] = &[
     at("f2fs", 4096 + 1024, b"\x10\x20\xF5\xF2"),
     at("xfs", 0, b"XFSB"),
     at("btrfs", 65_536 + 64, b"_BHRfS_M"),
-    at(
-        "bcachefs or bcache",
-        4096 + 24,
-        b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81",
-    ),
-    at(
-        "bcachefs",
-        4096 + 24,
-        b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF",
-    ),
+    at("bcachefs or bcache", 4096 + 24, b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81"),
+    at("bcachefs", 4096 + 24, b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF"),
     at("exfat", 3, b"EXFAT   "),
     at("ntfs", 3, b"NTFS    "),
     at("bitlocker", 3, b"-FVE-FS-"),
@@ -91,18 +79,13 @@ const SIGNATURES: &[Signature] = &[
 ];
 
 /// Signatures at the end of the device.
-const FAR: &[Signature] = &[
-    at("GPT partition table (backup)", -512, b"EFI PART"),
-    at("GPT partition table (backup)", -4096, b"EFI PART"),
-];
+const FAR: &[Signature] =
+    &[at("GPT partition table (backup)", -512, b"EFI PART"), at("GPT partition table (backup)", -4096, b"EFI PART")];
 
 /// ZFS writes its uberblocks, one a KiB (or a sector), behind each label's first 128 KiB.
 const ZFS_UBERBLOCKS: std::ops::Range<usize> = 128 << 10..256 << 10;
 /// An uberblock's magic number, in either byte order.
-const ZFS_MAGIC: [[u8; 8]; 2] = [
-    *b"\x0C\xB1\xBA\x00\x00\x00\x00\x00",
-    *b"\x00\x00\x00\x00\x00\xBA\xB1\x0C",
-];
+const ZFS_MAGIC: [[u8; 8]; 2] = [*b"\x0C\xB1\xBA\x00\x00\x00\x00\x00", *b"\x00\x00\x00\x00\x00\xBA\xB1\x0C"];
 
 /// The name of the file system, volume or partition table on the device, or `None` if nothing known is on it.
 ///
@@ -110,10 +93,7 @@ const ZFS_MAGIC: [[u8; 8]; 2] = [
 /// Only if the device cannot be read.
 pub fn probe(device: &dyn BlockDevice) -> Result<Option<String>> {
     let head = read_up_to(device, 0, HEAD)?;
-    let found = SIGNATURES
-        .iter()
-        .find(|signature| matches(&head, signature))
-        .map(|signature| signature.name);
+    let found = SIGNATURES.iter().find(|signature| matches(&head, signature)).map(|signature| signature.name);
     if let Some(name) = found.or_else(|| ext_version(&head)) {
         return Ok(Some(name.into()));
     }
@@ -152,14 +132,8 @@ fn ext_version(head: &[u8]) -> Option<&'static str> {
     /// What ext3 knows: filetype, recover, journal device, meta block groups.
     const EXT3_INCOMPATIBLE: u32 = 0x1E;
     let superblock = head.get(1024..2048)?;
-    let word = |at: usize| {
-        u32::from_le_bytes([
-            superblock[at],
-            superblock[at + 1],
-            superblock[at + 2],
-            superblock[at + 3],
-        ])
-    };
+    let word =
+        |at: usize| u32::from_le_bytes([superblock[at], superblock[at + 1], superblock[at + 2], superblock[at + 3]]);
     if superblock[56..58] != *b"\x53\xEF" {
         return None;
     }
@@ -176,9 +150,7 @@ fn ext_version(head: &[u8]) -> Option<&'static str> {
 fn has_zfs_label(device: &dyn BlockDevice) -> Result<bool> {
     let label = read_up_to(device, 0, ZFS_UBERBLOCKS.end)?;
     let uberblocks = label.get(ZFS_UBERBLOCKS).unwrap_or_default();
-    Ok(uberblocks
-        .chunks_exact(1024)
-        .any(|block| ZFS_MAGIC.iter().any(|magic| block.starts_with(magic))))
+    Ok(uberblocks.chunks_exact(1024).any(|block| ZFS_MAGIC.iter().any(|magic| block.starts_with(magic))))
 }
 
 /// A boot sector whose partition table names at least one partition, and nothing impossible.

@@ -26,19 +26,11 @@ pub struct Tree {
 /// Builds inodes and directory blocks: the first blocks of the hot node log and of the hot data log.
 pub fn build(plan: &Plan, options: &FormatOptions) -> Tree {
     let root = plan.superblock.root_ino.get();
-    let mut tree = Tree {
-        blocks: Vec::new(),
-        inodes: Vec::new(),
-    };
+    let mut tree = Tree { blocks: Vec::new(), inodes: Vec::new() };
     let mut root_names = vec![(&b"."[..], root), (&b".."[..], root)];
     root_names.extend(plan.lost_found.map(|ino| (LOST_FOUND, ino)));
     let links = root_names.len() as u32;
-    tree.add(
-        plan,
-        options,
-        inode(plan, options, root, 0o755, links),
-        &root_names,
-    );
+    tree.add(plan, options, inode(plan, options, root, 0o755, links), &root_names);
     if let Some(ino) = plan.lost_found {
         let mut inode = inode(plan, options, ino, 0o700, 2);
         inode.i_pino.set(root);
@@ -50,13 +42,7 @@ pub fn build(plan: &Plan, options: &FormatOptions) -> Tree {
 }
 
 impl Tree {
-    fn add(
-        &mut self,
-        plan: &Plan,
-        options: &FormatOptions,
-        mut inode: Box<RawInode>,
-        names: &[(&[u8], u32)],
-    ) {
+    fn add(&mut self, plan: &Plan, options: &FormatOptions, mut inode: Box<RawInode>, names: &[(&[u8], u32)]) {
         let index = self.inodes.len() as u32;
         let address = plan.log_start(HOT_NODE) + index;
         let data = plan.log_start(HOT_DATA) + index;
@@ -75,13 +61,7 @@ impl Tree {
 }
 
 /// A directory's inode with one block of entries.
-fn inode(
-    plan: &Plan,
-    options: &FormatOptions,
-    ino: u32,
-    permissions: u16,
-    links: u32,
-) -> Box<RawInode> {
+fn inode(plan: &Plan, options: &FormatOptions, ino: u32, permissions: u16, links: u32) -> Box<RawInode> {
     let mut inode = Box::new(RawInode::new_zeroed());
     let (seconds, nanoseconds) = (options.time.seconds as u64, options.time.nanoseconds);
     inode.i_mode.set(0o040_000 | permissions);
@@ -134,10 +114,7 @@ fn directory_block(names: &[(&[u8], u32)]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_SIZE];
     let mut slot = 0;
     for &(name, ino) in names {
-        let mut entry = RawDentry {
-            file_type: DIRECTORY,
-            ..RawDentry::default()
-        };
+        let mut entry = RawDentry { file_type: DIRECTORY, ..RawDentry::default() };
         entry.hash_code.set(hash(name));
         entry.ino.set(ino);
         entry.name_len.set(name.len() as u16);

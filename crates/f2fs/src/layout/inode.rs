@@ -183,8 +183,7 @@ impl RawInode {
     pub fn extra(&self) -> &RawExtra {
         let bytes = self.slots.as_bytes();
         // 36 of 3,692 bytes, alignment 1: always fits.
-        RawExtra::ref_from_bytes(&bytes[..size_of::<RawExtra>()])
-            .expect("slots are larger than the extra attributes")
+        RawExtra::ref_from_bytes(&bytes[..size_of::<RawExtra>()]).expect("slots are larger than the extra attributes")
     }
 
     /// As [`extra`](Self::extra), to change.
@@ -199,15 +198,9 @@ impl RawInode {
         let block = self.as_bytes();
         let (front, back) = (&block[..CHECKSUM_OFFSET], &block[CHECKSUM_OFFSET + 4..]);
         // Number and generation first, so that an inode copied to another place is recognised; the field itself as zero.
-        [
-            self.footer.ino.as_bytes(),
-            self.i_generation.as_bytes(),
-            front,
-            &[0; 4],
-            back,
-        ]
-        .into_iter()
-        .fold(seed, super::crc::crc_from)
+        [self.footer.ino.as_bytes(), self.i_generation.as_bytes(), front, &[0; 4], back]
+            .into_iter()
+            .fold(seed, super::crc::crc_from)
     }
 
     /// Bytes of extra attributes: 0 without them. A damaged value is cut to what the slots hold.
@@ -227,12 +220,8 @@ impl RawInode {
     /// Slots taken by inline xattrs; `flexible` is the volume's FLEXIBLE_INLINE_XATTR.
     pub fn inline_xattr_slots(&self, flexible: bool) -> u32 {
         if flexible {
-            u32::from(self.extra().i_inline_xattr_size.get())
-                .min(SLOTS - EXTRA_SIZE_MAX / 4 - INLINE_RESERVED_SLOTS)
-        } else if self
-            .inline_flags()
-            .intersects(InlineFlags::XATTR | InlineFlags::DENTRY)
-        {
+            u32::from(self.extra().i_inline_xattr_size.get()).min(SLOTS - EXTRA_SIZE_MAX / 4 - INLINE_RESERVED_SLOTS)
+        } else if self.inline_flags().intersects(InlineFlags::XATTR | InlineFlags::DENTRY) {
             DEFAULT_INLINE_XATTR_SLOTS
         } else {
             0
