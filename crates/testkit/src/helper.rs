@@ -27,31 +27,19 @@ pub fn path() -> Result<&'static Path> {
 /// The workspace's root directory.
 pub fn workspace() -> PathBuf {
     // The crate is at crates/testkit, so there are always two parents.
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("/"))
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/")).to_owned()
 }
 
 fn find() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(program.into());
     }
-    let own = std::env::current_exe().map_err(|source| Error::Io {
-        doing: "find the running program".to_owned(),
-        source,
-    })?;
+    let own =
+        std::env::current_exe().map_err(|source| Error::Io { doing: "find the running program".to_owned(), source })?;
     // A test runs from <target>/<profile>/deps/, other programs from <target>/<profile>/.
-    let directory = own
-        .ancestors()
-        .skip(1)
-        .find(|directory| !directory.ends_with("deps"));
+    let directory = own.ancestors().skip(1).find(|directory| !directory.ends_with("deps"));
     let (Some(directory), Some(target)) = (directory, directory.and_then(Path::parent)) else {
-        return Err(Error::Invalid(format!(
-            "{} is not in a target directory",
-            own.display()
-        )));
+        return Err(Error::Invalid(format!("{} is not in a target directory", own.display())));
     };
     build(target, directory.ends_with("release"))?;
     Ok(directory.join("basalt-testkit"))
@@ -60,23 +48,14 @@ fn find() -> Result<PathBuf> {
 fn build(target: &Path, release: bool) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args([
-        "build",
-        "--quiet",
-        "--package",
-        "basalt-testkit",
-        "--bin",
-        "basalt-testkit",
-    ]);
-    command
-        .args(release.then_some("--release"))
-        .arg("--target-dir")
-        .arg(target);
+    command.args(["build", "--quiet", "--package", "basalt-testkit", "--bin", "basalt-testkit"]);
+    // The profile that `cargo test` builds with, so that nothing is compiled a second time.
+    command.args(["--profile", if release { "release" } else { "test" }]);
+    command.arg("--target-dir").arg(target);
     command.current_dir(workspace()).stdin(Stdio::null());
-    let output = command.output().map_err(|source| Error::Io {
-        doing: "run cargo to build basalt-testkit".to_owned(),
-        source,
-    })?;
+    let output = command
+        .output()
+        .map_err(|source| Error::Io { doing: "run cargo to build basalt-testkit".to_owned(), source })?;
     if output.status.success() {
         return Ok(());
     }

@@ -1,0 +1,61 @@
+# Basalt: `make help` says what there is.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CARGO   ?= cargo
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+BINDIR   = $(DESTDIR)$(PREFIX)/bin
+MANDIR   = $(DESTDIR)$(PREFIX)/share/man
+# mount(8) looks for its helpers in /sbin and /usr/sbin only.
+SBINDIR  = $(DESTDIR)/sbin
+BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS  = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+# How long every fuzz target runs, in seconds.
+FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+.PHONY: help dependencies build run test bench lint fuzz install clean
+
+help: ## say what there is
+	@echo "Basalt: flash file systems in userspace. Targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+dependencies: ## install what building and testing needs
+	@scripts/install-dependencies
+
+build: ## build the release program, target/release/basalt
+	$(CARGO) build --release --locked --package basalt
+
+run: build dependencies ## format, mount, fill, change, unmount and check a volume, with times
+	scripts/run-demo
+
+test: dependencies ## run every test
+	$(CARGO) test --workspace --locked
+
+bench: build dependencies ## measure beside ext4, xfs, btrfs and Linux's F2FS
+	scripts/bench
+
+lint: ## formatting, clippy and documentation, all without a warning
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+fuzz: ## fuzz every on-disk structure for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
+	@for target in $$($(CARGO) +nightly fuzz list); do \
+		echo "== $$target"; \
+		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
+install: build ## install the program, mount helper, man pages and completions below PREFIX (DESTDIR for packages)
+	install -D -m 755 $(TARGET)/release/basalt $(BINDIR)/basalt
+	install -d $(SBINDIR) $(MANDIR)/man1 $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
+	sed 's|^BASALT=.*|BASALT=$(PREFIX)/bin/basalt|' scripts/mount.fuse.basalt > $(SBINDIR)/mount.fuse.basalt
+	chmod 755 $(SBINDIR)/mount.fuse.basalt
+	$(TARGET)/release/basalt man --out $(MANDIR)/man1
+	$(TARGET)/release/basalt completions bash > $(BASH_COMPLETIONS)/basalt
+	$(TARGET)/release/basalt completions zsh  > $(ZSH_COMPLETIONS)/_basalt
+	$(TARGET)/release/basalt completions fish > $(FISH_COMPLETIONS)/basalt.fish
+
+clean: ## remove everything that was built
+	$(CARGO) clean
