@@ -63,8 +63,8 @@ impl<D: BlockDevice> FaultyDevice<D> {
         self.rules.lock().push(Rule::After { remaining: count, error });
     }
 
-    /// Makes every request fail for which `predicate` names an error. It is called under a lock and must not use this device;
-    /// [`Request::data`] is not filled in.
+    /// Makes every request fail for which `predicate` names an error. It is called under a lock and must not use this
+    /// device; [`Request::data`] is not filled in.
     pub fn fail_when(&self, predicate: impl Fn(&Request) -> Option<io::ErrorKind> + Send + Sync + 'static) {
         self.rules.lock().push(Rule::When(Box::new(predicate)));
     }

@@ -41,8 +41,8 @@ enum Kind {
 
 /// An image file, read and written through the page cache, or a block device, read and written with direct I/O.
 ///
-/// Any request may have any size and alignment; on a block device those that are multiples of the sector size in memory, offset and length
-/// go to the device as they are, all others through a buffer.
+/// Any request may have any size and alignment; on a block device those that are multiples of the sector size in
+/// memory, offset and length go to the device as they are, all others through a buffer.
 pub struct FileDevice {
     name: String,
     path: PathBuf,
@@ -66,8 +66,8 @@ impl FileDevice {
     /// Opens an image file or block device.
     ///
     /// # Errors
-    /// [`DeviceError::Open`] says in words why `path` cannot be used as a device; [`DeviceError::InUse`] who else has it,
-    /// as far as the lock asked for forbids that.
+    /// [`DeviceError::Open`] says in words why `path` cannot be used as a device; [`DeviceError::InUse`] who
+    /// else has it, as far as the lock asked for forbids that.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         open::open(path.as_ref(), options)
     }
@@ -95,8 +95,9 @@ impl FileDevice {
         self.direct
     }
 
-    /// Gives up the kernel's exclusive claim on a block device, so that mount(2) can claim it; the flock stays. From then on
-    /// until the mount, only programs that respect flocks are kept off. Does nothing on an image file or the second time.
+    /// Gives up the kernel's exclusive claim on a block device, so that mount(2) can claim it; the flock stays. From
+    /// then on until the mount, only programs that respect flocks are kept off. Does nothing on an image file or the
+    /// second time.
     pub fn release_exclusive(&self) {
         drop(self.claim.lock().take());
     }
@@ -112,21 +113,18 @@ impl FileDevice {
         self.check(operation, offset, length)
     }
 
-    fn io_error(
-        &self,
-        operation: &'static str,
-        offset: u64,
-        length: u64,
-        source: impl Into<io::Error>,
-    ) -> DeviceError {
+    fn io_error(&self, operation: &'static str, offset: u64, length: u64, source: impl Into<io::Error>) -> DeviceError {
         range::io_error(&self.name, operation, offset, length, source)
     }
 
     fn discard_range(&self, offset: u64, length: u64) -> rustix::io::Result<()> {
         match self.kind {
-            Kind::Image => {
-                rustix::fs::fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)
-            }
+            Kind::Image => rustix::fs::fallocate(
+                &self.file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                offset,
+                length,
+            ),
             Kind::BlockDevice => {
                 // Only whole sectors can be discarded; the edges keep their content, which is as good as undefined.
                 let sector = u64::from(self.sector_size);

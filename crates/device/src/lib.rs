@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`block`] | the [`BlockDevice`] trait, its geometry and errors: the only thing engines see |
-//! | [`file`] | image files and block devices (direct I/O), with locks and discard |
+//! | [`mod@file`] | image files and block devices (direct I/O), with locks and discard |
 //! | [`memory`] | a sparse device in memory, with cheap snapshots |
 //! | [`request`] | one request as a value: what the wrappers record and decide on |
 //! | [`record`] | a wrapper that records every request |

@@ -56,7 +56,8 @@ impl AtomicCounters {
     }
 }
 
-/// A device in memory. What was never written, or was discarded, reads as zeros and takes no memory (in units of 64 KiB).
+/// A device in memory. What was never written, or was discarded, reads as zeros and takes no memory (in units of 64
+/// KiB).
 ///
 /// Every write is durable at once; [`RecordingDevice`](crate::RecordingDevice) tells what a power cut could have lost.
 pub struct MemoryDevice {
@@ -68,8 +69,8 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device of `size` bytes that reads as zeros. `sector_size` is what [`BlockDevice::sector_size`] reports, rounded up to
-    /// a power of two of at least 512; requests need no alignment.
+    /// A device of `size` bytes that reads as zeros. `sector_size` is what [`BlockDevice::sector_size`] reports,
+    /// rounded up to a power of two of at least 512; requests need no alignment.
     pub fn new(size: u64, sector_size: u32) -> Self {
         MemoryDevice {
             name: "memory".to_owned(),
@@ -91,8 +92,8 @@ impl MemoryDevice {
         device
     }
 
-    /// A second device with the same content, and counters at 0. Costs a pointer for each chunk: the chunks are copied when
-    /// one of the two writes to them. A write that runs at the same time may be in it in part.
+    /// A second device with the same content, and counters at 0. Costs a pointer for each chunk: the chunks are
+    /// copied when one of the two writes to them. A write that runs at the same time may be in it in part.
     pub fn snapshot(&self) -> MemoryDevice {
         MemoryDevice {
             name: self.name.clone(),
@@ -334,7 +335,10 @@ mod tests {
     fn requests_past_the_end_change_nothing() {
         let device = MemoryDevice::from_bytes(&[3; 1000], 512);
         let error = device.write_vectored_at(990, &[&[9; 5], &[9; 6]]).unwrap_err();
-        assert!(matches!(error, DeviceError::OutOfRange { operation: "write", offset: 990, length: 11, size: 1000, .. }));
+        assert!(matches!(
+            error,
+            DeviceError::OutOfRange { operation: "write", offset: 990, length: 11, size: 1000, .. }
+        ));
         assert!(device.discard(999, 2).is_err());
         assert!(device.discard(u64::MAX, 2).is_err());
         assert!(device.read_at(u64::MAX, &mut [0; 2]).is_err());

@@ -8,9 +8,9 @@ use crate::request::{Request, RequestKind};
 
 /// Wraps a device and keeps a log of its requests, failed ones included.
 ///
-/// The order is one that a power cut could have met. A write or discard is logged when it has returned, a flush when it
-/// starts: every write that stands before a flush in the log had returned before the flush was asked for, and is therefore
-/// durable once that flush has succeeded.
+/// The order is one that a power cut could have met. A write or discard is logged when it has returned, a flush when
+/// it starts: every write that stands before a flush in the log had returned before the flush was asked for, and is
+/// therefore durable once that flush has succeeded.
 pub struct RecordingDevice<D> {
     inner: D,
     keep_data: bool,
@@ -39,8 +39,8 @@ impl<D: BlockDevice> RecordingDevice<D> {
         RecordingDevice { inner, keep_data, log: Mutex::default() }
     }
 
-    /// Takes the requests logged since the last call; sequence numbers go on. Call it while no flush runs: a flush whose
-    /// entry was taken before it failed is not marked as failed.
+    /// Takes the requests logged since the last call; sequence numbers go on. Call it while no flush runs: a flush
+    /// whose entry was taken before it failed is not marked as failed.
     pub fn take(&self) -> Vec<Request> {
         std::mem::take(&mut self.log.lock().requests)
     }

@@ -27,7 +27,9 @@ fn requests_of_all_shapes() {
     for sector_size in [512, 4096] {
         let directory = tempfile::tempdir().unwrap();
         let path = image(directory.path());
-        let Some(attached) = LoopDevice::attach(&path, sector_size) else { return };
+        let Some(attached) = LoopDevice::attach(&path, sector_size) else {
+            return;
+        };
         let device = FileDevice::open(&attached.path, &options()).unwrap();
         assert_eq!((device.size(), device.sector_size()), (SIZE, sector_size));
         assert!(device.is_direct() && device.is_block_device());
@@ -39,7 +41,9 @@ fn requests_of_all_shapes() {
 fn the_page_cache_instead_of_direct_io_if_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach(&path, 4096) else { return };
+    let Some(attached) = LoopDevice::attach(&path, 4096) else {
+        return;
+    };
     let buffered = OpenOptions { direct: Some(false), ..options() };
     let device = FileDevice::open(&attached.path, &buffered).unwrap();
     assert!(!device.is_direct());
@@ -50,7 +54,9 @@ fn the_page_cache_instead_of_direct_io_if_asked_for() {
 fn discard_of_whole_sectors_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach(&path, 4096) else { return };
+    let Some(attached) = LoopDevice::attach(&path, 4096) else {
+        return;
+    };
     let device = FileDevice::open(&attached.path, &options()).unwrap();
     device.write_at(0, &vec![3; 1 << 20]).unwrap();
     device.discard(1000, 3 * 4096).unwrap();
@@ -71,7 +77,9 @@ fn discard_of_whole_sectors_only() {
 fn two_threads_write_parts_of_one_sector() {
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach(&path, 4096) else { return };
+    let Some(attached) = LoopDevice::attach(&path, 4096) else {
+        return;
+    };
     let device = FileDevice::open(&attached.path, &options()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
@@ -94,7 +102,9 @@ fn two_threads_write_parts_of_one_sector() {
 fn write_protected_devices() {
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach_with(&path, &["--read-only"]) else { return };
+    let Some(attached) = LoopDevice::attach_with(&path, &["--read-only"]) else {
+        return;
+    };
     assert!(refusal(FileDevice::open(&attached.path, &options())).contains("write-protected"));
     let read_only = OpenOptions { read_only: true, ..options() };
     FileDevice::open(&attached.path, &read_only).unwrap().read_at(0, &mut [0; 512]).unwrap();

@@ -3,12 +3,21 @@
 mod common;
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use basalt_device::{BlockDevice, FileDevice, Lock, OpenOptions};
 use common::{LoopDevice, refusal};
+
+/// The tests of this file run one at a time: a child that one of them starts has the descriptors of all, and so their
+/// locks, until it executes its program.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn with(lock: Lock) -> OpenOptions {
     OpenOptions { read_only: lock == Lock::Shared, lock, ..OpenOptions::default() }
@@ -26,6 +35,7 @@ fn image(directory: &Path) -> std::path::PathBuf {
 
 #[test]
 fn one_writer_or_many_readers() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
     let writer = FileDevice::open(&path, &exclusive(0)).unwrap();
@@ -45,6 +55,7 @@ fn one_writer_or_many_readers() {
 
 #[test]
 fn resizing_waits_for_the_lock() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
     let writer = FileDevice::open(&path, &exclusive(0)).unwrap();
@@ -54,6 +65,7 @@ fn resizing_waits_for_the_lock() {
 
 #[test]
 fn waiting_for_the_other_to_finish() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
     let first = FileDevice::open(&path, &exclusive(0)).unwrap();
@@ -71,25 +83,21 @@ fn waiting_for_the_other_to_finish() {
 
 #[test]
 fn another_process_is_named() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    // flock(1) runs cat, which inherits the locked descriptor: the process that took the lock is not the only one that has it.
+    // flock(1) takes the lock and becomes cat; once cat answers, the lock is held.
     let mut child = Command::new("flock")
-        .args(["--nonblock", "--no-fork"])
+        .arg("--no-fork")
         .arg(&path)
         .arg("cat")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
-    let message = loop {
-        match FileDevice::open(&path, &exclusive(0)) {
-            Err(error) if error.to_string().contains("(cat)") => break error.to_string(),
-            other => assert!(Instant::now() < end, "{:?}", other.err()),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let message = refusal(FileDevice::open(&path, &exclusive(0)));
     assert!(message.ends_with(&format!("locked by process {} (cat)", child.id())), "{message}");
     drop(child.stdin.take());
     child.wait().unwrap();
@@ -98,16 +106,21 @@ fn another_process_is_named() {
 
 #[test]
 fn an_image_behind_a_loop_device() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach(&path, 512) else { return };
+    let Some(attached) = LoopDevice::attach(&path, 512) else {
+        return;
+    };
     let message = refusal(FileDevice::open(&path, &exclusive(0)));
     assert!(message.ends_with(&format!("in use: it backs {}", attached.path.display())), "{message}");
     refusal(FileDevice::open(&path, &with(Lock::Shared)));
     FileDevice::open(&path, &with(Lock::None)).unwrap();
     let ours = OpenOptions { allow_loop: Some(attached.path.clone()), ..exclusive(0) };
     FileDevice::open(&path, &ours).unwrap();
-    let Some(second) = LoopDevice::attach(&path, 512) else { return };
+    let Some(second) = LoopDevice::attach(&path, 512) else {
+        return;
+    };
     assert!(refusal(FileDevice::open(&path, &ours)).contains(&*second.path.to_string_lossy()));
     drop(second);
     drop(attached);
@@ -116,9 +129,12 @@ fn an_image_behind_a_loop_device() {
 
 #[test]
 fn block_devices_are_claimed_until_released() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach(&path, 512) else { return };
+    let Some(attached) = LoopDevice::attach(&path, 512) else {
+        return;
+    };
     let device = FileDevice::open(&attached.path, &exclusive(5000)).unwrap();
     let message = refusal(FileDevice::open(&attached.path, &exclusive(0)));
     assert!(message.contains("locked by process"), "{message}");
@@ -144,9 +160,12 @@ fn block_devices_are_claimed_until_released() {
 
 #[test]
 fn mounted_block_devices_are_refused_with_their_mount_point() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
-    let Some(attached) = LoopDevice::attach(&path, 512) else { return };
+    let Some(attached) = LoopDevice::attach(&path, 512) else {
+        return;
+    };
     let mount_point = directory.path().join("mounted here");
     std::fs::create_dir(&mount_point).unwrap();
     let made = Command::new("mkfs.ext4").arg("-q").arg(&attached.path).status();
@@ -155,7 +174,8 @@ fn mounted_block_devices_are_refused_with_their_mount_point() {
         println!("skipped: cannot make and mount an ext4 volume");
         return;
     }
-    let messages = [exclusive(0), with(Lock::Shared)].map(|options| refusal(FileDevice::open(&attached.path, &options)));
+    let messages =
+        [exclusive(0), with(Lock::Shared)].map(|options| refusal(FileDevice::open(&attached.path, &options)));
     FileDevice::open(&attached.path, &OpenOptions { read_only: true, ..with(Lock::None) }).unwrap();
     assert!(Command::new("umount").arg(&mount_point).status().unwrap().success());
     for message in messages {

@@ -1,7 +1,8 @@
 //! Buffers that direct I/O accepts.
 //!
-//! With `O_DIRECT` the memory, the offset and the length of a request must all be multiples of the device's sector size.
-//! What is not goes through an aligned buffer here; a write that starts or ends within a sector reads that sector first.
+//! With `O_DIRECT` the memory, the offset and the length of a request must all be multiples of the device's sector
+//! size. What is not goes through an aligned buffer here; a write that starts or ends within a sector reads that
+//! sector first.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -45,7 +46,8 @@ impl AlignedBuffer {
     /// The bytes.
     #[allow(unsafe_code)]
     pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `start` points to BOUNCE initialised bytes that this value owns; `&mut self` makes the borrow the only one.
+        // SAFETY: `start` points to BOUNCE initialised bytes that this value owns; `&mut self` makes the borrow the
+        // only one.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), BOUNCE) }
     }
 }
@@ -154,7 +156,9 @@ mod tests {
                         assert_eq!(piece.length % sector as usize, 0);
                         assert!(piece.length <= BOUNCE && piece.skip + piece.wanted <= piece.length);
                         assert_eq!(piece.offset + piece.skip as u64, at);
-                        assert!(piece.skip < sector as usize && piece.length - piece.skip - piece.wanted < sector as usize);
+                        assert!(
+                            piece.skip < sector as usize && piece.length - piece.skip - piece.wanted < sector as usize
+                        );
                         at += piece.wanted as u64;
                     }
                     assert_eq!(at, offset + length);

@@ -11,7 +11,9 @@ use rustix::fs::{major, makedev, minor};
 /// Who holds the flock that `file` did not get.
 pub(super) fn lock_holder(file: &File) -> String {
     let unknown = || "locked by another program".to_owned();
-    let Ok(wanted) = file.metadata() else { return unknown() };
+    let Ok(wanted) = file.metadata() else {
+        return unknown();
+    };
     // The table of locks names the process that took a lock; after a fork only the child may be left of it. So first
     // look for a process that has the lock now.
     let pid = processes_with(&wanted, |fdinfo| has_flock(&fdinfo)).into_iter().next().or_else(|| {
@@ -23,8 +25,10 @@ pub(super) fn lock_holder(file: &File) -> String {
 
 /// Who has the exclusive claim that `device` did not get.
 pub(super) fn block_device_user(device: &File) -> String {
-    let unknown = || "claimed by the kernel or by another program".to_owned();
-    let Ok(wanted) = device.metadata() else { return unknown() };
+    let unknown = || "claimed by another program".to_owned();
+    let Ok(wanted) = device.metadata() else {
+        return unknown();
+    };
     let id = wanted.rdev();
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     if let Some(mount_point) = mount_point_of(&mounts, id, is_node_of) {
@@ -44,7 +48,8 @@ pub(super) fn block_device_user(device: &File) -> String {
     }
     let me = std::process::id();
     match processes_with(&wanted, |_| true).into_iter().find(|&pid| pid != me) {
-        Some(pid) => format!("open in {}", process_name(pid)),
+        // The claim itself does not show, so this is a hint only.
+        Some(pid) => format!("{}; it is open in {}", unknown(), process_name(pid)),
         None => unknown(),
     }
 }
@@ -79,7 +84,9 @@ fn parse_device_number(text: &str, radix: u32) -> Option<u64> {
 
 /// The partitions of a disk, or the disk of a partition, each with its path and number.
 fn relatives(id: u64) -> Vec<(String, u64)> {
-    let Ok(own) = fs::canonicalize(sysfs(id)) else { return Vec::new() };
+    let Ok(own) = fs::canonicalize(sysfs(id)) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     let mut add = |directory: &Path| {
         if let (Some(name), Some(number)) = (directory.file_name(), device_number(directory)) {
@@ -94,8 +101,8 @@ fn relatives(id: u64) -> Vec<(String, u64)> {
     found
 }
 
-/// The first mount point of the device `id`, from the text of mountinfo. `is_node_of` decides whether the path of a mount's
-/// source is that device: btrfs and others give their mounts device numbers of their own.
+/// The first mount point of the device `id`, from the text of mountinfo. `is_node_of` decides whether the path of a
+/// mount's source is that device: btrfs and others give their mounts device numbers of their own.
 fn mount_point_of(mountinfo: &[u8], id: u64, is_node_of: impl Fn(&str, u64) -> bool) -> Option<PathBuf> {
     mountinfo.split(|&byte| byte == b'\n').find_map(|line| {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
@@ -131,7 +138,9 @@ fn lock_taker(locks: &str, device: u64, inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131090 0 EOF; those who wait have "->" before FLOCK.
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, place, ..] = fields[..] else { return None };
+        let [_, "FLOCK", _, _, pid, place, ..] = fields[..] else {
+            return None;
+        };
         let (number, place_inode) = place.rsplit_once(':')?;
         let matches = parse_device_number(number, 16)? == device && place_inode.parse() == Ok(inode);
         // 0 and -1 stand for processes that this one cannot see.
@@ -173,7 +182,9 @@ fn process_name(pid: u32) -> String {
 }
 
 fn directory_names(directory: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
     let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names

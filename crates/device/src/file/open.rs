@@ -33,8 +33,8 @@ pub struct OpenOptions {
     pub lock: Lock,
     /// The loop device that the caller attached itself to the image file; any other one counts as somebody else's.
     pub allow_loop: Option<PathBuf>,
-    /// Make an image file this many bytes long once it is locked, by a hole at its end or by cutting it off. Block devices
-    /// refuse this.
+    /// Make an image file this many bytes long once it is locked, by a hole at its end or by cutting it off. Block
+    /// devices refuse this.
     pub resize: Option<u64>,
 }
 

@@ -36,8 +36,7 @@ impl FileDevice {
 
     /// Writes all of the slices, one behind the other.
     pub(super) fn write_request(&self, offset: u64, slices: &[&[u8]]) -> io::Result<()> {
-        let straight =
-            self.is_sector_aligned(offset) && slices.iter().all(|slice| is_aligned(slice, self.sector_size));
+        let straight = self.is_sector_aligned(offset) && slices.iter().all(|slice| is_aligned(slice, self.sector_size));
         if self.direct && !straight {
             return self.write_bounced(offset, slices);
         }
