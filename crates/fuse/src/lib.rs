@@ -1,1 +1,33 @@
-//! Under construction.
+//! The FUSE kernel protocol: mounts any [`basalt_vfs::FileSystem`].
+//!
+//! ```text
+//!  program ── system call ──> kernel ── /dev/fuse ──> session::worker ──> protocol::Request::parse
+//!                                                                                  │ Operation
+//!                                          reply <── session::answer::* <── session::Server
+//!                                                            │
+//!                                                   basalt_vfs::FileSystem
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`protocol`] | bytes only: structures, flags, the table of operations, decoding (total: any bytes give a request or a fault) |
+//! | [`session`] | [`Session`]: handshake, event loops, one short method an operation, replies, background ticks, closing |
+//! | [`mount`] | [`MountOptions`], mounting by mount(2) or `fusermount3`, [`Unmounter`] |
+//! | [`sync`] | [`sync_mounted`]: makes a mounted volume durable, on plain FUSE too |
+//!
+//! **Who may cache.** The file system behind a mount has no other writer, so the kernel keeps names, absent names and
+//! attributes for long, and (if wanted) dirty pages. With the writeback cache the kernel is the owner of size, mtime
+//! and ctime of the files it has in memory; it writes data back first and then sends the times.
+//!
+//! **When everything is durable.** On `fuseblk` mounts sync(2), syncfs(2) and umount(2) wait for SYNCFS and DESTROY. On plain
+//! FUSE mounts the kernel sends neither: [`sync_mounted`] does what they do there, and [`Session::run`] closes the file system
+//! when the kernel hangs up.
+
+pub mod mount;
+pub mod protocol;
+pub mod session;
+pub mod sync;
+
+pub use mount::{MountError, MountOptions, UnmountError, Unmounter};
+pub use session::{Session, SessionError};
+pub use sync::{SyncError, sync_mounted};

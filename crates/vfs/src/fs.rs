@@ -76,6 +76,12 @@ pub trait FileSystem: Send + Sync {
     /// Writes all of `data` at byte `offset`, and clears set-uid and set-gid first if asked to. Extends the file as needed.
     fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> Result<()>;
 
+    /// Writes pages that the kernel's writeback cache held: as [`write`](Self::write), but leaves the times alone. The kernel
+    /// keeps mtime and ctime itself meanwhile, and sets them by [`set_attributes`](Self::set_attributes), before or after.
+    fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(ino, offset, data, false)
+    }
+
     /// Preallocates, punches or zeroes a range, as `fallocate(2)`.
     fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> Result<()>;
 

@@ -1,0 +1,92 @@
+//! Attributes, opening, extended attributes, and the volume's numbers.
+
+use basalt_vfs::{InodeFlags, InodeNumber, SetAttributes, XattrFlags};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::names::opened_file;
+use crate::protocol::flags::{InitFlags, OpenRequestFlags};
+use crate::protocol::operation::SetXattrBody;
+use crate::protocol::wire::{AttrOut, OpenIn, SetattrIn, StatfsOut, StatxOut};
+use crate::session::convert;
+use crate::session::reply::{Answer, Reply};
+use crate::session::server::Server;
+
+/// The set-gid bit.
+const SET_GID: u32 = 0o2000;
+
+impl Server {
+    pub(in crate::session) fn getattr(&self, ino: InodeNumber, reply: &mut Reply) -> Answer {
+        let attributes = self.fs.attributes(ino)?;
+        self.attributes_reply(&attributes, reply)
+    }
+
+    pub(in crate::session) fn setattr(&self, ino: InodeNumber, arguments: &SetattrIn, reply: &mut Reply) -> Answer {
+        let attributes = self.fs.set_attributes(ino, &convert::changes(arguments))?;
+        self.attributes_reply(&attributes, reply)
+    }
+
+    fn attributes_reply(&self, attributes: &basalt_vfs::Attributes, reply: &mut Reply) -> Answer {
+        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime);
+        reply.push(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: convert::attr(attributes, self.block_size) })
+    }
+
+    pub(in crate::session) fn statx(&self, ino: InodeNumber, reply: &mut Reply) -> Answer {
+        let stat = convert::statx(&self.fs.attributes(ino)?, self.block_size);
+        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime);
+        reply.push(&StatxOut { attr_valid, attr_valid_nsec, stat, ..Default::default() })
+    }
+
+    /// Opens a file. The kernel has checked permissions, but does not know of immutable and append-only files; and with
+    /// `ATOMIC_O_TRUNC` the truncation is ours.
+    pub(in crate::session) fn open(&self, ino: InodeNumber, arguments: &OpenIn, reply: &mut Reply) -> Answer {
+        if self.agreed.flags.contains(InitFlags::NO_OPEN_SUPPORT) {
+            return Err(Errno::NOSYS.into());
+        }
+        let flags = OFlags::from_bits_retain(arguments.flags);
+        let truncate = flags.contains(OFlags::TRUNC);
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR) || truncate {
+            let marks = self.fs.attributes(ino)?.flags;
+            let appends = flags.contains(OFlags::APPEND) && !truncate;
+            if marks.contains(InodeFlags::IMMUTABLE) || marks.contains(InodeFlags::APPEND) && !appends {
+                return Err(Errno::PERM.into());
+            }
+        }
+        if truncate && self.agreed.flags.contains(InitFlags::ATOMIC_O_TRUNC) {
+            let asked = OpenRequestFlags::from_bits_retain(arguments.open_flags);
+            let clear_suid_sgid = asked.contains(OpenRequestFlags::KILL_SUIDGID);
+            self.fs.set_attributes(ino, &SetAttributes { size: Some(0), clear_suid_sgid, ..Default::default() })?;
+        }
+        reply.push(&opened_file())
+    }
+
+    pub(in crate::session) fn statfs(&self, reply: &mut Reply) -> Answer {
+        let stat = self.fs.stat_fs()?;
+        reply.push(&StatfsOut {
+            blocks: stat.blocks,
+            bfree: stat.free,
+            bavail: stat.available,
+            files: stat.files,
+            ffree: stat.files_free,
+            bsize: stat.block_size,
+            namelen: stat.name_max,
+            frsize: stat.block_size,
+            ..Default::default()
+        })
+    }
+
+    pub(in crate::session) fn setxattr(&self, ino: InodeNumber, body: &SetXattrBody<'_>) -> Answer {
+        let extended = self.agreed.flags.contains(InitFlags::SETXATTR_EXT);
+        let set = body.decode(extended).ok_or(Errno::INVAL)?;
+        let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::INVAL)?;
+        self.fs.set_xattr(ino, set.name, set.value, flags)?;
+        if set.clear_sgid {
+            let permissions = self.fs.attributes(ino)?.permissions;
+            if permissions & SET_GID != 0 {
+                let changes = SetAttributes { permissions: Some(permissions & !SET_GID), ..Default::default() };
+                self.fs.set_attributes(ino, &changes)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! File content: reading, writing, preallocating, seeking, copying.
+
+use basalt_vfs::{FallocateMode, InodeNumber, Seek};
+use rustix::io::Errno;
+
+use crate::protocol::flags::{InitFlags, WriteFlags};
+use crate::protocol::wire::{
+    CopyFileRangeIn, CopyFileRangeOut, FallocateIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
+};
+use crate::session::reply::{Answer, Reply};
+use crate::session::server::Server;
+
+/// A copy request is answered in pieces of at most this many bytes, so that it does not hold a thread for long; the
+/// caller asks again for the rest.
+const LARGEST_COPY: u64 = 16 << 20;
+/// Bytes copied at a time.
+const COPY_PIECE: u32 = 128 << 10;
+
+impl Server {
+    pub(in crate::session) fn read(&self, ino: InodeNumber, arguments: &ReadIn, reply: &mut Reply) -> Answer {
+        let got = self.fs.read(ino, arguments.offset, reply.space(arguments.size)?)?;
+        reply.truncate(got);
+        Ok(())
+    }
+
+    /// Writes straight from the receive buffer. What comes out of the kernel's page cache carries no times: the kernel
+    /// keeps those, and sends them behind the data.
+    pub(in crate::session) fn write(
+        &self,
+        ino: InodeNumber,
+        arguments: &WriteIn,
+        data: &[u8],
+        reply: &mut Reply,
+    ) -> Answer {
+        let flags = WriteFlags::from_bits_retain(arguments.write_flags);
+        let clear_suid_sgid = flags.contains(WriteFlags::KILL_SUIDGID);
+        let kernel_keeps_times = self.agreed.flags.contains(InitFlags::WRITEBACK_CACHE);
+        if flags.contains(WriteFlags::CACHE) && kernel_keeps_times && !clear_suid_sgid {
+            self.fs.write_back(ino, arguments.offset, data)?;
+        } else {
+            self.fs.write(ino, arguments.offset, data, clear_suid_sgid)?;
+        }
+        reply.push(&WriteOut { size: arguments.size, padding: 0 })
+    }
+
+    pub(in crate::session) fn fallocate(&self, ino: InodeNumber, arguments: &FallocateIn) -> Answer {
+        let mode = FallocateMode::from_bits(arguments.mode).ok_or(Errno::OPNOTSUPP)?;
+        Ok(self.fs.fallocate(ino, mode, arguments.offset, arguments.length)?)
+    }
+
+    pub(in crate::session) fn lseek(&self, ino: InodeNumber, arguments: &LseekIn, reply: &mut Reply) -> Answer {
+        /// `SEEK_DATA` and `SEEK_HOLE`; the kernel serves the others.
+        const DATA: u32 = 3;
+        const HOLE: u32 = 4;
+        let whence = match arguments.whence {
+            DATA => Seek::Data,
+            HOLE => Seek::Hole,
+            _ => return Err(Errno::INVAL.into()),
+        };
+        reply.push(&LseekOut { offset: self.fs.seek(ino, arguments.offset, whence)? })
+    }
+
+    /// Copies within the volume, sparing the data the way through the kernel. The kernel has written its dirty pages of
+    /// both ranges back, and drops what it has cached of the target.
+    pub(in crate::session) fn copy_file_range(
+        &self,
+        from: InodeNumber,
+        arguments: &CopyFileRangeIn,
+        wide: bool,
+        reply: &mut Reply,
+    ) -> Answer {
+        let to = self.nodes.inode(arguments.node_out);
+        let length = arguments.length.min(LARGEST_COPY);
+        let mut done = 0;
+        while done < length {
+            // An error after the first piece is left to the next call to meet again.
+            match self.copy_piece(from, to, arguments, done, length - done, reply) {
+                Ok(0) => break,
+                Ok(copied) => done += copied,
+                Err(error) if done == 0 => return Err(error.into()),
+                Err(_) => break,
+            }
+        }
+        reply.truncate(0);
+        // At most LARGEST_COPY, so 32 bits hold it.
+        if wide {
+            reply.push(&CopyFileRangeOut { size: done })
+        } else {
+            reply.push(&WriteOut { size: done as u32, padding: 0 })
+        }
+    }
+
+    /// Copies the piece `done` bytes into the range, at most `left` bytes; returns how many, 0 at the source's end.
+    fn copy_piece(
+        &self,
+        from: InodeNumber,
+        to: InodeNumber,
+        arguments: &CopyFileRangeIn,
+        done: u64,
+        left: u64,
+        reply: &mut Reply,
+    ) -> basalt_vfs::Result<u64> {
+        let size = left.min(u64::from(COPY_PIECE)) as u32;
+        let position = |start: u64| start.checked_add(done).ok_or(basalt_vfs::Error::FileTooLarge);
+        let Ok(piece) = reply.space(size) else {
+            return Err(basalt_vfs::Error::Invalid("copy piece larger than a request"));
+        };
+        let got = self.fs.read(from, position(arguments.offset_in)?, piece)?.min(piece.len());
+        if got > 0 {
+            self.fs.write(to, position(arguments.offset_out)?, &piece[..got], false)?;
+        }
+        Ok(got as u64)
+    }
+}

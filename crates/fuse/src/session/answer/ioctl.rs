@@ -1,0 +1,124 @@
+//! ioctl(2): `chattr(1)` flags, project ids, FITRIM, and the sync of plain FUSE mounts.
+
+use basalt_vfs::{InodeFlags, InodeNumber};
+use rustix::io::Errno;
+use rustix::ioctl::opcode;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::protocol::wire::{InHeader, IoctlIn, IoctlOut};
+use crate::session::reply::{Answer, Reply};
+use crate::session::server::Server;
+use crate::sync::SYNC_IOCTL;
+
+/// `struct fsxattr` of `linux/fs.h`.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct FsXattr {
+    flags: u32,
+    extent_size: u32,
+    extents: u32,
+    project_id: u32,
+    cow_extent_size: u32,
+    padding: [u8; 8],
+}
+
+/// `struct fstrim_range` of `linux/fs.h`, in bytes.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct TrimRange {
+    start: u64,
+    length: u64,
+    minimum: u64,
+}
+
+// The kernel's numbers. Those of GETFLAGS and SETFLAGS say `long`, but an `int` is what travels.
+const GET_FLAGS: u32 = opcode::read::<u64>(b'f', 1);
+const SET_FLAGS: u32 = opcode::write::<u64>(b'f', 2);
+const GET_FSXATTR: u32 = opcode::read::<FsXattr>(b'X', 31);
+const SET_FSXATTR: u32 = opcode::write::<FsXattr>(b'X', 32);
+const TRIM: u32 = opcode::read_write::<TrimRange>(b'X', 121);
+
+/// The flags of `struct fsxattr` beside the `chattr(1)` flags that mean the same.
+const FSXATTR_FLAGS: [(u32, InodeFlags); 6] = [
+    (0x08, InodeFlags::IMMUTABLE),
+    (0x10, InodeFlags::APPEND),
+    (0x20, InodeFlags::SYNC),
+    (0x40, InodeFlags::NOATIME),
+    (0x80, InodeFlags::NODUMP),
+    (0x200, InodeFlags::PROJECT_INHERIT),
+];
+
+impl Server {
+    /// Rights to change flags and project ids are the kernel's to check; those to trim are ours.
+    pub(in crate::session) fn ioctl(
+        &self,
+        header: &InHeader,
+        arguments: &IoctlIn,
+        input: &[u8],
+        reply: &mut Reply,
+    ) -> Answer {
+        let ino = self.target(header);
+        reply.push(&IoctlOut::default())?;
+        match arguments.command {
+            GET_FLAGS => reply.push(&self.fs.attributes(ino)?.flags.bits()),
+            SET_FLAGS => Ok(self.fs.set_flags(ino, InodeFlags::from_bits_retain(structure(input)?))?),
+            GET_FSXATTR => reply.push(&self.fsxattr(ino)?),
+            SET_FSXATTR => self.set_fsxattr(ino, structure(input)?),
+            TRIM => reply.push(&self.trim(header, structure(input)?)?),
+            SYNC_IOCTL => Ok(self.fs.sync()?),
+            _ => Err(Errno::NOTTY.into()),
+        }
+    }
+
+    fn fsxattr(&self, ino: InodeNumber) -> basalt_vfs::Result<FsXattr> {
+        let attributes = self.fs.attributes(ino)?;
+        let set = FSXATTR_FLAGS.iter().filter(|(_, flag)| attributes.flags.contains(*flag));
+        let flags = set.fold(0, |bits, (bit, _)| bits | bit);
+        Ok(FsXattr { flags, project_id: attributes.project_id, ..Default::default() })
+    }
+
+    fn set_fsxattr(&self, ino: InodeNumber, wanted: FsXattr) -> Answer {
+        let known = FSXATTR_FLAGS.iter().fold(0, |bits, (bit, _)| bits | bit);
+        if wanted.flags & !known != 0 || wanted.extent_size != 0 || wanted.cow_extent_size != 0 {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        let before = self.fs.attributes(ino)?;
+        let mut flags = before.flags;
+        FSXATTR_FLAGS.iter().for_each(|&(bit, flag)| flags.set(flag, wanted.flags & bit != 0));
+        if flags != before.flags {
+            self.fs.set_flags(ino, flags)?;
+        }
+        if wanted.project_id != before.project_id {
+            self.fs.set_project_id(ino, wanted.project_id)?;
+        }
+        Ok(())
+    }
+
+    fn trim(&self, header: &InHeader, mut range: TrimRange) -> Result<TrimRange, crate::session::reply::Failure> {
+        if header.uid != 0 {
+            return Err(Errno::PERM.into());
+        }
+        if self.read_only {
+            return Err(Errno::ROFS.into());
+        }
+        range.length = self.fs.trim(range.start, range.length, range.minimum)?;
+        Ok(range)
+    }
+}
+
+/// The structure that an ioctl brings.
+fn structure<T: FromBytes>(input: &[u8]) -> Result<T, Errno> {
+    T::read_from_prefix(input).map(|(value, _)| value).map_err(|_| Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_the_kernels() {
+        assert_eq!((GET_FLAGS, SET_FLAGS), (0x8008_6601, 0x4008_6602));
+        assert_eq!((GET_FSXATTR, SET_FSXATTR), (0x801c_581f, 0x401c_5820));
+        assert_eq!((TRIM, SYNC_IOCTL), (0xc018_5879, 0x4201));
+    }
+}

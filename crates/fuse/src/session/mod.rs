@@ -1,0 +1,112 @@
+//! Serving a mount.
+//!
+//! | file | what |
+//! |---|---|
+//! | `handshake` | INIT: what kernel and server agree on |
+//! | `worker` | an event loop: receive, answer, reply; one a thread |
+//! | `server` | from an operation to the method that answers it |
+//! | `answer/` | those methods, by subject |
+//! | `buffer`, `reply` | page-aligned memory; what goes back |
+//! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
+//! | `ticker` | background work |
+
+mod answer;
+mod buffer;
+mod convert;
+mod handshake;
+mod nodes;
+mod reply;
+mod server;
+mod ticker;
+mod worker;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use basalt_vfs::FileSystem;
+use rustix::io::Errno;
+
+use crate::mount::{self, Mount, MountError, MountOptions, Unmounter};
+use server::Server;
+
+/// How serving a mount went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The last writeback or checkpoint failed; the volume is as its last checkpoint left it.
+    #[error("closing the volume: {0}")]
+    Close(String),
+    /// The connection was aborted (`umount -f`, or through `/sys/fs/fuse/connections`); the volume was closed.
+    #[error("the FUSE connection was aborted")]
+    Aborted,
+    /// `/dev/fuse` failed; the volume was closed.
+    #[error("reading /dev/fuse: {0}")]
+    Device(Errno),
+}
+
+/// A mounted file system, ready to be served by [`run`](Self::run).
+///
+/// Dropping a session without running it closes the connection and takes the mount away; the file system is not closed then.
+#[derive(Debug)]
+pub struct Session {
+    server: Arc<Server>,
+    mount: Mount,
+    /// The connection; `None` once `run` took it.
+    device: Option<OwnedFd>,
+    threads: usize,
+}
+
+impl Session {
+    /// Mounts `fs` and agrees with the kernel on how to talk: when this returns, the mount is there, and programs that use
+    /// it wait for [`run`](Self::run).
+    ///
+    /// # Errors
+    /// Says what was wrong with the mount point, `/dev/fuse`, the rights or the kernel. Nothing stays mounted, and `fs` is
+    /// not closed.
+    pub fn mount(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Result<Session, MountError> {
+        let (device, mount) = mount::mount(options)?;
+        let mut session = Session {
+            server: Server::unconnected(fs, options),
+            mount,
+            device: Some(device),
+            threads: options.threads.max(1),
+        };
+        // An error from here on drops the session, and with it the mount.
+        let device = session.device.as_ref().ok_or(MountError::NoHandshake)?;
+        let agreed = handshake::perform(device, options)?;
+        tracing::debug!(?agreed, "handshake");
+        session.server = session.server.connected(agreed);
+        session.mount.tune(options);
+        Ok(session)
+    }
+
+    /// Serves the mount until it is gone, then closes the file system (exactly once, before this returns; on a `fuseblk`
+    /// mount before umount(2) returns).
+    ///
+    /// # Errors
+    /// See [`SessionError`]; the file system was closed in every case.
+    pub fn run(mut self) -> Result<(), SessionError> {
+        let Some(device) = self.device.take() else { return Ok(()) };
+        let served = worker::serve_all(&self.server, device, self.threads);
+        // After an unmount this finds nothing; after an abort it takes the dead mount away.
+        self.mount.remove_dead();
+        let closed = self.server.close();
+        if let Err(error) = closed {
+            return Err(SessionError::Close(error.to_string()));
+        }
+        served
+    }
+
+    /// A handle by which another thread, such as a signal handler's, ends [`run`](Self::run).
+    pub fn unmounter(&self) -> Unmounter {
+        self.mount.unmounter()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The connection goes first: umount(2) on fuseblk would wait for an answer that nobody gives.
+        if self.device.take().is_some() {
+            self.mount.remove_dead();
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What goes back to the kernel.
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use basalt_vfs::InodeNumber;
+use rustix::io::Errno;
+use zerocopy::{Immutable, IntoBytes};
+
+use super::buffer::PageBuffer;
+use crate::protocol::wire::OutHeader;
+
+/// Why an operation gets an error for an answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The file system said so.
+    FileSystem(basalt_vfs::Error),
+    /// The protocol wants this errno (ENOSYS: do not ask again).
+    Errno(Errno),
+}
+
+impl Failure {
+    pub(super) fn errno(&self) -> Errno {
+        match self {
+            Failure::FileSystem(error) => error.errno(),
+            Failure::Errno(errno) => *errno,
+        }
+    }
+}
+
+impl From<basalt_vfs::Error> for Failure {
+    fn from(error: basalt_vfs::Error) -> Self {
+        Failure::FileSystem(error)
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Failure::Errno(errno)
+    }
+}
+
+/// The outcome of an operation whose reply, if it succeeded, is in the [`Reply`].
+pub(super) type Answer = Result<(), Failure>;
+
+/// The payload of one reply; a thread uses the same one for all its requests.
+pub(super) struct Reply {
+    buffer: PageBuffer,
+    len: usize,
+    /// References that the kernel holds once it has this reply.
+    references: Vec<InodeNumber>,
+}
+
+impl Reply {
+    /// Room for a payload of `max` bytes.
+    pub(super) fn new(max: usize) -> Self {
+        Reply { buffer: PageBuffer::new(max), len: 0, references: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+        self.references.clear();
+    }
+
+    /// Bytes in the payload.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends a structure.
+    pub(super) fn push<T: IntoBytes + Immutable>(&mut self, value: &T) -> Answer {
+        self.push_bytes(value.as_bytes())
+    }
+
+    /// Appends bytes. E2BIG where they do not fit, which no request that the kernel sends asks for.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) -> Answer {
+        let room = self.buffer.bytes_mut().get_mut(self.len..self.len + bytes.len()).ok_or(Errno::TOOBIG)?;
+        room.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    /// Appends zeros up to the next multiple of eight.
+    pub(super) fn pad(&mut self) -> Answer {
+        self.push_bytes(&[0; 8][..self.len.next_multiple_of(8) - self.len])
+    }
+
+    /// `size` bytes to fill from the start of the payload; [`truncate`](Self::truncate) then says how many count.
+    pub(super) fn space(&mut self, size: u32) -> Result<&mut [u8], Failure> {
+        let size = usize::try_from(size).map_err(|_| Errno::INVAL)?;
+        let space = self.buffer.bytes_mut().get_mut(..size).ok_or(Errno::INVAL)?;
+        self.len = size;
+        Ok(space)
+    }
+
+    /// Cuts the payload down to `len` bytes.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Notes that the kernel gets a reference on `ino` with this reply.
+    pub(super) fn grants(&mut self, ino: InodeNumber) {
+        self.references.push(ino);
+    }
+
+    /// The references granted.
+    pub(super) fn references(&self) -> &[InodeNumber] {
+        &self.references
+    }
+
+    /// Sends the payload, or the error alone.
+    pub(super) fn send(&self, device: impl AsFd, unique: u64, error: Option<Errno>) -> rustix::io::Result<()> {
+        let payload = if error.is_some() { &[] } else { &self.buffer.bytes()[..self.len] };
+        let header = OutHeader {
+            // A payload is at most a few MiB.
+            len: (size_of::<OutHeader>() + payload.len()) as u32,
+            error: error.map_or(0, |errno| -errno.raw_os_error()),
+            unique,
+        };
+        rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(payload)]).map(|_| ())
+    }
+}

@@ -1,0 +1,193 @@
+//! From an operation to the method that answers it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use basalt_vfs::{Caller, FileSystem, InodeNumber};
+use rustix::io::Errno;
+
+use super::handshake::Agreed;
+use super::nodes::Nodes;
+use super::reply::{Answer, Failure, Reply};
+use crate::mount::MountOptions;
+use crate::protocol::wire::InHeader;
+use crate::protocol::{Operation, Request, operation};
+
+/// What to do with a request that has been carried out.
+pub(super) enum Verdict {
+    /// Send the reply.
+    Reply,
+    /// Send an error.
+    Error(Errno),
+    /// Send nothing: the kernel expects no reply.
+    Silence,
+}
+
+/// A file system and what was agreed with the kernel; all threads share one.
+pub(super) struct Server {
+    pub(super) fs: Arc<dyn FileSystem>,
+    pub(super) nodes: Nodes,
+    pub(super) agreed: Agreed,
+    /// Bytes in a block of the volume: what `stat(2)` calls the preferred size of an access.
+    pub(super) block_size: u32,
+    pub(super) entry_lifetime: Duration,
+    pub(super) negative_lifetime: Duration,
+    pub(super) attribute_lifetime: Duration,
+    /// Whether reads and listings are all that the mount allows.
+    pub(super) read_only: bool,
+    /// The outcome of closing, once it happened.
+    closed: OnceLock<basalt_vfs::Result<()>>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("nodes", &self.nodes).field("agreed", &self.agreed).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server before its handshake.
+    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Arc<Self> {
+        let block_size = fs.stat_fs().map_or(4096, |stat| stat.block_size);
+        Arc::new(Server {
+            nodes: Nodes::new(fs.root()),
+            fs,
+            agreed: Agreed::NOTHING,
+            block_size,
+            entry_lifetime: options.entry_lifetime,
+            negative_lifetime: options.negative_lifetime,
+            attribute_lifetime: options.attribute_lifetime,
+            read_only: options.read_only,
+            closed: OnceLock::new(),
+        })
+    }
+
+    /// The same, after it.
+    pub(super) fn connected(&self, agreed: Agreed) -> Arc<Self> {
+        Arc::new(Server { fs: Arc::clone(&self.fs), agreed, closed: OnceLock::new(), ..*self })
+    }
+
+    pub(super) fn file_system(&self) -> &dyn FileSystem {
+        &*self.fs
+    }
+
+    /// Largest payload of a request in bytes.
+    pub(super) fn max_payload(&self) -> usize {
+        self.agreed.max_payload
+    }
+
+    /// The inode that a request's header names.
+    pub(super) fn target(&self, header: &InHeader) -> InodeNumber {
+        self.nodes.inode(header.node)
+    }
+
+    /// Closes the file system the first time; every caller waits for that and gets its outcome.
+    pub(super) fn close(&self) -> Result<(), &basalt_vfs::Error> {
+        let outcome = self.closed.get_or_init(|| self.fs.close());
+        outcome.as_ref().map(|&()| ())
+    }
+
+    /// Carries a request out.
+    pub(super) fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Verdict {
+        let header = &request.header;
+        match self.dispatch(header, &request.operation, reply) {
+            Ok(()) => match request.operation {
+                Operation::Forget { .. } | Operation::BatchForget(_) => Verdict::Silence,
+                _ => Verdict::Reply,
+            },
+            Err(failure) => {
+                report(header, &failure);
+                Verdict::Error(failure.errno())
+            }
+        }
+    }
+
+    fn dispatch(&self, header: &InHeader, operation: &Operation<'_>, reply: &mut Reply) -> Answer {
+        let ino = self.nodes.inode(header.node);
+        match *operation {
+            // Only the handshake expects one.
+            Operation::Init { .. } => Err(Errno::INVAL.into()),
+            Operation::Destroy => self.close().map_err(|error| Failure::Errno(error.errno())),
+
+            Operation::Lookup { name } => self.lookup(ino, name, reply),
+            Operation::Forget { count } => self.forget(ino, count),
+            Operation::BatchForget(list) => {
+                list.iter().try_for_each(|one| self.forget(self.nodes.inode(one.node), one.count))
+            }
+            Operation::SymLink { name, target } => self.symlink(header, name, target, reply),
+            Operation::MkNod { arguments, name } => self.mknod(header, &arguments, name, reply),
+            Operation::MkDir { arguments, name } => self.mkdir(header, &arguments, name, reply),
+            Operation::Create { arguments, name } => self.create(header, &arguments, name, reply),
+            Operation::TmpFile(arguments) => self.tmpfile(header, &arguments, reply),
+            Operation::Link { node, name } => self.link(self.nodes.inode(node), ino, name, reply),
+            Operation::Unlink { name } => Ok(self.fs.unlink(ino, name)?),
+            Operation::RmDir { name } => Ok(self.fs.remove_directory(ino, name)?),
+            Operation::Rename { new_parent, flags, name, new_name } => {
+                self.rename(header, name, self.nodes.inode(new_parent), new_name, flags)
+            }
+
+            Operation::GetAttr => self.getattr(ino, reply),
+            Operation::Statx => self.statx(ino, reply),
+            Operation::SetAttr(arguments) => self.setattr(ino, &arguments, reply),
+            Operation::ReadLink => reply.push_bytes(&self.fs.read_link(ino)?),
+            Operation::Open(arguments) => self.open(ino, &arguments, reply),
+            Operation::StatFs => self.statfs(reply),
+            Operation::SetXattr(body) => self.setxattr(ino, &body),
+            Operation::GetXattr { size, name } => sized(&self.fs.get_xattr(ino, name)?, size, reply),
+            Operation::ListXattr { size } => sized(&self.fs.list_xattrs(ino)?, size, reply),
+            Operation::RemoveXattr { name } => Ok(self.fs.remove_xattr(ino, name)?),
+            Operation::Ioctl { arguments, input } => self.ioctl(header, &arguments, input, reply),
+
+            Operation::Read(arguments) => self.read(ino, &arguments, reply),
+            Operation::Write { arguments, data } => self.write(ino, &arguments, data, reply),
+            Operation::Fallocate(arguments) => self.fallocate(ino, &arguments),
+            Operation::Lseek(arguments) => self.lseek(ino, &arguments, reply),
+            Operation::CopyFileRange(arguments) => self.copy_file_range(ino, &arguments, false, reply),
+            Operation::CopyFileRange64(arguments) => self.copy_file_range(ino, &arguments, true, reply),
+
+            Operation::OpenDir => self.opendir(reply),
+            Operation::ReadDir(arguments) => self.readdir(ino, &arguments, reply),
+            Operation::ReadDirPlus(arguments) => self.readdirplus(ino, &arguments, reply),
+
+            Operation::Fsync { data_only } | Operation::FsyncDir { data_only } => {
+                Ok(self.fs.sync_file(ino, data_only)?)
+            }
+            Operation::SyncFs => Ok(self.fs.sync()?),
+
+            // No handles are kept.
+            Operation::Release | Operation::ReleaseDir => Ok(()),
+            // ENOSYS makes the kernel stop asking. FLUSH: it writes dirty pages back itself. INTERRUPT: no operation
+            // here waits for anything but the device.
+            Operation::Flush | Operation::Interrupt | Operation::Declined | Operation::Unknown => {
+                Err(Errno::NOSYS.into())
+            }
+        }
+    }
+}
+
+/// Answers an extended-attribute request: the value where it fits, its length where that was asked for.
+fn sized(value: &[u8], size: u32, reply: &mut Reply) -> Answer {
+    // Attributes are a few KiB at most.
+    let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+    match size {
+        0 => reply.push(&crate::protocol::wire::GetxattrOut { size: len, padding: 0 }),
+        _ if len > size => Err(Errno::RANGE.into()),
+        _ => reply.push_bytes(value),
+    }
+}
+
+/// Logs what an administrator must know: damage and device errors.
+fn report(header: &InHeader, failure: &Failure) {
+    let operation = operation::name(header.opcode);
+    match failure {
+        Failure::FileSystem(error @ (basalt_vfs::Error::Corrupted(_) | basalt_vfs::Error::Io(_))) => {
+            tracing::error!(operation, node = header.node, %error);
+        }
+        _ => tracing::trace!(operation, node = header.node, ?failure),
+    }
+}
+
+/// Who asks, for a new inode.
+pub(super) fn caller(header: &InHeader, umask: u32) -> Caller {
+    Caller { uid: header.uid, gid: header.gid, umask: umask & 0o777 }
+}
