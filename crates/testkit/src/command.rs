@@ -24,11 +24,7 @@ impl Finished {
         if self.status.success() {
             return Ok(self);
         }
-        Err(Error::Tool {
-            ended: describe(self.status),
-            command: self.command,
-            output: self.output,
-        })
+        Err(Error::Tool { ended: describe(self.status), command: self.command, output: self.output })
     }
 }
 
@@ -36,24 +32,14 @@ impl Finished {
 ///
 /// # Errors
 /// When the program cannot be started. An unsuccessful end is no error here: see [`Finished::success`].
-pub fn run<A: AsRef<OsStr>>(
-    program: &str,
-    arguments: impl IntoIterator<Item = A>,
-) -> Result<Finished> {
+pub fn run<A: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = A>) -> Result<Finished> {
     let mut command = Command::new(find_program(program).unwrap_or_else(|| program.into()));
     command.args(arguments).stdin(Stdio::null());
     let line = command_line(&command);
-    let output = command.output().map_err(|source| Error::Io {
-        doing: format!("run `{line}`"),
-        source,
-    })?;
+    let output = command.output().map_err(|source| Error::Io { doing: format!("run `{line}`"), source })?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Ok(Finished {
-        command: line,
-        status: output.status,
-        output: text,
-    })
+    Ok(Finished { command: line, status: output.status, output: text })
 }
 
 /// "exited with 4" or "was killed by signal 9".
@@ -66,9 +52,7 @@ pub fn describe(status: ExitStatus) -> String {
 }
 
 fn command_line(command: &Command) -> String {
-    let words: Vec<_> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(OsStr::to_string_lossy)
-        .collect();
+    let words: Vec<_> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
     words.join(" ")
 }

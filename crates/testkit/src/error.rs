@@ -57,9 +57,6 @@ pub trait Context<T> {
 
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn doing(self, action: &str, path: &Path) -> Result<T> {
-        self.map_err(|error| Error::Io {
-            doing: format!("{action} {}", path.display()),
-            source: error.into(),
-        })
+        self.map_err(|error| Error::Io { doing: format!("{action} {}", path.display()), source: error.into() })
     }
 }

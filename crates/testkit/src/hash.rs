@@ -20,12 +20,7 @@ impl Default for Hasher {
 impl Hasher {
     /// The hasher of an empty stream.
     pub fn new() -> Hasher {
-        Hasher {
-            state: 0x2545_F491_4F6C_DD1D,
-            length: 0,
-            pending: [0; 8],
-            pending_length: 0,
-        }
+        Hasher { state: 0x2545_F491_4F6C_DD1D, length: 0, pending: [0; 8], pending_length: 0 }
     }
 
     /// Adds bytes to the end of the stream.
@@ -33,8 +28,7 @@ impl Hasher {
         self.length += bytes.len() as u64;
         if self.pending_length > 0 {
             let taken = bytes.len().min(8 - self.pending_length);
-            self.pending[self.pending_length..self.pending_length + taken]
-                .copy_from_slice(&bytes[..taken]);
+            self.pending[self.pending_length..self.pending_length + taken].copy_from_slice(&bytes[..taken]);
             self.pending_length += taken;
             bytes = &bytes[taken..];
             if self.pending_length < 8 {

@@ -25,14 +25,9 @@ impl LoopDevice {
     /// # Errors
     /// As [`LoopDevice::attach`].
     pub fn attach_with(image: &Path, arguments: &[&str]) -> Result<LoopDevice> {
-        let all = arguments
-            .iter()
-            .chain(&["--find", "--show"])
-            .map(|word| (*word).as_ref());
+        let all = arguments.iter().chain(&["--find", "--show"]).map(|word| (*word).as_ref());
         let finished = run("losetup", all.chain([image.as_os_str()]))?.success()?;
-        Ok(LoopDevice {
-            path: finished.output.trim().into(),
-        })
+        Ok(LoopDevice { path: finished.output.trim().into() })
     }
 
     /// The device's path.

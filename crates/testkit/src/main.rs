@@ -8,7 +8,8 @@ use basalt_testkit::manifest::Parts;
 use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate_tree};
 use basalt_testkit::{Error, Manifest, Result};
 
-const USAGE: &str = "usage: basalt-testkit build DIRECTORY SEED [files=N,directories=N,max-size=BYTES,crowded=N,no-acls,…]
+const USAGE: &str =
+    "usage: basalt-testkit build DIRECTORY SEED [files=N,directories=N,max-size=BYTES,crowded=N,no-acls,…]
        basalt-testkit mutate DIRECTORY SEED OPERATIONS [MAX-SIZE] [--clock-times] [--stop-when-full]
        basalt-testkit manifest DIRECTORY [no-times,flags,without=NAME,…]
        basalt-testkit compare DIRECTORY MANIFEST-FILE [no-times,flags,without=NAME,…]";
@@ -50,20 +51,11 @@ fn run(words: &[&str]) -> Result<bool> {
         }
         ["manifest", directory, rest @ ..] if rest.len() <= 1 => {
             let manifest = Manifest::read(Path::new(directory), &rest.concat().parse::<Parts>()?)?;
-            let written = std::io::stdout()
-                .lock()
-                .write_all(manifest.to_string().as_bytes());
-            written.map_err(|source| Error::Io {
-                doing: "write the manifest".to_owned(),
-                source,
-            })?;
+            let written = std::io::stdout().lock().write_all(manifest.to_string().as_bytes());
+            written.map_err(|source| Error::Io { doing: "write the manifest".to_owned(), source })?;
         }
         ["compare", directory, file, rest @ ..] if rest.len() <= 1 => {
-            compare(
-                Path::new(directory),
-                Path::new(file),
-                &rest.concat().parse()?,
-            )?;
+            compare(Path::new(directory), Path::new(file), &rest.concat().parse()?)?;
         }
         _ => return Ok(false),
     }
@@ -71,29 +63,20 @@ fn run(words: &[&str]) -> Result<bool> {
 }
 
 fn compare(directory: &Path, file: &Path, parts: &Parts) -> Result<()> {
-    let text = std::fs::read_to_string(file).map_err(|source| Error::Io {
-        doing: format!("read {}", file.display()),
-        source,
-    })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| Error::Io { doing: format!("read {}", file.display()), source })?;
     let expected: Manifest = text.parse()?;
     let difference = expected.difference(&Manifest::read(directory, parts)?);
     if difference.is_empty() {
         return Ok(());
     }
-    Err(Error::Invalid(format!(
-        "{} differs from {}\n{difference}",
-        directory.display(),
-        file.display()
-    )))
+    Err(Error::Invalid(format!("{} differs from {}\n{difference}", directory.display(), file.display())))
 }
 
 fn mutate_options(operations: &str, rest: &[&str]) -> Result<Option<MutateOptions>> {
-    let operations = u32::try_from(number(operations)?)
-        .map_err(|_| Error::Invalid("too many operations".to_owned()))?;
-    let mut options = MutateOptions {
-        operations,
-        ..MutateOptions::default()
-    };
+    let operations =
+        u32::try_from(number(operations)?).map_err(|_| Error::Invalid("too many operations".to_owned()))?;
+    let mut options = MutateOptions { operations, ..MutateOptions::default() };
     for word in rest {
         match *word {
             "--clock-times" => options.pin_times = false,
@@ -106,6 +89,5 @@ fn mutate_options(operations: &str, rest: &[&str]) -> Result<Option<MutateOption
 }
 
 fn number(text: &str) -> Result<u64> {
-    text.parse()
-        .map_err(|_| Error::Invalid(format!("not a number: {text}")))
+    text.parse().map_err(|_| Error::Invalid(format!("not a number: {text}")))
 }

@@ -79,10 +79,7 @@ impl Rng {
     /// A size whose logarithm is evenly spread over `0..=max`: as many small ones as large ones.
     pub fn size(&mut self, max: u64) -> u64 {
         let bits = self.below(u64::from(u64::BITS - max.leading_zeros()) + 1);
-        let ceiling = 1u64
-            .checked_shl(bits as u32)
-            .unwrap_or(u64::MAX)
-            .min(max.saturating_add(1));
+        let ceiling = 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX).min(max.saturating_add(1));
         self.below(ceiling)
     }
 }
@@ -94,20 +91,9 @@ mod tests {
     /// The seeding and the generator are pinned: these are the reference implementation's first outputs.
     #[test]
     fn sequences_never_change() {
-        let mut rng = Rng {
-            state: [1, 2, 3, 4],
-        };
+        let mut rng = Rng { state: [1, 2, 3, 4] };
         let first: Vec<u64> = (0..5).map(|_| rng.next_u64()).collect();
-        assert_eq!(
-            first,
-            [
-                11520,
-                0,
-                1_509_978_240,
-                1_215_971_899_390_074_240,
-                1_216_172_134_540_287_360
-            ]
-        );
+        assert_eq!(first, [11520, 0, 1_509_978_240, 1_215_971_899_390_074_240, 1_216_172_134_540_287_360]);
         assert_eq!(Rng::new(0).state[0], 0xE220_A839_7B1D_CDAF);
     }
 

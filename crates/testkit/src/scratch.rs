@@ -21,10 +21,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 pub fn directory() -> Result<TempDir> {
     let place = place();
     std::fs::create_dir_all(&place).doing("create", &place)?;
-    tempfile::Builder::new()
-        .prefix("basalt-")
-        .tempdir_in(&place)
-        .doing("create a temporary directory in", &place)
+    tempfile::Builder::new().prefix("basalt-").tempdir_in(&place).doing("create a temporary directory in", &place)
 }
 
 /// Where temporary directories go: [`PLACE`], else /var/tmp, else the workspace's `target/tmp` if /var/tmp is a tmpfs.
@@ -34,9 +31,7 @@ pub fn place() -> PathBuf {
     }
     let usual = Path::new("/var/tmp");
     match rustix::fs::statfs(usual) {
-        Ok(status) if u64::try_from(status.f_type).is_ok_and(|kind| kind != TMPFS_MAGIC) => {
-            usual.to_owned()
-        }
+        Ok(status) if u64::try_from(status.f_type).is_ok_and(|kind| kind != TMPFS_MAGIC) => usual.to_owned(),
         _ => crate::helper::workspace().join("target/tmp"),
     }
 }

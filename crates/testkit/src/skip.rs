@@ -34,27 +34,16 @@ pub fn root_or_skip() -> bool {
 
 /// True when every program is installed; else skips, naming the missing ones.
 pub fn tools_or_skip(programs: &[&str]) -> bool {
-    let missing: Vec<&str> = programs
-        .iter()
-        .copied()
-        .filter(|program| find_program(program).is_none())
-        .collect();
+    let missing: Vec<&str> = programs.iter().copied().filter(|program| find_program(program).is_none()).collect();
     if !missing.is_empty() {
-        skip(format_args!(
-            "{} not installed (scripts/install-dependencies)",
-            missing.join(", ")
-        ));
+        skip(format_args!("{} not installed (scripts/install-dependencies)", missing.join(", ")));
     }
     missing.is_empty()
 }
 
 /// True when this process can mount FUSE file systems; else skips.
 pub fn fuse_or_skip() -> bool {
-    let usable = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/fuse")
-        .is_ok();
+    let usable = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     if !usable {
         skip("/dev/fuse cannot be opened");
     }
@@ -69,11 +58,6 @@ pub fn is_root() -> bool {
 /// Where a program is, looking through PATH and then the directories of system programs, which users often lack.
 pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"]
-        .into_iter()
-        .map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(system)
-        .map(|directory| directory.join(program))
-        .find(|file| file.is_file())
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|directory| directory.join(program)).find(|file| file.is_file())
 }

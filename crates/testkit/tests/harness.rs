@@ -34,23 +34,12 @@ fn a_volume_keeps_what_linux_wrote() {
     );
     uml.with_f2fs("", &script).unwrap().expect_success();
     fsck_f2fs(&image).unwrap().expect_clean();
-    let script = format!(
-        "$TESTKIT manifest $MNT > {0}/second",
-        directory.path().display()
-    );
+    let script = format!("$TESTKIT manifest $MNT > {0}/second", directory.path().display());
     uml.with_f2fs("ro", &script).unwrap().expect_success();
-    let read = |name: &str| -> Manifest {
-        std::fs::read_to_string(directory.path().join(name))
-            .unwrap()
-            .parse()
-            .unwrap()
-    };
+    let read =
+        |name: &str| -> Manifest { std::fs::read_to_string(directory.path().join(name)).unwrap().parse().unwrap() };
     let first = read("first");
-    assert!(
-        first.entries.len() > 200,
-        "only {} entries",
-        first.entries.len()
-    );
+    assert!(first.entries.len() > 200, "only {} entries", first.entries.len());
     first.expect_same(&read("second"), "the first and the second mount");
     fsck_f2fs(&image).unwrap().expect_clean();
     fsck_notices_damage(&image);
@@ -59,32 +48,21 @@ fn a_volume_keeps_what_linux_wrote() {
 /// fsck finds what is damaged, says so in its status and in words, and changes nothing.
 fn fsck_notices_damage(image: &Path) {
     const BLOCK: u64 = 4096;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(image)
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
     let field = |offset: u64| {
         let mut bytes = [0; 4];
         file.read_exact_at(&mut bytes, 1024 + offset).unwrap();
         u64::from(u32::from_le_bytes(bytes))
     };
     // Offsets in the superblock of sit_blkaddr and nat_blkaddr.
-    for (what, block, length) in [
-        ("SIT", field(84), 512 * BLOCK),
-        ("NAT", field(88), 16 * BLOCK),
-    ] {
+    for (what, block, length) in [("SIT", field(84), 512 * BLOCK), ("NAT", field(88), 16 * BLOCK)] {
         let mut old = vec![0; length as usize];
         file.read_exact_at(&mut old, block * BLOCK).unwrap();
-        file.write_all_at(&vec![0x11; length as usize], block * BLOCK)
-            .unwrap();
+        file.write_all_at(&vec![0x11; length as usize], block * BLOCK).unwrap();
         let before = std::fs::read(image).unwrap();
         let report = fsck_f2fs(image).unwrap();
         assert!(!report.is_clean(), "a damaged {what} passed: {report}");
-        assert!(
-            std::fs::read(image).unwrap() == before,
-            "fsck wrote to the image"
-        );
+        assert!(std::fs::read(image).unwrap() == before, "fsck wrote to the image");
         file.write_all_at(&old, block * BLOCK).unwrap();
     }
     fsck_f2fs(image).unwrap().expect_clean();
@@ -99,26 +77,14 @@ fn a_script_reports_its_status_and_a_missing_volume_is_told_apart() {
     let image = directory.path().join("empty.img");
     std::fs::write(&image, vec![0; 1 << 20]).unwrap();
     let uml = uml.image(&image).env("GREETING", "it's \"here\"");
-    let result = uml
-        .run_script("echo \"$GREETING\"; echo problem >&2; exit 3")
-        .unwrap();
+    let result = uml.run_script("echo \"$GREETING\"; echo problem >&2; exit 3").unwrap();
     assert_eq!(result.status, Status::Exited(3), "{result}");
     assert_eq!(result.output, "it's \"here\"\nproblem\n");
-    assert!(
-        result.kernel_log.contains("Linux version"),
-        "{}",
-        result.kernel_log
-    );
+    assert!(result.kernel_log.contains("Linux version"), "{}", result.kernel_log);
     assert!(result.complaints().is_empty(), "{result}");
     let result = uml.with_f2fs("", "true").unwrap();
     assert_eq!(result.status, Status::Exited(MOUNT_FAILED), "{result}");
-    assert!(
-        result
-            .complaints()
-            .iter()
-            .any(|line| line.contains("F2FS-fs")),
-        "{result}"
-    );
+    assert!(result.complaints().iter().any(|line| line.contains("F2FS-fs")), "{result}");
 }
 
 #[test]
@@ -126,10 +92,7 @@ fn a_script_that_hangs_is_killed_and_what_it_said_is_kept() {
     let Some(uml) = Uml::new_or_skip() else {
         return;
     };
-    let result = uml
-        .timeout(Duration::from_secs(6))
-        .run_script("echo waiting; while :; do sleep 1000; done")
-        .unwrap();
+    let result = uml.timeout(Duration::from_secs(6)).run_script("echo waiting; while :; do sleep 1000; done").unwrap();
     assert_eq!(result.status, Status::TimedOut, "{result}");
     assert_eq!(result.output, "waiting\n");
     assert!(result.elapsed < Duration::from_secs(8), "{result}");
@@ -148,11 +111,8 @@ fn a_power_cut_loses_nothing_that_was_synced() {
     let image = directory.path().join("volume.img");
     mkfs_f2fs(&image, SIZE, &[]).unwrap();
     let uml = uml.image(&image);
-    let script =
-        "echo kept > $MNT/kept; sync $MNT/kept; echo lost > $MNT/lost; grep -q ubda /proc/mounts";
-    uml.with_f2fs_then_power_cut("", script)
-        .unwrap()
-        .expect_success();
+    let script = "echo kept > $MNT/kept; sync $MNT/kept; echo lost > $MNT/lost; grep -q ubda /proc/mounts";
+    uml.with_f2fs_then_power_cut("", script).unwrap().expect_success();
     let result = uml.with_f2fs("", "cat $MNT/kept; ls $MNT").unwrap();
     assert_eq!(result.status, Status::Exited(0), "{result}");
     assert_eq!(result.output, "kept\nkept\n");
@@ -167,10 +127,7 @@ fn trees_repeat() {
         let directory = scratch::directory().unwrap();
         build_random_tree(directory.path(), seed, &options).unwrap();
         let built = Manifest::of(directory.path()).unwrap();
-        let changes = MutateOptions {
-            operations: 400,
-            ..MutateOptions::default()
-        };
+        let changes = MutateOptions { operations: 400, ..MutateOptions::default() };
         let report = mutate_tree(directory.path(), seed, &changes).unwrap();
         assert!(report.done.len() > 15, "{report:?}");
         (built, Manifest::of(directory.path()).unwrap())

@@ -46,17 +46,10 @@ impl Manifest {
             match other.entries.get(path) {
                 None => difference.missing.push(path.clone()),
                 Some(same) if same == entry => {}
-                Some(same) => difference
-                    .changed
-                    .push((path.clone(), changed_fields(entry, same))),
+                Some(same) => difference.changed.push((path.clone(), changed_fields(entry, same))),
             }
         }
-        difference.added = other
-            .entries
-            .keys()
-            .filter(|path| !self.entries.contains_key(*path))
-            .cloned()
-            .collect();
+        difference.added = other.entries.keys().filter(|path| !self.entries.contains_key(*path)).cloned().collect();
         difference
     }
 
@@ -66,10 +59,7 @@ impl Manifest {
     /// When they are not, showing in what. `context` says when and between what.
     pub fn expect_same(&self, other: &Manifest, context: &str) {
         let difference = self.difference(other);
-        assert!(
-            difference.is_empty(),
-            "{context}: the trees differ\n{difference}"
-        );
+        assert!(difference.is_empty(), "{context}: the trees differ\n{difference}");
     }
 }
 
@@ -80,18 +70,12 @@ fn changed_fields(first: &Entry, second: &Entry) -> Vec<ChangedField> {
         fields
     };
     let (first, second) = (fields(first), fields(second));
-    let value = |fields: &BTreeMap<String, String>, name: &str| {
-        fields.get(name).map_or("-".to_owned(), String::clone)
-    };
+    let value = |fields: &BTreeMap<String, String>, name: &str| fields.get(name).map_or("-".to_owned(), String::clone);
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
     names
         .into_iter()
         .filter(|name| first.get(*name) != second.get(*name))
-        .map(|name| ChangedField {
-            name: name.clone(),
-            first: value(&first, name),
-            second: value(&second, name),
-        })
+        .map(|name| ChangedField { name: name.clone(), first: value(&first, name), second: value(&second, name) })
         .collect()
 }
 
@@ -105,10 +89,8 @@ impl fmt::Display for Difference {
             writeln!(f, "  added    {}", escape(path))?;
         }
         for (path, fields) in self.changed.iter().take(SHOWN) {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|field| format!("{} {} -> {}", field.name, field.first, field.second))
-                .collect();
+            let fields: Vec<String> =
+                fields.iter().map(|field| format!("{} {} -> {}", field.name, field.first, field.second)).collect();
             writeln!(f, "  changed  {}: {}", escape(path), fields.join(", "))?;
         }
         write!(
@@ -129,24 +111,18 @@ mod tests {
     #[test]
     fn names_what_differs() {
         let mut one = Manifest::default();
-        one.entries
-            .insert(b"./same".to_vec(), Entry::new(Kind::File));
+        one.entries.insert(b"./same".to_vec(), Entry::new(Kind::File));
         let mut two = one.clone();
         assert!(one.difference(&two).is_empty());
         let mut changed = Entry::new(Kind::File);
         changed.size = Some(4);
         two.entries.insert(b"./same".to_vec(), changed);
-        one.entries
-            .insert(b"./old".to_vec(), Entry::new(Kind::Fifo));
-        two.entries
-            .insert(b"./new".to_vec(), Entry::new(Kind::Fifo));
+        one.entries.insert(b"./old".to_vec(), Entry::new(Kind::Fifo));
+        two.entries.insert(b"./new".to_vec(), Entry::new(Kind::Fifo));
         let text = one.difference(&two).to_string();
         assert!(text.contains("missing  ./old"), "{text}");
         assert!(text.contains("added    ./new"), "{text}");
         assert!(text.contains("changed  ./same: size - -> 4"), "{text}");
-        assert!(
-            text.contains("3 differences: 1 missing, 1 added, 1 changed"),
-            "{text}"
-        );
+        assert!(text.contains("3 differences: 1 missing, 1 added, 1 changed"), "{text}");
     }
 }

@@ -79,13 +79,8 @@ impl FromStr for Parts {
                 parts.without.push(name.to_owned());
                 continue;
             }
-            let (name, value) = word
-                .strip_prefix("no-")
-                .map_or((word, true), |name| (name, false));
-            *parts
-                .switch(name)
-                .ok_or_else(|| Error::Invalid(format!("unknown part of a manifest: {word}")))? =
-                value;
+            let (name, value) = word.strip_prefix("no-").map_or((word, true), |name| (name, false));
+            *parts.switch(name).ok_or_else(|| Error::Invalid(format!("unknown part of a manifest: {word}")))? = value;
         }
         Ok(parts)
     }
@@ -96,18 +91,8 @@ impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut own = self.clone();
         let mut default = Parts::default();
-        let names = [
-            "content",
-            "times",
-            "owners",
-            "modes",
-            "xattrs",
-            "links",
-            "directory-links",
-            "top",
-            "flags",
-            "blocks",
-        ];
+        let names =
+            ["content", "times", "owners", "modes", "xattrs", "links", "directory-links", "top", "flags", "blocks"];
         let mut words = Vec::new();
         for name in names {
             match (own.switch(name).copied(), default.switch(name).copied()) {
@@ -117,10 +102,7 @@ impl fmt::Display for Parts {
             }
         }
         words.extend(
-            self.without
-                .iter()
-                .filter(|name| !default.without.contains(name))
-                .map(|name| format!("without={name}")),
+            self.without.iter().filter(|name| !default.without.contains(name)).map(|name| format!("without={name}")),
         );
         f.write_str(&words.join(","))
     }
@@ -132,11 +114,7 @@ mod tests {
 
     #[test]
     fn text_form_round_trips() {
-        for text in [
-            "",
-            "no-times,flags",
-            "no-content,no-top,blocks,without=.snapshot",
-        ] {
+        for text in ["", "no-times,flags", "no-content,no-top,blocks,without=.snapshot"] {
             assert_eq!(text.parse::<Parts>().unwrap().to_string(), text);
         }
         assert!("no-thing".parse::<Parts>().is_err());

@@ -33,17 +33,10 @@ impl Manifest {
     /// # Errors
     /// When something cannot be read.
     pub fn read(directory: &Path, parts: &Parts) -> Result<Manifest> {
-        let mut reader = Reader {
-            parts,
-            manifest: Manifest::default(),
-            inodes: HashMap::new(),
-        };
+        let mut reader = Reader { parts, manifest: Manifest::default(), inodes: HashMap::new() };
         let metadata = std::fs::symlink_metadata(directory).doing("look at", directory)?;
         if !metadata.is_dir() {
-            return Err(Error::Invalid(format!(
-                "{} is not a directory",
-                directory.display()
-            )));
+            return Err(Error::Invalid(format!("{} is not a directory", directory.display())));
         }
         if parts.top {
             reader.add(directory, b".".to_vec(), &metadata)?;
@@ -69,13 +62,7 @@ impl Reader<'_> {
                 let path = entry.doing("list", &directory)?.path();
                 // A path from read_dir always ends in a name.
                 let own_name = path.file_name().unwrap_or(OsStr::new(""));
-                if name == b"."
-                    && self
-                        .parts
-                        .without
-                        .iter()
-                        .any(|without| own_name == without.as_str())
-                {
+                if name == b"." && self.parts.without.iter().any(|without| own_name == without.as_str()) {
                     continue;
                 }
                 let relative = [&name, b"/".as_slice(), own_name.as_bytes()].concat();
@@ -94,29 +81,18 @@ impl Reader<'_> {
         let kind = kind_of(metadata);
         let regular = kind == Kind::File;
         let device = matches!(kind, Kind::CharacterDevice | Kind::BlockDevice);
-        let links = if kind == Kind::Directory {
-            parts.directory_links
-        } else {
-            parts.links
-        };
+        let links = if kind == Kind::Directory { parts.directory_links } else { parts.links };
         let mut entry = Entry::new(kind);
         entry.mode = parts.modes.then(|| metadata.mode() & 0o7777);
         entry.owner = parts.owners.then(|| (metadata.uid(), metadata.gid()));
         entry.links = links.then(|| metadata.nlink());
         entry.size = matches!(kind, Kind::File | Kind::Symlink).then(|| metadata.size());
         // The kernel's nanoseconds are always below 10⁹.
-        entry.mtime = parts
-            .times
-            .then(|| (metadata.mtime(), metadata.mtime_nsec() as u32));
+        entry.mtime = parts.times.then(|| (metadata.mtime(), metadata.mtime_nsec() as u32));
         entry.blocks = parts.blocks.then(|| metadata.blocks());
         entry.device = device.then(|| (major(metadata.rdev()), minor(metadata.rdev())));
         if kind == Kind::Symlink {
-            entry.target = Some(
-                std::fs::read_link(path)
-                    .doing("read the link", path)?
-                    .into_os_string()
-                    .into_vec(),
-            );
+            entry.target = Some(std::fs::read_link(path).doing("read the link", path)?.into_os_string().into_vec());
         }
         if regular && parts.content {
             entry.content = Some(hash_file(path)?);
@@ -128,10 +104,7 @@ impl Reader<'_> {
             entry.xattrs = Some(xattrs_of(path)?);
         }
         if parts.links && kind != Kind::Directory && metadata.nlink() > 1 {
-            self.inodes
-                .entry((metadata.dev(), metadata.ino()))
-                .or_default()
-                .push(name.clone());
+            self.inodes.entry((metadata.dev(), metadata.ino())).or_default().push(name.clone());
         }
         self.manifest.entries.insert(name, entry);
         Ok(())
@@ -179,9 +152,7 @@ fn hash_file(path: &Path) -> Result<u64> {
 fn flags_of(path: &Path) -> Result<u32> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).doing("open", path)?;
-    Ok(rustix::fs::ioctl_getflags(&file)
-        .doing("read the flags of", path)?
-        .bits())
+    Ok(rustix::fs::ioctl_getflags(&file).doing("read the flags of", path)?.bits())
 }
 
 fn xattrs_of(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
@@ -193,14 +164,9 @@ fn xattrs_of(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut values = BTreeMap::new();
     let mut value = vec![0; if length > 0 { XATTR_MAX } else { 0 }];
     for name in buffer[..length].split_inclusive(|byte| *byte == 0) {
-        let name = CStr::from_bytes_with_nul(name).map_err(|_| {
-            Error::Invalid(format!(
-                "{}: a list of extended attributes without an end",
-                path.display()
-            ))
-        })?;
-        let size =
-            lgetxattr(path, name, &mut value).doing("read an extended attribute of", path)?;
+        let name = CStr::from_bytes_with_nul(name)
+            .map_err(|_| Error::Invalid(format!("{}: a list of extended attributes without an end", path.display())))?;
+        let size = lgetxattr(path, name, &mut value).doing("read an extended attribute of", path)?;
         values.insert(name.to_bytes().to_vec(), value[..size].to_vec());
     }
     Ok(values)

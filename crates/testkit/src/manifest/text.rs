@@ -22,10 +22,7 @@ const KINDS: [(Kind, &str); 7] = [
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = KINDS
-            .iter()
-            .find(|(kind, _)| kind == self)
-            .map_or("?", |(_, name)| name);
+        let name = KINDS.iter().find(|(kind, _)| kind == self).map_or("?", |(_, name)| name);
         f.write_str(name)
     }
 }
@@ -51,19 +48,12 @@ impl FromStr for Manifest {
         for line in text.lines() {
             if let Some(count) = line.strip_prefix(END) {
                 let complete = count.parse() == Ok(manifest.entries.len());
-                return if complete {
-                    Ok(manifest)
-                } else {
-                    Err(invalid("not as many entries as it says", line))
-                };
+                return if complete { Ok(manifest) } else { Err(invalid("not as many entries as it says", line)) };
             }
-            let (path, entry) =
-                parse_line(line).ok_or_else(|| invalid("not an entry of a manifest", line))?;
+            let (path, entry) = parse_line(line).ok_or_else(|| invalid("not an entry of a manifest", line))?;
             manifest.entries.insert(path, entry);
         }
-        Err(Error::Invalid(
-            "a manifest without its last line: it was cut short".to_owned(),
-        ))
+        Err(Error::Invalid("a manifest without its last line: it was cut short".to_owned()))
     }
 }
 
@@ -75,30 +65,17 @@ impl Entry {
             fields.extend(value.map(|value| (name.to_owned(), value)));
         };
         add("mode", self.mode.map(|mode| format!("{mode:04o}")));
-        add(
-            "owner",
-            self.owner.map(|(user, group)| format!("{user}:{group}")),
-        );
+        add("owner", self.owner.map(|(user, group)| format!("{user}:{group}")));
         add("links", self.links.map(|links| links.to_string()));
         add("same-as", self.same_as.as_ref().map(|path| escape(path)));
         add("size", self.size.map(|size| size.to_string()));
-        add(
-            "mtime",
-            self.mtime
-                .map(|(seconds, nanoseconds)| format!("{seconds}.{nanoseconds:09}")),
-        );
+        add("mtime", self.mtime.map(|(seconds, nanoseconds)| format!("{seconds}.{nanoseconds:09}")));
         add("target", self.target.as_ref().map(|target| escape(target)));
-        add(
-            "device",
-            self.device.map(|(major, minor)| format!("{major}:{minor}")),
-        );
+        add("device", self.device.map(|(major, minor)| format!("{major}:{minor}")));
         add("content", self.content.map(|hash| format!("{hash:016x}")));
         add("flags", self.flags.map(|flags| format!("{flags:#x}")));
         add("blocks", self.blocks.map(|blocks| blocks.to_string()));
-        add(
-            "xattrs",
-            self.xattrs.as_ref().map(|xattrs| xattrs.len().to_string()),
-        );
+        add("xattrs", self.xattrs.as_ref().map(|xattrs| xattrs.len().to_string()));
         for (name, value) in self.xattrs.iter().flatten() {
             fields.push((format!("xattr:{}", escape(name)), escape(value)));
         }
@@ -211,12 +188,7 @@ mod tests {
         let mut device = Entry::new(Kind::CharacterDevice);
         device.device = Some((1, 3));
         let manifest = Manifest {
-            entries: [
-                (b"./a b".to_vec(), entry),
-                (b"./l".to_vec(), link),
-                (b"./n".to_vec(), device),
-            ]
-            .into(),
+            entries: [(b"./a b".to_vec(), entry), (b"./l".to_vec(), link), (b"./n".to_vec(), device)].into(),
         };
         let text = manifest.to_string();
         assert_eq!(text.parse::<Manifest>().unwrap(), manifest);

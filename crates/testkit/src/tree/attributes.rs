@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, lsetxattr,
-    utimensat,
+    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, lsetxattr, utimensat,
 };
 
 use crate::error::{Context, Result};
@@ -12,9 +11,7 @@ use crate::rng::Rng;
 use crate::skip::is_root;
 
 /// Every kind of permission, as root; each leaves the owner what a walk needs, otherwise.
-const ROOT_MODES: [u32; 10] = [
-    0o644, 0o755, 0o600, 0o400, 0o000, 0o777, 0o4755, 0o2711, 0o1777, 0o6070,
-];
+const ROOT_MODES: [u32; 10] = [0o644, 0o755, 0o600, 0o400, 0o000, 0o777, 0o4755, 0o2711, 0o1777, 0o6070];
 const USER_MODES: [u32; 4] = [0o700, 0o755, 0o777, 0o750];
 
 /// The most that one attribute of the tree's own has; all of them together fit F2FS's and ext4's one block.
@@ -35,8 +32,7 @@ pub enum Target {
 pub fn set_mode(path: &Path, rng: &mut Rng) -> Result<()> {
     let modes: &[u32] = if is_root() { &ROOT_MODES } else { &USER_MODES };
     let mode = modes[rng.index(modes.len())];
-    chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())
-        .doing("change the mode of", path)
+    chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty()).doing("change the mode of", path)
 }
 
 /// Sets a random owner and group; does nothing but draw when not root.
@@ -47,14 +43,7 @@ pub fn set_owner(path: &Path, rng: &mut Rng) -> Result<()> {
     if !is_root() {
         return Ok(());
     }
-    chownat(
-        CWD,
-        path,
-        Some(user),
-        Some(group),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )
-    .doing("change the owner of", path)
+    chownat(CWD, path, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW).doing("change the owner of", path)
 }
 
 /// Sets or replaces one of a few attributes.
@@ -69,8 +58,7 @@ pub fn set_xattr(path: &Path, target: Target, rng: &mut Rng) -> Result<()> {
         (Target::Other, _) => return Ok(()),
         _ => format!("user.basalt{number}"),
     };
-    lsetxattr(path, name.as_str(), &value, XattrFlags::empty())
-        .doing("set an extended attribute of", path)
+    lsetxattr(path, name.as_str(), &value, XattrFlags::empty()).doing("set an extended attribute of", path)
 }
 
 /// Gives a program a file capability (root only): the kernel takes it away again when the file is written.
@@ -82,8 +70,7 @@ pub fn set_capability(path: &Path, rng: &mut Rng) -> Result<()> {
     if !is_root() {
         return Ok(());
     }
-    lsetxattr(path, "security.capability", &value, XattrFlags::empty())
-        .doing("set a capability of", path)
+    lsetxattr(path, "security.capability", &value, XattrFlags::empty()).doing("set a capability of", path)
 }
 
 /// Sets a random access ACL, or a default ACL on a directory.
@@ -92,11 +79,7 @@ pub fn set_acl(path: &Path, target: Target, rng: &mut Rng) -> Result<()> {
         return Ok(());
     }
     let default = target == Target::Directory && rng.chance(50);
-    let name = if default {
-        "system.posix_acl_default"
-    } else {
-        "system.posix_acl_access"
-    };
+    let name = if default { "system.posix_acl_default" } else { "system.posix_acl_access" };
     lsetxattr(path, name, &acl(rng), XattrFlags::empty()).doing("set an ACL of", path)
 }
 
@@ -128,9 +111,6 @@ fn acl(rng: &mut Rng) -> Vec<u8> {
 
 /// Sets both times of a file without following a symbolic link.
 pub fn set_time(path: &Path, time: Timespec) -> Result<()> {
-    let times = Timestamps {
-        last_access: time,
-        last_modification: time,
-    };
+    let times = Timestamps { last_access: time, last_modification: time };
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).doing("set the times of", path)
 }

@@ -23,10 +23,7 @@ const MAX_PATH: usize = 3_000;
 /// When the file system refuses something: the message says what.
 pub fn build_random_tree(directory: &Path, seed: u64, options: &TreeOptions) -> Result<()> {
     if !directory.is_dir() {
-        return Err(Error::Invalid(format!(
-            "{} is not a directory",
-            directory.display()
-        )));
+        return Err(Error::Invalid(format!("{} is not a directory", directory.display())));
     }
     let mut builder = Builder {
         options,
@@ -102,19 +99,12 @@ impl Builder<'_> {
         let Some(existing) = self.rng.pick(&self.files).cloned() else {
             return self.add_file(path);
         };
-        linkat(CWD, &existing, CWD, path, rustix::fs::AtFlags::empty())
-            .doing("create the hard link", path)
+        linkat(CWD, &existing, CWD, path, rustix::fs::AtFlags::empty()).doing("create the hard link", path)
     }
 
     fn add_symlink(&mut self, path: &Path) -> Result<()> {
-        let length = if self.rng.chance(10) {
-            self.rng.between(3_000, 4_000)
-        } else {
-            self.rng.between(1, 200)
-        };
-        let target: String = (0..length)
-            .map(|_| char::from(b'a' + self.rng.below(26) as u8))
-            .collect();
+        let length = if self.rng.chance(10) { self.rng.between(3_000, 4_000) } else { self.rng.between(1, 200) };
+        let target: String = (0..length).map(|_| char::from(b'a' + self.rng.below(26) as u8)).collect();
         symlink(target, path).doing("create the symbolic link", path)?;
         self.finish(path, Target::Other, false)
     }
@@ -122,10 +112,7 @@ impl Builder<'_> {
     fn add_special(&mut self, path: &Path) -> Result<()> {
         let kinds = if is_root() { 4 } else { 2 };
         let mode = Mode::from_raw_mode(0o644);
-        let device = makedev(
-            self.rng.between(1, 4_000) as u32,
-            self.rng.below(1 << 18) as u32,
-        );
+        let device = makedev(self.rng.between(1, 4_000) as u32, self.rng.below(1 << 18) as u32);
         let made = match self.rng.below(kinds) {
             0 => mknodat(CWD, path, FileType::Fifo, mode, 0),
             1 => mknodat(CWD, path, FileType::Socket, mode, 0),
@@ -164,16 +151,11 @@ impl Builder<'_> {
         if self.rng.chance(30) {
             let offset = self.rng.below(span);
             let length = self.rng.between(1, self.options.max_size.max(1));
-            let flags = if self.rng.chance(50) {
-                FallocateFlags::KEEP_SIZE
-            } else {
-                FallocateFlags::empty()
-            };
+            let flags = if self.rng.chance(50) { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
             fallocate(&file, flags, offset, length).doing("preallocate", path)?;
         }
         if self.rng.chance(70) {
-            file.set_len(self.rng.below(span))
-                .doing("set the size of", path)?;
+            file.set_len(self.rng.below(span)).doing("set the size of", path)?;
         }
         drop(file);
         self.files.push(path.to_owned());
@@ -236,9 +218,5 @@ impl Builder<'_> {
 }
 
 fn create(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .doing("create", path)
+    OpenOptions::new().write(true).create_new(true).open(path).doing("create", path)
 }

@@ -23,12 +23,7 @@ pub struct MutateOptions {
 
 impl Default for MutateOptions {
     fn default() -> MutateOptions {
-        MutateOptions {
-            operations: 200,
-            max_size: 128 << 10,
-            pin_times: true,
-            stop_when_full: false,
-        }
+        MutateOptions { operations: 200, max_size: 128 << 10, pin_times: true, stop_when_full: false }
     }
 }
 
@@ -69,10 +64,7 @@ pub fn mutate_tree(directory: &Path, seed: u64, options: &MutateOptions) -> Resu
                 break;
             }
             Err(error) => {
-                return Err(Error::Invalid(format!(
-                    "operation {number} ({}): {error}",
-                    operation.name
-                )));
+                return Err(Error::Invalid(format!("operation {number} ({}): {error}", operation.name)));
             }
         }
     }

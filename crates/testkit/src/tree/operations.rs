@@ -4,10 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    CWD, FallocateFlags, FileType, Mode, RenameFlags, fallocate, lremovexattr, mknodat,
-    renameat_with,
-};
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, fallocate, lremovexattr, mknodat, renameat_with};
 use rustix::io::Errno;
 
 use super::attributes::{self, Target};
@@ -27,111 +24,27 @@ pub struct Operation {
 
 /// All of them. Their order is part of what a seed means: add at the end only.
 pub const OPERATIONS: &[Operation] = &[
-    Operation {
-        name: "create",
-        weight: 14,
-        apply: create,
-    },
-    Operation {
-        name: "make directory",
-        weight: 5,
-        apply: make_directory,
-    },
-    Operation {
-        name: "append",
-        weight: 10,
-        apply: append,
-    },
-    Operation {
-        name: "overwrite",
-        weight: 14,
-        apply: overwrite,
-    },
-    Operation {
-        name: "truncate",
-        weight: 8,
-        apply: truncate,
-    },
-    Operation {
-        name: "delete",
-        weight: 10,
-        apply: delete,
-    },
-    Operation {
-        name: "remove tree",
-        weight: 1,
-        apply: remove_tree,
-    },
-    Operation {
-        name: "rename",
-        weight: 10,
-        apply: rename,
-    },
-    Operation {
-        name: "rename directory",
-        weight: 2,
-        apply: rename_directory,
-    },
-    Operation {
-        name: "exchange",
-        weight: 2,
-        apply: exchange,
-    },
-    Operation {
-        name: "replace",
-        weight: 4,
-        apply: replace,
-    },
-    Operation {
-        name: "hard link",
-        weight: 4,
-        apply: hard_link,
-    },
-    Operation {
-        name: "symbolic link",
-        weight: 3,
-        apply: symbolic_link,
-    },
-    Operation {
-        name: "special file",
-        weight: 1,
-        apply: special_file,
-    },
-    Operation {
-        name: "change mode",
-        weight: 4,
-        apply: change_mode,
-    },
-    Operation {
-        name: "change owner",
-        weight: 3,
-        apply: change_owner,
-    },
-    Operation {
-        name: "set attribute",
-        weight: 5,
-        apply: set_attribute,
-    },
-    Operation {
-        name: "remove attribute",
-        weight: 3,
-        apply: remove_attribute,
-    },
-    Operation {
-        name: "set ACL",
-        weight: 2,
-        apply: set_acl,
-    },
-    Operation {
-        name: "allocate",
-        weight: 5,
-        apply: allocate,
-    },
-    Operation {
-        name: "fsync",
-        weight: 3,
-        apply: fsync,
-    },
+    Operation { name: "create", weight: 14, apply: create },
+    Operation { name: "make directory", weight: 5, apply: make_directory },
+    Operation { name: "append", weight: 10, apply: append },
+    Operation { name: "overwrite", weight: 14, apply: overwrite },
+    Operation { name: "truncate", weight: 8, apply: truncate },
+    Operation { name: "delete", weight: 10, apply: delete },
+    Operation { name: "remove tree", weight: 1, apply: remove_tree },
+    Operation { name: "rename", weight: 10, apply: rename },
+    Operation { name: "rename directory", weight: 2, apply: rename_directory },
+    Operation { name: "exchange", weight: 2, apply: exchange },
+    Operation { name: "replace", weight: 4, apply: replace },
+    Operation { name: "hard link", weight: 4, apply: hard_link },
+    Operation { name: "symbolic link", weight: 3, apply: symbolic_link },
+    Operation { name: "special file", weight: 1, apply: special_file },
+    Operation { name: "change mode", weight: 4, apply: change_mode },
+    Operation { name: "change owner", weight: 3, apply: change_owner },
+    Operation { name: "set attribute", weight: 5, apply: set_attribute },
+    Operation { name: "remove attribute", weight: 3, apply: remove_attribute },
+    Operation { name: "set ACL", weight: 2, apply: set_acl },
+    Operation { name: "allocate", weight: 5, apply: allocate },
+    Operation { name: "fsync", weight: 3, apply: fsync },
 ];
 
 /// How long a path inside the tree may become.
@@ -151,13 +64,8 @@ pub struct Forest<'a> {
 impl<'a> Forest<'a> {
     /// Finds everything in a tree, `lost+found` at the top left out.
     pub fn scan(top: &'a Path, options: &'a MutateOptions) -> Result<Forest<'a>> {
-        let mut forest = Forest {
-            top,
-            options,
-            directories: vec![top.to_owned()],
-            files: Vec::new(),
-            others: Vec::new(),
-        };
+        let mut forest =
+            Forest { top, options, directories: vec![top.to_owned()], files: Vec::new(), others: Vec::new() };
         let mut next = 0;
         while let Some(directory) = forest.directories.get(next).cloned() {
             next += 1;
@@ -227,9 +135,7 @@ impl<'a> Forest<'a> {
             attributes::set_time(path, own)?;
         }
         match path.parent() {
-            Some(parent) if parent.starts_with(self.top) => {
-                attributes::set_time(parent, parent_time)
-            }
+            Some(parent) if parent.starts_with(self.top) => attributes::set_time(parent, parent_time),
             _ => Ok(()),
         }
     }
@@ -241,11 +147,7 @@ impl<'a> Forest<'a> {
 }
 
 fn open(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .doing("open", path)
+    OpenOptions::new().read(true).write(true).open(path).doing("open", path)
 }
 
 fn length(file: &File, path: &Path) -> Result<u64> {
@@ -254,13 +156,8 @@ fn length(file: &File, path: &Path) -> Result<u64> {
 
 fn create(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     let path = forest.fresh(rng);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .doing("create", &path)?;
-    file.write_all_at(&forest.content(rng), 0)
-        .doing("write", &path)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(&path).doing("create", &path)?;
+    file.write_all_at(&forest.content(rng), 0).doing("write", &path)?;
     forest.stamp(&path, rng)?;
     forest.files.push(path);
     Ok(true)
@@ -283,8 +180,7 @@ fn append(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     };
     let file = open(&path)?;
     let end = length(&file, &path)?;
-    file.write_all_at(&forest.content(rng), end)
-        .doing("append to", &path)?;
+    file.write_all_at(&forest.content(rng), end).doing("append to", &path)?;
     drop(file);
     forest.stamp(&path, rng)?;
     Ok(true)
@@ -296,8 +192,7 @@ fn overwrite(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     };
     let file = open(&path)?;
     let offset = rng.below(length(&file, &path)? + 1);
-    file.write_all_at(&forest.content(rng), offset)
-        .doing("overwrite", &path)?;
+    file.write_all_at(&forest.content(rng), offset).doing("overwrite", &path)?;
     drop(file);
     forest.stamp(&path, rng)?;
     Ok(true)
@@ -309,11 +204,7 @@ fn truncate(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     };
     let file = open(&path)?;
     let old = length(&file, &path)?;
-    let new = if rng.chance(70) {
-        rng.below(old + 1)
-    } else {
-        old + rng.below(4 * forest.options.max_size)
-    };
+    let new = if rng.chance(70) { rng.below(old + 1) } else { old + rng.below(4 * forest.options.max_size) };
     file.set_len(new).doing("truncate", &path)?;
     drop(file);
     forest.stamp(&path, rng)?;
@@ -321,11 +212,7 @@ fn truncate(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
 }
 
 fn delete(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
-    let list = if rng.chance(85) {
-        &mut forest.files
-    } else {
-        &mut forest.others
-    };
+    let list = if rng.chance(85) { &mut forest.files } else { &mut forest.others };
     if list.is_empty() {
         return Ok(false);
     }
@@ -339,11 +226,7 @@ fn remove_tree(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     let Some(path) = forest.inner_directory(rng) else {
         return Ok(false);
     };
-    let inside = forest
-        .files
-        .iter()
-        .filter(|file| file.starts_with(&path))
-        .count();
+    let inside = forest.files.iter().filter(|file| file.starts_with(&path)).count();
     // Not so much at once that nothing interesting is left.
     if inside * 5 > forest.files.len() {
         return Ok(false);
@@ -361,11 +244,7 @@ fn rename(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     }
     let index = rng.index(forest.files.len());
     let old = forest.files[index].clone();
-    let new = if rng.chance(50) {
-        forest.fresh(rng)
-    } else {
-        forest.files[rng.index(forest.files.len())].clone()
-    };
+    let new = if rng.chance(50) { forest.fresh(rng) } else { forest.files[rng.index(forest.files.len())].clone() };
     std::fs::rename(&old, &new).doing("rename", &old)?;
     // Two names of one file stay both: rename(2) does nothing then.
     if old.symlink_metadata().is_err() {
@@ -388,12 +267,7 @@ fn rename_directory(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     if new.starts_with(&old) || forest.depth_left(&new) < 1_500 {
         return Ok(false);
     }
-    let deepest = forest
-        .files
-        .iter()
-        .filter(|file| file.starts_with(&old))
-        .map(|file| file.as_os_str().len())
-        .max();
+    let deepest = forest.files.iter().filter(|file| file.starts_with(&old)).map(|file| file.as_os_str().len()).max();
     if deepest.is_some_and(|length| length - old.as_os_str().len() > 1_200) {
         return Ok(false);
     }
@@ -426,13 +300,8 @@ fn replace(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
         return Ok(false);
     };
     let new = forest.fresh(rng);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&new)
-        .doing("create", &new)?;
-    file.write_all_at(&forest.content(rng), 0)
-        .doing("write", &new)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(&new).doing("create", &new)?;
+    file.write_all_at(&forest.content(rng), 0).doing("write", &new)?;
     file.sync_all().doing("fsync", &new)?;
     drop(file);
     std::fs::rename(&new, &old).doing("rename", &new)?;
@@ -454,9 +323,7 @@ fn hard_link(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
 
 fn symbolic_link(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     let path = forest.fresh(rng);
-    let target: String = (0..rng.between(1, 300))
-        .map(|_| char::from(b'a' + rng.below(26) as u8))
-        .collect();
+    let target: String = (0..rng.between(1, 300)).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
     symlink(target, &path).doing("create the symbolic link", &path)?;
     forest.stamp(&path, rng)?;
     forest.others.push(path);
@@ -465,13 +332,8 @@ fn symbolic_link(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
 
 fn special_file(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
     let path = forest.fresh(rng);
-    let kind = if rng.chance(50) {
-        FileType::Fifo
-    } else {
-        FileType::Socket
-    };
-    mknodat(CWD, &path, kind, Mode::from_raw_mode(0o640), 0)
-        .doing("create the special file", &path)?;
+    let kind = if rng.chance(50) { FileType::Fifo } else { FileType::Socket };
+    mknodat(CWD, &path, kind, Mode::from_raw_mode(0o640), 0).doing("create the special file", &path)?;
     forest.stamp(&path, rng)?;
     forest.others.push(path);
     Ok(true)
@@ -517,12 +379,8 @@ fn remove_attribute(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
         return Ok(false);
     };
     let mut names = vec![0; 65_536];
-    let length = rustix::fs::llistxattr(&path, &mut names)
-        .doing("list the extended attributes of", &path)?;
-    let mut names: Vec<&[u8]> = names[..length]
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .collect();
+    let length = rustix::fs::llistxattr(&path, &mut names).doing("list the extended attributes of", &path)?;
+    let mut names: Vec<&[u8]> = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     let Some(name) = rng.pick(&names) else {
         return Ok(false);
@@ -566,17 +424,10 @@ fn allocate(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
 }
 
 fn fsync(forest: &mut Forest<'_>, rng: &mut Rng) -> Result<bool> {
-    let list = if rng.chance(80) {
-        &forest.files
-    } else {
-        &forest.directories
-    };
+    let list = if rng.chance(80) { &forest.files } else { &forest.directories };
     let Some(path) = rng.pick(list).cloned() else {
         return Ok(false);
     };
-    File::open(&path)
-        .doing("open", &path)?
-        .sync_all()
-        .doing("fsync", &path)?;
+    File::open(&path).doing("open", &path)?.sync_all().doing("fsync", &path)?;
     Ok(true)
 }

@@ -67,9 +67,7 @@ impl TreeOptions {
 
     fn set(&mut self, word: &str) -> Option<()> {
         let Some((name, value)) = word.split_once('=') else {
-            let (name, value) = word
-                .strip_prefix("no-")
-                .map_or((word, true), |name| (name, false));
+            let (name, value) = word.strip_prefix("no-").map_or((word, true), |name| (name, false));
             *self.switch(name)? = value;
             return Some(());
         };
@@ -91,9 +89,7 @@ impl FromStr for TreeOptions {
     fn from_str(text: &str) -> Result<TreeOptions> {
         let mut options = TreeOptions::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
-            options
-                .set(word)
-                .ok_or_else(|| Error::Invalid(format!("unknown option of a tree: {word}")))?;
+            options.set(word).ok_or_else(|| Error::Invalid(format!("unknown option of a tree: {word}")))?;
         }
         Ok(options)
     }
@@ -105,15 +101,7 @@ impl fmt::Display for TreeOptions {
         write!(f, "files={},directories={}", self.files, self.directories)?;
         write!(f, ",max-size={},crowded={}", self.max_size, self.crowded)?;
         let mut own = self.clone();
-        for name in [
-            "xattrs",
-            "acls",
-            "hard-links",
-            "symlinks",
-            "devices",
-            "sparse",
-            "long-names",
-        ] {
+        for name in ["xattrs", "acls", "hard-links", "symlinks", "devices", "sparse", "long-names"] {
             let on = own.switch(name).is_some_and(|value| *value);
             write!(f, ",{}{name}", if on { "" } else { "no-" })?;
         }
@@ -128,10 +116,7 @@ mod tests {
     #[test]
     fn text_form_round_trips() {
         let options: TreeOptions = "files=7,no-acls,max-size=99".parse().unwrap();
-        assert_eq!(
-            (options.files, options.acls, options.max_size),
-            (7, false, 99)
-        );
+        assert_eq!((options.files, options.acls, options.max_size), (7, false, 99));
         assert_eq!(options.to_string().parse::<TreeOptions>().unwrap(), options);
         assert_eq!("".parse::<TreeOptions>().unwrap(), TreeOptions::default());
         assert!("files=many".parse::<TreeOptions>().is_err());

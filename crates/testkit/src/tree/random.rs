@@ -10,8 +10,8 @@ use crate::rng::Rng;
 /// Sizes at which F2FS changes its ways: around inline data, blocks, the addresses of an inode (923 and fewer with extra
 /// attributes), the direct nodes (+ 2 × 1018).
 const EDGE_SIZES: [u64; 20] = [
-    0, 1, 3_399, 3_400, 3_444, 3_488, 3_489, 3_492, 3_700, 4_095, 4_096, 4_097, 8_192, 65_536,
-    65_537, 3_747_840, 3_780_608, 3_780_609, 12_120_064, 12_124_160,
+    0, 1, 3_399, 3_400, 3_444, 3_488, 3_489, 3_492, 3_700, 4_095, 4_096, 4_097, 8_192, 65_536, 65_537, 3_747_840,
+    3_780_608, 3_780_609, 12_120_064, 12_124_160,
 ];
 
 /// Lengths of names: a directory entry's slots hold 8 bytes each.
@@ -39,15 +39,7 @@ pub fn name(rng: &mut Rng, long: bool, room: usize) -> OsString {
     };
     let length = length.clamp(1, room.clamp(1, 255));
     let strange = long && rng.chance(25);
-    let bytes: Vec<u8> = (0..length)
-        .map(|_| {
-            if strange {
-                strange_byte(rng)
-            } else {
-                plain_byte(rng)
-            }
-        })
-        .collect();
+    let bytes: Vec<u8> = (0..length).map(|_| if strange { strange_byte(rng) } else { plain_byte(rng) }).collect();
     match bytes.as_slice() {
         b"." | b".." => "dots".into(),
         _ => OsString::from_vec(bytes),
@@ -91,15 +83,8 @@ pub fn time(rng: &mut Rng) -> Timespec {
         1 => rng.below(8_589_934_592) as i64,
         _ => 1_600_000_000 + rng.below(200_000_000) as i64,
     };
-    let nanoseconds = if rng.chance(10) {
-        0
-    } else {
-        rng.below(1_000_000_000) as i64
-    };
-    Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds,
-    }
+    let nanoseconds = if rng.chance(10) { 0 } else { rng.below(1_000_000_000) as i64 };
+    Timespec { tv_sec: seconds, tv_nsec: nanoseconds }
 }
 
 #[cfg(test)]

@@ -8,14 +8,9 @@ use std::path::Path;
 /// mounted gets a power cut, and a `sync` here would undo that.
 pub fn init_script(place: &Path, modules: &[String], environment: &[(String, String)]) -> String {
     let place = quoted(&place.display().to_string());
-    let modules: String = modules
-        .iter()
-        .map(|module| format!(" {}", quoted(module)))
-        .collect();
-    let environment: String = environment
-        .iter()
-        .map(|(name, value)| format!("export {name}={}\n", quoted(value)))
-        .collect();
+    let modules: String = modules.iter().map(|module| format!(" {}", quoted(module))).collect();
+    let environment: String =
+        environment.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
     format!(
         r#"#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
@@ -46,11 +41,7 @@ while :; do sleep 60; done
 
 /// A script that mounts the first disk, runs `script` in a shell of its own, and unmounts if asked to.
 pub fn mounting_script(mount_options: &str, script: &str, unmount: bool) -> String {
-    let options = if mount_options.is_empty() {
-        String::new()
-    } else {
-        format!("-o {} ", quoted(mount_options))
-    };
+    let options = if mount_options.is_empty() { String::new() } else { format!("-o {} ", quoted(mount_options)) };
     let unmount = if unmount {
         format!(
             "umount \"$MNT\" || {{ echo 'cannot unmount'; [ $status -ne 0 ] || status={}; }}",
@@ -79,8 +70,7 @@ mod tests {
     #[test]
     fn quoting_survives_the_shell() {
         let nasty = "a'b\"c$d`e\\f\n*";
-        let output =
-            crate::command::run("sh", ["-c", &format!("printf %s {}", quoted(nasty))]).unwrap();
+        let output = crate::command::run("sh", ["-c", &format!("printf %s {}", quoted(nasty))]).unwrap();
         assert_eq!(output.output, nasty);
     }
 }

@@ -83,27 +83,19 @@ impl Uml {
         } else {
             return Some(Uml::new());
         };
-        skip(format_args!(
-            "no User-Mode Linux here: {missing} is missing (Debian package user-mode-linux)"
-        ));
+        skip(format_args!("no User-Mode Linux here: {missing} is missing (Debian package user-mode-linux)"));
         None
     }
 
     /// Adds an image as the next disk: the first is `/dev/ubda`, the second `/dev/ubdb`, and so on.
     pub fn image(mut self, path: impl Into<PathBuf>) -> Uml {
-        self.disks.push(Disk {
-            path: path.into(),
-            read_only: false,
-        });
+        self.disks.push(Disk { path: path.into(), read_only: false });
         self
     }
 
     /// Adds an image as the next disk, which the guest cannot write.
     pub fn read_only_image(mut self, path: impl Into<PathBuf>) -> Uml {
-        self.disks.push(Disk {
-            path: path.into(),
-            read_only: true,
-        });
+        self.disks.push(Disk { path: path.into(), read_only: true });
         self
     }
 
@@ -126,6 +118,12 @@ impl Uml {
         self
     }
 
+    /// Loads what keeps the quota files of volumes that have them (Android's). Without it Linux mounts such a volume all
+    /// the same, leaves its quota files alone and marks them as needing a check.
+    pub fn quota(self) -> Uml {
+        self.module("fs/quota/quota_tree").module("fs/quota/quota_v2")
+    }
+
     /// Sets an environment variable of the script.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Uml {
         self.environment.push((name.to_owned(), value.into()));
@@ -145,10 +143,7 @@ impl Uml {
             std::fs::write(&path, text).doing("write", &path)
         };
         write("script", script)?;
-        write(
-            "init",
-            &guest::init_script(place, &self.modules, &self.all_environment()?),
-        )?;
+        write("init", &guest::init_script(place, &self.modules, &self.all_environment()?))?;
         std::fs::create_dir(place.join("run")).doing("create a directory in", place)?;
         make_executable(&place.join("init"))?;
         process::run(&self.kernel_arguments(place)?, place, self.timeout)
@@ -210,16 +205,10 @@ impl Uml {
 fn kernel_word(path: &Path) -> Result<&str> {
     path.to_str()
         .filter(|text| !text.contains([' ', ',', ':', '"', '\'']))
-        .ok_or_else(|| {
-            Error::Invalid(format!(
-                "{} cannot be named on a kernel command line",
-                path.display()
-            ))
-        })
+        .ok_or_else(|| Error::Invalid(format!("{} cannot be named on a kernel command line", path.display())))
 }
 
 fn make_executable(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
-        .doing("make executable", path)
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).doing("make executable", path)
 }

@@ -14,8 +14,7 @@ use crate::skip::find_program;
 
 /// Starts the kernel and collects what it leaves in `place`.
 pub fn run(arguments: &[String], place: &Path, timeout: Duration) -> Result<UmlResult> {
-    let kernel =
-        find_program(KERNEL).ok_or_else(|| Error::Invalid(format!("{KERNEL} is not installed")))?;
+    let kernel = find_program(KERNEL).ok_or_else(|| Error::Invalid(format!("{KERNEL} is not installed")))?;
     let console_path = place.join("console");
     let console = File::create(&console_path).doing("create", &console_path)?;
     let errors = console.try_clone().doing("share", &console_path)?;
