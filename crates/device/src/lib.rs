@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`block`] | the [`BlockDevice`] trait, its geometry and errors: the only thing engines see |
 //! | [`mod@file`] | image files and block devices (direct I/O), with locks and discard |
+//! | [`loopdev`] | loop devices: a block device's name for an image file |
 //! | [`memory`] | a sparse device in memory, with cheap snapshots |
 //! | [`request`] | one request as a value: what the wrappers record and decide on |
 //! | [`record`] | a wrapper that records every request |
@@ -14,6 +15,7 @@
 pub mod block;
 pub mod fault;
 pub mod file;
+pub mod loopdev;
 pub mod memory;
 mod range;
 pub mod record;
@@ -22,6 +24,7 @@ pub mod request;
 pub use block::{BlockDevice, DeviceError, Result};
 pub use fault::FaultyDevice;
 pub use file::{FileDevice, Lock, OpenOptions};
+pub use loopdev::LoopDevice;
 pub use memory::{Counters, MemoryDevice};
 pub use record::RecordingDevice;
 pub use request::{Request, RequestKind};
