@@ -5,8 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use basalt_testkit::images::{TOOLS, fsck_f2fs, mkfs_f2fs};
-use basalt_testkit::skip::tools_or_skip;
+use basalt_testkit::command::run;
+use basalt_testkit::images::{TOOLS, dump_f2fs, fsck_f2fs, grow_f2fs, mkfs_f2fs, shrink_f2fs};
+use basalt_testkit::loopdev::LoopDevice;
+use basalt_testkit::skip::{root_or_skip, tools_or_skip};
 use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate_tree};
 use basalt_testkit::uml::{MOUNT_FAILED, Status};
 use basalt_testkit::{Manifest, Uml, scratch};
@@ -89,13 +91,26 @@ fn a_script_reports_its_status_and_a_missing_volume_is_told_apart() {
 
 #[test]
 fn a_script_that_hangs_is_killed_and_what_it_said_is_kept() {
-    let Some(uml) = Uml::new_or_skip() else {
-        return;
-    };
-    let result = uml.timeout(Duration::from_secs(6)).run_script("echo waiting; while :; do sleep 1000; done").unwrap();
+    let Some(uml) = Uml::new_or_skip() else { return };
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("marker.img");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let uml = uml.image(&image).timeout(Duration::from_secs(6));
+    let result = uml.run_script("echo waiting; while :; do sleep 1000; done").unwrap();
     assert_eq!(result.status, Status::TimedOut, "{result}");
     assert_eq!(result.output, "waiting\n");
     assert!(result.elapsed < Duration::from_secs(8), "{result}");
+    assert_eq!(processes_that_name(&image), Vec::<String>::new(), "these processes were left behind");
+}
+
+/// The command lines of this machine's processes that name a file.
+fn processes_that_name(file: &Path) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(file.to_str().unwrap()))
+        .collect()
 }
 
 /// What was synced before the power failed is there afterwards; what Linux promises, the harness must not spoil.
@@ -137,4 +152,77 @@ fn trees_repeat() {
     changed.expect_same(&changed_again, "two trees with the same changes");
     assert!(!built.difference(&changed).is_empty());
     assert!(!built.difference(&grow(2).0).is_empty());
+}
+
+/// The same seeds give the same tree on this machine's file system and on F2FS, so what differs is a file system's fault.
+#[test]
+fn trees_are_the_same_on_another_file_system() {
+    const SEEDS: [u64; 2] = [11, 12];
+    const CHANGES: u32 = 600;
+    let Some(uml) = Uml::new_or_skip() else { return };
+    if !tools_or_skip(TOOLS) || !root_or_skip() {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("volume.img");
+    mkfs_f2fs(&image, 4 * SIZE, &[]).unwrap();
+    let mut script = String::from("set -e\n");
+    for seed in SEEDS {
+        script.push_str(&format!(
+            "mkdir $MNT/{seed}; $TESTKIT build $MNT/{seed} {seed} {SMALL_TREE}
+             $TESTKIT mutate $MNT/{seed} {seed} {CHANGES} > /dev/null
+             $TESTKIT manifest $MNT/{seed} > {}/{seed}.f2fs\n",
+            directory.path().display()
+        ));
+    }
+    uml.image(&image).with_f2fs("", &script).unwrap().expect_success();
+    for seed in SEEDS {
+        let top = directory.path().join(seed.to_string());
+        std::fs::create_dir(&top).unwrap();
+        build_random_tree(&top, seed, &SMALL_TREE.parse().unwrap()).unwrap();
+        let changes = MutateOptions { operations: CHANGES, ..MutateOptions::default() };
+        mutate_tree(&top, seed, &changes).unwrap();
+        let on_f2fs = std::fs::read_to_string(directory.path().join(format!("{seed}.f2fs"))).unwrap();
+        Manifest::of(&top).unwrap().expect_same(&on_f2fs.parse().unwrap(), "here and on F2FS");
+    }
+}
+
+#[test]
+fn volumes_are_resized_and_dumped() {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("volume.img");
+    mkfs_f2fs(&image, SIZE, &["-l", "Basalt"]).unwrap();
+    let segments = || -> String {
+        let dump = dump_f2fs(&image, &["-d", "1"]).unwrap();
+        assert!(dump.contains("root_ino"), "{dump}");
+        dump.lines().find(|line| line.starts_with("segment_count_main")).unwrap().to_owned()
+    };
+    let at_first = segments();
+    grow_f2fs(&image, 2 * SIZE).unwrap();
+    assert_ne!(segments(), at_first);
+    fsck_f2fs(&image).unwrap().expect_clean();
+    shrink_f2fs(&image, SIZE / 512).unwrap();
+    assert_eq!(image.metadata().unwrap().len(), 2 * SIZE);
+    fsck_f2fs(&image).unwrap().expect_clean();
+}
+
+#[test]
+fn loop_devices_come_and_go() {
+    if !root_or_skip() || !tools_or_skip(&["losetup", "blockdev"]) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("disk.img");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let device = LoopDevice::attach_with(&image, &["--sector-size", "4096"]).unwrap();
+    let path = device.path().to_owned();
+    let arguments = ["--getss".as_ref(), "--getsize64".as_ref(), path.as_os_str()];
+    assert_eq!(run("blockdev", arguments).unwrap().output, "4096\n1048576\n");
+    let attached = || run("losetup", ["--associated".as_ref(), image.as_os_str()]).unwrap().output;
+    assert!(attached().contains(path.to_str().unwrap()));
+    drop(device);
+    assert_eq!(attached(), "");
 }

@@ -1,12 +1,10 @@
-//! The machine's process on the host: started, waited for, killed when its time is up.
+//! The machine's process on the host: started, waited for, killed when its time is up or when nobody waits any more.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{KERNEL, Status, UmlResult};
 use crate::error::{Context, Error, Result};
@@ -18,20 +16,10 @@ pub fn run(arguments: &[String], place: &Path, timeout: Duration) -> Result<UmlR
     let console_path = place.join("console");
     let console = File::create(&console_path).doing("create", &console_path)?;
     let errors = console.try_clone().doing("share", &console_path)?;
-    // timeout(1) ends the machine even if this process is killed first. It stays behind our own limit.
-    let limit = timeout.as_secs().saturating_add(10).to_string();
     let started = Instant::now();
-    let child = Command::new("timeout")
-        .args(["--signal=KILL", &limit])
-        .arg(&kernel)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(console)
-        .stderr(errors)
-        .process_group(0)
-        .spawn()
-        .doing("start", &kernel)?;
-    let ended = wait(child, timeout).doing("wait for", &kernel)?;
+    let mut machine = Command::new(&kernel);
+    machine.args(arguments).stdin(Stdio::null()).stdout(console).stderr(errors);
+    let ended = Machine::start(machine).and_then(|machine| machine.wait(timeout)).doing("run", &kernel)?;
     let read = |name: &str| {
         let bytes = std::fs::read(place.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -50,26 +38,51 @@ pub fn run(arguments: &[String], place: &Path, timeout: Duration) -> Result<UmlR
     })
 }
 
-/// Waits for the end; `None` when the machine had to be killed.
-fn wait(mut child: Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let deadline = Instant::now() + timeout;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+/// A running machine. The guest's processes are processes of the host; all of them die with this value, and with the
+/// process that owns it, however that ends.
+struct Machine {
+    kernel: Child,
+    /// A shell in the machine's process group that waits for the end of its input, which only we hold open, and then kills the
+    /// group. The kernel is the group's leader, or else it would leave for a session of its own.
+    guard: Child,
+}
+
+impl Machine {
+    fn start(mut command: Command) -> std::io::Result<Machine> {
+        let mut kernel = command.process_group(0).spawn()?;
+        let guard = i32::try_from(kernel.id()).map_err(std::io::Error::other).and_then(|group| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "read line; kill -KILL 0"]).process_group(group);
+            shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        });
+        match guard {
+            Ok(guard) => Ok(Machine { kernel, guard }),
+            Err(error) => {
+                kernel.kill()?;
+                kernel.wait()?;
+                Err(error)
+            }
         }
-        if Instant::now() >= deadline {
-            kill_all(&child);
-            child.wait()?;
-            return Ok(None);
+    }
+
+    /// Waits for the end; `None` when the machine had to be killed.
+    fn wait(mut self, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let ended = self.kernel.try_wait()?;
+            if ended.is_some() || Instant::now() >= deadline {
+                return Ok(ended);
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The guest's processes are processes of the host, all in the group that the child leads.
-fn kill_all(child: &Child) {
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // The only failure is that nobody is left to kill.
-        let _ = kill_process_group(group, Signal::KILL);
+impl Drop for Machine {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        // Nothing more can be done about a failure here; there is none for a child of ours that was not waited for.
+        let _ = self.guard.wait();
+        let _ = self.kernel.wait();
     }
 }
