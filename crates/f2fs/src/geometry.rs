@@ -96,8 +96,7 @@ impl Geometry {
         let mut block = vec![0; BLOCK_SIZE];
         device.read_at(copy * BLOCK_SIZE as u64, &mut block)?;
         let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
-        let superblock = RawSuperblock::read_from_bytes(bytes)
-            .map_err(|_| bad(copy, "shorter than a superblock"))?;
+        let superblock = RawSuperblock::read_from_bytes(bytes).map_err(|_| bad(copy, "shorter than a superblock"))?;
         Geometry::from_superblock(superblock, copy, device)
     }
 
@@ -264,7 +263,10 @@ fn check_areas(sb: &RawSuperblock, copy: u64) -> Result<()> {
         return Err(bad(copy, format!("{per_section} segments per section, {main} main segments, of {count}")));
     }
     if u64::from(sb.section_count.get()) * u64::from(per_section) != u64::from(main) {
-        return Err(bad(copy, format!("{} sections of {per_section} segments, but {main} main segments", sb.section_count)));
+        return Err(bad(
+            copy,
+            format!("{} sections of {per_section} segments, but {main} main segments", sb.section_count),
+        ));
     }
     if sb.secs_per_zone.get() == 0 || sb.secs_per_zone.get() > sb.section_count.get() {
         return Err(bad(copy, format!("{} sections per zone of {} sections", sb.secs_per_zone, sb.section_count)));
@@ -298,7 +300,8 @@ fn check_sizes(sb: &RawSuperblock, copy: u64, main_end: u64) -> Result<()> {
     if main_end > end || main_end > u64::from(u32::MAX) - 1 {
         return Err(bad(copy, format!("areas end at block {main_end}, volume ends at {end}")));
     }
-    let sit_entries = u64::from(sb.segment_count_sit.get() / 2) * u64::from(BLOCKS_PER_SEGMENT * sit::ENTRIES_PER_BLOCK);
+    let sit_entries =
+        u64::from(sb.segment_count_sit.get() / 2) * u64::from(BLOCKS_PER_SEGMENT * sit::ENTRIES_PER_BLOCK);
     if sit_entries < u64::from(main) {
         return Err(bad(copy, format!("SIT has room for {sit_entries} segments, main area has {main}")));
     }

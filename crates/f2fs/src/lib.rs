@@ -1,17 +1,46 @@
 //! The F2FS engine: reads and writes real F2FS volumes.
 //!
+//! In the order data flows:
+//!
 //! | module | what |
 //! |---|---|
-//! | [`layout`] | the bytes on disk |
-//! | [`error`] | what can go wrong with a volume |
+//! | [`layout`] | the bytes on disk: one structure a file, no behaviour |
+//! | [`geometry`], [`features`] | a checked superblock: where everything is, and what of it Basalt serves |
+//! | `ops` | [`F2fs`]: the file-system interface on a volume; the only door in |
+//! | `file` | attributes, page cache, reading, writing, truncation, holes, inline data, xattrs |
+//! | [`dir`] | entries, hashes, look-up, rename |
+//! | `node` | node cache, node address table, the way from a file offset to a node |
+//! | `log` | active logs and the block writer |
+//! | `clean` | segment cleaning |
+//! | [`checkpoint`] | reading one, writing the next |
+//! | `check` | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
-//! | [`geometry`] | a checked superblock: where everything is |
+//! | `volume` | who owns what; opening |
+//! | `info`, `trim` | facts for people; FITRIM |
+//! | [`error`], `options`, `clock` | errors, options, injected time |
 
+pub mod checkpoint;
+mod clean;
+mod clock;
 pub mod dir;
 pub mod error;
+pub mod features;
+mod file;
 pub mod format;
 pub mod geometry;
+mod info;
 pub mod layout;
+mod log;
+mod node;
+mod ops;
+mod options;
+mod trim;
+mod volume;
 
+pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
+pub use info::{Areas, CheckpointInfo, KindInfo, States, Usage, VolumeInfo};
+pub use ops::F2fs;
+pub use options::{Atime, OpenOptions};
+pub use volume::Counters;

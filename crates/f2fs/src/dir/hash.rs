@@ -32,9 +32,7 @@ fn words(piece: &[u8]) -> [u32; 4] {
     pad |= pad << 16;
     let mut words = [pad; 4];
     for (word, bytes) in words.iter_mut().zip(piece[..piece.len().min(16)].chunks(4)) {
-        *word = bytes
-            .iter()
-            .fold(pad, |value, &byte| u32::from(byte).wrapping_add(value << 8));
+        *word = bytes.iter().fold(pad, |value, &byte| u32::from(byte).wrapping_add(value << 8));
     }
     words
 }
@@ -45,15 +43,10 @@ fn tea(state: &mut [u32; 2], key: &[u32; 4]) {
     for _ in 0..ROUNDS {
         sum = sum.wrapping_add(DELTA);
         left = left.wrapping_add(
-            (right << 4).wrapping_add(key[0])
-                ^ right.wrapping_add(sum)
-                ^ (right >> 5).wrapping_add(key[1]),
+            (right << 4).wrapping_add(key[0]) ^ right.wrapping_add(sum) ^ (right >> 5).wrapping_add(key[1]),
         );
-        right = right.wrapping_add(
-            (left << 4).wrapping_add(key[2])
-                ^ left.wrapping_add(sum)
-                ^ (left >> 5).wrapping_add(key[3]),
-        );
+        right = right
+            .wrapping_add((left << 4).wrapping_add(key[2]) ^ left.wrapping_add(sum) ^ (left >> 5).wrapping_add(key[3]));
     }
     state[0] = state[0].wrapping_add(left);
     state[1] = state[1].wrapping_add(right);

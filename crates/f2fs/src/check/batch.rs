@@ -1,0 +1,75 @@
+//! Reading many blocks in the order they lie on the device, with large requests.
+
+use basalt_device::BlockDevice;
+
+use crate::error::Result;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+
+/// Most blocks in a request.
+const REQUEST_BLOCKS: u32 = 256;
+/// Blocks that are read though nobody asked, because one larger request costs less than two.
+const GAP_BLOCKS: u32 = 16;
+
+/// Reads the block of every item and hands it over, item after item. `items` must be sorted by `address`; several items may
+/// have the same address, and every address must be on the device.
+pub(super) fn for_each_block<T>(
+    device: &dyn BlockDevice,
+    items: &[T],
+    address: impl Fn(&T) -> u32,
+    mut handle: impl FnMut(&T, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = Vec::new();
+    let mut rest = items;
+    while let Some(first) = rest.first() {
+        let start = address(first);
+        let mut last = start;
+        let count = rest
+            .iter()
+            .take_while(|item| {
+                let at = address(item);
+                let fits = at - last <= GAP_BLOCKS && at - start < REQUEST_BLOCKS;
+                last = if fits { at } else { last };
+                fits
+            })
+            .count();
+        buffer.resize((last - start + 1) as usize * BLOCK_SIZE, 0);
+        device.read_at(u64::from(start) << BLOCK_BITS, &mut buffer)?;
+        let (now, later) = rest.split_at(count);
+        for item in now {
+            let offset = (address(item) - start) as usize * BLOCK_SIZE;
+            handle(item, &buffer[offset..offset + BLOCK_SIZE])?;
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_device::MemoryDevice;
+
+    #[test]
+    fn hands_over_every_block_once_and_in_order() {
+        let device = MemoryDevice::new(1 << 24, 512);
+        let addresses = [3u32, 3, 4, 20, 21, 500, 501, 777, 1_040, 4_000, 4_095];
+        for address in addresses {
+            device.write_at(u64::from(address) << BLOCK_BITS, &address.to_le_bytes()).unwrap();
+        }
+        let mut seen = Vec::new();
+        for_each_block(
+            &device,
+            &addresses,
+            |address| *address,
+            |address, block| {
+                assert_eq!(block.len(), BLOCK_SIZE);
+                assert_eq!(block[..4], address.to_le_bytes());
+                seen.push(*address);
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(seen, addresses);
+        assert!(device.counters().reads < addresses.len() as u64);
+    }
+}

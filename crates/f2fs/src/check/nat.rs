@@ -1,0 +1,104 @@
+//! The node address table in memory: only the blocks of it that say anything.
+
+use basalt_device::BlockDevice;
+use zerocopy::FromBytes;
+
+use super::fault::{Findings, Place};
+use super::kind::FaultKind;
+use crate::checkpoint::load::{Loaded, read_blocks};
+use crate::error::Result;
+use crate::geometry::Geometry;
+use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb};
+
+/// Node ids that are reserved: none, the node area, the metadata area.
+pub(super) const RESERVED: u32 = 3;
+
+type Entries = [RawNatEntry; ENTRIES_PER_BLOCK as usize];
+
+/// Every entry of the NAT, with the journal's on top.
+pub(super) struct NatTable {
+    blocks: Vec<Option<Box<Entries>>>,
+}
+
+impl NatTable {
+    /// Reads the current copy of every block, then the journal.
+    pub(super) fn load(
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        loaded: &Loaded,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<NatTable> {
+        let mut blocks = Vec::with_capacity(geometry.nat_blocks as usize);
+        for first in (0..geometry.nat_blocks).step_by(BLOCKS_PER_SEGMENT as usize) {
+            progress(first.into(), geometry.nat_blocks.into());
+            let indexes = first..first + BLOCKS_PER_SEGMENT;
+            let second = |index: u32| bit_msb(&loaded.nat_bitmap, index as usize);
+            let read = |copy: bool| -> Result<Option<Vec<u8>>> {
+                let wanted = indexes.clone().any(|index| second(index) == copy);
+                // The two copies alternate by segment, so a segment of one copy is one request.
+                wanted
+                    .then(|| read_blocks(device, geometry.nat_block(first, copy), BLOCKS_PER_SEGMENT as usize))
+                    .transpose()
+            };
+            let copies = [read(false)?, read(true)?];
+            blocks.extend(indexes.clone().map(|index| {
+                let bytes = copies[usize::from(second(index))].as_deref()?;
+                parse(&bytes[(index - first) as usize * BLOCK_SIZE..][..BLOCK_SIZE])
+            }));
+        }
+        let mut table = NatTable { blocks };
+        for entry in &loaded.nat_journal {
+            table.set(entry.nid.get(), entry.entry);
+        }
+        Ok(table)
+    }
+
+    fn set(&mut self, nid: u32, entry: RawNatEntry) {
+        // Ids out of range were reported when the journal was checked.
+        if let Some(block) = self.blocks.get_mut((nid / ENTRIES_PER_BLOCK) as usize) {
+            let block = block.get_or_insert_with(|| Box::new([RawNatEntry::default(); ENTRIES_PER_BLOCK as usize]));
+            block[(nid % ENTRIES_PER_BLOCK) as usize] = entry;
+        }
+    }
+
+    /// The entry of a node id; an empty one for an id that does not exist.
+    pub(super) fn get(&self, nid: u32) -> RawNatEntry {
+        match self.blocks.get((nid / ENTRIES_PER_BLOCK) as usize) {
+            Some(Some(block)) => block[(nid % ENTRIES_PER_BLOCK) as usize],
+            _ => RawNatEntry::default(),
+        }
+    }
+
+    /// Node ids in use, in order, without the reserved ones.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, RawNatEntry)> {
+        let blocks = (0u32..).zip(&self.blocks);
+        let entries = blocks.filter_map(|(index, block)| block.as_ref().map(|block| (index * ENTRIES_PER_BLOCK, block)));
+        entries
+            .flat_map(|(first, block)| (first..).zip(block.iter().copied()))
+            .filter(|(nid, entry)| *nid >= RESERVED && entry.block_addr.get() != NULL_ADDR)
+    }
+
+    /// Checks the entries of the reserved ids.
+    pub(super) fn check_reserved(&self, findings: &mut Findings) {
+        for (nid, expected) in [(0, 0), (1, 1), (2, 1)] {
+            let address = self.get(nid).block_addr.get();
+            if address != expected {
+                findings.add(
+                    FaultKind::NatReserved,
+                    Place::Node(nid),
+                    format_args!("address {address}"),
+                    format_args!("{expected}"),
+                );
+            }
+        }
+    }
+}
+
+fn parse(block: &[u8]) -> Option<Box<Entries>> {
+    if block.iter().all(|&byte| byte == 0) {
+        return None;
+    }
+    let (entries, _) = Entries::read_from_prefix(block).ok()?;
+    Some(Box::new(entries))
+}

@@ -1,0 +1,374 @@
+//! Reading a checkpoint: which of the two packs holds, and everything in it.
+//!
+//! | pack 1 | pack 2 | decision |
+//! |---|---|---|
+//! | sound | sound | the newer version (signed difference) |
+//! | sound | torn or bad | pack 1; what was wrong with the other is told |
+//! | torn or bad | sound | pack 2; likewise |
+//! | bad | bad | refuse |
+//!
+//! A pack is sound if its first and last block carry the right checksum and the same version.
+
+use zerocopy::FromBytes;
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
+
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::layout::checkpoint::{
+    BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
+};
+use crate::layout::crc::{crc, crc_from};
+use crate::layout::node::RawNode;
+use crate::layout::summary::{
+    ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, TYPE_DATA,
+    TYPE_NODE, nat_journal, sit_journal,
+};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+
+/// Smallest place a checkpoint's checksum may be.
+const CHECKSUM_OFFSET_MIN: usize = BITMAP_OFFSET;
+
+/// One checkpoint pack whose first and last block agree.
+#[derive(Debug, Clone)]
+pub struct Pack {
+    /// 0 or 1.
+    pub index: u32,
+    /// First block of the pack.
+    pub start: u32,
+    /// The fixed fields.
+    pub raw: RawCheckpoint,
+    /// The first block and the payload blocks behind it.
+    pub bytes: Vec<u8>,
+    /// The checksum the first block carries.
+    pub checksum: u32,
+}
+
+/// A checkpoint, read whole.
+pub struct Loaded {
+    /// The pack it came from.
+    pub pack: Pack,
+    /// Which copy of each SIT block is current.
+    pub sit_bitmap: Vec<u8>,
+    /// Which copy of each NAT block is current.
+    pub nat_bitmap: Vec<u8>,
+    /// Inodes without links that were open.
+    pub orphans: Vec<u32>,
+    /// Where each of the six logs is, by [`SegmentKind`] index.
+    pub logs: [LoadedLog; 6],
+    /// NAT entries newer than the NAT.
+    pub nat_journal: Vec<RawNatJournalEntry>,
+    /// SIT entries newer than the SIT.
+    pub sit_journal: Vec<RawSitJournalEntry>,
+}
+
+/// The position of an active log.
+pub struct LoadedLog {
+    /// Its segment.
+    pub segment: u32,
+    /// The next block it writes within the segment.
+    pub offset: u32,
+    /// Whether it was filling holes (SSR) rather than appending.
+    pub in_slack: bool,
+    /// Owners of the blocks already written.
+    pub summary: Box<RawSummaryBlock>,
+}
+
+/// Reads `count` blocks at `address`.
+pub fn read_blocks(device: &dyn BlockDevice, address: u32, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; count * BLOCK_SIZE];
+    device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn bad(pack: u32, found: impl Into<String>) -> Error {
+    Error::damaged("checkpoint", format!("pack {}", pack + 1), found)
+}
+
+/// The checksum a checkpoint block should carry at `offset`, over everything else that it guards.
+pub fn expected_checksum(block: &[u8], offset: usize) -> u32 {
+    let front = crc(&block[..offset]);
+    if offset < CHECKSUM_OFFSET { crc_from(front, &block[offset + 4..BLOCK_SIZE]) } else { front }
+}
+
+/// Checks one checkpoint block's checksum; returns its fields and the checksum.
+fn check_block(pack: u32, what: &str, block: &[u8]) -> Result<(RawCheckpoint, u32)> {
+    let (raw, _) = RawCheckpoint::read_from_prefix(block).map_err(|_| bad(pack, "short block"))?;
+    let offset = raw.checksum_offset.get() as usize;
+    if !(CHECKSUM_OFFSET_MIN..=CHECKSUM_OFFSET).contains(&offset) {
+        return Err(bad(pack, format!("{what}: checksum_offset {offset}, expected 192 to 4092")));
+    }
+    // offset <= 4092 was just checked: four bytes follow.
+    let found = u32::from_le_bytes([block[offset], block[offset + 1], block[offset + 2], block[offset + 3]]);
+    let expected = expected_checksum(block, offset);
+    if found != expected {
+        return Err(bad(pack, format!("{what}: checksum {found:#010x}, expected {expected:#010x}")));
+    }
+    Ok((raw, found))
+}
+
+/// Reads pack 0 or 1 and checks that its ends agree.
+pub fn read_pack(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Result<Pack> {
+    let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
+    let bytes = read_blocks(device, start, 1 + geometry.payload as usize)?;
+    let (raw, checksum) = check_block(index, "first block", &bytes[..BLOCK_SIZE])?;
+    let total = raw.cp_pack_total_block_count.get();
+    if total <= 2 + geometry.payload || total > BLOCKS_PER_SEGMENT {
+        return Err(bad(index, format!("{total} blocks in the pack, expected 3 to {BLOCKS_PER_SEGMENT}")));
+    }
+    let tail = read_blocks(device, start + total - 1, 1)?;
+    let (last, _) = check_block(index, "last block", &tail)?;
+    if last.checkpoint_ver != raw.checkpoint_ver {
+        return Err(bad(
+            index,
+            format!("first block has version {}, last {} (torn checkpoint)", raw.checkpoint_ver, last.checkpoint_ver),
+        ));
+    }
+    Ok(Pack { index, start, raw, bytes, checksum })
+}
+
+/// Chooses the pack to start from. The second value says what was wrong with the other pack, if anything was.
+pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
+    match (read_pack(device, geometry, 0), read_pack(device, geometry, 1)) {
+        (Ok(first), Ok(second)) => {
+            let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
+            Ok((if ahead > 0 { second } else { first }, None))
+        }
+        (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => Ok((pack, Some(error))),
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// Reads the newest sound checkpoint. The second value says what was wrong with the other pack, if anything was.
+pub fn load(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Loaded, Option<Error>)> {
+    let (pack, warning) = choose_pack(device, geometry)?;
+    check_fields(&pack, geometry)?;
+    Ok((load_pack(device, geometry, pack)?, warning))
+}
+
+/// Reads the rest of a pack. Its logs must be inside the main area (see [`log_position`]); nothing else is taken for granted.
+pub fn load_pack(device: &dyn BlockDevice, geometry: &Geometry, pack: Pack) -> Result<Loaded> {
+    let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, geometry)?;
+    let orphans = read_orphans(device, &pack, geometry)?;
+    let (data, journals) = read_data_summaries(device, &pack)?;
+    let nodes = read_node_summaries(device, &pack, geometry)?;
+    let mut summaries = data.into_iter().chain(nodes);
+    let mut logs = Vec::with_capacity(6);
+    for kind in SegmentKind::ALL {
+        let (segment, offset, in_slack) = log_position(&pack, kind);
+        let summary = summaries.next().ok_or_else(|| bad(pack.index, "summary missing"))?;
+        logs.push(LoadedLog { segment, offset, in_slack, summary });
+    }
+    let logs = <[LoadedLog; 6]>::try_from(logs).map_err(|_| bad(pack.index, "not six logs"))?;
+    let nats = nat_journal(&journals.0).ok_or_else(|| bad(pack.index, "NAT journal holds more than 38 entries"))?;
+    let sits = sit_journal(&journals.1).ok_or_else(|| bad(pack.index, "SIT journal holds more than 6 entries"))?;
+    let (nat_journal, sit_journal) = (nats.to_vec(), sits.to_vec());
+    Ok(Loaded { pack, sit_bitmap, nat_bitmap, orphans, logs, nat_journal, sit_journal })
+}
+
+/// The segment, next block and mode of a log as the checkpoint has them.
+pub fn log_position(pack: &Pack, kind: SegmentKind) -> (u32, u32, bool) {
+    let (raw, index) = (&pack.raw, kind.index());
+    let (segment, offset) = if kind.is_node() {
+        (raw.cur_node_segno[index - 3].get(), raw.cur_node_blkoff[index - 3].get())
+    } else {
+        (raw.cur_data_segno[index].get(), raw.cur_data_blkoff[index].get())
+    };
+    (segment, u32::from(offset), raw.alloc_type[index] == 1)
+}
+
+fn check_fields(pack: &Pack, geometry: &Geometry) -> Result<()> {
+    let (raw, index) = (&pack.raw, pack.index);
+    let main_blocks = u64::from(geometry.main_blocks());
+    let meta = geometry.checkpoint_segments
+        + geometry.ssa_segments
+        + (geometry.sit_blocks + geometry.nat_blocks) / BLOCKS_PER_SEGMENT * 2;
+    let user = raw.user_block_count.get();
+    let reserved = raw.rsvd_segment_count.get();
+    if raw.flags().contains(CheckpointFlags::ERROR) {
+        return Err(bad(index, "the error flag is set: Linux gave this volume up; run fsck first"));
+    }
+    if user == 0 || user >= main_blocks {
+        return Err(bad(index, format!("user_block_count {user}, main area has {main_blocks} blocks")));
+    }
+    if raw.valid_block_count.get() > user {
+        return Err(bad(index, format!("{} live blocks of {user} for users", raw.valid_block_count)));
+    }
+    let read_only = geometry.features.contains(crate::layout::superblock::Features::READ_ONLY);
+    if (reserved == 0 || raw.overprov_segment_count.get() == 0) && !read_only
+        || u64::from(meta) + u64::from(reserved) >= u64::from(geometry.segment_count)
+    {
+        return Err(bad(
+            index,
+            format!("{reserved} reserved, {} over-provisioned segments", raw.overprov_segment_count),
+        ));
+    }
+    check_logs(pack, geometry)
+}
+
+fn check_logs(pack: &Pack, geometry: &Geometry) -> Result<()> {
+    let mut seen = Vec::with_capacity(6);
+    for kind in SegmentKind::ALL {
+        let (segment, offset, _) = log_position(pack, kind);
+        if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
+            return Err(bad(
+                pack.index,
+                format!("{kind:?} log at segment {segment} block {offset}, outside the main area"),
+            ));
+        }
+        if seen.contains(&segment) && !geometry.features.contains(crate::layout::superblock::Features::READ_ONLY) {
+            return Err(bad(pack.index, format!("two logs write to segment {segment}")));
+        }
+        seen.push(segment);
+    }
+    Ok(())
+}
+
+fn version_bitmaps(pack: &Pack, geometry: &Geometry) -> Result<(Vec<u8>, Vec<u8>)> {
+    let raw = &pack.raw;
+    let (sit, nat) = (geometry.sit_bitmap_size(), geometry.nat_bitmap_size());
+    if raw.sit_ver_bitmap_bytesize.get() as usize != sit || raw.nat_ver_bitmap_bytesize.get() as usize != nat {
+        return Err(bad(
+            pack.index,
+            format!(
+                "version bitmaps of {} and {} bytes, expected {sit} (SIT) and {nat} (NAT)",
+                raw.sit_ver_bitmap_bytesize, raw.nat_ver_bitmap_bytesize
+            ),
+        ));
+    }
+    let (sit_at, nat_at) = bitmap_places(raw.flags(), geometry);
+    let cut = |at: usize, length: usize| {
+        pack.bytes.get(at..at + length).map(<[u8]>::to_vec).ok_or_else(|| {
+            bad(pack.index, format!("a version bitmap of {length} bytes does not fit the checkpoint and its payload"))
+        })
+    };
+    Ok((cut(sit_at, sit)?, cut(nat_at, nat)?))
+}
+
+/// Byte offsets of the SIT and the NAT version bitmap from the start of the pack.
+pub fn bitmap_places(flags: CheckpointFlags, geometry: &Geometry) -> (usize, usize) {
+    if flags.contains(CheckpointFlags::LARGE_NAT_BITMAP) {
+        // The checksum comes first, so that it guards the rest of the block too.
+        (BITMAP_OFFSET + 4 + geometry.nat_bitmap_size(), BITMAP_OFFSET + 4)
+    } else if geometry.payload > 0 {
+        (BLOCK_SIZE, BITMAP_OFFSET)
+    } else {
+        (BITMAP_OFFSET, BITMAP_OFFSET + geometry.sit_bitmap_size())
+    }
+}
+
+fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geometry) -> Result<Vec<u32>> {
+    let first = 1 + geometry.payload;
+    let start_sum = pack.raw.cp_pack_start_sum.get();
+    let total = pack.raw.cp_pack_total_block_count.get();
+    if start_sum < first || start_sum >= total {
+        return Err(bad(pack.index, format!("summaries start at block {start_sum} of {total}")));
+    }
+    if !pack.raw.flags().contains(CheckpointFlags::ORPHAN) {
+        return Ok(Vec::new());
+    }
+    let bytes = read_blocks(device, pack.start + first, (start_sum - first) as usize)?;
+    let mut orphans = Vec::new();
+    for block in bytes.chunks_exact(BLOCK_SIZE) {
+        let block = RawOrphanBlock::ref_from_bytes(block).map_err(|_| bad(pack.index, "short orphan block"))?;
+        let count = block.entry_count.get() as usize;
+        if count > ORPHANS_PER_BLOCK {
+            return Err(bad(pack.index, format!("{count} orphans in a block, at most {ORPHANS_PER_BLOCK} fit")));
+        }
+        orphans.extend(block.ino[..count].iter().map(|ino| ino.get()));
+    }
+    Ok(orphans)
+}
+
+/// The three data summaries in order, and the journals of NAT and SIT.
+type DataSummaries = (Vec<Box<RawSummaryBlock>>, ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]));
+
+fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
+    if pack.raw.flags().contains(CheckpointFlags::COMPACT_SUMMARY) {
+        return read_compact_summaries(device, pack);
+    }
+    let after = if has_node_summaries(pack) { 6 } else { 3 };
+    let total = pack.raw.cp_pack_total_block_count.get();
+    if total < after + 2 {
+        return Err(bad(pack.index, format!("{total} blocks do not hold {after} summaries")));
+    }
+    let bytes = read_blocks(device, pack.start + total - (after + 1), 3)?;
+    let blocks: Vec<_> = bytes.chunks_exact(BLOCK_SIZE).map(summary_from).collect();
+    let journals = (blocks[0].journal, blocks[2].journal);
+    Ok((blocks, journals))
+}
+
+fn read_compact_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
+    let start = pack.raw.cp_pack_start_sum.get();
+    let total = pack.raw.cp_pack_total_block_count.get();
+    let mut bytes = read_blocks(device, pack.start + start, (total - start).min(4) as usize)?.into_iter().peekable();
+    let mut used = 0;
+    let mut take = |n: usize, used: &mut usize| -> Result<Vec<u8>> {
+        let out: Vec<u8> = bytes.by_ref().take(n).collect();
+        *used += n;
+        if out.len() == n { Ok(out) } else { Err(bad(pack.index, "compact summaries reach past the pack")) }
+    };
+    let mut journals = ([0; JOURNAL_SIZE], [0; JOURNAL_SIZE]);
+    journals.0.copy_from_slice(&take(JOURNAL_SIZE, &mut used)?);
+    journals.1.copy_from_slice(&take(JOURNAL_SIZE, &mut used)?);
+    let mut summaries = Vec::with_capacity(3);
+    for kind in &SegmentKind::ALL[..3] {
+        let (_, offset, in_slack) = log_position(pack, *kind);
+        let count = if in_slack { ENTRIES } else { offset as usize };
+        let mut block = RawSummaryBlock::empty(TYPE_DATA);
+        for entry in block.entries.iter_mut().take(count) {
+            // An entry never crosses into the footer's place: the next block starts instead.
+            let in_block = used % BLOCK_SIZE;
+            if in_block + size_of::<RawSummary>() > BLOCK_SIZE - FOOTER_SIZE {
+                take(BLOCK_SIZE - in_block, &mut used)?;
+            }
+            let raw = take(size_of::<RawSummary>(), &mut used)?;
+            *entry = RawSummary::read_from_bytes(&raw).map_err(|_| bad(pack.index, "short summary"))?;
+        }
+        summaries.push(block);
+    }
+    Ok((summaries, journals))
+}
+
+fn has_node_summaries(pack: &Pack) -> bool {
+    pack.raw.flags().intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT)
+}
+
+fn summary_from(bytes: &[u8]) -> Box<RawSummaryBlock> {
+    let mut block = RawSummaryBlock::empty(TYPE_DATA);
+    // Callers pass whole blocks, which is the size of the structure.
+    if let Ok(read) = RawSummaryBlock::ref_from_bytes(bytes) {
+        *block = *read;
+    }
+    block
+}
+
+fn read_node_summaries(
+    device: &dyn BlockDevice,
+    pack: &Pack,
+    geometry: &Geometry,
+) -> Result<Vec<Box<RawSummaryBlock>>> {
+    if has_node_summaries(pack) {
+        let total = pack.raw.cp_pack_total_block_count.get();
+        if total < 5 {
+            return Err(bad(pack.index, format!("{total} blocks do not hold node summaries")));
+        }
+        let bytes = read_blocks(device, pack.start + total - 4, 3)?;
+        return Ok(bytes.chunks_exact(BLOCK_SIZE).map(summary_from).collect());
+    }
+    // Not unmounted: every node says in its footer whose it is.
+    let mut summaries = Vec::with_capacity(3);
+    for kind in &SegmentKind::ALL[3..] {
+        let (segment, offset, in_slack) = log_position(pack, *kind);
+        let count = if in_slack { ENTRIES } else { offset as usize };
+        let mut block = RawSummaryBlock::empty(TYPE_NODE);
+        let bytes = read_blocks(device, geometry.main + segment * BLOCKS_PER_SEGMENT, count)?;
+        for (entry, node) in block.entries.iter_mut().zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            let node = RawNode::ref_from_bytes(node).map_err(|_| bad(pack.index, "short node"))?;
+            entry.nid = node.footer.nid;
+        }
+        summaries.push(block);
+    }
+    Ok(summaries)
+}

@@ -1,0 +1,90 @@
+//! The tables' part of a checkpoint: NAT and SIT entries changed since the last go to the journals if they fit, else to
+//! the copy of their block that is not current.
+
+use std::collections::BTreeMap;
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use crate::error::Result;
+use crate::layout::nat::RawNatEntry;
+use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::summary::{
+    JOURNAL_SIZE, NAT_JOURNAL_ENTRIES_WRITTEN, RawNatJournalEntry, RawSitJournalEntry, SIT_JOURNAL_ENTRIES,
+    encode_journal,
+};
+use crate::layout::{BLOCK_SIZE, bit_msb, flip_bit_msb, nat};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Writes the NAT's changes; returns the journal of the new checkpoint.
+    pub(super) fn flush_nat(&mut self) -> Result<[u8; JOURNAL_SIZE]> {
+        if self.nat.dirty.len() <= NAT_JOURNAL_ENTRIES_WRITTEN {
+            let entries: Vec<RawNatJournalEntry> = self
+                .nat
+                .dirty
+                .iter()
+                .map(|(nid, entry)| RawNatJournalEntry { nid: U32::new(*nid), entry: *entry })
+                .collect();
+            // They stay dirty: the NAT itself does not have them.
+            return Ok(encode_journal(&entries));
+        }
+        let dirty = std::mem::take(&mut self.nat.dirty);
+        let mut by_block: BTreeMap<u32, Vec<(u32, RawNatEntry)>> = BTreeMap::new();
+        for (nid, entry) in dirty {
+            by_block.entry(nid / nat::ENTRIES_PER_BLOCK).or_default().push((nid % nat::ENTRIES_PER_BLOCK, entry));
+        }
+        for (index, changes) in by_block {
+            let block = self.nat.block(&*self.device, &self.geometry, index)?;
+            for (within, entry) in &changes {
+                block[*within as usize] = *entry;
+            }
+            let mut bytes = vec![0; BLOCK_SIZE];
+            let used = block.as_bytes();
+            bytes[..used.len()].copy_from_slice(used);
+            flip_bit_msb(&mut self.nat.bitmap, index as usize);
+            let address = self.geometry.nat_block(index, bit_msb(&self.nat.bitmap, index as usize));
+            self.write_metadata(address, &bytes)?;
+            self.nat.freed_since_checkpoint(changes.iter().map(|(within, _)| index * nat::ENTRIES_PER_BLOCK + within));
+        }
+        Ok(encode_journal::<RawNatJournalEntry>(&[]))
+    }
+
+    /// Writes the SIT's changes; returns the journal of the new checkpoint.
+    pub(super) fn flush_sit(&mut self) -> Result<[u8; JOURNAL_SIZE]> {
+        let mut changed = std::mem::take(&mut self.checkpoint.sit_journaled);
+        changed.extend(self.table.dirty_entries());
+        self.table.clear_dirty();
+        if changed.len() <= SIT_JOURNAL_ENTRIES {
+            let entries: Vec<RawSitJournalEntry> = changed
+                .iter()
+                .map(|&segment| RawSitJournalEntry { segno: U32::new(segment), entry: self.sit_entry(segment) })
+                .collect();
+            self.checkpoint.sit_journaled = changed;
+            return Ok(encode_journal(&entries));
+        }
+        let mut blocks: Vec<u32> = changed.into_iter().map(|segment| segment / ENTRIES_PER_BLOCK).collect();
+        blocks.dedup();
+        for index in blocks {
+            let first = index * ENTRIES_PER_BLOCK;
+            let end = (first + ENTRIES_PER_BLOCK).min(self.geometry.main_segments);
+            let entries: Vec<RawSitEntry> = (first..end).map(|segment| self.sit_entry(segment)).collect();
+            let mut bytes = vec![0; BLOCK_SIZE];
+            let used = entries.as_bytes();
+            bytes[..used.len()].copy_from_slice(used);
+            flip_bit_msb(&mut self.checkpoint.sit_bitmap, index as usize);
+            let address = self.geometry.sit_block(index, bit_msb(&self.checkpoint.sit_bitmap, index as usize));
+            self.write_metadata(address, &bytes)?;
+        }
+        Ok(encode_journal::<RawSitJournalEntry>(&[]))
+    }
+
+    fn sit_entry(&self, segment: u32) -> RawSitEntry {
+        RawSitEntry::new(
+            self.table.kind(segment).index() as u8,
+            self.table.live(segment),
+            self.table.bitmap(segment),
+            self.table.modified(segment),
+        )
+    }
+}

@@ -1,0 +1,213 @@
+//! Writing a checkpoint.
+//!
+//! 1. Under the volume's lock: dirty directory blocks, then nodes, go to their logs; NAT and SIT changes to the journals or
+//!    the other copies of their blocks; the pack to the place of the older one, all but its last block.
+//! 2. Without the lock: flush, last block, flush. The checkpoint holds from here on.
+//! 3. Without the lock: discard what the checkpoint freed.
+//! 4. Under the lock: segments that only the previous checkpoint could reach are free.
+//!
+//! One checkpoint at a time. Changes made during step 2 and 3 belong to the next.
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32, U64};
+
+use basalt_segments::SegmentKind;
+
+use super::load::{bitmap_places, expected_checksum};
+use crate::error::Result;
+use crate::layout::checkpoint::{
+    BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
+};
+use crate::layout::summary::{ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE};
+use crate::layout::superblock::Features;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::volume::Volume;
+
+/// Entries that fit behind the two journals in the first compact summary block, and in each later one.
+const COMPACT_FIRST: usize = (BLOCK_SIZE - 2 * JOURNAL_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
+const COMPACT_NEXT: usize = (BLOCK_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
+
+/// A checkpoint that lacks only its last block.
+pub struct Prepared {
+    /// Address of the last block.
+    pub tail_address: u32,
+    /// Its bytes.
+    pub tail: Vec<u8>,
+    /// Segments that are free once the checkpoint holds.
+    pub freed: Vec<u32>,
+}
+
+impl Volume {
+    /// Steps 1: everything but the last block. With `unmount`, the pack is that of a clean volume.
+    pub(crate) fn prepare_checkpoint(&mut self, unmount: bool) -> Result<Prepared> {
+        self.write_back_directories()?;
+        self.write_nodes()?;
+        for kind in SegmentKind::ALL {
+            if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
+                self.roll_log(kind)?;
+            }
+        }
+        self.writer.write_all(&*self.device)?;
+        let freed = self.table.prefree();
+        let journals = (self.flush_nat()?, self.flush_sit()?);
+        let (pack, start) = self.compose_pack(unmount, &journals.0, &journals.1);
+        let (body, tail) = pack.split_at(pack.len() - BLOCK_SIZE);
+        self.write_metadata(start, body)?;
+        self.counters.metadata_blocks += 1;
+        self.counters.checkpoints += 1;
+        self.changed = false;
+        Ok(Prepared { tail_address: start + (body.len() / BLOCK_SIZE) as u32, tail: tail.to_vec(), freed })
+    }
+
+    /// Step 4: the checkpoint holds.
+    pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared) {
+        self.table.release(&prepared.freed);
+    }
+
+    /// The bytes of the whole pack and where it goes; the state moves on to the new version.
+    fn compose_pack(
+        &mut self,
+        unmount: bool,
+        nat_journal: &[u8; JOURNAL_SIZE],
+        sit_journal: &[u8; JOURNAL_SIZE],
+    ) -> (Vec<u8>, u32) {
+        let orphans = orphan_blocks(&self.orphans.iter().copied().collect::<Vec<_>>());
+        let (summaries, compact) = self.data_summaries(nat_journal, sit_journal);
+        let nodes = if unmount { self.node_summaries() } else { Vec::new() };
+        let payload = self.geometry.payload as usize;
+        let blocks = |bytes: &Vec<u8>| (bytes.len() / BLOCK_SIZE) as u32;
+        let start_sum = 1 + payload as u32 + blocks(&orphans);
+        let total = start_sum + blocks(&summaries) + blocks(&nodes) + 1;
+        let mut raw = self.next_checkpoint(unmount, compact, !orphans.is_empty());
+        raw.cp_pack_start_sum.set(start_sum);
+        raw.cp_pack_total_block_count.set(total);
+        let (head, checksum) = self.head_blocks(&raw);
+        let mut pack = head.clone();
+        pack.extend_from_slice(&orphans);
+        pack.extend_from_slice(&summaries);
+        pack.extend_from_slice(&nodes);
+        pack.extend_from_slice(&head[..BLOCK_SIZE]);
+        self.checkpoint.seconds_counted = self.seconds_open();
+        self.checkpoint.raw = raw;
+        self.checkpoint.checksum = checksum;
+        self.checkpoint.pack ^= 1;
+        (pack, self.geometry.checkpoint + self.checkpoint.pack * BLOCKS_PER_SEGMENT)
+    }
+
+    /// The fixed fields of the next checkpoint, counts of the pack's blocks left out.
+    fn next_checkpoint(&self, unmount: bool, compact: bool, orphans: bool) -> RawCheckpoint {
+        let mut raw = self.checkpoint.raw;
+        raw.checkpoint_ver = U64::new(raw.checkpoint_ver.get().wrapping_add(1));
+        raw.elapsed_time = U64::new(self.mounted_seconds());
+        raw.valid_block_count = U64::new(self.valid_blocks);
+        raw.valid_node_count = U32::new(self.valid_nodes);
+        raw.valid_inode_count = U32::new(self.valid_inodes);
+        raw.next_free_nid = U32::new(self.nat.next_free());
+        raw.free_segment_count = U32::new(self.table.free_segments() + self.table.prefree_segments());
+        for kind in SegmentKind::ALL {
+            let (log, index) = (&self.logs[kind.index()], kind.index());
+            let (segment, offset) = (U32::new(log.segment), U16::new(log.offset as u16));
+            if kind.is_node() {
+                (raw.cur_node_segno[index - 3], raw.cur_node_blkoff[index - 3]) = (segment, offset);
+            } else {
+                (raw.cur_data_segno[index], raw.cur_data_blkoff[index]) = (segment, offset);
+            }
+            raw.alloc_type[index] = 0;
+        }
+        let mut flags = raw.flags();
+        flags.remove(
+            CheckpointFlags::TRIMMED
+                | CheckpointFlags::NAT_BITS
+                | CheckpointFlags::FASTBOOT
+                | CheckpointFlags::NO_CRC_RECOVERY
+                | CheckpointFlags::DISABLED_QUICK,
+        );
+        flags.insert(CheckpointFlags::CRC_RECOVERY);
+        flags.set(CheckpointFlags::UMOUNT, unmount);
+        flags.set(CheckpointFlags::COMPACT_SUMMARY, compact);
+        flags.set(CheckpointFlags::ORPHAN, orphans);
+        // Quota files are not kept: Linux recounts them when it is told to.
+        if self.geometry.features.intersects(Features::QUOTA_INO | Features::PROJECT_QUOTA) {
+            flags.insert(CheckpointFlags::QUOTA_NEED_FSCK);
+        }
+        raw.ckpt_flags = U32::new(flags.bits());
+        if !flags.contains(CheckpointFlags::LARGE_NAT_BITMAP) {
+            raw.checksum_offset = U32::new(CHECKSUM_OFFSET as u32);
+        }
+        raw
+    }
+
+    /// The first block with bitmaps and checksum, and the payload blocks; and the checksum.
+    fn head_blocks(&self, raw: &RawCheckpoint) -> (Vec<u8>, u32) {
+        let mut head = vec![0; BLOCK_SIZE * (1 + self.geometry.payload as usize)];
+        head[..BITMAP_OFFSET].copy_from_slice(raw.as_bytes());
+        let (sit_at, nat_at) = bitmap_places(raw.flags(), &self.geometry);
+        head[sit_at..sit_at + self.checkpoint.sit_bitmap.len()].copy_from_slice(&self.checkpoint.sit_bitmap);
+        head[nat_at..nat_at + self.nat.bitmap.len()].copy_from_slice(&self.nat.bitmap);
+        let offset = raw.checksum_offset.get() as usize;
+        let checksum = expected_checksum(&head[..BLOCK_SIZE], offset);
+        head[offset..offset + 4].copy_from_slice(&checksum.to_le_bytes());
+        (head, checksum)
+    }
+
+    /// The summaries of the data logs with the journals, compact if they fit two blocks.
+    fn data_summaries(&self, nat_journal: &[u8; JOURNAL_SIZE], sit_journal: &[u8; JOURNAL_SIZE]) -> (Vec<u8>, bool) {
+        let logs = &self.logs[..3];
+        let count: usize = logs.iter().map(|log| log.offset as usize).sum();
+        if count > COMPACT_FIRST + COMPACT_NEXT {
+            let mut bytes = Vec::with_capacity(3 * BLOCK_SIZE);
+            for (index, log) in logs.iter().enumerate() {
+                let mut summary: RawSummaryBlock = *log.summary;
+                match index {
+                    0 => summary.journal = *nat_journal,
+                    2 => summary.journal = *sit_journal,
+                    _ => {}
+                }
+                bytes.extend_from_slice(summary.as_bytes());
+            }
+            return (bytes, false);
+        }
+        let mut bytes = Vec::with_capacity(2 * BLOCK_SIZE);
+        bytes.extend_from_slice(nat_journal);
+        bytes.extend_from_slice(sit_journal);
+        for entry in logs.iter().flat_map(|log| &log.summary.entries[..(log.offset as usize).min(ENTRIES)]) {
+            if bytes.len() % BLOCK_SIZE + size_of::<RawSummary>() > BLOCK_SIZE - FOOTER_SIZE {
+                bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
+            }
+            bytes.extend_from_slice(entry.as_bytes());
+        }
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
+        (bytes, true)
+    }
+
+    fn node_summaries(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(3 * BLOCK_SIZE);
+        for log in &self.logs[3..] {
+            let mut summary: RawSummaryBlock = *log.summary;
+            summary.entry_type = TYPE_NODE;
+            bytes.extend_from_slice(summary.as_bytes());
+        }
+        bytes
+    }
+}
+
+/// Orphan blocks, each with the number of the block and of all.
+fn orphan_blocks(orphans: &[u32]) -> Vec<u8> {
+    let count = orphans.len().div_ceil(ORPHANS_PER_BLOCK);
+    let mut bytes = Vec::with_capacity(count * BLOCK_SIZE);
+    for (index, chunk) in orphans.chunks(ORPHANS_PER_BLOCK).enumerate() {
+        let mut block = RawOrphanBlock {
+            ino: [U32::new(0); ORPHANS_PER_BLOCK],
+            reserved: U32::new(0),
+            blk_addr: U16::new(index as u16 + 1),
+            blk_count: U16::new(count as u16),
+            entry_count: U32::new(chunk.len() as u32),
+            check_sum: U32::new(0),
+        };
+        for (slot, ino) in block.ino.iter_mut().zip(chunk) {
+            slot.set(*ino);
+        }
+        bytes.extend_from_slice(block.as_bytes());
+    }
+    bytes
+}

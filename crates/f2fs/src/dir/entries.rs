@@ -1,0 +1,145 @@
+//! The entries of one directory block or inline directory, on its bytes.
+
+use basalt_vfs::FileKind;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN, slots_for};
+use crate::layout::{NAME_MAX, bit_lsb, set_bit_lsb};
+
+/// The kind of inode as a directory entry stores it.
+pub fn file_type(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The inverse of [`file_type`].
+pub fn kind_of(file_type: u8) -> Option<FileKind> {
+    Some(match file_type {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}
+
+/// The entry at `slot`, as stored.
+pub fn entry(bytes: &[u8], shape: &DentryShape, slot: usize) -> RawDentry {
+    let at = shape.dentries_at + slot * size_of::<RawDentry>();
+    RawDentry::read_from_bytes(&bytes[at..at + size_of::<RawDentry>()]).unwrap_or_default()
+}
+
+/// The name of the entry at `slot`; `None` if its length is impossible.
+pub fn name<'a>(bytes: &'a [u8], shape: &DentryShape, slot: usize, entry: &RawDentry) -> Option<&'a [u8]> {
+    let length = usize::from(entry.name_len.get());
+    if length == 0 || length > NAME_MAX || slot + slots_for(length) > shape.entries {
+        return None;
+    }
+    let at = shape.names_at + slot * SLOT_LEN;
+    Some(&bytes[at..at + length])
+}
+
+/// Finds a name.
+pub fn find(bytes: &[u8], shape: &DentryShape, hash: u32, wanted: &[u8]) -> Option<usize> {
+    let mut slot = 0;
+    while slot < shape.entries {
+        if bytes[slot / 8] == 0 && slot % 8 == 0 {
+            slot += 8;
+            continue;
+        }
+        if !bit_lsb(bytes, slot) {
+            slot += 1;
+            continue;
+        }
+        let entry = entry(bytes, shape, slot);
+        if entry.hash_code.get() == hash && name(bytes, shape, slot, &entry) == Some(wanted) {
+            return Some(slot);
+        }
+        slot += slots_for(usize::from(entry.name_len.get())).max(1);
+    }
+    None
+}
+
+/// The first place with `count` free slots in a row.
+pub fn find_room(bytes: &[u8], shape: &DentryShape, count: usize) -> Option<usize> {
+    let mut free = 0;
+    for slot in 0..shape.entries {
+        free = if bit_lsb(bytes, slot) { 0 } else { free + 1 };
+        if free == count {
+            return Some(slot + 1 - count);
+        }
+    }
+    None
+}
+
+/// Writes an entry into slots that [`find_room`] found.
+pub fn insert(bytes: &mut [u8], shape: &DentryShape, slot: usize, hash: u32, name: &[u8], ino: u32, file_type: u8) {
+    for step in 0..slots_for(name.len()) {
+        let mut dentry = RawDentry::default();
+        if step == 0 {
+            dentry.hash_code.set(hash);
+            dentry.ino.set(ino);
+            dentry.name_len.set(name.len() as u16);
+            dentry.file_type = file_type;
+        }
+        put_entry(bytes, shape, slot + step, &dentry);
+        set_bit_lsb(bytes, slot + step, true);
+    }
+    let at = shape.names_at + slot * SLOT_LEN;
+    bytes[at..at + name.len()].copy_from_slice(name);
+}
+
+/// Points the entry at `slot` to another inode.
+pub fn redirect(bytes: &mut [u8], shape: &DentryShape, slot: usize, ino: u32, file_type: u8) {
+    let mut dentry = entry(bytes, shape, slot);
+    dentry.ino.set(ino);
+    dentry.file_type = file_type;
+    put_entry(bytes, shape, slot, &dentry);
+}
+
+fn put_entry(bytes: &mut [u8], shape: &DentryShape, slot: usize, dentry: &RawDentry) {
+    let at = shape.dentries_at + slot * size_of::<RawDentry>();
+    bytes[at..at + size_of::<RawDentry>()].copy_from_slice(dentry.as_bytes());
+}
+
+/// Frees the slots of the entry at `slot`.
+pub fn remove(bytes: &mut [u8], shape: &DentryShape, slot: usize) {
+    let length = usize::from(entry(bytes, shape, slot).name_len.get());
+    let end = (slot + slots_for(length).max(1)).min(shape.entries);
+    (slot..end).for_each(|slot| set_bit_lsb(bytes, slot, false));
+}
+
+/// The first entry in use at or behind `slot`.
+pub fn next_used(bytes: &[u8], shape: &DentryShape, slot: usize) -> Option<usize> {
+    (slot..shape.entries).find(|&slot| bit_lsb(bytes, slot))
+}
+
+/// Whether nothing but `.` and `..` is there.
+pub fn is_empty(bytes: &[u8], shape: &DentryShape) -> bool {
+    let mut slot = 0;
+    while let Some(used) = next_used(bytes, shape, slot) {
+        let entry = entry(bytes, shape, used);
+        match name(bytes, shape, used, &entry) {
+            Some(b"." | b"..") => slot = used + 1,
+            Some(_) => return false,
+            // A stray bit of a damaged entry is no file.
+            None => slot = used + 1,
+        }
+    }
+    true
+}
+
+/// Whether no bit is set.
+pub fn is_vacant(bytes: &[u8], shape: &DentryShape) -> bool {
+    next_used(bytes, shape, 0).is_none()
+}

@@ -1,0 +1,100 @@
+//! Listing a directory. The cursor counts slots: block × 214 + slot, one behind the last entry delivered.
+
+use basalt_vfs::DirectoryEntry;
+
+use super::entries;
+use super::lookup::Place;
+use crate::error::{Error, Result};
+use crate::layout::dentry::{ENTRIES_PER_BLOCK, slots_for};
+use crate::node::path::Mapped;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Emits entries from cursor `from` on until `emit` returns false.
+    pub(crate) fn list_directory(
+        &mut self,
+        dir: u32,
+        from: u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.expect_directory(dir)?;
+        self.touch_access(dir)?;
+        if self.has_inline_directory(dir)? {
+            self.list_place(dir, Place::Inline, 0, from as usize, emit)?;
+            return Ok(());
+        }
+        let per_block = ENTRIES_PER_BLOCK as u64;
+        let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
+        let mut index = from / per_block;
+        let mut slot = (from % per_block) as usize;
+        while let Some(block) = self.next_directory_block(dir, index, blocks)? {
+            if u64::from(block) != index {
+                slot = 0;
+            }
+            if !self.list_place(dir, Place::Block(block), u64::from(block) * per_block, slot, emit)? {
+                return Ok(());
+            }
+            index = u64::from(block) + 1;
+            slot = 0;
+        }
+        Ok(())
+    }
+
+    /// Emits the entries of one place; whether to go on.
+    fn list_place(
+        &mut self,
+        dir: u32,
+        place: Place,
+        base: u64,
+        from: usize,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<bool> {
+        let node_ids = self.geometry.node_ids();
+        let Some((bytes, shape)) = self.directory_bytes(dir, place)? else { return Ok(true) };
+        let mut slot = from;
+        while let Some(used) = entries::next_used(bytes, &shape, slot) {
+            let entry = entries::entry(bytes, &shape, used);
+            let ino = entry.ino.get();
+            let (Some(name), Some(kind), true) = (
+                entries::name(bytes, &shape, used, &entry),
+                entries::kind_of(entry.file_type),
+                ino != 0 && ino < node_ids,
+            ) else {
+                if entry.name_len.get() == 0 {
+                    // Linux steps over these too: a leftover bit without an entry.
+                    slot = used + 1;
+                    continue;
+                }
+                return Err(Error::damaged(
+                    "dentry",
+                    format!("directory {dir} {place:?} slot {used}"),
+                    format!("inode {ino}, name of {} bytes, file type {}", entry.name_len, entry.file_type),
+                ));
+            };
+            slot = used + slots_for(name.len());
+            if !emit(DirectoryEntry { ino: u64::from(ino), kind, name, next: base + slot as u64 }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first block at or behind `index` and before `end` that is no hole.
+    pub(crate) fn next_directory_block(&mut self, dir: u32, index: u64, end: u64) -> Result<Option<u32>> {
+        let mut index = index;
+        while index < end {
+            match self.map(dir, index, false)? {
+                Mapped::Hole(next) => index = next,
+                Mapped::Slot(slot) => {
+                    for step in 0..u64::from(slot.count).min(end - index) {
+                        if self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize) != 0 {
+                            return Ok(u32::try_from(index + step).ok());
+                        }
+                    }
+                    index += u64::from(slot.count);
+                }
+            }
+        }
+        Ok(None)
+    }
+}

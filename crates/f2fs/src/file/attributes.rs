@@ -1,0 +1,245 @@
+//! Attributes: what stat shows, and changing them.
+
+use basalt_vfs::acl::Acl;
+use basalt_vfs::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Time};
+
+use super::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
+use crate::error::Result;
+use crate::layout::inode::RawInodeFlags;
+use crate::layout::superblock::Features;
+use crate::options::Atime;
+use crate::volume::Volume;
+
+/// Seconds after which relatime renews an access time.
+const RELATIME_SECONDS: i64 = 24 * 60 * 60;
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// `chattr(1)` flags that a user may change. Source: the kernel's `F2FS_SETTABLE_FS_FL`, less what Basalt does not serve.
+const SETTABLE: InodeFlags = InodeFlags::SYNC
+    .union(InodeFlags::IMMUTABLE)
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::PROJECT_INHERIT);
+
+impl Volume {
+    /// The attributes of an inode.
+    pub(crate) fn attributes(&mut self, ino: u32) -> Result<Attributes> {
+        let features = self.geometry.features;
+        let raw = self.inode(ino)?;
+        let mode = u32::from(raw.i_mode.get());
+        // Checked when the inode was read.
+        let kind = FileKind::from_mode(mode).unwrap_or(FileKind::Regular);
+        let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
+        let has_crtime = features.contains(Features::INODE_CRTIME) && raw.has_extra(CRTIME_END);
+        let has_project = features.contains(Features::PROJECT_QUOTA) && raw.has_extra(PROJECT_END);
+        Ok(Attributes {
+            ino: u64::from(ino),
+            generation: raw.i_generation.get(),
+            kind,
+            permissions: mode & 0o7777,
+            links: raw.i_links.get(),
+            uid: raw.i_uid.get(),
+            gid: raw.i_gid.get(),
+            rdev: if is_device { inode::device_number(raw) } else { 0 },
+            size: raw.i_size.get(),
+            sectors: raw.i_blocks.get().saturating_sub(1).saturating_mul(SECTORS_PER_BLOCK),
+            atime: inode::time(raw, Stamp::Access),
+            mtime: inode::time(raw, Stamp::Modify),
+            ctime: inode::time(raw, Stamp::Change),
+            crtime: has_crtime.then(|| Time {
+                seconds: raw.extra().i_crtime.get() as i64,
+                nanoseconds: raw.extra().i_crtime_nsec.get().min(999_999_999),
+            }),
+            flags: InodeFlags::from_bits_retain(raw.i_flags.get()),
+            project_id: if has_project { raw.extra().i_projid.get() } else { 0 },
+        })
+    }
+
+    /// What kind of file an inode is.
+    pub(crate) fn kind(&mut self, ino: u32) -> Result<FileKind> {
+        let mode = u32::from(self.inode(ino)?.i_mode.get());
+        Ok(FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
+    }
+
+    /// Whether an inode is a directory.
+    pub(crate) fn is_directory(&mut self, ino: u32) -> Result<bool> {
+        Ok(self.kind(ino)? == FileKind::Directory)
+    }
+
+    /// Fails unless the inode is a directory.
+    pub(crate) fn expect_directory(&mut self, ino: u32) -> Result<()> {
+        if self.is_directory(ino)? { Ok(()) } else { Err(basalt_vfs::Error::NotDirectory.into()) }
+    }
+
+    /// Whether the inode carries one of these flags.
+    pub(crate) fn has_flag(&mut self, ino: u32, flags: RawInodeFlags) -> Result<bool> {
+        Ok(self.inode(ino)?.i_flags.get() & flags.bits() != 0)
+    }
+
+    /// Fails if the inode may not be changed at all (immutable), or only grow (append-only).
+    pub(crate) fn expect_changeable(&mut self, ino: u32) -> Result<()> {
+        if self.has_flag(ino, RawInodeFlags::IMMUTABLE | RawInodeFlags::APPEND)? {
+            return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
+        }
+        Ok(())
+    }
+
+    /// Fails if the inode is immutable.
+    pub(crate) fn expect_mutable(&mut self, ino: u32) -> Result<()> {
+        if self.has_flag(ino, RawInodeFlags::IMMUTABLE)? {
+            return Err(basalt_vfs::Error::NotPermitted("immutable").into());
+        }
+        Ok(())
+    }
+
+    /// Changes attributes, size included.
+    pub(crate) fn set_attributes(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
+        let times_only = changes.permissions.is_none()
+            && changes.uid.is_none()
+            && changes.gid.is_none()
+            && changes.size.is_none()
+            && changes.atime.is_none_or(|t| t == SetTime::Now)
+            && changes.mtime.is_none_or(|t| t == SetTime::Now);
+        if self.has_flag(ino, RawInodeFlags::IMMUTABLE)? || (!times_only && self.has_flag(ino, RawInodeFlags::APPEND)?) {
+            return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
+        }
+        if let Some(size) = changes.size {
+            self.set_size(ino, size)?;
+        }
+        if let Some(permissions) = changes.permissions {
+            self.change_mode(ino, permissions & 0o7777)?;
+        }
+        let now = self.clock.now();
+        let strip = changes.clear_suid_sgid || changes.uid.is_some() || changes.gid.is_some();
+        let is_regular = self.kind(ino)? == FileKind::Regular;
+        let raw = self.inode_mut(ino)?;
+        if let Some(uid) = changes.uid {
+            raw.i_uid.set(uid);
+        }
+        if let Some(gid) = changes.gid {
+            raw.i_gid.set(gid);
+        }
+        if strip && changes.clear_suid_sgid && is_regular {
+            let mode = u32::from(raw.i_mode.get());
+            raw.i_mode.set(without_set_ids(mode) as u16);
+        }
+        let to = |time: SetTime| match time {
+            SetTime::Now => now,
+            SetTime::To(time) => time,
+        };
+        if let Some(time) = changes.atime {
+            inode::set_time(raw, Stamp::Access, to(time));
+        }
+        if let Some(time) = changes.mtime {
+            inode::set_time(raw, Stamp::Modify, to(time));
+        }
+        inode::set_time(raw, Stamp::Change, changes.ctime.map_or(now, to));
+        Ok(())
+    }
+
+    /// Changes the permission bits, and the access ACL with them.
+    fn change_mode(&mut self, ino: u32, permissions: u32) -> Result<()> {
+        let raw = self.inode_mut(ino)?;
+        let kind = u32::from(raw.i_mode.get()) & !0o7777;
+        raw.i_mode.set((kind | permissions) as u16);
+        if let Some(mut acl) = self.access_acl(ino)? {
+            acl.chmod(permissions);
+            self.store_acl(ino, Some(&acl), false)?;
+        }
+        Ok(())
+    }
+
+    /// The access ACL of an inode.
+    pub(crate) fn access_acl(&mut self, ino: u32) -> Result<Option<Acl>> {
+        self.load_acl(ino, false)
+    }
+
+    /// Clears set-uid, and set-gid where the group may execute.
+    pub(crate) fn clear_set_ids(&mut self, ino: u32) -> Result<()> {
+        let mode = u32::from(self.inode(ino)?.i_mode.get());
+        let without = without_set_ids(mode);
+        if without != mode {
+            self.inode_mut(ino)?.i_mode.set(without as u16);
+        }
+        Ok(())
+    }
+
+    /// Marks content and attributes as changed now.
+    pub(crate) fn touch(&mut self, ino: u32) -> Result<()> {
+        let now = self.clock.now();
+        let raw = self.inode_mut(ino)?;
+        inode::set_time(raw, Stamp::Modify, now);
+        inode::set_time(raw, Stamp::Change, now);
+        Ok(())
+    }
+
+    /// Marks attributes as changed now.
+    pub(crate) fn touch_change(&mut self, ino: u32) -> Result<()> {
+        let now = self.clock.now();
+        inode::set_time(self.inode_mut(ino)?, Stamp::Change, now);
+        Ok(())
+    }
+
+    /// Renews the access time where the mount and the inode want it.
+    pub(crate) fn touch_access(&mut self, ino: u32) -> Result<()> {
+        if !self.is_writable() || self.options.atime == Atime::Noatime {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let strict = self.options.atime == Atime::Strict;
+        let raw = self.inode(ino)?;
+        if raw.i_flags.get() & (RawInodeFlags::NOATIME | RawInodeFlags::IMMUTABLE).bits() != 0 {
+            return Ok(());
+        }
+        let atime = inode::time(raw, Stamp::Access);
+        let stale = atime <= inode::time(raw, Stamp::Modify)
+            || atime <= inode::time(raw, Stamp::Change)
+            || now.seconds - atime.seconds >= RELATIME_SECONDS;
+        if (strict || stale) && now != atime {
+            inode::set_time(self.inode_mut(ino)?, Stamp::Access, now);
+        }
+        Ok(())
+    }
+
+    /// Sets the `chattr(1)` flags a user may set.
+    pub(crate) fn set_flags(&mut self, ino: u32, flags: InodeFlags) -> Result<()> {
+        let old = InodeFlags::from_bits_retain(self.inode(ino)?.i_flags.get());
+        let kept = old.difference(SETTABLE);
+        let unknown = flags.difference(SETTABLE).difference(old);
+        if !unknown.is_empty() {
+            return Err(basalt_vfs::Error::NotSupported("inode flag").into());
+        }
+        self.inode_mut(ino)?.i_flags.set(kept.union(flags.intersection(SETTABLE)).bits());
+        self.touch_change(ino)
+    }
+
+    /// Sets the project id.
+    pub(crate) fn set_project_id(&mut self, ino: u32, project_id: u32) -> Result<()> {
+        let has_feature = self.geometry.features.contains(Features::PROJECT_QUOTA);
+        if !has_feature || !self.inode(ino)?.has_extra(PROJECT_END) {
+            return if project_id == 0 { Ok(()) } else { Err(basalt_vfs::Error::NotSupported("project ids").into()) };
+        }
+        self.inode_mut(ino)?.extra_mut().i_projid.set(project_id);
+        self.touch_change(ino)
+    }
+
+    /// Adds to an inode's links, or takes from them.
+    pub(crate) fn change_links(&mut self, ino: u32, by: i32) -> Result<u32> {
+        let raw = self.inode_mut(ino)?;
+        let links = raw.i_links.get().saturating_add_signed(by);
+        raw.i_links.set(links);
+        Ok(links)
+    }
+}
+
+fn without_set_ids(mode: u32) -> u32 {
+    let mut mode = mode & !SET_UID;
+    if mode & GROUP_EXECUTE != 0 {
+        mode &= !SET_GID;
+    }
+    mode
+}

@@ -1,0 +1,14 @@
+//! What an inode holds: attributes, cached pages, data and holes, inline data, extended attributes.
+
+pub mod attributes;
+pub mod evict;
+pub mod inline;
+pub mod inode;
+pub mod pages;
+pub mod ranges;
+pub mod read;
+pub mod temperature;
+pub mod truncate;
+pub mod write;
+pub mod writeback;
+pub mod xattr;

@@ -1,0 +1,157 @@
+//! fallocate and seek: ranges that are allocated, zero or holes.
+
+use basalt_vfs::{FallocateMode, FileKind, Seek};
+
+use super::write::SIZE_MAX;
+use crate::error::Result;
+use crate::layout::inode::Advise;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::node::path::Mapped;
+use crate::volume::Volume;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+impl Volume {
+    /// Preallocates, punches or zeroes a range.
+    pub(crate) fn fallocate(&mut self, ino: u32, mode: FallocateMode, offset: u64, length: u64) -> Result<()> {
+        match self.kind(ino)? {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
+            _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
+        }
+        if length == 0 {
+            return Err(basalt_vfs::Error::Invalid("empty range").into());
+        }
+        let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(basalt_vfs::Error::FileTooLarge)?;
+        let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
+        match mode.difference(FallocateMode::KEEP_SIZE) {
+            FallocateMode::PUNCH_HOLE if keep_size => {
+                self.expect_changeable(ino)?;
+                self.punch(ino, offset, end)?;
+                return self.touch(ino);
+            }
+            FallocateMode::ZERO_RANGE => {
+                self.expect_changeable(ino)?;
+                // Room first: a range that was zeroed but could not be kept is a loss of data for nothing.
+                self.check_room(offset, end)?;
+                self.convert_inline_data(ino)?;
+                self.punch(ino, offset, end)?;
+            }
+            none if none.is_empty() => {
+                self.expect_mutable(ino)?;
+                self.check_room(offset, end)?;
+            }
+            _ => return Err(basalt_vfs::Error::NotSupported("this mode of fallocate").into()),
+        }
+        self.preallocate(ino, offset, end, keep_size)?;
+        self.touch(ino)
+    }
+
+    /// Fails if the range could not be held even by an empty volume; keeps a hopeless request from filling it first.
+    fn check_room(&self, offset: u64, end: u64) -> Result<()> {
+        let blocks = Self::blocks_for(end) - (offset >> BLOCK_BITS);
+        if blocks > self.checkpoint.user_blocks { Err(basalt_vfs::Error::NoSpace.into()) } else { Ok(()) }
+    }
+
+    fn preallocate(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {
+        let size = self.inode(ino)?.i_size.get();
+        if self.has_inline_data(ino)? && end <= self.inline_capacity(ino)? {
+            // The inode holds the range already.
+            if end > size && !keep_size {
+                self.inode_mut(ino)?.i_size.set(end);
+            }
+            return Ok(());
+        }
+        self.convert_inline_data(ino)?;
+        for index in offset >> BLOCK_BITS..Self::blocks_for(end) {
+            self.reserve_block(ino, index as u32)?;
+        }
+        if end > size {
+            let raw = self.inode_mut(ino)?;
+            if keep_size {
+                raw.i_advise |= Advise::KEEP_SIZE.bits();
+            } else {
+                raw.i_size.set(end);
+                self.zero_tail(ino, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes from `offset` to `end` zero and frees the blocks that lie within.
+    fn punch(&mut self, ino: u32, offset: u64, end: u64) -> Result<()> {
+        if self.has_inline_data(ino)? {
+            let size = self.inode(ino)?.i_size.get();
+            let (from, to) = (offset.min(size), end.min(size));
+            if from < to {
+                let keeps_front = from > 0;
+                self.zero_inline(ino, from as usize, to as usize)?;
+                if !keeps_front && to < size {
+                    self.inode_mut(ino)?.i_inline |= crate::layout::inode::InlineFlags::DATA_EXIST.bits();
+                }
+            }
+            return Ok(());
+        }
+        let (first, last) = (offset.div_ceil(BLOCK), end >> BLOCK_BITS);
+        if first > last {
+            return self.zero_within(ino, offset, end);
+        }
+        self.zero_within(ino, offset, (first * BLOCK).min(end))?;
+        self.zero_within(ino, (last * BLOCK).max(offset), end)?;
+        self.free_range(ino, first, last)
+    }
+
+    /// Zeroes bytes within one block, if it has content.
+    fn zero_within(&mut self, ino: u32, from: u64, to: u64) -> Result<()> {
+        let index = from >> BLOCK_BITS;
+        if from >= to || !self.has_content(ino, index)? {
+            return Ok(());
+        }
+        let start = (from & (BLOCK - 1)) as usize;
+        let end = start + (to - from) as usize;
+        self.page_mut(ino, index as u32)?.block.0[start..end].fill(0);
+        Ok(())
+    }
+
+    /// The next data or hole at or behind `offset`.
+    pub(crate) fn seek(&mut self, ino: u32, offset: u64, whence: Seek) -> Result<u64> {
+        let size = self.inode(ino)?.i_size.get();
+        if offset >= size {
+            return Err(basalt_vfs::Error::NoData.into());
+        }
+        if self.has_inline_data(ino)? {
+            return Ok(if whence == Seek::Data { offset } else { size });
+        }
+        let mut index = offset >> BLOCK_BITS;
+        while index < Self::blocks_for(size) {
+            let (next, is_data) = self.describe_run(ino, index)?;
+            if is_data == (whence == Seek::Data) {
+                return Ok(offset.max(index * BLOCK).min(size));
+            }
+            index = next;
+        }
+        if whence == Seek::Hole { Ok(size) } else { Err(basalt_vfs::Error::NoData.into()) }
+    }
+
+    /// From block `index`: how far blocks of the same sort go within one node, and whether they hold data.
+    fn describe_run(&mut self, ino: u32, index: u64) -> Result<(u64, bool)> {
+        let slot = match self.map(ino, index, false)? {
+            Mapped::Hole(next) => return Ok((next, false)),
+            Mapped::Slot(slot) => slot,
+        };
+        let mut first = None;
+        for step in 0..slot.count {
+            let address = self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize);
+            let block = index + u64::from(step);
+            let is_data = match address {
+                NULL_ADDR => false,
+                NEW_ADDR => self.has_content(ino, block)?,
+                _ => true,
+            };
+            if *first.get_or_insert(is_data) != is_data {
+                return Ok((block, !is_data));
+            }
+        }
+        Ok((index + u64::from(slot.count), first.unwrap_or(false)))
+    }
+}

@@ -1,0 +1,116 @@
+//! Reading files: a plan made under the lock, carried out without it.
+
+use crate::error::Result;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::node::path::Mapped;
+use crate::volume::Volume;
+
+/// Neighbouring blocks on the device that go to neighbouring bytes of the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte on the device.
+    pub device_offset: u64,
+    /// First byte of the buffer.
+    pub buffer_offset: usize,
+    /// Bytes.
+    pub length: usize,
+}
+
+impl Volume {
+    /// Prepares a read of `buf.len()` bytes at `offset`: fills what is in memory or a hole, and returns how many bytes the
+    /// file has there and which extents are left to read from the device.
+    pub(crate) fn plan_read(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> Result<(usize, Vec<Extent>)> {
+        let size = self.inode(ino)?.i_size.get();
+        let length = size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..length];
+        let mut extents = Vec::new();
+        if length == 0 {
+            return Ok((0, extents));
+        }
+        if self.has_inline_data(ino)? {
+            self.read_inline(ino, offset as usize, buf)?;
+            return Ok((length, extents));
+        }
+        let mut done = 0;
+        while done < length {
+            let index = (offset + done as u64) >> BLOCK_BITS;
+            done = match self.map(ino, index, false)? {
+                Mapped::Hole(next) => {
+                    let end = next.saturating_mul(BLOCK_SIZE as u64).saturating_sub(offset).min(length as u64) as usize;
+                    buf[done..end].fill(0);
+                    // A dirty page always has its block reserved, so a hole has none.
+                    end
+                }
+                Mapped::Slot(slot) => {
+                    let mut byte = slot.byte;
+                    let mut index = index;
+                    let mut at = done;
+                    for _ in 0..slot.count {
+                        if at >= length {
+                            break;
+                        }
+                        let address = self.node(slot.nid)?.pointer(byte);
+                        at = self.plan_block(ino, index, address, offset, at, buf, &mut extents)?;
+                        byte += 4;
+                        index += 1;
+                    }
+                    at
+                }
+            };
+        }
+        Ok((length, extents))
+    }
+
+    /// Plans one block; returns the buffer position behind it.
+    #[allow(clippy::too_many_arguments)] // One step of the loop above, in a room of its own.
+    fn plan_block(
+        &mut self,
+        ino: u32,
+        index: u64,
+        address: u32,
+        offset: u64,
+        at: usize,
+        buf: &mut [u8],
+        extents: &mut Vec<Extent>,
+    ) -> Result<usize> {
+        let within = ((offset + at as u64) & (BLOCK_SIZE as u64 - 1)) as usize;
+        let length = (BLOCK_SIZE - within).min(buf.len() - at);
+        let target = &mut buf[at..at + length];
+        let cached = self.inodes.get(&ino).and_then(|state| state.pages.get(&(index as u32)));
+        if let Some(page) = cached {
+            target.copy_from_slice(&page.block.0[within..within + length]);
+        } else if address == NULL_ADDR || address == NEW_ADDR {
+            target.fill(0);
+        } else if address == COMPRESS_ADDR {
+            return Err(basalt_vfs::Error::NotSupported("reading compressed files").into());
+        } else if let Some(bytes) = self.writer.pending(address) {
+            target.copy_from_slice(&bytes[within..within + length]);
+        } else {
+            self.check_data_address(ino, address)?;
+            let device_offset = u64::from(address) * BLOCK_SIZE as u64 + within as u64;
+            match extents.last_mut() {
+                Some(last)
+                    if last.device_offset + last.length as u64 == device_offset
+                        && last.buffer_offset + last.length == at =>
+                {
+                    last.length += length;
+                }
+                _ => extents.push(Extent { device_offset, buffer_offset: at, length }),
+            }
+        }
+        Ok(at + length)
+    }
+
+    /// Reads a whole small thing (a symbolic link's target) under the lock.
+    pub(crate) fn read_whole(&mut self, ino: u32, limit: usize) -> Result<Vec<u8>> {
+        let size = self.inode(ino)?.i_size.get().min(limit as u64) as usize;
+        let mut bytes = vec![0; size];
+        let (length, extents) = self.plan_read(ino, 0, &mut bytes)?;
+        for extent in extents {
+            let target = &mut bytes[extent.buffer_offset..extent.buffer_offset + extent.length];
+            self.device.read_at(extent.device_offset, target)?;
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}

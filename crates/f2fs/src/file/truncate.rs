@@ -1,0 +1,120 @@
+//! Freeing blocks: truncation (nodes and all) and holes (data only).
+
+use crate::error::Result;
+use crate::layout::node::ADDRS_PER_NODE;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::node::path::{Mapped, inode_slot};
+use crate::volume::Volume;
+
+const PER_NODE: u64 = ADDRS_PER_NODE as u64;
+/// Byte offset of `i_nid` in an inode.
+const NIDS_OFFSET: usize = core::mem::offset_of!(crate::layout::inode::RawInode, i_nid);
+/// Depth of the tree below each of an inode's five node ids.
+const DEPTHS: [u32; 5] = [1, 1, 2, 2, 3];
+
+impl Volume {
+    /// Frees everything past `size` bytes and zeroes the rest of the last block.
+    pub(crate) fn truncate(&mut self, ino: u32, size: u64) -> Result<()> {
+        let keep = size.div_ceil(BLOCK_SIZE as u64);
+        self.drop_pages(ino, keep.min(u64::from(u32::MAX)) as u32, u32::MAX);
+        self.zero_tail(ino, size)?;
+        self.free_blocks_from(ino, keep)
+    }
+
+    /// Frees all data blocks from file block `keep` on, and every node that holds none before it.
+    pub(crate) fn free_blocks_from(&mut self, ino: u32, keep: u64) -> Result<()> {
+        let flexible = self.geometry.flexible_inline_xattr();
+        let raw = self.inode(ino)?;
+        let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
+        if keep < u64::from(own) {
+            self.free_slots(ino, ino, inode_slot(extra, keep as u32), own - keep as u32)?;
+        }
+        let mut base = u64::from(own);
+        for (which, depth) in DEPTHS.into_iter().enumerate() {
+            let byte = NIDS_OFFSET + 4 * which;
+            let span = PER_NODE.pow(depth);
+            let child = self.node(ino)?.pointer(byte);
+            if child != 0 && keep < base + span {
+                let gone = self.free_subtree(ino, child, depth, base, keep)?;
+                if gone {
+                    self.node_mut(ino)?.set_pointer(byte, 0);
+                }
+            }
+            base += span;
+        }
+        Ok(())
+    }
+
+    /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
+    fn free_subtree(&mut self, ino: u32, nid: u32, depth: u32, base: u64, keep: u64) -> Result<bool> {
+        if self.node(nid)?.footer().ino.get() != ino {
+            return Err(crate::Error::damaged("node", format!("node {nid}"), format!("does not belong to inode {ino}")));
+        }
+        let first = keep.saturating_sub(base);
+        if depth == 1 {
+            self.free_slots(ino, nid, 4 * first as usize, ADDRS_PER_NODE - first as u32)?;
+        } else {
+            let span = PER_NODE.pow(depth - 1);
+            for index in first / span..PER_NODE {
+                let child = self.node(nid)?.pointer(4 * index as usize);
+                if child != 0 && self.free_subtree(ino, child, depth - 1, base + index * span, keep)? {
+                    self.node_mut(nid)?.set_pointer(4 * index as usize, 0);
+                }
+            }
+        }
+        if first > 0 {
+            return Ok(false);
+        }
+        self.free_node(nid)?;
+        self.add_blocks(ino, -1)?;
+        Ok(true)
+    }
+
+    /// Frees `count` data blocks whose addresses start at byte `byte` of a node.
+    fn free_slots(&mut self, ino: u32, nid: u32, byte: usize, count: u32) -> Result<()> {
+        let mut freed = 0;
+        for slot in 0..count as usize {
+            let at = byte + 4 * slot;
+            let address = self.node(nid)?.pointer(at);
+            if address == NULL_ADDR {
+                continue;
+            }
+            self.node_mut(nid)?.set_pointer(at, NULL_ADDR);
+            if address == COMPRESS_ADDR {
+                continue;
+            }
+            if address != NEW_ADDR {
+                self.invalidate(address)?;
+            }
+            freed += 1;
+        }
+        if freed > 0 {
+            self.valid_blocks -= freed as u64;
+            self.add_blocks(ino, -freed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes file blocks `from` to `to` (exclusive) a hole; nodes stay.
+    pub(crate) fn free_range(&mut self, ino: u32, from: u64, to: u64) -> Result<()> {
+        let clamp = |index: u64| index.min(u64::from(u32::MAX)) as u32;
+        self.drop_pages(ino, clamp(from), clamp(to));
+        let mut index = from;
+        while index < to {
+            index = match self.map(ino, index, false)? {
+                Mapped::Hole(next) => next,
+                Mapped::Slot(slot) => {
+                    let count = u64::from(slot.count).min(to - index) as u32;
+                    self.free_slots(ino, slot.nid, slot.byte, count)?;
+                    index + u64::from(count)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Blocks that a size in bytes covers.
+    pub(crate) fn blocks_for(size: u64) -> u64 {
+        (size >> BLOCK_BITS) + u64::from(size & (BLOCK_SIZE as u64 - 1) != 0)
+    }
+}

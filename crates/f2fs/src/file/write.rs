@@ -1,0 +1,154 @@
+//! Writing files: bytes go into the page cache, blocks are reserved, nothing reaches the device yet.
+
+use crate::error::Result;
+use crate::layout::inode::InlineFlags;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::node::path::BLOCKS_MAX;
+use crate::volume::Volume;
+
+/// The largest size of a file in bytes.
+pub const SIZE_MAX: u64 = BLOCKS_MAX << BLOCK_BITS;
+
+impl Volume {
+    /// Writes `data` at `offset` and extends the file as needed.
+    ///
+    /// Errors: `FileTooLarge` past [`SIZE_MAX`]; `NoSpace`, after which a beginning of the data may have been written.
+    pub(crate) fn write_file(&mut self, ino: u32, offset: u64, data: &[u8]) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(data.len() as u64).filter(|&end| end <= SIZE_MAX);
+        let end = end.ok_or(basalt_vfs::Error::FileTooLarge)?;
+        if self.has_inline_data(ino)? {
+            if end <= self.inline_capacity(ino)? {
+                self.write_inline(ino, offset as usize, data)?;
+                return self.finish_write(ino, end);
+            }
+            self.convert_inline_data(ino)?;
+        }
+        let result = self.write_pages(ino, offset, data);
+        // What did go in counts, as write(2) reports it.
+        let written = match &result {
+            Ok(()) => end,
+            Err((at, _)) => *at,
+        };
+        if written > offset {
+            self.finish_write(ino, written)?;
+        }
+        result.map_err(|(_, error)| error)
+    }
+
+    /// Puts data into pages; an error comes with the file offset it was reached at.
+    fn write_pages(&mut self, ino: u32, offset: u64, data: &[u8]) -> std::result::Result<(), (u64, crate::Error)> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let index = (at >> BLOCK_BITS) as u32;
+            let within = (at & (BLOCK_SIZE as u64 - 1)) as usize;
+            let length = (BLOCK_SIZE - within).min(data.len() - done);
+            let piece = &data[done..done + length];
+            let put = if length == BLOCK_SIZE {
+                self.reserve_block(ino, index).and_then(|()| self.put_page(ino, index, piece))
+            } else {
+                self.page_mut(ino, index).map(|page| page.block.0[within..within + length].copy_from_slice(piece))
+            };
+            put.map_err(|error| (at, error))?;
+            done += length;
+        }
+        Ok(())
+    }
+
+    fn finish_write(&mut self, ino: u32, end: u64) -> Result<()> {
+        let raw = self.inode_mut(ino)?;
+        if end > raw.i_size.get() {
+            raw.i_size.set(end);
+        }
+        self.touch(ino)
+    }
+
+    /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
+    pub(crate) fn reserve_block(&mut self, ino: u32, index: u32) -> Result<()> {
+        // A dirty page has its block already.
+        if self.inodes.get(&ino).and_then(|state| state.pages.get(&index)).is_some_and(|page| page.dirty) {
+            return Ok(());
+        }
+        let slot = self.slot(ino, u64::from(index))?;
+        if self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR {
+            self.reserve_blocks(1)?;
+            self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
+            self.valid_blocks += 1;
+            self.add_blocks(ino, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Fails with `NoSpace` unless `count` more blocks fit the volume.
+    pub(crate) fn reserve_blocks(&self, count: u64) -> Result<()> {
+        if self.valid_blocks + count > self.checkpoint.user_blocks {
+            return Err(basalt_vfs::Error::NoSpace.into());
+        }
+        Ok(())
+    }
+
+    /// Adds to an inode's count of blocks, or takes from it.
+    pub(crate) fn add_blocks(&mut self, ino: u32, by: i64) -> Result<()> {
+        let raw = self.inode_mut(ino)?;
+        let blocks = raw.i_blocks.get().saturating_add_signed(by);
+        raw.i_blocks.set(blocks);
+        Ok(())
+    }
+
+    /// Sets a file's size: truncates, or extends with a hole.
+    pub(crate) fn set_size(&mut self, ino: u32, size: u64) -> Result<()> {
+        match self.kind(ino)? {
+            basalt_vfs::FileKind::Regular => {}
+            basalt_vfs::FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
+            _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
+        }
+        if size > SIZE_MAX {
+            return Err(basalt_vfs::Error::FileTooLarge.into());
+        }
+        let old = self.inode(ino)?.i_size.get();
+        if self.inode(ino)?.is_inline(InlineFlags::DATA) {
+            if size > self.inline_capacity(ino)? {
+                self.convert_inline_data(ino)?;
+            } else if size < old {
+                self.zero_inline(ino, size as usize, old as usize)?;
+            }
+        }
+        self.inode_mut(ino)?.i_size.set(size);
+        if !self.has_inline_data(ino)? {
+            // Blocks past the end may exist even when growing (KEEP_SIZE): they must not come into sight.
+            if size < old {
+                self.truncate(ino, size)?;
+            }
+            if size > old {
+                self.zero_tail(ino, old)?;
+            }
+        }
+        self.touch(ino)
+    }
+
+    /// Zeroes the rest of the block that holds byte `from`, if it has content.
+    pub(crate) fn zero_tail(&mut self, ino: u32, from: u64) -> Result<()> {
+        let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
+        let index = from >> BLOCK_BITS;
+        if within == 0 || !self.has_content(ino, index)? {
+            return Ok(());
+        }
+        let page = self.page_mut(ino, index as u32)?;
+        if page.block.0[within..].iter().any(|&byte| byte != 0) {
+            page.block.0[within..].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Whether a file block holds bytes that are not known to be zero.
+    pub(crate) fn has_content(&mut self, ino: u32, index: u64) -> Result<bool> {
+        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&(index as u32))) {
+            return Ok(true);
+        }
+        let address = self.address(ino, index)?;
+        Ok(address != NULL_ADDR && address != NEW_ADDR)
+    }
+}

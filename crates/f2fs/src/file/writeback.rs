@@ -1,0 +1,117 @@
+//! Writeback: dirty pages get an address in the log of their class and go to the block writer.
+
+use crate::error::{Error, Result};
+use crate::layout::{NEW_ADDR, NULL_ADDR};
+use crate::log::data_owner;
+use crate::node::path::{Mapped, Slot};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Writes the dirty pages of one inode, in file order.
+    pub(crate) fn write_back(&mut self, ino: u32) -> Result<()> {
+        let Some(state) = self.inodes.get_mut(&ino) else { return Ok(()) };
+        if state.dirty == 0 {
+            return Ok(());
+        }
+        let directory = state.directory;
+        let mut pages = std::mem::take(&mut state.pages);
+        let result = self.write_pages_out(ino, &mut pages);
+        let written: Vec<u32> = pages.iter().filter(|(_, page)| !page.dirty).map(|(index, _)| *index).collect();
+        if !directory {
+            pages.retain(|_, page| page.dirty);
+        }
+        let state = self.state(ino);
+        let still_dirty = pages.values().filter(|page| page.dirty).count();
+        let cleaned = state.dirty - still_dirty;
+        state.dirty = still_dirty;
+        state.pages = pages;
+        *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= cleaned;
+        if still_dirty == 0 {
+            self.dirty_inodes.remove(&ino);
+        }
+        if directory {
+            written.into_iter().for_each(|index| self.note_clean(ino, index));
+        } else if self.inodes.get(&ino).is_some_and(|state| state.lookups == 0 && state.pages.is_empty()) {
+            self.inodes.remove(&ino);
+        }
+        result
+    }
+
+    fn write_pages_out(
+        &mut self,
+        ino: u32,
+        pages: &mut std::collections::BTreeMap<u32, super::pages::Page>,
+    ) -> Result<()> {
+        let traits = self.data_traits(ino)?;
+        let kind = self.placement.log(&traits);
+        let mut known: Option<(u32, Slot)> = None;
+        for (&index, page) in pages.iter_mut().filter(|(_, page)| page.dirty) {
+            // Neighbours share their node: look it up once.
+            let slot = match known {
+                Some((first, slot)) if index - first < slot.count => Slot {
+                    byte: slot.byte + 4 * (index - first) as usize,
+                    index: slot.index + (index - first),
+                    ..slot
+                },
+                _ => match self.map(ino, u64::from(index), false)? {
+                    Mapped::Slot(slot) => {
+                        known = Some((index, slot));
+                        slot
+                    }
+                    Mapped::Hole(_) => return Err(not_reserved(ino, index)),
+                },
+            };
+            self.write_data_block(ino, index, slot, kind, &page.block.0)?;
+            page.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Writes one block of data to `kind`'s log and points its slot there.
+    pub(crate) fn write_data_block(
+        &mut self,
+        ino: u32,
+        index: u32,
+        slot: Slot,
+        kind: basalt_segments::SegmentKind,
+        bytes: &[u8; crate::layout::BLOCK_SIZE],
+    ) -> Result<()> {
+        let old = self.node(slot.nid)?.pointer(slot.byte);
+        if old == NULL_ADDR {
+            return Err(not_reserved(ino, index));
+        }
+        let version = self.nat_entry(slot.nid)?.version;
+        let address = self.allocate(kind, data_owner(slot.nid, version, slot.index))?;
+        self.writer.append(&*self.device, kind.index(), address, bytes)?;
+        self.node_mut(slot.nid)?.set_pointer(slot.byte, address);
+        self.counters.data_blocks += 1;
+        if old != NEW_ADDR {
+            self.invalidate(old)?;
+        }
+        Ok(())
+    }
+
+    /// Writes dirty directory pages, all of them.
+    pub(crate) fn write_back_directories(&mut self) -> Result<()> {
+        if self.dirty_directory_pages == 0 {
+            return Ok(());
+        }
+        let inodes: Vec<u32> = self
+            .dirty_inodes
+            .iter()
+            .copied()
+            .filter(|ino| self.inodes.get(ino).is_some_and(|state| state.directory))
+            .collect();
+        inodes.into_iter().try_for_each(|ino| self.write_back(ino))
+    }
+
+    /// Writes all dirty pages, files first in order of their inode number.
+    pub(crate) fn write_back_all(&mut self) -> Result<()> {
+        let inodes: Vec<u32> = self.dirty_inodes.iter().copied().collect();
+        inodes.into_iter().try_for_each(|ino| self.write_back(ino))
+    }
+}
+
+fn not_reserved(ino: u32, index: u32) -> Error {
+    Error::damaged("inode", format!("inode {ino} block {index}"), "dirty, but no block is reserved")
+}

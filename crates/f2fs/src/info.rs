@@ -1,0 +1,210 @@
+//! What a volume is and how full: the facts behind `basalt info`.
+
+use basalt_segments::{SegmentKind, SegmentState};
+
+use crate::features;
+use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::ops::F2fs;
+use crate::volume::{Counters, Volume};
+
+/// Bins of the utilization histogram.
+pub const UTILIZATION_BINS: usize = 10;
+
+/// A volume's facts. Sizes in the units that each name says.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct VolumeInfo {
+    /// The device, as the user named it.
+    pub device: String,
+    /// Label.
+    pub label: String,
+    /// UUID.
+    pub uuid: String,
+    /// Features in use, as `mkfs.f2fs` spells them, separated by commas.
+    pub features: String,
+    /// What wrote the superblock.
+    pub version: String,
+    /// Size of the volume in blocks of 4096 bytes.
+    pub blocks: u64,
+    /// Segments of 512 blocks of the volume.
+    pub segments: u32,
+    /// Segments of the main area.
+    pub main_segments: u32,
+    /// Segments in a section.
+    pub segments_per_section: u32,
+    /// First block of each area: checkpoint, SIT, NAT, SSA, main.
+    pub areas: Areas,
+    /// The checkpoint in use.
+    pub checkpoint: CheckpointInfo,
+    /// Blocks, nodes and inodes in use.
+    pub usage: Usage,
+    /// Segments by state.
+    pub states: States,
+    /// Segments in use by kind.
+    pub kinds: Vec<KindInfo>,
+    /// Written since the volume was opened.
+    pub counters: Counters,
+    /// Whether changes are possible, and if not, why.
+    pub read_only: bool,
+    /// What was unusual when the volume was opened.
+    pub warnings: Vec<String>,
+}
+
+/// First block of each area.
+#[derive(Debug, Clone, serde::Serialize)]
+#[allow(missing_docs)]
+pub struct Areas {
+    pub checkpoint: u32,
+    pub sit: u32,
+    pub nat: u32,
+    pub ssa: u32,
+    pub main: u32,
+}
+
+/// The checkpoint in use.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct CheckpointInfo {
+    /// Version.
+    pub version: u64,
+    /// Pack, 1 or 2.
+    pub pack: u32,
+    /// Flags, as bits.
+    pub flags: u32,
+    /// Whether the volume was unmounted cleanly.
+    pub clean: bool,
+    /// Unlinked inodes that were open.
+    pub orphans: usize,
+    /// Seconds the volume has been mounted in all.
+    pub mounted_seconds: u64,
+}
+
+/// What is in use.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Usage {
+    /// Blocks that users may fill.
+    pub user_blocks: u64,
+    /// Blocks in use.
+    pub used_blocks: u64,
+    /// Nodes in use.
+    pub nodes: u32,
+    /// Inodes in use.
+    pub inodes: u32,
+    /// Segments kept for cleaning.
+    pub reserved_segments: u32,
+    /// Over-provisioned segments, reserved ones included.
+    pub overprovision_segments: u32,
+}
+
+/// Segments of the main area by state.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct States {
+    /// Nothing live; may be written.
+    pub free: u32,
+    /// Being written by a log.
+    pub active: u32,
+    /// Some blocks live.
+    pub dirty: u32,
+    /// All blocks live.
+    pub full: u32,
+    /// Nothing live; free after the next checkpoint.
+    pub prefree: u32,
+}
+
+/// Segments of one kind.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct KindInfo {
+    /// Name of the kind.
+    pub kind: String,
+    /// Segments in use.
+    pub segments: u32,
+    /// Live blocks in them.
+    pub live_blocks: u64,
+    /// How many of them are up to 10 %, 20 % … 100 % live.
+    pub utilization: [u32; UTILIZATION_BINS],
+}
+
+impl F2fs {
+    /// The volume's facts as of now.
+    pub fn info(&self) -> VolumeInfo {
+        self.with_volume(describe)
+    }
+}
+
+fn describe(volume: &Volume) -> VolumeInfo {
+    let geometry = &volume.geometry;
+    let superblock = &geometry.superblock;
+    let raw = &volume.checkpoint.raw;
+    let version: Vec<u8> = superblock.version.iter().copied().take_while(|&byte| byte != 0 && byte != b'\n').collect();
+    VolumeInfo {
+        device: volume.device.name().to_owned(),
+        label: superblock.label(),
+        uuid: uuid::Uuid::from_bytes(geometry.uuid).to_string(),
+        features: features::names(geometry.features),
+        version: String::from_utf8_lossy(&version).into_owned(),
+        blocks: geometry.block_count,
+        segments: geometry.segment_count,
+        main_segments: geometry.main_segments,
+        segments_per_section: geometry.segments_per_section,
+        areas: Areas {
+            checkpoint: geometry.checkpoint,
+            sit: geometry.sit,
+            nat: geometry.nat,
+            ssa: geometry.ssa,
+            main: geometry.main,
+        },
+        checkpoint: CheckpointInfo {
+            version: raw.checkpoint_ver.get(),
+            pack: volume.checkpoint.pack + 1,
+            flags: raw.ckpt_flags.get(),
+            clean: !volume.was_unclean(),
+            orphans: volume.orphans.len(),
+            mounted_seconds: volume.mounted_seconds(),
+        },
+        usage: Usage {
+            user_blocks: volume.checkpoint.user_blocks,
+            used_blocks: volume.valid_blocks,
+            nodes: volume.valid_nodes,
+            inodes: volume.valid_inodes,
+            reserved_segments: raw.rsvd_segment_count.get(),
+            overprovision_segments: raw.overprov_segment_count.get(),
+        },
+        states: states(volume),
+        kinds: SegmentKind::ALL.iter().map(|kind| kind_info(volume, *kind)).collect(),
+        counters: volume.counters,
+        read_only: !volume.is_writable(),
+        warnings: volume.warnings.clone(),
+    }
+}
+
+fn states(volume: &Volume) -> States {
+    let mut states = States::default();
+    for segment in 0..volume.table.segments() {
+        *match volume.table.state(segment) {
+            SegmentState::Free => &mut states.free,
+            SegmentState::Active => &mut states.active,
+            SegmentState::Dirty => &mut states.dirty,
+            SegmentState::Full => &mut states.full,
+            SegmentState::Prefree => &mut states.prefree,
+        } += 1;
+    }
+    states
+}
+
+fn kind_info(volume: &Volume, kind: SegmentKind) -> KindInfo {
+    let mut info = KindInfo {
+        kind: format!("{kind:?}"),
+        segments: 0,
+        live_blocks: 0,
+        utilization: [0; UTILIZATION_BINS],
+    };
+    for segment in 0..volume.table.segments() {
+        let live = u32::from(volume.table.live(segment));
+        if live == 0 || volume.table.kind(segment) != kind {
+            continue;
+        }
+        info.segments += 1;
+        info.live_blocks += u64::from(live);
+        let bin = (live * UTILIZATION_BINS as u32).div_ceil(BLOCKS_PER_SEGMENT) as usize - 1;
+        info.utilization[bin.min(UTILIZATION_BINS - 1)] += 1;
+    }
+    info
+}

@@ -1,0 +1,115 @@
+//! Active logs: where the next block goes, who owns it, and how it reaches the device.
+
+mod writer;
+
+pub use writer::BlockWriter;
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32};
+
+use basalt_segments::SegmentKind;
+
+use crate::error::{Error, Result};
+use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::volume::Volume;
+
+/// One of the six logs: a segment being filled from front to back.
+pub struct ActiveLog {
+    /// Its segment.
+    pub segment: u32,
+    /// The next block it writes within the segment; the segment's size when it is full and no other was free.
+    pub offset: u32,
+    /// Owners of the blocks written so far.
+    pub summary: Box<RawSummaryBlock>,
+}
+
+/// The owner of a data block: the node that points to it, that node's version, and the index of the pointer.
+pub fn data_owner(nid: u32, version: u8, index_in_node: u32) -> RawSummary {
+    RawSummary { nid: U32::new(nid), version, ofs_in_node: U16::new(index_in_node as u16) }
+}
+
+/// The owner of a node block: itself.
+pub fn node_owner(nid: u32) -> RawSummary {
+    RawSummary { nid: U32::new(nid), version: 0, ofs_in_node: U16::new(0) }
+}
+
+impl Volume {
+    /// Takes the next block of a log for `owner` and returns its address.
+    pub(crate) fn allocate(&mut self, kind: SegmentKind, owner: RawSummary) -> Result<u32> {
+        if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
+            self.roll_log(kind)?;
+        }
+        let now = self.mounted_seconds();
+        let log = &mut self.logs[kind.index()];
+        let block = log.segment * BLOCKS_PER_SEGMENT + log.offset;
+        if !self.table.set_live(block, now) {
+            return Err(Error::damaged(
+                "SIT",
+                format!("segment {} block {}", log.segment, log.offset),
+                "live ahead of the log that writes there",
+            ));
+        }
+        log.summary.entries[log.offset as usize] = owner;
+        log.offset += 1;
+        if log.offset == BLOCKS_PER_SEGMENT {
+            // A failure shows when the next block is wanted; this one has its place.
+            let _ = self.roll_log(kind);
+        }
+        Ok(self.geometry.main + block)
+    }
+
+    /// Writes the summary of a log's segment and goes on in a free one.
+    pub(crate) fn roll_log(&mut self, kind: SegmentKind) -> Result<()> {
+        let old = self.logs[kind.index()].segment;
+        let Some(next) = self.table.open_segment(kind, Some(old)) else {
+            return Err(basalt_vfs::Error::NoSpace.into());
+        };
+        let address = self.geometry.summary_block(old);
+        let summary = &self.logs[kind.index()].summary;
+        let mut block = RawBlock::zeroed();
+        block.0.copy_from_slice(summary.as_bytes());
+        self.write_metadata(address, &block.0)?;
+        self.table.close_segment(old);
+        let kind_of_owner = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
+        self.logs[kind.index()] =
+            ActiveLog { segment: next, offset: 0, summary: RawSummaryBlock::empty(kind_of_owner) };
+        Ok(())
+    }
+
+    /// The address the log will write next: the link of the roll-forward chain.
+    pub(crate) fn next_address(&self, kind: SegmentKind) -> u32 {
+        let log = &self.logs[kind.index()];
+        self.geometry.main + log.segment * BLOCKS_PER_SEGMENT + log.offset.min(BLOCKS_PER_SEGMENT - 1)
+    }
+
+    /// Gives up the block at `address`: nothing newer than the last checkpoint refers to it.
+    pub(crate) fn invalidate(&mut self, address: u32) -> Result<()> {
+        if !self.geometry.in_main(address) {
+            return Err(Error::damaged("node", format!("block address {address}"), "outside the main area"));
+        }
+        let now = self.mounted_seconds();
+        if !self.table.clear_live(address - self.geometry.main, now) {
+            return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
+        }
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Writes a block outside the logs: NAT, SIT, SSA, checkpoint.
+    pub(crate) fn write_metadata(&mut self, address: u32, bytes: &[u8]) -> Result<()> {
+        self.counters.metadata_blocks += (bytes.len() / BLOCK_SIZE) as u64;
+        self.device.write_at(u64::from(address) * BLOCK_SIZE as u64, bytes)?;
+        Ok(())
+    }
+
+    /// Reads a block that may still wait in the writer.
+    pub(crate) fn read_block(&self, address: u32) -> Result<Box<RawBlock>> {
+        let mut block = RawBlock::zeroed();
+        match self.writer.pending(address) {
+            Some(bytes) => block.0.copy_from_slice(bytes),
+            None => self.device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut block.0)?,
+        }
+        Ok(block)
+    }
+}

@@ -1,0 +1,323 @@
+//! Nodes in memory: loaded and checked on first use, written to the node logs when dirty, evicted when clean.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::FromBytes;
+
+use basalt_segments::BlockTraits;
+
+use super::nat;
+use crate::error::{Error, Result};
+use crate::file::inode;
+use crate::layout::inode::RawInode;
+use crate::layout::nat::RawNatEntry;
+use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, RawNodeFooter};
+use crate::layout::superblock::Features;
+use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::log::node_owner;
+use crate::volume::Volume;
+
+/// A node in memory.
+pub struct Node {
+    block: Box<RawBlock>,
+    dirty: bool,
+    used: bool,
+}
+
+impl Node {
+    /// The node as pointers and footer.
+    pub fn raw(&self) -> &RawNode {
+        RawNode::ref_from_bytes(&self.block.0).expect("a block is the size of a node")
+    }
+
+    /// As [`raw`](Self::raw), to change.
+    pub fn raw_mut(&mut self) -> &mut RawNode {
+        RawNode::mut_from_bytes(&mut self.block.0).expect("a block is the size of a node")
+    }
+
+    /// The node as an inode; only sensible where its offset is 0.
+    pub fn inode(&self) -> &RawInode {
+        RawInode::ref_from_bytes(&self.block.0).expect("a block is the size of an inode")
+    }
+
+    /// As [`inode`](Self::inode), to change.
+    pub fn inode_mut(&mut self) -> &mut RawInode {
+        RawInode::mut_from_bytes(&mut self.block.0).expect("a block is the size of an inode")
+    }
+
+    /// The footer.
+    pub fn footer(&self) -> &RawNodeFooter {
+        &self.raw().footer
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8; BLOCK_SIZE] {
+        &self.block.0
+    }
+
+    /// All bytes, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
+        &mut self.block.0
+    }
+
+    /// The four-byte little-endian value at byte `at`: a block address or node id.
+    pub fn pointer(&self, at: usize) -> u32 {
+        let b = &self.block.0;
+        u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+    }
+
+    /// Sets the four-byte value at byte `at`.
+    pub fn set_pointer(&mut self, at: usize, value: u32) {
+        self.block.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// The nodes in memory.
+#[derive(Default)]
+pub struct NodeCache {
+    nodes: FxHashMap<u32, Node>,
+    /// Clean nodes are evicted in this order, unless used since (second chance).
+    order: VecDeque<u32>,
+    dirty: Vec<u32>,
+    dirty_count: usize,
+}
+
+impl NodeCache {
+    /// Nodes that must still be written.
+    pub fn dirty_count(&self) -> usize {
+        self.dirty_count
+    }
+
+    fn insert(&mut self, nid: u32, block: Box<RawBlock>) {
+        if self.nodes.insert(nid, Node { block, dirty: false, used: true }).is_none() {
+            self.order.push_back(nid);
+        }
+    }
+
+    fn mark_dirty(&mut self, nid: u32) {
+        if let Some(node) = self.nodes.get_mut(&nid)
+            && !node.dirty
+        {
+            node.dirty = true;
+            self.dirty.push(nid);
+            self.dirty_count += 1;
+        }
+    }
+
+    fn remove(&mut self, nid: u32) {
+        if let Some(node) = self.nodes.remove(&nid)
+            && node.dirty
+        {
+            self.dirty_count -= 1;
+        }
+    }
+
+    /// Evicts clean nodes until at most `limit` nodes are left or every node had its chance.
+    fn shrink(&mut self, limit: usize) {
+        let mut chances = 2 * self.order.len();
+        while self.nodes.len() > limit && chances > 0 {
+            chances -= 1;
+            let Some(nid) = self.order.pop_front() else { return };
+            match self.nodes.get_mut(&nid) {
+                None => {}
+                Some(node) if node.dirty || node.used => {
+                    node.used = false;
+                    self.order.push_back(nid);
+                }
+                Some(_) => {
+                    self.nodes.remove(&nid);
+                }
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// The NAT entry of a node id.
+    pub(crate) fn nat_entry(&mut self, nid: u32) -> Result<RawNatEntry> {
+        self.nat.get(&*self.device, &self.geometry, nid)
+    }
+
+    /// A node, from memory or from the volume.
+    pub(crate) fn node(&mut self, nid: u32) -> Result<&mut Node> {
+        if !self.nodes.nodes.contains_key(&nid) {
+            self.load_node(nid)?;
+        }
+        let node = self.nodes.nodes.get_mut(&nid);
+        let node = node.ok_or_else(|| Error::damaged("node", format!("node {nid}"), "not in memory"))?;
+        node.used = true;
+        Ok(node)
+    }
+
+    /// A node to change: it will be written by the next checkpoint at the latest.
+    pub(crate) fn node_mut(&mut self, nid: u32) -> Result<&mut Node> {
+        self.node(nid)?;
+        self.changed = true;
+        self.nodes.mark_dirty(nid);
+        self.node(nid)
+    }
+
+    fn load_node(&mut self, nid: u32) -> Result<()> {
+        let entry = self.nat_entry(nid)?;
+        let address = entry.block_addr.get();
+        if !nat::in_use(&entry) || nid == 0 {
+            return Err(Error::damaged("NAT", format!("node {nid}"), "not in use, but something refers to it"));
+        }
+        if !self.geometry.in_main(address) {
+            return Err(Error::damaged(
+                "NAT",
+                format!("node {nid}"),
+                format!("address {address} outside the main area"),
+            ));
+        }
+        let block = self.read_block(address)?;
+        let node = Node { block, dirty: false, used: true };
+        let footer = *node.footer();
+        if footer.nid.get() != nid || footer.ino != entry.ino {
+            return Err(Error::damaged(
+                "node",
+                format!("block {address}"),
+                format!(
+                    "footer says node {} of inode {}, expected node {nid} of inode {}",
+                    footer.nid, footer.ino, entry.ino
+                ),
+            ));
+        }
+        if footer.ino.get() == nid {
+            inode::validate(node.inode(), nid, &self.geometry)?;
+        }
+        let limit = self.node_limit();
+        self.nodes.shrink(limit.saturating_sub(1));
+        self.nodes.insert(nid, node.block);
+        Ok(())
+    }
+
+    /// Makes a node of `ino` at `offset` in its tree and returns its id. Counts it as a block and a node; the caller has
+    /// made sure that there is room, and adds it to the inode's blocks.
+    pub(crate) fn new_node(&mut self, ino: Option<u32>, offset: u32, cold: bool) -> Result<u32> {
+        let nid = self.nat.take_free(&*self.device, &self.geometry)?;
+        let ino = ino.unwrap_or(nid);
+        let old = self.nat_entry(nid)?;
+        self.nat.set(nid, RawNatEntry { version: old.version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
+        let mut block = RawBlock::zeroed();
+        let raw = RawNode::mut_from_bytes(&mut block.0).expect("a block is the size of a node");
+        raw.footer.nid.set(nid);
+        raw.footer.ino.set(ino);
+        let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
+        raw.footer.flag.set(offset << OFFSET_SHIFT | cold);
+        self.nodes.insert(nid, block);
+        self.nodes.mark_dirty(nid);
+        self.changed = true;
+        self.valid_nodes += 1;
+        self.valid_blocks += 1;
+        Ok(nid)
+    }
+
+    /// Frees a node: its block, its id, its place in the counts. The caller takes it off the inode's blocks.
+    pub(crate) fn free_node(&mut self, nid: u32) -> Result<()> {
+        let entry = self.nat_entry(nid)?;
+        self.nodes.remove(nid);
+        if nat::is_new(&entry) {
+            self.nat.give_back(nid);
+        } else {
+            self.invalidate(entry.block_addr.get())?;
+            let version = entry.version.wrapping_add(1);
+            self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: U32::new(NULL_ADDR) });
+        }
+        self.valid_nodes -= 1;
+        self.valid_blocks -= 1;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Writes every dirty node to its log.
+    pub(crate) fn write_nodes(&mut self) -> Result<()> {
+        let mut dirty = std::mem::take(&mut self.nodes.dirty);
+        // Neighbouring ids were made together and will be read together.
+        dirty.sort_unstable();
+        for (at, nid) in dirty.iter().enumerate() {
+            if let Err(error) = self.write_node(*nid) {
+                self.nodes.dirty.extend_from_slice(&dirty[at..]);
+                return Err(error);
+            }
+        }
+        let limit = self.node_limit();
+        self.nodes.shrink(limit);
+        Ok(())
+    }
+
+    fn write_node(&mut self, nid: u32) -> Result<()> {
+        if !self.nodes.nodes.get(&nid).is_some_and(|node| node.dirty) {
+            return Ok(()); // Freed since.
+        }
+        let entry = self.nat_entry(nid)?;
+        let kind = self.placement.log(&self.node_traits(nid));
+        let address = self.allocate(kind, node_owner(nid))?;
+        let next = self.next_address(kind);
+        let version = self.checkpoint.node_version();
+        let with_checksum = self.geometry.features.contains(Features::INODE_CHECKSUM);
+        let seed = self.geometry.checksum_seed;
+        let Some(node) = self.nodes.nodes.get_mut(&nid) else { return Ok(()) };
+        let footer = &mut node.raw_mut().footer;
+        footer.cp_ver = U64::new(version);
+        footer.next_blkaddr = U32::new(next);
+        if footer.ino == footer.nid && with_checksum {
+            inode::set_checksum(node.inode_mut(), seed);
+        }
+        self.writer.append(&*self.device, kind.index(), address, &node.block.0)?;
+        node.dirty = false;
+        self.nodes.dirty_count -= 1;
+        self.nat.set(nid, RawNatEntry { block_addr: U32::new(address), ..entry });
+        self.counters.node_blocks += 1;
+        if !nat::is_new(&entry) {
+            self.invalidate(entry.block_addr.get())?;
+        }
+        Ok(())
+    }
+
+    /// What placement may know about a node.
+    fn node_traits(&self, nid: u32) -> BlockTraits {
+        let Some(node) = self.nodes.nodes.get(&nid) else { return BlockTraits::default() };
+        let footer = node.footer();
+        BlockTraits {
+            node: true,
+            direct_node: super::path::is_direct(footer.offset()),
+            of_directory: !footer.flags().contains(NodeFlags::COLD),
+            ..BlockTraits::default()
+        }
+    }
+
+    /// Nodes that the cache budget allows in memory.
+    fn node_limit(&self) -> usize {
+        (self.options.cache_bytes / 2 / BLOCK_SIZE).max(64)
+    }
+
+    /// The inode `ino`: its node, checked to be one. Stale if there is none.
+    pub(crate) fn inode(&mut self, ino: u32) -> Result<&RawInode> {
+        self.check_inode(ino)?;
+        Ok(self.node(ino)?.inode())
+    }
+
+    /// As [`inode`](Self::inode), to change.
+    pub(crate) fn inode_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
+        self.check_inode(ino)?;
+        Ok(self.node_mut(ino)?.inode_mut())
+    }
+
+    fn check_inode(&mut self, ino: u32) -> Result<()> {
+        if self.nodes.nodes.contains_key(&ino) {
+            let footer = self.node(ino)?.footer();
+            return if footer.ino.get() == ino { Ok(()) } else { Err(basalt_vfs::Error::Stale.into()) };
+        }
+        if ino == 0 || ino >= self.geometry.node_ids() {
+            return Err(basalt_vfs::Error::Stale.into());
+        }
+        let entry = self.nat_entry(ino)?;
+        if !nat::in_use(&entry) || entry.ino.get() != ino {
+            return Err(basalt_vfs::Error::Stale.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! The node address table in memory: cached blocks, entries changed since the last checkpoint, and free node ids.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
+
+use basalt_device::BlockDevice;
+
+use crate::checkpoint::load::read_blocks;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
+use crate::layout::{NEW_ADDR, NULL_ADDR, bit_msb};
+
+/// Cached NAT blocks: 4 MiB.
+const CACHED_BLOCKS: usize = 1024;
+/// Free node ids gathered in one go.
+const FREE_IDS_WANTED: usize = 1024;
+/// Node ids 0 to 3 are never handed out: null, node inode, meta inode, root.
+const FIRST_FREE: u32 = 4;
+
+/// The table. An address of [`NEW_ADDR`] is a node that was never written; it exists in memory only.
+pub struct Nat {
+    /// Which copy of each block is current.
+    pub bitmap: Vec<u8>,
+    blocks: FxHashMap<u32, Box<[RawNatEntry]>>,
+    /// Entries changed since the last checkpoint, or held only by its journal.
+    pub dirty: BTreeMap<u32, RawNatEntry>,
+    free: VecDeque<u32>,
+    /// Where the search for free ids goes on.
+    pub scan_at: u32,
+    /// Free ids in each NAT block once it was looked at; `u16::MAX` before.
+    free_in_block: Vec<u16>,
+}
+
+impl Nat {
+    /// The table as a checkpoint has it.
+    pub fn new(geometry: &Geometry, bitmap: Vec<u8>, journal: BTreeMap<u32, RawNatEntry>, scan_at: u32) -> Nat {
+        let scan_at = if (FIRST_FREE..geometry.node_ids()).contains(&scan_at) { scan_at } else { FIRST_FREE };
+        Nat {
+            bitmap,
+            blocks: FxHashMap::default(),
+            dirty: journal,
+            free: VecDeque::new(),
+            scan_at,
+            free_in_block: vec![u16::MAX; geometry.nat_blocks as usize],
+        }
+    }
+
+    /// The entry of a node id. Damage if the id is outside the table.
+    pub fn get(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Result<RawNatEntry> {
+        if nid >= geometry.node_ids() {
+            return Err(Error::damaged("NAT", format!("node {nid}"), format!("ids end at {}", geometry.node_ids())));
+        }
+        if let Some(entry) = self.dirty.get(&nid) {
+            return Ok(*entry);
+        }
+        let block = self.block(device, geometry, nid / ENTRIES_PER_BLOCK)?;
+        Ok(block[(nid % ENTRIES_PER_BLOCK) as usize])
+    }
+
+    /// Changes the entry of a node id that was looked up before.
+    pub fn set(&mut self, nid: u32, entry: RawNatEntry) {
+        self.dirty.insert(nid, entry);
+    }
+
+    /// Block `index` of the table, read if it is not in memory.
+    pub fn block(
+        &mut self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        index: u32,
+    ) -> Result<&mut Box<[RawNatEntry]>> {
+        if !self.blocks.contains_key(&index) {
+            if self.blocks.len() >= CACHED_BLOCKS {
+                // Any victim will do: the table is small and read in clusters.
+                let victim = self.blocks.keys().next().copied();
+                victim.map(|victim| self.blocks.remove(&victim));
+            }
+            let address = geometry.nat_block(index, bit_msb(&self.bitmap, index as usize));
+            let bytes = read_blocks(device, address, 1)?;
+            let (entries, _) = <[RawNatEntry]>::ref_from_prefix_with_elems(&bytes, ENTRIES_PER_BLOCK as usize)
+                .map_err(|_| Error::damaged("NAT", format!("block {index}"), "short"))?;
+            self.blocks.insert(index, entries.into());
+        }
+        self.blocks.get_mut(&index).ok_or_else(|| Error::damaged("NAT", format!("block {index}"), "not in memory"))
+    }
+
+    /// A node id that is free now and was free in the last checkpoint.
+    pub fn take_free(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<u32> {
+        if self.free.is_empty() {
+            self.gather_free(device, geometry)?;
+        }
+        self.free.pop_front().ok_or_else(|| basalt_vfs::Error::NoSpace.into())
+    }
+
+    /// Forgets what was known about free ids: a checkpoint made freed ids usable again.
+    pub fn freed_since_checkpoint(&mut self, nids: impl Iterator<Item = u32>) {
+        for nid in nids {
+            self.free_in_block[(nid / ENTRIES_PER_BLOCK) as usize] = u16::MAX;
+        }
+    }
+
+    fn gather_free(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+        let blocks = geometry.nat_blocks;
+        let start = self.scan_at / ENTRIES_PER_BLOCK;
+        for step in 0..=blocks {
+            let index = (start + step) % blocks;
+            if self.free_in_block[index as usize] == 0 {
+                continue;
+            }
+            let first = index * ENTRIES_PER_BLOCK;
+            let found: Vec<u32> = self
+                .block(device, geometry, index)?
+                .iter()
+                .enumerate()
+                .filter(|(_, entry)| entry.block_addr.get() == NULL_ADDR)
+                .map(|(offset, _)| first + offset as u32)
+                .collect();
+            let before = self.free.len();
+            self.free.extend(found.into_iter().filter(|nid| *nid >= FIRST_FREE && !self.dirty.contains_key(nid)));
+            // All of them are handed out from here on; those of them not used come back at the next mount.
+            self.free_in_block[index as usize] = 0;
+            self.scan_at = ((index + 1) % blocks) * ENTRIES_PER_BLOCK;
+            if self.free.len() > before && self.free.len() >= FREE_IDS_WANTED.min(ENTRIES_PER_BLOCK as usize) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The id that the search will look at next: the checkpoint's `next_free_nid`.
+    pub fn next_free(&self) -> u32 {
+        self.free.front().copied().unwrap_or(self.scan_at).max(FIRST_FREE)
+    }
+
+    /// Gives back an id that was taken but never reached the volume.
+    pub fn give_back(&mut self, nid: u32) {
+        self.dirty.remove(&nid);
+        self.free.push_front(nid);
+    }
+}
+
+/// Whether an entry names a node that exists, in memory or on the volume.
+pub fn in_use(entry: &RawNatEntry) -> bool {
+    entry.block_addr.get() != NULL_ADDR
+}
+
+/// Whether an entry names a node that was never written.
+pub fn is_new(entry: &RawNatEntry) -> bool {
+    entry.block_addr.get() == NEW_ADDR
+}

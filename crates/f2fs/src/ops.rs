@@ -1,0 +1,551 @@
+//! The only door in: the file-system interface on a volume.
+//!
+//! Locks, always taken in this order: `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while
+//! they read from the device; exclusive while blocks become free), `volume` (everything in memory; never held over a
+//! flush).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use basalt_device::BlockDevice;
+use basalt_vfs::{
+    Attributes, Background, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags, InodeNumber, NewNode,
+    RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
+};
+
+use crate::checkpoint::write::Prepared;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::options::OpenOptions;
+use crate::volume::Volume;
+
+/// Sections cleaned before a checkpoint frees them.
+const CLEANED_PER_CHECKPOINT: u32 = 8;
+/// Rounds of cleaning one operation may be made to wait for.
+const CLEANING_ROUNDS: u32 = 64;
+/// Node ids that exist from the start: null, node inode, meta inode.
+const RESERVED_NODES: u64 = 3;
+
+/// An open F2FS volume.
+pub struct F2fs {
+    volume: Mutex<Volume>,
+    turn: Mutex<()>,
+    reuse: RwLock<()>,
+    device: Arc<dyn BlockDevice>,
+    root: u32,
+    timing: Mutex<Timing>,
+}
+
+/// When background work was done last.
+struct Timing {
+    committed: Time,
+    closed: bool,
+}
+
+impl F2fs {
+    /// Opens the volume on `device`. For writing, an unclean volume falls back to its last checkpoint, and orphans are freed.
+    ///
+    /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
+    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
+        let mut volume = Volume::open(device.clone(), options, clock)?;
+        let unclean = volume.was_unclean();
+        if unclean {
+            volume.warnings.push("not unmounted cleanly: the last checkpoint counts".into());
+        }
+        volume.inode(volume.geometry.root_ino).map_err(|error| match error {
+            Error::Refused(_) => Error::damaged("NAT", "root inode", "does not exist"),
+            other => other,
+        })?;
+        let root = volume.geometry.root_ino;
+        volume.expect_directory(root)?;
+        let writable = volume.is_writable();
+        if writable {
+            free_orphans(&mut volume)?;
+        }
+        let committed = volume.clock.now();
+        let fs = F2fs {
+            volume: Mutex::new(volume),
+            turn: Mutex::new(()),
+            reuse: RwLock::new(()),
+            device,
+            root,
+            timing: Mutex::new(Timing { committed, closed: false }),
+        };
+        if writable {
+            // Nodes that an interrupted fsync left ahead of the log must not be taken for ours: move on to a new version.
+            fs.checkpoint_if(unclean, false)?;
+        }
+        Ok(fs)
+    }
+
+    /// What was unusual when the volume was opened, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        self.volume.lock().warnings.clone()
+    }
+
+    /// Why the volume takes no changes any more, if an error made it so.
+    pub fn failure(&self) -> Option<String> {
+        self.volume.lock().failed.clone()
+    }
+
+    /// Whether changes are possible.
+    pub fn is_writable(&self) -> bool {
+        self.volume.lock().is_writable()
+    }
+
+    pub(crate) fn with_volume<T>(&self, work: impl FnOnce(&Volume) -> T) -> T {
+        work(&self.volume.lock())
+    }
+
+    /// Runs an operation that only looks (it may still load caches and renew access times).
+    fn look<T>(&self, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
+        Ok(work(&mut self.volume.lock())?)
+    }
+
+    /// Runs an operation that changes the volume: first makes room, then checks and runs it.
+    fn change<T>(&self, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
+        self.make_room()?;
+        let mut volume = self.volume.lock();
+        volume.expect_writable()?;
+        let result = work(&mut volume);
+        note_failure(&mut volume, &result);
+        Ok(result?)
+    }
+
+    /// Writes back when too much is dirty, cleans when free sections run short.
+    fn make_room(&self) -> Result<()> {
+        {
+            let mut volume = self.volume.lock();
+            if !volume.is_writable() {
+                return Ok(());
+            }
+            let result = relieve_pressure(&mut volume);
+            note_failure(&mut volume, &result);
+            result?;
+            if !volume.is_short_of_sections() {
+                return Ok(());
+            }
+        }
+        self.clean()
+    }
+
+    /// Foreground cleaning: until enough sections are free, or nothing is to be gained.
+    fn clean(&self) -> Result<()> {
+        for _ in 0..CLEANING_ROUNDS {
+            let before = {
+                let mut volume = self.volume.lock();
+                if !volume.is_short_of_sections() || !volume.is_writable() {
+                    return Ok(());
+                }
+                if volume.table.prefree_sections() == 0 {
+                    let result = clean_some(&mut volume);
+                    note_failure(&mut volume, &result);
+                    if !result? {
+                        return Ok(());
+                    }
+                }
+                volume.table.free_sections()
+            };
+            self.checkpoint_if(true, false)?;
+            if self.volume.lock().table.free_sections() <= before {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint if something changed, or if `force`; with `unmount` one of a clean volume.
+    fn checkpoint_if(&self, force: bool, unmount: bool) -> Result<()> {
+        let _turn = self.turn.lock();
+        let prepared = {
+            let mut volume = self.volume.lock();
+            if let Some(reason) = &volume.failed {
+                return Err(basalt_vfs::Error::Io(reason.clone()).into());
+            }
+            let due = volume.changed || force || unmount && volume.was_unclean();
+            if !due || !volume.is_writable() {
+                return Ok(());
+            }
+            let result = volume.prepare_checkpoint(unmount);
+            note_failure(&mut volume, &result);
+            result?
+        };
+        let result = self.commit(&prepared);
+        let _reuse = self.reuse.write();
+        let mut volume = self.volume.lock();
+        if let Err(error) = &result {
+            volume.fail(&error.to_string());
+        } else {
+            volume.finish_checkpoint(&prepared);
+        }
+        result
+    }
+
+    /// Makes a prepared checkpoint hold, and tells the device what it freed.
+    fn commit(&self, prepared: &Prepared) -> Result<()> {
+        self.device.flush()?;
+        self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
+        self.device.flush()?;
+        let (discard, main) = self.with_volume(|volume| (volume.options.discard, volume.geometry.main));
+        if discard {
+            for (segment, count) in runs(&prepared.freed) {
+                let block = u64::from(main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT);
+                let length = u64::from(count) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE as u64;
+                if let Err(error) = self.device.discard(block * BLOCK_SIZE as u64, length) {
+                    // Only a hint.
+                    tracing::warn!(%error, "discard failed");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all dirty data and then a checkpoint.
+    fn sync_all(&self, unmount: bool) -> Result<()> {
+        self.make_room()?;
+        {
+            let mut volume = self.volume.lock();
+            if volume.is_writable() {
+                let result = volume.write_back_all();
+                note_failure(&mut volume, &result);
+                result?;
+            }
+        }
+        self.checkpoint_if(false, unmount)
+    }
+
+    fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<u32> {
+        u32::try_from(ino).map_err(|_| basalt_vfs::Error::Stale)
+    }
+}
+
+/// Turns the volume read-only when a change failed half-way: device errors and damage, not refusals.
+fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
+    if let Err(error @ (Error::Device(_) | Error::Damaged { .. })) = result {
+        volume.fail(&error.to_string());
+    }
+}
+
+fn free_orphans(volume: &mut Volume) -> Result<()> {
+    let orphans: Vec<u32> = volume.orphans.iter().copied().collect();
+    for ino in orphans {
+        if volume.inode(ino)?.i_links.get() == 0 {
+            volume.evict(ino)?;
+        } else {
+            // Got a name again after the list was written.
+            volume.orphans.remove(&ino);
+        }
+        volume.changed = true;
+    }
+    Ok(())
+}
+
+fn relieve_pressure(volume: &mut Volume) -> Result<()> {
+    if volume.dirty_file_pages > volume.dirty_page_limit() {
+        volume.write_back_all()?;
+    }
+    if volume.nodes.dirty_count() * BLOCK_SIZE > volume.options.cache_bytes / 4 {
+        volume.write_back_directories()?;
+        volume.write_nodes()?;
+    }
+    Ok(())
+}
+
+fn clean_some(volume: &mut Volume) -> Result<bool> {
+    for done in 0..CLEANED_PER_CHECKPOINT {
+        // What is copied needs room itself: never use up the last sections before a checkpoint.
+        if done > 0 && volume.table.free_sections() <= 2 {
+            break;
+        }
+        if !volume.clean_one()? {
+            return Ok(done > 0);
+        }
+    }
+    Ok(true)
+}
+
+/// Neighbouring numbers of a sorted list, as first and count.
+fn runs(sorted: &[u32]) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in sorted {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == number => *count += 1,
+            _ => runs.push((number, 1)),
+        }
+    }
+    runs
+}
+
+impl FileSystem for F2fs {
+    fn root(&self) -> InodeNumber {
+        u64::from(self.root)
+    }
+
+    fn lookup(&self, parent: InodeNumber, name: &[u8]) -> basalt_vfs::Result<Attributes> {
+        let parent = Self::inode_number(parent)?;
+        self.look(|volume| {
+            let ino = volume.lookup(parent, name)?;
+            hold(volume, ino)
+        })
+    }
+
+    fn forget(&self, ino: InodeNumber, count: u64) {
+        let Ok(ino) = Self::inode_number(ino) else { return };
+        let mut volume = self.volume.lock();
+        let result = volume.forget(ino, count);
+        note_failure(&mut volume, &result);
+    }
+
+    fn attributes(&self, ino: InodeNumber) -> basalt_vfs::Result<Attributes> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.attributes(ino))
+    }
+
+    fn set_attributes(&self, ino: InodeNumber, changes: &SetAttributes) -> basalt_vfs::Result<Attributes> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| {
+            volume.set_attributes(ino, changes)?;
+            volume.attributes(ino)
+        })
+    }
+
+    fn read_link(&self, ino: InodeNumber) -> basalt_vfs::Result<Vec<u8>> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| {
+            if volume.kind(ino)? != FileKind::Symlink {
+                return Err(basalt_vfs::Error::Invalid("not a symbolic link").into());
+            }
+            volume.touch_access(ino)?;
+            volume.read_whole(ino, BLOCK_SIZE)
+        })
+    }
+
+    fn create(
+        &self,
+        parent: InodeNumber,
+        name: &[u8],
+        node: &NewNode<'_>,
+        caller: &Caller,
+    ) -> basalt_vfs::Result<Attributes> {
+        let parent = Self::inode_number(parent)?;
+        self.change(|volume| {
+            let ino = volume.create(parent, name, node, caller)?;
+            hold(volume, ino)
+        })
+    }
+
+    fn create_unnamed(&self, parent: InodeNumber, permissions: u32, caller: &Caller) -> basalt_vfs::Result<Attributes> {
+        let parent = Self::inode_number(parent)?;
+        self.change(|volume| {
+            let ino = volume.create_unnamed(parent, permissions, caller)?;
+            hold(volume, ino)
+        })
+    }
+
+    fn link(&self, ino: InodeNumber, parent: InodeNumber, name: &[u8]) -> basalt_vfs::Result<Attributes> {
+        let (ino, parent) = (Self::inode_number(ino)?, Self::inode_number(parent)?);
+        self.change(|volume| {
+            volume.link(ino, parent, name)?;
+            hold(volume, ino)
+        })
+    }
+
+    fn unlink(&self, parent: InodeNumber, name: &[u8]) -> basalt_vfs::Result<()> {
+        let parent = Self::inode_number(parent)?;
+        self.change(|volume| volume.unlink(parent, name))
+    }
+
+    fn remove_directory(&self, parent: InodeNumber, name: &[u8]) -> basalt_vfs::Result<()> {
+        let parent = Self::inode_number(parent)?;
+        self.change(|volume| volume.remove_directory(parent, name))
+    }
+
+    fn rename(
+        &self,
+        parent: InodeNumber,
+        name: &[u8],
+        new_parent: InodeNumber,
+        new_name: &[u8],
+        flags: RenameFlags,
+        caller: &Caller,
+    ) -> basalt_vfs::Result<()> {
+        let (parent, new_parent) = (Self::inode_number(parent)?, Self::inode_number(new_parent)?);
+        self.change(|volume| volume.rename(parent, name, new_parent, new_name, flags, caller))
+    }
+
+    fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> basalt_vfs::Result<usize> {
+        let ino = Self::inode_number(ino)?;
+        // Blocks in the plan may be freed meanwhile, but not reused.
+        let _reuse = self.reuse.read();
+        let (length, extents) = self.look(|volume| {
+            match volume.kind(ino)? {
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
+                _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
+            }
+            volume.touch_access(ino)?;
+            volume.plan_read(ino, offset, buf)
+        })?;
+        for extent in extents {
+            let target = &mut buf[extent.buffer_offset..extent.buffer_offset + extent.length];
+            self.device.read_at(extent.device_offset, target).map_err(Error::from)?;
+        }
+        Ok(length)
+    }
+
+    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| {
+            match volume.kind(ino)? {
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
+                _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
+            }
+            volume.write_file(ino, offset, data)?;
+            if clear_suid_sgid {
+                volume.clear_set_ids(ino)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| volume.fallocate(ino, mode, offset, length))
+    }
+
+    fn seek(&self, ino: InodeNumber, offset: u64, whence: Seek) -> basalt_vfs::Result<u64> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.seek(ino, offset, whence))
+    }
+
+    fn read_directory(
+        &self,
+        ino: InodeNumber,
+        from: u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.list_directory(ino, from, emit))
+    }
+
+    fn sync_file(&self, _ino: InodeNumber, _data_only: bool) -> basalt_vfs::Result<()> {
+        Ok(self.sync_all(false)?)
+    }
+
+    fn sync(&self) -> basalt_vfs::Result<()> {
+        Ok(self.sync_all(false)?)
+    }
+
+    fn stat_fs(&self) -> basalt_vfs::Result<StatFs> {
+        self.look(|volume| Ok(stat_fs(volume)))
+    }
+
+    fn get_xattr(&self, ino: InodeNumber, name: &[u8]) -> basalt_vfs::Result<Vec<u8>> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.get_xattr(ino, name))
+    }
+
+    fn set_xattr(&self, ino: InodeNumber, name: &[u8], value: &[u8], flags: XattrFlags) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| volume.set_xattr(ino, name, value, flags))
+    }
+
+    fn list_xattrs(&self, ino: InodeNumber) -> basalt_vfs::Result<Vec<u8>> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.list_xattrs(ino))
+    }
+
+    fn remove_xattr(&self, ino: InodeNumber, name: &[u8]) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| volume.remove_xattr(ino, name))
+    }
+
+    fn set_flags(&self, ino: InodeNumber, flags: InodeFlags) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| volume.set_flags(ino, flags))
+    }
+
+    fn set_project_id(&self, ino: InodeNumber, project_id: u32) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.change(|volume| volume.set_project_id(ino, project_id))
+    }
+
+    fn trim(&self, offset: u64, length: u64, minimum: u64) -> basalt_vfs::Result<u64> {
+        Ok(self.trim_free(offset, length, minimum)?)
+    }
+
+    fn tick(&self, now: Time) -> Background {
+        let (commit, interval) =
+            self.with_volume(|volume| (volume.options.commit_interval, volume.options.checkpoint_interval));
+        let wait = commit.min(interval).max(Duration::from_millis(100));
+        let due = {
+            let mut timing = self.timing.lock();
+            let since = now.seconds.saturating_sub(timing.committed.seconds);
+            let due = !timing.closed && (since < 0 || since as u64 >= wait.as_secs().max(1));
+            if due {
+                timing.committed = now;
+            }
+            due
+        };
+        if due && let Err(error) = self.sync_all(false) {
+            tracing::error!(%error, "background commit failed");
+        }
+        // Halves, so that nothing waits much longer than the interval.
+        Background { next: wait / 2 }
+    }
+
+    fn close(&self) -> basalt_vfs::Result<()> {
+        {
+            let mut timing = self.timing.lock();
+            if std::mem::replace(&mut timing.closed, true) {
+                return Ok(());
+            }
+        }
+        {
+            let mut volume = self.volume.lock();
+            if volume.is_writable() {
+                // Nobody can use an unlinked file any more.
+                let result = free_orphans(&mut volume);
+                note_failure(&mut volume, &result);
+                result?;
+            }
+        }
+        Ok(self.sync_all(true)?)
+    }
+}
+
+/// Takes one reference on an inode and returns its attributes.
+fn hold(volume: &mut Volume, ino: u32) -> Result<Attributes> {
+    let attributes = volume.attributes(ino)?;
+    let state = volume.state(ino);
+    state.lookups += 1;
+    state.directory = attributes.kind == FileKind::Directory;
+    Ok(attributes)
+}
+
+/// As Linux's F2FS computes it. Source: the kernel's `f2fs_statfs`.
+fn stat_fs(volume: &Volume) -> StatFs {
+    let geometry = &volume.geometry;
+    let user = volume.checkpoint.user_blocks;
+    let free = user.saturating_sub(volume.valid_blocks);
+    let nodes = u64::from(geometry.node_ids()).saturating_sub(RESERVED_NODES);
+    let (files, files_free) = if nodes > user {
+        (user, free)
+    } else {
+        (nodes, nodes.saturating_sub(u64::from(volume.valid_nodes)).min(free))
+    };
+    StatFs {
+        block_size: BLOCK_SIZE as u32,
+        blocks: geometry.block_count.saturating_sub(u64::from(geometry.segment0)),
+        free,
+        available: free,
+        files,
+        files_free,
+        name_max: crate::layout::NAME_MAX as u32,
+        id: u64::from_le_bytes(geometry.uuid[..8].try_into().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,48 @@
+//! How a volume is opened: one place for names and defaults, read by the command line and by reports.
+
+use std::time::Duration;
+
+/// When reading a file changes its access time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Atime {
+    /// When it is older than the last change, or than a day.
+    #[default]
+    Relatime,
+    /// Never.
+    Noatime,
+    /// Always.
+    Strict,
+}
+
+/// Options of [`F2fs::open`](crate::F2fs::open).
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Refuse every change, and write nothing to the device.
+    pub read_only: bool,
+    /// Active logs: 2, 4 or 6.
+    pub logs: u8,
+    /// Memory for cached nodes, directory blocks and data not yet written, in bytes.
+    pub cache_bytes: usize,
+    /// Longest time between checkpoints while something is dirty.
+    pub checkpoint_interval: Duration,
+    /// Longest time until a change is durable without being asked for.
+    pub commit_interval: Duration,
+    /// Tell the device what is free after each checkpoint.
+    pub discard: bool,
+    /// Access times.
+    pub atime: Atime,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            read_only: false,
+            logs: 6,
+            cache_bytes: 64 << 20,
+            checkpoint_interval: Duration::from_secs(60),
+            commit_interval: Duration::from_secs(5),
+            discard: true,
+            atime: Atime::Relatime,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! FITRIM: discards free segments on request.
+
+use crate::error::Result;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::ops::F2fs;
+use basalt_segments::SegmentState;
+
+const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_SIZE as u64;
+
+impl F2fs {
+    /// Discards free segments that lie within the byte range, in runs of at least `minimum` bytes. Returns bytes discarded.
+    ///
+    /// A checkpoint first frees what can be freed. The volume is locked for one run at a time, so that no run is allocated
+    /// while it is discarded.
+    pub(crate) fn trim_free(&self, offset: u64, length: u64, minimum: u64) -> Result<u64> {
+        basalt_vfs::FileSystem::sync(self)?;
+        let end = offset.saturating_add(length);
+        let mut segment = 0;
+        let mut discarded = 0;
+        loop {
+            let step = self.with_volume(|volume| -> Result<Option<(u32, u64)>> {
+                volume.expect_writable()?;
+                let total = volume.table.segments();
+                let is_free = |segment: &u32| volume.table.state(*segment) == SegmentState::Free;
+                let Some(first) = (segment..total).find(is_free) else { return Ok(None) };
+                let last = (first..total).find(|segment| !is_free(segment)).unwrap_or(total);
+                let start = u64::from(volume.geometry.main) * BLOCK_SIZE as u64;
+                let from = (start + u64::from(first) * SEGMENT_BYTES).max(offset).next_multiple_of(BLOCK_SIZE as u64);
+                let to = (start + u64::from(last) * SEGMENT_BYTES).min(end);
+                let bytes = to.saturating_sub(from) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+                if bytes == 0 || bytes < minimum {
+                    return Ok(Some((last, 0)));
+                }
+                volume.device.discard(from, bytes)?;
+                Ok(Some((last, bytes)))
+            })?;
+            let Some((next, bytes)) = step else { return Ok(discarded) };
+            segment = next;
+            discarded += bytes;
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A volume in memory: who owns what, opening and closing.
+//!
+//! One lock guards all of it (see `ops.rs`). Nothing here waits for the device's cache: flushes happen outside the lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use zerocopy::FromBytes;
+
+use basalt_device::BlockDevice;
+use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
+
+use crate::checkpoint::CheckpointState;
+use crate::checkpoint::load::{Loaded, load, read_blocks};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::features;
+use crate::file::pages::{CleanPages, InodeState};
+use crate::geometry::Geometry;
+use crate::layout::checkpoint::CheckpointFlags;
+use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
+use crate::log::{ActiveLog, BlockWriter};
+use crate::node::cache::NodeCache;
+use crate::node::nat::Nat;
+use crate::options::OpenOptions;
+
+/// SIT blocks read in one request.
+const SIT_READ_BLOCKS: u32 = 256;
+
+/// What was written since the volume was opened, in blocks, and how often.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Counters {
+    /// File and directory blocks.
+    pub data_blocks: u64,
+    /// Node blocks.
+    pub node_blocks: u64,
+    /// NAT, SIT, SSA and checkpoint blocks.
+    pub metadata_blocks: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Sections cleaned.
+    pub sections_cleaned: u64,
+    /// Blocks copied by cleaning.
+    pub blocks_moved: u64,
+}
+
+/// Everything the engine knows about an open volume.
+pub(crate) struct Volume {
+    pub device: Arc<dyn BlockDevice>,
+    pub geometry: Geometry,
+    pub clock: Arc<dyn Clock>,
+    pub options: OpenOptions,
+    pub placement: Box<dyn Placement>,
+    pub checkpoint: CheckpointState,
+    pub table: SegmentTable,
+    pub logs: [ActiveLog; 6],
+    pub writer: BlockWriter,
+    pub nat: Nat,
+    pub nodes: NodeCache,
+    pub inodes: FxHashMap<u32, InodeState>,
+    pub clean_pages: CleanPages,
+    pub dirty_inodes: BTreeSet<u32>,
+    pub dirty_file_pages: usize,
+    pub dirty_directory_pages: usize,
+    pub orphans: BTreeSet<u32>,
+    /// Blocks in use, reserved ones included.
+    pub valid_blocks: u64,
+    pub valid_nodes: u32,
+    pub valid_inodes: u32,
+    /// Something differs from the last checkpoint.
+    pub changed: bool,
+    /// Why the volume takes no more changes: an error that left memory and device apart.
+    pub failed: Option<String>,
+    /// Sections whose cleaning met damage: no victims.
+    pub unclean_sections: FxHashSet<u32>,
+    pub counters: Counters,
+    pub warnings: Vec<String>,
+    opened_at: i64,
+    generation: u32,
+}
+
+impl Volume {
+    /// Reads a volume's metadata. Writes nothing.
+    pub(crate) fn open(device: Arc<dyn BlockDevice>, mut options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Volume> {
+        let (geometry, first_bad) = Geometry::read(&*device)?;
+        let mut warnings: Vec<String> = first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
+        let (loaded, other_bad) = load(&*device, &geometry)?;
+        warnings.extend(other_bad.map(|e| {
+            format!("{e}; the other pack, version {}, is used", loaded.pack.raw.checkpoint_ver)
+        }));
+        if !options.read_only
+            && let Some(reason) = features::read_only_reason(&geometry, loaded.pack.raw.flags(), &*device)?
+        {
+            warnings.push(format!("mounted read-only: {reason}"));
+            options.read_only = true;
+        }
+        let placement = StaticPlacement::new(options.logs)
+            .ok_or(basalt_vfs::Error::Invalid("the number of logs must be 2, 4 or 6"))?;
+        let table = load_table(&*device, &geometry, &loaded)?;
+        check_counts(&loaded, &table)?;
+        let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
+        if let Some((nid, _)) = journal.iter().next_back().filter(|(nid, _)| **nid >= geometry.node_ids()) {
+            return Err(Error::damaged("NAT", "journal", format!("entry of node {nid}, ids end at {}", geometry.node_ids())));
+        }
+        let raw = loaded.pack.raw;
+        let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.get());
+        let logs = loaded.logs.map(|log| open_log(log, &table));
+        let now = clock.now();
+        Ok(Volume {
+            checkpoint: CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal),
+            placement: Box::new(placement),
+            nat,
+            nodes: NodeCache::default(),
+            inodes: FxHashMap::default(),
+            clean_pages: CleanPages::default(),
+            dirty_inodes: BTreeSet::new(),
+            dirty_file_pages: 0,
+            dirty_directory_pages: 0,
+            orphans: loaded.orphans.into_iter().collect(),
+            valid_blocks: raw.valid_block_count.get(),
+            valid_nodes: raw.valid_node_count.get(),
+            valid_inodes: raw.valid_inode_count.get(),
+            changed: false,
+            failed: None,
+            unclean_sections: FxHashSet::default(),
+            counters: Counters::default(),
+            warnings,
+            opened_at: now.seconds,
+            // Distinct from one mount to the next: the version rises with every checkpoint.
+            generation: (raw.checkpoint_ver.get() as u32).wrapping_mul(0x9E37_79B9) ^ now.nanoseconds,
+            writer: BlockWriter::new(6),
+            table,
+            logs,
+            geometry,
+            clock,
+            options,
+            device,
+        })
+    }
+
+    /// Whether changes are possible.
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.options.read_only && self.failed.is_none()
+    }
+
+    /// Fails if changes are impossible.
+    pub(crate) fn expect_writable(&self) -> Result<()> {
+        if self.is_writable() { Ok(()) } else { Err(basalt_vfs::Error::ReadOnly.into()) }
+    }
+
+    /// Takes no more changes from now on: memory and device have parted, only the last checkpoint counts.
+    pub(crate) fn fail(&mut self, reason: &str) {
+        if self.failed.is_none() {
+            tracing::error!(device = self.device.name(), reason, "volume turned read-only");
+            self.failed = Some(reason.to_owned());
+        }
+    }
+
+    /// Seconds that the volume has ever been mounted: the time of the SIT.
+    pub(crate) fn mounted_seconds(&self) -> u64 {
+        let here = self.clock.now().seconds.saturating_sub(self.opened_at).max(0) as u64;
+        self.checkpoint.raw.elapsed_time.get().saturating_add(here).saturating_sub(self.checkpoint.seconds_counted)
+    }
+
+    /// Seconds since the volume was opened.
+    pub(crate) fn seconds_open(&self) -> u64 {
+        self.clock.now().seconds.saturating_sub(self.opened_at).max(0) as u64
+    }
+
+    /// A generation for a new inode.
+    pub(crate) fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    /// Whether the last shutdown was not clean.
+    pub(crate) fn was_unclean(&self) -> bool {
+        !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
+    }
+}
+
+fn open_log(log: crate::checkpoint::load::LoadedLog, table: &SegmentTable) -> ActiveLog {
+    // A log that filled holes, or has live blocks ahead of it, cannot append: it goes on in another segment.
+    let blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
+    let offset = if blocked { BLOCKS_PER_SEGMENT } else { log.offset };
+    ActiveLog { segment: log.segment, offset, summary: log.summary }
+}
+
+fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) -> Result<SegmentTable> {
+    let mut table = SegmentTable::new(geometry.main_segments, geometry.segments_per_section);
+    let journal: BTreeMap<u32, RawSitEntry> = loaded.sit_journal.iter().map(|e| (e.segno.get(), e.entry)).collect();
+    if let Some((segment, _)) = journal.iter().next_back().filter(|(segment, _)| **segment >= geometry.main_segments) {
+        return Err(Error::damaged("SIT", "journal", format!("entry of segment {segment} of {}", geometry.main_segments)));
+    }
+    let blocks = geometry.sit_blocks_used();
+    let mut first = 0;
+    while first < blocks {
+        let second_copy = bit_msb(&loaded.sit_bitmap, first as usize);
+        let count = (first..blocks)
+            .take(SIT_READ_BLOCKS as usize)
+            .take_while(|&block| bit_msb(&loaded.sit_bitmap, block as usize) == second_copy)
+            .count() as u32;
+        let bytes = read_blocks(device, geometry.sit_block(first, second_copy), count as usize)?;
+        for (step, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
+            load_sit_block(&mut table, geometry, (first + step as u32) * ENTRIES_PER_BLOCK, block, &journal)?;
+        }
+        first += count;
+    }
+    for kind in SegmentKind::ALL {
+        table.set_active(loaded.logs[kind.index()].segment);
+    }
+    table.finish_load();
+    Ok(table)
+}
+
+fn load_sit_block(
+    table: &mut SegmentTable,
+    geometry: &Geometry,
+    first: u32,
+    block: &[u8],
+    journal: &BTreeMap<u32, RawSitEntry>,
+) -> Result<()> {
+    let (entries, _) = <[RawSitEntry]>::ref_from_prefix_with_elems(block, ENTRIES_PER_BLOCK as usize)
+        .map_err(|_| Error::damaged("SIT", format!("segment {first}"), "short block"))?;
+    for (segment, entry) in (first..geometry.main_segments).zip(entries) {
+        let entry = journal.get(&segment).unwrap_or(entry);
+        let place = || format!("segment {segment}");
+        let kind = SegmentKind::from_u8(entry.kind())
+            .ok_or_else(|| Error::damaged("SIT", place(), format!("type {}, at most 5", entry.kind())))?;
+        if entry.live() == 0 && entry.valid_map == [0; 64] && entry.mtime.get() == 0 && entry.kind() == 0 {
+            continue;
+        }
+        let live = table.load(segment, kind, &entry.valid_map, entry.mtime.get());
+        if live != entry.live() {
+            return Err(Error::damaged(
+                "SIT",
+                place(),
+                format!("{} live blocks counted, {live} in the bitmap", entry.live()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_counts(loaded: &Loaded, table: &SegmentTable) -> Result<()> {
+    let raw = &loaded.pack.raw;
+    let (data, nodes) = (table.live_data_blocks(), table.live_node_blocks());
+    if u64::from(raw.valid_node_count.get()) != nodes || data + nodes > raw.valid_block_count.get() {
+        return Err(Error::damaged(
+            "checkpoint",
+            format!("pack {}", loaded.pack.index + 1),
+            format!(
+                "counts {} nodes of {} blocks, the SIT has {nodes} and {data} data blocks",
+                raw.valid_node_count, raw.valid_block_count
+            ),
+        ));
+    }
+    if raw.valid_inode_count.get() > raw.valid_node_count.get() {
+        return Err(Error::damaged(
+            "checkpoint",
+            format!("pack {}", loaded.pack.index + 1),
+            format!("{} inodes of {} nodes", raw.valid_inode_count, raw.valid_node_count),
+        ));
+    }
+    Ok(())
+}
