@@ -11,8 +11,8 @@ use parking_lot::{Mutex, RwLock};
 
 use basalt_device::BlockDevice;
 use basalt_vfs::{
-    Attributes, Background, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags, InodeNumber, NewNode,
-    RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
+    Attributes, Background, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags, InodeNumber,
+    NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
 use crate::checkpoint::write::Prepared;
@@ -374,6 +374,11 @@ impl FileSystem for F2fs {
     ) -> basalt_vfs::Result<()> {
         let (parent, new_parent) = (Self::inode_number(parent)?, Self::inode_number(new_parent)?);
         self.change(|volume| volume.rename(parent, name, new_parent, new_name, flags, caller))
+    }
+
+    fn open(&self, ino: InodeNumber, how: OpenFlags) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.check_open(ino, how))
     }
 
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> basalt_vfs::Result<usize> {

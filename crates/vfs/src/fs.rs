@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::types::{
-    Attributes, Caller, DirectoryEntry, FallocateMode, InodeFlags, InodeNumber, NewNode, RenameFlags, Seek,
+    Attributes, Caller, DirectoryEntry, FallocateMode, InodeFlags, InodeNumber, NewNode, OpenFlags, RenameFlags, Seek,
     SetAttributes, StatFs, Time, XattrFlags,
 };
 
@@ -70,6 +70,12 @@ pub trait FileSystem: Send + Sync {
         caller: &Caller,
     ) -> Result<()>;
 
+    /// Asks whether an inode may be opened so: flags of the inode (immutable, append-only) may forbid it. Nothing is held open.
+    fn open(&self, ino: InodeNumber, how: OpenFlags) -> Result<()> {
+        let _ = (ino, how);
+        Ok(())
+    }
+
     /// Fills `buf` from byte `offset`; returns how many bytes, fewer only at the end of the file.
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
@@ -132,5 +138,7 @@ pub trait FileSystem: Send + Sync {
     fn tick(&self, now: Time) -> Background;
 
     /// Writes everything back and leaves the volume clean. Later calls fail with EIO or do nothing.
+    ///
+    /// Ends all references, and with them inodes without links: the kernel does not give each one back when it unmounts.
     fn close(&self) -> Result<()>;
 }

@@ -17,6 +17,6 @@ pub mod types;
 pub use error::{Error, Result};
 pub use fs::{Background, FileSystem};
 pub use types::{
-    Attributes, Caller, DirectoryEntry, FallocateMode, FileKind, InodeFlags, InodeNumber, NewNode, RenameFlags, Seek,
-    SetAttributes, SetTime, StatFs, Time, XattrFlags,
+    Attributes, Caller, DirectoryEntry, FallocateMode, FileKind, InodeFlags, InodeNumber, NewNode, OpenFlags,
+    RenameFlags, Seek, SetAttributes, SetTime, StatFs, Time, XattrFlags,
 };

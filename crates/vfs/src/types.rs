@@ -215,6 +215,17 @@ bitflags! {
         const WHITEOUT = 4;
     }
 
+    /// What an open file will be used for, as far as flags of the inode may forbid it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct OpenFlags: u32 {
+        /// It may be written.
+        const WRITE = 1;
+        /// Writes go to its end (`O_APPEND`).
+        const APPEND = 2;
+        /// It is truncated first (`O_TRUNC`).
+        const TRUNCATE = 4;
+    }
+
     /// Mode of `fallocate(2)`, with its values.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct FallocateMode: u32 {

@@ -1,7 +1,7 @@
 //! Attributes: what stat shows, and changing them.
 
 use basalt_vfs::acl::Acl;
-use basalt_vfs::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Time};
+use basalt_vfs::{Attributes, FileKind, InodeFlags, OpenFlags, SetAttributes, SetTime, Time};
 
 use super::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
 use crate::error::Result;
@@ -96,6 +96,19 @@ impl Volume {
         Ok(())
     }
 
+    /// Fails if the inode's flags forbid this use of an open file.
+    pub(crate) fn check_open(&mut self, ino: u32, how: OpenFlags) -> Result<()> {
+        if !how.contains(OpenFlags::WRITE) {
+            return Ok(());
+        }
+        self.expect_mutable(ino)?;
+        let appends = how.contains(OpenFlags::APPEND) && !how.contains(OpenFlags::TRUNCATE);
+        if !appends && self.has_flag(ino, RawInodeFlags::APPEND)? {
+            return Err(basalt_vfs::Error::NotPermitted("append-only").into());
+        }
+        Ok(())
+    }
+
     /// Changes attributes, size included.
     pub(crate) fn set_attributes(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
         let times_only = changes.permissions.is_none()
@@ -104,7 +117,9 @@ impl Volume {
             && changes.size.is_none()
             && changes.atime.is_none_or(|t| t == SetTime::Now)
             && changes.mtime.is_none_or(|t| t == SetTime::Now);
-        if self.has_flag(ino, RawInodeFlags::IMMUTABLE)? || (!times_only && self.has_flag(ino, RawInodeFlags::APPEND)?) {
+        if self.has_flag(ino, RawInodeFlags::IMMUTABLE)?
+            || (!times_only && self.has_flag(ino, RawInodeFlags::APPEND)?)
+        {
             return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
         }
         if let Some(size) = changes.size {
