@@ -125,6 +125,7 @@ impl Checker<'_> {
     fn count_reserved(&mut self, file: &mut FileState) {
         file.blocks += 1;
         self.counts.blocks += 1;
+        self.counts.reserved_blocks += 1;
     }
 
     fn claim_data(&mut self, file: &mut FileState, nid: u32, version: u8, slot: u32, address: u32) -> Result<()> {

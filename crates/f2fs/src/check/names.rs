@@ -1,0 +1,177 @@
+//! What all names together say: link counts, parents, what has no name, directories in a circle.
+
+use basalt_vfs::FileKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Checker;
+use super::fault::Place;
+use super::kind::FaultKind;
+use crate::layout::BLOCK_SIZE;
+
+/// What is kept of every inode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InodeRecord {
+    /// `None` for an impossible mode.
+    pub(super) kind: Option<FileKind>,
+    /// `i_links`.
+    pub(super) links: u32,
+    /// Names found.
+    pub(super) names: u32,
+}
+
+/// What is kept of every directory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DirectoryRecord {
+    /// `i_pino`.
+    pub(super) inode_parent: u32,
+    /// `i_size`.
+    pub(super) size: u64,
+    /// `i_current_depth`.
+    pub(super) depth: u32,
+    /// `i_dir_level`.
+    pub(super) level: u8,
+    pub(super) encrypted: bool,
+    pub(super) casefold: bool,
+    pub(super) inline: bool,
+    /// Inode number of `.` and `..`, once seen.
+    pub(super) dot: Option<u32>,
+    pub(super) dot_dot: Option<u32>,
+    /// Last block with an entry in it.
+    pub(super) last_block: Option<u64>,
+    /// Deepest level of the hash with an entry in it.
+    pub(super) deepest: Option<u32>,
+}
+
+impl Checker<'_> {
+    /// Compares every inode with the names it has. All directories must have been read.
+    pub(super) fn check_names(&mut self) {
+        let root = self.geometry.root_ino;
+        if self.inodes.get(&root).is_none_or(|inode| inode.kind != Some(FileKind::Directory)) {
+            let found = if self.inodes.contains_key(&root) { "no directory" } else { "not there" };
+            self.findings.add(FaultKind::RootDirectory, Place::Inode(root), found, "a directory");
+        }
+        let mut inodes: Vec<u32> = self.inodes.keys().copied().collect();
+        inodes.sort_unstable();
+        let orphans: FxHashSet<u32> = self.loaded.orphans.iter().copied().collect();
+        self.check_orphans(&orphans);
+        for ino in inodes {
+            if !orphans.contains(&ino) {
+                self.check_links(ino);
+            }
+            if let Some(directory) = self.directories.get(&ino).copied() {
+                self.check_directory_record(ino, &directory);
+            }
+        }
+        self.find_cycles();
+    }
+
+    fn check_orphans(&mut self, orphans: &FxHashSet<u32>) {
+        let mut orphans: Vec<u32> = orphans.iter().copied().collect();
+        orphans.sort_unstable();
+        for ino in orphans {
+            let found = match self.inodes.get(&ino) {
+                None if self.unreadable.contains(&ino) => continue,
+                None => "no inode".into(),
+                Some(inode) if inode.links > 0 || inode.names > 0 => {
+                    format!("{} links, {} names", inode.links, inode.names)
+                }
+                Some(_) => continue,
+            };
+            self.findings.add(FaultKind::OrphanInode, Place::Inode(ino), found, "an inode without links and names");
+        }
+    }
+
+    /// Inodes that need no name: the root and the quota files.
+    fn is_reserved(&self, ino: u32) -> bool {
+        ino == self.geometry.root_ino || self.geometry.superblock.qf_ino.iter().any(|quota| quota.get() == ino)
+    }
+
+    fn check_links(&mut self, ino: u32) {
+        let Some(&inode) = self.inodes.get(&ino) else { return };
+        if inode.names == 0 && !self.is_reserved(ino) {
+            let found = format_args!("{} links, no name", inode.links);
+            self.findings.add(FaultKind::InodeUnreachable, Place::Inode(ino), found, "a name");
+            return;
+        }
+        let expected = match inode.kind {
+            None => return,
+            // `.`, its name, and a `..` for every directory in it.
+            Some(FileKind::Directory) => 2 + self.subdirectories.get(&ino).copied().unwrap_or_default(),
+            Some(_) => inode.names.max(1),
+        };
+        if inode.links != expected {
+            self.findings.add(
+                FaultKind::InodeLinks,
+                Place::Inode(ino),
+                format_args!("{} links", inode.links),
+                format_args!("{expected}"),
+            );
+        }
+    }
+
+    fn check_directory_record(&mut self, ino: u32, directory: &DirectoryRecord) {
+        self.check_dot_targets(ino, directory);
+        if directory.inline {
+            return;
+        }
+        if let Some(deepest) = directory.deepest
+            && directory.depth <= deepest
+        {
+            let expected = format_args!("at least {}", deepest + 1);
+            let found = format_args!("depth {}", directory.depth);
+            self.findings.add(FaultKind::InodeDepth, Place::Inode(ino), found, expected);
+        }
+        let least = directory.last_block.map_or(0, |block| block.saturating_add(1).saturating_mul(BLOCK_SIZE as u64));
+        if directory.size < least {
+            let found = format_args!("{} bytes", directory.size);
+            self.findings.add(FaultKind::InodeSize, Place::Inode(ino), found, format_args!("at least {least}"));
+        }
+    }
+
+    fn check_dot_targets(&mut self, ino: u32, directory: &DirectoryRecord) {
+        let parent = if ino == self.geometry.root_ino { Some(ino) } else { self.parents.get(&ino).copied() };
+        for (name, seen, expected) in [(".", directory.dot, Some(ino)), ("..", directory.dot_dot, parent)] {
+            let found = match (seen, expected) {
+                (None, _) => format!("no `{name}`"),
+                (Some(seen), Some(expected)) if seen != expected => format!("`{name}` is inode {seen}"),
+                _ => continue,
+            };
+            // Without a parent, any `..` will do.
+            let expected = expected.map_or("one".into(), |expected| format!("inode {expected}"));
+            self.findings.add(FaultKind::DentryDots, Place::Inode(ino), found, expected);
+        }
+        // The root's is of no use to anybody: mkfs leaves it empty.
+        if let Some(&parent) = self.parents.get(&ino)
+            && directory.inode_parent != parent
+        {
+            let found = format_args!("parent {}", directory.inode_parent);
+            self.findings.add(FaultKind::InodeParent, Place::Inode(ino), found, parent);
+        }
+    }
+
+    /// Directories whose parents lead back to themselves; one fault a circle.
+    fn find_cycles(&mut self) {
+        let root = self.geometry.root_ino;
+        let parents = std::mem::take(&mut self.parents);
+        if let Some(parent) = parents.get(&root) {
+            let found = format_args!("a name in directory {parent}");
+            self.findings.add(FaultKind::DirectoryParents, Place::Inode(root), found, "none, as the root");
+        }
+        // Which walk came by first. A walk that meets itself has gone round; one that meets another ends where that one did.
+        let mut walks: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut starts: Vec<u32> = parents.keys().copied().collect();
+        starts.sort_unstable();
+        for start in starts {
+            let mut at = start;
+            while at != root && !walks.contains_key(&at) {
+                let Some(&parent) = parents.get(&at) else { break };
+                walks.insert(at, start);
+                at = parent;
+            }
+            if walks.get(&at) == Some(&start) {
+                let found = format_args!("in itself, through directory {}", parents[&at]);
+                self.findings.add(FaultKind::DirectoryCycle, Place::Inode(at), found, "a way to the root");
+            }
+        }
+    }
+}
