@@ -13,12 +13,13 @@
 //! | `log` | active logs and the block writer |
 //! | `clean` | segment cleaning |
 //! | [`checkpoint`] | reading one, writing the next |
-//! | `check` | fsck: finds everything that is wrong with a volume |
+//! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | `volume` | who owns what; opening |
 //! | `info`, `trim` | facts for people; FITRIM |
 //! | [`error`], `options`, `clock` | errors, options, injected time |
 
+pub mod check;
 pub mod checkpoint;
 mod clean;
 mod clock;
