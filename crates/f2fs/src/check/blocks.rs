@@ -35,7 +35,6 @@ pub(super) struct BlockMap {
 }
 
 /// What was found in one segment.
-#[derive(Default)]
 pub(super) struct SegmentBlocks {
     /// Owned blocks, most significant bit first as in the SIT.
     pub(super) map: [u8; 64],
@@ -45,6 +44,10 @@ pub(super) struct SegmentBlocks {
     pub(super) nodes: u16,
 }
 
+impl SegmentBlocks {
+    const EMPTY: SegmentBlocks = SegmentBlocks { map: [0; 64], data: 0, nodes: 0 };
+}
+
 impl BlockMap {
     pub(super) fn new(segments: u32) -> BlockMap {
         BlockMap { segments: (0..segments).map(|_| None).collect() }
@@ -52,7 +55,7 @@ impl BlockMap {
 
     /// Marks a block of a segment; false if it was marked already.
     fn mark(&mut self, segment: u32, block: u32, is_node: bool) -> bool {
-        let found = self.segments[segment as usize].get_or_insert_default();
+        let found = self.segments[segment as usize].get_or_insert_with(|| Box::new(SegmentBlocks::EMPTY));
         if crate::layout::bit_msb(&found.map, block as usize) {
             return false;
         }
