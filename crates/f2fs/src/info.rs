@@ -190,12 +190,8 @@ fn states(volume: &Volume) -> States {
 }
 
 fn kind_info(volume: &Volume, kind: SegmentKind) -> KindInfo {
-    let mut info = KindInfo {
-        kind: format!("{kind:?}"),
-        segments: 0,
-        live_blocks: 0,
-        utilization: [0; UTILIZATION_BINS],
-    };
+    let mut info =
+        KindInfo { kind: format!("{kind:?}"), segments: 0, live_blocks: 0, utilization: [0; UTILIZATION_BINS] };
     for segment in 0..volume.table.segments() {
         let live = u32::from(volume.table.live(segment));
         if live == 0 || volume.table.kind(segment) != kind {

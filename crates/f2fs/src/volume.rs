@@ -83,13 +83,18 @@ pub(crate) struct Volume {
 
 impl Volume {
     /// Reads a volume's metadata. Writes nothing.
-    pub(crate) fn open(device: Arc<dyn BlockDevice>, mut options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Volume> {
+    pub(crate) fn open(
+        device: Arc<dyn BlockDevice>,
+        mut options: OpenOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Volume> {
         let (geometry, first_bad) = Geometry::read(&*device)?;
-        let mut warnings: Vec<String> = first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
+        let mut warnings: Vec<String> =
+            first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
         let (loaded, other_bad) = load(&*device, &geometry)?;
-        warnings.extend(other_bad.map(|e| {
-            format!("{e}; the other pack, version {}, is used", loaded.pack.raw.checkpoint_ver)
-        }));
+        warnings.extend(
+            other_bad.map(|e| format!("{e}; the other pack, version {}, is used", loaded.pack.raw.checkpoint_ver)),
+        );
         if !options.read_only
             && let Some(reason) = features::read_only_reason(&geometry, loaded.pack.raw.flags(), &*device)?
         {
@@ -102,7 +107,11 @@ impl Volume {
         check_counts(&loaded, &table)?;
         let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
         if let Some((nid, _)) = journal.iter().next_back().filter(|(nid, _)| **nid >= geometry.node_ids()) {
-            return Err(Error::damaged("NAT", "journal", format!("entry of node {nid}, ids end at {}", geometry.node_ids())));
+            return Err(Error::damaged(
+                "NAT",
+                "journal",
+                format!("entry of node {nid}, ids end at {}", geometry.node_ids()),
+            ));
         }
         let raw = loaded.pack.raw;
         let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.get());
@@ -192,7 +201,11 @@ fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) ->
     let mut table = SegmentTable::new(geometry.main_segments, geometry.segments_per_section);
     let journal: BTreeMap<u32, RawSitEntry> = loaded.sit_journal.iter().map(|e| (e.segno.get(), e.entry)).collect();
     if let Some((segment, _)) = journal.iter().next_back().filter(|(segment, _)| **segment >= geometry.main_segments) {
-        return Err(Error::damaged("SIT", "journal", format!("entry of segment {segment} of {}", geometry.main_segments)));
+        return Err(Error::damaged(
+            "SIT",
+            "journal",
+            format!("entry of segment {segment} of {}", geometry.main_segments),
+        ));
     }
     let blocks = geometry.sit_blocks_used();
     let mut first = 0;

@@ -70,9 +70,9 @@ impl Volume {
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
         if self.table.kind(segment).is_node() {
-            return live.iter().try_for_each(|&offset| {
-                self.move_node(summary.entries[offset as usize].nid.get(), base + offset)
-            });
+            return live
+                .iter()
+                .try_for_each(|&offset| self.move_node(summary.entries[offset as usize].nid.get(), base + offset));
         }
         // Nothing of a sealed segment waits in the writer once its runs are out.
         self.writer.write_all(&*self.device)?;

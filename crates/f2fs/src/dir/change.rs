@@ -76,7 +76,9 @@ impl Volume {
 
     fn has_room(&mut self, dir: u32, place: Place, count: usize) -> Result<bool> {
         // A hole is a block to be made: all room.
-        Ok(self.directory_bytes(dir, place)?.is_none_or(|(bytes, shape)| entries::find_room(bytes, &shape, count).is_some()))
+        Ok(self
+            .directory_bytes(dir, place)?
+            .is_none_or(|(bytes, shape)| entries::find_room(bytes, &shape, count).is_some()))
     }
 
     /// Moves an inline directory to block 0 (or, with a level shift, through the hash).

@@ -36,12 +36,13 @@ impl Volume {
         self.inodes.remove(&ino);
         let raw = self.inode(ino)?;
         let xattr = raw.i_xattr_nid.get();
-        let has_blocks = !raw.inline_flags().intersects(
-            crate::layout::inode::InlineFlags::DATA | crate::layout::inode::InlineFlags::DENTRY,
-        ) && matches!(
-            basalt_vfs::FileKind::from_mode(u32::from(raw.i_mode.get())),
-            Some(basalt_vfs::FileKind::Regular | basalt_vfs::FileKind::Directory | basalt_vfs::FileKind::Symlink)
-        );
+        let has_blocks = !raw
+            .inline_flags()
+            .intersects(crate::layout::inode::InlineFlags::DATA | crate::layout::inode::InlineFlags::DENTRY)
+            && matches!(
+                basalt_vfs::FileKind::from_mode(u32::from(raw.i_mode.get())),
+                Some(basalt_vfs::FileKind::Regular | basalt_vfs::FileKind::Directory | basalt_vfs::FileKind::Symlink)
+            );
         if has_blocks {
             self.free_blocks_from(ino, 0)?;
         }

@@ -84,7 +84,8 @@ impl Volume {
         self.changed = true;
         let state = self.inodes.entry(ino).or_default();
         let page = state.pages.get_mut(&index);
-        let page = page.ok_or_else(|| Error::damaged("inode", format!("inode {ino} block {index}"), "not in memory"))?;
+        let page =
+            page.ok_or_else(|| Error::damaged("inode", format!("inode {ino} block {index}"), "not in memory"))?;
         if !page.dirty {
             page.dirty = true;
             if state.dirty == 0 {

@@ -48,7 +48,11 @@ impl Volume {
     /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
     fn free_subtree(&mut self, ino: u32, nid: u32, depth: u32, base: u64, keep: u64) -> Result<bool> {
         if self.node(nid)?.footer().ino.get() != ino {
-            return Err(crate::Error::damaged("node", format!("node {nid}"), format!("does not belong to inode {ino}")));
+            return Err(crate::Error::damaged(
+                "node",
+                format!("node {nid}"),
+                format!("does not belong to inode {ino}"),
+            ));
         }
         let first = keep.saturating_sub(base);
         if depth == 1 {

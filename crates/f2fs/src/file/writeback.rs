@@ -48,11 +48,9 @@ impl Volume {
         for (&index, page) in pages.iter_mut().filter(|(_, page)| page.dirty) {
             // Neighbours share their node: look it up once.
             let slot = match known {
-                Some((first, slot)) if index - first < slot.count => Slot {
-                    byte: slot.byte + 4 * (index - first) as usize,
-                    index: slot.index + (index - first),
-                    ..slot
-                },
+                Some((first, slot)) if index - first < slot.count => {
+                    Slot { byte: slot.byte + 4 * (index - first) as usize, index: slot.index + (index - first), ..slot }
+                }
                 _ => match self.map(ino, u64::from(index), false)? {
                     Mapped::Slot(slot) => {
                         known = Some((index, slot));

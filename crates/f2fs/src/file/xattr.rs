@@ -9,9 +9,7 @@ use basalt_vfs::acl::Acl;
 use crate::error::{Error, Result};
 use crate::layout::inode::InlineFlags;
 use crate::layout::node::XATTR_NODE_OFFSET;
-use crate::layout::xattr::{
-    HEADER_SIZE, MAGIC, NAMESPACES, NODE_CAPACITY, RawXattrEntry, RawXattrHeader, VALUE_MAX,
-};
+use crate::layout::xattr::{HEADER_SIZE, MAGIC, NAMESPACES, NODE_CAPACITY, RawXattrEntry, RawXattrHeader, VALUE_MAX};
 use crate::volume::Volume;
 
 const ENTRY_SIZE: usize = size_of::<RawXattrEntry>();
@@ -64,7 +62,9 @@ pub fn parse_list(bytes: &[u8]) -> std::result::Result<Vec<Attribute>, String> {
         }
         let (name, value) = (usize::from(entry.e_name_len), usize::from(entry.e_value_size.get()));
         if name + value > rest.len() {
-            return Err(format!("entry at byte {at} with a name of {name} and a value of {value} bytes reaches past the end"));
+            return Err(format!(
+                "entry at byte {at} with a name of {name} and a value of {value} bytes reaches past the end"
+            ));
         }
         found.push(Attribute {
             index: entry.e_name_index,

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use zerocopy::little_endian::{U32, U64};
 use zerocopy::FromBytes;
+use zerocopy::little_endian::{U32, U64};
 
 use basalt_segments::BlockTraits;
 
