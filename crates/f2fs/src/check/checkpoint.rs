@@ -48,7 +48,9 @@ pub(super) fn check(device: &dyn BlockDevice, geometry: &Geometry, findings: &mu
                 kind,
                 Place::Checkpoint(index),
                 found,
-                format_args!("at most {NAT_JOURNAL_ENTRIES} NAT and {SIT_JOURNAL_ENTRIES} SIT entries, inside the pack"),
+                format_args!(
+                    "at most {NAT_JOURNAL_ENTRIES} NAT and {SIT_JOURNAL_ENTRIES} SIT entries, inside the pack"
+                ),
             );
             Ok(None)
         }

@@ -268,7 +268,11 @@ impl DirectoryBlock {
 }
 
 /// The entry in a slot: `None` if the slot is free, an error in words if the entry cannot be.
-fn read_entry<'a>(content: &'a [u8], shape: &DentryShape, slot: usize) -> Option<std::result::Result<Entry<'a>, String>> {
+fn read_entry<'a>(
+    content: &'a [u8],
+    shape: &DentryShape,
+    slot: usize,
+) -> Option<std::result::Result<Entry<'a>, String>> {
     if content.len() < shape.size || slot >= shape.entries || !bit_lsb(content, slot) {
         return None;
     }

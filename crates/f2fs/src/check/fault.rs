@@ -102,13 +102,7 @@ impl Findings {
     }
 
     /// Records a fault; beyond the limit only that there was one.
-    pub(super) fn add(
-        &mut self,
-        kind: FaultKind,
-        place: Place,
-        found: impl fmt::Display,
-        expected: impl fmt::Display,
-    ) {
+    pub(super) fn add(&mut self, kind: FaultKind, place: Place, found: impl fmt::Display, expected: impl fmt::Display) {
         if self.faults.len() >= self.limit {
             self.truncated = true;
             return;

@@ -169,7 +169,7 @@ impl Checker<'_> {
 }
 
 fn starts_cluster(file: &FileState, file_block: u64) -> bool {
-    file.cluster_bits.is_some_and(|bits| file_block % (1 << bits) == 0)
+    file.cluster_bits.is_some_and(|bits| file_block.is_multiple_of(1 << bits))
 }
 
 #[cfg(test)]

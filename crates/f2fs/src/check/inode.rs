@@ -88,7 +88,7 @@ fn check_extra(geometry: &Geometry, report: &mut Reporter<'_>, inode: &RawInode)
         return;
     }
     let size = inode.extra().i_extra_isize.get();
-    if !(EXTRA_SIZE_MIN..=EXTRA_SIZE_MAX as u16).contains(&size) || size % 4 != 0 {
+    if !(EXTRA_SIZE_MIN..=EXTRA_SIZE_MAX as u16).contains(&size) || !size.is_multiple_of(4) {
         report.add(FaultKind::InodeExtraAttributes, format!("{size} bytes"), "4 to 36, in steps of 4");
     }
     let slots = inode.extra().i_inline_xattr_size.get();

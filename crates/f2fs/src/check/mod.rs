@@ -281,7 +281,7 @@ impl<'a> Checker<'a> {
 
     /// Tells the progress now and then.
     fn step(&mut self, stage: Stage, done: u64, total: u64) {
-        if done % PROGRESS_STEP == 0 {
+        if done.is_multiple_of(PROGRESS_STEP) {
             self.step_always(stage, done, total);
         }
     }

@@ -73,7 +73,8 @@ impl NatTable {
     /// Node ids in use, in order, without the reserved ones.
     pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, RawNatEntry)> {
         let blocks = (0u32..).zip(&self.blocks);
-        let entries = blocks.filter_map(|(index, block)| block.as_ref().map(|block| (index * ENTRIES_PER_BLOCK, block)));
+        let entries =
+            blocks.filter_map(|(index, block)| block.as_ref().map(|block| (index * ENTRIES_PER_BLOCK, block)));
         entries
             .flat_map(|(first, block)| (first..).zip(block.iter().copied()))
             .filter(|(nid, entry)| *nid >= RESERVED && entry.block_addr.get() != NULL_ADDR)

@@ -4,8 +4,8 @@
 use basalt_vfs::FileKind;
 use zerocopy::FromBytes;
 
-use super::blocks::Owner;
 use super::batch::for_each_block;
+use super::blocks::Owner;
 use super::fault::Place;
 use super::file::{Extent, FileState};
 use super::inode;
@@ -212,7 +212,8 @@ impl Checker<'_> {
 impl FileState {
     /// What is known of a file once its inode has been read.
     fn new(ino: u32, shape: &inode::Shape, inode: &RawInode) -> FileState {
-        let extent = Extent { file_block: inode.i_ext.fofs.get(), block: inode.i_ext.blk.get(), length: inode.i_ext.len.get() };
+        let extent =
+            Extent { file_block: inode.i_ext.fofs.get(), block: inode.i_ext.blk.get(), length: inode.i_ext.len.get() };
         FileState {
             ino,
             directory: shape.kind == Some(FileKind::Directory),

@@ -9,9 +9,9 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use crate::checkpoint::load::{log_position, read_blocks};
 use crate::error::Result;
+use crate::layout::SEGMENT_BITS;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::node::{NodeFlags, RawNode};
-use crate::layout::SEGMENT_BITS;
 
 /// Nodes that are followed; a longer chain is told as "at least".
 const CHAIN_MAX: usize = 1 << 16;

@@ -11,8 +11,7 @@ use crate::layout::superblock::{Features, MAGIC, RawSuperblock, SUPERBLOCK_OFFSE
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
 
 /// Features that change the layout in ways this check does not know.
-const UNKNOWN_LAYOUT: Features =
-    Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
+const UNKNOWN_LAYOUT: Features = Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
 
 /// Checks both copies; `None` if neither can be used.
 ///
@@ -50,7 +49,10 @@ pub(super) fn check(device: &dyn BlockDevice, findings: &mut Findings) -> Result
         Some(found) if found.features.intersects(UNKNOWN_LAYOUT) || found.superblock.devs[0].path[0] != 0 => {
             Err(Error::Unsupported {
                 device: device.name().into(),
-                reason: format!("zoned, of several devices or otherwise unknown (features {:#x})", found.features.bits()),
+                reason: format!(
+                    "zoned, of several devices or otherwise unknown (features {:#x})",
+                    found.features.bits()
+                ),
             })
         }
         _ => Ok(geometry),

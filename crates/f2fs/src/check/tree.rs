@@ -193,7 +193,8 @@ impl Checker<'_> {
     pub(super) fn scan_unreachable(&mut self) -> Result<()> {
         let mut lost = Vec::new();
         for (nid, entry) in self.nat.in_use() {
-            if !self.inodes.contains_key(&nid) && !self.references.contains_key(&nid) && !self.unreadable.contains(&nid) {
+            if !self.inodes.contains_key(&nid) && !self.references.contains_key(&nid) && !self.unreadable.contains(&nid)
+            {
                 let reference = Reference { ino: entry.ino.get(), offset: 0 };
                 lost.push(Child { nid, address: entry.block_addr.get(), reference });
             }
