@@ -117,7 +117,13 @@ impl Volume {
         self.clean_pages.order.push_back((ino, index));
         let limit = (self.options.cache_bytes / 4 / BLOCK_SIZE).max(64);
         while self.clean_pages.order.len() > limit {
-            let Some((ino, index)) = self.clean_pages.order.pop_front() else { return };
+            let Some(oldest) = self.clean_pages.order.pop_front() else { return };
+            // A page that became clean more than once is listed as often: an old record must not evict the page just
+            // read, whose absence would pass for a hole.
+            if oldest == (ino, index) {
+                continue;
+            }
+            let (ino, index) = oldest;
             if let Some(state) = self.inodes.get_mut(&ino)
                 && state.pages.get(&index).is_some_and(|page| !page.dirty)
             {

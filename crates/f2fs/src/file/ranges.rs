@@ -32,9 +32,11 @@ impl Volume {
             }
             FallocateMode::ZERO_RANGE => {
                 self.expect_changeable(ino)?;
-                // Room first: a range that was zeroed but could not be kept is a loss of data for nothing.
+                // Room first: a range that was zeroed but could not be kept is a loss of data for nothing. What is punched
+                // then comes back from the blocks it freed.
                 self.check_room(offset, end)?;
                 self.convert_inline_data(ino)?;
+                self.reserve_range(ino, offset, end)?;
                 self.punch(ino, offset, end)?;
             }
             none if none.is_empty() => {
@@ -63,9 +65,7 @@ impl Volume {
             return Ok(());
         }
         self.convert_inline_data(ino)?;
-        for index in offset >> BLOCK_BITS..Self::blocks_for(end) {
-            self.reserve_block(ino, index as u32)?;
-        }
+        self.reserve_range(ino, offset, end)?;
         if end > size {
             let raw = self.inode_mut(ino)?;
             if keep_size {
@@ -76,6 +76,11 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Reserves a block for every hole of a range.
+    fn reserve_range(&mut self, ino: u32, offset: u64, end: u64) -> Result<()> {
+        (offset >> BLOCK_BITS..Self::blocks_for(end)).try_for_each(|index| self.reserve_block(ino, index as u32))
     }
 
     /// Makes the bytes from `offset` to `end` zero and frees the blocks that lie within.

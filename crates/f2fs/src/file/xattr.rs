@@ -255,17 +255,17 @@ impl Volume {
         if default && !is_directory {
             return Err(basalt_vfs::Error::Access.into());
         }
-        let mut acl = if Acl::xattr_means_removal(value) { None } else { Some(Acl::parse(value)?) };
-        if !default && let Some(set) = &acl {
-            let permissions = set.permissions();
+        let acl = if Acl::xattr_means_removal(value) { None } else { Some(Acl::parse(value)?) };
+        let permissions = acl.as_ref().filter(|_| !default).map(Acl::permissions);
+        // What the permission bits say needs no ACL.
+        let kept = acl.filter(|acl| default || acl.equivalent_mode().is_none());
+        // The ACL first: it may not fit, and then the permissions stay as they are.
+        self.store_acl(ino, kept.as_ref(), default)?;
+        if let Some(permissions) = permissions {
             let raw = self.inode_mut(ino)?;
             let mode = u32::from(raw.i_mode.get()) & !0o777 | permissions;
             raw.i_mode.set(mode as u16);
-            if set.equivalent_mode().is_some() {
-                acl = None;
-            }
         }
-        self.store_acl(ino, acl.as_ref(), default)?;
         self.touch_change(ino)
     }
 }
