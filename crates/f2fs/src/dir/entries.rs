@@ -51,23 +51,14 @@ pub fn name<'a>(bytes: &'a [u8], shape: &DentryShape, slot: usize, entry: &RawDe
 
 /// Finds a name.
 pub fn find(bytes: &[u8], shape: &DentryShape, hash: u32, wanted: &[u8]) -> Option<usize> {
-    let mut slot = 0;
-    while slot < shape.entries {
-        if bytes[slot / 8] == 0 && slot % 8 == 0 {
-            slot += 8;
-            continue;
-        }
-        if !bit_lsb(bytes, slot) {
-            slot += 1;
-            continue;
-        }
-        let entry = entry(bytes, shape, slot);
-        if entry.hash_code.get() == hash && name(bytes, shape, slot, &entry) == Some(wanted) {
-            return Some(slot);
-        }
-        slot += slots_for(usize::from(entry.name_len.get())).max(1);
-    }
-    None
+    let hash = hash.to_le_bytes();
+    let dentries = &bytes[shape.dentries_at..][..shape.entries * size_of::<RawDentry>()];
+    // Hashes first: nearly all entries differ there, and slots out of use are few.
+    dentries.chunks_exact(size_of::<RawDentry>()).enumerate().find_map(|(slot, dentry)| {
+        let hit = dentry[..4] == hash && bit_lsb(bytes, slot);
+        let same = hit && name(bytes, shape, slot, &entry(bytes, shape, slot)) == Some(wanted);
+        same.then_some(slot)
+    })
 }
 
 /// The first place with `count` free slots in a row.

@@ -42,17 +42,13 @@ impl Volume {
                     end
                 }
                 Mapped::Slot(slot) => {
-                    let mut byte = slot.byte;
-                    let mut index = index;
                     let mut at = done;
-                    for _ in 0..slot.count {
+                    for step in 0..u64::from(slot.count) {
                         if at >= length {
                             break;
                         }
-                        let address = self.node(slot.nid)?.pointer(byte);
-                        at = self.plan_block(ino, index, address, offset, at, buf, &mut extents)?;
-                        byte += 4;
-                        index += 1;
+                        let address = self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize);
+                        at = self.plan_block(ino, index + step, address, offset, at, buf, &mut extents)?;
                     }
                     at
                 }

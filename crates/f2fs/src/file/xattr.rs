@@ -7,7 +7,7 @@ use basalt_vfs::XattrFlags;
 use basalt_vfs::acl::Acl;
 
 use crate::error::{Error, Result};
-use crate::layout::inode::InlineFlags;
+use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::layout::xattr::{HEADER_SIZE, MAGIC, NAMESPACES, NODE_CAPACITY, RawXattrEntry, RawXattrHeader, VALUE_MAX};
 use crate::volume::Volume;
@@ -43,6 +43,11 @@ pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
 /// The prefix of a namespace.
 fn prefix(index: u8) -> Option<&'static str> {
     NAMESPACES.iter().find(|(known, _, _)| *known == index).map(|(_, prefix, _)| *prefix)
+}
+
+/// Bytes of an inode that hold xattrs: none unless the inode says so.
+fn inline_range(raw: &RawInode, flexible: bool) -> std::ops::Range<usize> {
+    if raw.is_inline(InlineFlags::XATTR) { raw.inline_xattr_range(flexible) } else { 0..0 }
 }
 
 /// Bytes an attribute takes in the list.
@@ -100,7 +105,7 @@ impl Volume {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
         let xattr_nid = raw.i_xattr_nid.get();
-        let inline = raw.is_inline(InlineFlags::XATTR).then(|| raw.inline_xattr_range(flexible)).unwrap_or(0..0);
+        let inline = inline_range(raw, flexible);
         if xattr_nid == 0 && inline.is_empty() {
             return Ok(Vec::new());
         }
@@ -125,7 +130,7 @@ impl Volume {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
         let mut xattr_nid = raw.i_xattr_nid.get();
-        let inline = raw.is_inline(InlineFlags::XATTR).then(|| raw.inline_xattr_range(flexible)).unwrap_or(0..0);
+        let inline = inline_range(raw, flexible);
         let bytes = if attributes.is_empty() { Vec::new() } else { encode_list(attributes) };
         // The terminator must fit as well.
         let fits_inline = bytes.is_empty() || bytes.len() + TERMINATOR <= inline.len();

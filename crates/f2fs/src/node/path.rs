@@ -69,7 +69,7 @@ pub fn is_direct(node_offset: u32) -> bool {
         return false;
     }
     // Below the double indirect node, each indirect node is followed by its direct nodes.
-    node_offset < DOUBLE_INDIRECT || (node_offset - DOUBLE_INDIRECT - 1) % (ADDRS_PER_NODE + 1) != 0
+    node_offset < DOUBLE_INDIRECT || !(node_offset - DOUBLE_INDIRECT - 1).is_multiple_of(ADDRS_PER_NODE + 1)
 }
 
 /// Byte of slot `index` in an inode whose extra attributes take `extra` bytes.
