@@ -154,7 +154,9 @@ fn holes_are_found_and_punched() {
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes[..4096].iter().chain(&bytes[8292..]).all(|&byte| byte == 7));
     assert!(bytes[4096..8292].iter().all(|&byte| byte == 0));
+    // Not written back yet, and not a hole either.
     assert_eq!(seek(RawSeek::Hole(0)), Ok(4096));
+    assert_eq!(seek(RawSeek::Data(4096)), Ok(8192));
 
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 20 << 20).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 20 << 20);

@@ -150,7 +150,7 @@ fn wrong_mount_points_are_named() {
     assert!(matches!(mount(mounted.root()), MountError::Occupied { .. }));
     let options = MountOptions { block_device: Some(file), ..MountOptions::new(dir.path(), "x") };
     let refused = Session::mount(Arc::new(MemoryFs::new()), &options).unwrap_err();
-    assert!(refused.to_string().contains("block device required"), "{refused}");
+    assert!(refused.to_string().contains("Block device required"), "{refused}");
 }
 
 #[test]

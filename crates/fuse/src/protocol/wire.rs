@@ -533,6 +533,15 @@ wire! {
         /// For unrestricted ioctls.
         out_iovs: u32,
     }
+    /// Notification that the kernel shall write back and drop what it has cached of an inode.
+    InvalInodeOut: 24 {
+        /// The inode's node id.
+        node: u64,
+        /// First byte, or negative for the attributes alone.
+        offset: i64,
+        /// Length in bytes, 0 for all.
+        length: i64,
+    }
     /// One entry in the reply to READDIR, followed by the name and padding to 8 bytes; in READDIRPLUS an
     /// [`EntryOut`] goes before it.
     Dirent: 24 {

@@ -8,6 +8,7 @@
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
+//! | `seeker` | LSEEK, which needs the kernel's dirty pages first |
 //! | `ticker` | background work |
 
 mod answer;
@@ -16,6 +17,7 @@ mod convert;
 mod handshake;
 mod nodes;
 mod reply;
+mod seeker;
 mod server;
 mod ticker;
 mod worker;

@@ -10,6 +10,7 @@ use super::handshake::Agreed;
 use super::nodes::Nodes;
 use super::reply::{Answer, Failure, Reply};
 use crate::mount::MountOptions;
+use crate::protocol::flags::InitFlags;
 use crate::protocol::wire::InHeader;
 use crate::protocol::{Operation, Request, operation};
 
@@ -79,6 +80,11 @@ impl Server {
     /// The inode that a request's header names.
     pub(super) fn target(&self, header: &InHeader) -> InodeNumber {
         self.nodes.inode(header.node)
+    }
+
+    /// Whether the kernel's page cache holds dirty pages, and keeps times and sizes of files.
+    pub(super) fn kernel_keeps_dirty_pages(&self) -> bool {
+        self.agreed.flags.contains(InitFlags::WRITEBACK_CACHE)
     }
 
     /// Closes the file system the first time; every caller waits for that and gets its outcome.

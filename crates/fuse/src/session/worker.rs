@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Sender};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -9,10 +10,11 @@ use rustix::io::Errno;
 use super::SessionError;
 use super::buffer::{PAGE, PageBuffer};
 use super::reply::Reply;
+use super::seeker::{self, Seek};
 use super::server::{Server, Verdict};
 use super::ticker::Ticker;
 use crate::protocol::wire::{InHeader, WriteIn};
-use crate::protocol::{Fault, Request};
+use crate::protocol::{Fault, Operation, Request};
 
 /// Where a request starts in its buffer, so that the data of a WRITE starts on a page boundary.
 const START: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
@@ -21,15 +23,19 @@ const START: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
 pub(super) fn serve_all(server: &Server, device: OwnedFd, threads: usize) -> Result<(), SessionError> {
     let channels: Vec<OwnedFd> = (1..threads).filter_map(|_| channel(&device)).collect();
     let ticker = Ticker::default();
+    let (seeks, queue) = mpsc::channel();
     std::thread::scope(|scope| {
+        let device = &device;
+        scope.spawn(move || seeker::run(server, &queue));
         let background = scope.spawn(|| ticker.run(server.file_system()));
         let others: Vec<_> = (1..threads)
             .map(|index| {
-                let fd = channels.get(index - 1).unwrap_or(&device).as_fd();
-                scope.spawn(move || serve(server, fd))
+                let fd = channels.get(index - 1).unwrap_or(device).as_fd();
+                let seeks = seeks.clone();
+                scope.spawn(move || serve(server, fd, seeks))
             })
             .collect();
-        let mut outcome = serve(server, device.as_fd());
+        let mut outcome = serve(server, device.as_fd(), seeks);
         for other in others {
             // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
             let ended = other.join().unwrap_or(Err(SessionError::Device(Errno::IO)));
@@ -61,7 +67,7 @@ fn clone_connection(clone: &OwnedFd, device: BorrowedFd<'_>) -> rustix::io::Resu
 }
 
 /// One loop; returns when the kernel hangs up.
-fn serve(server: &Server, device: BorrowedFd<'_>) -> Result<(), SessionError> {
+fn serve<'fd>(server: &Server, device: BorrowedFd<'fd>, seeks: Sender<Seek<'fd>>) -> Result<(), SessionError> {
     let mut inbox = PageBuffer::new(PAGE + server.max_payload());
     let mut reply = Reply::new(server.max_payload().max(2 * PAGE));
     loop {
@@ -74,6 +80,10 @@ fn serve(server: &Server, device: BorrowedFd<'_>) -> Result<(), SessionError> {
             Err(errno) => return Err(SessionError::Device(errno)),
         };
         match Request::parse(&inbox.bytes()[START..START + len]) {
+            Ok(Request { header, operation: Operation::Lseek(arguments) }) if server.kernel_keeps_dirty_pages() => {
+                // The seeker ends after the loops.
+                let _ = seeks.send(Seek { device, header, arguments });
+            }
             Ok(request) => handle(server, device, &request, &mut reply),
             Err(fault) => {
                 tracing::error!(%fault, "request not understood");
@@ -86,7 +96,7 @@ fn serve(server: &Server, device: BorrowedFd<'_>) -> Result<(), SessionError> {
 }
 
 /// Answers one request.
-fn handle(server: &Server, device: BorrowedFd<'_>, request: &Request<'_>, reply: &mut Reply) {
+pub(super) fn handle(server: &Server, device: BorrowedFd<'_>, request: &Request<'_>, reply: &mut Reply) {
     reply.clear();
     let verdict = catch_unwind(AssertUnwindSafe(|| server.answer(request, reply))).unwrap_or_else(|_| {
         tracing::error!(opcode = request.header.opcode, node = request.header.node, "the file system panicked");

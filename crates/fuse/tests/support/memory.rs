@@ -16,7 +16,6 @@ pub struct Calls {
     pub syncs: AtomicU64,
     pub closes: AtomicU64,
     pub ticks: AtomicU64,
-    pub opens_refused: AtomicU64,
     pub synced_files: Mutex<Vec<(InodeNumber, bool)>>,
 }
 
@@ -576,6 +575,10 @@ impl FileSystem for MemoryFs {
     fn close(&self) -> Result<()> {
         std::thread::sleep(self.close_delay);
         self.calls.closes.fetch_add(1, SeqCst);
+        self.state().inodes.retain(|_, inode| {
+            inode.references = 0;
+            inode.attributes.links > 0
+        });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use basalt_vfs::{FallocateMode, InodeNumber, Seek};
 use rustix::io::Errno;
 
-use crate::protocol::flags::{InitFlags, WriteFlags};
+use crate::protocol::flags::WriteFlags;
 use crate::protocol::wire::{
     CopyFileRangeIn, CopyFileRangeOut, FallocateIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
 };
@@ -34,8 +34,7 @@ impl Server {
     ) -> Answer {
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
         let clear_suid_sgid = flags.contains(WriteFlags::KILL_SUIDGID);
-        let kernel_keeps_times = self.agreed.flags.contains(InitFlags::WRITEBACK_CACHE);
-        if flags.contains(WriteFlags::CACHE) && kernel_keeps_times && !clear_suid_sgid {
+        if flags.contains(WriteFlags::CACHE) && self.kernel_keeps_dirty_pages() && !clear_suid_sgid {
             self.fs.write_back(ino, arguments.offset, data)?;
         } else {
             self.fs.write(ino, arguments.offset, data, clear_suid_sgid)?;
