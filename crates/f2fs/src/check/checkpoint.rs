@@ -101,11 +101,12 @@ fn check_fields(pack: &Pack, geometry: &Geometry, findings: &mut Findings) {
         }
     };
     let (user, valid) = (raw.user_block_count.get(), raw.valid_block_count.get());
-    let main = u64::from(geometry.main_blocks());
-    check(0 < user && user < main, "user_block_count", user, format!("1 to {}", main - 1));
+    let read_only = geometry.features.contains(Features::READ_ONLY);
+    // A volume made to be only read keeps nothing back for cleaning.
+    let most = u64::from(geometry.main_blocks()) - u64::from(!read_only);
+    check((1..=most).contains(&user), "user_block_count", user, format!("1 to {most}"));
     check(valid <= user, "valid_block_count", valid, format!("at most user_block_count, {user}"));
     let (reserved, kept_back) = (raw.rsvd_segment_count.get(), raw.overprov_segment_count.get());
-    let read_only = geometry.features.contains(Features::READ_ONLY);
     let metadata = geometry.segment_count.saturating_sub(geometry.main_segments);
     let most = geometry.segment_count.saturating_sub(metadata + 1);
     check(
