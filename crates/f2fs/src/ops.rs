@@ -18,6 +18,7 @@ use basalt_vfs::{
 use crate::checkpoint::write::Prepared;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::file::write::Times;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::options::OpenOptions;
 use crate::volume::Volume;
@@ -386,11 +387,7 @@ impl FileSystem for F2fs {
         // Blocks in the plan may be freed meanwhile, but not reused.
         let _reuse = self.reuse.read();
         let (length, extents) = self.look(|volume| {
-            match volume.kind(ino)? {
-                FileKind::Regular => {}
-                FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
-                _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
-            }
+            expect_regular(volume, ino)?;
             volume.touch_access(ino)?;
             volume.plan_read(ino, offset, buf)
         })?;
@@ -404,16 +401,22 @@ impl FileSystem for F2fs {
     fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> basalt_vfs::Result<()> {
         let ino = Self::inode_number(ino)?;
         self.change(|volume| {
-            match volume.kind(ino)? {
-                FileKind::Regular => {}
-                FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
-                _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
-            }
-            volume.write_file(ino, offset, data)?;
+            expect_regular(volume, ino)?;
+            volume.expect_mutable(ino)?;
+            volume.write_file(ino, offset, data, Times::Renew)?;
             if clear_suid_sgid {
                 volume.clear_set_ids(ino)?;
             }
             Ok(())
+        })
+    }
+
+    fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        // Also what has become immutable since: it was written before.
+        self.change(|volume| {
+            expect_regular(volume, ino)?;
+            volume.write_file(ino, offset, data, Times::Keep)
         })
     }
 
@@ -520,6 +523,15 @@ impl FileSystem for F2fs {
             }
         }
         Ok(self.sync_all(true)?)
+    }
+}
+
+/// Fails unless the inode is a regular file.
+fn expect_regular(volume: &mut Volume, ino: u32) -> Result<()> {
+    match volume.kind(ino)? {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(basalt_vfs::Error::IsDirectory.into()),
+        _ => Err(basalt_vfs::Error::Invalid("not a regular file").into()),
     }
 }
 

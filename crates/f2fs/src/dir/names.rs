@@ -7,6 +7,7 @@ use super::lookup::{Found, check_name};
 use crate::error::{Error, Result};
 use crate::file::inode::{self, NewInode};
 use crate::file::temperature;
+use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::RawInodeFlags;
 use crate::volume::Volume;
@@ -90,8 +91,11 @@ impl Volume {
         let flags = RawInodeFlags::from_bits_retain(parent.flags.bits());
         let inherits_project = flags.contains(RawInodeFlags::PROJINHERIT);
         let mut flags = flags.intersection(INHERITED);
-        if !is_directory {
-            flags.remove(RawInodeFlags::DIRSYNC | RawInodeFlags::PROJINHERIT);
+        // As the kernel's `f2fs_mask_flags`.
+        match node.kind {
+            FileKind::Directory => {}
+            FileKind::Regular => flags.remove(RawInodeFlags::DIRSYNC | RawInodeFlags::PROJINHERIT),
+            _ => flags = flags.intersection(RawInodeFlags::NODUMP | RawInodeFlags::NOATIME),
         }
         let advise = match node.kind {
             FileKind::Regular => temperature::advise_for(&self.geometry.superblock, name).bits(),
@@ -142,7 +146,7 @@ impl Volume {
     fn fill_new(&mut self, dir: u32, ino: u32, node: &NewNode<'_>) -> Result<()> {
         match node.kind {
             FileKind::Directory => self.make_empty_directory(ino, dir),
-            FileKind::Symlink => self.write_file(ino, 0, node.target),
+            FileKind::Symlink => self.write_file(ino, 0, node.target, Times::Renew),
             _ => Ok(()),
         }
     }

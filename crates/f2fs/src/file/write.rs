@@ -9,11 +9,20 @@ use crate::volume::Volume;
 /// The largest size of a file in bytes.
 pub const SIZE_MAX: u64 = BLOCKS_MAX << BLOCK_BITS;
 
+/// What a write does to the times of last content and attribute change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// They become now.
+    Renew,
+    /// They stay: whoever buffered the data keeps them.
+    Keep,
+}
+
 impl Volume {
     /// Writes `data` at `offset` and extends the file as needed.
     ///
     /// Errors: `FileTooLarge` past [`SIZE_MAX`]; `NoSpace`, after which a beginning of the data may have been written.
-    pub(crate) fn write_file(&mut self, ino: u32, offset: u64, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_file(&mut self, ino: u32, offset: u64, data: &[u8], times: Times) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -22,7 +31,7 @@ impl Volume {
         if self.has_inline_data(ino)? {
             if end <= self.inline_capacity(ino)? {
                 self.write_inline(ino, offset as usize, data)?;
-                return self.finish_write(ino, end);
+                return self.finish_write(ino, end, times);
             }
             self.convert_inline_data(ino)?;
         }
@@ -33,7 +42,7 @@ impl Volume {
             Err((at, _)) => *at,
         };
         if written > offset {
-            self.finish_write(ino, written)?;
+            self.finish_write(ino, written, times)?;
         }
         result.map_err(|(_, error)| error)
     }
@@ -58,12 +67,12 @@ impl Volume {
         Ok(())
     }
 
-    fn finish_write(&mut self, ino: u32, end: u64) -> Result<()> {
+    fn finish_write(&mut self, ino: u32, end: u64, times: Times) -> Result<()> {
         let raw = self.inode_mut(ino)?;
         if end > raw.i_size.get() {
             raw.i_size.set(end);
         }
-        self.touch(ino)
+        if times == Times::Renew { self.touch(ino) } else { Ok(()) }
     }
 
     /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
