@@ -1,0 +1,19 @@
+//! Basalt and Linux's own F2FS, in User-Mode Linux, take turns on the same volumes, and see the same.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`volumes`] | Basalt's side: make, open, close, check |
+//! | [`guest`] | Linux's side: mount, do, unmount, several volumes in one boot |
+//! | [`listing`] | a manifest of what Basalt sees, to compare with one that Linux wrote |
+//! | [`copying`] | a tree of the host's into a volume, through the file-system interface |
+//! | [`changes`] | random changes through the file-system interface |
+//! | `variants` | every kind of volume, made by either, written by both |
+//! | `turns` | fifty rounds in turn on one volume |
+
+mod changes;
+mod copying;
+mod guest;
+mod listing;
+mod volumes;
+
+mod variants;

@@ -1,0 +1,43 @@
+//! Volumes as Basalt makes, opens and leaves them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, FileDevice, OpenOptions as DeviceOptions};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_testkit::images::fsck_f2fs;
+use basalt_vfs::FileSystem;
+
+/// Makes a volume in a new image file.
+pub fn make(path: &Path, size: u64, options: &FormatOptions) {
+    drop(FileDevice::create(path, size).unwrap());
+    let device = FileDevice::open(path, &DeviceOptions::default()).unwrap();
+    format(&device, options, &mut |_, _| {}).unwrap();
+}
+
+/// Opens the volume, whatever it has to say.
+pub fn open_with(path: &Path, options: OpenOptions) -> F2fs {
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(path, &DeviceOptions::default()).unwrap());
+    F2fs::open(device, options, Arc::new(SystemClock)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Opens a volume about which there must be nothing to say.
+pub fn open(path: &Path) -> F2fs {
+    let fs = open_with(path, OpenOptions::default());
+    assert_eq!(fs.warnings(), Vec::<String>::new(), "{}", path.display());
+    assert!(fs.is_writable());
+    fs
+}
+
+/// Closes the volume.
+pub fn close(fs: &F2fs) {
+    fs.close().unwrap();
+    assert_eq!(fs.failure(), None);
+}
+
+/// Nobody finds anything wrong with the volume.
+pub fn expect_clean(path: &Path, context: &str) {
+    let report = fsck_f2fs(path).unwrap();
+    assert!(report.is_clean(), "{context}: {}: {report}", path.display());
+}
