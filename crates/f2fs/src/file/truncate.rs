@@ -93,6 +93,7 @@ impl Volume {
             freed += 1;
         }
         if freed > 0 {
+            self.forget_extent(ino)?;
             self.valid_blocks -= freed as u64;
             self.add_blocks(ino, -freed)?;
         }

@@ -84,7 +84,16 @@ impl Volume {
         self.node_mut(slot.nid)?.set_pointer(slot.byte, address);
         self.counters.data_blocks += 1;
         if old != NEW_ADDR {
+            self.forget_extent(ino)?;
             self.invalidate(old)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the extent that Linux keeps in the inode, since one of its blocks may have moved or gone: it must be exact.
+    pub(crate) fn forget_extent(&mut self, ino: u32) -> Result<()> {
+        if self.inode(ino)?.i_ext.len.get() != 0 {
+            self.inode_mut(ino)?.i_ext.len.set(0);
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ fn made_and_filled_by_basalt() {
             make(&image, 256 << 20, &options);
             let fs = open(&image);
             copy_tree(&fs, &tree);
-            expected.expect_same(&manifest(&fs), &format!("{name}: the host and Basalt, which copied it"));
+            expect_copied(&expected, &manifest(&fs), &format!("{name}: the host and Basalt, which copied it"));
             close(&fs);
             drop(fs);
             expect_clean(&image, "filled by Basalt");
@@ -86,12 +86,19 @@ fn made_and_filled_by_basalt() {
     let visits: Vec<Visit> = images.iter().map(|image| Visit::new(image, guest::record(image))).collect();
     guest::visit(uml.clone(), &visits);
     for image in &images {
-        expected.expect_same(&guest::manifest(image), &format!("{}: the host and Linux", image.display()));
+        expect_copied(&expected, &guest::manifest(image), &format!("{}: the host and Linux", image.display()));
     }
     let change = |image: &PathBuf| Visit::new(image, guest::mutate_and_record(image, 5, OPERATIONS, MAX_SIZE));
     let visits: Vec<Visit> = images.iter().map(change).collect();
     guest::visit(uml.clone(), &visits);
     back_and_forth(&uml, &images);
+}
+
+/// Everything is equal but the root's link count, which the volume's own lost+found adds to.
+fn expect_copied(expected: &Manifest, found: &Manifest, context: &str) {
+    let mut found = found.clone();
+    found.entries.get_mut(b".".as_slice()).unwrap().links = expected.entries[b".".as_slice()].links;
+    expected.expect_same(&found, context);
 }
 
 /// The kinds of volume that Basalt makes.
