@@ -1,0 +1,558 @@
+//! fsck: every rule of the format broken once, and found as what it is.
+
+mod editor;
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, check};
+use basalt_f2fs::dir::hash::hash;
+use basalt_f2fs::layout::checkpoint::{CheckpointFlags, RawCheckpoint, RawOrphanBlock};
+use basalt_f2fs::layout::inode::{Advise, InlineFlags, RawInode};
+use basalt_f2fs::layout::node::RawNode;
+use basalt_f2fs::layout::summary::RawSummary;
+use basalt_f2fs::layout::superblock::RawSuperblock;
+use basalt_f2fs::layout::xattr::RawXattrHeader;
+use basalt_f2fs::layout::{NEW_ADDR, set_bit_msb};
+use editor::Editor;
+use zerocopy::little_endian::U32;
+
+use FaultKind::{CheckpointFlags as CheckpointFlagged, *};
+
+const ROOT: u32 = 3;
+
+fn run(device: &dyn BlockDevice) -> CheckReport {
+    check(device, &CheckOptions::default(), &mut |_| ()).unwrap()
+}
+
+fn kinds(report: &CheckReport) -> BTreeSet<FaultKind> {
+    report.faults.iter().map(|fault| fault.kind).collect()
+}
+
+/// One way to break a rule.
+struct Case {
+    kind: FaultKind,
+    how: &'static str,
+    damage: fn(&Editor),
+    /// What else follows from it.
+    also: &'static [FaultKind],
+    base: Base,
+}
+
+/// The volume to start from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Base {
+    /// Something of everything, cleanly closed.
+    Clean,
+    /// With an orphan, and not unmounted.
+    Orphan,
+    /// With the size of inline xattrs kept in each inode.
+    Flexible,
+}
+
+const fn case(kind: FaultKind, how: &'static str, damage: fn(&Editor)) -> Case {
+    Case { kind, how, damage, also: &[], base: Base::Clean }
+}
+
+impl Case {
+    const fn also(self, also: &'static [FaultKind]) -> Case {
+        Case { also, ..self }
+    }
+
+    const fn with_orphan(self) -> Case {
+        Case { base: Base::Orphan, ..self }
+    }
+
+    const fn on_flexible(self) -> Case {
+        Case { base: Base::Flexible, ..self }
+    }
+}
+
+/// Marks a block as free or live in the SIT, count included.
+fn mark(editor: &Editor, address: u32, live: bool) {
+    let (segment, block) = editor.segment_of(address);
+    editor.edit_sit(segment, |entry| {
+        set_bit_msb(&mut entry.valid_map, block, live);
+        let count = entry.vblocks.get();
+        entry.vblocks.set(if live { count + 1 } else { count - 1 });
+    });
+}
+
+/// Address of file block `index` of the file `big`.
+fn big_block(editor: &Editor, index: usize) -> u32 {
+    let big = editor.path(&["big"]);
+    editor.inode(big).slots[editor.slot(big, index)].get()
+}
+
+/// Node `index` of `i_nid` of the file `big`.
+fn big_node(editor: &Editor, index: usize) -> u32 {
+    editor.inode(editor.path(&["big"])).i_nid[index].get()
+}
+
+fn edit_xattr_node(editor: &Editor, change: impl FnOnce(&mut RawXattrHeader, &mut [u8])) {
+    let nid = editor.inode(editor.path(&["more attributes"])).i_xattr_nid.get();
+    let mut block = editor.block(editor.node_address(nid));
+    let (header, rest) = zerocopy::FromBytes::mut_from_prefix(&mut block).unwrap();
+    change(header, rest);
+    editor.put(editor.node_address(nid), &block);
+}
+
+const SUPERBLOCK: &[Case] = &[
+    case(SuperblockMagic, "first copy wiped", |e| e.put(0, &[0; 4096])),
+    case(SuperblockMagic, "second copy wiped", |e| e.put(1, &[0; 4096])),
+    case(SuperblockChecksum, "a byte of the first copy", |e| {
+        e.edit((0, 1024), |sb: &mut RawSuperblock| sb.volume_name[0].set(77));
+    }),
+    case(SuperblockChecksum, "a byte of the second copy", |e| {
+        e.edit((1, 1024), |sb: &mut RawSuperblock| sb.uuid[0] ^= 1);
+    }),
+    case(SuperblockFields, "areas that do not follow", |e| e.superblock(0, |sb| sb.sit_blkaddr.set(1))),
+    case(SuperblockFields, "no section", |e| e.superblock(0, |sb| sb.segs_per_sec.set(0))),
+    case(SuperblockFields, "more than the device has", |e| {
+        e.superblock(1, |sb| {
+            sb.segment_count_main.set(sb.segment_count_main.get() + 512);
+            sb.section_count.set(sb.section_count.get() + 512);
+            sb.segment_count.set(sb.segment_count.get() + 512);
+            sb.block_count.set(sb.block_count.get() + 512 * 512);
+        });
+    }),
+    case(SuperblockFields, "root is not inode 3", |e| e.superblock(0, |sb| sb.root_ino.set(4))),
+    case(SuperblockCopiesDiffer, "another label", |e| e.superblock(1, |sb| sb.volume_name[0].set(77))),
+];
+
+const CHECKPOINT: &[Case] = &[
+    case(CheckpointPack, "the other pack wiped", |e| {
+        let other = e.geometry.checkpoint + 512 * (1 - e.loaded.pack.index);
+        e.put(other, &[0; 4096]);
+    }),
+    case(CheckpointUnreadable, "both packs wiped", |e| {
+        e.put(e.geometry.checkpoint, &[0; 4096]);
+        e.put(e.geometry.checkpoint + 512, &[0; 4096]);
+    })
+    .also(&[]),
+    case(CheckpointFields, "no room for users", |e| e.checkpoint(|cp| cp.user_block_count.set(0))),
+    case(CheckpointFields, "more in use than users have", |e| e.checkpoint(|cp| cp.valid_block_count.set(u64::MAX))),
+    case(CheckpointFields, "nothing reserved", |e| e.checkpoint(|cp| cp.rsvd_segment_count.set(0))),
+    case(CheckpointFields, "all reserved", |e| e.checkpoint(|cp| cp.rsvd_segment_count.set(u32::MAX))),
+    case(CheckpointFields, "no over-provisioning", |e| e.checkpoint(|cp| cp.overprov_segment_count.set(0))),
+    case(CheckpointFields, "SIT bitmap", |e| e.checkpoint(|cp| cp.sit_ver_bitmap_bytesize.set(65))),
+    case(CheckpointFields, "NAT bitmap", |e| e.checkpoint(|cp| cp.nat_ver_bitmap_bytesize.set(u32::MAX))),
+    case(CheckpointFields, "summaries at the head", |e| e.checkpoint(|cp| cp.cp_pack_start_sum.set(0))),
+    case(CheckpointFields, "summaries past the tail", |e| e.checkpoint(|cp| cp.cp_pack_start_sum.set(500))),
+    case(CheckpointFlagged, "error", |e| set_flag(e, CheckpointFlags::ERROR)),
+    case(CheckpointFlagged, "check wanted", |e| set_flag(e, CheckpointFlags::FSCK)),
+    case(CheckpointParity, "version one higher", |e| {
+        e.checkpoint(|cp| cp.checkpoint_ver.set(cp.checkpoint_ver.get() + 1));
+    }),
+    case(LogPosition, "segment outside", |e| e.checkpoint(|cp| cp.cur_data_segno[1].set(1 << 20))),
+    case(LogPosition, "block outside", |e| e.checkpoint(|cp| cp.cur_node_blkoff[2].set(512))),
+    case(LogPosition, "two logs in one segment", |e| {
+        e.checkpoint(|cp| cp.cur_data_segno[1] = cp.cur_data_segno[2]);
+    }),
+    case(LogMode, "mode 2", |e| e.checkpoint(|cp| cp.alloc_type[3] = 2)),
+    case(LogType, "cold data segment typed warm", |e| {
+        e.edit_sit(e.loaded.logs[2].segment, |sit| sit.vblocks.set(sit.vblocks.get() & 0x3FF | 1 << 10));
+    }),
+    case(LogNextBlock, "back on a live block", |e| {
+        e.checkpoint(|cp| cp.cur_node_blkoff[1].set(cp.cur_node_blkoff[1].get() - 1));
+    }),
+    case(NatJournal, "too many entries", |e| e.edit(e.journals().0, |count: &mut [u8; 2]| *count = [39, 0])),
+    case(NatJournal, "entry of no node", |e| {
+        let ((block, byte), _) = e.journals();
+        let count = e.loaded.nat_journal.len();
+        assert!(count < 38);
+        e.edit((block, byte), |stored: &mut [u8; 2]| stored[0] += 1);
+        e.edit((block, byte + 2 + 13 * count), |nid: &mut U32| nid.set(u32::MAX));
+    }),
+    case(SitJournal, "too many entries", |e| e.edit(e.journals().1, |count: &mut [u8; 2]| *count = [7, 0])),
+    case(SitJournal, "entry of no segment", |e| {
+        let (_, (block, byte)) = e.journals();
+        e.edit((block, byte), |count: &mut [u8; 2]| *count = [1, 0]);
+        e.edit((block, byte + 2), |segment: &mut U32| segment.set(e.geometry.main_segments));
+    }),
+    case(OrphanBlock, "1021 orphans", |e| {
+        e.edit((e.pack().0 + 1, 0), |orphans: &mut RawOrphanBlock| orphans.entry_count.set(1021));
+    })
+    .with_orphan(),
+    case(OrphanInode, "an inode with links", |e| {
+        e.edit((e.pack().0 + 1, 0), |orphans: &mut RawOrphanBlock| {
+            orphans.entry_count.set(2);
+            orphans.ino[1].set(e.path(&["small"]));
+        });
+    })
+    .with_orphan(),
+    case(OrphanInode, "no inode", |e| {
+        e.edit((e.pack().0 + 1, 0), |orphans: &mut RawOrphanBlock| {
+            orphans.entry_count.set(2);
+            orphans.ino[1].set(40_000);
+        });
+    })
+    .with_orphan(),
+    case(NotUnmounted, "no unmount flag", |e| e.checkpoint(clear_unmount)).also(&[]),
+    case(RollForward, "a node behind the checkpoint", |e| {
+        e.checkpoint(clear_unmount);
+        let mut node: RawNode = zerocopy::FromZeros::new_zeroed();
+        let head = e.block(e.pack().0);
+        let crc = u32::from_le_bytes(head[4092..].try_into().unwrap());
+        node.footer.cp_ver.set(e.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
+        node.footer.flag.set(2);
+        let log = &e.loaded.logs[4];
+        let address = e.geometry.main + log.segment * 512 + log.offset;
+        node.footer.next_blkaddr.set(address);
+        e.put(address, zerocopy::IntoBytes::as_bytes(&node));
+    })
+    .also(&[NotUnmounted]),
+    case(ValidBlockCount, "one more", |e| {
+        e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() + 1));
+    }),
+    case(ValidNodeCount, "one less", |e| {
+        e.checkpoint(|cp| cp.valid_node_count.set(cp.valid_node_count.get() - 1));
+    }),
+    case(ValidInodeCount, "one more", |e| {
+        e.checkpoint(|cp| cp.valid_inode_count.set(cp.valid_inode_count.get() + 1));
+    }),
+    case(FreeSegmentCount, "one more", |e| {
+        e.checkpoint(|cp| cp.free_segment_count.set(cp.free_segment_count.get() + 1));
+    }),
+    case(NextFreeNid, "no such id", |e| e.checkpoint(|cp| cp.next_free_nid.set(u32::MAX))),
+];
+
+fn set_flag(editor: &Editor, flag: CheckpointFlags) {
+    editor.checkpoint(|cp| cp.ckpt_flags.set(cp.ckpt_flags.get() | flag.bits()));
+}
+
+/// Without the unmount flag the node summaries are taken from the nodes: the pack is shorter by them.
+fn clear_unmount(cp: &mut RawCheckpoint) {
+    let flags =
+        cp.flags().difference(CheckpointFlags::UMOUNT) | CheckpointFlags::FASTBOOT | CheckpointFlags::CRC_RECOVERY;
+    cp.ckpt_flags.set(flags.bits());
+}
+
+const NODES: &[Case] =
+    &[
+        case(NatReserved, "entry 0 in use", |e| e.edit_nat(0, |nat| nat.block_addr.set(e.geometry.main))),
+        case(NatReserved, "entry 1 free", |e| e.edit_nat(1, |nat| nat.block_addr.set(0))),
+        case(NatAddress, "outside the main area", |e| {
+            e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(5));
+        })
+        .also(&[SitUnowned, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+        case(NatAddress, "never written", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(NEW_ADDR)))
+            .also(&[SitUnowned, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+        case(NatDuplicateAddress, "as the next inode", |e| {
+            let (first, second) = (e.path(&["pipe"]), e.path(&["device"]));
+            e.edit_nat(first.max(second), |nat| nat.block_addr = e.nat(first.min(second)).block_addr);
+        })
+        .also(&[SitUnowned, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+        case(NatIno, "an inode of another", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.ino.set(ROOT))),
+        case(NatIno, "a direct node of another", |e| e.edit_nat(big_node(e, 0), |nat| nat.ino.set(ROOT))),
+        case(NodeFooterNid, "a direct node", |e| e.edit_node(big_node(e, 1), |node| node.footer.nid.set(9999))),
+        case(NodeFooterNid, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.nid.set(9999))),
+        case(NodeFooterNid, "an inode overwritten", |e| e.put(e.node_address(e.path(&["pipe"])), &[0xA5; 4096]))
+            .also(&[ValidInodeCount]),
+        case(NodeFooterIno, "a direct node", |e| e.edit_node(big_node(e, 0), |node| node.footer.ino.set(ROOT))),
+        case(NodeFooterIno, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.ino.set(ROOT))),
+        case(NodeFooterOffset, "a direct node", |e| {
+            e.edit_node(big_node(e, 0), |node| node.footer.flag.set(7 << 3 | 1));
+        }),
+        case(NodeFooterOffset, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.flag.set(8))),
+        case(NodeReference, "free", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(40_000))),
+        case(NodeReference, "out of range", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(u32::MAX))),
+        case(NodeReference, "an inode", |e| {
+            e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(e.path(&["pipe"])))
+        }),
+        case(NodeReference, "free, in an indirect node", |e| {
+            e.edit_node(big_node(e, 2), |node| node.slots[700].set(40_000));
+        }),
+        case(NodeDuplicateReference, "twice in one file", |e| {
+            let first = big_node(e, 0);
+            e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(first));
+        }),
+        case(NodeUnreachable, "pointer cleared", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[1].set(0)))
+            .also(&[InodeBlockCount]),
+        case(BlockAddress, "outside the main area", |e| {
+            let slot = e.slot(e.path(&["big"]), 3);
+            mark(e, big_block(e, 3), false);
+            e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
+            e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(7));
+        }),
+        case(BlockAddress, "compressed, in a plain file", |e| {
+            let mut direct = 0;
+            e.edit_node(big_node(e, 2), |indirect| direct = indirect.slots[0].get());
+            e.edit_node(direct, |node| node.slots[1000].set(u32::MAX - 1));
+        }),
+        case(BlockDuplicate, "two blocks of a file are one", |e| {
+            let slot = e.slot(e.path(&["big"]), 3);
+            let other = big_block(e, 4);
+            mark(e, big_block(e, 3), false);
+            e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
+            e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(other));
+        })
+        // The summary of the shared block names the later owner.
+        .also(&[SummaryOwner]),
+    ];
+
+const INODES: &[Case] = &[
+    case(InodeChecksum, "a byte", |e| {
+        e.edit((e.node_address(e.path(&["pipe"])), 0), |inode: &mut RawInode| inode.i_uid.set(5));
+    }),
+    case(InodeMode, "no type", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.i_mode.set(0o755))),
+    case(InodeExtraAttributes, "size", |e| {
+        e.edit_inode(e.path(&["pipe"]), |inode| inode.extra_mut().i_extra_isize.set(38));
+    }),
+    case(InodeExtraAttributes, "none", |e| {
+        e.edit((e.node_address(e.path(&["pipe"])), 0), |inode: &mut RawInode| {
+            inode.i_inline &= !InlineFlags::EXTRA_ATTR.bits();
+        });
+    }),
+    case(InodeInlineXattrSize, "more than fits", |e| {
+        e.edit_inode(e.path(&["attributes"]), |inode| inode.extra_mut().i_inline_xattr_size.set(910));
+    })
+    .on_flexible(),
+    case(InodeInlineFlags, "inline data in a pipe", |e| {
+        e.edit_inode(e.path(&["pipe"]), |inode| inode.i_inline |= InlineFlags::DATA.bits());
+    }),
+    case(InodeInlineFlags, "inline directory in a file", |e| {
+        e.edit_inode(e.path(&["small"]), |inode| inode.i_inline |= InlineFlags::DENTRY.bits());
+    }),
+    case(InodeInlineReserved, "reserved slot", |e| {
+        let slot = e.slot(e.path(&["small"]), 0);
+        e.edit_inode(e.path(&["small"]), |inode| inode.slots[slot].set(1));
+    }),
+    case(InodeInlineData, "said to be empty", |e| {
+        e.edit_inode(e.path(&["small"]), |inode| inode.i_inline &= !InlineFlags::DATA_EXIST.bits());
+    }),
+    case(InodeFlags, "casefold", |e| e.edit_inode(e.path(&["outer"]), |inode| inode.i_flags.set(0x4000_0000))),
+    case(InodeFlags, "compressed", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_flags.set(4))),
+    case(InodeSize, "inline data", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_size.set(4096))),
+    case(InodeSize, "directory", |e| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_size.set(4096))),
+    case(InodeDepth, "too small", |e| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_current_depth.set(1))),
+    case(InodeDepth, "too large", |e| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_current_depth.set(64))),
+    case(InodeExtent, "elsewhere", |e| {
+        let first = big_block(e, 0);
+        e.edit_inode(e.path(&["big"]), |inode| {
+            inode.i_ext.blk.set(first + 1);
+            inode.i_ext.len.set(9);
+        });
+    }),
+    case(InodeExtent, "past a hole", |e| {
+        e.edit_inode(e.path(&["big"]), |inode| {
+            inode.i_ext.fofs.set(12 * 256 - 1);
+            inode.i_ext.blk.set(e.geometry.main);
+            inode.i_ext.len.set(9);
+        });
+    }),
+    case(InodeXattrNid, "free", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_xattr_nid.set(40_000))),
+    case(InodeNameLength, "256", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_namelen.set(256))),
+    case(InodeBlockCount, "one more", |e| {
+        e.edit_inode(e.path(&["big"]), |inode| inode.i_blocks.set(inode.i_blocks.get() + 1));
+    }),
+    case(InodeBlockCount, "an empty file", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.i_blocks.set(0))),
+    case(InodeLinks, "file", |e| e.edit_inode(e.path(&["linked"]), |inode| inode.i_links.set(3))),
+    case(InodeLinks, "none", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.i_links.set(0))),
+    case(InodeLinks, "directory", |e| e.edit_inode(e.path(&["outer"]), |inode| inode.i_links.set(2))),
+    case(InodeParent, "another directory", |e| {
+        e.edit_inode(e.path(&["outer", "inner"]), |inode| inode.i_pino.set(ROOT));
+    }),
+    case(InodeUnreachable, "name removed", |e| {
+        let (_, _, (block, _), _) = e.entry(ROOT, "pipe");
+        let slot = entry_slot(e, "pipe");
+        e.edit((block, 0), |map: &mut [u8; 27]| map[slot / 8] &= !(1 << (slot % 8)));
+    }),
+    case(XattrList, "inline", |e| {
+        let ino = e.path(&["attributes"]);
+        let range = e.inode(ino).inline_xattr_range(false);
+        e.edit((e.node_address(ino), range.start + 24), |entry: &mut [u8; 4]| entry[3] = 0xFF);
+        e.renew_checksum(ino);
+    }),
+    case(XattrList, "in a node", |e| {
+        edit_xattr_node(e, |_, rest| rest[..1900].fill(0xFF));
+    }),
+    case(RootDirectory, "a file", |e| {
+        e.edit_inode(ROOT, |inode| {
+            inode.i_mode.set(0o100_755);
+            inode.i_advise = Advise::empty().bits();
+        });
+    })
+    // Nothing has a name any more.
+    .also(&[InodeUnreachable, InodeLinks]),
+];
+
+/// The slot of a name in the root's first block.
+fn entry_slot(editor: &Editor, name: &str) -> usize {
+    let (_, _, (_, byte), _) = editor.entry(ROOT, name);
+    (byte - 30) / 11
+}
+
+const NAMES: &[Case] = &[
+    case(DentryNameLength, "empty", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(0)))
+        .also(&[InodeUnreachable]),
+    case(DentryNameLength, "longer than its slots", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(4000)))
+        .also(&[InodeUnreachable]),
+    case(DentryName, "slash", |e| {
+        e.edit_name(ROOT, "pipe", |name| *name = *b"a/bc");
+        e.edit_entry_at(ROOT, "a/bc", hash(b"a/bc"));
+    }),
+    case(DentryName, "zero byte", |e| {
+        e.edit_name(ROOT, "pipe", |name| *name = *b"a\0bc");
+        e.edit_entry_at(ROOT, "a\0bc", hash(b"a\0bc"));
+    }),
+    case(DentryHash, "a bit", |e| {
+        e.edit_entry(ROOT, "pipe", |entry| entry.hash_code.set(entry.hash_code.get() ^ 1));
+    }),
+    case(DentryHash, "inline", |e| e.edit_entry(e.path(&["outer"]), "inner", |entry| entry.hash_code.set(1))),
+    case(DentryHash, "of a dot", |e| e.edit_entry(ROOT, ".", |entry| entry.hash_code.set(1))),
+    case(DentryBucket, "another name's place", |e| {
+        let crowd = e.path(&["crowd"]);
+        // A name of the same length that belongs into another bucket of the deepest level.
+        let (name, _, entry, spot) = e.entries(crowd).pop().unwrap();
+        let mut other = name.clone();
+        other[..4].copy_from_slice(b"x012");
+        while hash(&other) % 2 == hash(&name) % 2 {
+            other[0] += 1;
+        }
+        e.edit(spot, |bytes: &mut [u8; 4]| bytes.copy_from_slice(&other[..4]));
+        e.edit(entry, |raw: &mut basalt_f2fs::layout::dentry::RawDentry| raw.hash_code.set(hash(&other)));
+    }),
+    case(DentryType, "none", |e| e.edit_entry(ROOT, "pipe", |entry| entry.file_type = 0)),
+    case(DentryType, "another", |e| e.edit_entry(ROOT, "pipe", |entry| entry.file_type = 1)),
+    case(DentryIno, "free", |e| e.edit_entry(ROOT, "pipe", |entry| entry.ino.set(40_000))).also(&[InodeUnreachable]),
+    case(DentryIno, "a node", |e| e.edit_entry(ROOT, "pipe", |entry| entry.ino.set(big_node(e, 0))))
+        .also(&[InodeUnreachable]),
+    case(DentryDots, "dot elsewhere", |e| e.edit_entry(e.path(&["outer"]), ".", |entry| entry.ino.set(ROOT))),
+    case(DentryDots, "dot-dot elsewhere", |e| {
+        e.edit_entry(e.path(&["outer", "inner"]), "..", |entry| entry.ino.set(ROOT));
+    }),
+    case(DentryDots, "of the root", |e| e.edit_entry(ROOT, "..", |entry| entry.ino.set(e.path(&["outer"])))),
+    case(DentryDuplicate, "one name renamed to another", |e| {
+        // Both names are in the same block of the root's first level, and short.
+        e.edit_name(ROOT, "pipe", |name| *name = *b"link");
+        e.edit_entry_of(ROOT, "link", e.find_kind(ROOT, 5), hash(b"link"));
+    }),
+    case(DirectoryParents, "a second name", |e| {
+        let inner = e.path(&["outer", "inner"]);
+        e.edit_entry(ROOT, "pipe", |entry| {
+            entry.ino.set(inner);
+            entry.file_type = 2;
+        });
+    })
+    .also(&[InodeUnreachable, InodeLinks]),
+    case(DirectoryCycle, "a directory in itself", |e| {
+        let (outer, inner) = (e.path(&["outer"]), e.path(&["outer", "inner"]));
+        let innermost = e.path(&["outer", "inner", "innermost"]);
+        // The name `innermost` now leads to `outer`, and the name `outer` to `innermost`.
+        e.edit_entry(inner, "innermost", |entry| entry.ino.set(outer));
+        e.edit_entry(ROOT, "outer", |entry| entry.ino.set(innermost));
+        for (ino, parent) in [(outer, inner), (innermost, ROOT)] {
+            e.edit_entry(ino, "..", |entry| entry.ino.set(parent));
+            e.edit_inode(ino, |inode| inode.i_pino.set(parent));
+        }
+    }),
+];
+
+const SEGMENTS: &[Case] = &[
+    case(SummaryType, "nodes as data", |e| {
+        e.edit(e.summary_type(e.quiet_segment(4)), |kind: &mut [u8; 1]| *kind = [0]);
+    }),
+    case(SummaryOwner, "data block", |e| {
+        e.edit(e.summary(big_block(e, 5)), |entry: &mut RawSummary| entry.ofs_in_node.set(6));
+    }),
+    case(SummaryOwner, "version", |e| {
+        e.edit(e.summary(big_block(e, 5)), |entry: &mut RawSummary| entry.version += 1);
+    }),
+    case(SummaryOwner, "node", |e| {
+        let segment = e.quiet_segment(4);
+        let live = (0..512).find(|&block| basalt_f2fs::layout::bit_msb(&e.sit(segment).valid_map, block)).unwrap();
+        e.edit(e.summary(e.geometry.main + segment * 512 + live as u32), |entry: &mut RawSummary| entry.nid.set(1));
+    }),
+    case(SitCount, "one more", |e| {
+        e.edit_sit(e.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() ^ 1));
+    }),
+    case(SitType, "type 6", |e| {
+        e.edit_sit(e.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() & 0x3FF | 6 << 10));
+    }),
+    case(SitType, "type 63 of a free segment", |e| e.edit_sit(e.free_segment(), |sit| sit.vblocks.set(63 << 10))),
+    case(SitClass, "data as nodes", |e| {
+        e.edit_sit(e.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() & 0x3FF | 4 << 10));
+    }),
+    case(SitUnowned, "a free segment", |e| mark(e, e.geometry.main + e.free_segment() * 512 + 9, true)),
+    case(SitMissing, "a data block", |e| mark(e, big_block(e, 2), false)),
+];
+
+fn volume(base: Base) -> &'static MemoryDevice {
+    static CLEAN: OnceLock<MemoryDevice> = OnceLock::new();
+    static ORPHAN: OnceLock<MemoryDevice> = OnceLock::new();
+    static FLEXIBLE: OnceLock<MemoryDevice> = OnceLock::new();
+    match base {
+        Base::Clean => CLEAN.get_or_init(editor::filled_volume),
+        Base::Orphan => ORPHAN.get_or_init(editor::volume_with_orphan),
+        Base::Flexible => FLEXIBLE.get_or_init(editor::flexible_volume),
+    }
+}
+
+#[test]
+fn the_undamaged_volumes_are_clean() {
+    for base in [Base::Clean, Base::Flexible] {
+        let report = run(volume(base));
+        assert!(report.faults.is_empty(), "{:#?}", report.faults);
+        assert!(report.counts.files > 700 && report.counts.special == 2);
+    }
+    let report = run(volume(Base::Orphan));
+    assert_eq!(kinds(&report), BTreeSet::from([NotUnmounted]), "{:#?}", report.faults);
+    assert!(report.is_clean() && report.counts.orphans == 1);
+}
+
+fn try_all(cases: &[Case]) {
+    for case in cases {
+        let editor = Editor::new(volume(case.base));
+        (case.damage)(&editor);
+        let report = run(&editor.device);
+        let mut expected: BTreeSet<FaultKind> = case.also.iter().copied().chain([case.kind]).collect();
+        if case.base == Base::Orphan {
+            expected.insert(NotUnmounted);
+        }
+        let faults: String = report.faults.iter().take(10).map(|fault| format!("\n  {fault}")).collect();
+        assert_eq!(kinds(&report), expected, "{}: {}{faults}", case.kind, case.how);
+        assert_eq!(report.is_clean(), case.kind.severity() == Severity::Note, "{}: {}", case.kind, case.how);
+        let texts = report.faults.iter().map(|fault| (&fault.found, &fault.expected));
+        assert!(texts.clone().all(|(found, expected)| !found.is_empty() && found != expected), "{faults}");
+    }
+}
+
+#[test]
+fn superblock_faults() {
+    try_all(SUPERBLOCK);
+}
+
+#[test]
+fn checkpoint_faults() {
+    try_all(CHECKPOINT);
+}
+
+#[test]
+fn node_faults() {
+    try_all(NODES);
+}
+
+#[test]
+fn inode_faults() {
+    try_all(INODES);
+}
+
+#[test]
+fn name_faults() {
+    try_all(NAMES);
+}
+
+#[test]
+fn segment_faults() {
+    try_all(SEGMENTS);
+}
+
+#[test]
+fn every_kind_of_fault_is_tried() {
+    let tried: BTreeSet<FaultKind> =
+        [SUPERBLOCK, CHECKPOINT, NODES, INODES, NAMES, SEGMENTS].into_iter().flatten().map(|case| case.kind).collect();
+    let missing: Vec<_> = FaultKind::ALL.iter().filter(|kind| !tried.contains(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
