@@ -387,7 +387,7 @@ impl FileSystem for F2fs {
         // Blocks in the plan may be freed meanwhile, but not reused.
         let _reuse = self.reuse.read();
         let (length, extents) = self.look(|volume| {
-            expect_regular(volume, ino)?;
+            volume.expect_file(ino, false)?;
             volume.touch_access(ino)?;
             volume.plan_read(ino, offset, buf)
         })?;
@@ -401,7 +401,7 @@ impl FileSystem for F2fs {
     fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> basalt_vfs::Result<()> {
         let ino = Self::inode_number(ino)?;
         self.change(|volume| {
-            expect_regular(volume, ino)?;
+            volume.expect_file(ino, true)?;
             volume.expect_mutable(ino)?;
             volume.write_file(ino, offset, data, Times::Renew)?;
             if clear_suid_sgid {
@@ -415,7 +415,7 @@ impl FileSystem for F2fs {
         let ino = Self::inode_number(ino)?;
         // Also what has become immutable since: it was written before.
         self.change(|volume| {
-            expect_regular(volume, ino)?;
+            volume.expect_file(ino, true)?;
             volume.write_file(ino, offset, data, Times::Keep)
         })
     }
@@ -523,15 +523,6 @@ impl FileSystem for F2fs {
             }
         }
         Ok(self.sync_all(true)?)
-    }
-}
-
-/// Fails unless the inode is a regular file.
-fn expect_regular(volume: &mut Volume, ino: u32) -> Result<()> {
-    match volume.kind(ino)? {
-        FileKind::Regular => Ok(()),
-        FileKind::Directory => Err(basalt_vfs::Error::IsDirectory.into()),
-        _ => Err(basalt_vfs::Error::Invalid("not a regular file").into()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::file::inode::{self, NewInode};
 use crate::file::temperature;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
-use crate::layout::inode::RawInodeFlags;
+use crate::layout::inode::{Advise, RawInodeFlags};
 use crate::volume::Volume;
 
 /// Flags a new inode takes from its directory. Source: the kernel's `F2FS_FL_INHERITED`.
@@ -66,6 +66,9 @@ impl Volume {
     fn expect_open_directory(&mut self, dir: u32) -> Result<()> {
         self.expect_directory(dir)?;
         self.expect_mutable(dir)?;
+        if self.inode(dir)?.i_advise & Advise::ENCRYPT.bits() != 0 {
+            return Err(basalt_vfs::Error::NotPermitted("encrypted directory, and there is no key").into());
+        }
         if self.inode(dir)?.i_links.get() == 0 {
             return Err(basalt_vfs::Error::NotFound.into());
         }

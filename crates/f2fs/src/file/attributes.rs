@@ -5,7 +5,7 @@ use basalt_vfs::{Attributes, FileKind, InodeFlags, OpenFlags, SetAttributes, Set
 
 use super::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
 use crate::error::Result;
-use crate::layout::inode::RawInodeFlags;
+use crate::layout::inode::{Advise, RawInodeFlags};
 use crate::layout::superblock::Features;
 use crate::options::Atime;
 use crate::volume::Volume;
@@ -96,9 +96,30 @@ impl Volume {
         Ok(())
     }
 
+    /// Fails unless the inode is a file whose content Basalt can read, and, for `change`, may change.
+    pub(crate) fn expect_file(&mut self, ino: u32, change: bool) -> Result<()> {
+        match self.kind(ino)? {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
+            _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
+        }
+        let advise = Advise::from_bits_truncate(self.inode(ino)?.i_advise);
+        if advise.contains(Advise::ENCRYPT) {
+            return Err(basalt_vfs::Error::NotPermitted("encrypted, and there is no key").into());
+        }
+        if change && advise.contains(Advise::VERITY) {
+            return Err(basalt_vfs::Error::NotPermitted("sealed by fs-verity").into());
+        }
+        Ok(())
+    }
+
     /// Fails if the inode's flags forbid this use of an open file.
     pub(crate) fn check_open(&mut self, ino: u32, how: OpenFlags) -> Result<()> {
-        if !how.contains(OpenFlags::WRITE) {
+        let write = how.contains(OpenFlags::WRITE);
+        if self.kind(ino)? == FileKind::Regular {
+            self.expect_file(ino, write)?;
+        }
+        if !write {
             return Ok(());
         }
         self.expect_mutable(ino)?;

@@ -1,6 +1,6 @@
 //! fallocate and seek: ranges that are allocated, zero or holes.
 
-use basalt_vfs::{FallocateMode, FileKind, Seek};
+use basalt_vfs::{FallocateMode, Seek};
 
 use super::write::SIZE_MAX;
 use crate::error::Result;
@@ -14,11 +14,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 impl Volume {
     /// Preallocates, punches or zeroes a range.
     pub(crate) fn fallocate(&mut self, ino: u32, mode: FallocateMode, offset: u64, length: u64) -> Result<()> {
-        match self.kind(ino)? {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
-            _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
-        }
+        self.expect_file(ino, true)?;
         if length == 0 {
             return Err(basalt_vfs::Error::Invalid("empty range").into());
         }

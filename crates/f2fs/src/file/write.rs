@@ -109,11 +109,7 @@ impl Volume {
 
     /// Sets a file's size: truncates, or extends with a hole.
     pub(crate) fn set_size(&mut self, ino: u32, size: u64) -> Result<()> {
-        match self.kind(ino)? {
-            basalt_vfs::FileKind::Regular => {}
-            basalt_vfs::FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
-            _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
-        }
+        self.expect_file(ino, true)?;
         if size > SIZE_MAX {
             return Err(basalt_vfs::Error::FileTooLarge.into());
         }
