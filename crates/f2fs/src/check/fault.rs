@@ -93,6 +93,8 @@ pub(super) struct Findings {
     pub(super) faults: Vec<Fault>,
     /// Whether there were more.
     pub(super) truncated: bool,
+    /// How bad the worst one was, listed or not.
+    pub(super) worst: Option<Severity>,
     limit: usize,
 }
 
@@ -103,6 +105,7 @@ impl Findings {
 
     /// Records a fault; beyond the limit only that there was one.
     pub(super) fn add(&mut self, kind: FaultKind, place: Place, found: impl fmt::Display, expected: impl fmt::Display) {
+        self.worst = self.worst.max(Some(kind.severity()));
         if self.faults.len() >= self.limit {
             self.truncated = true;
             return;
@@ -113,6 +116,6 @@ impl Findings {
 
     /// Whether anything was found that no kernel would mount with.
     pub(super) fn is_fatal(&self) -> bool {
-        self.faults.iter().any(|fault| fault.severity == Severity::Fatal)
+        self.worst == Some(Severity::Fatal)
     }
 }

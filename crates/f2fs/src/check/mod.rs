@@ -154,6 +154,8 @@ pub struct CheckReport {
     pub faults: Vec<Fault>,
     /// Whether there are more than were asked for.
     pub truncated: bool,
+    /// How bad the worst of them is, listed or not; `None` if there are none.
+    pub worst: Option<Severity>,
     /// Whether the check came to its end. It stops early at what no kernel could mount.
     pub complete: bool,
     /// What there is.
@@ -165,7 +167,7 @@ pub struct CheckReport {
 impl CheckReport {
     /// Whether nothing is wrong. Notes are no faults.
     pub fn is_clean(&self) -> bool {
-        self.faults.iter().all(|fault| fault.severity == Severity::Note)
+        self.worst.is_none_or(|worst| worst == Severity::Note)
     }
 }
 
@@ -182,10 +184,10 @@ pub fn check(
 ) -> Result<CheckReport> {
     let mut findings = Findings::new(options.max_faults.max(1));
     let Some(geometry) = superblock::check(device, &mut findings)? else {
-        return Ok(stopped(findings, None));
+        return Ok(stopped(findings));
     };
     let Some(loaded) = checkpoint::check(device, &geometry, &mut findings)? else {
-        return Ok(stopped(findings, None));
+        return Ok(stopped(findings));
     };
     let mut tell = |done, total| progress(CheckProgress { stage: Stage::Tables, done, total });
     let nat = NatTable::load(device, &geometry, &loaded, &mut tell)?;
@@ -194,9 +196,9 @@ pub fn check(
     Ok(checker.into_report())
 }
 
-fn stopped(findings: Findings, checkpoint: Option<CheckpointUsed>) -> CheckReport {
-    let Findings { faults, truncated, .. } = findings;
-    CheckReport { faults, truncated, complete: false, counts: Counts::default(), checkpoint }
+fn stopped(findings: Findings) -> CheckReport {
+    let Findings { faults, truncated, worst, .. } = findings;
+    CheckReport { faults, truncated, worst, complete: false, counts: Counts::default(), checkpoint: None }
 }
 
 /// A check under way: what is known of the volume so far.
@@ -273,10 +275,10 @@ impl<'a> Checker<'a> {
     }
 
     fn into_report(self) -> CheckReport {
-        let Findings { faults, truncated, .. } = self.findings;
+        let Findings { faults, truncated, worst, .. } = self.findings;
         let pack = &self.loaded.pack;
         let checkpoint = CheckpointUsed { pack: pack.index + 1, version: pack.raw.checkpoint_ver.get() };
-        CheckReport { faults, truncated, complete: true, counts: self.counts, checkpoint: Some(checkpoint) }
+        CheckReport { faults, truncated, worst, complete: true, counts: self.counts, checkpoint: Some(checkpoint) }
     }
 
     /// Tells the progress now and then.
