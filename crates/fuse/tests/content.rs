@@ -12,7 +12,7 @@ use support::Mounted;
 
 /// Bytes that tell their place.
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index / 7 ^ index >> 11) as u8).collect()
+    (0..len).map(|index| ((index / 7) ^ (index >> 11)) as u8).collect()
 }
 
 /// Every way of caching and opening must give the same bytes.
@@ -113,7 +113,8 @@ fn a_shared_mapping_writes_the_file() {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
     let Some(mount) = Mounted::new(|_| {}) else { return };
     let len = 3 * 4096;
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(mount.path("mapped")).unwrap();
+    let file =
+        OpenOptions::new().create(true).truncate(true).read(true).write(true).open(mount.path("mapped")).unwrap();
     file.set_len(len as u64).unwrap();
     // SAFETY: the mapping is `len` bytes of a file of that length, used through the pointer below only, and unmapped once.
     unsafe {
@@ -137,7 +138,8 @@ fn a_shared_mapping_writes_the_file() {
 #[test]
 fn holes_are_found_and_punched() {
     let Some(mount) = Mounted::new(|_| {}) else { return };
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(mount.path("sparse")).unwrap();
+    let file =
+        OpenOptions::new().create(true).truncate(true).read(true).write(true).open(mount.path("sparse")).unwrap();
     file.write_all_at(&[1; 4096], 8 << 20).unwrap();
     file.sync_all().unwrap();
     let seek = |from| rustix::fs::seek(&file, from);

@@ -142,7 +142,8 @@ fn wrong_mount_points_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, b"x").unwrap();
-    let mount = |path: &Path| Session::mount(Arc::new(MemoryFs::new()), &MountOptions::new(path, "memory")).unwrap_err();
+    let mount =
+        |path: &Path| Session::mount(Arc::new(MemoryFs::new()), &MountOptions::new(path, "memory")).unwrap_err();
     assert!(matches!(mount(&dir.path().join("absent")), MountError::Missing(_)));
     assert!(matches!(mount(&file), MountError::NotDirectory(_)));
     assert!(matches!(mount(&file.join("below")), MountError::NotDirectory(_)));

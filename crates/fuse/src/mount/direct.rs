@@ -22,15 +22,17 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
         None => Path::new(&options.source),
     };
     let data = CString::new(data(&device, options)).map_err(|_| MountError::Device(Errno::INVAL))?;
-    rustix::mount::mount(source, path, kind.as_str(), flags(options), data.as_c_str()).map_err(|errno| match errno {
-        Errno::NODEV => MountError::NoFuse,
-        errno => MountError::Refused {
-            source_name: source.display().to_string(),
-            path: path.to_path_buf(),
-            kind: kind.clone(),
-            errno,
+    rustix::mount::mount(source, path, kind.as_str(), flags(options), data.as_c_str()).map_err(
+        |errno| match errno {
+            Errno::NODEV => MountError::NoFuse,
+            errno => MountError::Refused {
+                source_name: source.display().to_string(),
+                path: path.to_path_buf(),
+                kind: kind.clone(),
+                errno,
+            },
         },
-    })?;
+    )?;
     Ok(device)
 }
 

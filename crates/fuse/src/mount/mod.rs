@@ -207,7 +207,8 @@ fn check_mount_point(path: &Path) -> Result<PathBuf, MountError> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(MountError::NotDirectory(path.to_path_buf()));
     }
-    let path = std::fs::canonicalize(path).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    let path =
+        std::fs::canonicalize(path).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
     match table::mounted_at(&path) {
         Some(entry) => Err(MountError::Occupied { path, source_name: entry.source }),
         None => Ok(path),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `handshake` | INIT: what kernel and server agree on |
 //! | `worker` | an event loop: receive, answer, reply; one a thread |
+//! | `baton` | which event loop receives |
 //! | `server` | from an operation to the method that answers it |
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
@@ -12,6 +13,7 @@
 //! | `ticker` | background work |
 
 mod answer;
+mod baton;
 mod buffer;
 mod convert;
 mod handshake;

@@ -3,11 +3,13 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::SessionError;
+use super::baton::Baton;
 use super::buffer::{PAGE, PageBuffer};
 use super::reply::Reply;
 use super::seeker::{self, Seek};
@@ -19,32 +21,127 @@ use crate::protocol::{Fault, Operation, Request};
 /// Where a request starts in its buffer, so that the data of a WRITE starts on a page boundary.
 const START: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
 
+/// A payload from which on another loop receives meanwhile, in bytes.
+const LARGE: u32 = 128 << 10;
+/// A receive that is over so quickly has found its request waiting.
+const AT_ONCE: Duration = Duration::from_micros(2);
+/// From so many requests found waiting one after the other on, loops work in parallel.
+const PILE: u32 = 4;
+
+/// What the loops share.
+struct Loops<'fd> {
+    server: &'fd Server,
+    baton: &'fd Baton,
+}
+
 /// Serves `device` with `threads` loops and the ticker until the kernel hangs up on all of them.
 pub(super) fn serve_all(server: &Server, device: OwnedFd, threads: usize) -> Result<(), SessionError> {
     let channels: Vec<OwnedFd> = (1..threads).filter_map(|_| channel(&device)).collect();
-    let ticker = Ticker::default();
+    let (ticker, baton) = (Ticker::default(), Baton::new());
     let (seeks, queue) = mpsc::channel();
+    let (device, loops) = (&device, &Loops { server, baton: &baton });
     std::thread::scope(|scope| {
-        let device = &device;
         scope.spawn(move || seeker::run(server, &queue));
-        let background = scope.spawn(|| ticker.run(server.file_system()));
+        scope.spawn(|| ticker.run(server.file_system()));
+        scope.spawn(|| baton.watch());
         let others: Vec<_> = (1..threads)
             .map(|index| {
                 let fd = channels.get(index - 1).unwrap_or(device).as_fd();
                 let seeks = seeks.clone();
-                scope.spawn(move || serve(server, fd, seeks))
+                scope.spawn(move || loops.serve(fd, &seeks))
             })
             .collect();
-        let mut outcome = serve(server, device.as_fd(), seeks);
+        let mut outcome = loops.serve(device.as_fd(), &seeks);
+        drop(seeks);
         for other in others {
             // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
             let ended = other.join().unwrap_or(Err(SessionError::Device(Errno::IO)));
             outcome = outcome.and(ended);
         }
         ticker.stop();
-        let _ = background.join();
+        baton.close();
         outcome
     })
+}
+
+impl<'fd> Loops<'fd> {
+    /// One loop; returns when the kernel hangs up.
+    fn serve(&self, device: BorrowedFd<'fd>, seeks: &Sender<Seek<'fd>>) -> Result<(), SessionError> {
+        let mut inbox = PageBuffer::new(PAGE + self.server.max_payload());
+        let mut reply = Reply::new(self.server.max_payload().max(2 * PAGE));
+        let mut waiting = 0;
+        self.baton.take();
+        loop {
+            let start = Instant::now();
+            let received = receive(device, &mut inbox.bytes_mut()[START..]);
+            waiting = if start.elapsed() < AT_ONCE { waiting + 1 } else { 0 };
+            let ticket = self.baton.begin();
+            let len = match received {
+                Ok(len) => len,
+                Err(end) => {
+                    // The next loop is told the same.
+                    self.baton.pass(ticket);
+                    return end;
+                }
+            };
+            let parsed = Request::parse(&inbox.bytes()[START..START + len]);
+            if waiting >= PILE || parsed.as_ref().is_ok_and(takes_long) {
+                self.baton.pass(ticket);
+            }
+            match parsed {
+                Ok(Request { header, operation: Operation::Lseek(arguments) })
+                    if self.server.kernel_keeps_dirty_pages() =>
+                {
+                    // The seeker ends after the loops.
+                    let _ = seeks.send(Seek { device, header, arguments });
+                }
+                Ok(request) => handle(self.server, device, &request, &mut reply),
+                Err(fault) => refuse(device, fault, &mut reply),
+            }
+            if !self.baton.finish(ticket) {
+                self.baton.take();
+            }
+        }
+    }
+}
+
+/// Whether other requests should not wait for this one.
+fn takes_long(request: &Request<'_>) -> bool {
+    match request.operation {
+        Operation::Write { arguments, .. } => arguments.size >= LARGE,
+        Operation::Read(arguments) => arguments.size >= LARGE,
+        Operation::Fsync { .. }
+        | Operation::FsyncDir { .. }
+        | Operation::SyncFs
+        | Operation::Destroy
+        | Operation::Ioctl { .. }
+        | Operation::Fallocate(_)
+        | Operation::CopyFileRange(_)
+        | Operation::CopyFileRange64(_) => true,
+        _ => false,
+    }
+}
+
+/// Waits for a request; returns its length, or how the connection ended.
+fn receive(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Result<(), SessionError>> {
+    loop {
+        return match rustix::io::read(device, &mut *buffer) {
+            Ok(len) => Ok(len),
+            // NOENT: the caller was interrupted before the request was taken.
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
+            Err(Errno::NODEV) => Err(Ok(())),
+            Err(Errno::CONNABORTED) => Err(Err(SessionError::Aborted)),
+            Err(errno) => Err(Err(SessionError::Device(errno))),
+        };
+    }
+}
+
+/// Answers what is no request, as far as it can be answered.
+fn refuse(device: BorrowedFd<'_>, fault: Fault, reply: &mut Reply) {
+    tracing::error!(%fault, "request not understood");
+    if let Fault::Arguments { unique, .. } = fault {
+        let _ = reply.send(device, unique, Some(Errno::INVAL));
+    }
 }
 
 /// A channel of its own to the same connection, so that loops do not contend for one; `None` where the kernel or the
@@ -64,35 +161,6 @@ fn clone_connection(clone: &OwnedFd, device: BorrowedFd<'_>) -> rustix::io::Resu
     let number = device.as_raw_fd() as u32;
     // SAFETY: FUSE_DEV_IOC_CLONE reads one u32, a descriptor number, through its argument and writes nothing.
     unsafe { rustix::ioctl::ioctl(clone, rustix::ioctl::Setter::<CLONE, u32>::new(number)) }
-}
-
-/// One loop; returns when the kernel hangs up.
-fn serve<'fd>(server: &Server, device: BorrowedFd<'fd>, seeks: Sender<Seek<'fd>>) -> Result<(), SessionError> {
-    let mut inbox = PageBuffer::new(PAGE + server.max_payload());
-    let mut reply = Reply::new(server.max_payload().max(2 * PAGE));
-    loop {
-        let len = match rustix::io::read(device, &mut inbox.bytes_mut()[START..]) {
-            Ok(len) => len,
-            // NOENT: the caller was interrupted before the request was taken.
-            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-            Err(Errno::NODEV) => return Ok(()),
-            Err(Errno::CONNABORTED) => return Err(SessionError::Aborted),
-            Err(errno) => return Err(SessionError::Device(errno)),
-        };
-        match Request::parse(&inbox.bytes()[START..START + len]) {
-            Ok(Request { header, operation: Operation::Lseek(arguments) }) if server.kernel_keeps_dirty_pages() => {
-                // The seeker ends after the loops.
-                let _ = seeks.send(Seek { device, header, arguments });
-            }
-            Ok(request) => handle(server, device, &request, &mut reply),
-            Err(fault) => {
-                tracing::error!(%fault, "request not understood");
-                if let Fault::Arguments { unique, .. } = fault {
-                    let _ = reply.send(device, unique, Some(Errno::INVAL));
-                }
-            }
-        }
-    }
 }
 
 /// Answers one request.

@@ -204,7 +204,8 @@ impl State {
 
     fn unlinked(&mut self, ino: InodeNumber) -> Result<()> {
         let inode = self.get(ino)?;
-        inode.attributes.links = if inode.attributes.kind == FileKind::Directory { 0 } else { inode.attributes.links - 1 };
+        inode.attributes.links =
+            if inode.attributes.kind == FileKind::Directory { 0 } else { inode.attributes.links - 1 };
         inode.attributes.ctime = now();
         self.reap(ino);
         Ok(())

@@ -42,11 +42,12 @@ impl Server {
             let name = &names[name];
             let mut entry = EntryOut::default();
             // Node id 0 means "no attributes here": `.` and `..` want none, and an entry may vanish meanwhile.
-            if name != b"." && name != b".." {
-                if let Ok(found) = self.fs.lookup(ino, name) {
-                    reply.grants(found.ino);
-                    entry = self.entry_out(&found)?;
-                }
+            if name != b"."
+                && name != b".."
+                && let Ok(found) = self.fs.lookup(ino, name)
+            {
+                reply.grants(found.ino);
+                entry = self.entry_out(&found)?;
             }
             reply.push(&entry)?;
             push_dirent(reply, listed_ino, kind, next, name)?;

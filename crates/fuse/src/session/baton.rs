@@ -1,0 +1,166 @@
+//! Which event loop receives.
+//!
+//! With several loops waiting on `/dev/fuse` the kernel wakes them in turn, mostly on an idle processor, and that costs
+//! three times what most requests take. So one loop, the holder of the baton, receives and answers one request after the
+//! other, warm on its processor; the others sleep. The baton goes on
+//!
+//! - at once, before a request that takes long (fsync, large transfers) and when requests pile up: [`Baton::pass`];
+//! - by the watchman, when the holder has not finished its request after [`PATIENCE`]: [`Baton::watch`].
+//!
+//! A holder that lost the baton finishes its request and queues up for it like everybody else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// How often the watchman looks. Who works on one request at two looks in a row loses the baton.
+const PATIENCE: Duration = Duration::from_micros(500);
+/// After so many looks without a new request the watchman sleeps until there is one.
+const BOREDOM: u32 = 100;
+
+/// The holder waits for a request.
+const RECEIVING: u64 = 0;
+/// Nobody holds the baton, or the holder has just got it.
+const FREE: u64 = u64::MAX;
+
+/// The baton, lying free at first.
+pub(super) struct Baton {
+    /// [`RECEIVING`], [`FREE`], or the number of the request that the holder works on.
+    work: AtomicU64,
+    /// Numbers for requests; never one twice.
+    next: AtomicU64,
+    desk: Mutex<Desk>,
+    offered: Condvar,
+    activity: Condvar,
+    /// Whether the watchman sleeps; a copy of the desk's, to be read without the lock.
+    asleep: AtomicU64,
+}
+
+struct Desk {
+    free: bool,
+    closed: bool,
+}
+
+/// The number of a request being worked on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticket(u64);
+
+impl Baton {
+    pub(super) fn new() -> Self {
+        Baton {
+            work: AtomicU64::new(FREE),
+            next: AtomicU64::new(1),
+            desk: Mutex::new(Desk { free: true, closed: false }),
+            offered: Condvar::new(),
+            activity: Condvar::new(),
+            asleep: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for the baton.
+    pub(super) fn take(&self) {
+        let mut desk = self.desk.lock();
+        while !desk.free {
+            self.offered.wait(&mut desk);
+        }
+        desk.free = false;
+        self.work.store(RECEIVING, Ordering::SeqCst);
+    }
+
+    /// The holder begins to work on a request.
+    pub(super) fn begin(&self) -> Ticket {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        self.work.store(number, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) != 0 {
+            let _desk = self.desk.lock();
+            self.activity.notify_one();
+        }
+        Ticket(number)
+    }
+
+    /// The work is done. Whether its worker still has the baton.
+    pub(super) fn finish(&self, ticket: Ticket) -> bool {
+        self.work.compare_exchange(ticket.0, RECEIVING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Lets another loop receive. Nothing happens where the baton is lost already.
+    pub(super) fn pass(&self, ticket: Ticket) {
+        if self.work.compare_exchange(ticket.0, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.desk.lock().free = true;
+            self.offered.notify_one();
+        }
+    }
+
+    /// Takes the baton from holders that are held up; returns after [`close`](Self::close).
+    pub(super) fn watch(&self) {
+        let (mut seen, mut looks) = (RECEIVING, 0);
+        let mut desk = self.desk.lock();
+        while !desk.closed {
+            if looks < BOREDOM {
+                self.activity.wait_for(&mut desk, PATIENCE);
+            } else {
+                self.asleep.store(1, Ordering::SeqCst);
+                // A request that began before the store above finds the watchman awake: look once more.
+                if self.work.load(Ordering::SeqCst) == RECEIVING {
+                    self.activity.wait(&mut desk);
+                }
+                self.asleep.store(0, Ordering::SeqCst);
+                looks = 0;
+            }
+            let work = self.work.load(Ordering::SeqCst);
+            looks = if work == RECEIVING { looks + 1 } else { 0 };
+            let stuck = work == seen && work != RECEIVING && work != FREE;
+            if stuck && self.work.compare_exchange(work, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                desk.free = true;
+                self.offered.notify_one();
+            }
+            seen = work;
+        }
+    }
+
+    /// Sends the watchman home.
+    pub(super) fn close(&self) {
+        self.desk.lock().closed = true;
+        self.activity.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_finishes_in_time_keeps_it() {
+        let baton = Baton::new();
+        baton.take();
+        for _ in 0..3 {
+            let ticket = baton.begin();
+            assert!(baton.finish(ticket));
+        }
+        let ticket = baton.begin();
+        baton.pass(ticket);
+        assert!(!baton.finish(ticket));
+        // It lies free, for the same loop too.
+        baton.take();
+    }
+
+    #[test]
+    fn who_is_held_up_loses_it_to_another_even_after_a_long_silence() {
+        let baton = Baton::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| baton.watch());
+            baton.take();
+            // Long enough for the watchman to fall asleep.
+            std::thread::sleep(PATIENCE * BOREDOM * 2);
+            let ticket = baton.begin();
+            let start = Instant::now();
+            scope.spawn(|| baton.take()).join().unwrap();
+            assert!(start.elapsed() >= PATIENCE);
+            assert!(!baton.finish(ticket));
+            baton.close();
+        });
+    }
+}
