@@ -59,6 +59,7 @@ pub fn manifest(image: &Path) -> Manifest {
     text.parse().unwrap()
 }
 
-fn manifest_path(image: &Path) -> PathBuf {
+/// Where manifests of a volume lie between turns.
+pub fn manifest_path(image: &Path) -> PathBuf {
     image.with_extension("manifest")
 }

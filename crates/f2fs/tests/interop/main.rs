@@ -16,4 +16,5 @@ mod guest;
 mod listing;
 mod volumes;
 
+mod turns;
 mod variants;

@@ -1,0 +1,68 @@
+//! Fifty rounds in turn: each changes what the other left, with another number of logs every time, and nobody ever finds
+//! anything wrong.
+
+use std::path::PathBuf;
+
+use basalt_f2fs::OpenOptions;
+use basalt_f2fs::format::FormatOptions;
+use basalt_testkit::images::{TOOLS, mkfs_f2fs};
+use basalt_testkit::skip::tools_or_skip;
+use basalt_testkit::{Uml, scratch};
+
+use crate::changes::change;
+use crate::guest::{self, Visit};
+use crate::listing::manifest;
+use crate::volumes::{close, expect_clean, make, open, open_with};
+
+const ROUNDS: u64 = 50;
+const TREE: &str = "files=80,directories=8,crowded=60,max-size=60000";
+const LINUX: [&str; 4] = ["active_logs=6", "active_logs=4", "active_logs=2", "mode=lfs"];
+const BASALT: [u8; 3] = [6, 4, 2];
+
+#[test]
+fn fifty_rounds() {
+    let Some(uml) = Uml::new_or_skip() else { return };
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    // One volume of each kind shares every boot: made by mkfs.f2fs with small sections, made by Basalt with large ones.
+    let theirs = directory.path().join("theirs.img");
+    mkfs_f2fs(&theirs, 128 << 20, &["-O", "extra_attr,inode_checksum,sb_checksum"]).unwrap();
+    let ours = directory.path().join("ours.img");
+    make(&ours, 256 << 20, &FormatOptions { segments_per_section: 4, ..FormatOptions::default() });
+    let images = [theirs, ours];
+    let build = |image: &PathBuf| Visit::new(image, format!("$TESTKIT build $MNT 1 {TREE}; {}", guest::record(image)));
+    guest::visit(uml.clone(), &images.each_ref().map(build));
+    for round in 0..ROUNDS {
+        let context = format!("round {round}");
+        for image in &images {
+            basalts_turn(image, round, &context);
+        }
+        let visits = images.each_ref().map(|image| {
+            let check = format!("$TESTKIT compare $MNT {}", guest::manifest_path(image).display());
+            let mutate = guest::mutate_and_record(image, round, 60, 30_000);
+            let options = LINUX[(round % LINUX.len() as u64) as usize];
+            Visit { image: image.clone(), options, script: format!("{check}; {mutate}") }
+        });
+        guest::visit(uml.clone(), &visits);
+        images.iter().for_each(|image| expect_clean(image, &context));
+    }
+    for image in &images {
+        guest::manifest(image).expect_same(&manifest(&open(image)), "at the end");
+    }
+}
+
+/// Reads what Linux recorded, changes the tree, leaves a record of it for Linux.
+fn basalts_turn(image: &PathBuf, round: u64, context: &str) {
+    let logs = BASALT[(round % BASALT.len() as u64) as usize];
+    let fs = open_with(image, OpenOptions { logs, ..OpenOptions::default() });
+    assert_eq!(fs.warnings(), Vec::<String>::new());
+    guest::manifest(image).expect_same(&manifest(&fs), &format!("{context}: Linux, then Basalt"));
+    change(&fs, round, 60, 30_000);
+    let written = manifest(&fs);
+    close(&fs);
+    drop(fs);
+    std::fs::write(guest::manifest_path(image), written.to_string()).unwrap();
+    expect_clean(image, context);
+}
