@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
+use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::plan::minimum_size;
 use basalt_f2fs::format::{FormatOptions, format, probe::probe};
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
@@ -140,7 +141,7 @@ const DEFAULT: &str = "extra_attr,inode_checksum,sb_checksum,inode_crtime,lost_f
 
 #[test]
 fn volumes_are_those_of_mkfs_f2fs() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = basalt_testkit::scratch::directory().unwrap();
     let sizes =
         [52 * MIB, 53 * MIB + 4096, 64 * MIB, 100 * MIB, 300 * MIB, GIB, 64 * GIB, 500 * GIB + 12_288, 2048 * GIB];
     let mut compared = 0;
@@ -165,7 +166,7 @@ fn volumes_are_those_of_mkfs_f2fs() {
 
 #[test]
 fn features_change_what_mkfs_f2fs_changes() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = basalt_testkit::scratch::directory().unwrap();
     let cases = [
         ("", Features::empty()),
         ("extra_attr", Features::EXTRA_ATTR),
@@ -195,7 +196,7 @@ fn features_change_what_mkfs_f2fs_changes() {
 
 #[test]
 fn fsck_f2fs_has_nothing_to_say() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = basalt_testkit::scratch::directory().unwrap();
     for (size, per_section) in
         [(52 * MIB, 1), (100 * MIB, 2), (130 * MIB, 4), (512 * MIB, 16), (GIB, 1), (64 * GIB, 16), (2048 * GIB, 1)]
     {
@@ -208,7 +209,7 @@ fn fsck_f2fs_has_nothing_to_say() {
 
 #[test]
 fn old_content_does_not_shine_through() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = basalt_testkit::scratch::directory().unwrap();
     let path = directory.path().join("image");
     for discard in [true, false] {
         let garbage: Vec<u8> =
@@ -292,7 +293,7 @@ fn probe_names_what_is_there() {
 
 #[test]
 fn probe_knows_what_other_tools_make() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = basalt_testkit::scratch::directory().unwrap();
     let cases: [(&str, &[&str], &str); 8] = [
         ("mkfs.ext2", &["-q", "-F"], "ext2"),
         ("mkfs.ext3", &["-q", "-F"], "ext3"),
@@ -319,4 +320,40 @@ fn probe_knows_what_other_tools_make() {
         known += 1;
     }
     assert!(known >= 4, "only {known} tools are installed");
+}
+
+#[test]
+fn linux_mounts_and_fills_what_we_made() {
+    let Some(uml) = basalt_testkit::Uml::new_or_skip() else { return };
+    // Linux keeps every segment's state in memory.
+    let mut uml = uml.memory_mib(1536);
+    let directory = basalt_testkit::scratch::directory().unwrap();
+    let cases = [
+        (52 * MIB, 1, FormatOptions::DEFAULT_FEATURES),
+        (300 * MIB, 1, Features::empty()),
+        (300 * MIB, 2, FormatOptions::DEFAULT_FEATURES),
+        (300 * MIB, 4, FormatOptions::DEFAULT_FEATURES | Features::FLEXIBLE_INLINE_XATTR),
+        (GIB, 16, FormatOptions::DEFAULT_FEATURES | Features::PROJECT_QUOTA),
+        // So large that the SIT's bitmap does not fit the checkpoint block.
+        (3500 * GIB, 1, FormatOptions::DEFAULT_FEATURES),
+    ];
+    let mut script = "set -e; mkdir /run/mnt\n".to_owned();
+    let mut images = Vec::new();
+    for ((size, per_section, features), letter) in cases.into_iter().zip('a'..) {
+        let path = directory.path().join(format!("{letter}.img"));
+        make(&path, size, &options(per_section, features)).unwrap();
+        script.push_str(&format!(
+            "mount -t f2fs /dev/ubd{letter} /run/mnt
+             $TESTKIT build /run/mnt 5 files=50,directories=5,crowded=100,max-size=50000
+             umount /run/mnt\n"
+        ));
+        uml = uml.image(&path);
+        images.push(path);
+    }
+    uml.run_script(&script).unwrap().expect_success();
+    for path in images {
+        assert_fsck_clean(&path);
+        let report = check(&open(&path), &CheckOptions::default(), &mut |_| ()).unwrap();
+        assert!(report.faults.is_empty() && report.counts.files > 50, "{:#?}", report.faults);
+    }
 }
