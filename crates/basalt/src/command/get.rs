@@ -1,0 +1,75 @@
+//! `basalt get`: copies out of a volume that nobody mounts.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::transfer::{Teller, failure};
+use crate::failure::{Failure, Outcome};
+use crate::target::Target;
+use crate::transfer::{Get, GetOptions};
+use crate::volume::open_to_read;
+
+/// Copy files out of a volume that nobody mounts
+///
+/// Permissions, times, attributes, hard links and holes are kept, and by root owners and devices too. With several paths the last one is
+/// the destination outside, as for cp; with one, the destination is the current directory.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 all copied, 1 failed or something was left out, 2 wrong arguments.")]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+
+    /// Paths in the volume, and where to
+    #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::AnyPath)]
+    paths: Vec<OsString>,
+
+    /// Copy directories with everything in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+
+    /// Take the destination as the new name, never as a directory to copy into
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+
+    /// Say what was copied
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a source does not exist or cannot be read, or the host has no room.
+pub fn run(args: &Args) -> Outcome {
+    let (sources, destination) = match args.paths.as_slice() {
+        [sources @ .., destination] if !sources.is_empty() => (sources, PathBuf::from(destination)),
+        alone => (alone, PathBuf::from(".")),
+    };
+    check(args, sources, &destination)?;
+    let volume = open_to_read(&args.target)?;
+    let mut teller = Teller::new("get", args.verbose);
+    let options = GetOptions { recursive: args.recursive, exact_destination: args.no_target_directory };
+    let mut get = Get::new(&volume.fs, options, &mut teller);
+    sources.iter().try_for_each(|source| get.copy(source.as_bytes(), &destination)).map_err(|error| failure(&error))?;
+    let report = get.report();
+    drop(get);
+    volume.close()?;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("basalt: get: owners are not kept, nor attributes that only root may set; run it as root to keep them");
+    }
+    teller.finish(&report)
+}
+
+fn check(args: &Args, sources: &[OsString], destination: &Path) -> Result<(), Failure> {
+    if sources.len() < 2 {
+        return Ok(());
+    }
+    if args.no_target_directory {
+        return Err(Failure::usage("--no-target-directory takes one source only"));
+    }
+    if !destination.is_dir() {
+        return Err(Failure::at(destination.display(), "no such directory").hint("several files need one to go into"));
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! `basalt ls`: lists directories of a volume.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
+
+use super::entry::{self, Entry};
+use crate::failure::{DONE, Failure, Outcome, printable};
+use crate::output::Output;
+use crate::size;
+use crate::target::Target;
+use crate::time;
+use crate::volume::list::Entries;
+use crate::volume::open_to_read;
+use crate::volume::path::resolve;
+use crate::volume::Reference;
+
+/// List files and directories of a volume
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+
+    /// Paths in the volume
+    #[arg(value_name = "PATH", default_value = "/")]
+    paths: Vec<OsString>,
+
+    /// Show mode, links, owner, group, size and time (UTC) too
+    #[arg(short)]
+    long: bool,
+
+    /// Show `.` and `..` and names that begin with a dot
+    #[arg(short, long)]
+    all: bool,
+
+    /// Show names that begin with a dot
+    #[arg(short = 'A', long)]
+    almost_all: bool,
+
+    /// Show directories themselves, not what is in them
+    #[arg(short, long)]
+    directory: bool,
+
+    /// Show inode numbers
+    #[arg(short, long)]
+    inode: bool,
+
+    /// Show sizes as 1.5K, 20M
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+
+    /// Show what is in directories below, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// Show everything as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a path does not exist, or cannot be read.
+pub fn run(args: &Args) -> Outcome {
+    let volume = open_to_read(&args.target)?;
+    let mut lister =
+        Lister { fs: &volume.fs, args, output: Output::new(), json: Vec::new(), seen: HashSet::new(), blank: false };
+    for path in &args.paths {
+        lister.list(path.as_bytes())?;
+    }
+    let Lister { mut output, json, .. } = lister;
+    if args.json {
+        output.json(&json)?;
+    }
+    output.finish()?;
+    volume.close()?;
+    Ok(DONE)
+}
+
+/// A name, and the inode behind it.
+struct Row {
+    name: Vec<u8>,
+    attributes: Attributes,
+    target: Option<Vec<u8>>,
+}
+
+struct Lister<'a> {
+    fs: &'a dyn FileSystem,
+    args: &'a Args,
+    output: Output,
+    json: Vec<Entry>,
+    /// Directories listed so far: one with two names is damage, and may have no end.
+    seen: HashSet<InodeNumber>,
+    /// Whether something is above, to be set off by an empty line.
+    blank: bool,
+}
+
+impl<'a> Lister<'a> {
+    fn list(&mut self, path: &[u8]) -> Result<(), Failure> {
+        // As ls does: a symbolic link is shown itself where its own attributes are asked for.
+        let follow = !self.args.directory && !self.args.long;
+        let found = resolve(self.fs, path, follow).map_err(Failure::new)?;
+        if found.attributes.kind != FileKind::Directory || self.args.directory {
+            let target = entry::link_target(self.fs, &found.attributes).map_err(|error| failure(path, error))?;
+            let row = Row { name: path.to_vec(), attributes: found.attributes, target };
+            return self.show(&[row], None);
+        }
+        let titles = self.args.paths.len() > 1 || self.args.recursive;
+        // Directories still to list, the next one last: a deep tree needs no deep stack.
+        let mut pending = vec![(path.to_vec(), found)];
+        while let Some((path, directory)) = pending.pop() {
+            if self.args.recursive && !self.seen.insert(directory.ino()) {
+                let reason = "is a directory that has another name too; run `basalt fsck`";
+                return Err(Failure::at(printable(&path), reason));
+            }
+            let below = self.list_directory(&path, &directory, titles)?;
+            pending.extend(below.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    /// Lists one directory; returns those in it, if they are to be listed too.
+    fn list_directory(
+        &mut self,
+        path: &[u8],
+        directory: &Reference<'a>,
+        title: bool,
+    ) -> Result<Vec<(Vec<u8>, Reference<'a>)>, Failure> {
+        let mut rows = Vec::new();
+        let mut below = Vec::new();
+        for name in self.names(path, directory)? {
+            let child = directory.lookup(&name).map_err(|error| failure(&join(path, &name), error))?;
+            let attributes = child.attributes;
+            let target = entry::link_target(self.fs, &attributes).map_err(|error| failure(&join(path, &name), error))?;
+            let is_own = matches!(name.as_slice(), b"." | b"..");
+            if self.args.recursive && attributes.kind == FileKind::Directory && !is_own {
+                below.push((join(path, &name), child));
+            }
+            rows.push(Row { name, attributes, target });
+        }
+        self.show(&rows, Some((path, title)))?;
+        Ok(below)
+    }
+
+    fn names(&self, path: &[u8], directory: &Reference<'a>) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut names = if self.args.all { vec![b".".to_vec(), b"..".to_vec()] } else { Vec::new() };
+        let hidden_too = self.args.all || self.args.almost_all || self.args.json;
+        for entry in Entries::new(self.fs, directory.ino()) {
+            let entry = entry.map_err(|error| failure(path, error))?;
+            if hidden_too || !entry.name.starts_with(b".") {
+                names.push(entry.name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Shows names; of a directory, if its path is given, with the path in front of them if a title is wanted.
+    fn show(&mut self, rows: &[Row], directory: Option<(&[u8], bool)>) -> Result<(), Failure> {
+        if self.args.json {
+            let inside = directory.filter(|_| self.args.recursive || self.args.paths.len() > 1);
+            self.json.extend(rows.iter().map(|row| {
+                let name = inside.map_or_else(|| row.name.clone(), |(path, _)| join(path, &row.name));
+                Entry::new(&name, &row.attributes, row.target.as_deref())
+            }));
+            return Ok(());
+        }
+        if let Some((path, true)) = directory {
+            if self.blank {
+                self.output.line("")?;
+            }
+            self.output.line(format_args!("{}:", printable(path)))?;
+        }
+        self.blank = true;
+        let widths = self.args.long.then(|| self.widths(rows));
+        for row in rows {
+            let mut line = if self.args.inode { format!("{:>8} ", row.attributes.ino) } else { String::new() };
+            if let Some(widths) = &widths {
+                line.push_str(&self.long(row, widths));
+            }
+            let target = row.target.as_deref().filter(|_| self.args.long);
+            line.push_str(&entry::name_text(&row.name, target));
+            self.output.line(line)?;
+        }
+        Ok(())
+    }
+
+    fn columns(&self, row: &Row) -> [String; 4] {
+        let attributes = &row.attributes;
+        let is_device = matches!(attributes.kind, FileKind::BlockDevice | FileKind::CharDevice);
+        let size = if is_device {
+            let (major, minor) = entry::device(attributes.rdev);
+            format!("{major}, {minor}")
+        } else if self.args.human_readable {
+            size::short(attributes.size)
+        } else {
+            attributes.size.to_string()
+        };
+        [attributes.links.to_string(), attributes.uid.to_string(), attributes.gid.to_string(), size]
+    }
+
+    fn widths(&self, rows: &[Row]) -> [usize; 4] {
+        rows.iter().map(|row| self.columns(row).map(|text| text.len())).fold([0; 4], |widths, row| {
+            std::array::from_fn(|column| widths[column].max(row[column]))
+        })
+    }
+
+    fn long(&self, row: &Row, widths: &[usize; 4]) -> String {
+        let [links, uid, gid, size] = self.columns(row);
+        let [links_width, uid_width, gid_width, size_width] = *widths;
+        format!(
+            "{} {links:>links_width$} {uid:>uid_width$} {gid:>gid_width$} {size:>size_width$} {} ",
+            entry::mode_text(&row.attributes),
+            time::minutes(row.attributes.mtime)
+        )
+    }
+}
+
+fn failure(path: &[u8], error: basalt_vfs::Error) -> Failure {
+    Failure::at(format_args!("volume:{}", printable(path)), error)
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}

@@ -1,0 +1,49 @@
+//! `basalt man`: writes the manual pages, for packages and `make install`.
+
+use std::path::{Path, PathBuf};
+
+use clap_mangen::Man;
+
+use crate::failure::{DONE, Failure, Outcome};
+
+/// Write the manual pages into a directory
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub struct Args {
+    /// Where; made if need be
+    #[arg(value_name = "DIR", required_unless_present = "out")]
+    directory: Option<PathBuf>,
+
+    /// The same
+    #[arg(long, value_name = "DIR", conflicts_with = "directory")]
+    out: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the pages cannot be written.
+pub fn run(args: &Args) -> Outcome {
+    let Some(directory) = args.directory.as_ref().or(args.out.as_ref()) else {
+        return Err(Failure::usage("no directory given"));
+    };
+    std::fs::create_dir_all(directory).map_err(|error| Failure::at(directory.display(), error))?;
+    let mut definition = crate::cli::definition().disable_help_subcommand(true);
+    definition.build();
+    let commands: Vec<clap::Command> =
+        definition.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    write(directory, "basalt", definition)?;
+    for command in commands {
+        let name = format!("basalt-{}", command.get_name());
+        write(directory, &name, command.version(env!("CARGO_PKG_VERSION")))?;
+    }
+    Ok(DONE)
+}
+
+fn write(directory: &Path, name: &str, command: clap::Command) -> Result<(), Failure> {
+    let path = directory.join(format!("{name}.1"));
+    let page = Man::new(command).title(name.to_uppercase()).manual("Basalt").source(concat!("basalt ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    let written = page.render(&mut text).and_then(|()| std::fs::write(&path, text));
+    written.map_err(|error| Failure::at(path.display(), error))
+}

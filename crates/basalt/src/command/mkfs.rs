@@ -1,0 +1,256 @@
+//! `basalt mkfs`: makes a volume.
+
+use std::path::Path;
+
+use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
+use basalt_f2fs::format::{FormatOptions, FormatReport, format, probe::probe};
+use basalt_f2fs::layout::superblock::Features;
+use basalt_f2fs::{Clock, SystemClock, features};
+
+use crate::failure::{DONE, Failure, Outcome};
+use crate::output::Output;
+use crate::progress::{Progress, Unit};
+use crate::size;
+use crate::target::{self, Target};
+
+/// Make an F2FS volume in a new or existing file, or on a device
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Whatever the target holds is lost. A target that is mounted is always refused, one that holds \
+                        something recognizable unless --force is given.\nExit codes: 0 done, 1 failed, 2 wrong arguments.")]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+
+    /// Size of the image file, made or changed as needed; an existing file or device is used whole without it
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    size: Option<u64>,
+
+    /// Label of the volume
+    #[arg(short = 'L', long, value_name = "LABEL", default_value = "")]
+    label: String,
+
+    /// UUID of the volume [default: a random one]
+    #[arg(long, value_name = "UUID")]
+    uuid: Option<uuid::Uuid>,
+
+    /// Segments of 2 MiB in a section, the unit of cleaning
+    #[arg(short = 's', long, value_name = "N", default_value = "1")]
+    segments_per_section: u32,
+
+    /// Percent of the volume kept back for cleaning [default: what leaves most to the user]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    overprovision: Option<f64>,
+
+    /// Features, separated by commas, in place of the usual ones
+    #[arg(short = 'O', long, value_name = "LIST", value_parser = parse_features)]
+    features: Option<Features>,
+
+    /// No features at all, so that boot loaders can read the volume
+    #[arg(long, conflicts_with = "features")]
+    boot: bool,
+
+    /// Owner of the root directory [default: root, or who makes the volume]
+    #[arg(long, value_name = "UID:GID", value_parser = super::put::parse_owner)]
+    root_owner: Option<(u32, u32)>,
+
+    /// Do not tell the device first that it holds nothing of value
+    #[arg(short = 'K', long)]
+    no_discard: bool,
+
+    /// Make the volume even where something recognizable is
+    #[arg(short, long)]
+    force: bool,
+
+    /// Show what would be made, write nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Show what was made as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sector size of the device that a rehearsal writes to.
+const MEMORY_SECTOR: u32 = 512;
+
+/// Runs the command.
+///
+/// # Errors
+/// When the target is in use, holds something, is too small or fails, or the options contradict each other.
+pub fn run(args: &Args) -> Outcome {
+    let report = if args.dry_run { rehearse(args)? } else { make(args)? };
+    let mut output = Output::new();
+    if args.json {
+        output.json(&report)?;
+    } else if !args.quiet {
+        describe(args, &report, &mut output)?;
+    }
+    output.finish()?;
+    Ok(DONE)
+}
+
+fn make(args: &Args) -> Result<FormatReport, Failure> {
+    let path = &args.target.path;
+    let is_new = is_missing(path);
+    let device = if is_new {
+        FileDevice::create(path, needed_size(args)?).map_err(|error| Failure::device(&error))?
+    } else {
+        open_existing(args)?
+    };
+    let made = format_device(args, &device, !device.is_block_device());
+    if made.is_err() && is_new {
+        // It was made above and holds nothing. Why there is no volume is what the user needs to know.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+/// Does everything in memory, where nothing but zeros takes no room.
+fn rehearse(args: &Args) -> Result<FormatReport, Failure> {
+    let path = &args.target.path;
+    let size = if is_missing(path) || is_empty_file(path) {
+        needed_size(args)?
+    } else {
+        let device = args.target.open_shared()?;
+        check_content(args, &device)?;
+        wanted_size(args, &device)?
+    };
+    format_device(args, &MemoryDevice::new(size, MEMORY_SECTOR), true)
+}
+
+/// Opens what is there, unless it holds something, with the size that was asked for.
+fn open_existing(args: &Args) -> Result<FileDevice, Failure> {
+    let path = &args.target.path;
+    let wait = args.target.patience.wait;
+    if is_empty_file(path) {
+        let resize = Some(needed_size(args)?);
+        return target::open(path, &OpenOptions { resize, ..OpenOptions::default() }, wait);
+    }
+    let device = args.target.open_exclusive()?;
+    check_content(args, &device)?;
+    let size = wanted_size(args, &device)?;
+    if size == device.size() {
+        return Ok(device);
+    }
+    drop(device);
+    target::open(path, &OpenOptions { resize: Some(size), ..OpenOptions::default() }, wait)
+}
+
+fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
+    if args.force {
+        return Ok(());
+    }
+    let path = &args.target.path;
+    match probe(device).map_err(|error| Failure::volume(path, &error))? {
+        None => Ok(()),
+        Some(found) => {
+            Err(Failure::at(path.display(), format_args!("holds {found}")).hint("--force replaces it, all data is lost then"))
+        }
+    }
+}
+
+fn wanted_size(args: &Args, device: &FileDevice) -> Result<u64, Failure> {
+    match args.size {
+        Some(size) if device.is_block_device() && size != device.size() => Err(Failure::usage(format_args!(
+            "{}: is a block device of {}, whose size cannot be set; leave --size out",
+            args.target.path.display(),
+            size::human(device.size())
+        ))),
+        size => Ok(size.unwrap_or(device.size())),
+    }
+}
+
+fn needed_size(args: &Args) -> Result<u64, Failure> {
+    args.size.ok_or_else(|| {
+        let path = args.target.path.display();
+        Failure::usage(format_args!("{path}: there is nothing yet; --size makes an image file of that size"))
+    })
+}
+
+fn is_missing(path: &Path) -> bool {
+    // A dangling symbolic link is there: writing through it would surprise.
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+fn is_empty_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0)
+}
+
+fn format_device(args: &Args, device: &dyn BlockDevice, reads_zeros: bool) -> Result<FormatReport, Failure> {
+    let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let options = FormatOptions {
+        label: args.label.clone(),
+        segments_per_section: args.segments_per_section,
+        overprovision_percent: args.overprovision,
+        features: match args.features {
+            Some(features) => features,
+            None if args.boot => Features::empty(),
+            None => FormatOptions::DEFAULT_FEATURES,
+        },
+        uuid: args.uuid.map(uuid::Uuid::into_bytes),
+        discard: !args.no_discard,
+        discard_reads_zeros: reads_zeros,
+        root_owner: args.root_owner.unwrap_or(if me.0 == 0 { (0, 0) } else { me }),
+        time: SystemClock.now(),
+    };
+    let mut progress = Progress::new("making the volume", Unit::Bytes, args.quiet);
+    format(device, &options, &mut |done, total| progress.update(done, total))
+        .map_err(|error| Failure::volume(&args.target.path, &error))
+}
+
+fn describe(args: &Args, report: &FormatReport, output: &mut Output) -> Result<(), Failure> {
+    let path = args.target.path.display();
+    let would = if args.dry_run { "would be made" } else { "made" };
+    output.line(format_args!("{path}: F2FS volume of {} {would}", size::human(report.size)))?;
+    output.line(format_args!("  uuid       {}", report.uuid))?;
+    if !args.label.is_empty() {
+        output.line(format_args!("  label      {}", crate::failure::one_line(&args.label)))?;
+    }
+    output.line(format_args!(
+        "  room       {}, {:.2} % kept back for cleaning",
+        size::human(report.user_bytes),
+        report.overprovision_percent
+    ))?;
+    output.line(format_args!(
+        "  segments   {} of 2 MiB, {} for files, {} sections",
+        report.segments, report.main_segments, report.sections
+    ))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
+    number.ok().filter(|percent| (0.01..100.0).contains(percent)).ok_or_else(|| "a percentage over 0 and below 100".to_owned())
+}
+
+fn parse_features(text: &str) -> Result<Features, String> {
+    let possible = FormatOptions::POSSIBLE_FEATURES;
+    text.split(',').filter(|name| !name.is_empty()).try_fold(Features::empty(), |chosen, name| {
+        let found = possible.iter().find(|&feature| features::names(feature) == name);
+        found.map(|feature| chosen | feature).ok_or_else(|| format!("not one of {}", features::names(possible)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_by_name() {
+        assert_eq!(parse_features("extra_attr,inode_checksum"), Ok(Features::EXTRA_ATTR | Features::INODE_CHECKSUM));
+        assert_eq!(parse_features(""), Ok(Features::empty()));
+        assert!(parse_features("casefold").is_err());
+        assert!(parse_features("extra_attr;inode_checksum").is_err());
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!(percent("7.5%"), Ok(7.5));
+        for text in ["0", "100", "-1", "NaN", "a"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! One file a command: its arguments, and what it does.
+
+pub mod cat;
+pub mod completions;
+mod entry;
+pub mod fsck;
+pub mod get;
+pub mod info;
+pub mod ls;
+pub mod man;
+pub mod mkfs;
+pub mod mount;
+pub mod put;
+pub mod stat;
+pub mod sync;
+mod transfer;
+pub mod umount;

@@ -1,0 +1,35 @@
+//! `basalt sync`: makes everything durable that was written to a mounted volume.
+
+use std::path::PathBuf;
+
+use basalt_fuse::{SyncError, sync_mounted};
+
+use crate::failure::{DONE, Failure, Outcome};
+
+/// Make everything durable that was written to a mounted volume
+///
+/// Returns when it is, on every kind of mount and every kernel; sync(1) does so only on root's mounts, and on Linux 6.18 and newer.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directory on the mounted volume
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath, required = true)]
+    directories: Vec<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a directory is not on a mount of Basalt's, or its device fails.
+pub fn run(args: &Args) -> Outcome {
+    for directory in &args.directories {
+        sync_mounted(directory).map_err(|error| {
+            let failure = Failure::new(&error);
+            match error {
+                SyncError::Failed { .. } => failure.hint("the system log says what happened to the device"),
+                SyncError::NotBasalt(_) => failure.hint("use sync(1)"),
+                SyncError::Open { .. } => failure,
+            }
+        })?;
+    }
+    Ok(DONE)
+}

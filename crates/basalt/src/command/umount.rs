@@ -1,0 +1,107 @@
+//! `basalt umount`: unmounts, and waits until the volume is clean.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_device::{FileDevice, Lock, OpenOptions};
+use basalt_f2fs::{F2fs, SystemClock};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::failure::{DONE, Failure, Outcome};
+use crate::mount::serve::true_path;
+use crate::mounts::{self, Mount};
+use crate::size;
+use crate::target;
+
+/// Unmount a volume, and wait until it is clean
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 unmounted and clean, 1 failed, 2 wrong arguments.")]
+pub struct Args {
+    /// Directory that a volume is mounted on, or the volume's image or device
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::AnyPath, required = true)]
+    places: Vec<PathBuf>,
+
+    /// How long the volume may take to be written and closed
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = size::seconds)]
+    wait: Duration,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When nothing of Basalt's is mounted there, it is in use, or the volume was not closed cleanly.
+pub fn run(args: &Args) -> Outcome {
+    for place in &args.places {
+        unmount(place, args.wait)?;
+    }
+    Ok(DONE)
+}
+
+fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
+    let mount = find(place)?;
+    let target = mount.target();
+    take_away(&mount)?;
+    let Some(device) = wait_for_close(&target, wait)? else { return Ok(()) };
+    if !mount.read_only {
+        check_clean(&target, device)?;
+    }
+    Ok(())
+}
+
+fn find(place: &Path) -> Result<Mount, Failure> {
+    let path = true_path(place).map_err(|error| Failure::at(place.display(), error))?;
+    let mount = mounts::at(&path).or_else(|| mounts::of(&path).filter(Mount::is_basalt));
+    match mount {
+        Some(mount) if mount.is_basalt() => Ok(mount),
+        Some(mount) => {
+            let kind = String::from_utf8_lossy(&mount.kind).into_owned();
+            Err(Failure::at(place.display(), format_args!("is a mount of {kind}, not of Basalt")).hint("use umount(8)"))
+        }
+        None => Err(Failure::at(place.display(), "not mounted")),
+    }
+}
+
+fn take_away(mount: &Mount) -> Result<(), Failure> {
+    let point = mount.point.display();
+    let in_use =
+        || Failure::at(&point, "in use").hint(format_args!("`fuser -vm {point}` shows by whom, or `lsof +f -- {point}`"));
+    if rustix::process::geteuid().is_root() {
+        return rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
+            Errno::BUSY => in_use(),
+            errno => Failure::at(&point, errno),
+        });
+    }
+    let output = Command::new("fusermount3").env("LC_ALL", "C").args(["-u", "--"]).arg(&mount.point).output();
+    let output = output.map_err(|error| Failure::at("fusermount3", error).hint("install the package fuse3"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(if said.contains("busy") { in_use() } else { Failure::new(said.trim()) })
+}
+
+/// Waits for the lock that whoever serves the mount holds until the volume is closed. `None` when that cannot be told, or the volume
+/// stays mounted elsewhere.
+fn wait_for_close(target: &Path, wait: Duration) -> Result<Option<FileDevice>, Failure> {
+    let readable = std::fs::File::open(target).is_ok();
+    if !readable || mounts::of(target).is_some() {
+        return Ok(None);
+    }
+    let options = OpenOptions { read_only: true, lock: Lock::Shared, ..OpenOptions::default() };
+    target::open(target, &options, wait).map(Some).map_err(|failure| failure.hint("it was unmounted, but is not closed yet"))
+}
+
+/// The last checkpoint says whether it was written at the end.
+fn check_clean(target: &Path, device: FileDevice) -> Result<(), Failure> {
+    let options = basalt_f2fs::OpenOptions { read_only: true, ..basalt_f2fs::OpenOptions::default() };
+    let fs = F2fs::open(Arc::new(device), options, Arc::new(SystemClock))
+        .map_err(|error| Failure::volume(target, &error))?;
+    if fs.info().checkpoint.clean {
+        return Ok(());
+    }
+    let hint = format_args!("the system log says why, `basalt fsck {}` what is wrong", target.display()).to_string();
+    Err(Failure::at(target.display(), "unmounted, but the volume was not closed cleanly").hint(hint))
+}

@@ -1,0 +1,137 @@
+//! How a command ends badly: one line for the user, one exit code.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use basalt_device::DeviceError;
+use rustix::io::Errno;
+
+/// Result of a command: its exit code, or why it failed.
+pub type Outcome = Result<u8, Failure>;
+
+/// Exit code of a command that did what it was asked to.
+pub const DONE: u8 = 0;
+
+/// Why a command failed, in one line: `where: why; what to do`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    line: String,
+    kind: Kind,
+}
+
+/// Which of its command's exit codes a failure has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What was asked for makes no sense.
+    Usage,
+    /// It made sense, but could not be done.
+    Operation,
+    /// Nobody reads the output any more, as behind `| head`: no failure, and nothing to say.
+    Unread,
+}
+
+impl Failure {
+    /// A failure at a place: a path, a device, an option.
+    pub fn at(place: impl Display, why: impl Display) -> Failure {
+        Failure { line: format!("{place}: {why}"), kind: Kind::Operation }
+    }
+
+    /// A failure that names its place itself.
+    pub fn new(line: impl Display) -> Failure {
+        Failure { line: line.to_string(), kind: Kind::Operation }
+    }
+
+    /// A wrong argument.
+    pub fn usage(line: impl Display) -> Failure {
+        Failure { line: line.to_string(), kind: Kind::Usage }
+    }
+
+    /// Standard output that cannot be written.
+    pub fn output(error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure { line: String::new(), kind: Kind::Unread };
+        }
+        Failure::at("standard output", error)
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Display) -> Failure {
+        self.line = format!("{}; {hint}", self.line);
+        self
+    }
+
+    /// A device that could not be opened or used.
+    pub fn device(error: &DeviceError) -> Failure {
+        let failure = Failure::new(error);
+        match error {
+            DeviceError::InUse { .. } => failure.hint("unmount it, or let the other program finish, then try again"),
+            DeviceError::Open { name, source: Some(source), .. }
+                if Errno::from_io_error(source) == Some(Errno::ACCESS) =>
+            {
+                failure.hint(format_args!("try again as root, or change who may use {name}"))
+            }
+            _ => failure,
+        }
+    }
+
+    /// A volume that could not be opened or used; `target` is what the user called it.
+    pub fn volume(target: &Path, error: &basalt_f2fs::Error) -> Failure {
+        use basalt_f2fs::Error;
+        let target = target.display();
+        match error {
+            Error::Device(error) => Failure::device(error),
+            Error::NotF2fs { .. } => Failure::new(error).hint("`basalt mkfs` makes a volume"),
+            Error::Damaged { .. } => {
+                Failure::at(&target, error).hint(format_args!("`basalt fsck {target}` shows everything that is wrong"))
+            }
+            // Their messages name the device, and say what can be done.
+            Error::Unsupported { .. } => Failure::new(error),
+            Error::Refused(error) => Failure::at(target, error),
+        }
+    }
+
+    /// Which of its command's exit codes it has.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The whole message on one line; whatever a name or a device's answer contains cannot break out of it.
+    pub fn line(&self) -> String {
+        one_line(&self.line)
+    }
+}
+
+/// Shows control characters as escapes, so that a text stays on its line and cannot steer a terminal.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
+    }
+    line
+}
+
+/// A name of any bytes, for a message or a listing on a terminal.
+pub fn printable(name: &[u8]) -> String {
+    one_line(&String::from_utf8_lossy(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_stay_on_one_line() {
+        let failure = Failure::at("a\nb", "\x1b[31mred").hint("do\tthis");
+        assert_eq!(failure.line(), "a\\nb: \\u{1b}[31mred; do\\tthis");
+        assert_eq!(printable(b"caf\xc3\xa9 \xff"), "café \u{fffd}");
+    }
+
+    #[test]
+    fn what_is_in_use_says_what_to_do() {
+        let error = DeviceError::InUse { name: "/dev/sdb1".into(), reason: "mounted on /mnt".into() };
+        let line = Failure::device(&error).line();
+        assert!(line.starts_with("/dev/sdb1 is in use: mounted on /mnt; unmount it"), "{line}");
+    }
+}

@@ -1,0 +1,27 @@
+//! The command line, `basalt`.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`cli`] | from arguments to a command to an exit code |
+//! | [`command`] | one file a command |
+//! | [`target`], [`volume`] | opening images and devices; finding things in a volume that nobody mounts |
+//! | [`transfer`] | copying trees in and out |
+//! | [`mount`] | options, the daemon, serving a mount, logging |
+//! | [`mounts`] | what is mounted |
+//! | [`failure`], [`output`], [`progress`] | what users see: one line an error, results, a bar for what takes long |
+//! | [`size`], [`time`] | numbers as people write them |
+//!
+//! It is a library so that tests can call its parts; there is no promise that they stay as they are.
+
+pub mod cli;
+pub mod command;
+pub mod failure;
+pub mod mount;
+pub mod mounts;
+pub mod output;
+pub mod progress;
+pub mod size;
+pub mod target;
+pub mod time;
+pub mod transfer;
+pub mod volume;

@@ -1,0 +1,18 @@
+//! Mounting: options, the daemon, serving, logging.
+//!
+//! | file | what |
+//! |---|---|
+//! | `options` | what `-o` takes: one table with names, defaults and help |
+//! | `daemon` | a copy of this program in the background, and how its parent learns that the mount serves |
+//! | `serve` | from target and directory to a served mount to a clean volume |
+//! | `signals` | ending it on SIGTERM and the like |
+//! | `logging`, `syslog` | where messages go |
+
+pub mod daemon;
+pub mod logging;
+pub mod options;
+pub mod serve;
+mod signals;
+mod syslog;
+
+pub use options::MountChoices;

@@ -1,0 +1,305 @@
+//! What `-o` takes: one table with names and help, one structure with values and defaults.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use basalt_f2fs::{Atime, OpenOptions};
+use tracing::level_filters::LevelFilter;
+
+use crate::size;
+
+/// Everything that `-o` decides.
+#[derive(Debug, Clone)]
+pub struct MountChoices {
+    /// For the engine.
+    pub engine: OpenOptions,
+    /// Let other users in; by default what the rights of the caller suggest.
+    pub allow_other: Option<bool>,
+    /// Let the kernel check permissions.
+    pub default_permissions: bool,
+    /// Mount an image through a loop device; by default where that is possible.
+    pub through_loop: Option<bool>,
+    /// Ignore set-uid and set-gid.
+    pub nosuid: bool,
+    /// Ignore device nodes.
+    pub nodev: bool,
+    /// Execute nothing.
+    pub noexec: bool,
+    /// Never note listings.
+    pub nodiratime: bool,
+    /// Every write waits until it is durable.
+    pub sync: bool,
+    /// Every change of a directory waits until it is durable.
+    pub dirsync: bool,
+    /// Event loops; by default as many as processors, within limits.
+    pub threads: Option<usize>,
+    /// Which messages are logged.
+    pub log: LevelFilter,
+}
+
+impl Default for MountChoices {
+    fn default() -> Self {
+        MountChoices {
+            engine: OpenOptions::default(),
+            allow_other: None,
+            default_permissions: true,
+            through_loop: None,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            nodiratime: false,
+            sync: false,
+            dirsync: false,
+            threads: None,
+            log: LevelFilter::INFO,
+        }
+    }
+}
+
+/// One option.
+struct Known {
+    name: &'static str,
+    /// What its value is called, if it has one.
+    value: Option<&'static str>,
+    help: &'static str,
+    apply: fn(&mut MountChoices, &str) -> Result<(), String>,
+}
+
+const fn flag(name: &'static str, help: &'static str, apply: fn(&mut MountChoices, &str) -> Result<(), String>) -> Known {
+    Known { name, value: None, help, apply }
+}
+
+const fn with_value(
+    name: &'static str,
+    value: &'static str,
+    help: &'static str,
+    apply: fn(&mut MountChoices, &str) -> Result<(), String>,
+) -> Known {
+    Known { name, value: Some(value), help, apply }
+}
+
+/// Runs statements on the choices; such an option cannot fail.
+macro_rules! set {
+    ($choices:ident => $($body:tt)*) => {
+        |$choices, _| {
+            $($body)*;
+            Ok(())
+        }
+    };
+}
+
+/// Every option, in the order of the help.
+const KNOWN: &[Known] = &[
+    flag("ro", "read only; nothing is written to the target", set!(c => c.engine.read_only = true)),
+    flag("rw", "read and write (default)", set!(c => c.engine.read_only = false)),
+    with_value("commit", "SECONDS", "longest time until a change is durable unasked (5)", |choices, value| {
+        choices.engine.commit_interval = interval(value)?;
+        Ok(())
+    }),
+    with_value("checkpoint", "SECONDS", "longest time between checkpoints (60)", |choices, value| {
+        choices.engine.checkpoint_interval = interval(value)?;
+        Ok(())
+    }),
+    with_value("cache", "SIZE", "memory for what is cached and not yet written (64M)", |choices, value| {
+        choices.engine.cache_bytes = cache_size(value)?;
+        Ok(())
+    }),
+    with_value("logs", "2|4|6", "active logs (6)", |choices, value| {
+        choices.engine.logs = match value {
+            "2" => 2,
+            "4" => 4,
+            "6" => 6,
+            _ => return Err("2, 4 or 6".to_owned()),
+        };
+        Ok(())
+    }),
+    flag("discard", "tell the device what is free (default)", set!(c => c.engine.discard = true)),
+    flag("nodiscard", "leave that to fstrim", set!(c => c.engine.discard = false)),
+    flag("relatime", "note a read where it tells something new (default)", set!(c => c.engine.atime = Atime::Relatime)),
+    flag("noatime", "note no reads", set!(c => c.engine.atime = Atime::Noatime)),
+    flag("strictatime", "note every read", set!(c => c.engine.atime = Atime::Strict)),
+    flag("nodiratime", "note no listings", set!(c => c.nodiratime = true)),
+    flag("allow_other", "let other users in (default for root)", set!(c => c.allow_other = Some(true))),
+    flag("noallow_other", "keep other users out, root too", set!(c => c.allow_other = Some(false))),
+    flag("default_permissions", "check permissions (default)", set!(c => c.default_permissions = true)),
+    flag(
+        "nodefault_permissions",
+        "let the user who mounts do everything, whoever owns the files; not with allow_other",
+        set!(c => c.default_permissions = false),
+    ),
+    flag("loop", "show an image as a loop device (default for root)", set!(c => c.through_loop = Some(true))),
+    flag("noloop", "mount an image without: sync(2) does not wait then", set!(c => c.through_loop = Some(false))),
+    flag("nosuid", "ignore set-uid and set-gid", set!(c => c.nosuid = true)),
+    flag("nodev", "ignore device nodes", set!(c => c.nodev = true)),
+    flag("noexec", "execute nothing", set!(c => c.noexec = true)),
+    flag("sync", "every write waits until it is durable", set!(c => c.sync = true)),
+    flag("dirsync", "so does every change of a directory", set!(c => c.dirsync = true)),
+    with_value("threads", "N", "event loops (as many as processors, 2 to 8)", |choices, value| {
+        let threads = value.parse::<usize>().ok().filter(|threads| (1..=64).contains(threads));
+        choices.threads = Some(threads.ok_or("a number from 1 to 64")?);
+        Ok(())
+    }),
+    with_value("log", "LEVEL", "what is logged: off, error, warn, info (default), debug or trace", |choices, value| {
+        choices.log = value.parse().map_err(|_| "off, error, warn, info, debug or trace".to_owned())?;
+        Ok(())
+    }),
+];
+
+/// The opposites that mount(8) writes out, and what only it and the boot scripts read.
+const IGNORED: &[&str] = &[
+    "defaults", "suid", "dev", "exec", "async", "atime", "diratime", "norelatime", "nostrictatime", "silent", "loud", "auto",
+    "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail", "nomand", "iversion", "noiversion",
+];
+
+/// Beginnings of options that others read.
+const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "helper=", "uhelper="];
+
+impl MountChoices {
+    /// Reads a list of options separated by commas. Later ones win.
+    ///
+    /// # Errors
+    /// A text for the user that names the option.
+    pub fn apply(&mut self, list: &str) -> Result<(), String> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+    }
+
+    fn apply_one(&mut self, option: &str) -> Result<(), String> {
+        if IGNORED.contains(&option) || IGNORED_PREFIXES.iter().any(|prefix| option.starts_with(prefix)) {
+            return self.apply_opposite(option);
+        }
+        if option == "remount" {
+            return Err("remount: the options of a mounted volume cannot be changed; unmount it first".to_owned());
+        }
+        let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
+            return Err(format!("unknown mount option `{option}`"));
+        };
+        match (known.value, value) {
+            (Some(wanted), None) => Err(format!("mount option `{name}` needs a value: {name}={wanted}")),
+            (None, Some(_)) => Err(format!("mount option `{name}` takes no value")),
+            _ => (known.apply)(self, value.unwrap_or_default())
+                .map_err(|wanted| format!("mount option `{option}`: {wanted}")),
+        }
+    }
+
+    /// Opposites of what an earlier option may have set.
+    fn apply_opposite(&mut self, option: &str) -> Result<(), String> {
+        match option {
+            "suid" => self.nosuid = false,
+            "dev" => self.nodev = false,
+            "exec" => self.noexec = false,
+            "async" => self.sync = false,
+            "atime" => self.engine.atime = Atime::Relatime,
+            "diratime" => self.nodiratime = false,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses what does not go together.
+    ///
+    /// # Errors
+    /// A text for the user.
+    pub fn check(&self) -> Result<(), String> {
+        if self.allow_other == Some(true) && !self.default_permissions {
+            return Err("mount options `allow_other` and `nodefault_permissions` together would let everybody do \
+                        everything"
+                .to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The help for every option.
+pub fn help() -> String {
+    let mut text = String::from("Options for -o, separated by commas:\n");
+    for known in KNOWN {
+        let name = known.value.map_or(known.name.to_owned(), |value| format!("{}={value}", known.name));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<22} {}", known.help);
+    }
+    text.push_str("\nOptions that only mount(8) reads (defaults, nofail, _netdev, user, x-…) are ignored.");
+    text
+}
+
+fn interval(value: &str) -> Result<Duration, String> {
+    let interval = size::seconds(value)?;
+    if interval.is_zero() { Err("more than 0 seconds; `sync` makes every write wait".to_owned()) } else { Ok(interval) }
+}
+
+/// The least that any work can be done with.
+const LEAST_CACHE: u64 = 4 << 20;
+
+fn cache_size(value: &str) -> Result<usize, String> {
+    match usize::try_from(size::parse(value)?) {
+        Ok(bytes) if bytes as u64 >= LEAST_CACHE => Ok(bytes),
+        Ok(_) => Err("at least 4M".to_owned()),
+        Err(_) => Err("more than this machine can address".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(list: &str) -> Result<MountChoices, String> {
+        let mut choices = MountChoices::default();
+        choices.apply(list)?;
+        choices.check()?;
+        Ok(choices)
+    }
+
+    #[test]
+    fn options_are_read() {
+        let choices = parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug").unwrap();
+        assert!(!choices.engine.read_only);
+        assert_eq!(choices.engine.atime, Atime::Noatime);
+        assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
+        assert_eq!(choices.engine.checkpoint_interval, Duration::from_secs(30));
+        assert_eq!(choices.engine.cache_bytes, 128 << 20);
+        assert_eq!(choices.engine.logs, 2);
+        assert!(!choices.engine.discard);
+        assert_eq!(choices.log, LevelFilter::DEBUG);
+    }
+
+    #[test]
+    fn the_later_option_wins() {
+        let choices = parse("ro,nosuid,noexec,rw,suid").unwrap();
+        assert!(!choices.engine.read_only && !choices.nosuid && choices.noexec);
+    }
+
+    #[test]
+    fn what_others_read_is_ignored() {
+        parse("defaults,nofail,_netdev,noauto,x-systemd.automount,x-foo=bar,user=me,users,comment=hello").unwrap();
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        for (list, part) in [
+            ("frobnicate", "`frobnicate`"),
+            ("commit", "commit=SECONDS"),
+            ("commit=0", "more than 0"),
+            ("commit=x", "`commit=x`"),
+            ("ro=1", "`ro` takes no value"),
+            ("logs=3", "2, 4 or 6"),
+            ("cache=1M", "at least 4M"),
+            ("threads=0", "1 to 64"),
+            ("log=loud", "`log=loud`"),
+            ("remount,ro", "remount"),
+            ("allow_other,nodefault_permissions", "everybody"),
+        ] {
+            let error = parse(list).unwrap_err();
+            assert!(error.contains(part), "{list}: {error}");
+        }
+    }
+
+    #[test]
+    fn defaults_in_the_help_are_the_real_ones() {
+        let engine = OpenOptions::default();
+        assert_eq!(engine.commit_interval, Duration::from_secs(5));
+        assert_eq!(engine.checkpoint_interval, Duration::from_secs(60));
+        assert_eq!(engine.cache_bytes, 64 << 20);
+        assert_eq!(engine.logs, 6);
+        assert!(engine.discard);
+    }
+}

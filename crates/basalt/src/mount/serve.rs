@@ -1,0 +1,160 @@
+//! From target and directory to a served mount to a clean volume.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_device::{FileDevice, Lock, LoopDevice, OpenOptions};
+use basalt_f2fs::{Atime, F2fs, SystemClock};
+use basalt_fuse::{MountError, MountOptions, Session};
+use basalt_vfs::FileSystem;
+use rustix::io::Errno;
+
+use super::{MountChoices, signals};
+use crate::failure::{Failure, one_line};
+use crate::target;
+
+/// What to mount where.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Image file or block device; an absolute path.
+    pub target: PathBuf,
+    /// Where; an absolute path.
+    pub directory: PathBuf,
+    /// How.
+    pub choices: MountChoices,
+    /// How long to wait for a target that is about to be released.
+    pub wait: Duration,
+    /// Whether messages go to the system log, so that the user has to be told as well.
+    pub background: bool,
+}
+
+impl Job {
+    fn warn(&self, message: &str) {
+        if self.background {
+            eprintln!("basalt: {}", one_line(message));
+        }
+        tracing::warn!("{message}");
+    }
+}
+
+/// Mounts, says so by `ready`, and serves until the mount is gone and the volume closed.
+///
+/// # Errors
+/// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
+pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
+    let device = Arc::new(open_device(job)?);
+    let fs = open_volume(job, Arc::clone(&device))?;
+    let mounted = mount(job, &device, &fs);
+    let (session, loop_device) = match mounted {
+        Ok(mounted) => mounted,
+        Err(failure) => {
+            // Nobody has changed anything; that there is no mount is what the user needs to know.
+            let _ = fs.close();
+            return Err(failure);
+        }
+    };
+    signals::watch(Arc::clone(&fs), session.unmounter()).map_err(|error| Failure::at("waiting for signals", error))?;
+    tracing::info!("{} mounted on {}", job.target.display(), job.directory.display());
+    ready();
+    let served = session.run();
+    // Detached before the lock goes with the device: who waits for the lock finds the image free.
+    drop(loop_device);
+    match served {
+        Ok(()) => {
+            tracing::info!("{} unmounted from {}, clean", job.target.display(), job.directory.display());
+            Ok(())
+        }
+        Err(error) => {
+            tracing::error!("{}: {error}", job.target.display());
+            Err(Failure::at(job.target.display(), error))
+        }
+    }
+}
+
+fn open_device(job: &Job) -> Result<FileDevice, Failure> {
+    let read_only = job.choices.engine.read_only;
+    let lock = if read_only { Lock::Shared } else { Lock::default() };
+    target::open(&job.target, &OpenOptions { read_only, lock, ..OpenOptions::default() }, job.wait)
+}
+
+fn open_volume(job: &Job, device: Arc<FileDevice>) -> Result<Arc<F2fs>, Failure> {
+    let fs = F2fs::open(device, job.choices.engine.clone(), Arc::new(SystemClock))
+        .map_err(|error| Failure::volume(&job.target, &error))?;
+    for warning in fs.warnings() {
+        job.warn(&format!("{}: {warning}", job.target.display()));
+    }
+    Ok(Arc::new(fs))
+}
+
+/// Mounts; an image through a loop device where that is possible. The loop device only lends its name: the engine reads and writes
+/// the image itself.
+fn mount(job: &Job, device: &FileDevice, fs: &Arc<F2fs>) -> Result<(Session, Option<LoopDevice>), Failure> {
+    let mut options = options(job, fs);
+    let served = || Arc::clone(fs) as Arc<dyn FileSystem>;
+    let is_root = rustix::process::geteuid().is_root();
+    if device.is_block_device() && is_root {
+        options.block_device = Some(job.target.clone());
+        // The kernel claims the device for the mount; the lock stays.
+        device.release_exclusive();
+        return Ok((Session::mount(served(), &options).map_err(|error| failure(&error))?, None));
+    }
+    let asked = job.choices.through_loop;
+    let mut attached = None;
+    if !device.is_block_device() && asked.unwrap_or(is_root) {
+        match LoopDevice::attach(&job.target, options.read_only) {
+            Ok(device) => attached = Some(device),
+            Err(error) if asked == Some(true) => return Err(Failure::device(&error)),
+            Err(error) => {
+                job.warn(&format!("{error}; mounted without a loop device: sync(2) does not wait, `basalt sync` does"));
+            }
+        }
+    }
+    options.block_device = attached.as_ref().map(|device| device.path().to_path_buf());
+    Ok((Session::mount(served(), &options).map_err(|error| failure(&error))?, attached))
+}
+
+fn options(job: &Job, fs: &F2fs) -> MountOptions {
+    let choices = &job.choices;
+    let defaults = MountOptions::new(&job.directory, job.target.display().to_string());
+    MountOptions {
+        read_only: choices.engine.read_only || !fs.is_writable(),
+        allow_other: choices.allow_other.unwrap_or(defaults.allow_other && choices.default_permissions),
+        default_permissions: choices.default_permissions,
+        noatime: choices.engine.atime == Atime::Noatime,
+        relatime: choices.engine.atime == Atime::Relatime,
+        nodiratime: choices.nodiratime,
+        nosuid: choices.nosuid,
+        nodev: choices.nodev,
+        noexec: choices.noexec,
+        sync: choices.sync,
+        dirsync: choices.dirsync,
+        threads: choices.threads.unwrap_or(defaults.threads),
+        ..defaults
+    }
+}
+
+fn failure(error: &MountError) -> Failure {
+    let failure = Failure::new(error);
+    match error {
+        MountError::Missing(path) => failure.hint(format_args!("`mkdir {}` makes it", path.display())),
+        MountError::Occupied { path, .. } => failure.hint(format_args!("unmount {} first", path.display())),
+        MountError::Refused { errno: Errno::PERM | Errno::ACCESS, .. } => failure.hint("mounting needs root"),
+        _ => failure,
+    }
+}
+
+/// The true path of something, also when it is the root of a dead mount, which cannot be looked at.
+///
+/// # Errors
+/// When there is nothing.
+pub fn true_path(path: &Path) -> std::io::Result<PathBuf> {
+    let found = std::fs::canonicalize(path);
+    match (&found, path.parent(), path.file_name()) {
+        (Err(error), Some(parent), Some(name)) if Errno::from_io_error(error) == Some(Errno::NOTCONN) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(std::fs::canonicalize(parent)?.join(name))
+        }
+        _ => found,
+    }
+}

@@ -1,0 +1,86 @@
+//! Ending a mount on SIGTERM, SIGINT and SIGHUP, with a clean volume in every case.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use basalt_f2fs::F2fs;
+use basalt_fuse::{UnmountError, Unmounter, sync_mounted};
+use basalt_vfs::FileSystem;
+use rustix::mount::UnmountFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How long programs may take to let go of their files before they lose them.
+const GRACE: Duration = Duration::from_secs(10);
+/// How often to try to unmount meanwhile.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Exit code when the volume could not be closed cleanly.
+const CLOSING_FAILED: i32 = 1;
+
+/// Waits for signals in a thread of its own. The first one unmounts; the session then ends by itself. Where programs still use the mount
+/// after the grace time, or when a second signal comes, everything is written, the volume closed, and the process ends:
+/// what the programs do after that fails.
+pub(super) fn watch(fs: Arc<F2fs>, unmounter: Unmounter) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let Some(signal) = signals.forever().next() else { return };
+        tracing::info!(signal, "unmounting {}", unmounter.mount_point().display());
+        if !unmount_in_time(&unmounter, &mut signals) {
+            end(&*fs, unmounter.mount_point());
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether the mount is gone, or going.
+fn unmount_in_time(unmounter: &Unmounter, signals: &mut Signals) -> bool {
+    let start = Instant::now();
+    let mut said = false;
+    loop {
+        match unmounter.unmount() {
+            Ok(()) | Err(UnmountError::NotMounted(_)) => return true,
+            Err(error) if !said => {
+                tracing::warn!("{error}; the volume is closed in {} s all the same", GRACE.as_secs());
+                said = true;
+            }
+            Err(_) => {}
+        }
+        if start.elapsed() >= GRACE || signals.pending().next().is_some() {
+            return false;
+        }
+        std::thread::sleep(RETRY_INTERVAL);
+    }
+}
+
+/// Makes everything durable, closes the volume, and ends the process, which ends the mount.
+fn end(fs: &dyn FileSystem, mount_point: &Path) -> ! {
+    // The kernel hands its dirty pages over.
+    if let Err(error) = sync_mounted(mount_point) {
+        tracing::error!("{error}");
+    }
+    detach(mount_point);
+    let code = match fs.close() {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::error!("closing the volume: {error}");
+            CLOSING_FAILED
+        }
+    };
+    std::process::exit(code)
+}
+
+/// Takes the mount out of the tree, so that nothing new begins there.
+fn detach(mount_point: &Path) {
+    if rustix::process::geteuid().is_root() {
+        if let Err(errno) = rustix::mount::unmount(mount_point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+            tracing::warn!(%errno, "a dead mount stays at {}", mount_point.display());
+        }
+        return;
+    }
+    let helper = std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mount_point).status();
+    if !helper.is_ok_and(|status| status.success()) {
+        tracing::warn!("a dead mount stays at {}", mount_point.display());
+    }
+}

@@ -1,0 +1,81 @@
+//! Opening what a command works on: an image file or a block device, waiting a little for those who are about to let go of it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use basalt_device::{DeviceError, FileDevice, Lock, OpenOptions};
+
+use crate::failure::{Failure, one_line};
+use crate::mounts;
+
+/// How often to ask again for what somebody still has.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Who lets go within this long is not worth a line.
+const SILENT: Duration = Duration::from_millis(500);
+
+/// The image or device, and how long to wait for it.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Target {
+    /// Image file or block device
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
+    pub path: PathBuf,
+
+    /// How long to wait for it.
+    #[command(flatten)]
+    pub patience: Patience,
+}
+
+/// How long to wait for a target that is in use.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Patience {
+    /// Wait this long for a target that another program is about to release
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::size::seconds)]
+    pub wait: Duration,
+}
+
+impl Target {
+    /// Opens the target to read: others may read too, nobody may write.
+    ///
+    /// # Errors
+    /// When it is no device, or still in use after the wait.
+    pub fn open_shared(&self) -> Result<FileDevice, Failure> {
+        let options = OpenOptions { read_only: true, lock: Lock::Shared, ..OpenOptions::default() };
+        open(&self.path, &options, self.patience.wait)
+    }
+
+    /// Opens the target to write, for this process alone.
+    ///
+    /// # Errors
+    /// As [`open_shared`](Self::open_shared).
+    pub fn open_exclusive(&self) -> Result<FileDevice, Failure> {
+        open(&self.path, &OpenOptions::default(), self.patience.wait)
+    }
+}
+
+/// Opens a device. What is mounted is refused at once; for what is merely locked (a volume being closed, a check that
+/// ends) this waits, and says so.
+///
+/// # Errors
+/// When it is no device, or still in use after the wait.
+pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDevice, Failure> {
+    let start = Instant::now();
+    let mut said = false;
+    loop {
+        let reason = match FileDevice::open(path, options) {
+            Err(DeviceError::InUse { reason, .. }) => reason,
+            opened => return opened.map_err(|error| Failure::device(&error)),
+        };
+        let mounted = mounts::of(path).map(|mount| format!("mounted on {}", mount.point.display()));
+        if mounted.is_some() || start.elapsed() >= wait {
+            let error = DeviceError::InUse { name: path.display().to_string(), reason: mounted.unwrap_or(reason) };
+            return Err(Failure::device(&error));
+        }
+        if !said && start.elapsed() >= SILENT.min(wait / 2) {
+            let limit = wait.as_secs_f64();
+            let line = format!("waiting up to {limit} s for {}, still in use: {reason}", path.display());
+            eprintln!("basalt: {}", one_line(&line));
+            said = true;
+        }
+        std::thread::sleep(RETRY_INTERVAL.min(wait));
+    }
+}

@@ -1,0 +1,27 @@
+//! Copying trees into a volume and out of it, with everything a file system keeps of a file.
+//!
+//! | file | what |
+//! |---|---|
+//! | `put` | from the host into a volume |
+//! | `get` | from a volume to the host |
+//! | `host` | the host's files, by directory descriptors |
+//! | `sparse` | the data in a file, holes left out |
+//! | `xattrs` | extended attributes of the host's files |
+//! | `report` | what was copied, what was left out, and who is told |
+//!
+//! Both walk with one open directory a level, so that no path is too long and nobody can lead them astray with a symbolic link while
+//! they work. Hard links stay links, holes stay holes, times keep their nanoseconds.
+
+mod get;
+mod host;
+mod put;
+mod report;
+mod sparse;
+mod xattrs;
+
+pub use get::{Get, GetOptions};
+pub use put::{Put, PutOptions};
+pub use report::{Error, Observer, Report, Silent};
+
+/// Directories nested deeper than this are refused: no path could name what is in them.
+const MAX_DEPTH: usize = 2048;

@@ -1,0 +1,358 @@
+//! From the host into a volume.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Instant;
+
+use basalt_f2fs::{Clock, SystemClock};
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, SetAttributes, SetTime, XattrFlags};
+use rustix::fs::Stat;
+
+use super::host::{self, Place};
+use super::report::{Error, Observer, Report, join};
+use super::sparse::{self, CHUNK};
+use super::xattrs::Carrier;
+use super::MAX_DEPTH;
+use crate::volume::path::{resolve, resolve_parent};
+use crate::volume::Reference;
+
+/// How to copy into a volume.
+#[derive(Debug, Clone, Default)]
+pub struct PutOptions {
+    /// Copy directories with everything in them.
+    pub recursive: bool,
+    /// The destination is what the source becomes, never a directory to put it into.
+    pub exact_destination: bool,
+    /// Stay on the file system that a source is on.
+    pub one_file_system: bool,
+    /// Give everything to this user and group.
+    pub owner: Option<(u32, u32)>,
+    /// A file that is never copied, by device and inode number: the image that is being filled.
+    pub exclude: Option<(u64, u64)>,
+}
+
+/// Copies from the host into a volume.
+pub struct Put<'a> {
+    fs: &'a dyn FileSystem,
+    observer: &'a mut dyn Observer,
+    options: PutOptions,
+    report: Report,
+    /// Files with further names to come, by device and inode number on the host: their inodes, and how many names are to come.
+    links: HashMap<(u64, u64), (Reference<'a>, u64)>,
+    /// The device number of the source, where that matters.
+    device: Option<u64>,
+    buffer: Vec<u8>,
+    xattr_space: Vec<u8>,
+    /// When the volume wants its background work done.
+    next_tick: Instant,
+}
+
+impl<'a> Put<'a> {
+    /// A copy into `fs` that tells `observer` how it goes.
+    pub fn new(fs: &'a dyn FileSystem, options: PutOptions, observer: &'a mut dyn Observer) -> Put<'a> {
+        Put {
+            fs,
+            observer,
+            options,
+            report: Report::default(),
+            links: HashMap::new(),
+            device: None,
+            buffer: vec![0; CHUNK],
+            xattr_space: Vec::new(),
+            next_tick: Instant::now(),
+        }
+    }
+
+    /// Copies `source` as `cp` does: into `destination` if that is a directory, else as `destination`. A source that ends with `.` or
+    /// `..` is copied without its own name.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all, or the volume refuses. What cannot be read further down is left out with a warning.
+    pub fn copy(&mut self, source: &Path, destination: &[u8]) -> Result<(), Error> {
+        let place = Place::top(source, !self.options.recursive);
+        let stat = place.stat()?;
+        self.check_source(&place, &stat)?;
+        let found = match resolve(self.fs, destination, true) {
+            Ok(found) => Some(found),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(directory) = found.filter(|found| found.attributes.kind == FileKind::Directory) {
+            let whole = self.options.exact_destination || last_name(source).is_none();
+            let is_directory = host::kind(&stat) == Some(FileKind::Directory);
+            if let (false, Some(name)) = (whole, last_name(source)) {
+                return self.put(&place, &stat, &directory, name, 0);
+            }
+            if is_directory {
+                return self.put_contents(&place, &stat, &directory, 0);
+            }
+            return Err(Error::refused(destination, "is a directory, and would be replaced by a file"));
+        }
+        match resolve_parent(self.fs, destination)? {
+            Some((parent, name)) => self.put(&place, &stat, &parent, name, 0),
+            None => Err(Error::volume(destination, basalt_vfs::Error::NotFound)),
+        }
+    }
+
+    /// What was copied so far.
+    pub fn report(&self) -> Report {
+        self.report
+    }
+
+    fn check_source(&mut self, place: &Place<'_>, stat: &Stat) -> Result<(), Error> {
+        if host::kind(stat) == Some(FileKind::Directory) && !self.options.recursive {
+            return Err(Error::refused(place.path, "is a directory; add -r to copy it with everything in it"));
+        }
+        self.device = self.options.one_file_system.then_some(stat.st_dev);
+        Ok(())
+    }
+
+    /// Copies what is at `place` as `name` in `parent`.
+    fn put(
+        &mut self,
+        place: &Place<'_>,
+        stat: &Stat,
+        parent: &Reference<'a>,
+        name: &[u8],
+        depth: usize,
+    ) -> Result<(), Error> {
+        let failed = |error| Error::volume(place.path, error);
+        let existing = match parent.lookup(name) {
+            Ok(existing) => Some(existing),
+            Err(basalt_vfs::Error::NotFound) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let existing_kind = existing.as_ref().map(|existing| existing.attributes.kind);
+        let is_directory = host::kind(stat) == Some(FileKind::Directory);
+        match (existing, existing_kind == Some(FileKind::Directory), is_directory) {
+            (Some(existing), true, true) => self.put_contents(place, stat, &existing, depth),
+            (Some(_), true, false) => Err(Error::refused(place.path, "would replace a directory of the volume")),
+            (Some(_), false, true) => Err(Error::refused(place.path, "would replace a file of the volume by a directory")),
+            (None, _, true) => {
+                let made = self.create(place, stat, parent, name, FileKind::Directory, 0, b"")?;
+                self.report.directories += 1;
+                self.put_contents(place, stat, &made, depth)
+            }
+            (existing, _, false) => {
+                let replaces = existing.is_some();
+                // The reference goes first, so that the inode's blocks are free for the new content.
+                drop(existing);
+                if replaces {
+                    self.fs.unlink(parent.ino(), name).map_err(failed)?;
+                }
+                self.put_leaf(place, stat, parent, name)
+            }
+        }
+    }
+
+    /// Copies the entries of a directory, then its attributes, which copying the entries has changed.
+    fn put_contents(
+        &mut self,
+        place: &Place<'_>,
+        stat: &Stat,
+        into: &Reference<'a>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::refused(place.path, format!("nested deeper than {MAX_DEPTH} directories")));
+        }
+        let directory = place.open_directory()?;
+        for name in host::names(&directory, place.path)? {
+            let path = join(place.path, &name);
+            let child = Place { directory: directory.as_fd(), name: &name, path: &path, follow: false };
+            let copied = match child.stat() {
+                Ok(stat) if self.is_left_out(&stat) => Ok(()),
+                Ok(stat) => self.put(&child, &stat, into, &name, depth + 1),
+                Err(error) => Err(error),
+            };
+            match copied {
+                Ok(()) => {}
+                Err(error @ (Error::Host { .. } | Error::Refused { .. })) => self.leave_out(&error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        let directory = File::from(directory);
+        self.set_attributes(place, stat, into)?;
+        self.set_xattrs(place, &Carrier::Open(&directory), into)
+    }
+
+    fn is_left_out(&self, stat: &Stat) -> bool {
+        self.device.is_some_and(|device| device != stat.st_dev) || self.options.exclude == Some((stat.st_dev, stat.st_ino))
+    }
+
+    /// Copies what is no directory.
+    fn put_leaf(&mut self, place: &Place<'_>, stat: &Stat, parent: &Reference<'a>, name: &[u8]) -> Result<(), Error> {
+        let Some(kind) = host::kind(stat) else {
+            return Err(Error::refused(place.path, "is of a kind that no volume can hold"));
+        };
+        if host::links(stat) > 1 && self.put_link(place, stat, parent, name)? {
+            self.pace();
+            return Ok(());
+        }
+        let made = match kind {
+            FileKind::Regular => self.put_file(place, stat, parent, name)?,
+            FileKind::Symlink => {
+                let target = rustix::fs::readlinkat(place.directory, place.name, Vec::new())
+                    .map_err(|errno| place.error("cannot be read", errno))?;
+                self.report.symlinks += 1;
+                self.create(place, stat, parent, name, kind, 0, target.as_bytes())?
+            }
+            _ => {
+                let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
+                let rdev = if is_device { host::encode_device(stat.st_rdev) } else { 0 };
+                self.report.special += 1;
+                self.create(place, stat, parent, name, kind, rdev, b"")?
+            }
+        };
+        if kind != FileKind::Regular {
+            self.set_attributes(place, stat, &made)?;
+            self.set_xattrs(place, &Carrier::Path(&place.proc_path()), &made)?;
+        }
+        if host::links(stat) > 1 {
+            self.links.insert((stat.st_dev, stat.st_ino), (made, host::links(stat) - 1));
+        }
+        self.pace();
+        Ok(())
+    }
+
+    /// Gives a file that was copied already one more name, if this is one of its names.
+    fn put_link(&mut self, place: &Place<'_>, stat: &Stat, parent: &Reference<'a>, name: &[u8]) -> Result<bool, Error> {
+        let key = (stat.st_dev, stat.st_ino);
+        let Some((first, names_left)) = self.links.get_mut(&key) else { return Ok(false) };
+        let linked =
+            self.fs.link(first.ino(), parent.ino(), name).map_err(|error| Error::volume(place.path, error))?;
+        drop(Reference::new(self.fs, linked));
+        self.report.hard_links += 1;
+        *names_left -= 1;
+        if *names_left == 0 {
+            self.links.remove(&key);
+        }
+        Ok(true)
+    }
+
+    fn put_file(
+        &mut self,
+        place: &Place<'_>,
+        stat: &Stat,
+        parent: &Reference<'a>,
+        name: &[u8],
+    ) -> Result<Reference<'a>, Error> {
+        // Opened first: nothing is made for what cannot be read.
+        let file = place.open_file(stat)?;
+        let made = self.create(place, stat, parent, name, FileKind::Regular, 0, b"")?;
+        // Whoever appends meanwhile does so in vain; the image that is being filled may be in the tree.
+        let now = file.metadata().map_err(|error| place.error("cannot be looked at", error))?.len();
+        let size = u64::try_from(stat.st_size).unwrap_or(0).min(now);
+        let data_end = self.put_content(place, &file, &made, size)?;
+        if data_end < size {
+            let grow = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            self.fs.set_attributes(made.ino(), &grow).map_err(|error| Error::volume(place.path, error))?;
+        }
+        self.report.files += 1;
+        self.set_attributes(place, stat, &made)?;
+        self.set_xattrs(place, &Carrier::Open(&file), &made)?;
+        Ok(made)
+    }
+
+    /// Copies a file's data; returns where it ends, which is before `size` if a hole comes last.
+    fn put_content(&mut self, place: &Place<'_>, file: &File, to: &Reference<'a>, size: u64) -> Result<u64, Error> {
+        let mut end = 0;
+        let read_error = |error: std::io::Error| place.error("cannot be read", error);
+        while let Some((mut at, data_end)) = sparse::host_data(file, end, size).map_err(|errno| read_error(errno.into()))? {
+            while at < data_end {
+                // At most CHUNK, the buffer's length.
+                let wanted = (data_end - at).min(CHUNK as u64) as usize;
+                let length = file.read_at(&mut self.buffer[..wanted], at).map_err(read_error)?;
+                if length == 0 {
+                    // The file became shorter: what is missing reads as zeros.
+                    return Ok(at);
+                }
+                self.fs
+                    .write(to.ino(), at, &self.buffer[..length], false)
+                    .map_err(|error| Error::volume(place.path, error))?;
+                at += length as u64;
+                self.report.bytes += length as u64;
+                self.pace();
+            }
+            end = at;
+        }
+        Ok(end)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what an inode is made of")]
+    fn create(
+        &self,
+        place: &Place<'_>,
+        stat: &Stat,
+        parent: &Reference<'a>,
+        name: &[u8],
+        kind: FileKind,
+        rdev: u32,
+        target: &[u8],
+    ) -> Result<Reference<'a>, Error> {
+        let (uid, gid) = self.owner(stat);
+        let node = NewNode { kind, permissions: stat.st_mode & 0o7777, rdev, target };
+        let made = self.fs.create(parent.ino(), name, &node, &Caller { uid, gid, umask: 0 });
+        made.map(|attributes| Reference::new(self.fs, attributes)).map_err(|error| Error::volume(place.path, error))
+    }
+
+    fn owner(&self, stat: &Stat) -> (u32, u32) {
+        self.options.owner.unwrap_or((stat.st_uid, stat.st_gid))
+    }
+
+    fn set_attributes(&self, place: &Place<'_>, stat: &Stat, to: &Reference<'a>) -> Result<(), Error> {
+        let (uid, gid) = self.owner(stat);
+        let (atime, mtime) = host::times(stat);
+        let is_symlink = host::kind(stat) == Some(FileKind::Symlink);
+        let changes = SetAttributes {
+            permissions: (!is_symlink).then_some(stat.st_mode & 0o7777),
+            uid: Some(uid),
+            gid: Some(gid),
+            atime: Some(SetTime::To(atime)),
+            mtime: Some(SetTime::To(mtime)),
+            ..SetAttributes::default()
+        };
+        self.fs.set_attributes(to.ino(), &changes).map(|_| ()).map_err(|error| Error::volume(place.path, error))
+    }
+
+    fn set_xattrs(&mut self, place: &Place<'_>, from: &Carrier<'_>, to: &Reference<'a>) -> Result<(), Error> {
+        let found = from.read(&mut self.xattr_space);
+        for (name, value) in found.map_err(|errno| place.error("attributes cannot be read", errno))? {
+            use basalt_vfs::Error as Vfs;
+            match self.fs.set_xattr(to.ino(), &name, &value, XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(error @ (Vfs::NotSupported(_) | Vfs::TooBig | Vfs::Range | Vfs::Invalid(_) | Vfs::NoSpace)) => {
+                    // A full volume says so again at the next block; attributes have a limit of their own.
+                    let name = crate::failure::printable(&name);
+                    self.leave_out(&format!("{}: attribute {name}: {error}", crate::failure::printable(place.path)));
+                }
+                Err(error) => return Err(Error::volume(place.path, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, message: &str) {
+        self.report.left_out += 1;
+        self.observer.warning(message);
+    }
+
+    /// Reports progress, and does the volume's background work when it is due.
+    fn pace(&mut self) {
+        self.observer.progress(&self.report);
+        let now = Instant::now();
+        if now >= self.next_tick {
+            self.next_tick = now + self.fs.tick(SystemClock.now()).next;
+        }
+    }
+}
+
+/// The name that a source has in its directory; none if it ends with `.`, `..` or is the root.
+fn last_name(source: &Path) -> Option<&[u8]> {
+    let (_, name) = crate::volume::path::split(source.as_os_str().as_bytes());
+    (!matches!(name, b"" | b"." | b"..")).then_some(name)
+}

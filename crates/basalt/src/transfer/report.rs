@@ -1,0 +1,102 @@
+//! What was copied, what was left out, and who is told.
+
+use std::io;
+
+use crate::failure::printable;
+use crate::volume::WalkError;
+
+/// Why a copy ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The host said no.
+    #[error("{path}: {doing}: {source}")]
+    Host {
+        /// The host's path.
+        path: String,
+        /// What was being done.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The volume said no.
+    #[error("volume:{path}: {source}")]
+    Volume {
+        /// The path in the volume.
+        path: String,
+        /// Why not.
+        source: basalt_vfs::Error,
+    },
+    /// A path in the volume leads nowhere.
+    #[error(transparent)]
+    Walk(#[from] WalkError),
+    /// What was asked for cannot be.
+    #[error("{path}: {reason}")]
+    Refused {
+        /// The path.
+        path: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The host refused `doing` something with `path`.
+    pub(super) fn host(path: &[u8], doing: &'static str, source: impl Into<io::Error>) -> Error {
+        Error::Host { path: printable(path), doing, source: source.into() }
+    }
+
+    /// The volume refused something with `path`.
+    pub(super) fn volume(path: &[u8], source: basalt_vfs::Error) -> Error {
+        Error::Volume { path: printable(path), source }
+    }
+
+    /// `path` cannot be copied, for a reason in words.
+    pub(super) fn refused(path: &[u8], reason: impl Into<String>) -> Error {
+        Error::Refused { path: printable(path), reason: reason.into() }
+    }
+}
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Report {
+    /// Regular files.
+    pub files: u64,
+    /// Directories made.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Device nodes, FIFOs and sockets.
+    pub special: u64,
+    /// Further names of files counted once already.
+    pub hard_links: u64,
+    /// Bytes of content, holes left out.
+    pub bytes: u64,
+    /// Files or attributes that were left out, each with a warning.
+    pub left_out: u64,
+}
+
+/// Who is told how a copy goes.
+pub trait Observer {
+    /// Something could not be kept; the copy goes on.
+    fn warning(&mut self, message: &str);
+    /// This much is done.
+    fn progress(&mut self, report: &Report);
+}
+
+/// Nobody.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn warning(&mut self, _: &str) {}
+    fn progress(&mut self, _: &Report) {}
+}
+
+/// The path of something in a directory.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}

@@ -1,0 +1,71 @@
+//! The entries of a directory.
+
+use basalt_vfs::{FileKind, FileSystem, InodeNumber, Result};
+
+/// How many entries are held in memory at a time by [`Entries`].
+const BATCH: usize = 1024;
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Its inode.
+    pub ino: InodeNumber,
+    /// What it is, as the directory says.
+    pub kind: FileKind,
+}
+
+/// All entries of a directory but `.` and `..`, a batch in memory at a time.
+pub struct Entries<'a> {
+    fs: &'a dyn FileSystem,
+    directory: InodeNumber,
+    /// Entries read, the next one last.
+    batch: Vec<Entry>,
+    /// Where to go on reading; `None` at the end.
+    cursor: Option<u64>,
+}
+
+impl<'a> Entries<'a> {
+    /// The entries of `directory`.
+    pub fn new(fs: &'a dyn FileSystem, directory: InodeNumber) -> Entries<'a> {
+        Entries { fs, directory, batch: Vec::new(), cursor: Some(0) }
+    }
+
+    fn fill(&mut self, from: u64) -> Result<()> {
+        let mut read = 0;
+        let mut cursor = None;
+        let batch = &mut self.batch;
+        self.fs.read_directory(self.directory, from, &mut |entry| {
+            if read == BATCH {
+                return false;
+            }
+            read += 1;
+            cursor = Some(entry.next);
+            if !matches!(entry.name, b"." | b"..") {
+                batch.push(Entry { name: entry.name.to_vec(), ino: entry.ino, kind: entry.kind });
+            }
+            true
+        })?;
+        // An answer shorter than asked for was the last one.
+        self.cursor = cursor.filter(|_| read == BATCH);
+        self.batch.reverse();
+        Ok(())
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        loop {
+            if let Some(entry) = self.batch.pop() {
+                return Some(Ok(entry));
+            }
+            if let Err(error) = self.fill(self.cursor?) {
+                self.cursor = None;
+                return Some(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! From a target to a served volume, and back to a clean one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::FileSystem;
+
+use crate::failure::{Failure, one_line};
+use crate::target::Target;
+
+/// A volume that this command has open.
+pub struct OpenVolume {
+    /// The volume.
+    pub fs: F2fs,
+    /// What the user called it.
+    pub target: PathBuf,
+}
+
+/// Opens a volume to look at it; others may look at the same time.
+///
+/// # Errors
+/// When the target is no device, in use, or holds no volume that can be read.
+pub fn open_to_read(target: &Target) -> Result<OpenVolume, Failure> {
+    let device = target.open_shared()?;
+    open(target, Arc::new(device), OpenOptions { read_only: true, ..OpenOptions::default() })
+}
+
+/// Opens a volume to change it.
+///
+/// # Errors
+/// When the target is no device, in use, or holds no volume that can be written.
+pub fn open_to_write(target: &Target) -> Result<OpenVolume, Failure> {
+    let device = target.open_exclusive()?;
+    open(target, Arc::new(device), OpenOptions::default())
+}
+
+fn open(
+    target: &Target,
+    device: Arc<dyn basalt_device::BlockDevice>,
+    options: OpenOptions,
+) -> Result<OpenVolume, Failure> {
+    let fs = F2fs::open(device, options, Arc::new(SystemClock))
+        .map_err(|error| Failure::volume(&target.path, &error))?;
+    for warning in fs.warnings() {
+        eprintln!("basalt: {}", one_line(&format!("{}: {warning}", target.path.display())));
+    }
+    Ok(OpenVolume { fs, target: target.path.clone() })
+}
+
+impl OpenVolume {
+    /// Writes everything back; the volume is clean then.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn close(self) -> Result<(), Failure> {
+        self.fs.close().map_err(|error| Failure::at(self.target.display(), error))
+    }
+}
