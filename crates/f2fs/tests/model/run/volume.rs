@@ -1,0 +1,55 @@
+//! The whole volume: closing, checking, opening again, comparing everything.
+
+use basalt_f2fs::check::{CheckOptions, Severity, check};
+use basalt_vfs::{FileKind, FileSystem};
+
+use super::{Outcome, World, failed};
+
+impl World {
+    /// Closes the volume, checks it, opens it again and compares everything.
+    pub fn reopen(&mut self) -> Outcome<()> {
+        self.close()?;
+        self.check_volume()?;
+        self.open()?;
+        self.same_tree()
+    }
+
+    /// Closes the volume.
+    pub fn close(&mut self) -> Outcome<()> {
+        self.fs.close().map_err(failed("close"))?;
+        self.model.end_references();
+        Ok(())
+    }
+
+    /// Opens the volume that was closed.
+    pub fn open(&mut self) -> Outcome<()> {
+        self.fs = self.shape.open(self.through.clone(), &self.clock).map_err(|error| format!("open again: {error}"))?;
+        let warnings = self.fs.warnings();
+        if warnings.is_empty() { Ok(()) } else { Err(format!("warnings on opening again: {warnings:?}")) }
+    }
+
+    /// Checks the closed volume, and that it holds as many inodes as the model.
+    pub fn check_volume(&self) -> Outcome<()> {
+        let report =
+            check(&*self.device, &CheckOptions { max_faults: 8 }, &mut |_| {}).map_err(|e| format!("check: {e}"))?;
+        let faults: Vec<String> = report
+            .faults
+            .iter()
+            .filter(|fault| fault.severity != Severity::Note)
+            .map(|fault| fault.to_string())
+            .collect();
+        if !faults.is_empty() {
+            return Err(format!("the volume is damaged:\n  {}", faults.join("\n  ")));
+        }
+        let count = |kind: FileKind| self.model.select(|inode| inode.attributes.kind == kind).len() as u64;
+        let (files, directories) = (count(FileKind::Regular), count(FileKind::Directory));
+        let counts = report.counts;
+        if (counts.files, counts.directories, counts.inodes()) != (files, directories, self.model.inodes.len() as u64) {
+            return Err(format!(
+                "{counts:?}, expected {files} files and {directories} directories, {} in all",
+                self.model.inodes.len()
+            ));
+        }
+        Ok(())
+    }
+}
