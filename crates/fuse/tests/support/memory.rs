@@ -430,6 +430,13 @@ impl FileSystem for MemoryFs {
         state.adopt(ino, parent, new_parent)
     }
 
+    fn open(&self, ino: InodeNumber, how: OpenFlags) -> Result<()> {
+        let flags = self.state().get(ino)?.attributes.flags;
+        let appends = how.contains(OpenFlags::APPEND) && !how.contains(OpenFlags::TRUNCATE);
+        let forbidden = flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) && !appends;
+        if how.contains(OpenFlags::WRITE) && forbidden { Err(Error::NotPermitted("by flag")) } else { Ok(()) }
+    }
+
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
         Ok(self.state().get(ino)?.read(offset, buf))
     }

@@ -1,6 +1,6 @@
 //! Attributes, opening, extended attributes, and the volume's numbers.
 
-use basalt_vfs::{InodeFlags, InodeNumber, SetAttributes, XattrFlags};
+use basalt_vfs::{InodeNumber, OpenFlags, SetAttributes, XattrFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -37,7 +37,7 @@ impl Server {
         reply.push(&StatxOut { attr_valid, attr_valid_nsec, stat, ..Default::default() })
     }
 
-    /// Opens a file. The kernel has checked permissions, but does not know of immutable and append-only files; and with
+    /// Opens a file. The kernel has checked permissions, but does not know of flags that forbid it; and with
     /// `ATOMIC_O_TRUNC` the truncation is ours.
     pub(in crate::session) fn open(&self, ino: InodeNumber, arguments: &OpenIn, reply: &mut Reply) -> Answer {
         if self.agreed.flags.contains(InitFlags::NO_OPEN_SUPPORT) {
@@ -45,13 +45,11 @@ impl Server {
         }
         let flags = OFlags::from_bits_retain(arguments.flags);
         let truncate = flags.contains(OFlags::TRUNC);
-        if flags.intersects(OFlags::WRONLY | OFlags::RDWR) || truncate {
-            let marks = self.fs.attributes(ino)?.flags;
-            let appends = flags.contains(OFlags::APPEND) && !truncate;
-            if marks.contains(InodeFlags::IMMUTABLE) || marks.contains(InodeFlags::APPEND) && !appends {
-                return Err(Errno::PERM.into());
-            }
-        }
+        let mut how = OpenFlags::empty();
+        how.set(OpenFlags::WRITE, flags.intersects(OFlags::WRONLY | OFlags::RDWR) || truncate);
+        how.set(OpenFlags::APPEND, flags.contains(OFlags::APPEND));
+        how.set(OpenFlags::TRUNCATE, truncate);
+        self.fs.open(ino, how)?;
         if truncate && self.agreed.flags.contains(InitFlags::ATOMIC_O_TRUNC) {
             let asked = OpenRequestFlags::from_bits_retain(arguments.open_flags);
             let clear_suid_sgid = asked.contains(OpenRequestFlags::KILL_SUIDGID);
