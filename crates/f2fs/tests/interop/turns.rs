@@ -10,7 +10,7 @@ use basalt_testkit::skip::tools_or_skip;
 use basalt_testkit::{Uml, scratch};
 
 use crate::changes::change;
-use crate::guest::{self, Visit};
+use crate::guest::{self, Host, Visit};
 use crate::listing::manifest;
 use crate::volumes::{close, expect_clean, make, open, open_with};
 
@@ -33,7 +33,8 @@ fn fifty_rounds() {
     make(&ours, 256 << 20, &FormatOptions { segments_per_section: 4, ..FormatOptions::default() });
     let images = [theirs, ours];
     let build = |image: &PathBuf| Visit::new(image, format!("$TESTKIT build $MNT 1 {TREE}; {}", guest::record(image)));
-    guest::visit(uml.clone(), &images.each_ref().map(build));
+    let mut linux = Host::boot(uml, &images, directory.path());
+    linux.visit(&images.each_ref().map(build));
     for round in 0..ROUNDS {
         let context = format!("round {round}");
         for image in &images {
@@ -45,9 +46,10 @@ fn fifty_rounds() {
             let options = LINUX[(round % LINUX.len() as u64) as usize];
             Visit { image: image.clone(), options, script: format!("{check}; {mutate}") }
         });
-        guest::visit(uml.clone(), &visits);
+        linux.visit(&visits);
         images.iter().for_each(|image| expect_clean(image, &context));
     }
+    linux.end();
     for image in &images {
         guest::manifest(image).expect_same(&manifest(&open(image)), "at the end");
     }
