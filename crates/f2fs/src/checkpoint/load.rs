@@ -135,9 +135,18 @@ pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pac
             let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
             Ok((if ahead > 0 { second } else { first }, None))
         }
-        (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => Ok((pack, Some(error))),
+        (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => {
+            let unused = is_unused(device, geometry, 1 - pack.index)?;
+            Ok((pack, (!unused).then_some(error)))
+        }
         (Err(error), Err(_)) => Err(error),
     }
+}
+
+/// Whether a pack was never written: resize.f2fs leaves one of zeros beside its own.
+fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Result<bool> {
+    let first = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1)?;
+    Ok(first.iter().all(|byte| *byte == 0))
 }
 
 /// Reads the newest sound checkpoint. The second value says what was wrong with the other pack, if anything was.

@@ -16,5 +16,7 @@ mod guest;
 mod listing;
 mod volumes;
 
+mod layouts;
+mod maintenance;
 mod turns;
 mod variants;

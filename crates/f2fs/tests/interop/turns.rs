@@ -63,8 +63,7 @@ fn basalts_turn(image: &PathBuf, round: u64, context: &str) {
     guest::manifest(image).expect_same(&manifest(&fs), &format!("{context}: Linux, then Basalt"));
     change(&fs, round, 60, 30_000);
     let written = manifest(&fs);
-    close(&fs);
-    drop(fs);
+    close(fs);
     std::fs::write(guest::manifest_path(image), written.to_string()).unwrap();
     expect_clean(image, context);
 }

@@ -77,8 +77,7 @@ fn made_and_filled_by_basalt() {
             let fs = open(&image);
             copy_tree(&fs, &tree);
             expect_copied(&expected, &manifest(&fs), &format!("{name}: the host and Basalt, which copied it"));
-            close(&fs);
-            drop(fs);
+            close(fs);
             expect_clean(&image, "filled by Basalt");
             image
         })
@@ -131,7 +130,7 @@ fn back_and_forth(uml: &Uml, images: &[PathBuf]) {
         let fs = open(image);
         let context = format!("{}: Linux, then Basalt", image.display());
         guest::manifest(image).expect_same(&manifest(&fs), &context);
-        close(&fs);
+        close(fs);
     }
 }
 
@@ -141,8 +140,7 @@ fn read_and_change(image: &Path, seed: usize) -> Manifest {
     guest::manifest(image).expect_same(&manifest(&fs), &format!("{name}: filled by Linux, read by Basalt"));
     change(&fs, seed as u64, OPERATIONS, u64::from(MAX_SIZE));
     let written = manifest(&fs);
-    close(&fs);
-    drop(fs);
+    close(fs);
     expect_clean(image, "changed by Basalt");
     written.expect_same(&manifest(&open(image)), &format!("{name}: Basalt, then Basalt again"));
     written

@@ -9,8 +9,9 @@ use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::fsck_f2fs;
 use basalt_vfs::FileSystem;
 
-/// Makes a volume in a new image file.
+/// Makes a volume in a new image file, instead of what was there.
 pub fn make(path: &Path, size: u64, options: &FormatOptions) {
+    let _ = std::fs::remove_file(path);
     drop(FileDevice::create(path, size).unwrap());
     let device = FileDevice::open(path, &DeviceOptions::default()).unwrap();
     format(&device, options, &mut |_, _| {}).unwrap();
@@ -30,8 +31,8 @@ pub fn open(path: &Path) -> F2fs {
     fs
 }
 
-/// Closes the volume.
-pub fn close(fs: &F2fs) {
+/// Closes the volume and lets go of the image.
+pub fn close(fs: F2fs) {
     fs.close().unwrap();
     assert_eq!(fs.failure(), None);
 }
