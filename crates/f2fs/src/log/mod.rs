@@ -62,14 +62,14 @@ impl Volume {
     /// Writes the summary of a log's segment and goes on in a free one.
     pub(crate) fn roll_log(&mut self, kind: SegmentKind) -> Result<()> {
         let old = self.logs[kind.index()].segment;
+        // First, because it may fail: no segment is taken that no log writes to.
+        let address = self.geometry.summary_block(old);
+        let mut block = RawBlock::zeroed();
+        block.0.copy_from_slice(self.logs[kind.index()].summary.as_bytes());
+        self.write_metadata(address, &block.0)?;
         let Some(next) = self.table.open_segment(kind, Some(old)) else {
             return Err(basalt_vfs::Error::NoSpace.into());
         };
-        let address = self.geometry.summary_block(old);
-        let summary = &self.logs[kind.index()].summary;
-        let mut block = RawBlock::zeroed();
-        block.0.copy_from_slice(summary.as_bytes());
-        self.write_metadata(address, &block.0)?;
         self.table.close_segment(old);
         let kind_of_owner = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
         self.logs[kind.index()] =

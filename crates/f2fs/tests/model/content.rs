@@ -64,4 +64,10 @@ impl Content {
             first >= last || page[(first - start) as usize..(last - start) as usize].iter().all(|&byte| byte == 0)
         })
     }
+
+    /// Whether every page from `from` to `to` was written.
+    pub fn is_present(&self, from: u64, to: u64) -> bool {
+        let pages = from / PAGE..to.div_ceil(PAGE);
+        self.pages.range(pages.clone()).count() as u64 == pages.end - pages.start
+    }
 }

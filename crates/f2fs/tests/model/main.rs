@@ -5,6 +5,7 @@
 //! | [`model`] | what POSIX and Linux say a file system does |
 //! | [`operations`] | random operations |
 //! | [`run`], [`compare`] | runs them on both and compares |
+//! | [`fsx`], [`full`], [`large`], [`faults`] | one file; full volumes; large directories and deep trees; failing devices |
 //! | [`content`] | sparse file content |
 //! | [`shape`] | the volumes, and the clock |
 //! | [`campaign`] | many seeds; replaying and shrinking one |
@@ -14,16 +15,22 @@
 mod campaign;
 mod compare;
 mod content;
+mod faults;
+mod fsx;
+mod full;
+mod large;
 mod model;
 mod operations;
 mod run;
 mod shape;
 
+use basalt_testkit::images::TOOLS;
 use basalt_testkit::rng::Rng;
+use basalt_testkit::skip::tools_or_skip;
 
-use campaign::{Failure, campaign, caught, shrink};
+use campaign::{campaign, caught, shrink};
 use operations::Operation;
-use run::World;
+use run::{Outcome, World};
 use shape::Shape;
 
 /// The shape and the operations of a seed.
@@ -34,32 +41,86 @@ fn plan(seed: u64) -> (Shape, Vec<Operation>) {
     (shape, (0..length).map(|_| operations::random(&mut rng)).collect())
 }
 
-/// Runs operations, and at the end closes, checks, opens and compares.
-fn run(shape: Shape, operations: &[Operation]) -> Result<(), Failure> {
+/// Of how many seeds one volume is shown to `fsck.f2fs`.
+const FSCK_EVERY: u64 = 300;
+
+/// Runs operations, and at the end closes, checks, opens and compares. Returns the volume closed.
+fn run(shape: Shape, operations: &[Operation]) -> Outcome<World> {
     let mut world = World::new(shape)?;
     for operation in operations {
         world.run(operation)?;
     }
     world.same_tree()?;
     world.reopen()?;
-    world.close()
+    world.close()?;
+    Ok(world)
+}
+
+/// Runs a planned sequence for many seeds, and shrinks the first that fails.
+fn sequences(name: &str, count: u64, plan: impl Fn(u64) -> (Shape, Vec<Operation>) + Sync) {
+    let has_fsck = tools_or_skip(TOOLS);
+    campaign(
+        name,
+        count,
+        |seed| {
+            let (shape, operations) = plan(seed);
+            let world = run(shape, &operations)?;
+            if has_fsck && seed % FSCK_EVERY == 0 { world.fsck() } else { Ok(()) }
+        },
+        |seed| {
+            let (shape, operations) = plan(seed);
+            let fails = |some: &[Operation]| caught(|| run(shape, some).map(|_| ())).is_err();
+            let shortest = shrink(&operations, fails);
+            let failure = caught(|| run(shape, &shortest).map(|_| ())).err();
+            format!("{shape:?}\nshortest:\n{shortest:#?}\n{}", failure.unwrap_or_default())
+        },
+    );
 }
 
 #[test]
 fn random_operations_do_what_the_model_says() {
-    campaign(
-        "random_operations_do_what_the_model_says",
-        6000,
-        |seed| {
-            let (shape, operations) = plan(seed);
-            run(shape, &operations)
-        },
-        |seed| {
-            let (shape, operations) = plan(seed);
-            let fails = |some: &[Operation]| caught(|| run(shape, some)).is_err();
-            let shortest = shrink(&operations, fails);
-            let failure = caught(|| run(shape, &shortest)).err();
-            format!("{shape:?}\nshortest:\n{shortest:#?}\n{}", failure.unwrap_or_default())
-        },
-    );
+    sequences("random_operations_do_what_the_model_says", 6000, plan);
+}
+
+#[test]
+fn one_file_holds_what_was_written() {
+    sequences("one_file_holds_what_was_written", 3500, fsx::plan);
+}
+
+#[test]
+fn full_volumes_refuse_and_recover() {
+    let has_fsck = tools_or_skip(TOOLS);
+    let run = |seed| {
+        let world = full::run(seed)?;
+        if has_fsck && seed % 20 == 0 { world.fsck() } else { Ok(()) }
+    };
+    campaign("full_volumes_refuse_and_recover", 60, run, |_| String::new());
+}
+
+#[test]
+fn large_directories_and_deep_trees_hold() {
+    let has_fsck = tools_or_skip(TOOLS);
+    let run = |seed| {
+        let world = match seed % 2 {
+            0 => large::large_directory(seed, if seed == 0 { 20_000 } else { 4_000 })?,
+            _ => large::deep_tree(seed, 300)?,
+        };
+        if has_fsck && seed < 4 { world.fsck() } else { Ok(()) }
+    };
+    campaign("large_directories_and_deep_trees_hold", 12, run, |_| String::new());
+}
+
+#[test]
+fn device_errors_lose_nothing_that_was_synced() {
+    campaign("device_errors_lose_nothing_that_was_synced", 400, faults::run, |_| String::new());
+}
+
+#[test]
+fn the_same_seed_leaves_the_same_device() {
+    let run = |seed| {
+        let (shape, operations) = plan(seed);
+        let hashes = [run(shape, &operations)?.hash()?, run(shape, &operations)?.hash()?];
+        if hashes[0] == hashes[1] { Ok(()) } else { Err(format!("hashes {hashes:x?}")) }
+    };
+    campaign("the_same_seed_leaves_the_same_device", 40, run, |_| String::new());
 }

@@ -86,7 +86,7 @@ impl World {
     }
 
     /// Renames.
-    pub(super) fn rename(
+    pub fn rename(
         &mut self,
         (dir, name): (InodeNumber, &[u8]),
         (new_dir, new_name): (InodeNumber, &[u8]),

@@ -1,9 +1,17 @@
 //! The whole volume: closing, checking, opening again, comparing everything.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use basalt_device::BlockDevice;
 use basalt_f2fs::check::{CheckOptions, Severity, check};
+use basalt_testkit::hash::Hasher;
 use basalt_vfs::{FileKind, FileSystem};
 
 use super::{Outcome, World, failed};
+
+/// Bytes of the device looked at in one go; every volume is a multiple.
+const PIECE: usize = 1 << 20;
 
 impl World {
     /// Closes the volume, checks it, opens it again and compares everything.
@@ -49,6 +57,39 @@ impl World {
                 "{counts:?}, expected {files} files and {directories} directories, {} in all",
                 self.model.inodes.len()
             ));
+        }
+        Ok(())
+    }
+
+    /// Has `fsck.f2fs` check the closed volume.
+    pub fn fsck(&self) -> Outcome<()> {
+        let scratch = basalt_testkit::scratch::directory().map_err(|error| error.to_string())?;
+        let path = scratch.path().join("volume.img");
+        let image = File::create(&path).map_err(|error| error.to_string())?;
+        image.set_len(self.device.size()).map_err(|error| error.to_string())?;
+        self.each_piece(|offset, piece| {
+            let empty = piece.iter().all(|&byte| byte == 0);
+            if empty { Ok(()) } else { image.write_all_at(piece, offset).map_err(|error| error.to_string()) }
+        })?;
+        let report = basalt_testkit::images::fsck_f2fs(&path).map_err(|error| error.to_string())?;
+        if report.is_clean() { Ok(()) } else { Err(report.to_string()) }
+    }
+
+    /// A hash of everything on the device.
+    pub fn hash(&self) -> Outcome<u64> {
+        let mut hasher = Hasher::new();
+        self.each_piece(|_, piece| {
+            hasher.update(piece);
+            Ok(())
+        })?;
+        Ok(hasher.finish())
+    }
+
+    fn each_piece(&self, mut work: impl FnMut(u64, &[u8]) -> Outcome<()>) -> Outcome<()> {
+        let mut piece = vec![0; PIECE];
+        for offset in (0..self.device.size()).step_by(PIECE) {
+            self.device.read_at(offset, &mut piece).map_err(|error| error.to_string())?;
+            work(offset, &piece)?;
         }
         Ok(())
     }
