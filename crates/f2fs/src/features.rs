@@ -22,35 +22,35 @@ pub const WRITABLE: Features = Features::EXTRA_ATTR
 /// Features whose volumes are refused: their blocks are not where Basalt would look.
 const REFUSED: Features = Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
 
-/// Why a volume may only be read, or `None`. Fails for volumes that Basalt cannot even read.
-pub fn read_only_reason(
-    geometry: &Geometry,
-    flags: CheckpointFlags,
-    device: &dyn BlockDevice,
-) -> Result<Option<String>> {
-    let features = geometry.features;
+/// Fails for volumes that Basalt cannot even read.
+pub fn expect_served(geometry: &Geometry, device: &dyn BlockDevice) -> Result<()> {
     let unsupported = |reason: String| Error::Unsupported { device: device.name().into(), reason };
-    let refused = features.intersection(REFUSED);
+    let refused = geometry.features.intersection(REFUSED);
     if !refused.is_empty() {
         return Err(unsupported(format!("feature {} is not served", names(refused))));
     }
     if geometry.superblock.devs[0].path[0] != 0 {
         return Err(unsupported("the volume spans several devices, which is not served".into()));
     }
-    let unknown = features.difference(WRITABLE);
+    Ok(())
+}
+
+/// Why a volume may only be read, or `None`.
+pub fn read_only_reason(geometry: &Geometry, flags: CheckpointFlags, device: &dyn BlockDevice) -> Option<String> {
+    let unknown = geometry.features.difference(WRITABLE);
     if !unknown.is_empty() {
-        return Ok(Some(format!("feature {}", names(unknown))));
+        return Some(format!("feature {}", names(unknown)));
     }
     if flags.intersects(CheckpointFlags::DISABLED | CheckpointFlags::RESIZE) {
-        return Ok(Some("checkpoints are disabled, or a resize was cut off; let Linux finish it".into()));
+        return Some("checkpoints are disabled, or a resize was cut off; let Linux finish it".into());
     }
     if flags.contains(CheckpointFlags::FSCK) {
-        return Ok(Some("a check is wanted; run fsck first".into()));
+        return Some("a check is wanted; run fsck first".into());
     }
     if device.is_read_only() {
-        return Ok(Some("the device is read-only".into()));
+        return Some("the device is read-only".into());
     }
-    Ok(None)
+    None
 }
 
 /// The names of features, as `mkfs.f2fs` spells them.

@@ -17,6 +17,8 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, na
 const SEGMENTS_MIN: u32 = 9;
 /// Most segments of a volume (16 TiB).
 const SEGMENTS_MAX: u32 = 8_388_608;
+/// Most segments of a section: its blocks have to fit 32 bits with room to spare.
+const SECTION_MAX: u32 = SEGMENTS_MAX / 2;
 /// `cp_payload` must leave room for summaries in a pack.
 const PAYLOAD_MAX: u32 = 504;
 
@@ -79,6 +81,8 @@ impl Geometry {
             Ok(geometry) => Ok((geometry, None)),
             Err(first) => match Geometry::read_copy(device, 1) {
                 Ok(geometry) => Ok((geometry, Some(first))),
+                // A volume that is guarded must be recovered first, whatever is wrong with the other copy.
+                Err(second @ Error::Unsupported { .. }) => Err(second),
                 // The first copy's fault says more than the second's.
                 Err(_) => Err(first),
             },
@@ -157,7 +161,7 @@ impl Geometry {
 
     /// Node ids that the NAT has room for; ids are below this.
     pub fn node_ids(&self) -> u32 {
-        self.nat_blocks.saturating_mul(nat::ENTRIES_PER_BLOCK)
+        self.nat_blocks * nat::ENTRIES_PER_BLOCK
     }
 
     /// SIT blocks that hold entries.
@@ -233,7 +237,7 @@ fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Resul
     if sb.log_blocks_per_seg.get() != SEGMENT_BITS {
         return Err(bad(copy, format!("2^{} blocks per segment, expected 512", sb.log_blocks_per_seg)));
     }
-    if !(9..=BLOCK_BITS).contains(&sb.log_sectorsize.get()) || sb.log_sectorsize.get() + sectors != BLOCK_BITS {
+    if !(9..=BLOCK_BITS).contains(&sb.log_sectorsize.get()) || sectors != BLOCK_BITS - sb.log_sectorsize.get() {
         return Err(bad(
             copy,
             format!("sector size 2^{} with 2^{sectors} sectors per block do not make 4096 bytes", sb.log_sectorsize),
@@ -259,7 +263,7 @@ fn check_areas(sb: &RawSuperblock, copy: u64) -> Result<()> {
     if !(SEGMENTS_MIN..=SEGMENTS_MAX).contains(&count) || u64::from(count) > sb.block_count.get() >> SEGMENT_BITS {
         return Err(bad(copy, format!("{count} segments in {} blocks", sb.block_count)));
     }
-    if per_section == 0 || per_section > count || main == 0 {
+    if per_section == 0 || per_section > count.min(SECTION_MAX) || main == 0 {
         return Err(bad(copy, format!("{per_section} segments per section, {main} main segments, of {count}")));
     }
     if u64::from(sb.section_count.get()) * u64::from(per_section) != u64::from(main) {
@@ -304,6 +308,10 @@ fn check_sizes(sb: &RawSuperblock, copy: u64, main_end: u64) -> Result<()> {
         u64::from(sb.segment_count_sit.get() / 2) * u64::from(BLOCKS_PER_SEGMENT * sit::ENTRIES_PER_BLOCK);
     if sit_entries < u64::from(main) {
         return Err(bad(copy, format!("SIT has room for {sit_entries} segments, main area has {main}")));
+    }
+    let node_ids = u64::from(sb.segment_count_nat.get() / 2) * u64::from(BLOCKS_PER_SEGMENT * nat::ENTRIES_PER_BLOCK);
+    if node_ids > u64::from(u32::MAX) {
+        return Err(bad(copy, format!("NAT has room for {node_ids} nodes, more than there are numbers")));
     }
     let summaries = u64::from(sb.segment_count_ssa.get()) << SEGMENT_BITS;
     if summaries < u64::from(main) && !sb.features().contains(Features::READ_ONLY) {

@@ -28,6 +28,8 @@ pub mod error;
 pub mod features;
 mod file;
 pub mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod geometry;
 mod info;
 pub mod layout;

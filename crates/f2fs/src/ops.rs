@@ -23,8 +23,6 @@ use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::options::OpenOptions;
 use crate::volume::Volume;
 
-/// Sections cleaned before a checkpoint frees them.
-const CLEANED_PER_CHECKPOINT: u32 = 8;
 /// Rounds of cleaning one operation may be made to wait for.
 const CLEANING_ROUNDS: u32 = 64;
 /// Node ids that exist from the start: null, node inode, meta inode.
@@ -56,12 +54,13 @@ impl F2fs {
         if unclean {
             volume.warnings.push("not unmounted cleanly: the last checkpoint counts".into());
         }
-        volume.inode(volume.geometry.root_ino).map_err(|error| match error {
-            Error::Refused(_) => Error::damaged("NAT", "root inode", "does not exist"),
-            other => other,
-        })?;
         let root = volume.geometry.root_ino;
-        volume.expect_directory(root)?;
+        if !volume.is_inode(root)? {
+            return Err(Error::damaged("NAT", "root inode", "does not exist"));
+        }
+        if !volume.is_directory(root)? || volume.inode(root)?.i_links.get() == 0 {
+            return Err(Error::damaged("inode", "root inode", "is no directory, or has no links"));
+        }
         let writable = volume.is_writable();
         if writable {
             free_orphans(&mut volume)?;
@@ -142,7 +141,7 @@ impl F2fs {
                     return Ok(());
                 }
                 if volume.table.prefree_sections() == 0 {
-                    let result = clean_some(&mut volume);
+                    let result = volume.clean_round();
                     note_failure(&mut volume, &result);
                     if !result? {
                         return Ok(());
@@ -233,6 +232,9 @@ fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
 fn free_orphans(volume: &mut Volume) -> Result<()> {
     let orphans: Vec<u32> = volume.orphans.iter().copied().collect();
     for ino in orphans {
+        if !volume.is_inode(ino)? {
+            return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
+        }
         if volume.inode(ino)?.i_links.get() == 0 {
             volume.evict(ino)?;
         } else {
@@ -253,19 +255,6 @@ fn relieve_pressure(volume: &mut Volume) -> Result<()> {
         volume.write_nodes()?;
     }
     Ok(())
-}
-
-fn clean_some(volume: &mut Volume) -> Result<bool> {
-    for done in 0..CLEANED_PER_CHECKPOINT {
-        // What is copied needs room itself: never use up the last sections before a checkpoint.
-        if done > 0 && volume.table.free_sections() <= 2 {
-            break;
-        }
-        if !volume.clean_one()? {
-            return Ok(done > 0);
-        }
-    }
-    Ok(true)
 }
 
 /// Neighbouring numbers of a sorted list, as first and count.

@@ -25,7 +25,9 @@ impl F2fs {
                 let Some(first) = (segment..total).find(is_free) else { return Ok(None) };
                 let last = (first..total).find(|segment| !is_free(segment)).unwrap_or(total);
                 let start = u64::from(volume.geometry.main) * BLOCK_SIZE as u64;
-                let from = (start + u64::from(first) * SEGMENT_BYTES).max(offset).next_multiple_of(BLOCK_SIZE as u64);
+                let from = (start + u64::from(first) * SEGMENT_BYTES).max(offset);
+                // Past the last block of all there is nothing to round up to.
+                let Some(from) = from.checked_next_multiple_of(BLOCK_SIZE as u64) else { return Ok(None) };
                 let to = (start + u64::from(last) * SEGMENT_BYTES).min(end);
                 let bytes = to.saturating_sub(from) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
                 if bytes == 0 || bytes < minimum {

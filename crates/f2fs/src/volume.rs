@@ -75,6 +75,8 @@ pub(crate) struct Volume {
     pub failed: Option<String>,
     /// Sections whose cleaning met damage: no victims.
     pub unclean_sections: FxHashSet<u32>,
+    /// Dead blocks when cleaning last found nothing to gain.
+    pub cleaning_in_vain: Option<u64>,
     pub counters: Counters,
     pub warnings: Vec<String>,
     opened_at: i64,
@@ -91,12 +93,13 @@ impl Volume {
         let (geometry, first_bad) = Geometry::read(&*device)?;
         let mut warnings: Vec<String> =
             first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
+        features::expect_served(&geometry, &*device)?;
         let (loaded, other_bad) = load(&*device, &geometry)?;
         warnings.extend(
             other_bad.map(|e| format!("{e}; the other pack, version {}, is used", loaded.pack.raw.checkpoint_ver)),
         );
         if !options.read_only
-            && let Some(reason) = features::read_only_reason(&geometry, loaded.pack.raw.flags(), &*device)?
+            && let Some(reason) = features::read_only_reason(&geometry, loaded.pack.raw.flags(), &*device)
         {
             warnings.push(format!("mounted read-only: {reason}"));
             options.read_only = true;
@@ -134,6 +137,7 @@ impl Volume {
             changed: false,
             failed: None,
             unclean_sections: FxHashSet::default(),
+            cleaning_in_vain: None,
             counters: Counters::default(),
             warnings,
             opened_at: now.seconds,
@@ -188,6 +192,11 @@ impl Volume {
     pub(crate) fn was_unclean(&self) -> bool {
         !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
     }
+}
+
+/// A count of the checkpoint after something was taken away: one that began too low shows here.
+pub(crate) fn counted<T>(left: Option<T>, what: &str) -> Result<T> {
+    left.ok_or_else(|| Error::damaged("checkpoint", "counts", format!("fewer {what} than there are")))
 }
 
 fn open_log(log: crate::checkpoint::load::LoadedLog, table: &SegmentTable) -> ActiveLog {

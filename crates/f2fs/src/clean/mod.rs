@@ -1,8 +1,10 @@
 //! Cleaning: moves the live blocks of a section away, so that the next checkpoint frees it.
 
+mod round;
+
 use zerocopy::FromBytes;
 
-use basalt_segments::{BlockTraits, Greedy, SegmentState};
+use basalt_segments::{BlockTraits, SegmentState};
 
 use crate::error::{Error, Result};
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
@@ -29,18 +31,6 @@ impl Volume {
         let by_memory = self.options.cache_bytes / 2 / BLOCK_SIZE;
         let by_space = self.table.free_segments() as usize * BLOCKS_PER_SEGMENT as usize / 8;
         by_memory.min(by_space).max(64)
-    }
-
-    /// Cleans the section with the fewest live blocks; false if there is none to gain from.
-    pub(crate) fn clean_one(&mut self) -> Result<bool> {
-        let now = self.mounted_seconds();
-        let bad = &self.unclean_sections;
-        let Some(section) = self.table.select_victim(&Greedy, now, &|section| bad.contains(&section)) else {
-            return Ok(false);
-        };
-        self.clean_section(section)?;
-        self.counters.sections_cleaned += 1;
-        Ok(true)
     }
 
     /// Moves every live block of a section to the logs.
@@ -111,6 +101,9 @@ impl Volume {
         };
         if index >= limit || node.pointer(byte) != address {
             return Err(not_owned("summary", nid, address));
+        }
+        if !self.is_inode(ino)? {
+            return Err(not_owned("node", nid, address));
         }
         let traits = BlockTraits { cold: true, ..self.data_traits(ino)? };
         let kind = self.placement.log(&traits);

@@ -157,6 +157,20 @@ impl Volume {
     pub(crate) fn expect_entry(&mut self, dir: u32, name: &[u8]) -> Result<Found> {
         check_name(name)?;
         self.expect_directory(dir)?;
-        Ok(self.find_entry(dir, name)?.ok_or(basalt_vfs::Error::NotFound)?)
+        let found = self.find_entry(dir, name)?.ok_or(basalt_vfs::Error::NotFound)?;
+        self.expect_inode_of(dir, &found)?;
+        Ok(found)
+    }
+
+    /// Fails if an entry leads nowhere.
+    pub(crate) fn expect_inode_of(&mut self, dir: u32, found: &Found) -> Result<()> {
+        if self.is_inode(found.ino)? {
+            return Ok(());
+        }
+        Err(Error::damaged(
+            "dentry",
+            format!("directory {dir} {:?} slot {}", found.place, found.slot),
+            format!("leads to inode {}, which does not exist", found.ino),
+        ))
     }
 }

@@ -23,10 +23,7 @@ const SET_GID: u32 = 0o2000;
 impl Volume {
     /// Finds a name.
     pub(crate) fn lookup(&mut self, dir: u32, name: &[u8]) -> Result<u32> {
-        let found = self.expect_entry(dir, name)?;
-        // A damaged entry must not lead to a node that is no inode.
-        self.inode(found.ino)?;
-        Ok(found.ino)
+        Ok(self.expect_entry(dir, name)?.ino)
     }
 
     /// Makes an inode with a name in `dir`.
@@ -261,6 +258,9 @@ impl Volume {
         let old = self.expect_removable(dir, name)?;
         self.expect_open_directory(new_dir)?;
         let new = self.find_entry(new_dir, new_name)?;
+        if let Some(new) = &new {
+            self.expect_inode_of(new_dir, new)?;
+        }
         self.expect_no_cycle(&old, new_dir)?;
         match new {
             Some(new) if exchange => {

@@ -1,7 +1,7 @@
 //! The end of an inode: unlinked, orphaned while in use, freed with its last reference.
 
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::volume::{Volume, counted};
 
 impl Volume {
     /// Takes note that an inode lost its last link: freed now if nobody uses it, an orphan until then.
@@ -34,6 +34,7 @@ impl Volume {
     pub(crate) fn evict(&mut self, ino: u32) -> Result<()> {
         self.drop_pages(ino, 0, u32::MAX);
         self.inodes.remove(&ino);
+        self.check_xattr_node(ino)?;
         let raw = self.inode(ino)?;
         let xattr = raw.i_xattr_nid.get();
         let has_blocks = !raw
@@ -50,7 +51,7 @@ impl Volume {
             self.free_node(xattr)?;
         }
         self.free_node(ino)?;
-        self.valid_inodes -= 1;
+        self.valid_inodes = counted(self.valid_inodes.checked_sub(1), "inodes")?;
         self.orphans.remove(&ino);
         Ok(())
     }

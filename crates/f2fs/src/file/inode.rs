@@ -9,10 +9,11 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::crc::crc_from;
 use crate::layout::inode::{
-    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtra, RawInode, RawInodeFlags, SLOTS_OFFSET,
+    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtra, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET,
 };
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, NAME_MAX};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NAME_MAX};
+use crate::node::path::BLOCKS_MAX;
 
 /// End of the checksum within the extra attributes.
 pub const CHECKSUM_END: usize = core::mem::offset_of!(RawExtra, i_inode_checksum) + 4;
@@ -71,11 +72,15 @@ pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
     }
     if features.contains(Features::FLEXIBLE_INLINE_XATTR) {
         let slots = u32::from(inode.extra().i_inline_xattr_size.get());
-        if !extra || slots > crate::layout::inode::SLOTS - EXTRA_SIZE_MAX / 4 - 1 {
+        if !extra || slots > SLOTS - EXTRA_SIZE_MAX / 4 - 1 {
             return Err(bad(ino, format!("{slots} slots of inline xattrs")));
         }
     }
     validate_inline(inode, ino, kind, geometry)?;
+    // A hole reaches no further than block addresses do; earlier kernels counted the inode's own too.
+    if inode.i_size.get() > (BLOCKS_MAX + u64::from(SLOTS)) << BLOCK_BITS {
+        return Err(bad(ino, format!("size {}, more than a file can have", inode.i_size)));
+    }
     if inode.i_namelen.get() as usize > NAME_MAX {
         return Err(bad(ino, format!("name of {} bytes", inode.i_namelen)));
     }

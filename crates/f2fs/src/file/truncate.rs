@@ -3,14 +3,23 @@
 use crate::error::Result;
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
-use crate::node::path::{Mapped, inode_slot};
-use crate::volume::Volume;
+use crate::node::path::{DOUBLE_INDIRECT, Mapped, SECOND_INDIRECT, inode_slot};
+use crate::volume::{Volume, counted};
 
 const PER_NODE: u64 = ADDRS_PER_NODE as u64;
 /// Byte offset of `i_nid` in an inode.
 const NIDS_OFFSET: usize = core::mem::offset_of!(crate::layout::inode::RawInode, i_nid);
-/// Depth of the tree below each of an inode's five node ids.
-const DEPTHS: [u32; 5] = [1, 1, 2, 2, 3];
+/// Depth of the tree below each of an inode's five node ids, and the offset of its top node.
+const TREES: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 3), (2, SECOND_INDIRECT), (3, DOUBLE_INDIRECT)];
+
+/// A node with what is below it: which, its offset in the inode's tree, its depth, and the first file block below it.
+#[derive(Clone, Copy)]
+struct Subtree {
+    nid: u32,
+    offset: u32,
+    depth: u32,
+    base: u64,
+}
 
 impl Volume {
     /// Frees everything past `size` bytes and zeroes the rest of the last block.
@@ -30,12 +39,12 @@ impl Volume {
             self.free_slots(ino, ino, inode_slot(extra, keep as u32), own - keep as u32)?;
         }
         let mut base = u64::from(own);
-        for (which, depth) in DEPTHS.into_iter().enumerate() {
+        for (which, (depth, offset)) in TREES.into_iter().enumerate() {
             let byte = NIDS_OFFSET + 4 * which;
             let span = PER_NODE.pow(depth);
             let child = self.node(ino)?.pointer(byte);
             if child != 0 && keep < base + span {
-                let gone = self.free_subtree(ino, child, depth, base, keep)?;
+                let gone = self.free_subtree(ino, Subtree { nid: child, offset, depth, base }, keep)?;
                 if gone {
                     self.node_mut(ino)?.set_pointer(byte, 0);
                 }
@@ -46,22 +55,21 @@ impl Volume {
     }
 
     /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
-    fn free_subtree(&mut self, ino: u32, nid: u32, depth: u32, base: u64, keep: u64) -> Result<bool> {
-        if self.node(nid)?.footer().ino.get() != ino {
-            return Err(crate::Error::damaged(
-                "node",
-                format!("node {nid}"),
-                format!("does not belong to inode {ino}"),
-            ));
-        }
+    fn free_subtree(&mut self, ino: u32, subtree: Subtree, keep: u64) -> Result<bool> {
+        let Subtree { nid, offset, depth, base } = subtree;
+        self.check_child(ino, nid, offset)?;
         let first = keep.saturating_sub(base);
         if depth == 1 {
             self.free_slots(ino, nid, 4 * first as usize, ADDRS_PER_NODE - first as u32)?;
         } else {
             let span = PER_NODE.pow(depth - 1);
+            // Each child of the double indirect node is followed by its own children.
+            let stride = if depth == 3 { ADDRS_PER_NODE + 1 } else { 1 };
             for index in first / span..PER_NODE {
                 let child = self.node(nid)?.pointer(4 * index as usize);
-                if child != 0 && self.free_subtree(ino, child, depth - 1, base + index * span, keep)? {
+                let offset = offset + 1 + index as u32 * stride;
+                let below = Subtree { nid: child, offset, depth: depth - 1, base: base + index * span };
+                if child != 0 && self.free_subtree(ino, below, keep)? {
                     self.node_mut(nid)?.set_pointer(4 * index as usize, 0);
                 }
             }
@@ -94,7 +102,7 @@ impl Volume {
         }
         if freed > 0 {
             self.forget_extent(ino)?;
-            self.valid_blocks -= freed as u64;
+            self.valid_blocks = counted(self.valid_blocks.checked_sub(freed as u64), "blocks")?;
             self.add_blocks(ino, -freed)?;
         }
         Ok(())

@@ -111,10 +111,8 @@ impl Volume {
         }
         let mut bytes = self.node(ino)?.bytes()[inline].to_vec();
         if xattr_nid != 0 {
+            self.check_xattr_node(ino)?;
             let node = self.node(xattr_nid)?;
-            if node.footer().ino.get() != ino {
-                return Err(Error::damaged("xattr", format!("node {xattr_nid}"), format!("not of inode {ino}")));
-            }
             bytes.extend_from_slice(&node.bytes()[..NODE_CAPACITY]);
         }
         // Without the magic the space was never used.
@@ -123,6 +121,14 @@ impl Volume {
             return Ok(Vec::new());
         }
         parse_list(&bytes).map_err(|found| Error::damaged("xattr", format!("inode {ino}"), found))
+    }
+
+    /// Fails if an inode's xattr node, where it has one, is another node.
+    pub(crate) fn check_xattr_node(&mut self, ino: u32) -> Result<()> {
+        match self.inode(ino)?.i_xattr_nid.get() {
+            0 => Ok(()),
+            nid => self.check_child(ino, nid, XATTR_NODE_OFFSET).map(|_| ()),
+        }
     }
 
     /// Writes all attributes of an inode. `NoSpace` if they do not fit, with nothing changed.

@@ -17,7 +17,7 @@ use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, RawNodeFooter};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::log::node_owner;
-use crate::volume::Volume;
+use crate::volume::{Volume, counted};
 
 /// A node in memory.
 pub struct Node {
@@ -185,7 +185,16 @@ impl Volume {
                 ),
             ));
         }
-        if footer.ino.get() == nid {
+        let is_inode = footer.ino.get() == nid;
+        if is_inode != (footer.offset() == 0) {
+            // Taken for one another, an inode and the nodes below it would be written over.
+            return Err(Error::damaged(
+                "node",
+                format!("block {address}"),
+                format!("node {nid} of inode {} has offset {}", footer.ino, footer.offset()),
+            ));
+        }
+        if is_inode {
             inode::validate(node.inode(), nid, &self.geometry)?;
         }
         let limit = self.node_limit();
@@ -226,8 +235,8 @@ impl Volume {
             let version = entry.version.wrapping_add(1);
             self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: U32::new(NULL_ADDR) });
         }
-        self.valid_nodes -= 1;
-        self.valid_blocks -= 1;
+        self.valid_nodes = counted(self.valid_nodes.checked_sub(1), "nodes")?;
+        self.valid_blocks = counted(self.valid_blocks.checked_sub(1), "blocks")?;
         self.changed = true;
         Ok(())
     }
@@ -304,6 +313,15 @@ impl Volume {
     pub(crate) fn inode_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
         self.check_inode(ino)?;
         Ok(self.node_mut(ino)?.inode_mut())
+    }
+
+    /// Whether there is an inode of this number.
+    pub(crate) fn is_inode(&mut self, ino: u32) -> Result<bool> {
+        match self.check_inode(ino) {
+            Ok(()) => Ok(true),
+            Err(Error::Refused(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn check_inode(&mut self, ino: u32) -> Result<()> {

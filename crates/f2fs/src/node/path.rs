@@ -14,9 +14,10 @@ pub const BLOCKS_MAX: u64 = 2 * PER_NODE + 2 * PER_NODE * PER_NODE + PER_NODE * 
 /// Byte offset of `i_nid` in an inode.
 const NIDS_OFFSET: usize = core::mem::offset_of!(RawInode, i_nid);
 
-/// Offsets in the tree of the second indirect and of the double indirect node.
-const SECOND_INDIRECT: u32 = 4 + ADDRS_PER_NODE;
-const DOUBLE_INDIRECT: u32 = 5 + 2 * ADDRS_PER_NODE;
+/// Offset in the tree of the second indirect node.
+pub const SECOND_INDIRECT: u32 = 4 + ADDRS_PER_NODE;
+/// Offset in the tree of the double indirect node.
+pub const DOUBLE_INDIRECT: u32 = 5 + 2 * ADDRS_PER_NODE;
 
 /// One step down: where the pointer is in its node, and the offset in the tree of the node it points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl Volume {
                     return Ok(Mapped::Hole(base + hole_end(within, step.span)));
                 }
                 0 => self.add_child(ino, nid, *step)?,
-                child => self.check_child(ino, child, *step)?,
+                child => self.check_child(ino, child, step.node_offset)?,
             };
         }
         let byte = if path.depth == 0 { inode_slot(extra, path.index) } else { 4 * path.index as usize };
@@ -163,17 +164,17 @@ impl Volume {
         Ok(nid)
     }
 
-    fn check_child(&mut self, ino: u32, nid: u32, step: Step) -> Result<u32> {
+    /// Fails unless a node that something points to is the one that belongs there; gives back its id.
+    pub(crate) fn check_child(&mut self, ino: u32, nid: u32, node_offset: u32) -> Result<u32> {
         let footer = *self.node(nid)?.footer();
-        if footer.ino.get() != ino || footer.offset() != step.node_offset {
+        if footer.ino.get() != ino || footer.offset() != node_offset {
             return Err(Error::damaged(
                 "node",
                 format!("node {nid}"),
                 format!(
-                    "footer says offset {} of inode {}, expected offset {} of inode {ino}",
+                    "footer says offset {} of inode {}, expected offset {node_offset} of inode {ino}",
                     footer.offset(),
-                    footer.ino,
-                    step.node_offset
+                    footer.ino
                 ),
             ));
         }
