@@ -198,13 +198,14 @@ fn check_fields(pack: &Pack, geometry: &Geometry) -> Result<()> {
     if raw.flags().contains(CheckpointFlags::ERROR) {
         return Err(bad(index, "the error flag is set: Linux gave this volume up; run fsck first"));
     }
-    if user == 0 || user >= main_blocks {
+    let read_only = geometry.features.contains(crate::layout::superblock::Features::READ_ONLY);
+    // A volume made to be read only keeps nothing back.
+    if user == 0 || user > main_blocks || user == main_blocks && !read_only {
         return Err(bad(index, format!("user_block_count {user}, main area has {main_blocks} blocks")));
     }
     if raw.valid_block_count.get() > user {
         return Err(bad(index, format!("{} live blocks of {user} for users", raw.valid_block_count)));
     }
-    let read_only = geometry.features.contains(crate::layout::superblock::Features::READ_ONLY);
     if (reserved == 0 || raw.overprov_segment_count.get() == 0) && !read_only
         || u64::from(meta) + u64::from(reserved) >= u64::from(geometry.segment_count)
     {

@@ -18,5 +18,7 @@ mod volumes;
 
 mod layouts;
 mod maintenance;
+mod read_only;
 mod turns;
+mod unclean;
 mod variants;
