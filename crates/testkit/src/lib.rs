@@ -13,7 +13,7 @@
 //! | [`rng`], [`hash`] | pinned random numbers and content hashes |
 //!
 //! The program `basalt-testkit` offers [`tree`] and [`manifest`] to scripts that run inside User-Mode Linux, where the
-//! host's files are visible: [`helper::path`] says where it is.
+//! host's files are visible: [`helper::path`] says where it is. `basalt-bench` is what `scripts/bench` runs.
 
 pub mod command;
 pub mod error;
