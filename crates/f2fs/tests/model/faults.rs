@@ -19,8 +19,8 @@ const AFTER: usize = 200;
 
 type Device = Arc<FaultyDevice<Arc<MemoryDevice>>>;
 
-/// Runs operations until the device fails, opens again and looks for a state since the last sync.
-pub fn run(seed: u64) -> Outcome<()> {
+/// Runs operations until the device fails, opens again and looks for a state since the last sync. Whether it did fail.
+pub fn run(seed: u64) -> Outcome<bool> {
     let mut rng = Rng::new(seed ^ 0xFA17);
     // Reading must change nothing, so that several states can be compared.
     let shape = Shape { atime: Atime::Noatime, ..Shape::random(&mut rng) };
@@ -60,10 +60,12 @@ pub fn run(seed: u64) -> Outcome<()> {
         }
     }
     device.heal();
-    if !world.fs.is_writable() {
+    let failed = !world.fs.is_writable();
+    if failed {
         expect_read_only(&mut world)?;
     }
-    find_state(world, states)
+    find_state(world, states)?;
+    Ok(failed)
 }
 
 /// A random operation; not the ones that open the volume again.

@@ -3,7 +3,7 @@
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, InodeNumber, NewNode, RenameFlags};
 
-use crate::run::{Outcome, World};
+use crate::run::{Outcome, World, failed};
 use crate::shape::Shape;
 
 const FILE: NewNode<'static> = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
@@ -101,4 +101,27 @@ pub fn deep_tree(seed: u64, depth: usize) -> Outcome<World> {
     world.reopen()?;
     world.close()?;
     Ok(world)
+}
+
+/// Thousands of files that are unlinked while in use when the power goes: opening the volume frees them.
+pub fn orphans(seed: u64, count: usize) -> Outcome<()> {
+    let mut rng = Rng::new(seed ^ 0x0FA);
+    let mut world = World::new(Shape { size_mib: 256, ..Shape::random(&mut rng) })?;
+    let root = world.model.root;
+    for number in 0..count {
+        world.clock.advance(1_000);
+        let name = format!("file {number}").into_bytes();
+        let ino = world.create(root, &name, &FILE, &Caller::default())?.ok_or("not made")?;
+        if rng.chance(10) {
+            world.write_random(ino, rng.size(1 << 40), 5_000, rng.next_u64(), (false, false))?;
+        }
+        if rng.chance(90) {
+            world.unlink(root, &name)?;
+        }
+    }
+    basalt_vfs::FileSystem::sync(&world.fs).map_err(failed("sync"))?;
+    world.model.end_references();
+    world.crash()?;
+    world.same_tree()?;
+    world.reopen()
 }

@@ -63,33 +63,128 @@ fn pool_name(index: u8) -> Vec<u8> {
 /// One operation.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    Create { dir: Which, name: Name, kind: FileKind, permissions: u32, rdev: u32, target: u32, caller: Caller },
-    Unnamed { dir: Which, permissions: u32, caller: Caller },
-    Link { file: Which, dir: Which, name: Name },
-    Unlink { dir: Which, name: Name },
-    RemoveDirectory { dir: Which, name: Name },
-    Rename { dir: Which, name: Name, new_dir: Which, new_name: Name, flags: RenameFlags },
-    Lookup { dir: Which, name: Name },
-    Forget { node: Which },
-    Write { file: Which, offset: u64, length: u32, fill: u64, buffered: bool, clear: bool },
-    Read { file: Which, offset: u64, length: u32 },
-    SetAttributes { node: Which, changes: SetAttributes },
-    Truncate { file: Which, size: u64 },
-    Allocate { file: Which, mode: FallocateMode, offset: u64, length: u64 },
-    Seek { file: Which, offset: u64, whence: Seek },
-    SetXattr { node: Which, name: u8, length: u32, fill: u64, flags: XattrFlags },
-    RemoveXattr { node: Which, name: u8 },
-    SetAcl { node: Which, default: bool, acl: Option<u64> },
-    SetFlags { node: Which, flags: InodeFlags },
-    SetProject { node: Which, id: u32 },
-    Examine { node: Which },
-    List { dir: Which, batch: u8 },
-    Advance { nanoseconds: u64 },
+    Create {
+        dir: Which,
+        name: Name,
+        kind: FileKind,
+        permissions: u32,
+        rdev: u32,
+        target: u32,
+        caller: Caller,
+    },
+    Unnamed {
+        dir: Which,
+        permissions: u32,
+        caller: Caller,
+    },
+    Link {
+        file: Which,
+        dir: Which,
+        name: Name,
+    },
+    Unlink {
+        dir: Which,
+        name: Name,
+    },
+    RemoveDirectory {
+        dir: Which,
+        name: Name,
+    },
+    Rename {
+        dir: Which,
+        name: Name,
+        new_dir: Which,
+        new_name: Name,
+        flags: RenameFlags,
+    },
+    Lookup {
+        dir: Which,
+        name: Name,
+    },
+    Forget {
+        node: Which,
+    },
+    Write {
+        file: Which,
+        offset: u64,
+        length: u32,
+        fill: u64,
+        buffered: bool,
+        clear: bool,
+    },
+    Read {
+        file: Which,
+        offset: u64,
+        length: u32,
+    },
+    SetAttributes {
+        node: Which,
+        changes: SetAttributes,
+    },
+    Truncate {
+        file: Which,
+        size: u64,
+    },
+    Allocate {
+        file: Which,
+        mode: FallocateMode,
+        offset: u64,
+        length: u64,
+    },
+    Seek {
+        file: Which,
+        offset: u64,
+        whence: Seek,
+    },
+    SetXattr {
+        node: Which,
+        name: u8,
+        length: u32,
+        fill: u64,
+        flags: XattrFlags,
+    },
+    RemoveXattr {
+        node: Which,
+        name: u8,
+    },
+    SetAcl {
+        node: Which,
+        default: bool,
+        acl: Option<u64>,
+    },
+    SetFlags {
+        node: Which,
+        flags: InodeFlags,
+    },
+    SetProject {
+        node: Which,
+        id: u32,
+    },
+    Examine {
+        node: Which,
+    },
+    List {
+        dir: Which,
+        batch: u8,
+    },
+    Advance {
+        nanoseconds: u64,
+    },
     Tick,
     Sync,
-    SyncFile { file: Which },
-    Trim { offset: u64, length: u64, minimum: u64 },
+    SyncFile {
+        file: Which,
+    },
+    Trim {
+        offset: u64,
+        length: u64,
+        minimum: u64,
+    },
     Reopen,
+    /// Takes all space but this many blocks.
+    Fill {
+        leave: u64,
+    },
 }
 
 /// How often each kind of operation comes, of 100.

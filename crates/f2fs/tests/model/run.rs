@@ -130,6 +130,7 @@ impl World {
                 self.fs.trim(*offset, *length, *minimum).map(|_| ()).map_err(failed("trim"))
             }
             Op::Reopen => self.reopen(),
+            Op::Fill { leave } => self.fill(*leave),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Content: reading, writing, allocating, seeking.
 
 use basalt_testkit::rng::Rng;
-use basalt_vfs::{Error, FallocateMode, FileSystem, InodeNumber, Seek};
+use basalt_vfs::{Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Seek};
 
 use super::{Outcome, PLENTY, World, failed};
 use crate::content::PAGE;
@@ -35,10 +35,10 @@ impl World {
 
     /// After a write that ran out of space: a beginning of the data may be there, and nothing else may have changed.
     fn accept_beginning(&mut self, ino: InodeNumber, offset: u64, data: &[u8]) -> Outcome<()> {
-        let attributes = self.fs.attributes(ino).map_err(failed("stat"))?;
         let size = self.model.inodes[&ino].attributes.size;
         let mut found = vec![0; data.len()];
         let got = self.fs.read(ino, offset, &mut found).map_err(failed("read"))?;
+        let attributes = self.fs.attributes(ino).map_err(failed("stat"))?;
         let same = found[..got].iter().zip(data).take_while(|(found, written)| found == written).count();
         // Writes stop at the end of a block, or not at all.
         let stop = offset + same as u64;
@@ -88,6 +88,17 @@ impl World {
         let needed = if mode.contains(FallocateMode::PUNCH_HOLE) { 0 } else { blocks(offset, length) };
         self.settle(answer, (free, needed), |model| model.allocate(ino, mode, offset, length, now))?;
         Ok(())
+    }
+
+    /// Takes all space but `leave` blocks, with one file.
+    pub(super) fn fill(&mut self, leave: u64) -> Outcome<()> {
+        let node = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let root = self.model.root;
+        let Some(ino) = self.create(root, b"filler", &node, &Caller::default())? else { return Ok(()) };
+        // A node for every thousand blocks comes on top.
+        let free = self.free()?;
+        let blocks = (free - free / 1018).saturating_sub(leave + 5);
+        self.allocate(ino, FallocateMode::empty(), 0, (blocks * PAGE).max(1))
     }
 
     /// Seeks: between `offset` and the data there must be only zeros, and a hole must begin with zeros.

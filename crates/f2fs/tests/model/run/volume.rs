@@ -29,6 +29,14 @@ impl World {
         Ok(())
     }
 
+    /// Leaves the volume as if the power had gone, and opens it again.
+    pub fn crash(&mut self) -> Outcome<()> {
+        // What is not closed writes nothing when it goes.
+        self.fs =
+            self.shape.open(self.through.clone(), &self.clock).map_err(|error| format!("after a crash: {error}"))?;
+        Ok(())
+    }
+
     /// Opens the volume that was closed.
     pub fn open(&mut self) -> Outcome<()> {
         self.fs = self.shape.open(self.through.clone(), &self.clock).map_err(|error| format!("open again: {error}"))?;
