@@ -30,7 +30,9 @@ fn the_map_names_what_exists() {
             if word.ends_with(".rs") || word.ends_with('/') {
                 let path = if word.contains("crates/") { root().join(word) } else { folder.join(word) };
                 assert!(path.exists(), "{word} of `{line}` does not exist");
-                folder = if word.ends_with('/') { path.clone() } else { path.parent().expect("a folder").into() };
+                if word.contains("crates/") {
+                    folder = path.parent().expect("a folder").into();
+                }
                 file = word.ends_with(".rs").then_some(path);
                 continue;
             }
