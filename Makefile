@@ -41,11 +41,9 @@ lint: ## formatting, clippy and documentation, all without a warning
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-fuzz: ## fuzz every on-disk structure for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
-	@for target in $$($(CARGO) +nightly fuzz list); do \
-		echo "== $$target"; \
-		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
-	done
+fuzz: ## fuzz every on-disk structure for FUZZ_SECONDS each
+	@scripts/install-dependencies fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
 
 install: build ## install the program, mount helper, man pages and completions below PREFIX (DESTDIR for packages)
 	install -D -m 755 $(TARGET)/release/basalt $(BINDIR)/basalt

@@ -248,6 +248,15 @@ fn version_bitmaps(pack: &Pack, geometry: &Geometry) -> Result<(Vec<u8>, Vec<u8>
         ));
     }
     let (sit_at, nat_at) = bitmap_places(raw.flags(), geometry);
+    let large = raw.flags().contains(CheckpointFlags::LARGE_NAT_BITMAP);
+    if large && raw.checksum_offset.get() as usize != BITMAP_OFFSET {
+        return Err(bad(pack.index, format!("large NAT bitmap with the checksum at {}", raw.checksum_offset)));
+    }
+    // What is written back must not run into one another.
+    let last_in_head = if geometry.payload == 0 { (nat_at + nat).max(sit_at + sit) } else { nat_at + nat };
+    if !large && last_in_head > CHECKSUM_OFFSET || large && geometry.payload == 0 && last_in_head > BLOCK_SIZE {
+        return Err(bad(pack.index, format!("version bitmaps of {sit} (SIT) and {nat} (NAT) bytes reach too far")));
+    }
     let cut = |at: usize, length: usize| {
         pack.bytes.get(at..at + length).map(<[u8]>::to_vec).ok_or_else(|| {
             bad(pack.index, format!("a version bitmap of {length} bytes does not fit the checkpoint and its payload"))
