@@ -30,9 +30,11 @@ impl Mount {
         TYPES.contains(&self.kind.as_slice())
     }
 
-    /// The image or block device behind it: for a loop device, its backing file.
+    /// The image or block device that whoever serves it has open: behind a loop device that goes with the mount, its
+    /// backing file.
     pub fn target(&self) -> PathBuf {
-        backing_file(&self.source).unwrap_or_else(|| self.source.clone())
+        let lent = loop_attribute(&self.source, "autoclear").is_some_and(|flag| flag == b"1");
+        backing_file(&self.source).filter(|_| lent).unwrap_or_else(|| self.source.clone())
     }
 }
 
@@ -54,7 +56,7 @@ pub fn of(target: &Path) -> Option<Mount> {
             return is_same_device(&mount.source, wanted.rdev());
         }
         // Looking at a path on a dead mount fails at once; only paths that can be images are looked at.
-        let path = mount.target();
+        let path = backing_file(&mount.source).unwrap_or(mount.source.clone());
         path.is_absolute()
             && fs::metadata(path)
                 .is_ok_and(|other| other.is_file() && other.dev() == wanted.dev() && other.ino() == wanted.ino())
@@ -68,10 +70,15 @@ fn is_same_device(path: &Path, number: u64) -> bool {
 
 /// The file behind a loop device.
 pub fn backing_file(device: &Path) -> Option<PathBuf> {
+    loop_attribute(device, "backing_file").map(|path| OsString::from_vec(path).into())
+}
+
+/// What the kernel tells about a loop device.
+fn loop_attribute(device: &Path, attribute: &str) -> Option<Vec<u8>> {
     let name = device.strip_prefix("/dev").ok()?;
-    let mut path = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
-    path.pop_if(|last| *last == b'\n');
-    Some(OsString::from_vec(path).into())
+    let mut value = fs::read(Path::new("/sys/block").join(name).join("loop").join(attribute)).ok()?;
+    value.pop_if(|last| *last == b'\n');
+    Some(value)
 }
 
 fn parse(table: &[u8]) -> Vec<Mount> {

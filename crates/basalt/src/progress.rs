@@ -29,13 +29,7 @@ pub struct Progress {
 impl Progress {
     /// A bar for work that starts now; `quiet` keeps it away in any case.
     pub fn new(label: &'static str, unit: Unit, quiet: bool) -> Progress {
-        Progress {
-            label,
-            unit,
-            started: Instant::now(),
-            wanted: !quiet && std::io::stderr().is_terminal(),
-            bar: None,
-        }
+        Progress { label, unit, started: Instant::now(), wanted: !quiet && std::io::stderr().is_terminal(), bar: None }
     }
 
     /// Shows that `done` of `total` is done; a total of 0 means that nobody knows it.

@@ -29,7 +29,7 @@ pub struct Target {
 #[derive(Debug, Clone, clap::Args)]
 pub struct Patience {
     /// Wait this long for a target that another program is about to release
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::size::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::size::seconds, display_order = 900)]
     pub wait: Duration,
 }
 

@@ -108,7 +108,8 @@ fn describe(args: &Args, report: &CheckReport, output: &mut Output) -> Result<()
             counts.nodes
         ))
     } else {
-        output.line(format_args!("{path}: {verdict}; the check ended early, because nothing behind them can be trusted"))
+        output
+            .line(format_args!("{path}: {verdict}; the check ended early, because nothing behind them can be trusted"))
     }
 }
 

@@ -56,7 +56,9 @@ pub fn run(args: &Args) -> Outcome {
     drop(get);
     volume.close()?;
     if !rustix::process::geteuid().is_root() {
-        eprintln!("basalt: get: owners are not kept, nor attributes that only root may set; run it as root to keep them");
+        eprintln!(
+            "basalt: get: owners are not kept, nor attributes that only root may set; run it as root to keep them"
+        );
     }
     teller.finish(&report)
 }

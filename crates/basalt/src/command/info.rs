@@ -67,7 +67,10 @@ fn describe(info: &VolumeInfo, output: &mut Output) -> Result<(), Failure> {
     row("uuid", info.uuid.clone())?;
     row("features", if info.features.is_empty() { "none".to_owned() } else { info.features.clone() })?;
     row("made by", info.version.clone())?;
-    row("size", format!("{} ({} blocks of 4 KiB, {} segments of 2 MiB)", blocks(info.blocks), info.blocks, info.segments))?;
+    row(
+        "size",
+        format!("{} ({} blocks of 4 KiB, {} segments of 2 MiB)", blocks(info.blocks), info.blocks, info.segments),
+    )?;
     let areas = &info.areas;
     row(
         "areas",

@@ -12,10 +12,10 @@ use crate::output::Output;
 use crate::size;
 use crate::target::Target;
 use crate::time;
+use crate::volume::Reference;
 use crate::volume::list::Entries;
 use crate::volume::open_to_read;
 use crate::volume::path::resolve;
-use crate::volume::Reference;
 
 /// List files and directories of a volume
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,8 @@ impl<'a> Lister<'a> {
         for name in self.names(path, directory)? {
             let child = directory.lookup(&name).map_err(|error| failure(&join(path, &name), error))?;
             let attributes = child.attributes;
-            let target = entry::link_target(self.fs, &attributes).map_err(|error| failure(&join(path, &name), error))?;
+            let target =
+                entry::link_target(self.fs, &attributes).map_err(|error| failure(&join(path, &name), error))?;
             let is_own = matches!(name.as_slice(), b"." | b"..");
             if self.args.recursive && attributes.kind == FileKind::Directory && !is_own {
                 below.push((join(path, &name), child));
@@ -208,9 +209,9 @@ impl<'a> Lister<'a> {
     }
 
     fn widths(&self, rows: &[Row]) -> [usize; 4] {
-        rows.iter().map(|row| self.columns(row).map(|text| text.len())).fold([0; 4], |widths, row| {
-            std::array::from_fn(|column| widths[column].max(row[column]))
-        })
+        rows.iter()
+            .map(|row| self.columns(row).map(|text| text.len()))
+            .fold([0; 4], |widths, row| std::array::from_fn(|column| widths[column].max(row[column])))
     }
 
     fn long(&self, row: &Row, widths: &[usize; 4]) -> String {

@@ -42,7 +42,10 @@ pub fn run(args: &Args) -> Outcome {
 
 fn write(directory: &Path, name: &str, command: clap::Command) -> Result<(), Failure> {
     let path = directory.join(format!("{name}.1"));
-    let page = Man::new(command).title(name.to_uppercase()).manual("Basalt").source(concat!("basalt ", env!("CARGO_PKG_VERSION")));
+    let page = Man::new(command)
+        .title(name.to_uppercase())
+        .manual("Basalt")
+        .source(concat!("basalt ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     let written = page.render(&mut text).and_then(|()| std::fs::write(&path, text));
     written.map_err(|error| Failure::at(path.display(), error))

@@ -15,8 +15,10 @@ use crate::target::{self, Target};
 
 /// Make an F2FS volume in a new or existing file, or on a device
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Whatever the target holds is lost. A target that is mounted is always refused, one that holds \
-                        something recognizable unless --force is given.\nExit codes: 0 done, 1 failed, 2 wrong arguments.")]
+#[command(
+    after_help = "Whatever the target holds is lost. A target that is mounted is always refused, one that holds \
+                        something recognizable unless --force is given.\nExit codes: 0 done, 1 failed, 2 wrong arguments."
+)]
 pub struct Args {
     #[command(flatten)]
     target: Target,
@@ -147,9 +149,8 @@ fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
     let path = &args.target.path;
     match probe(device).map_err(|error| Failure::volume(path, &error))? {
         None => Ok(()),
-        Some(found) => {
-            Err(Failure::at(path.display(), format_args!("holds {found}")).hint("--force replaces it, all data is lost then"))
-        }
+        Some(found) => Err(Failure::at(path.display(), format_args!("holds {found}"))
+            .hint("--force replaces it, all data is lost then")),
     }
 }
 
@@ -223,7 +224,10 @@ fn describe(args: &Args, report: &FormatReport, output: &mut Output) -> Result<(
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
-    number.ok().filter(|percent| (0.01..100.0).contains(percent)).ok_or_else(|| "a percentage over 0 and below 100".to_owned())
+    number
+        .ok()
+        .filter(|percent| (0.01..100.0).contains(percent))
+        .ok_or_else(|| "a percentage over 0 and below 100".to_owned())
 }
 
 fn parse_features(text: &str) -> Result<Features, String> {

@@ -138,7 +138,6 @@ fn job(target: &Path, directory: &Path, list: &[String], wait: Duration) -> Resu
     let mut choices = MountChoices::default();
     let wrong = |error: String| Failure::usage(error).hint("`basalt mount --help` lists them");
     list.iter().try_for_each(|options| choices.apply(options)).map_err(wrong)?;
-    choices.check().map_err(Failure::usage)?;
     let target = std::fs::canonicalize(target).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::at(target.display(), "no such file or device"),
         _ => Failure::at(target.display(), error),

@@ -108,10 +108,8 @@ fn describe(
         attributes.sectors,
         entry::kind_name(attributes.kind)
     ))?;
-    let mut second = format!(
-        " Inode: {:<15} Links: {:<11} Generation: {}",
-        attributes.ino, attributes.links, attributes.generation
-    );
+    let mut second =
+        format!(" Inode: {:<15} Links: {:<11} Generation: {}", attributes.ino, attributes.links, attributes.generation);
     if matches!(attributes.kind, FileKind::BlockDevice | FileKind::CharDevice) {
         let (major, minor) = entry::device(attributes.rdev);
         second.push_str(&format!("  Device type: {major},{minor}"));

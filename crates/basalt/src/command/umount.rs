@@ -66,8 +66,9 @@ fn find(place: &Path) -> Result<Mount, Failure> {
 
 fn take_away(mount: &Mount) -> Result<(), Failure> {
     let point = mount.point.display();
-    let in_use =
-        || Failure::at(&point, "in use").hint(format_args!("`fuser -vm {point}` shows by whom, or `lsof +f -- {point}`"));
+    let in_use = || {
+        Failure::at(&point, "in use").hint(format_args!("`fuser -vm {point}` shows by whom, or `lsof +f -- {point}`"))
+    };
     if rustix::process::geteuid().is_root() {
         return rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
             Errno::BUSY => in_use(),
@@ -91,7 +92,9 @@ fn wait_for_close(target: &Path, wait: Duration) -> Result<Option<FileDevice>, F
         return Ok(None);
     }
     let options = OpenOptions { read_only: true, lock: Lock::Shared, ..OpenOptions::default() };
-    target::open(target, &options, wait).map(Some).map_err(|failure| failure.hint("it was unmounted, but is not closed yet"))
+    target::open(target, &options, wait)
+        .map(Some)
+        .map_err(|failure| failure.hint("it was unmounted, but is not closed yet"))
 }
 
 /// The last checkpoint says whether it was written at the end.

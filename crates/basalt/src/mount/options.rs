@@ -15,8 +15,6 @@ pub struct MountChoices {
     pub engine: OpenOptions,
     /// Let other users in; by default what the rights of the caller suggest.
     pub allow_other: Option<bool>,
-    /// Let the kernel check permissions.
-    pub default_permissions: bool,
     /// Mount an image through a loop device; by default where that is possible.
     pub through_loop: Option<bool>,
     /// Ignore set-uid and set-gid.
@@ -42,7 +40,6 @@ impl Default for MountChoices {
         MountChoices {
             engine: OpenOptions::default(),
             allow_other: None,
-            default_permissions: true,
             through_loop: None,
             nosuid: false,
             nodev: false,
@@ -65,7 +62,11 @@ struct Known {
     apply: fn(&mut MountChoices, &str) -> Result<(), String>,
 }
 
-const fn flag(name: &'static str, help: &'static str, apply: fn(&mut MountChoices, &str) -> Result<(), String>) -> Known {
+const fn flag(
+    name: &'static str,
+    help: &'static str,
+    apply: fn(&mut MountChoices, &str) -> Result<(), String>,
+) -> Known {
     Known { name, value: None, help, apply }
 }
 
@@ -121,12 +122,7 @@ const KNOWN: &[Known] = &[
     flag("nodiratime", "note no listings", set!(c => c.nodiratime = true)),
     flag("allow_other", "let other users in (default for root)", set!(c => c.allow_other = Some(true))),
     flag("noallow_other", "keep other users out, root too", set!(c => c.allow_other = Some(false))),
-    flag("default_permissions", "check permissions (default)", set!(c => c.default_permissions = true)),
-    flag(
-        "nodefault_permissions",
-        "let the user who mounts do everything, whoever owns the files; not with allow_other",
-        set!(c => c.default_permissions = false),
-    ),
+    flag("default_permissions", "check permissions, which is always so", |_, _| Ok(())),
     flag("loop", "show an image as a loop device (default for root)", set!(c => c.through_loop = Some(true))),
     flag("noloop", "mount an image without: sync(2) does not wait then", set!(c => c.through_loop = Some(false))),
     flag("nosuid", "ignore set-uid and set-gid", set!(c => c.nosuid = true)),
@@ -147,8 +143,29 @@ const KNOWN: &[Known] = &[
 
 /// The opposites that mount(8) writes out, and what only it and the boot scripts read.
 const IGNORED: &[&str] = &[
-    "defaults", "suid", "dev", "exec", "async", "atime", "diratime", "norelatime", "nostrictatime", "silent", "loud", "auto",
-    "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail", "nomand", "iversion", "noiversion",
+    "defaults",
+    "suid",
+    "dev",
+    "exec",
+    "async",
+    "atime",
+    "diratime",
+    "norelatime",
+    "nostrictatime",
+    "silent",
+    "loud",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "nomand",
+    "iversion",
+    "noiversion",
 ];
 
 /// Beginnings of options that others read.
@@ -195,19 +212,6 @@ impl MountChoices {
         }
         Ok(())
     }
-
-    /// Refuses what does not go together.
-    ///
-    /// # Errors
-    /// A text for the user.
-    pub fn check(&self) -> Result<(), String> {
-        if self.allow_other == Some(true) && !self.default_permissions {
-            return Err("mount options `allow_other` and `nodefault_permissions` together would let everybody do \
-                        everything"
-                .to_owned());
-        }
-        Ok(())
-    }
 }
 
 /// The help for every option.
@@ -245,7 +249,6 @@ mod tests {
     fn parse(list: &str) -> Result<MountChoices, String> {
         let mut choices = MountChoices::default();
         choices.apply(list)?;
-        choices.check()?;
         Ok(choices)
     }
 
@@ -286,7 +289,7 @@ mod tests {
             ("threads=0", "1 to 64"),
             ("log=loud", "`log=loud`"),
             ("remount,ro", "remount"),
-            ("allow_other,nodefault_permissions", "everybody"),
+            ("nodefault_permissions", "unknown"),
         ] {
             let error = parse(list).unwrap_err();
             assert!(error.contains(part), "{list}: {error}");

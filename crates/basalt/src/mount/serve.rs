@@ -119,8 +119,7 @@ fn options(job: &Job, fs: &F2fs) -> MountOptions {
     let defaults = MountOptions::new(&job.directory, job.target.display().to_string());
     MountOptions {
         read_only: choices.engine.read_only || !fs.is_writable(),
-        allow_other: choices.allow_other.unwrap_or(defaults.allow_other && choices.default_permissions),
-        default_permissions: choices.default_permissions,
+        allow_other: choices.allow_other.unwrap_or(defaults.allow_other),
         noatime: choices.engine.atime == Atime::Noatime,
         relatime: choices.engine.atime == Atime::Relatime,
         nodiratime: choices.nodiratime,

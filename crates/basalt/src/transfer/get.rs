@@ -13,15 +13,15 @@ use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 
+use super::MAX_DEPTH;
 use super::host::{self, Place};
 use super::report::{Error, Observer, Report, join};
 use super::sparse::{self, CHUNK};
 use super::xattrs::{self, Carrier};
-use super::MAX_DEPTH;
 use crate::failure::printable;
+use crate::volume::Reference;
 use crate::volume::list::Entries;
 use crate::volume::path::{resolve, split};
-use crate::volume::Reference;
 
 /// Permission bits that lend a file's owner to whoever runs it.
 const SUID_SGID: u32 = 0o6000;
@@ -318,10 +318,10 @@ fn owner(attributes: &Attributes) -> (Option<Uid>, Option<Gid>) {
 fn is_fatal(error: &Error) -> bool {
     use std::io::ErrorKind;
     match error {
-        Error::Host { source, .. } => matches!(
-            source.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem
-        ) || Errno::from_io_error(source) == Some(Errno::IO),
+        Error::Host { source, .. } => {
+            matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
+                || Errno::from_io_error(source) == Some(Errno::IO)
+        }
         _ => false,
     }
 }

@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn device_numbers() {
-        for (major, minor, encoded) in [(8, 1, 0x801), (0, 0, 0), (259, 300, 0x11_032C), (0xFFF, 0xF_FFFF, 0xFFFF_FFFF)] {
+        for (major, minor, encoded) in [(8, 1, 0x801), (0, 0, 0), (259, 300, 0x11_032C), (0xFFF, 0xF_FFFF, 0xFFFF_FFFF)]
+        {
             let device = rustix::fs::makedev(major, minor);
             assert_eq!(encode_device(device), encoded, "{major}:{minor}");
             assert_eq!(decode_device(encoded), device);

@@ -12,13 +12,13 @@ use basalt_f2fs::{Clock, SystemClock};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, SetAttributes, SetTime, XattrFlags};
 use rustix::fs::Stat;
 
+use super::MAX_DEPTH;
 use super::host::{self, Place};
 use super::report::{Error, Observer, Report, join};
 use super::sparse::{self, CHUNK};
 use super::xattrs::Carrier;
-use super::MAX_DEPTH;
-use crate::volume::path::{resolve, resolve_parent};
 use crate::volume::Reference;
+use crate::volume::path::{resolve, resolve_parent};
 
 /// How to copy into a volume.
 #[derive(Debug, Clone, Default)]
@@ -131,7 +131,9 @@ impl<'a> Put<'a> {
         match (existing, existing_kind == Some(FileKind::Directory), is_directory) {
             (Some(existing), true, true) => self.put_contents(place, stat, &existing, depth),
             (Some(_), true, false) => Err(Error::refused(place.path, "would replace a directory of the volume")),
-            (Some(_), false, true) => Err(Error::refused(place.path, "would replace a file of the volume by a directory")),
+            (Some(_), false, true) => {
+                Err(Error::refused(place.path, "would replace a file of the volume by a directory"))
+            }
             (None, _, true) => {
                 let made = self.create(place, stat, parent, name, FileKind::Directory, 0, b"")?;
                 self.report.directories += 1;
@@ -181,7 +183,8 @@ impl<'a> Put<'a> {
     }
 
     fn is_left_out(&self, stat: &Stat) -> bool {
-        self.device.is_some_and(|device| device != stat.st_dev) || self.options.exclude == Some((stat.st_dev, stat.st_ino))
+        self.device.is_some_and(|device| device != stat.st_dev)
+            || self.options.exclude == Some((stat.st_dev, stat.st_ino))
     }
 
     /// Copies what is no directory.
@@ -223,8 +226,7 @@ impl<'a> Put<'a> {
     fn put_link(&mut self, place: &Place<'_>, stat: &Stat, parent: &Reference<'a>, name: &[u8]) -> Result<bool, Error> {
         let key = (stat.st_dev, stat.st_ino);
         let Some((first, names_left)) = self.links.get_mut(&key) else { return Ok(false) };
-        let linked =
-            self.fs.link(first.ino(), parent.ino(), name).map_err(|error| Error::volume(place.path, error))?;
+        let linked = self.fs.link(first.ino(), parent.ino(), name).map_err(|error| Error::volume(place.path, error))?;
         drop(Reference::new(self.fs, linked));
         self.report.hard_links += 1;
         *names_left -= 1;
@@ -262,7 +264,9 @@ impl<'a> Put<'a> {
     fn put_content(&mut self, place: &Place<'_>, file: &File, to: &Reference<'a>, size: u64) -> Result<u64, Error> {
         let mut end = 0;
         let read_error = |error: std::io::Error| place.error("cannot be read", error);
-        while let Some((mut at, data_end)) = sparse::host_data(file, end, size).map_err(|errno| read_error(errno.into()))? {
+        while let Some((mut at, data_end)) =
+            sparse::host_data(file, end, size).map_err(|errno| read_error(errno.into()))?
+        {
             while at < data_end {
                 // At most CHUNK, the buffer's length.
                 let wanted = (data_end - at).min(CHUNK as u64) as usize;

@@ -40,8 +40,8 @@ fn open(
     device: Arc<dyn basalt_device::BlockDevice>,
     options: OpenOptions,
 ) -> Result<OpenVolume, Failure> {
-    let fs = F2fs::open(device, options, Arc::new(SystemClock))
-        .map_err(|error| Failure::volume(&target.path, &error))?;
+    let fs =
+        F2fs::open(device, options, Arc::new(SystemClock)).map_err(|error| Failure::volume(&target.path, &error))?;
     for warning in fs.warnings() {
         eprintln!("basalt: {}", one_line(&format!("{}: {warning}", target.path.display())));
     }

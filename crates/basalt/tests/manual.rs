@@ -1,0 +1,30 @@
+//! Manual pages and completions.
+
+mod support;
+
+use support::{Scratch, basalt, run};
+
+#[test]
+fn every_command_has_a_page() {
+    let scratch = Scratch::new();
+    let pages = scratch.text("man/man1");
+    basalt(["man", &pages]).ok();
+    for command in ["mkfs", "mount", "umount", "sync", "fsck", "info", "ls", "cat", "stat", "get", "put", "completions"]
+    {
+        let page = std::fs::read_to_string(scratch.path(&format!("man/man1/basalt-{command}.1"))).expect(command);
+        assert!(page.contains(&format!("basalt {command}")) || page.contains(&format!("basalt\\-{command}")), "{page}");
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+    }
+    assert!(scratch.path("man/man1/basalt.1").exists());
+    assert!(!scratch.path("man/man1/basalt-man.1").exists());
+    basalt(["man", "--out", &scratch.text("other")]).ok();
+    basalt(["man", "/dev/null/x"]).fails(1, &["/dev/null/x"]);
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&format!("completions {shell}")).ok();
+        assert!(script.contains("basalt") && script.contains("umount"), "{shell}");
+    }
+}

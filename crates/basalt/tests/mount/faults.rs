@@ -1,0 +1,121 @@
+//! A device that takes no more: an image on a file system that is full, through the image file and through a block device.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use basalt_testkit::loopdev::LoopDevice;
+use basalt_testkit::scratch;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use tempfile::TempDir;
+
+use crate::fixture::{Volume, sh};
+use crate::support::{basalt, can_mount};
+
+/// A small file system in memory, for an image that seems larger.
+struct Small(TempDir);
+
+impl Small {
+    fn new(megabytes: u32) -> Small {
+        let directory = scratch::directory().unwrap();
+        sh(directory.path(), &format!("mount -t tmpfs -o size={megabytes}M tmpfs '{}'", directory.path().display()));
+        Small(directory)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.0.path().join("image")
+    }
+
+    fn resize(&self, megabytes: u32) {
+        sh(Path::new("/"), &format!("mount -o remount,size={megabytes}M '{}'", self.0.path().display()));
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
+
+fn write_durably(path: &Path, byte: u8) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&vec![byte; 1 << 20])?;
+    file.sync_all()
+}
+
+/// Fills until the device fails; then checks what programs see, and what is there when the device is well again.
+fn fail_and_recover(volume: &Volume, heal: impl FnOnce()) {
+    fs::write(volume.path("first"), vec![1; 100_000]).unwrap();
+    basalt(["sync".as_ref(), volume.root().as_os_str()]).ok();
+    let (durable, error) = (0_u8..200)
+        .find_map(|number| write_durably(&volume.path(format!("n{number}")), number).err().map(|error| (number, error)))
+        .expect("more than the device has room for");
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+    assert!(durable > 3);
+    let refused = write_durably(&volume.path("later"), 1).unwrap_err();
+    assert!(matches!(Errno::from_io_error(&refused), Some(Errno::ROFS | Errno::IO)), "{refused}");
+    let refused = fs::create_dir(volume.path("directory")).unwrap_err();
+    assert_eq!(Errno::from_io_error(&refused), Some(Errno::ROFS), "{refused}");
+    assert_eq!(fs::read(volume.path("first")).unwrap(), vec![1; 100_000], "reading goes on");
+    let synced = basalt(["sync".as_ref(), volume.root().as_os_str()]);
+    synced.fails(1, &[volume.root().to_str().unwrap()]);
+    let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    unmounted.fails(1, &["not closed cleanly"]);
+    assert!(!volume.is_mounted());
+
+    heal();
+    volume.expect_clean();
+    volume.mount();
+    assert_eq!(fs::read(volume.path("first")).unwrap(), vec![1; 100_000]);
+    for number in 0..durable {
+        let read = fs::read(volume.path(format!("n{number}"))).unwrap();
+        assert!(read == vec![number; 1 << 20], "file {number}, which was durable");
+    }
+    write_durably(&volume.path("later"), 1).unwrap();
+}
+
+#[test]
+fn an_image_that_cannot_grow_turns_read_only_and_keeps_what_was_durable() {
+    if !can_mount() {
+        return;
+    }
+    let small = Small::new(24);
+    let Some(volume) = Volume::in_image(Some(small.image()), "128M", "") else { return };
+    volume.mount();
+    fail_and_recover(&volume, || small.resize(200));
+    drop(volume);
+}
+
+#[test]
+fn a_block_device_that_fails_turns_read_only_and_keeps_what_was_durable() {
+    if !can_mount() {
+        return;
+    }
+    let small = Small::new(24);
+    File::create(small.image()).unwrap().set_len(128 << 20).unwrap();
+    let device = LoopDevice::attach(&small.image()).unwrap();
+    let Some(volume) = Volume::in_image(Some(device.path().to_owned()), "", "") else { return };
+    volume.mount();
+    fail_and_recover(&volume, || small.resize(200));
+    drop(volume);
+}
+
+#[test]
+fn an_image_cut_short_under_the_mount_gives_errors_and_no_hang() {
+    let Some(volume) = Volume::new("128M") else { return };
+    fs::write(volume.path("large"), vec![1; 40 << 20]).unwrap();
+    volume.remount();
+    let image = File::options().write(true).open(volume.image()).unwrap();
+    image.set_len(8 << 20).unwrap();
+    let error = fs::read(volume.path("large")).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+    // Whatever it says now, it says so soon, and umount comes back.
+    let _ = write_durably(&volume.path("more"), 1);
+    let _ = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    assert!(!volume.is_mounted());
+    let check = basalt(["fsck".as_ref(), volume.image().as_os_str()]);
+    assert!(matches!(check.code(), 4 | 8), "{}", check.code());
+    // Nothing is left to be checked: a fresh volume for the end.
+    basalt(["mkfs", "-q", "--force", "--size", "128M", volume.image().to_str().unwrap()]).ok();
+}

@@ -1,0 +1,216 @@
+//! A volume in an image file, mounted by the real program; checked by both checkers when its test ends.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use basalt_testkit::{images, scratch, skip};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+use crate::support::{basalt, can_mount, mount_line};
+
+/// How long a killed process may take to let go of everything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A volume, usually mounted. Dropping it unmounts it and expects it to be clean.
+pub struct Volume {
+    directory: TempDir,
+    image: PathBuf,
+    options: String,
+}
+
+impl Volume {
+    /// A new volume, mounted. `None`, and said so, where nothing can be mounted.
+    pub fn new(size: &str) -> Option<Volume> {
+        Self::with_options(size, "")
+    }
+
+    /// The same with mount options.
+    pub fn with_options(size: &str, options: &str) -> Option<Volume> {
+        let volume = Self::in_image(None, size, options)?;
+        volume.mount();
+        Some(volume)
+    }
+
+    /// Formats this image or device, or one of the volume's own; does not mount it.
+    pub fn in_image(image: Option<PathBuf>, size: &str, options: &str) -> Option<Volume> {
+        if !can_mount() || !skip::tools_or_skip(&["fsck.f2fs"]) {
+            return None;
+        }
+        let directory = scratch::directory().expect("a temporary directory");
+        // Other users get through to the mount.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(directory.path().join("mnt")).unwrap();
+        let image = image.unwrap_or_else(|| directory.path().join("image"));
+        let mut arguments = vec!["mkfs", "-q"];
+        if !size.is_empty() {
+            arguments.extend(["--size", size]);
+        }
+        arguments.push(image.to_str().unwrap());
+        basalt(arguments).ok();
+        Some(Volume { directory, image, options: options.to_owned() })
+    }
+
+    /// The image or device.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// The mount point.
+    pub fn root(&self) -> PathBuf {
+        self.outside("mnt")
+    }
+
+    /// Something on the volume.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Something beside it, on the host's file system.
+    pub fn outside(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    #[track_caller]
+    pub fn mount(&self) {
+        self.mount_with(&self.options);
+    }
+
+    #[track_caller]
+    pub fn mount_with(&self, options: &str) {
+        let root = self.root();
+        let mut arguments = vec!["mount".as_ref(), self.image.as_os_str(), root.as_os_str()];
+        if !options.is_empty() {
+            arguments.extend([OsStr::new("-o"), OsStr::new(options)]);
+        }
+        basalt(arguments).ok();
+    }
+
+    #[track_caller]
+    pub fn unmount(&self) {
+        basalt(["umount".as_ref(), self.root().as_os_str()]).ok();
+    }
+
+    /// Unmounts and mounts again: nothing is cached any more.
+    #[track_caller]
+    pub fn remount(&self) {
+        self.unmount();
+        self.mount();
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        mount_line(&self.root()).is_some()
+    }
+
+    /// The process that serves the mount, while it lives.
+    pub fn server(&self) -> Option<Pid> {
+        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let mut words = line.split(|&byte| byte == 0);
+            let is_server = words.any(|word| word == b"--background-process")
+                && words.any(|word| word == self.image.as_os_str().as_encoded_bytes());
+            if is_server { Pid::from_raw(number) } else { None }
+        })
+    }
+
+    /// Kills the server as a power cut would, and takes away what is left of the mount.
+    #[track_caller]
+    pub fn kill(&self) {
+        self.kill_server();
+        self.clean_up();
+    }
+
+    /// Only kills it: nothing else happens before.
+    pub fn kill_server(&self) {
+        if let Some(server) = self.server() {
+            // It may just have ended.
+            let _ = rustix::process::kill_process(server, Signal::KILL);
+        }
+    }
+
+    /// After a kill: detaches the dead mount; its loop device and lock go by themselves.
+    #[track_caller]
+    pub fn clean_up(&self) {
+        match rustix::mount::unmount(self.root(), UnmountFlags::DETACH) {
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(errno) => panic!("detaching {}: {errno}", self.root().display()),
+        }
+        wait_for("the lock", || {
+            let file = File::open(&self.image).unwrap();
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+        wait_for("the loop device", || self.loop_devices().is_empty());
+    }
+
+    /// The loop devices over the image.
+    pub fn loop_devices(&self) -> Vec<String> {
+        let output = Command::new("losetup").args(["--noheadings", "--output", "NAME", "-j"]).arg(&self.image).output();
+        let names = String::from_utf8(output.unwrap().stdout).unwrap();
+        names.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// Expects that neither checker finds anything; the volume is not mounted.
+    #[track_caller]
+    pub fn expect_clean(&self) {
+        basalt(["fsck".as_ref(), self.image.as_os_str()]).ok();
+        images::fsck_f2fs(&self.image).expect("fsck.f2fs").expect_clean();
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // One failure is enough to report; what it leaves behind goes.
+            self.kill_server();
+            let _ = rustix::mount::unmount(self.root(), UnmountFlags::DETACH);
+            return;
+        }
+        if self.is_mounted() {
+            self.unmount();
+        }
+        self.expect_clean();
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn wait_for(what: &str, so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a shell script in a directory; expects success, returns what it printed.
+#[track_caller]
+pub fn sh(directory: &Path, script: &str) -> String {
+    let (ok, text) = try_sh(directory, script);
+    assert!(ok, "{script}\n{text}");
+    text
+}
+
+/// Runs a shell script in a directory: whether it succeeded, and what it printed, errors included.
+pub fn try_sh(directory: &Path, script: &str) -> (bool, String) {
+    let output = Command::new("sh")
+        .args(["-ec", &format!("exec 2>&1\n{script}")])
+        .current_dir(directory)
+        .env("LC_ALL", "C")
+        .output()
+        .expect("sh");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The same as an unprivileged user.
+pub fn try_sh_as_nobody(directory: &Path, script: &str) -> (bool, String) {
+    let quoted = script.replace('\'', r"'\''");
+    try_sh(directory, &format!("exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -ec '{quoted}'"))
+}

@@ -1,0 +1,28 @@
+//! The mount as users have it: the real program, the real kernel, real programs on top, `fsck.f2fs` at the end of every test.
+//!
+//! | module | what is held against the mount |
+//! |---|---|
+//! | `posix` | pjdfstest; random reads, writes, mappings and holes in one file, as fsx does |
+//! | `programs` | git, SQLite, rsync, tar, cp |
+//! | `durability` | what is there after the process was killed: sync, syncfs, umount, fsync, the commit interval, load |
+//! | `space` | full volumes |
+//! | `faults` | a device that takes no more |
+//! | `names` | large directories, long and strange names, renames, unnamed files |
+//! | `attributes` | times, ACLs, flags, set-uid, special files |
+//! | `system` | what the system sees: df, findmnt, losetup, fstrim, locks, read-only mounts |
+//! | `threads` | many at once |
+
+mod attributes;
+mod durability;
+mod faults;
+mod fixture;
+mod fsx;
+mod mapping;
+mod names;
+mod posix;
+mod programs;
+mod space;
+#[path = "../support/mod.rs"]
+mod support;
+mod system;
+mod threads;

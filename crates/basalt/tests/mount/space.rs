@@ -1,0 +1,119 @@
+//! Full volumes.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{StatVfs, statvfs};
+use rustix::io::Errno;
+
+use crate::fixture::{Volume, sh, try_sh};
+
+const PIECE: usize = 1 << 20;
+
+/// Writes a file and makes it durable.
+fn write_durably(path: &Path, byte: u8, len: usize) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&vec![byte; len])?;
+    file.sync_all()
+}
+
+/// Files of one mebibyte until nothing fits any more; how many did.
+fn fill(volume: &Volume, byte: u8) -> usize {
+    for number in 0..1_000 {
+        let path = volume.path(format!("file{number}"));
+        if path.exists() {
+            continue;
+        }
+        if let Err(error) = write_durably(&path, byte, PIECE) {
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC), "{error}");
+            fs::remove_file(&path).expect("deleting on a full volume");
+            return number;
+        }
+    }
+    panic!("1000 MiB on a smaller volume");
+}
+
+fn space(volume: &Volume) -> StatVfs {
+    statvfs(volume.root()).unwrap()
+}
+
+fn available(volume: &Volume) -> u64 {
+    let space = space(volume);
+    space.f_bavail * space.f_frsize
+}
+
+#[test]
+fn a_full_volume_refuses_and_goes_on() {
+    let Some(volume) = Volume::new("128M") else { return };
+    let empty = available(&volume);
+    let mut counts = Vec::new();
+    for byte in 1..4 {
+        let count = fill(&volume, byte);
+        assert!(count as u64 * PIECE as u64 > empty * 8 / 10, "{count} MiB fit where df said {empty} bytes");
+        assert!(available(&volume) < 3 << 20, "df says {} bytes are left on a full volume", available(&volume));
+        // What is there can be overwritten, read, renamed and removed.
+        let file = File::options().write(true).open(volume.path("file3")).unwrap();
+        file.write_all_at(&vec![byte; PIECE], 0).unwrap();
+        file.sync_all().unwrap();
+        fs::rename(volume.path("file3"), volume.path("file3.renamed")).unwrap();
+        fs::rename(volume.path("file3.renamed"), volume.path("file3")).unwrap();
+        volume.remount();
+        for number in 0..count {
+            let read = fs::read(volume.path(format!("file{number}"))).unwrap();
+            assert!(read.len() == PIECE && read.iter().all(|read| *read == read_as(&volume, number, byte)), "{number}");
+        }
+        for number in (0..count).filter(|number| number % 4 != 3) {
+            fs::remove_file(volume.path(format!("file{number}"))).unwrap();
+        }
+        counts.push(count);
+    }
+    assert!(counts.iter().all(|count| count.abs_diff(counts[0]) <= 3), "{counts:?} MiB fit in turn");
+    sh(&volume.root(), "rm -f file*; sync .");
+    assert!(available(&volume) > empty - (3 << 20), "{empty} bytes at first, {} at last", available(&volume));
+}
+
+/// Every file is all of one byte; which one depends on when it was written last.
+fn read_as(volume: &Volume, number: usize, byte: u8) -> u8 {
+    if number == 3 || number % 4 != 3 {
+        return byte;
+    }
+    let mut first = [0];
+    File::open(volume.path(format!("file{number}"))).unwrap().read_exact_at(&mut first, 0).unwrap();
+    first[0]
+}
+
+#[test]
+fn programs_hear_that_a_volume_is_full() {
+    let Some(volume) = Volume::new("64M") else { return };
+    for script in [
+        "dd if=/dev/zero of=big bs=1M count=200 status=none",
+        "dd if=/dev/zero of=big bs=1M count=200 conv=fsync status=none",
+        "dd if=/dev/zero of=big bs=1M count=200 oflag=direct status=none",
+        "fallocate -l 200M big",
+        "cp /dev/zero big",
+    ] {
+        let (ok, text) = try_sh(&volume.root(), script);
+        assert!(!ok && text.contains("No space left"), "{script}: {text}");
+        sh(&volume.root(), "rm big; echo more > small; rm small");
+    }
+}
+
+#[test]
+fn small_files_and_directories_fill_a_volume_too() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let error = (0..100_000)
+        .map(|number| {
+            let directory = volume.path(format!("d{number}"));
+            fs::create_dir(&directory).and_then(|()| fs::write(directory.join("small"), [1; 3_000]))
+        })
+        .find_map(Result::err)
+        .expect("100,000 of anything on 64 MiB");
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC));
+    volume.remount();
+    sh(
+        &volume.root(),
+        "rm -rf d1* d2*; mkdir again; dd if=/dev/zero of=again/file bs=1M count=5 conv=fsync status=none",
+    );
+}

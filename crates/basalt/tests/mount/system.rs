@@ -1,0 +1,165 @@
+//! What the rest of the system sees of a mount.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use basalt_testkit::hash::Hasher;
+use basalt_testkit::loopdev::LoopDevice;
+use basalt_testkit::skip;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::fixture::{Volume, sh, try_sh};
+use crate::support::{basalt, can_mount};
+
+#[test]
+fn an_image_has_a_device_by_name() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let devices = volume.loop_devices();
+    let [device] = devices.as_slice() else { panic!("{devices:?}") };
+    let root = volume.root();
+    let findmnt = sh(&root, "findmnt -no SOURCE,FSTYPE --target .");
+    assert_eq!(findmnt.split_whitespace().collect::<Vec<_>>(), [device, "fuseblk.basalt"]);
+    let df = sh(&root, "df --output=source,fstype . | tail -1");
+    assert_eq!(df.split_whitespace().next(), Some(device.as_str()));
+    volume.unmount();
+    assert!(volume.loop_devices().is_empty());
+    volume.mount_with("noloop");
+    let findmnt = sh(&root, "findmnt -no SOURCE,FSTYPE --target .");
+    let image = volume.image().to_str().unwrap();
+    assert_eq!(findmnt.split_whitespace().collect::<Vec<_>>(), [image, "fuse.basalt"]);
+}
+
+#[test]
+fn block_devices_of_both_sector_sizes() {
+    if !can_mount() {
+        return;
+    }
+    for sector in ["512", "4096"] {
+        let file = tempfile::NamedTempFile::new_in(basalt_testkit::scratch::place()).unwrap();
+        file.as_file().set_len(128 << 20).unwrap();
+        let device = LoopDevice::attach_with(file.path(), &["--sector-size", sector]).unwrap();
+        let Some(volume) = Volume::in_image(Some(device.path().to_owned()), "", "") else { return };
+        volume.mount();
+        fs::write(volume.path("file"), vec![3; 10 << 20]).unwrap();
+        let findmnt = sh(&volume.root(), "findmnt -no SOURCE,FSTYPE --target .");
+        assert_eq!(findmnt.split_whitespace().collect::<Vec<_>>(), [device.path().to_str().unwrap(), "fuseblk.basalt"]);
+        volume.remount();
+        assert!(fs::read(volume.path("file")).unwrap() == vec![3; 10 << 20]);
+        drop(volume);
+    }
+}
+
+#[test]
+fn df_tells_what_is_used() {
+    let Some(volume) = Volume::new("256M") else { return };
+    let used = || sh(&volume.root(), "df --output=used,itotal,iused -B1 . | tail -1");
+    let numbers = |line: String| line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<u64>>();
+    let before = numbers(used());
+    sh(&volume.root(), "dd if=/dev/zero of=file bs=1M count=50 conv=fsync status=none; touch a b c");
+    let after = numbers(used());
+    let grown = after[0] - before[0];
+    assert!((50 << 20..52 << 20).contains(&grown), "{grown} bytes more for 50 MiB");
+    assert_eq!(after[2] - before[2], 4);
+    sh(&volume.root(), "rm file a b c");
+    let removed = numbers(used());
+    assert!(removed[0] < before[0] + (1 << 20) && removed[2] == before[2], "{before:?} {removed:?}");
+}
+
+fn digest(path: &Path) -> u64 {
+    let mut hasher = Hasher::new();
+    hasher.update(&fs::read(path).unwrap());
+    hasher.finish()
+}
+
+#[test]
+fn a_read_only_mount_changes_no_bit() {
+    let Some(volume) = Volume::new("64M") else { return };
+    sh(&volume.root(), "mkdir d; echo text > d/file; ln -s d/file link");
+    volume.unmount();
+    let before = digest(volume.image());
+    volume.mount_with("ro");
+    let root = volume.root();
+    assert_eq!(sh(&root, "cat link; ls d"), "text\nfile\n");
+    for script in [
+        "echo x > new",
+        "echo x >> d/file",
+        "rm d/file",
+        "mkdir e",
+        "rmdir d",
+        "chmod 700 d",
+        "touch d/file",
+        "mv d e",
+        "ln d/file e",
+        "ln -s a b",
+        "truncate -s 0 d/file",
+        "setfattr -n user.a -v b d",
+    ] {
+        let (ok, text) = try_sh(&root, script);
+        assert!(!ok && text.contains("Read-only file system"), "{script}: {text}");
+    }
+    sh(&root, "findmnt -no OPTIONS --target . | grep -qw ro; sync .");
+    volume.unmount();
+    assert_eq!(digest(volume.image()), before);
+}
+
+#[test]
+fn fstrim_gives_room_back_to_the_image() {
+    let Some(volume) = Volume::with_options("256M", "nodiscard") else { return };
+    let allocated = || fs::metadata(volume.image()).unwrap().blocks() * 512;
+    sh(&volume.root(), "dd if=/dev/urandom of=file bs=1M count=100 conv=fsync status=none; rm file; sync .");
+    assert!(allocated() > 90 << 20);
+    let text = sh(&volume.root(), "fstrim -v .");
+    assert!(allocated() < 30 << 20, "{} bytes still allocated; {text}", allocated());
+    volume.unmount();
+    volume.expect_clean();
+    // And by itself, where that is wanted.
+    volume.mount_with("discard");
+    sh(&volume.root(), "dd if=/dev/urandom of=file bs=1M count=100 conv=fsync status=none; rm file; sync .");
+    volume.unmount();
+    assert!(allocated() < 30 << 20, "{} bytes still allocated", allocated());
+}
+
+#[test]
+fn locks_keep_others_out() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let path = volume.path("file");
+    fs::write(&path, b"x").unwrap();
+    let (first, second) = (File::open(&path).unwrap(), File::open(&path).unwrap());
+    rustix::fs::flock(&first, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(rustix::fs::flock(&second, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));
+    drop(first);
+    rustix::fs::flock(&second, FlockOperation::NonBlockingLockShared).unwrap();
+    if skip::tools_or_skip(&["sqlite3"]) {
+        // SQLite locks pieces of its file, for the whole process.
+        let script = "sqlite3 db 'CREATE TABLE t(v)'
+            (echo 'BEGIN EXCLUSIVE;'; echo '.shell touch locked'; echo '.shell sleep 0.5'; echo 'COMMIT;') | sqlite3 db & holder=$!
+            until test -e locked; do sleep 0.01; done
+            ! sqlite3 db 'INSERT INTO t VALUES(1)' || exit 1
+            wait $holder; sqlite3 db 'INSERT INTO t VALUES(2)'";
+        let text = sh(&volume.root(), script);
+        assert!(text.contains("database is locked"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_mounted_is_left_alone() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let image = volume.image().to_str().unwrap();
+    let root = volume.root();
+    let here = root.to_str().unwrap();
+    let other = volume.outside("other");
+    fs::create_dir(&other).unwrap();
+    basalt(["mkfs", "--force", image]).fails(1, &["mounted on", here]);
+    basalt(["fsck", image]).fails(8, &["mounted on", here]);
+    basalt(["mount", image, other.to_str().unwrap()]).fails(32, &["mounted on", here]);
+    let file = File::create(volume.path("open")).unwrap();
+    basalt(["umount", here]).fails(1, &["in use", here]);
+    drop(file);
+    basalt(["umount", image]).ok();
+    volume.mount();
+    // And the system's own umount.
+    sh(Path::new("/"), &format!("umount '{here}'"));
+    assert!(!volume.is_mounted());
+}

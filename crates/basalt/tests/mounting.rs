@@ -1,0 +1,429 @@
+//! `mount`, `umount` and `sync`, with the kernel.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use basalt_testkit::loopdev::LoopDevice;
+use basalt_testkit::skip;
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Mounted, Scratch, basalt, can_mount, mount_line, program};
+
+/// The background process that serves an image.
+fn server_of(image: &str) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.find_map(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let mut words = words.split(|&byte| byte == 0);
+        let serves = words.clone().any(|word| word == b"--background-process");
+        (serves && words.any(|word| word == image.as_bytes())).then(|| Pid::from_raw(pid)).flatten()
+    })
+}
+
+/// Waits until something is so, up to 20 seconds.
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn loop_devices_of(image: &str) -> String {
+    String::from_utf8(Command::new("losetup").args(["-j", image]).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn an_image_is_mounted_through_a_loop_device_and_comes_back_clean() {
+    if !can_mount() || !skip::tools_or_skip(&["losetup"]) {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let mounted = Mounted::new(&scratch, "");
+    let line = mount_line(&mounted.point).expect("mounted");
+    assert!(line.contains(" - fuseblk.basalt /dev/loop"), "{line}");
+    assert!(loop_devices_of(&image).contains(&image));
+    fs::write(mounted.path("file"), "content").unwrap();
+    basalt(["sync".as_ref(), mounted.point.as_os_str()]).ok();
+    mounted.unmount();
+    assert_eq!(mount_line(&mounted.point), None);
+    assert_eq!(loop_devices_of(&image), "");
+    wait_until("the server has ended", || server_of(&image).is_none());
+    scratch.expect_clean();
+    assert_eq!(basalt(["cat", &image, "file"]).ok(), "content");
+    let info = basalt(["info", "--json", &image]).json();
+    assert_eq!(info["checkpoint"]["clean"], true);
+}
+
+#[test]
+fn without_loop_device_the_image_itself_is_the_source() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let mounted = Mounted::new(&scratch, "noloop,noatime");
+    let line = mount_line(&mounted.point).expect("mounted");
+    assert!(line.contains(&format!(" - fuse.basalt {} ", scratch.text("image"))), "{line}");
+    fs::write(mounted.path("file"), "content").unwrap();
+    mounted.unmount();
+    scratch.expect_clean();
+    assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
+}
+
+#[test]
+fn block_devices_are_mounted_as_such() {
+    if !can_mount() || !skip::tools_or_skip(&["losetup"]) {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let device = LoopDevice::attach(&scratch.path("image")).expect("a loop device");
+    let name = device.path().to_str().unwrap();
+    let point = scratch.directory("mnt");
+    basalt(["mount", name, point.to_str().unwrap()]).ok();
+    let mounted = Mounted { point };
+    let line = mount_line(&mounted.point).expect("mounted");
+    assert!(line.contains(&format!(" - fuseblk.basalt {name} ")), "{line}");
+    fs::write(mounted.path("file"), "content").unwrap();
+    basalt(["fsck", name]).fails(8, &[name, "in use", "mounted on"]);
+    mounted.unmount();
+    basalt(["fsck", name]).ok();
+    assert_eq!(basalt(["cat", name, "file"]).ok(), "content");
+}
+
+/// Kills the server at once after `durable` has returned, and expects what was written before to be there.
+fn survives_a_kill(options: &str, durable: impl Fn(&Mounted)) {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let mounted = Mounted::new(&scratch, options);
+    fs::write(mounted.path("before"), vec![7; 3 << 20]).unwrap();
+    durable(&mounted);
+    let server = server_of(&image).expect("a server");
+    kill_process(server, Signal::KILL).unwrap();
+    wait_until("the server has ended", || server_of(&image).is_none());
+    // What is left is a dead mount; it can be taken away, though the volume was not closed.
+    let unmounted = basalt(["umount".as_ref(), mounted.point.as_os_str()]);
+    assert_eq!(unmounted.code(), 1, "{}", unmounted.err());
+    assert!(unmounted.err().contains("not closed cleanly"), "{}", unmounted.err());
+    assert_eq!(mount_line(&mounted.point), None);
+    assert_eq!(basalt(["fsck", &image]).code(), 0);
+    let copy = scratch.path("copy");
+    assert_eq!(basalt(["get", &image, "before", copy.to_str().unwrap()]).code(), 0);
+    assert!(fs::read(copy).unwrap() == vec![7; 3 << 20]);
+}
+
+#[test]
+fn what_basalt_sync_has_written_survives_a_kill() {
+    if !can_mount() {
+        return;
+    }
+    for options in ["noloop", "loop"] {
+        survives_a_kill(options, |mounted| {
+            basalt(["sync".as_ref(), mounted.point.as_os_str()]).ok();
+        });
+    }
+}
+
+/// Whether the kernel sends SYNCFS to `fuseblk` mounts.
+fn kernel_waits_for_sync() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let known = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18);
+    if !known {
+        skip::skip(format_args!("Linux {} does not wait in sync(2)", release.trim()));
+    }
+    known
+}
+
+#[test]
+fn what_sync_has_written_survives_a_kill() {
+    if can_mount() && kernel_waits_for_sync() {
+        survives_a_kill("", |_| rustix::fs::sync());
+    }
+}
+
+#[test]
+fn umount_returns_when_everything_is_durable() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let mounted = Mounted::new(&scratch, "");
+    fs::write(mounted.path("file"), vec![7; 3 << 20]).unwrap();
+    let server = server_of(&image).expect("a server");
+    // Not Basalt's umount, which waits by itself.
+    rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty()).unwrap();
+    let _ = kill_process(server, Signal::KILL);
+    wait_until("the server has ended", || server_of(&image).is_none());
+    wait_until("the loop device is gone", || loop_devices_of(&image).is_empty());
+    scratch.expect_clean();
+    assert_eq!(basalt(["info", "--json", &image]).json()["checkpoint"]["clean"], true);
+    assert_eq!(basalt(["stat", "--json", &image, "file"]).json()[0]["size"], 3 << 20);
+}
+
+/// Starts a mount in the foreground; returns when it serves.
+fn in_foreground(scratch: &Scratch, options: &str) -> (Child, Mounted) {
+    let point = scratch.directory("mnt");
+    let child = Command::new(program())
+        .args(["mount", "--foreground", "-o", options, &scratch.text("image"), point.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("it is mounted", || mount_line(&point).is_some());
+    (child, Mounted { point })
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn signals_unmount_and_leave_a_clean_volume() {
+    if !can_mount() {
+        return;
+    }
+    for (options, number) in [("log=info", Signal::TERM), ("noloop", Signal::INT), ("log=off", Signal::HUP)] {
+        let scratch = Scratch::with_volume("64M");
+        let (child, mounted) = in_foreground(&scratch, options);
+        fs::write(mounted.path("file"), "content").unwrap();
+        signal(&child, number);
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), ended.status.signal()), (Some(0), None), "{ended:?}");
+        assert_eq!(mount_line(&mounted.point), None);
+        scratch.expect_clean();
+        assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
+        assert_eq!(basalt(["info", "--json", &scratch.text("image")]).json()["checkpoint"]["clean"], true);
+    }
+}
+
+#[test]
+fn a_busy_mount_ends_clean_too() {
+    if !can_mount() {
+        return;
+    }
+    for options in ["", "noloop"] {
+        let scratch = Scratch::with_volume("64M");
+        let (child, mounted) = in_foreground(&scratch, options);
+        let mut open = File::create(mounted.path("file")).unwrap();
+        open.write_all(b"content").unwrap();
+        basalt(["umount".as_ref(), mounted.point.as_os_str()]).fails(1, &["in use", "fuser"]);
+        signal(&child, Signal::TERM);
+        // The second one ends the patience.
+        std::thread::sleep(Duration::from_millis(500));
+        signal(&child, Signal::TERM);
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        assert_eq!(mount_line(&mounted.point), None);
+        assert!(open.write_all(b"too late").and_then(|()| open.sync_all()).is_err());
+        drop(open);
+        wait_until("the loop device is gone", || loop_devices_of(&scratch.text("image")).is_empty());
+        scratch.expect_clean();
+        assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
+    }
+}
+
+#[test]
+fn a_mounted_volume_is_refused_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let mounted = Mounted::new(&scratch, "");
+    let other = scratch.directory("other");
+    let start = Instant::now();
+    basalt(["mount", &image, other.to_str().unwrap()]).fails(32, &["in use", "mounted on"]);
+    basalt(["fsck", &image]).fails(8, &["in use", "mounted on"]);
+    basalt(["mkfs", "--force", &image]).fails(1, &["in use", "mounted on"]);
+    basalt(["put", &image, "/etc/passwd"]).fails(1, &["in use", "mounted on"]);
+    assert!(start.elapsed() < Duration::from_secs(10));
+    let info = basalt(["info", "--json", &image]);
+    assert_eq!(info.code(), 0);
+    assert!(info.err().contains("last checkpoint"), "{}", info.err());
+    // The image may also be named to unmount it.
+    basalt(["umount", &image]).ok();
+    assert_eq!(mount_line(&mounted.point), None);
+}
+
+#[test]
+fn a_lock_is_waited_for() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let held = File::open(&image).unwrap();
+    rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+    let start = Instant::now();
+    let waited = basalt(["fsck", "--wait", "1", &image]);
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(waited.code(), 8);
+    let (waiting, failed) = waited.err().split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    assert!(waiting.contains("waiting up to 1 s for") && waiting.contains("process"), "{waiting}");
+    assert!(failed.contains("in use"), "{failed}");
+
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        drop(held);
+    });
+    let checked = basalt(["fsck", &image]);
+    release.join().unwrap();
+    assert_eq!(checked.code(), 0, "{}", checked.err());
+    assert!(checked.err().contains("waiting up to 30 s"), "{}", checked.err());
+}
+
+#[test]
+fn mount_points_that_are_none() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let file = scratch.file("file", "");
+    basalt(["mount", &image, &scratch.text("missing")]).fails(32, &["missing", "does not exist", "mkdir"]);
+    basalt(["mount", &image, &file]).fails(32, &[&file, "not a directory"]);
+    basalt(["mount", &scratch.text("no-image"), "/"]).fails(32, &["no-image", "no such file or device"]);
+    let mounted = Mounted::new(&scratch, "");
+    let second = Scratch::with_volume("64M");
+    let point = mounted.point.to_str().unwrap();
+    basalt(["mount", &second.text("image"), point]).fails(32, &[point, "already"]);
+    mounted.unmount();
+    second.expect_clean();
+}
+
+#[test]
+fn only_basalt_mounts_are_unmounted_and_synced() {
+    let scratch = Scratch::new();
+    let plain = scratch.directory("plain");
+    basalt(["umount".as_ref(), plain.as_os_str()]).fails(1, &["not mounted"]);
+    basalt(["umount", &scratch.text("missing")]).fails(1, &["missing"]);
+    basalt(["umount", "/proc"]).fails(1, &["proc", "not of Basalt"]);
+    basalt(["sync".as_ref(), plain.as_os_str()]).fails(1, &["not on a mounted Basalt volume"]);
+    basalt(["sync", &scratch.text("missing")]).fails(1, &["missing"]);
+}
+
+#[test]
+fn read_only_mounts_change_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    basalt(["put", &image, "/etc/passwd"]).ok();
+    let before = fs::read(&image).unwrap();
+    let mounted = Mounted::new(&scratch, "ro");
+    assert_eq!(fs::read(mounted.path("passwd")).unwrap(), fs::read("/etc/passwd").unwrap());
+    assert_eq!(fs::write(mounted.path("new"), "x").unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    mounted.unmount();
+    assert!(fs::read(&image).unwrap() == before, "the image was changed");
+}
+
+#[test]
+fn a_full_volume_still_deletes() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let mounted = Mounted::new(&scratch, "");
+    let fill = |name: &str| -> std::io::Result<()> {
+        let mut file = File::create(mounted.path(name))?;
+        loop {
+            file.write_all(&vec![7; 1 << 20])?;
+            file.sync_data()?;
+        }
+    };
+    assert_eq!(fill("big").unwrap_err().kind(), ErrorKind::StorageFull);
+    fs::remove_file(mounted.path("big")).unwrap();
+    fs::write(mounted.path("small"), vec![1; 8 << 20]).unwrap();
+    mounted.unmount();
+    scratch.expect_clean();
+}
+
+#[test]
+fn mount_8_finds_its_helper() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let (image, point) = (scratch.text("image"), scratch.directory("mnt"));
+    let helper = scratch.path("mount.fuse.basalt");
+    symlink(program(), &helper).unwrap();
+    let call = |more: &[&str]| {
+        let mut command = Command::new(&helper);
+        command.args([image.as_str(), point.to_str().unwrap()]).args(more);
+        command.output().unwrap()
+    };
+    let wrong = call(&["-o", "rw,frobnicate"]);
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+    let fake = call(&["-f", "-o", "rw"]);
+    assert_eq!((fake.status.code(), mount_line(&point)), (Some(0), None));
+    let done = call(&["-s", "-o", "rw,nofail,_netdev,x-systemd.automount,frobnicate", "-t", "fuse.basalt"]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let mounted = Mounted { point: point.clone() };
+    fs::write(mounted.path("file"), "content").unwrap();
+    mounted.unmount();
+    scratch.expect_clean();
+}
+
+#[test]
+fn programs_and_devices_of_a_volume_work_for_root() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let mounted = Mounted::new(&scratch, "");
+    let null = mounted.path("null");
+    let device = rustix::fs::makedev(1, 3);
+    rustix::fs::mknodat(rustix::fs::CWD, &null, rustix::fs::FileType::CharacterDevice, 0o666.into(), device).unwrap();
+    fs::write(&null, "gone").unwrap();
+    assert_eq!(fs::read(&null).unwrap(), b"");
+    mounted.unmount();
+
+    let mounted = Mounted::new(&scratch, "nodev");
+    assert_eq!(fs::read(&null).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    mounted.unmount();
+}
+
+#[test]
+fn ordinary_users_mount_their_own_images() {
+    if !can_mount() || !skip::tools_or_skip(&["fusermount3", "unshare", "setpriv"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    open_to_all(scratch.dir.path());
+    let (image, point) = (scratch.text("image"), scratch.directory("mnt"));
+    open_to_all(&point);
+    // In a mount namespace of its own, so that /dev/fuse can be one that everybody may open, as on most systems.
+    let script = r#"
+        set -e
+        mknod "$2/fuse" c 10 229 && chmod 666 "$2/fuse" && mount --bind "$2/fuse" /dev/fuse
+        as_user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+        as_user "$1" mkfs -q --size 64M "$3"
+        as_user "$1" mount "$3" "$4"
+        grep " $4 .* fuse.basalt $3 " /proc/self/mountinfo
+        as_user touch "$4/file"
+        as_user "$1" sync "$4"
+        as_user "$1" umount "$4"
+        ! grep " $4 " /proc/self/mountinfo
+        as_user "$1" ls "$3"
+    "#;
+    let directory = scratch.dir.path().to_str().unwrap();
+    let arguments = ["-m", "sh", "-c", script, "sh", program(), directory, &image, point.to_str().unwrap()];
+    let done = Command::new("unshare").args(arguments).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).ends_with("file\nlost+found\n"), "{done:?}");
+    scratch.expect_clean();
+}
+
+fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}

@@ -1,0 +1,105 @@
+//! `info`, `ls`, `cat` and `stat`.
+
+mod support;
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use support::{Scratch, basalt};
+
+/// A volume with `/dir/file`, `/dir/.hidden`, `/link` to `dir/file`, `/loop` to itself, and a name that is no text.
+fn filled() -> Scratch {
+    let scratch = Scratch::with_volume("64M");
+    let tree = scratch.directory("tree/dir");
+    std::fs::write(tree.join("file"), "hello\n").unwrap();
+    std::fs::write(tree.join(".hidden"), "").unwrap();
+    symlink("dir/file", scratch.path("tree/link")).unwrap();
+    symlink("loop", scratch.path("tree/loop")).unwrap();
+    symlink("/dir", scratch.path("tree/absolute")).unwrap();
+    std::fs::write(scratch.path("tree").join(std::ffi::OsStr::from_bytes(b"a\xffb\n")), "odd").unwrap();
+    basalt(["put", "-r", &scratch.text("image"), &scratch.text("tree")]).ok();
+    scratch
+}
+
+#[test]
+fn info_tells_everything_in_both_forms() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let info = basalt(["info", "--json", &image]).json();
+    assert_eq!(info["device"], image.as_str());
+    assert_eq!(info["blocks"], (64 << 20) / 4096);
+    assert_eq!(info["checkpoint"]["clean"], true);
+    assert_eq!(info["usage"]["inodes"], 2);
+    assert_eq!(info["kinds"].as_array().unwrap().len(), 6);
+    let states = &info["states"];
+    let counted: u64 =
+        ["free", "active", "dirty", "full", "prefree"].iter().map(|name| states[*name].as_u64().unwrap()).sum();
+    assert_eq!(counted, info["main_segments"].as_u64().unwrap());
+    let text = basalt(["info", &image]).ok();
+    for part in ["uuid", "features", "checkpoint", "free", "over-provision", "main segments", "utilization"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[test]
+fn ls_lists_as_ls_does() {
+    let scratch = filled();
+    let image = scratch.text("image");
+    assert_eq!(basalt(["ls", &image]).ok(), "absolute\na\u{fffd}b\\n\ndir\nlink\nloop\nlost+found\n");
+    assert_eq!(basalt(["ls", &image, "dir"]).ok(), "file\n");
+    assert_eq!(basalt(["ls", "-A", &image, "/dir/"]).ok(), ".hidden\nfile\n");
+    assert_eq!(basalt(["ls", "-a", &image, "/dir"]).ok(), ".\n..\n.hidden\nfile\n");
+    assert_eq!(basalt(["ls", &image, "/dir/file"]).ok(), "/dir/file\n");
+    assert_eq!(basalt(["ls", "-d", &image, "/dir"]).ok(), "/dir\n");
+    assert_eq!(basalt(["ls", &image, "/absolute"]).ok(), "file\n");
+    let long = basalt(["ls", "-l", &image, "/link"]).ok();
+    assert!(long.starts_with("lrwxrwxrwx 1 ") && long.ends_with(" /link -> dir/file\n"), "{long}");
+    let deep = basalt(["ls", "-R", &image]).ok();
+    assert!(deep.contains("/dir:\nfile\n") && deep.contains("/lost+found:\n"), "{deep}");
+    basalt(["ls", &image, "/nothing"]).fails(1, &["volume:/nothing", "no such file"]);
+    basalt(["ls", &image, "/dir/file/below"]).fails(1, &["not a directory"]);
+}
+
+#[test]
+fn ls_as_json_keeps_names_that_are_no_text() {
+    let scratch = filled();
+    let list = basalt(["ls", "--json", &scratch.text("image")]).json();
+    let list = list.as_array().unwrap();
+    let odd = list.iter().find(|entry| entry["size"] == 3).unwrap();
+    assert_eq!(odd["name_hex"], "61ff620a");
+    let link = list.iter().find(|entry| entry["name"] == "link").unwrap();
+    assert_eq!(link["kind"], "symbolic link");
+    assert_eq!(link["target"], "dir/file");
+    assert!(link.get("name_hex").is_none());
+    let deep = basalt(["ls", "-R", "--json", &scratch.text("image")]).json();
+    assert!(deep.as_array().unwrap().iter().any(|entry| entry["name"] == "/dir/.hidden"));
+}
+
+#[test]
+fn cat_follows_links_and_refuses_what_is_no_file() {
+    let scratch = filled();
+    let image = scratch.text("image");
+    assert_eq!(basalt(["cat", &image, "/link", "dir/file"]).ok(), "hello\nhello\n");
+    assert_eq!(basalt(["cat", &image, "/absolute/../dir/./file"]).ok(), "hello\n");
+    basalt(["cat", &image, "/dir"]).fails(1, &["volume:/dir", "is a directory"]);
+    basalt(["cat", &image, "/loop"]).fails(1, &["too many levels of symbolic links"]);
+    basalt(["cat", &image, "/dir/file/"]).fails(1, &["not a directory"]);
+    let long = "x".repeat(256);
+    basalt(["cat", &image, &long]).fails(1, &["name longer than 255 bytes"]);
+}
+
+#[test]
+fn stat_tells_everything() {
+    let scratch = filled();
+    let image = scratch.text("image");
+    let text = basalt(["stat", &image, "/dir/file"]).ok();
+    for part in ["File: /dir/file", "Size: 6", "regular file", "Links: 1", "Modify: 20"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let stats = basalt(["stat", "--json", &image, "/link", "/"]).json();
+    assert_eq!(stats[0]["kind"], "symbolic link");
+    assert_eq!(stats[1]["kind"], "directory");
+    assert_eq!(stats[1]["inode"], 3);
+    let followed = basalt(["stat", "-L", "--json", &image, "/link"]).json();
+    assert_eq!(followed[0]["size"], 6);
+}

@@ -1,0 +1,217 @@
+//! `put` and `get`: trees in and out, complete.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::time::Instant;
+
+use basalt_testkit::manifest::{Manifest, Parts};
+use basalt_testkit::tree::{TreeOptions, build_random_tree};
+use support::{Scratch, basalt};
+
+/// Copies a tree in and out again, and expects the same.
+fn round_trip(seed: u64, options: &TreeOptions, size: &str) {
+    let scratch = Scratch::with_volume(size);
+    let (image, tree, copy) = (scratch.text("image"), scratch.directory("tree"), scratch.path("copy"));
+    build_random_tree(&tree, seed, options).expect("building a tree");
+    basalt(["put", "-r", &image, tree.to_str().unwrap()]).ok();
+    scratch.expect_clean();
+    let got = basalt(["get", "-r", &image, "/", copy.to_str().unwrap()]);
+    assert_eq!(got.code(), 0, "{}", got.err());
+    let before = Manifest::read(&tree, &Parts::default()).unwrap();
+    // lost+found is in the volume, and so one more directory in the top one.
+    fs::remove_dir(copy.join("lost+found")).unwrap();
+    let parts = Parts { top: false, ..Parts::default() };
+    let (mut expected, found) = (before, Manifest::read(&copy, &parts).unwrap());
+    expected.entries.remove(b".".as_slice());
+    expected.expect_same(&found, "in and out again");
+}
+
+#[test]
+fn trees_come_back_as_they_went() {
+    for seed in 0..3 {
+        round_trip(seed, &TreeOptions::default(), "512M");
+    }
+}
+
+#[test]
+fn the_top_directory_is_kept_too() {
+    let scratch = Scratch::with_volume("64M");
+    let (image, tree) = (scratch.text("image"), scratch.directory("tree"));
+    fs::set_permissions(&tree, fs::Permissions::from_mode(0o1750)).unwrap();
+    basalt(["put", "-r", &image, tree.to_str().unwrap()]).ok();
+    let root = basalt(["stat", "--json", &image, "/"]).json();
+    assert_eq!(root[0]["mode"], "1750");
+    let copy = scratch.text("copy");
+    assert_eq!(basalt(["get", "-r", &image, "/", &copy]).code(), 0);
+    assert_eq!(fs::metadata(&copy).unwrap().mode() & 0o7777, 0o1750);
+}
+
+#[test]
+fn holes_stay_holes() {
+    let scratch = Scratch::with_volume("64M");
+    let (image, sparse) = (scratch.text("image"), scratch.path("sparse"));
+    let file = File::create(&sparse).unwrap();
+    file.write_all_at(b"begin", 0).unwrap();
+    file.write_all_at(b"middle", 5 << 30).unwrap();
+    file.set_len(10 << 30).unwrap();
+    basalt(["put", &image, sparse.to_str().unwrap()]).ok();
+    scratch.expect_clean();
+    let stat = basalt(["stat", "--json", &image, "sparse"]).json();
+    assert_eq!(stat[0]["size"], 10_u64 << 30);
+    assert!(stat[0]["sectors"].as_u64().unwrap() < 256, "{stat}");
+    let copy = scratch.path("copy");
+    assert_eq!(basalt(["get", &image, "sparse", copy.to_str().unwrap()]).code(), 0);
+    let found = fs::metadata(&copy).unwrap();
+    assert_eq!(found.len(), 10 << 30);
+    assert!(found.blocks() < 256, "{} blocks", found.blocks());
+    let mut middle = [0; 6];
+    File::open(&copy).unwrap().read_exact_at(&mut middle, 5 << 30).unwrap();
+    assert_eq!(&middle, b"middle");
+}
+
+#[test]
+fn destinations_are_those_of_cp() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let file = scratch.file("file", "content");
+    scratch.directory("tree/below");
+    let tree = scratch.text("tree");
+    let put = |arguments: &[&str]| {
+        let mut all = vec!["put", "-r", image.as_str()];
+        all.extend(arguments);
+        basalt(all)
+    };
+    put(&[&file]).ok();
+    put(&[&file, "/renamed"]).ok();
+    put(&[&tree, "/"]).ok();
+    put(&[&tree, "/new"]).ok();
+    put(&[&tree, "/new"]).ok();
+    put(&[&format!("{tree}/."), "/new"]).ok();
+    put(&["-T", &tree, "/new"]).ok();
+    put(&[&file, &tree, "/new/below"]).ok();
+    let list = basalt(["ls", "-R", &image, "/"]).ok();
+    let expected = "/:\nfile\nlost+found\nnew\nrenamed\ntree\n\n/lost+found:\n\n/new:\nbelow\ntree\n\n/new/below:\nfile\ntree\n\n\
+                    /new/below/tree:\nbelow\n\n/new/below/tree/below:\n\n/new/tree:\nbelow\n\n/new/tree/below:\n\n/tree:\nbelow\n\n\
+                    /tree/below:\n";
+    assert_eq!(list, expected);
+    put(&[&file, "/missing/name"]).fails(1, &["/missing/", "no such file"]);
+    put(&[&tree, "/file"]).fails(1, &["would replace a file"]);
+    put(&["-T", &file, "/tree"]).fails(1, &["directory"]);
+    put(&["/nonexistent"]).fails(1, &["/nonexistent"]);
+    basalt(["put", &image, &tree, "/x"]).fails(1, &["is a directory", "-r"]);
+    scratch.expect_clean();
+
+    let get = |arguments: &[&str]| {
+        let mut all = vec!["get", image.as_str()];
+        all.extend(arguments);
+        basalt(all)
+    };
+    let out = scratch.text("out");
+    get(&["/new", &out]).fails(1, &["is a directory", "-r"]);
+    get(&["/missing", &out]).fails(1, &["volume:/missing"]);
+    get(&["/file", "/renamed", &out]).fails(1, &["no such directory"]);
+    assert_eq!(get(&["/file", &out]).code(), 0);
+    assert_eq!(fs::read_to_string(&out).unwrap(), "content");
+    assert_eq!(get(&["/renamed", &tree]).code(), 0);
+    assert!(scratch.path("tree/renamed").exists());
+    assert_eq!(get(&["-r", "/new", &tree]).code(), 0);
+    assert!(scratch.path("tree/new/tree/below").is_dir());
+    get(&["/file", "/dev/null"]).fails(1, &["device or pipe"]);
+}
+
+#[test]
+fn files_are_replaced() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let file = scratch.file("file", "long content");
+    basalt(["put", &image, &file]).ok();
+    scratch.file("file", "short");
+    basalt(["put", &image, &file]).ok();
+    assert_eq!(basalt(["cat", &image, "file"]).ok(), "short");
+    // What is replaced outside is not followed.
+    let elsewhere = scratch.file("elsewhere", "untouched");
+    let link = scratch.path("link");
+    symlink(&elsewhere, &link).unwrap();
+    assert_eq!(basalt(["get", &image, "file", link.to_str().unwrap()]).code(), 0);
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched");
+    assert_eq!(fs::read_to_string(&link).unwrap(), "short");
+    scratch.expect_clean();
+}
+
+#[test]
+fn links_in_a_volume_lead_nowhere_outside() {
+    // A directory of the volume meets a link outside, as one that an earlier copy left there.
+    let scratch = Scratch::with_volume("64M");
+    let (image, outside) = (scratch.text("image"), scratch.directory("outside"));
+    scratch.directory("tree/dir");
+    scratch.file("tree/dir/file", "x");
+    basalt(["put", "-r", &image, &scratch.text("tree")]).ok();
+    let copy = scratch.directory("copy");
+    symlink(&outside, copy.join("dir")).unwrap();
+    let got = basalt(["get", "-r", &image, "/", copy.to_str().unwrap()]);
+    assert_eq!(got.code(), 1);
+    assert!(got.err().contains("left out"), "{}", got.err());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn the_owner_can_be_chosen() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    scratch.directory("tree");
+    scratch.file("tree/file", "x");
+    basalt(["put", "-r", "--owner", "12:34", &image, &scratch.text("tree")]).ok();
+    let stats = basalt(["stat", "--json", &image, "/", "file"]).json();
+    for stat in stats.as_array().unwrap() {
+        assert_eq!((stat["uid"].as_u64(), stat["gid"].as_u64()), (Some(12), Some(34)));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out_and_said() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    // The image itself is in the tree: it is passed over.
+    let said = basalt(["put", "-rv", &image, scratch.dir.path().to_str().unwrap(), "/all"]).ok();
+    assert!(said.contains("0 files, 1 directories"), "{said}");
+    scratch.expect_clean();
+}
+
+#[test]
+fn a_full_volume_says_so_and_stays_sound() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let tree = scratch.directory("tree");
+    fs::write(tree.join("a"), "first").unwrap();
+    fs::write(tree.join("b"), vec![1; 100 << 20]).unwrap();
+    basalt(["put", "-r", &image, tree.to_str().unwrap()]).fails(1, &["no space left on the volume"]);
+    scratch.expect_clean();
+    assert_eq!(basalt(["cat", &image, "a"]).ok(), "first");
+    // There is room again once something is replaced by less.
+    let small = scratch.file("b", "small");
+    basalt(["put", &image, &small]).ok();
+    assert_eq!(basalt(["cat", &image, "b"]).ok(), "small");
+    scratch.expect_clean();
+}
+
+#[test]
+fn twenty_thousand_files_in_seconds() {
+    let scratch = Scratch::with_volume("1G");
+    let tree = scratch.directory("tree");
+    for directory in 0..200 {
+        let directory = tree.join(format!("d{directory}"));
+        fs::create_dir(&directory).unwrap();
+        for file in 0..100 {
+            fs::write(directory.join(format!("f{file}")), format!("{file}").repeat(file * 10)).unwrap();
+        }
+    }
+    let start = Instant::now();
+    let said = basalt(["put", "-rv", &scratch.text("image"), tree.to_str().unwrap()]).ok();
+    let taken = start.elapsed();
+    assert!(said.starts_with("20000 files, 200 directories"), "{said}");
+    // A few seconds on an idle machine; tests share it.
+    assert!(taken.as_secs() < 60, "{taken:?}");
+    scratch.expect_clean();
+}
