@@ -314,9 +314,7 @@ impl<'a, F: FileSystem> Forest<'a, F> {
         if self.is_inside(one.directory, ino) {
             return;
         }
-        self.fs
-            .rename(one.directory, &one.name, place.directory, &place.name, RenameFlags::EXCHANGE, &CALLER)
-            .unwrap();
+        self.fs.rename(one.directory, &one.name, place.directory, &place.name, RenameFlags::EXCHANGE, &CALLER).unwrap();
         self.directories[index].1 = one.clone();
         self.files.retain(|file| *file != one);
         self.files.push(place);

@@ -7,9 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use basalt_testkit::manifest::{Entry, Manifest};
-use basalt_vfs::{
-    Caller, FileKind, FileSystem, InodeNumber, NewNode, SetAttributes, SetTime, Time, XattrFlags,
-};
+use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode, SetAttributes, SetTime, Time, XattrFlags};
 
 use crate::listing::device_number;
 

@@ -161,10 +161,13 @@ fn sparse_files_with_every_sort_of_node() {
                      \"$(printf '{who} at %15d' {own})\"\n"
                 )
             };
-            read("linux", *at, "Linux", *own) + &read("linux", later, "Basalt", *own) + &read("basalt", *at, "Basalt", *own)
+            read("linux", *at, "Linux", *own)
+                + &read("linux", later, "Basalt", *own)
+                + &read("basalt", *at, "Basalt", *own)
         })
         .collect();
-    let script = format!("set -e\n{reads} test $(stat -c %s $MNT/cut) = 5000000; rm $MNT/basalt; truncate -s 10000 $MNT/linux");
+    let script =
+        format!("set -e\n{reads} test $(stat -c %s $MNT/cut) = 5000000; rm $MNT/basalt; truncate -s 10000 $MNT/linux");
     guest::visit(uml, &[Visit::new(&image, script)]);
     expect_clean(&image, "sparse files cut by Linux");
 }

@@ -7,8 +7,13 @@
 //! | [`listing`] | a manifest of what Basalt sees, to compare with one that Linux wrote |
 //! | [`copying`] | a tree of the host's into a volume, through the file-system interface |
 //! | [`changes`] | random changes through the file-system interface |
-//! | `variants` | every kind of volume, made by either, written by both |
-//! | `turns` | fifty rounds in turn on one volume |
+//! | [`variants`] | every kind of volume, made by either, written by both |
+//! | [`turns`] | fifty rounds in turn on one volume |
+//! | [`layouts`] | large directories, sparse files with every sort of node, large attributes |
+//! | [`huge`] | version bitmaps that do not fit the checkpoint's first block |
+//! | [`maintenance`] | `resize.f2fs` and Linux's cleaning on what Basalt wrote |
+//! | [`unclean`] | power cuts, orphans, torn checkpoints, logs that Linux left in slack |
+//! | [`read_only`] | volumes that Basalt only reads |
 
 mod changes;
 mod copying;
@@ -16,6 +21,7 @@ mod guest;
 mod listing;
 mod volumes;
 
+mod huge;
 mod layouts;
 mod maintenance;
 mod read_only;

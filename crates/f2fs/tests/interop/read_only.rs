@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use basalt_f2fs::OpenOptions;
 use basalt_testkit::hash::Hasher;
 use basalt_testkit::images::{TOOLS, fsck_f2fs, mkfs_f2fs};
 use basalt_testkit::manifest::{Manifest, Parts};
@@ -9,7 +10,6 @@ use basalt_testkit::skip::tools_or_skip;
 use basalt_testkit::tree::{TreeOptions, build_random_tree};
 use basalt_testkit::variants::{Access, VARIANTS};
 use basalt_testkit::{command, scratch};
-use basalt_f2fs::OpenOptions;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, SetAttributes};
 
 use crate::listing::manifest;

@@ -1,6 +1,7 @@
 //! Fifty rounds in turn: each changes what the other left, with another number of logs every time, and nobody ever finds
 //! anything wrong.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use basalt_f2fs::OpenOptions;
@@ -12,10 +13,10 @@ use basalt_testkit::{Uml, scratch};
 use crate::changes::change;
 use crate::guest::{self, Host, Visit};
 use crate::listing::manifest;
-use crate::volumes::{close, expect_clean, make, open, open_with};
+use crate::volumes::{close, expect_clean, is_compact, make, open, open_with};
 
 const ROUNDS: u64 = 50;
-const TREE: &str = "files=80,directories=8,crowded=60,max-size=60000";
+const TREE: &str = "files=50,directories=6,crowded=30,max-size=60000";
 const LINUX: [&str; 4] = ["active_logs=6", "active_logs=4", "active_logs=2", "mode=lfs"];
 const BASALT: [u8; 3] = [6, 4, 2];
 
@@ -35,21 +36,27 @@ fn fifty_rounds() {
     let build = |image: &PathBuf| Visit::new(image, format!("$TESTKIT build $MNT 1 {TREE}; {}", guest::record(image)));
     let mut linux = Host::boot(uml, &images, directory.path());
     linux.visit(&images.each_ref().map(build));
+    let mut forms = BTreeSet::new();
     for round in 0..ROUNDS {
         let context = format!("round {round}");
         for image in &images {
             basalts_turn(image, round, &context);
+            forms.insert(("Basalt", is_compact(image)));
         }
         let visits = images.each_ref().map(|image| {
             let check = format!("$TESTKIT compare $MNT {}", guest::manifest_path(image).display());
-            let mutate = guest::mutate_and_record(image, round, 60, 30_000);
+            let mutate = guest::mutate_and_record(image, round, 50, 30_000);
             let options = LINUX[(round % LINUX.len() as u64) as usize];
             Visit { image: image.clone(), options, script: format!("{check}; {mutate}") }
         });
         linux.visit(&visits);
-        images.iter().for_each(|image| expect_clean(image, &context));
+        for image in &images {
+            expect_clean(image, &context);
+            forms.insert(("Linux", is_compact(image)));
+        }
     }
     linux.end();
+    assert_eq!(forms.len(), 4, "not every form of summaries was met: {forms:?}");
     for image in &images {
         guest::manifest(image).expect_same(&manifest(&open(image)), "at the end");
     }
@@ -61,7 +68,7 @@ fn basalts_turn(image: &PathBuf, round: u64, context: &str) {
     let fs = open_with(image, OpenOptions { logs, ..OpenOptions::default() });
     assert_eq!(fs.warnings(), Vec::<String>::new());
     guest::manifest(image).expect_same(&manifest(&fs), &format!("{context}: Linux, then Basalt"));
-    change(&fs, round, 60, 30_000);
+    change(&fs, round, 50, 30_000);
     let written = manifest(&fs);
     close(fs);
     std::fs::write(guest::manifest_path(image), written.to_string()).unwrap();

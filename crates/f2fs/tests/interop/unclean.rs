@@ -3,8 +3,8 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use basalt_f2fs::{F2fs, OpenOptions};
 use basalt_f2fs::format::FormatOptions;
+use basalt_f2fs::{F2fs, OpenOptions};
 use basalt_testkit::hash::Hasher;
 use basalt_testkit::images::{TOOLS, mkfs_f2fs};
 use basalt_testkit::skip::tools_or_skip;
@@ -190,10 +190,7 @@ fn logs_in_slack() {
     let directory = scratch::directory().unwrap();
     let image = directory.path().join("volume.img");
     mkfs_f2fs(&image, 64 * MIB, &["-O", "extra_attr"]).unwrap();
-    let script = format!(
-        "mkdir $MNT/d; cd $MNT/d; {FILL_HOLES}; cd /; {}",
-        guest::record(&image)
-    );
+    let script = format!("mkdir $MNT/d; cd $MNT/d; {FILL_HOLES}; cd /; {}", guest::record(&image));
     guest::visit(uml.clone(), &[Visit::new(&image, script)]);
     assert!(is_in_slack(&image), "Linux did not fill holes");
     let expected = guest::manifest(&image);

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FileDevice, OpenOptions as DeviceOptions};
+use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::checkpoint::CheckpointFlags;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::fsck_f2fs;
 use basalt_vfs::FileSystem;
@@ -41,4 +43,14 @@ pub fn close(fs: F2fs) {
 pub fn expect_clean(path: &Path, context: &str) {
     let report = fsck_f2fs(path).unwrap();
     assert!(report.is_clean(), "{context}: {}: {report}", path.display());
+    let device = FileDevice::open(path, &DeviceOptions { read_only: true, ..DeviceOptions::default() }).unwrap();
+    let report = check(&device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let faults: Vec<String> = report.faults.iter().take(20).map(ToString::to_string).collect();
+    assert!(report.is_clean() && report.complete, "{context}: {}: basalt: {faults:#?}", path.display());
+}
+
+/// Whether the checkpoint in use has its data summaries in the compact form.
+pub fn is_compact(path: &Path) -> bool {
+    let fs = open_with(path, OpenOptions { read_only: true, ..OpenOptions::default() });
+    CheckpointFlags::from_bits_retain(fs.info().checkpoint.flags).contains(CheckpointFlags::COMPACT_SUMMARY)
 }
