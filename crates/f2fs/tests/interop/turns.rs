@@ -2,7 +2,7 @@
 //! anything wrong.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use basalt_f2fs::OpenOptions;
 use basalt_f2fs::format::FormatOptions;
@@ -63,7 +63,7 @@ fn fifty_rounds() {
 }
 
 /// Reads what Linux recorded, changes the tree, leaves a record of it for Linux.
-fn basalts_turn(image: &PathBuf, round: u64, context: &str) {
+fn basalts_turn(image: &Path, round: u64, context: &str) {
     let logs = BASALT[(round % BASALT.len() as u64) as usize];
     let fs = open_with(image, OpenOptions { logs, ..OpenOptions::default() });
     assert_eq!(fs.warnings(), Vec::<String>::new());
