@@ -16,7 +16,7 @@ const INODES: usize = 400;
 /// Entries taken from one directory: one with every block the same would list for long, but not for ever.
 const ENTRIES: usize = 2000;
 /// Names looked up in one directory.
-const LOOKUPS: usize = 60;
+const LOOKUPS: usize = 30;
 
 /// One change. Numbers choose among the names that the walk found.
 #[derive(Debug, Clone, Arbitrary)]
@@ -357,6 +357,20 @@ impl<'a> Run<'a> {
                 fs.tick(Time { seconds: 1_700_000_100, nanoseconds: 0 });
             }
             _ => {}
+        }
+    }
+
+    /// Removes everything that was found, the deepest first, and gives back what was held: all that is freed is looked at.
+    pub fn remove_everything(&mut self) {
+        for known in std::mem::take(&mut self.names).into_iter().rev() {
+            let mut removed = self.fs.unlink(known.parent, &known.name);
+            if matches!(removed, Err(Error::IsDirectory)) {
+                removed = self.fs.remove_directory(known.parent, &known.name);
+            }
+            self.note(removed);
+            if let Some(count) = self.held.remove(&known.ino) {
+                self.fs.forget(known.ino, count);
+            }
         }
     }
 

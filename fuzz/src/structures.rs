@@ -140,7 +140,7 @@ pub fn node_inode(data: &[u8]) {
     let accepted = fuzzing::check_inode(&inode, inode.footer.ino.get(), &base.geometry).is_ok();
     for flexible in [false, true] {
         let (data, xattrs) = (inode.inline_data_range(flexible), inode.inline_xattr_range(flexible));
-        assert!(data.start >= 364 && data.start <= data.end && data.end <= xattrs.start || !accepted);
+        assert!(!accepted || data.start >= 364 && data.start <= data.end && data.end <= xattrs.start);
         assert!(data.end <= 4052 && xattrs.end == 4052 && inode.address_slots(flexible) >= 1);
     }
 }
@@ -199,7 +199,7 @@ pub fn xattr(data: &[u8]) {
 pub fn fuse_request(data: &[u8]) {
     let mut whole = data.to_vec();
     if let Some(length) = whole.get_mut(..4)
-        && data.len() % 2 == 0
+        && data.len().is_multiple_of(2)
     {
         // The right length, so that the arguments are reached.
         length.copy_from_slice(&(data.len() as u32).to_ne_bytes());

@@ -28,6 +28,8 @@ pub struct Case {
     pub stale: bool,
     /// Cut the device short here, in blocks.
     pub blocks: Option<u16>,
+    /// Remove everything at the end.
+    pub remove: bool,
     /// The damage.
     pub patches: Vec<Patch>,
     /// What is done to the volume.
@@ -45,6 +47,7 @@ impl Case {
             read_only: head[1] & 1 == 1,
             stale: head[1] & 0x0E == 0x0E,
             blocks,
+            remove: head[1] & 0x80 != 0,
             patches: take(&mut bytes, usize::from(head[0] >> 2) % PATCHES + 1),
             changes: take(&mut bytes, CHANGES),
         })
@@ -102,6 +105,9 @@ pub fn run(case: &Case) -> bool {
     let mut run = Run::new(&fs);
     run.walk();
     case.changes.iter().for_each(|change| run.change(change));
+    if case.remove {
+        run.remove_everything();
+    }
     let damage_met = run.finish();
     // A volume that failed says so here.
     let _ = fs.sync();

@@ -52,6 +52,7 @@ impl Volume {
     /// Makes a regular file without a name: an orphan from the start.
     pub(crate) fn create_unnamed(&mut self, dir: u32, permissions: u32, caller: &Caller) -> Result<u32> {
         self.expect_open_directory(dir)?;
+        self.reserve_orphan()?;
         let node = NewNode { kind: FileKind::Regular, permissions, rdev: 0, target: b"" };
         let ino = self.make_inode(dir, b"", &node, caller)?;
         self.inode_mut(ino)?.i_links.set(0);
@@ -207,6 +208,7 @@ impl Volume {
     }
 
     fn expect_removable(&mut self, dir: u32, name: &[u8]) -> Result<Found> {
+        self.reserve_orphan()?;
         let found = self.expect_entry(dir, name)?;
         self.expect_changeable(dir)?;
         self.expect_changeable(found.ino)?;

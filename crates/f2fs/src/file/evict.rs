@@ -1,9 +1,28 @@
 //! The end of an inode: unlinked, orphaned while in use, freed with its last reference.
 
 use crate::error::Result;
+use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
 use crate::volume::{Volume, counted};
 
+/// Blocks of a checkpoint pack that orphans never get: first and last, and the six summaries.
+const OTHER_BLOCKS: usize = 8;
+
+/// Orphans that a pack with `payload` extra blocks has room for.
+fn orphans_max(payload: u32) -> usize {
+    (BLOCKS_PER_SEGMENT as usize).saturating_sub(OTHER_BLOCKS + payload as usize) * ORPHANS_PER_BLOCK
+}
+
 impl Volume {
+    /// Fails with `NoSpace` unless one more inode may lose its last name while it is open: a pack that grew past its segment
+    /// would run into what lies behind.
+    pub(crate) fn reserve_orphan(&self) -> Result<()> {
+        if self.orphans.len() >= orphans_max(self.geometry.payload) {
+            return Err(basalt_vfs::Error::NoSpace.into());
+        }
+        Ok(())
+    }
+
     /// Takes note that an inode lost its last link: freed now if nobody uses it, an orphan until then.
     pub(crate) fn drop_unlinked(&mut self, ino: u32) -> Result<()> {
         self.changed = true;
@@ -54,5 +73,17 @@ impl Volume {
         self.valid_inodes = counted(self.valid_inodes.checked_sub(1), "inodes")?;
         self.orphans.remove(&ino);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::orphans_max;
+
+    #[test]
+    fn orphans_fit_a_pack() {
+        assert_eq!(orphans_max(0), 504 * 1020);
+        assert_eq!(orphans_max(503), 1020);
+        assert_eq!(orphans_max(600), 0);
     }
 }

@@ -11,6 +11,8 @@ use crate::fuzz::{Target, base, structures};
 
 /// Set to repeat one seed of every campaign.
 const REPLAY: &str = "BASALT_HOSTILE_SEED";
+/// Set to run this many times as many seeds.
+const MORE: &str = "BASALT_HOSTILE_TIMES";
 /// One seed takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Address space that campaigns may add to what the process starts with.
@@ -19,7 +21,8 @@ const MEMORY_KIB: u64 = 1 << 20;
 /// Runs `work` for every seed; what fails names its seed.
 fn campaign(name: &str, seeds: u64, work: impl Fn(u64)) {
     let wanted = std::env::var(REPLAY).ok().map(|seed| seed.parse::<u64>().expect("a number"));
-    let seeds = wanted.map_or(0..seeds, |seed| seed..seed + 1);
+    let times = std::env::var(MORE).map_or(1, |times| times.parse::<u64>().expect("a number"));
+    let seeds = wanted.map_or(0..seeds * times, |seed| seed..seed + 1);
     let (current, step) = (AtomicU64::new(0), AtomicU64::new(0));
     let done = std::sync::mpsc::channel::<()>();
     let before = address_space();
@@ -72,7 +75,7 @@ fn bytes(seed: u64, length: u64) -> Vec<u8> {
 
 #[test]
 fn damaged_volumes_are_walked_and_changed() {
-    campaign("volume", 4000, |seed| {
+    campaign("volume", 5000, |seed| {
         if let Some(case) = Case::parse(&bytes(seed, 500)) {
             run(&case);
         }
@@ -81,7 +84,7 @@ fn damaged_volumes_are_walked_and_changed() {
 
 #[test]
 fn damaged_volumes_are_checked() {
-    campaign("check", 1500, |seed| {
+    campaign("check", 2500, |seed| {
         if let Some(case) = Case::parse(&bytes(seed, 120)) {
             check_case(&case);
         }
@@ -90,7 +93,7 @@ fn damaged_volumes_are_checked() {
 
 #[test]
 fn what_the_engine_trips_over_the_check_names() {
-    campaign("agreement", 600, |seed| {
+    campaign("agreement", 1500, |seed| {
         let Some(mut case) = Case::parse(&bytes(seed ^ 0xA9EE, 100)) else { return };
         case.read_only = true;
         case.changes.clear();

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `campaign` | thousands of seeds of random damage; `BASALT_HOSTILE_SEED=17` repeats one |
+//! | `campaign` | thousands of seeds of random damage; `BASALT_HOSTILE_SEED=17` repeats one, `BASALT_HOSTILE_TIMES=10` runs ten times as many |
 //! | `replay` | the seed corpus of the fuzz targets |
 //! | `superblock`, `checkpoint`, `tables`, `inode`, `directory` | each kind of damage by name |
 
