@@ -374,6 +374,42 @@ fn mount_8_finds_its_helper() {
 }
 
 #[test]
+fn mount_8_and_fstab_work() {
+    if !can_mount() || !skip::tools_or_skip(&["unshare", "mount", "umount"]) {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let (image, point) = (scratch.text("image"), scratch.directory("mnt"));
+    for name in ["upper", "work"] {
+        scratch.directory(name);
+    }
+    // In a mount namespace of its own, in which /sbin has a helper.
+    let script = r#"
+        set -e
+        ln -s "$1" "$2/upper/mount.fuse.basalt"
+        sbin=$(readlink -f /sbin)
+        mount -t overlay -o "lowerdir=$sbin,upperdir=$2/upper,workdir=$2/work" overlay "$sbin"
+        mount -t fuse.basalt -o noatime,nofail "$3" "$4"
+        grep " $4 .* fuseblk.basalt " /proc/self/mountinfo
+        echo content > "$4/file"
+        umount "$4"
+        echo "$3 $4 fuse.basalt defaults,noatime,nofail,x-systemd.device-timeout=10 0 0" > "$2/fstab"
+        mount -T "$2/fstab" "$4"
+        cat "$4/file"
+        mount -o remount,ro "$4"
+        ! touch "$4/file" 2>&1
+        "$1" umount "$4"
+    "#;
+    let directory = scratch.dir.path().to_str().unwrap();
+    let arguments = ["-m", "sh", "-c", script, "sh", program(), directory, &image, point.to_str().unwrap()];
+    let done = Command::new("unshare").args(arguments).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("\ncontent\n") && said.contains("Read-only file system"), "{done:?}");
+    scratch.expect_clean();
+}
+
+#[test]
 fn programs_and_devices_of_a_volume_work_for_root() {
     if !can_mount() {
         return;

@@ -157,6 +157,32 @@ fn links_in_a_volume_lead_nowhere_outside() {
 }
 
 #[test]
+fn names_in_a_volume_lead_nowhere_outside() {
+    // Without features there are no checksums: names can be changed in the image.
+    let scratch = Scratch::new();
+    let image = scratch.text("image");
+    basalt(["mkfs", "-q", "--boot", "--size", "64M", &image]).ok();
+    scratch.directory("tree");
+    scratch.file("tree/QQQQQQQQQQQQ", "escaped");
+    scratch.file("tree/sound", "sound");
+    basalt(["put", "-r", &image, &scratch.text("tree")]).ok();
+    let mut bytes = fs::read(&image).unwrap();
+    let places: Vec<usize> = (0..bytes.len() - 12).filter(|&at| bytes[at..].starts_with(b"QQQQQQQQQQQQ")).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bytes[at..at + 12].copy_from_slice(b"../../escape");
+    }
+    fs::write(&image, bytes).unwrap();
+    assert_eq!(basalt(["fsck", "-q", &image]).code(), 4);
+    let inner = scratch.directory("a/b/copy");
+    let got = basalt(["get", "-r", &image, "/", inner.to_str().unwrap()]);
+    assert_eq!(got.code(), 1, "{}", got.err());
+    assert_eq!(got.err().lines().count(), 1, "{}", got.err());
+    assert!(!scratch.path("a/escape").exists());
+    assert_eq!(fs::read_to_string(inner.join("sound")).unwrap(), "sound");
+}
+
+#[test]
 fn the_owner_can_be_chosen() {
     let scratch = Scratch::with_volume("64M");
     let image = scratch.text("image");

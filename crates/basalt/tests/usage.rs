@@ -135,6 +135,19 @@ fn other_file_systems_are_left_alone() {
 }
 
 #[test]
+fn volumes_that_can_only_be_read_say_why() {
+    if !skip::tools_or_skip(&["mkfs.f2fs"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let image = scratch.path("image");
+    basalt_testkit::images::mkfs_f2fs(&image, 128 << 20, &["-O", "extra_attr,casefold", "-C", "utf8"]).unwrap();
+    let image = image.to_str().unwrap();
+    assert_eq!(basalt(["ls", image]).ok(), "");
+    basalt(["put", image, "/etc/passwd"]).fails(1, &[image, "cannot be changed", "casefold"]);
+}
+
+#[test]
 fn output_that_nobody_reads_is_no_failure() {
     let scratch = Scratch::with_volume("64M");
     let big = scratch.file("big", vec![b'x'; 4 << 20]);

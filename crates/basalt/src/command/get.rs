@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Outcome {
     let report = get.report();
     drop(get);
     volume.close()?;
-    if !rustix::process::geteuid().is_root() {
+    if args.recursive && !rustix::process::geteuid().is_root() {
         eprintln!(
             "basalt: get: owners are not kept, nor attributes that only root may set; run it as root to keep them"
         );

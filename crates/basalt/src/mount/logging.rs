@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use tracing::level_filters::LevelFilter;
 
-use super::syslog::Syslog;
+use super::syslog::{SOCKET, Syslog};
 
 /// Sends messages up to `level` to standard error.
 pub fn to_stderr(level: LevelFilter) {
@@ -18,5 +18,5 @@ pub fn to_stderr(level: LevelFilter) {
 pub fn to_syslog(level: LevelFilter) {
     let subscriber =
         tracing_subscriber::fmt().with_max_level(level).with_target(false).without_time().with_level(false);
-    let _ = subscriber.with_ansi(false).with_writer(Syslog::default()).try_init();
+    let _ = subscriber.with_ansi(false).with_writer(Syslog::new(SOCKET)).try_init();
 }

@@ -23,7 +23,9 @@ pub struct OpenVolume {
 /// When the target is no device, in use, or holds no volume that can be read.
 pub fn open_to_read(target: &Target) -> Result<OpenVolume, Failure> {
     let device = target.open_shared()?;
-    open(target, Arc::new(device), OpenOptions { read_only: true, ..OpenOptions::default() })
+    let volume = open(target, Arc::new(device), OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    volume.warn();
+    Ok(volume)
 }
 
 /// Opens a volume to change it.
@@ -32,7 +34,16 @@ pub fn open_to_read(target: &Target) -> Result<OpenVolume, Failure> {
 /// When the target is no device, in use, or holds no volume that can be written.
 pub fn open_to_write(target: &Target) -> Result<OpenVolume, Failure> {
     let device = target.open_exclusive()?;
-    open(target, Arc::new(device), OpenOptions::default())
+    // Whether all of it is there or nothing new is told by the exit code: flushes on the way gain nothing.
+    let defaults = OpenOptions::default();
+    let options = OpenOptions { commit_interval: defaults.checkpoint_interval, ..defaults };
+    let volume = open(target, Arc::new(device), options)?;
+    if volume.fs.is_writable() {
+        volume.warn();
+        return Ok(volume);
+    }
+    let reasons = volume.fs.warnings().join("; ");
+    Err(Failure::at(target.path.display(), format_args!("cannot be changed: {reasons}")))
 }
 
 fn open(
@@ -42,13 +53,17 @@ fn open(
 ) -> Result<OpenVolume, Failure> {
     let fs =
         F2fs::open(device, options, Arc::new(SystemClock)).map_err(|error| Failure::volume(&target.path, &error))?;
-    for warning in fs.warnings() {
-        eprintln!("basalt: {}", one_line(&format!("{}: {warning}", target.path.display())));
-    }
     Ok(OpenVolume { fs, target: target.path.clone() })
 }
 
 impl OpenVolume {
+    /// Says what was unusual.
+    fn warn(&self) {
+        for warning in self.fs.warnings() {
+            eprintln!("basalt: {}", one_line(&format!("{}: {warning}", self.target.display())));
+        }
+    }
+
     /// Writes everything back; the volume is clean then.
     ///
     /// # Errors
