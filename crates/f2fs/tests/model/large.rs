@@ -125,3 +125,40 @@ pub fn orphans(seed: u64, count: usize) -> Outcome<()> {
     world.same_tree()?;
     world.reopen()
 }
+
+/// Many directories of a few blocks, visited in turn with next to no cache: blocks come and go all the time.
+pub fn many_directories(seed: u64, count: usize) -> Outcome<World> {
+    let mut rng = Rng::new(seed ^ 0x3A27);
+    let mut world = World::new(Shape { cache_bytes: 4096, ..Shape::random(&mut rng) })?;
+    let root = world.model.root;
+    // Six names of this length are too many for an inode.
+    let name = |number: u64| format!("{number:0>250}").into_bytes();
+    let mut dirs = Vec::new();
+    for number in 0..count {
+        let dir = make(&mut world, root, format!("directory {number}").as_bytes(), &DIRECTORY)?;
+        for file in 0..6 {
+            make(&mut world, dir, &name(file), &FILE)?;
+        }
+        dirs.push(dir);
+    }
+    for _ in 0..count {
+        // Again and again at one place, then far and wide.
+        let dir = dirs[rng.index(count)];
+        for _ in 0..rng.size(12) {
+            let name = name(rng.below(20));
+            match world.model.inodes[&dir].entries.contains_key(&name) {
+                true => world.unlink(dir, &name)?,
+                false => make(&mut world, dir, &name, &FILE).map(|_| ())?,
+            }
+            basalt_vfs::FileSystem::sync(&world.fs).map_err(failed("sync"))?;
+        }
+        for _ in 0..rng.size(40) {
+            let dir = dirs[rng.index(count)];
+            world.lookup(dir, &name(rng.below(20)))?;
+        }
+    }
+    world.same_tree()?;
+    world.reopen()?;
+    world.close()?;
+    Ok(world)
+}

@@ -107,8 +107,9 @@ fn full_volumes_refuse_and_recover() {
 fn large_directories_and_deep_trees_hold() {
     let has_fsck = tools_or_skip(TOOLS);
     let run = |seed| {
-        let world = match seed % 2 {
+        let world = match seed % 3 {
             0 => large::large_directory(seed, if seed == 0 { 20_000 } else { 4_000 })?,
+            1 => large::many_directories(seed, 120)?,
             _ => large::deep_tree(seed, 300)?,
         };
         if has_fsck && seed < 4 { world.fsck() } else { Ok(()) }

@@ -124,7 +124,7 @@ impl World {
             }
             Op::Sync => self.fs.sync().map_err(failed("sync")),
             Op::SyncFile { file } => {
-                self.on_file(*file, |world, ino| world.fs.sync_file(ino, false).map_err(failed("fsync")))
+                self.on_any(*file, |world, ino| world.fs.sync_file(ino, false).map_err(failed("fsync")))
             }
             Op::Trim { offset, length, minimum } => {
                 self.fs.trim(*offset, *length, *minimum).map(|_| ()).map_err(failed("trim"))

@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Finds a name.
-    pub(super) fn lookup(&mut self, dir: InodeNumber, name: &[u8]) -> Outcome<()> {
+    pub fn lookup(&mut self, dir: InodeNumber, name: &[u8]) -> Outcome<()> {
         let answer = self.fs.lookup(dir, name);
         let done = self.settle(answer, (PLENTY, 0), |model| model.lookup(dir, name))?;
         let Some((found, expected)) = done else { return Ok(()) };
