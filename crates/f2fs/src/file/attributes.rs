@@ -5,13 +5,15 @@ use basalt_vfs::{Attributes, FileKind, InodeFlags, OpenFlags, SetAttributes, Set
 
 use super::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
 use crate::error::Result;
-use crate::layout::inode::{Advise, RawInodeFlags};
+use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::superblock::Features;
 use crate::options::Atime;
 use crate::volume::Volume;
 
 /// Seconds after which relatime renews an access time.
 const RELATIME_SECONDS: i64 = 24 * 60 * 60;
+/// The unit of what stat shows, in bytes.
+const SECTOR_LEN: u64 = 512;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
@@ -24,6 +26,15 @@ const SETTABLE: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::NOATIME)
     .union(InodeFlags::DIRSYNC)
     .union(InodeFlags::PROJECT_INHERIT);
+
+/// The space that stat shows, in sectors: the blocks besides the inode's own, and what lies in the inode. The latter because
+/// a file with bytes but no sectors is all hole to `tar --sparse`, which does not even read it. Source: the kernel's `f2fs_getattr`.
+fn sectors(raw: &RawInode, kind: FileKind) -> u64 {
+    let blocks = raw.i_blocks.get().saturating_sub(1).saturating_mul(SECTORS_PER_BLOCK);
+    let has_data_inside = kind == FileKind::Regular && raw.is_inline(InlineFlags::DATA);
+    let inside = if has_data_inside || raw.is_inline(InlineFlags::DENTRY) { raw.i_size.get() } else { 0 };
+    blocks.saturating_add(inside.div_ceil(SECTOR_LEN))
+}
 
 impl Volume {
     /// The attributes of an inode.
@@ -46,7 +57,7 @@ impl Volume {
             gid: raw.i_gid.get(),
             rdev: if is_device { inode::device_number(raw) } else { 0 },
             size: raw.i_size.get(),
-            sectors: raw.i_blocks.get().saturating_sub(1).saturating_mul(SECTORS_PER_BLOCK),
+            sectors: sectors(raw, kind),
             atime: inode::time(raw, Stamp::Access),
             mtime: inode::time(raw, Stamp::Modify),
             ctime: inode::time(raw, Stamp::Change),

@@ -8,6 +8,7 @@ pub mod pages;
 pub mod ranges;
 pub mod read;
 pub mod temperature;
+pub mod through;
 pub mod truncate;
 pub mod write;
 pub mod writeback;

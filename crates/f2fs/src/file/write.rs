@@ -1,5 +1,6 @@
-//! Writing files: bytes go into the page cache, blocks are reserved, nothing reaches the device yet.
+//! Writing files: bytes go into the page cache and blocks are reserved; only large writes go on to the device.
 
+use super::through::THROUGH_MIN;
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
@@ -47,13 +48,21 @@ impl Volume {
         result.map_err(|(_, error)| error)
     }
 
-    /// Puts data into pages; an error comes with the file offset it was reached at.
+    /// Puts data into pages, long runs of whole blocks into their log; an error comes with the file offset it was reached at.
     fn write_pages(&mut self, ino: u32, offset: u64, data: &[u8]) -> std::result::Result<(), (u64, crate::Error)> {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
             let index = (at >> BLOCK_BITS) as u32;
             let within = (at & (BLOCK_SIZE as u64 - 1)) as usize;
+            let whole = (data.len() - done) / BLOCK_SIZE;
+            if within == 0 && whole >= THROUGH_MIN {
+                let piece = &data[done..done + whole * BLOCK_SIZE];
+                let result = self.write_through(ino, index, piece);
+                result.map_err(|(blocks, error)| (at + (blocks * BLOCK_SIZE) as u64, error))?;
+                done += piece.len();
+                continue;
+            }
             let length = (BLOCK_SIZE - within).min(data.len() - done);
             let piece = &data[done..done + length];
             let put = if length == BLOCK_SIZE {

@@ -74,20 +74,31 @@ impl Volume {
         kind: basalt_segments::SegmentKind,
         bytes: &[u8; crate::layout::BLOCK_SIZE],
     ) -> Result<()> {
+        let address = self.place_block(ino, index, slot, kind)?;
+        self.writer.append(&*self.device, kind.index(), address, bytes)
+    }
+
+    /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
+    pub(crate) fn place_block(
+        &mut self,
+        ino: u32,
+        index: u32,
+        slot: Slot,
+        kind: basalt_segments::SegmentKind,
+    ) -> Result<u32> {
         let old = self.node(slot.nid)?.pointer(slot.byte);
         if old == NULL_ADDR {
             return Err(not_reserved(ino, index));
         }
         let version = self.nat_entry(slot.nid)?.version;
         let address = self.allocate(kind, data_owner(slot.nid, version, slot.index))?;
-        self.writer.append(&*self.device, kind.index(), address, bytes)?;
         self.node_mut(slot.nid)?.set_pointer(slot.byte, address);
         self.counters.data_blocks += 1;
         if old != NEW_ADDR {
             self.forget_extent(ino)?;
             self.invalidate(old)?;
         }
-        Ok(())
+        Ok(address)
     }
 
     /// Empties the extent that Linux keeps in the inode, since one of its blocks may have moved or gone: it must be exact.
