@@ -87,14 +87,14 @@ pub struct Run<'a> {
     directories: Vec<u64>,
     /// References taken, by inode.
     held: BTreeMap<u64, u64>,
-    /// Something contradicted itself.
-    pub damage_met: bool,
+    /// The first thing that contradicted itself.
+    pub damage_met: Option<String>,
 }
 
 impl<'a> Run<'a> {
     /// A run that has seen nothing yet.
     pub fn new(fs: &'a F2fs) -> Run<'a> {
-        Run { fs, names: Vec::new(), directories: vec![fs.root()], held: BTreeMap::new(), damage_met: false }
+        Run { fs, names: Vec::new(), directories: vec![fs.root()], held: BTreeMap::new(), damage_met: None }
     }
 
     /// Takes note of a result: damage must be named.
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
             Ok(value) => Some(value),
             Err(Error::Corrupted(what)) => {
                 assert!(what.contains(" at ") || what.contains("ACL"), "damage without a place: {what}");
-                self.damage_met = true;
+                self.damage_met.get_or_insert(what);
                 None
             }
             Err(error) => {
@@ -375,7 +375,7 @@ impl<'a> Run<'a> {
     }
 
     /// Ends the run: every reference goes back.
-    pub fn finish(self) -> bool {
+    pub fn finish(self) -> Option<String> {
         for (ino, count) in &self.held {
             self.fs.forget(*ino, *count);
         }

@@ -151,7 +151,7 @@ pub fn dentry(data: &[u8]) {
     let shape = if head & 1 == 0 {
         DentryShape::BLOCK
     } else {
-        DentryShape::inline(usize::from(u16::from_le_bytes([*low, head >> 4])) % 3689 & !3)
+        DentryShape::inline((usize::from(u16::from_le_bytes([*low, head >> 4])) % 3689) & !3)
     };
     let mut bytes = vec![0; shape.size];
     bytes.iter_mut().zip(data).for_each(|(byte, from)| *byte = *from);

@@ -98,10 +98,10 @@ pub fn mount_walk_write(data: &[u8]) {
     run(&case);
 }
 
-/// Runs a case; whether damage was met on the way.
-pub fn run(case: &Case) -> bool {
+/// Runs a case; gives what damage was met first.
+pub fn run(case: &Case) -> Option<String> {
     let device = case.device();
-    let Some(fs) = open(&device, case.size(), case.read_only) else { return true };
+    let Some(fs) = open(&device, case.size(), case.read_only) else { return Some("not opened".into()) };
     let mut run = Run::new(&fs);
     run.walk();
     case.changes.iter().for_each(|change| run.change(change));

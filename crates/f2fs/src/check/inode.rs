@@ -4,6 +4,7 @@ use basalt_vfs::FileKind;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
+use crate::file::inode::SIZE_LIMIT;
 use crate::geometry::Geometry;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::{EXTRA_SIZE_MAX, InlineFlags, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET};
@@ -50,6 +51,9 @@ pub(super) fn check(geometry: &Geometry, findings: &mut Findings, ino: u32, inod
     }
     let inline = check_inline(geometry, &mut report, inode, kind);
     check_directory(&mut report, inode, kind);
+    if inode.i_size.get() > SIZE_LIMIT {
+        report.add(FaultKind::InodeSize, format!("{} bytes", inode.i_size), format_args!("at most {SIZE_LIMIT}"));
+    }
     if inode.i_namelen.get() as usize > NAME_MAX {
         report.add(FaultKind::InodeNameLength, format!("{}", inode.i_namelen), "at most 255");
     }

@@ -157,6 +157,10 @@ impl Volume {
     pub(crate) fn expect_entry(&mut self, dir: u32, name: &[u8]) -> Result<Found> {
         check_name(name)?;
         self.expect_directory(dir)?;
+        if self.inode(dir)?.i_links.get() == 0 {
+            // Removed while open: its `..` may be gone already.
+            return Err(basalt_vfs::Error::NotFound.into());
+        }
         let found = self.find_entry(dir, name)?.ok_or(basalt_vfs::Error::NotFound)?;
         self.expect_inode_of(dir, &found)?;
         Ok(found)

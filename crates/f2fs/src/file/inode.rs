@@ -22,6 +22,10 @@ pub const CRTIME_END: usize = core::mem::offset_of!(RawExtra, i_crtime_nsec) + 4
 /// End of the project id within the extra attributes.
 pub const PROJECT_END: usize = core::mem::offset_of!(RawExtra, i_projid) + 4;
 
+/// Largest size in bytes that an inode may have: no file reaches further than block addresses do. Some kernels counted the
+/// inode's own addresses too.
+pub const SIZE_LIMIT: u64 = (BLOCKS_MAX + SLOTS as u64) << BLOCK_BITS;
+
 /// The checksum an inode should carry. Source: the kernel's `f2fs_inode_chksum`.
 pub fn checksum(inode: &RawInode, seed: u32) -> u32 {
     let bytes = inode.as_bytes();
@@ -77,8 +81,7 @@ pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
         }
     }
     validate_inline(inode, ino, kind, geometry)?;
-    // A hole reaches no further than block addresses do; earlier kernels counted the inode's own too.
-    if inode.i_size.get() > (BLOCKS_MAX + u64::from(SLOTS)) << BLOCK_BITS {
+    if inode.i_size.get() > SIZE_LIMIT {
         return Err(bad(ino, format!("size {}, more than a file can have", inode.i_size)));
     }
     if inode.i_namelen.get() as usize > NAME_MAX {
