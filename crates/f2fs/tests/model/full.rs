@@ -110,3 +110,57 @@ fn empty(world: &mut World, rng: &mut Rng, dirs: &[InodeNumber]) -> Outcome<()> 
     }
     Ok(())
 }
+
+/// Writes several times the volume's size without a sync, then lets the power go: the last checkpoint's blocks must not have
+/// been used again, and what was synced before must be there.
+pub fn churn(seed: u64) -> Outcome<()> {
+    let mut rng = Rng::new(seed ^ 0xC4);
+    let mut world = World::new(Shape { cache_bytes: 1 << 20, ..Shape::random(&mut rng) })?;
+    let root = world.model.root;
+    let file = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+    let directory = NewNode { kind: FileKind::Directory, permissions: 0o755, ..file };
+    let make = |world: &mut World, dir, name: String, node: &NewNode<'_>| {
+        world.clock.advance(1_000);
+        world.create(dir, name.as_bytes(), node, &Caller::default())?.ok_or_else(|| "not made".to_owned())
+    };
+    let dir = make(&mut world, root, "churn".into(), &directory)?;
+    for number in 0..8 {
+        let ino = make(&mut world, root, format!("kept {number}"), &file)?;
+        world.write_random(ino, 0, rng.size(LARGEST) as usize, rng.next_u64(), (false, false))?;
+    }
+    world.fs.sync().map_err(failed("sync"))?;
+    for number in 0..world.model.shape.size_mib * 3 {
+        let ino = make(&mut world, dir, format!("{number}"), &file)?;
+        world.write_random(ino, 0, LARGEST as usize, rng.next_u64(), (false, false))?;
+        if number >= 4 {
+            world.unlink(dir, format!("{}", number - 4).as_bytes())?;
+            let gone = world.model.select(|inode| inode.attributes.links == 0);
+            gone.into_iter().for_each(|ino| {
+                world.fs.forget(ino, 1);
+                world.model.forget(ino, 1);
+            });
+        }
+    }
+    world.model.end_references();
+    world.crash()?;
+    forget_entries(&mut world, dir)?;
+    world.same_tree()?;
+    world.reopen()
+}
+
+/// Empties a directory of which the model does not know what a crash left there.
+fn forget_entries(world: &mut World, dir: InodeNumber) -> Outcome<()> {
+    let known = std::mem::take(&mut world.model.get(dir).map_err(failed("model"))?.entries);
+    known.values().for_each(|ino| drop(world.model.inodes.remove(ino)));
+    let mut names = Vec::new();
+    let mut add = |entry: basalt_vfs::DirectoryEntry<'_>| {
+        names.push(entry.name.to_vec());
+        true
+    };
+    world.fs.read_directory(dir, 0, &mut add).map_err(failed("readdir"))?;
+    for name in names.iter().filter(|name| *name != b"." && *name != b"..") {
+        world.fs.unlink(dir, name).map_err(failed("unlink after a crash"))?;
+    }
+    world.model.get(dir).map_err(failed("model"))?.attributes = world.fs.attributes(dir).map_err(failed("stat"))?;
+    Ok(())
+}

@@ -118,6 +118,11 @@ fn large_directories_and_deep_trees_hold() {
 }
 
 #[test]
+fn blocks_of_the_last_checkpoint_are_not_used_again() {
+    campaign("blocks_of_the_last_checkpoint_are_not_used_again", 12, full::churn, |_| String::new());
+}
+
+#[test]
 fn unlinked_files_in_use_go_with_a_crash() {
     campaign("unlinked_files_in_use_go_with_a_crash", 6, |seed| large::orphans(seed, 2_500), |_| String::new());
 }

@@ -77,7 +77,9 @@ impl Shape {
 
     /// A new device with an empty volume. Formatted once for each layout; every call gets its own copy.
     pub fn device(&self) -> MemoryDevice {
-        static MADE: OnceLock<Mutex<HashMap<(u32, u32, u64), MemoryDevice>>> = OnceLock::new();
+        /// Devices by features, segments per section and size.
+        type Made = HashMap<(u32, u32, u64), MemoryDevice>;
+        static MADE: OnceLock<Mutex<Made>> = OnceLock::new();
         let mut made = MADE.get_or_init(Mutex::default).lock().unwrap();
         let key = (self.features.bits(), self.segments_per_section, self.size_mib);
         made.entry(key).or_insert_with(|| self.format()).snapshot()

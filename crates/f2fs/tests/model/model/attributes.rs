@@ -71,7 +71,7 @@ impl Model {
     pub fn set_flags(&mut self, ino: InodeNumber, flags: InodeFlags, now: Time) -> Result<()> {
         let attributes = &mut self.get(ino)?.attributes;
         let settable = InodeFlags::from_bits_retain(0x2001_00F8);
-        attributes.flags = attributes.flags - settable | flags & settable;
+        attributes.flags = (attributes.flags - settable) | (flags & settable);
         attributes.ctime = now;
         Ok(())
     }

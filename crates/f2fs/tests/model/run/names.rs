@@ -75,7 +75,7 @@ impl World {
     pub(super) fn forget(&mut self, node: Which) -> Outcome<()> {
         if let Some(ino) = self.pick(node, |inode| inode.references > 0) {
             let all = self.model.inodes[&ino].references;
-            let count = if node % 2 == 0 { 1 } else { all };
+            let count = if node.is_multiple_of(2) { 1 } else { all };
             self.fs.forget(ino, count);
             self.model.forget(ino, count);
             if !self.model.inodes.contains_key(&ino) && self.fs.attributes(ino).is_ok() {
