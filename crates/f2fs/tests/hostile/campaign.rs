@@ -75,7 +75,7 @@ fn bytes(seed: u64, length: u64) -> Vec<u8> {
 
 #[test]
 fn damaged_volumes_are_walked_and_changed() {
-    campaign("volume", 5000, |seed| {
+    campaign("volume", 15_000, |seed| {
         if let Some(case) = Case::parse(&bytes(seed, 500)) {
             run(&case);
         }
@@ -84,7 +84,7 @@ fn damaged_volumes_are_walked_and_changed() {
 
 #[test]
 fn damaged_volumes_are_checked() {
-    campaign("check", 2500, |seed| {
+    campaign("check", 8000, |seed| {
         if let Some(case) = Case::parse(&bytes(seed, 120)) {
             check_case(&case);
         }
@@ -93,7 +93,7 @@ fn damaged_volumes_are_checked() {
 
 #[test]
 fn what_the_engine_trips_over_the_check_names() {
-    campaign("agreement", 1500, |seed| {
+    campaign("agreement", 6000, |seed| {
         let Some(mut case) = Case::parse(&bytes(seed ^ 0xA9EE, 100)) else { return };
         case.read_only = true;
         case.changes.clear();
@@ -105,7 +105,7 @@ fn what_the_engine_trips_over_the_check_names() {
 
 #[test]
 fn undamaged_volumes_take_every_change() {
-    campaign("sound", 300, |seed| {
+    campaign("sound", 1500, |seed| {
         let Some(mut case) = Case::parse(&bytes(seed ^ 0x50D, 700)) else { return };
         (case.patches, case.read_only, case.blocks) = (Vec::new(), false, None);
         if let Some(damage) = run(&case) {
