@@ -47,11 +47,17 @@ fn all_is_there_after(options: &str, what: &str, done: impl Fn(&Volume)) {
         fs::write(volume.path("late"), &large[round as usize..]).unwrap();
         let open = File::create(volume.path("open")).unwrap();
         (&open).write_all(b"still open").unwrap();
-        if what == "umount" {
+        // What is in use cannot be unmounted.
+        let open = if what == "umount" {
             drop(open);
-        }
+            None
+        } else {
+            Some(open)
+        };
         done(&volume);
-        volume.kill();
+        volume.kill_server();
+        drop(open);
+        volume.clean_up();
         volume.expect_clean();
         volume.mount();
         before.expect_same(&Manifest::of(&tree).unwrap(), what);
@@ -129,7 +135,9 @@ fn fsync_makes_a_file_and_its_name_durable() {
         file.sync_all().unwrap();
         fs::rename(directory.join("file"), directory.join("renamed")).unwrap();
         File::open(&directory).unwrap().sync_all().unwrap();
-        volume.kill();
+        volume.kill_server();
+        drop(file);
+        volume.clean_up();
         volume.expect_clean();
         volume.mount();
         assert_eq!(fs::read(directory.join("renamed")).unwrap(), vec![round; 100_000]);

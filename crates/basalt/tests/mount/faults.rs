@@ -65,6 +65,7 @@ fn fail_and_recover(volume: &Volume, heal: impl FnOnce()) {
     assert!(!volume.is_mounted());
 
     heal();
+    volume.expect_cut_short();
     volume.expect_clean();
     volume.mount();
     assert_eq!(fs::read(volume.path("first")).unwrap(), vec![1; 100_000]);

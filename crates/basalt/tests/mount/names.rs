@@ -176,8 +176,9 @@ fn a_file_without_a_name_gets_one() {
     (&open_and_removed).write_all(&[7; 50_000]).unwrap();
     fs::remove_file(volume.path("removed")).unwrap();
     file.sync_all().unwrap();
-    volume.kill();
+    volume.kill_server();
     drop((file, lost, open_and_removed));
+    volume.clean_up();
     volume.mount();
     let mut bytes = Vec::new();
     fs::File::open(volume.path("named")).unwrap().read_to_end(&mut bytes).unwrap();

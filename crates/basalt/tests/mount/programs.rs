@@ -92,9 +92,10 @@ fn what_sqlite_has_committed_outlives_a_kill() {
     if !skip::tools_or_skip(&["sqlite3"]) {
         return;
     }
-    for (number, mode) in ["wal", "delete"].into_iter().enumerate() {
+    for mode in ["wal", "delete"] {
+        // EXTRA: with less, SQLite does not wait for the end of its journal.
         let script = format!(
-            "sqlite3 {mode}.db 'PRAGMA journal_mode={mode}; PRAGMA synchronous=FULL; CREATE TABLE t(v BLOB);
+            "sqlite3 {mode}.db 'PRAGMA journal_mode={mode}; PRAGMA synchronous=EXTRA; CREATE TABLE t(v BLOB);
             BEGIN; INSERT INTO t VALUES(randomblob(50000)); COMMIT; INSERT INTO t VALUES(1);'"
         );
         sh(&volume.root(), &script);
@@ -103,7 +104,7 @@ fn what_sqlite_has_committed_outlives_a_kill() {
         volume.mount();
         let output =
             sh(&volume.root(), &format!("sqlite3 {mode}.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'"));
-        assert_eq!(output, "ok\n2\n", "{number}: {mode}");
+        assert_eq!(output, "ok\n2\n", "{mode}");
     }
 }
 
