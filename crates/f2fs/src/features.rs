@@ -44,6 +44,9 @@ pub fn read_only_reason(geometry: &Geometry, flags: CheckpointFlags, device: &dy
     if flags.intersects(CheckpointFlags::DISABLED | CheckpointFlags::RESIZE) {
         return Some("checkpoints are disabled, or a resize was cut off; let Linux finish it".into());
     }
+    if flags.contains(CheckpointFlags::ERROR) {
+        return Some("Linux gave this volume up after an error; run fsck first".into());
+    }
     if flags.contains(CheckpointFlags::FSCK) {
         return Some("a check is wanted; run fsck first".into());
     }

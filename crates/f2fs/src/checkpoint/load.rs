@@ -195,9 +195,6 @@ fn check_fields(pack: &Pack, geometry: &Geometry) -> Result<()> {
         + (geometry.sit_blocks + geometry.nat_blocks) / BLOCKS_PER_SEGMENT * 2;
     let user = raw.user_block_count.get();
     let reserved = raw.rsvd_segment_count.get();
-    if raw.flags().contains(CheckpointFlags::ERROR) {
-        return Err(bad(index, "the error flag is set: Linux gave this volume up; run fsck first"));
-    }
     let read_only = geometry.features.contains(crate::layout::superblock::Features::READ_ONLY);
     // A volume made to be read only keeps nothing back.
     if user == 0 || user > main_blocks || user == main_blocks && !read_only {
