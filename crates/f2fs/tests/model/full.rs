@@ -115,7 +115,8 @@ fn empty(world: &mut World, rng: &mut Rng, dirs: &[InodeNumber]) -> Outcome<()> 
 /// been used again, and what was synced before must be there.
 pub fn churn(seed: u64) -> Outcome<()> {
     let mut rng = Rng::new(seed ^ 0xC4);
-    let mut world = World::new(Shape { cache_bytes: 1 << 20, ..Shape::random(&mut rng) })?;
+    // Large enough to go round once without cleaning.
+    let mut world = World::new(Shape { cache_bytes: 1 << 20, size_mib: 256, ..Shape::random(&mut rng) })?;
     let root = world.model.root;
     let file = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
     let directory = NewNode { kind: FileKind::Directory, permissions: 0o755, ..file };
@@ -128,8 +129,17 @@ pub fn churn(seed: u64) -> Outcome<()> {
         let ino = make(&mut world, root, format!("kept {number}"), &file)?;
         world.write_random(ino, 0, rng.size(LARGEST) as usize, rng.next_u64(), (false, false))?;
     }
+    let mut doomed = Vec::new();
+    for number in 0..8 {
+        let ino = make(&mut world, dir, format!("doomed {number}"), &file)?;
+        world.write_random(ino, 0, LARGEST as usize, rng.next_u64(), (false, false))?;
+        doomed.push((format!("doomed {number}").into_bytes(), world.model.inodes[&ino].content.clone()));
+    }
     world.fs.sync().map_err(failed("sync"))?;
-    for number in 0..world.model.shape.size_mib * 3 {
+    for (name, _) in &doomed {
+        world.unlink(dir, name)?;
+    }
+    for number in 0..world.model.shape.size_mib * 2 {
         let ino = make(&mut world, dir, format!("{number}"), &file)?;
         world.write_random(ino, 0, LARGEST as usize, rng.next_u64(), (false, false))?;
         if number >= 4 {
@@ -143,6 +153,16 @@ pub fn churn(seed: u64) -> Outcome<()> {
     }
     world.model.end_references();
     world.crash()?;
+    for (name, content) in &doomed {
+        // Either the checkpoint from before they were removed counts, or a later one without them.
+        let Ok(found) = world.fs.lookup(dir, name) else { continue };
+        let mut bytes = vec![0; LARGEST as usize];
+        let got = world.fs.read(found.ino, 0, &mut bytes).map_err(failed("read after a crash"))?;
+        if bytes[..got] != content.read(0, LARGEST as usize) {
+            return Err(format!("blocks of {:?} were used again", String::from_utf8_lossy(name)));
+        }
+        world.fs.forget(found.ino, 1);
+    }
     forget_entries(&mut world, dir)?;
     world.same_tree()?;
     world.reopen()

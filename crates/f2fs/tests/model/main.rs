@@ -119,7 +119,7 @@ fn large_directories_and_deep_trees_hold() {
 
 #[test]
 fn blocks_of_the_last_checkpoint_are_not_used_again() {
-    campaign("blocks_of_the_last_checkpoint_are_not_used_again", 12, full::churn, |_| String::new());
+    campaign("blocks_of_the_last_checkpoint_are_not_used_again", 6, full::churn, |_| String::new());
 }
 
 #[test]
