@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use basalt_testkit::skip;
+use basalt_testkit::{Manifest, skip};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use crate::fixture::{Volume, sh, try_sh, try_sh_as_nobody};
@@ -62,6 +62,26 @@ fn times_stay_as_set_until_the_next_change() {
         }
         volume.remount();
     }
+}
+
+#[test]
+fn times_shown_are_the_times_stored() {
+    let Some(volume) = Volume::new("64M") else { return };
+    // Several changes within one tick of the kernel's clock.
+    for number in 0..30 {
+        let path = volume.path(format!("file{number}"));
+        for len in [5_000, 0, 0, 3_000, number] {
+            fs::write(&path, vec![1; len]).unwrap();
+        }
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(10_000).unwrap();
+        file.set_len(10_000).unwrap();
+        fs::hard_link(&path, volume.path(format!("link{number}"))).unwrap();
+        fs::rename(&path, volume.path(format!("renamed{number}"))).unwrap();
+    }
+    let before = Manifest::of(volume.root()).unwrap();
+    volume.remount();
+    before.expect_same(&Manifest::of(volume.root()).unwrap(), "after mounting again");
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn df_tells_what_is_used() {
     let after = numbers(used());
     let grown = after[0] - before[0];
     assert!((50 << 20..52 << 20).contains(&grown), "{grown} bytes more for 50 MiB");
-    assert_eq!(after[2] - before[2], 4);
+    // As on Linux's F2FS, an inode is a block like every other: data take inodes away as well.
+    assert!(after[2] - before[2] >= 4 && after[1] == before[1], "{before:?} {after:?}");
     sh(&volume.root(), "rm file a b c");
     let removed = numbers(used());
     assert!(removed[0] < before[0] + (1 << 20) && removed[2] == before[2], "{before:?} {removed:?}");

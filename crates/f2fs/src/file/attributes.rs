@@ -161,8 +161,7 @@ impl Volume {
             self.change_mode(ino, permissions & 0o7777)?;
         }
         let now = self.clock.now();
-        let strip = changes.clear_suid_sgid || changes.uid.is_some() || changes.gid.is_some();
-        let is_regular = self.kind(ino)? == FileKind::Regular;
+        let is_directory = self.kind(ino)? == FileKind::Directory;
         let raw = self.inode_mut(ino)?;
         if let Some(uid) = changes.uid {
             raw.i_uid.set(uid);
@@ -170,7 +169,7 @@ impl Volume {
         if let Some(gid) = changes.gid {
             raw.i_gid.set(gid);
         }
-        if strip && changes.clear_suid_sgid && is_regular {
+        if changes.clear_suid_sgid && !is_directory {
             let mode = u32::from(raw.i_mode.get());
             raw.i_mode.set(without_set_ids(mode) as u16);
         }

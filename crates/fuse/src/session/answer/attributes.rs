@@ -1,6 +1,6 @@
 //! Attributes, opening, extended attributes, and the volume's numbers.
 
-use basalt_vfs::{InodeNumber, OpenFlags, SetAttributes, XattrFlags};
+use basalt_vfs::{InodeNumber, OpenFlags, SetAttributes, SetTime, XattrFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -9,7 +9,7 @@ use crate::protocol::flags::{InitFlags, OpenRequestFlags};
 use crate::protocol::operation::SetXattrBody;
 use crate::protocol::wire::{AttrOut, OpenIn, SetattrIn, StatfsOut, StatxOut};
 use crate::session::convert;
-use crate::session::reply::{Answer, Reply};
+use crate::session::reply::{Answer, Failure, Reply};
 use crate::session::server::Server;
 
 /// The set-gid bit.
@@ -22,8 +22,21 @@ impl Server {
     }
 
     pub(in crate::session) fn setattr(&self, ino: InodeNumber, arguments: &SetattrIn, reply: &mut Reply) -> Answer {
-        let attributes = self.fs.set_attributes(ino, &convert::changes(arguments))?;
+        let changes = self.without_new_times(ino, convert::changes(arguments))?;
+        let attributes = self.fs.set_attributes(ino, &changes)?;
         self.attributes_reply(&attributes, reply)
+    }
+
+    /// Where the kernel keeps times, a new size brings none but those that it sends. It sends none when its own clock, which ticks
+    /// every few milliseconds, has not moved since it sent the last: another time set here would be seen only after mounting again.
+    fn without_new_times(&self, ino: InodeNumber, changes: SetAttributes) -> Result<SetAttributes, Failure> {
+        if changes.size.is_none() || !self.kernel_keeps_dirty_pages() {
+            return Ok(changes);
+        }
+        let before = self.fs.attributes(ino)?;
+        let mtime = changes.mtime.or(Some(SetTime::To(before.mtime)));
+        let ctime = changes.ctime.or(Some(SetTime::To(before.ctime)));
+        Ok(SetAttributes { mtime, ctime, ..changes })
     }
 
     fn attributes_reply(&self, attributes: &basalt_vfs::Attributes, reply: &mut Reply) -> Answer {
@@ -53,7 +66,8 @@ impl Server {
         if truncate && self.agreed.flags.contains(InitFlags::ATOMIC_O_TRUNC) {
             let asked = OpenRequestFlags::from_bits_retain(arguments.open_flags);
             let clear_suid_sgid = asked.contains(OpenRequestFlags::KILL_SUIDGID);
-            self.fs.set_attributes(ino, &SetAttributes { size: Some(0), clear_suid_sgid, ..Default::default() })?;
+            let changes = SetAttributes { size: Some(0), clear_suid_sgid, ..Default::default() };
+            self.fs.set_attributes(ino, &self.without_new_times(ino, changes)?)?;
         }
         reply.push(&opened_file())
     }
