@@ -1,9 +1,7 @@
 //! Attributes, flags, extended attributes and ACLs.
 
 use basalt_vfs::acl::Acl;
-use basalt_vfs::{
-    Attributes, Error, FileKind, InodeFlags, InodeNumber, Result, SetAttributes, SetTime, Time, XattrFlags,
-};
+use basalt_vfs::{Attributes, Error, InodeFlags, InodeNumber, Result, SetAttributes, SetTime, Time, XattrFlags};
 
 use super::{Inode, Model};
 
@@ -54,7 +52,7 @@ impl Model {
                 acl.chmod(permissions);
             }
         }
-        if changes.clear_suid_sgid && inode.attributes.kind == FileKind::Regular {
+        if changes.clear_suid_sgid && !inode.is_directory() {
             inode.clear_set_ids();
         }
         let attributes = &mut inode.attributes;
