@@ -29,12 +29,13 @@ impl Volume {
         data: &[u8],
     ) -> std::result::Result<(), (usize, Error)> {
         let count = data.len() / BLOCK_SIZE;
-        self.drop_pages(ino, first, first + count as u32);
         let mut placed = Placed::default();
         let mut done = 0;
         let result = self.place_all(ino, first, count, data, &mut placed, &mut done);
         // What has its place must have its bytes, whatever came afterwards.
         let flushed = if placed.count > 0 { self.write_placed(&placed, data) } else { Ok(()) };
+        // Only what was replaced: pages behind the place where space ran out hold the only copy of older data.
+        self.drop_pages(ino, first, first + done as u32);
         result.and(flushed).map_err(|error| (done, error))
     }
 

@@ -7,7 +7,7 @@ use crate::operations::{Name, Operation};
 use crate::shape::Shape;
 
 /// The file stays about this long: small enough that operations meet.
-const LENGTH: u64 = 300_000;
+const LENGTH: u64 = 500_000;
 
 /// The shape and the operations of a seed.
 pub fn plan(seed: u64) -> (Shape, Vec<Operation>) {
@@ -32,7 +32,7 @@ pub fn plan(seed: u64) -> (Shape, Vec<Operation>) {
 fn step(rng: &mut Rng, longest: u64) -> Operation {
     let file = 0;
     let offset = if rng.chance(30) { rng.below(longest) / 4096 * 4096 } else { rng.below(longest) };
-    let length = rng.size(longest / 4).min(longest - offset);
+    let length = rng.size(longest / 2).min(longest - offset);
     match rng.below(100) {
         0..35 => {
             let (fill, buffered) = (rng.next_u64(), rng.chance(50));

@@ -251,12 +251,13 @@ pub fn random(rng: &mut Rng) -> Operation {
     }
 }
 
-/// A write; most are small.
+/// A write; most are small, some large and of whole blocks, which go another way.
 pub fn write(rng: &mut Rng) -> Operation {
+    let is_large = rng.chance(15);
     Operation::Write {
         file: which(rng),
-        offset: offset(rng),
-        length: rng.size(1 << 16) as u32,
+        offset: if is_large { rng.size(200) * 4096 } else { offset(rng) },
+        length: rng.size(if is_large { 1 << 19 } else { 1 << 16 }) as u32,
         fill: rng.next_u64(),
         buffered: rng.chance(30),
         clear: rng.chance(10),
