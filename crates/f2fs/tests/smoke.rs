@@ -34,7 +34,8 @@ fn a_volume_is_made_filled_closed_and_read_back() {
         for d in 0..20 {
             let dir = fs.create(fs.root(), format!("directory {d}").as_bytes(), &directory, &caller).unwrap();
             for f in 0..200u64 {
-                let ino = fs.create(dir.ino, format!("file number {f} with a name").as_bytes(), &file, &caller).unwrap().ino;
+                let ino =
+                    fs.create(dir.ino, format!("file number {f} with a name").as_bytes(), &file, &caller).unwrap().ino;
                 fs.write(ino, 0, &content(f, (f * f * 3) as usize), false).unwrap();
                 if f % 7 == 0 {
                     fs.set_xattr(ino, b"user.number", &content(f, f as usize * 4), XattrFlags::empty()).unwrap();
@@ -48,7 +49,15 @@ fn a_volume_is_made_filled_closed_and_read_back() {
                 let other = fs.lookup(fs.root(), b"directory 0").unwrap();
                 let name = format!("moved {d}");
                 if d > 0 {
-                    fs.rename(fs.root(), format!("directory {d}").as_bytes(), other.ino, name.as_bytes(), RenameFlags::empty(), &caller).unwrap();
+                    fs.rename(
+                        fs.root(),
+                        format!("directory {d}").as_bytes(),
+                        other.ino,
+                        name.as_bytes(),
+                        RenameFlags::empty(),
+                        &caller,
+                    )
+                    .unwrap();
                 }
             }
             if d % 4 == 1 {

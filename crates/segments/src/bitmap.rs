@@ -9,10 +9,7 @@ pub(crate) struct Bitmap {
 impl Bitmap {
     /// The empty set of numbers below `limit`.
     pub(crate) fn new(limit: u32) -> Self {
-        Bitmap {
-            words: vec![0; limit.div_ceil(u64::BITS) as usize],
-            count: 0,
-        }
+        Bitmap { words: vec![0; limit.div_ceil(u64::BITS) as usize], count: 0 }
     }
 
     /// How many numbers are in the set.

@@ -90,10 +90,7 @@ impl SegmentTable {
     /// [`MAX_SEGMENTS`].
     #[must_use]
     pub fn new(segments: u32, segments_per_section: u32) -> Self {
-        assert!(
-            segments <= MAX_SEGMENTS,
-            "{segments} segments are more than {MAX_SEGMENTS}"
-        );
+        assert!(segments <= MAX_SEGMENTS, "{segments} segments are more than {MAX_SEGMENTS}");
         // A section's capacity in blocks has to fit a `u32`.
         assert!(
             (1..=MAX_SEGMENTS / 2).contains(&segments_per_section),
@@ -112,9 +109,7 @@ impl SegmentTable {
             kinds: vec![SegmentKind::HotData; count],
             states: vec![SegmentState::Free; count],
             modified: vec![0; count],
-            maps: std::iter::repeat_with(LiveMap::default)
-                .take(count)
-                .collect(),
+            maps: std::iter::repeat_with(LiveMap::default).take(count).collect(),
             live_totals: [0; 2],
             free: Bitmap::new(segments),
             prefree: Bitmap::new(segments),
@@ -132,13 +127,7 @@ impl SegmentTable {
     ///
     /// May be repeated for a segment (the journal overrides the SIT); the last call counts. The counts and states of
     /// the table are right only after [`SegmentTable::finish_load`].
-    pub fn load(
-        &mut self,
-        segment: SegmentNumber,
-        kind: SegmentKind,
-        bitmap: &[u8; 64],
-        modified: u64,
-    ) -> u16 {
+    pub fn load(&mut self, segment: SegmentNumber, kind: SegmentKind, bitmap: &[u8; 64], modified: u64) -> u16 {
         let at = self.at(segment);
         let live = self.maps[at].load(bitmap);
         self.live[at] = live;
@@ -212,11 +201,7 @@ impl SegmentTable {
     /// The segments of a section.
     #[must_use]
     pub fn segments_of(&self, section: u32) -> std::ops::Range<SegmentNumber> {
-        assert!(
-            section < self.sections,
-            "section {section} of {}",
-            self.sections
-        );
+        assert!(section < self.sections, "section {section} of {}", self.sections);
         let first = section * self.segments_per_section;
         first..first + self.segments_per_section
     }
@@ -358,24 +343,15 @@ impl SegmentTable {
         self.live.len() * per_segment
             + self.maps.iter().map(LiveMap::memory).sum::<usize>()
             + self.section_counts.len() * size_of::<SectionCounts>()
-            + [
-                &self.free,
-                &self.prefree,
-                &self.dirty_entries,
-                &self.free_sections,
-            ]
-            .map(Bitmap::memory)
-            .iter()
-            .sum::<usize>()
+            + [&self.free, &self.prefree, &self.dirty_entries, &self.free_sections]
+                .map(Bitmap::memory)
+                .iter()
+                .sum::<usize>()
     }
 
     /// The segment's index in the vectors, checked.
     fn at(&self, segment: SegmentNumber) -> usize {
-        assert!(
-            (segment as usize) < self.live.len(),
-            "segment {segment} of {}",
-            self.live.len()
-        );
+        assert!((segment as usize) < self.live.len(), "segment {segment} of {}", self.live.len());
         segment as usize
     }
 

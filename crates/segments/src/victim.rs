@@ -18,10 +18,7 @@ pub static POLICIES: &[&dyn VictimPolicy] = &[&Greedy, &CostBenefit];
 /// The policy of this name, as in options; `None` if there is none.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn VictimPolicy> {
-    POLICIES
-        .iter()
-        .copied()
-        .find(|policy| policy.name() == name)
+    POLICIES.iter().copied().find(|policy| policy.name() == name)
 }
 
 /// What a policy may look at. Only sections with at least one live and one dead block are shown.
@@ -57,10 +54,7 @@ mod tests {
     #[test]
     fn policies_are_found_by_their_names_alone() {
         for policy in POLICIES {
-            assert_eq!(
-                by_name(policy.name()).map(VictimPolicy::name),
-                Some(policy.name())
-            );
+            assert_eq!(by_name(policy.name()).map(VictimPolicy::name), Some(policy.name()));
         }
         assert!(by_name("").is_none());
         assert!(by_name("Greedy").is_none());

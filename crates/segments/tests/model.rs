@@ -1,9 +1,7 @@
 //! The segment table against a naive model, over random operations.
 
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
-use basalt_segments::{
-    CostBenefit, Greedy, SectionView, SegmentKind, SegmentState, SegmentTable, VictimPolicy,
-};
+use basalt_segments::{CostBenefit, Greedy, SectionView, SegmentKind, SegmentState, SegmentTable, VictimPolicy};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -26,17 +24,9 @@ struct Model {
 
 impl Model {
     fn new(per_section: u32) -> Self {
-        let segment = Segment {
-            live: BTreeSet::new(),
-            kind: SegmentKind::HotData,
-            modified: 0,
-            state: Free,
-            dirty: false,
-        };
-        Model {
-            segments: vec![segment; (SECTIONS * per_section) as usize],
-            per_section,
-        }
+        let segment =
+            Segment { live: BTreeSet::new(), kind: SegmentKind::HotData, modified: 0, state: Free, dirty: false };
+        Model { segments: vec![segment; (SECTIONS * per_section) as usize], per_section }
     }
 
     fn touch(&mut self, at: usize, now: u64) {
@@ -61,9 +51,7 @@ impl Model {
     }
 
     fn is_free_section(&self, section: u32) -> bool {
-        self.section(section)
-            .iter()
-            .all(|segment| segment.state == Free)
+        self.section(section).iter().all(|segment| segment.state == Free)
     }
 
     fn is_prefree_section(&self, section: u32) -> bool {
@@ -80,12 +68,9 @@ impl Model {
         }
         let upward = || (start..total).chain(0..start);
         let begins_free_section = |&segment: &u32| {
-            segment.is_multiple_of(self.per_section)
-                && self.is_free_section(segment / self.per_section)
+            segment.is_multiple_of(self.per_section) && self.is_free_section(segment / self.per_section)
         };
-        upward()
-            .find(begins_free_section)
-            .or_else(|| upward().find(|&segment| is_free(segment)))
+        upward().find(begins_free_section).or_else(|| upward().find(|&segment| is_free(segment)))
     }
 
     fn views(&self) -> Vec<SectionView> {
@@ -93,20 +78,9 @@ impl Model {
         (0..SECTIONS)
             .map(|section| {
                 let segments = self.section(section);
-                let live: u32 = segments
-                    .iter()
-                    .map(|segment| segment.live.len() as u32)
-                    .sum();
-                let weighted: u64 = segments
-                    .iter()
-                    .map(|segment| segment.modified * segment.live.len() as u64)
-                    .sum();
-                SectionView {
-                    section,
-                    live,
-                    capacity,
-                    modified: weighted / u64::from(live.max(1)),
-                }
+                let live: u32 = segments.iter().map(|segment| segment.live.len() as u32).sum();
+                let weighted: u64 = segments.iter().map(|segment| segment.modified * segment.live.len() as u64).sum();
+                SectionView { section, live, capacity, modified: weighted / u64::from(live.max(1)) }
             })
             .filter(|view| view.live > 0 && view.live < capacity)
             .collect()
@@ -114,20 +88,12 @@ impl Model {
 
     fn victim(&self, policy: &dyn VictimPolicy, now: u64, skip: u8) -> Option<u32> {
         let views = self.views();
-        let oldest = views
-            .iter()
-            .map(|view| view.modified)
-            .min()
-            .unwrap_or(u64::MAX);
+        let oldest = views.iter().map(|view| view.modified).min().unwrap_or(u64::MAX);
         let youngest = views.iter().map(|view| view.modified).max().unwrap_or(0);
         views
             .iter()
             .filter(|view| skip >> view.section & 1 == 0)
-            .filter(|view| {
-                self.section(view.section)
-                    .iter()
-                    .all(|segment| segment.state != Active)
-            })
+            .filter(|view| self.section(view.section).iter().all(|segment| segment.state != Active))
             .map(|view| (policy.cost(view, now, oldest, youngest), view.section))
             .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
             .map(|(_, section)| section)
@@ -152,10 +118,7 @@ enum Operation {
 
 fn operation(segments: u32) -> impl Strategy<Value = Operation> {
     let segment = 0..segments;
-    let run = (
-        segment.clone(),
-        prop_oneof![Just((0u32, 512u32)), (0u32..512, 1u32..200)],
-    );
+    let run = (segment.clone(), prop_oneof![Just((0u32, 512u32)), (0u32..512, 1u32..200)]);
     let kind = (0u8..6).prop_map(|value| SegmentKind::from_u8(value).expect("below six"));
     prop_oneof![
         6 => run.clone().prop_map(|(segment, (from, count))| Operation::SetLive(segment, from, count)),
@@ -179,11 +142,7 @@ struct Pair {
 
 impl Pair {
     fn apply(&mut self, operation: &Operation, now: u64) {
-        let Pair {
-            table,
-            model,
-            frozen,
-        } = self;
+        let Pair { table, model, frozen } = self;
         match *operation {
             Operation::SetLive(segment, from, count) => {
                 for offset in from..(from + count).min(512) {
@@ -227,10 +186,7 @@ impl Pair {
             }
             Operation::ClearDirty => {
                 table.clear_dirty();
-                model
-                    .segments
-                    .iter_mut()
-                    .for_each(|segment| segment.dirty = false);
+                model.segments.iter_mut().for_each(|segment| segment.dirty = false);
             }
             Operation::Freeze => *frozen = table.prefree(),
             Operation::Release => {
@@ -250,12 +206,7 @@ impl Pair {
         let mut table = SegmentTable::new(self.table.segments(), self.table.segments_per_section());
         for segment in 0..table.segments() {
             let old = &self.table;
-            let live = table.load(
-                segment,
-                old.kind(segment),
-                &old.bitmap(segment),
-                old.modified(segment),
-            );
+            let live = table.load(segment, old.kind(segment), &old.bitmap(segment), old.modified(segment));
             assert_eq!(live, old.live(segment));
         }
         for (segment, entry) in (0..).zip(&mut self.model.segments) {
@@ -273,71 +224,35 @@ impl Pair {
     fn compare(&self, now: u64, skip: u8) {
         let Pair { table, model, .. } = self;
         for (number, segment) in (0u32..).zip(&model.segments) {
-            assert_eq!(
-                table.state(number),
-                segment.state,
-                "state of segment {number}"
-            );
+            assert_eq!(table.state(number), segment.state, "state of segment {number}");
             assert_eq!(usize::from(table.live(number)), segment.live.len());
-            assert_eq!(
-                (table.kind(number), table.modified(number)),
-                (segment.kind, segment.modified)
-            );
+            assert_eq!((table.kind(number), table.modified(number)), (segment.kind, segment.modified));
             assert!(table.live_blocks(number).eq(segment.live.iter().copied()));
             let bitmap = table.bitmap(number);
             for offset in 0..512 {
                 let live = segment.live.contains(&offset);
                 assert_eq!(table.is_live(number * 512 + offset), live);
-                assert_eq!(
-                    bitmap[offset as usize / 8] << (offset % 8) & 0x80 != 0,
-                    live
-                );
+                assert_eq!(bitmap[offset as usize / 8] << (offset % 8) & 0x80 != 0, live);
             }
         }
         let numbers = |wanted: &dyn Fn(&Segment) -> bool| -> Vec<u32> {
-            (0..)
-                .zip(&model.segments)
-                .filter(|(_, segment)| wanted(segment))
-                .map(|(number, _)| number)
-                .collect()
+            (0..).zip(&model.segments).filter(|(_, segment)| wanted(segment)).map(|(number, _)| number).collect()
         };
         let live = |node: bool| -> u64 {
-            let of_class = model
-                .segments
-                .iter()
-                .filter(|segment| segment.kind.is_node() == node);
+            let of_class = model.segments.iter().filter(|segment| segment.kind.is_node() == node);
             of_class.map(|segment| segment.live.len() as u64).sum()
         };
         let prefree = numbers(&|segment| segment.state == Prefree);
-        assert_eq!(
-            table.free_segments() as usize,
-            numbers(&|segment| segment.state == Free).len()
-        );
+        assert_eq!(table.free_segments() as usize, numbers(&|segment| segment.state == Free).len());
         assert_eq!(table.prefree_segments() as usize, prefree.len());
         assert_eq!(table.prefree(), prefree);
         assert_eq!(table.dirty_entries(), numbers(&|segment| segment.dirty));
-        assert_eq!(
-            table.free_sections() as usize,
-            (0..SECTIONS).filter(|&s| model.is_free_section(s)).count()
-        );
-        assert_eq!(
-            table.prefree_sections() as usize,
-            (0..SECTIONS)
-                .filter(|&s| model.is_prefree_section(s))
-                .count()
-        );
-        assert_eq!(
-            (table.live_data_blocks(), table.live_node_blocks()),
-            (live(false), live(true))
-        );
+        assert_eq!(table.free_sections() as usize, (0..SECTIONS).filter(|&s| model.is_free_section(s)).count());
+        assert_eq!(table.prefree_sections() as usize, (0..SECTIONS).filter(|&s| model.is_prefree_section(s)).count());
+        assert_eq!((table.live_data_blocks(), table.live_node_blocks()), (live(false), live(true)));
         for policy in [&Greedy as &dyn VictimPolicy, &CostBenefit] {
             let found = table.select_victim(policy, now, &|section| skip >> section & 1 != 0);
-            assert_eq!(
-                found,
-                model.victim(policy, now, skip),
-                "victim by {}",
-                policy.name()
-            );
+            assert_eq!(found, model.victim(policy, now, skip), "victim by {}", policy.name());
         }
     }
 }

@@ -22,12 +22,7 @@ fn volume(segments_per_section: u32, live_bytes: impl Fn(u32) -> usize) -> Segme
     for segment in 0..SEGMENTS {
         let mut bitmap = [0; 64];
         bitmap[..live_bytes(segment)].fill(0xff);
-        table.load(
-            segment,
-            SegmentKind::WarmData,
-            &bitmap,
-            u64::from(segment.wrapping_mul(2_654_435_761)),
-        );
+        table.load(segment, SegmentKind::WarmData, &bitmap, u64::from(segment.wrapping_mul(2_654_435_761)));
     }
     table.finish_load();
     table
@@ -45,17 +40,10 @@ fn an_empty_or_full_volume_takes_less_than_20_mib() {
 #[test]
 fn a_victim_is_found_in_milliseconds() {
     for segments_per_section in [1, 16] {
-        let table = volume(segments_per_section, |segment| {
-            1 + segment.wrapping_mul(40_503) as usize % 63
-        });
+        let table = volume(segments_per_section, |segment| 1 + segment.wrapping_mul(40_503) as usize % 63);
         for policy in [&Greedy as &dyn VictimPolicy, &CostBenefit] {
-            let time = shortest(20, || {
-                assert!(table.select_victim(policy, 1 << 33, &|_| false).is_some())
-            });
-            println!(
-                "{} with {segments_per_section} segments a section: {time:?}",
-                policy.name()
-            );
+            let time = shortest(20, || assert!(table.select_victim(policy, 1 << 33, &|_| false).is_some()));
+            println!("{} with {segments_per_section} segments a section: {time:?}", policy.name());
             assert!(time < Duration::from_millis(9), "{time:?}");
         }
     }

@@ -17,10 +17,7 @@ fn first(live: usize) -> [u8; 64] {
 fn loaded(segments_per_section: u32, live: &[usize]) -> SegmentTable {
     let mut table = SegmentTable::new(live.len() as u32, segments_per_section);
     for (segment, &live) in (0..).zip(live) {
-        assert_eq!(
-            usize::from(table.load(segment, WarmData, &first(live), u64::from(segment))),
-            live
-        );
+        assert_eq!(usize::from(table.load(segment, WarmData, &first(live), u64::from(segment))), live);
     }
     table.finish_load();
     table
@@ -33,14 +30,7 @@ fn victim(table: &SegmentTable, policy: &dyn VictimPolicy) -> Option<u32> {
 #[test]
 fn a_new_table_is_all_free() {
     let table = SegmentTable::new(12, 4);
-    assert_eq!(
-        (
-            table.segments(),
-            table.sections(),
-            table.segments_per_section()
-        ),
-        (12, 3, 4)
-    );
+    assert_eq!((table.segments(), table.sections(), table.segments_per_section()), (12, 3, 4));
     assert_eq!((table.free_segments(), table.free_sections()), (12, 3));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (0, 0));
     assert_eq!(table.dirty_entries(), []);
@@ -65,24 +55,12 @@ fn loading_derives_states_and_counts() {
     table.load(3, WarmNode, &first(0), 9);
     table.set_active(3);
     table.finish_load();
-    assert_eq!(
-        [0, 1, 2, 3].map(|segment| table.state(segment)),
-        [Full, Dirty, Free, Active]
-    );
-    assert_eq!(
-        (table.live_data_blocks(), table.live_node_blocks()),
-        (10, 512)
-    );
-    assert_eq!(
-        (table.live(1), table.modified(1), table.kind(1)),
-        (10, 7, WarmData)
-    );
+    assert_eq!([0, 1, 2, 3].map(|segment| table.state(segment)), [Full, Dirty, Free, Active]);
+    assert_eq!((table.live_data_blocks(), table.live_node_blocks()), (10, 512));
+    assert_eq!((table.live(1), table.modified(1), table.kind(1)), (10, 7, WarmData));
     assert_eq!((table.bitmap(0), table.bitmap(1)), (first(512), first(10)));
     assert_eq!((table.free_segments(), table.free_sections()), (1, 1));
-    assert_eq!(
-        table.live_blocks(1).collect::<Vec<_>>(),
-        (0..10).collect::<Vec<_>>()
-    );
+    assert_eq!(table.live_blocks(1).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
     assert_eq!(table.dirty_entries(), []);
 }
 
@@ -90,10 +68,7 @@ fn loading_derives_states_and_counts() {
 fn a_segment_goes_round() {
     let mut table = SegmentTable::new(2, 1);
     let segment = table.open_segment(ColdData, None).expect("two are free");
-    assert_eq!(
-        (table.state(segment), table.kind(segment)),
-        (Active, ColdData)
-    );
+    assert_eq!((table.state(segment), table.kind(segment)), (Active, ColdData));
     for offset in 0..512 {
         assert!(table.set_live(segment * 512 + offset, 40));
     }
@@ -106,22 +81,11 @@ fn a_segment_goes_round() {
         assert!(table.clear_live(segment * 512 + offset, 60));
     }
     assert_eq!((table.state(segment), table.free_segments()), (Prefree, 1));
-    assert_eq!(
-        victim(&table, &Greedy),
-        None,
-        "it waits for a checkpoint only"
-    );
+    assert_eq!(victim(&table, &Greedy), None, "it waits for a checkpoint only");
     let frozen = table.prefree();
     assert_eq!(frozen, [segment]);
     table.release(&frozen);
-    assert_eq!(
-        (
-            table.state(segment),
-            table.free_segments(),
-            table.prefree_segments()
-        ),
-        (Free, 2, 0)
-    );
+    assert_eq!((table.state(segment), table.free_segments(), table.prefree_segments()), (Free, 2, 0));
 }
 
 #[test]
@@ -130,10 +94,7 @@ fn release_frees_what_is_prefree_and_nothing_else() {
     table.set_active(3);
     assert!(table.clear_live(0, 1));
     table.release(&[0, 1, 2, 3, 0]);
-    assert_eq!(
-        [0, 1, 2, 3].map(|segment| table.state(segment)),
-        [Free, Full, Free, Active]
-    );
+    assert_eq!([0, 1, 2, 3].map(|segment| table.state(segment)), [Free, Full, Free, Active]);
     assert_eq!(table.free_segments(), 2);
 }
 
@@ -146,11 +107,7 @@ fn a_log_closed_without_a_live_block_is_prefree() {
     assert_eq!(table.state(0), Active);
     table.close_segment(0);
     assert_eq!(table.state(0), Prefree);
-    assert_eq!(
-        table.open_segment(WarmData, None),
-        None,
-        "not before a checkpoint"
-    );
+    assert_eq!(table.open_segment(WarmData, None), None, "not before a checkpoint");
 }
 
 #[test]
@@ -158,10 +115,7 @@ fn marking_twice_is_told_and_changes_nothing() {
     let mut table = loaded(1, &[10]);
     assert!(!table.set_live(9, 99));
     assert!(!table.clear_live(10, 99));
-    assert_eq!(
-        (table.live(0), table.modified(0), table.live_data_blocks()),
-        (10, 0, 10)
-    );
+    assert_eq!((table.live(0), table.modified(0), table.live_data_blocks()), (10, 0, 10));
     assert_eq!(table.dirty_entries(), []);
     let mut full = loaded(1, &[512]);
     assert!(!full.set_live(511, 99));
@@ -187,22 +141,10 @@ fn logs_continue_in_their_section_then_upward_then_anywhere() {
     assert_eq!(open(Some(4)), Some(5), "right after, in the same section");
     assert_eq!(open(Some(5)), Some(6));
     assert_eq!(open(Some(6)), Some(8), "7 is taken: the next free section");
-    assert_eq!(
-        open(Some(7)),
-        Some(0),
-        "section 2 is in use: wraps to section 0"
-    );
-    assert_eq!(
-        open(Some(15)),
-        Some(1),
-        "no free section: any segment, from the start after the end"
-    );
+    assert_eq!(open(Some(7)), Some(0), "section 2 is in use: wraps to section 0");
+    assert_eq!(open(Some(15)), Some(1), "no free section: any segment, from the start after the end");
     assert_eq!(open(Some(8)), Some(9));
-    assert_eq!(
-        open(Some(11)),
-        Some(12),
-        "never into the next section but as any free segment"
-    );
+    assert_eq!(open(Some(11)), Some(12), "never into the next section but as any free segment");
     assert_eq!(open(None), Some(2));
     for expected in [3, 10, 11, 14, 15] {
         assert_eq!(open(Some(2)), Some(expected));
@@ -217,11 +159,7 @@ fn free_and_prefree_sections_are_whole_ones() {
     assert_eq!((table.free_sections(), table.prefree_sections()), (1, 0));
     assert!(table.clear_live(0, 1));
     assert!(table.clear_live(2 * 512, 1));
-    assert_eq!(
-        (table.prefree_segments(), table.prefree_sections()),
-        (2, 1),
-        "section 1 has a live block yet"
-    );
+    assert_eq!((table.prefree_segments(), table.prefree_sections()), (2, 1), "section 1 has a live block yet");
     assert!(table.clear_live(3 * 512, 1));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (3, 2));
     table.set_active(1);
@@ -237,35 +175,19 @@ fn dirty_entries_are_kept_until_cleared() {
     assert!(table.clear_live(0, 1));
     table.mark_dirty(1);
     assert_eq!(table.open_segment(HotData, None), Some(2));
-    assert_eq!(
-        (table.dirty_entries(), table.dirty_entry_count()),
-        (vec![0, 1, 2, 3], 4)
-    );
+    assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (vec![0, 1, 2, 3], 4));
     table.clear_dirty();
-    assert_eq!(
-        (table.dirty_entries(), table.dirty_entry_count()),
-        (vec![], 0)
-    );
+    assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (vec![], 0));
 }
 
 #[test]
 fn victims_by_policy() {
     // Segment number is the time of modification, so the first is the oldest.
     let table = loaded(1, &[400, 512, 300, 0, 300]);
-    assert_eq!(
-        victim(&table, &Greedy),
-        Some(2),
-        "the fewest live blocks, the first of equals"
-    );
+    assert_eq!(victim(&table, &Greedy), Some(2), "the fewest live blocks, the first of equals");
     assert_eq!(table.select_victim(&CostBenefit, 5, &|_| false), Some(2));
-    assert_eq!(
-        table.select_victim(&Greedy, 5, &|section| section == 2),
-        Some(4)
-    );
-    assert_eq!(
-        table.select_victim(&Greedy, 5, &|section| section != 0),
-        Some(0)
-    );
+    assert_eq!(table.select_victim(&Greedy, 5, &|section| section == 2), Some(4));
+    assert_eq!(table.select_victim(&Greedy, 5, &|section| section != 0), Some(0));
     assert_eq!(table.select_victim(&Greedy, 5, &|_| true), None);
 }
 
@@ -284,11 +206,7 @@ fn victims_are_never_free_full_active_or_only_waiting() {
     let mut table = loaded(2, &[0, 0, 512, 512, 1, 0, 1, 0, 511, 512]);
     table.set_active(5);
     assert!(table.clear_live(6 * 512, 1));
-    assert_eq!(
-        victim(&table, &Greedy),
-        Some(4),
-        "the only one with something to move and to gain"
-    );
+    assert_eq!(victim(&table, &Greedy), Some(4), "the only one with something to move and to gain");
     assert!(table.set_live(8 * 512 + 511, 1));
     assert_eq!(victim(&table, &Greedy), None);
 }
@@ -300,13 +218,7 @@ fn victims_see_the_extremes_of_time() {
         fn name(&self) -> &'static str {
             "probe"
         }
-        fn cost(
-            &self,
-            view: &basalt_segments::SectionView,
-            now: u64,
-            oldest: u64,
-            youngest: u64,
-        ) -> f64 {
+        fn cost(&self, view: &basalt_segments::SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
             assert_eq!((now, oldest, youngest, view.capacity), (1000, 1, 3, 512));
             assert_eq!(view.modified, u64::from(view.section));
             -(view.modified as f64)
@@ -332,12 +244,7 @@ fn out_of_range_numbers_panic_by_contract() {
         table.set_kind(0, HotNode);
     }));
     assert!(!panics(|table| assert!(table.set_live(3 * 512 - 1, 0))));
-    for (segments, per_section) in [
-        (4, 0),
-        (4, 3),
-        (MAX_SEGMENTS + 1, 1),
-        (MAX_SEGMENTS, MAX_SEGMENTS),
-    ] {
+    for (segments, per_section) in [(4, 0), (4, 3), (MAX_SEGMENTS + 1, 1), (MAX_SEGMENTS, MAX_SEGMENTS)] {
         assert!(std::panic::catch_unwind(|| SegmentTable::new(segments, per_section)).is_err());
     }
 }

@@ -115,11 +115,7 @@ mod tests {
         for (letters, expected) in table {
             for (logs, expected) in [2, 4, 6].into_iter().zip(expected) {
                 let placement = StaticPlacement::new(logs).expect("a valid number of logs");
-                assert_eq!(
-                    placement.log(&traits(letters)),
-                    expected,
-                    "{letters:?} with {logs} logs"
-                );
+                assert_eq!(placement.log(&traits(letters)), expected, "{letters:?} with {logs} logs");
             }
         }
     }

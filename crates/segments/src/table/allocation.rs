@@ -36,22 +36,14 @@ impl SegmentTable {
     ///
     /// `None` when nothing is free. The segment is then active, of `kind`, and its entry dirty. `after` itself is not
     /// closed by this; see [`SegmentTable::close_segment`].
-    pub fn open_segment(
-        &mut self,
-        kind: SegmentKind,
-        after: Option<SegmentNumber>,
-    ) -> Option<SegmentNumber> {
+    pub fn open_segment(&mut self, kind: SegmentKind, after: Option<SegmentNumber>) -> Option<SegmentNumber> {
         let next = match after {
             None => 0,
             Some(after) => self.at(after) as u32 + 1,
         };
-        let segment = if !next.is_multiple_of(self.segments_per_section) && self.free.contains(next)
-        {
+        let segment = if !next.is_multiple_of(self.segments_per_section) && self.free.contains(next) {
             next
-        } else if let Some(section) = self
-            .free_sections
-            .next_wrapping(next.div_ceil(self.segments_per_section))
-        {
+        } else if let Some(section) = self.free_sections.next_wrapping(next.div_ceil(self.segments_per_section)) {
             section * self.segments_per_section
         } else {
             self.free.next_wrapping(next)?

@@ -13,12 +13,7 @@ impl SegmentTable {
     ///
     /// Takes two passes over the table: between one and three milliseconds for 1 TiB.
     #[must_use]
-    pub fn select_victim(
-        &self,
-        policy: &dyn VictimPolicy,
-        now: u64,
-        skip: &dyn Fn(u32) -> bool,
-    ) -> Option<u32> {
+    pub fn select_victim(&self, policy: &dyn VictimPolicy, now: u64, skip: &dyn Fn(u32) -> bool) -> Option<u32> {
         let (mut oldest, mut youngest) = (u64::MAX, 0);
         self.each_partly_live(|view| {
             oldest = oldest.min(view.modified);
@@ -29,10 +24,7 @@ impl SegmentTable {
         self.each_partly_live(|view| {
             let cost = policy.cost(&view, now, oldest, youngest);
             // Whether the section may be cleaned is looked at last: most have lost by now.
-            if (cost < lowest || best.is_none())
-                && !self.has_active(view.section)
-                && !skip(view.section)
-            {
+            if (cost < lowest || best.is_none()) && !self.has_active(view.section) && !skip(view.section) {
                 (best, lowest) = (Some(view.section), cost);
             }
         });
@@ -47,30 +39,17 @@ impl SegmentTable {
             // The common layout, without the sums of the general one: it has the most sections to go through.
             for (section, (&live, &modified)) in (0..).zip(self.live.iter().zip(&self.modified)) {
                 if live != 0 && live != FULL {
-                    visit(SectionView {
-                        section,
-                        live: u32::from(live),
-                        capacity,
-                        modified,
-                    });
+                    visit(SectionView { section, live: u32::from(live), capacity, modified });
                 }
             }
             return;
         }
-        let sections = self
-            .live
-            .chunks_exact(size)
-            .zip(self.modified.chunks_exact(size));
+        let sections = self.live.chunks_exact(size).zip(self.modified.chunks_exact(size));
         for (section, (live, modified)) in (0..).zip(sections) {
             let total = live.iter().map(|&live| u32::from(live)).sum();
             if total != 0 && total != capacity {
                 let modified = mean_modified(live, modified, total);
-                visit(SectionView {
-                    section,
-                    live: total,
-                    capacity,
-                    modified,
-                });
+                visit(SectionView { section, live: total, capacity, modified });
             }
         }
     }
@@ -84,19 +63,12 @@ impl SegmentTable {
 /// The mean of the segments' times of modification, each weighted by its live blocks, of which there are `total` > 0.
 fn mean_modified(live: &[u16], modified: &[u64], total: u32) -> u64 {
     let weigh = |(&live, &modified): (&u16, &u64)| u64::from(live).checked_mul(modified);
-    let sum = live
-        .iter()
-        .zip(modified)
-        .try_fold(0u64, |sum, segment| sum.checked_add(weigh(segment)?));
+    let sum = live.iter().zip(modified).try_fold(0u64, |sum, segment| sum.checked_add(weigh(segment)?));
     match sum {
         Some(sum) => sum / u64::from(total),
         // Times this far off are damage on disk; the mean still has to be right, not fast.
         None => {
-            let sum: u128 = live
-                .iter()
-                .zip(modified)
-                .map(|(&live, &time)| u128::from(live) * u128::from(time))
-                .sum();
+            let sum: u128 = live.iter().zip(modified).map(|(&live, &time)| u128::from(live) * u128::from(time)).sum();
             // A weighted mean is not above the greatest of its values, so it fits.
             (sum / u128::from(total)) as u64
         }
@@ -112,9 +84,6 @@ mod tests {
         assert_eq!(mean_modified(&[7], &[u64::MAX], 7), u64::MAX);
         assert_eq!(mean_modified(&[100, 300], &[10, 50], 400), 40);
         assert_eq!(mean_modified(&[5, 0, 0], &[33, 0, u64::MAX], 5), 33);
-        assert_eq!(
-            mean_modified(&[512, 512], &[u64::MAX, u64::MAX - 2], 1024),
-            u64::MAX - 1
-        );
+        assert_eq!(mean_modified(&[512, 512], &[u64::MAX, u64::MAX - 2], 1024), u64::MAX - 1);
     }
 }

@@ -91,9 +91,7 @@ impl LiveMap {
 
     /// Bytes of memory used on the heap.
     pub(super) fn memory(&self) -> usize {
-        self.partly
-            .as_ref()
-            .map_or(0, |words| size_of_val(words.as_ref()))
+        self.partly.as_ref().map_or(0, |words| size_of_val(words.as_ref()))
     }
 
     fn words(&self, live: u16) -> [u64; 8] {
@@ -106,10 +104,7 @@ impl LiveMap {
 }
 
 fn place(offset: u32) -> (usize, u64) {
-    (
-        (offset / u64::BITS) as usize,
-        1 << (63 - offset % u64::BITS),
-    )
+    ((offset / u64::BITS) as usize, 1 << (63 - offset % u64::BITS))
 }
 
 #[cfg(test)]

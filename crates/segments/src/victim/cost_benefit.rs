@@ -44,12 +44,7 @@ mod tests {
     use super::*;
 
     fn cost(live: u32, modified: u64, now: u64) -> f64 {
-        let section = SectionView {
-            section: 0,
-            live,
-            capacity: 512,
-            modified,
-        };
+        let section = SectionView { section: 0, live, capacity: 512, modified };
         CostBenefit.cost(&section, now, 0, now)
     }
 
@@ -63,33 +58,17 @@ mod tests {
 
     #[test]
     fn weighs_age_against_utilization() {
-        assert!(
-            cost(10, 50, 100) < cost(11, 50, 100),
-            "same age: the emptier one"
-        );
-        assert!(
-            cost(10, 49, 100) < cost(10, 50, 100),
-            "same utilization: the older one"
-        );
-        assert!(
-            cost(384, 0, 1000) < cost(128, 990, 1000),
-            "a cold full one before a hot empty one"
-        );
+        assert!(cost(10, 50, 100) < cost(11, 50, 100), "same age: the emptier one");
+        assert!(cost(10, 49, 100) < cost(10, 50, 100), "same utilization: the older one");
+        assert!(cost(384, 0, 1000) < cost(128, 990, 1000), "a cold full one before a hot empty one");
     }
 
     #[test]
     fn stays_finite_and_ordered_at_the_limits() {
         for (modified, now) in [(0, 0), (5, 5), (u64::MAX, 0), (0, u64::MAX)] {
             let (low, high) = (cost(1, modified, now), cost(511, modified, now));
-            assert!(
-                low.is_finite() && high.is_finite() && low < high,
-                "{modified} {now}"
-            );
+            assert!(low.is_finite() && high.is_finite() && low < high, "{modified} {now}");
         }
-        assert_eq!(
-            cost(10, 900, 100),
-            cost(10, 100, 100),
-            "a future time counts as now"
-        );
+        assert_eq!(cost(10, 900, 100), cost(10, 100, 100), "a future time counts as now");
     }
 }
