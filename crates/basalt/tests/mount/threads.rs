@@ -14,6 +14,8 @@ use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate
 use crate::fixture::Volume;
 
 const THREADS: u64 = 8;
+/// Growing a tree on the host's file system as well takes long.
+const COMPARED: u64 = 3;
 
 /// The same tree and the same changes, wherever.
 fn grow_tree(directory: &Path, seed: u64) {
@@ -54,6 +56,9 @@ fn trees_that_grow_at_once_are_as_they_are_elsewhere() {
     volume.remount();
     for (seed, here) in (0..THREADS).zip(&here) {
         here.expect_same(&Manifest::of(place(seed)).unwrap(), "after mounting again");
+        if seed >= COMPARED {
+            continue;
+        }
         let elsewhere = volume.outside(format!("tree{seed}"));
         grow_tree(&elsewhere, seed);
         Manifest::of(&elsewhere).unwrap().expect_same(here, "against the host's file system");

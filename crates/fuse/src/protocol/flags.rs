@@ -8,7 +8,9 @@ bitflags! {
     pub struct InitFlags: u64 {
         /// Several reads of one file at once.
         const ASYNC_READ = 1;
-        /// `O_TRUNC` comes with OPEN instead of as a SETATTR behind it.
+        /// `O_TRUNC` comes with OPEN instead of as a SETATTR behind it. Not to be accepted together with the writeback cache: the
+        /// kernel sets its own size to 0 only some time after OPEN was answered (`fuse_do_setattr`), and forgets what another
+        /// program wrote, and the kernel wrote back, meanwhile; the server keeps it.
         const ATOMIC_O_TRUNC = 1 << 3;
         /// `.` and `..` can be looked up (for NFS and `open_by_handle_at`).
         const EXPORT_SUPPORT = 1 << 4;

@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::names::opened_file;
-use crate::protocol::flags::{InitFlags, OpenRequestFlags};
+use crate::protocol::flags::InitFlags;
 use crate::protocol::operation::SetXattrBody;
 use crate::protocol::wire::{AttrOut, OpenIn, SetattrIn, StatfsOut, StatxOut};
 use crate::session::convert;
@@ -50,8 +50,8 @@ impl Server {
         reply.push(&StatxOut { attr_valid, attr_valid_nsec, stat, ..Default::default() })
     }
 
-    /// Opens a file. The kernel has checked permissions, but does not know of flags that forbid it; and with
-    /// `ATOMIC_O_TRUNC` the truncation is ours.
+    /// Opens a file. The kernel has checked permissions, but does not know of flags that forbid it. Truncation comes behind, as a
+    /// SETATTR.
     pub(in crate::session) fn open(&self, ino: InodeNumber, arguments: &OpenIn, reply: &mut Reply) -> Answer {
         if self.agreed.flags.contains(InitFlags::NO_OPEN_SUPPORT) {
             return Err(Errno::NOSYS.into());
@@ -63,12 +63,6 @@ impl Server {
         how.set(OpenFlags::APPEND, flags.contains(OFlags::APPEND));
         how.set(OpenFlags::TRUNCATE, truncate);
         self.fs.open(ino, how)?;
-        if truncate && self.agreed.flags.contains(InitFlags::ATOMIC_O_TRUNC) {
-            let asked = OpenRequestFlags::from_bits_retain(arguments.open_flags);
-            let clear_suid_sgid = asked.contains(OpenRequestFlags::KILL_SUIDGID);
-            let changes = SetAttributes { size: Some(0), clear_suid_sgid, ..Default::default() };
-            self.fs.set_attributes(ino, &self.without_new_times(ino, changes)?)?;
-        }
         reply.push(&opened_file())
     }
 
