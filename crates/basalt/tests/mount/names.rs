@@ -103,7 +103,7 @@ fn longer_names_are_too_long_everywhere() {
     let Some(volume) = Volume::new("64M") else { return };
     fs::write(volume.path("file"), b"x").unwrap();
     // The kernel itself refuses paths of 4096 bytes; relative ones leave room for 4095.
-    let root = open(&volume.root(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let root = open(volume.root(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let mode = Mode::from_raw_mode(0o755);
     for len in [256, 1_000, 4_094, 4_095] {
         let long = "n".repeat(len);
