@@ -161,7 +161,7 @@ fn a_file_without_a_name_gets_one() {
     let Some(volume) = Volume::new("64M") else { return };
     let unnamed = || {
         let flags = OFlags::TMPFILE | OFlags::RDWR;
-        fs::File::from(open(&volume.root(), flags, Mode::from_raw_mode(0o640)).unwrap())
+        fs::File::from(open(volume.root(), flags, Mode::from_raw_mode(0o640)).unwrap())
     };
     let mut file = unnamed();
     file.write_all(&[5; 50_000]).unwrap();
