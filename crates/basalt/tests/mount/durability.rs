@@ -12,7 +12,7 @@ use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate
 use basalt_testkit::{Manifest, skip};
 use rustix::mount::UnmountFlags;
 
-use crate::fixture::{Volume, sh};
+use crate::fixture::{Volume, sh, wait_for};
 use crate::support::basalt;
 
 /// Since when the kernel passes sync(2) and syncfs(2) on to the server of a block device.
@@ -223,7 +223,8 @@ fn signals_end_in_a_clean_volume() {
         fs::write(volume.path(signal), vec![7; 1 << 20]).unwrap();
         let server = volume.server().expect("serving").as_raw_nonzero();
         sh(&volume.outside(""), &format!("kill -{signal} {server}"));
-        crate::fixture::wait_for("the end of the server", || volume.server().is_none() && !volume.is_mounted());
+        wait_for("the end of the server", || volume.server().is_none() && !volume.is_mounted());
+        volume.wait_for_release();
         let info = basalt(["info".as_ref(), "--json".as_ref(), volume.image().as_os_str()]).json();
         assert_eq!(info["checkpoint"]["clean"], true, "{signal}: {info}");
         volume.expect_clean();

@@ -160,6 +160,12 @@ impl Volume {
             Ok(()) | Err(Errno::INVAL) => {}
             Err(errno) => panic!("detaching {}: {errno}", self.root().display()),
         }
+        self.wait_for_release();
+    }
+
+    /// Waits until the server has let go of the image.
+    #[track_caller]
+    pub fn wait_for_release(&self) {
         wait_for("the lock", || {
             let file = File::open(&self.image).unwrap();
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
