@@ -24,6 +24,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// A shared opener claims a block device for a moment; one that meets another's moment waits it out.
 const PROBE_WAIT: Duration = Duration::from_millis(100);
 
+/// A lock is waited for at least so long: who has just closed a device may have a child between fork and exec, which still
+/// has the lock for a moment.
+const FORK_GRACE: Duration = Duration::from_millis(500);
+
 /// How far to keep others off while a device is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
@@ -39,7 +43,7 @@ pub enum Lock {
 }
 
 impl Default for Lock {
-    /// Exclusive, without waiting.
+    /// Exclusive, without waiting for anybody who really has it.
     fn default() -> Self {
         Lock::Exclusive { wait: Duration::ZERO }
     }
@@ -59,7 +63,7 @@ pub(super) fn take(
         Lock::Exclusive { wait } => (FlockOperation::NonBlockingLockExclusive, wait),
     };
     let patience = Patience::new(wait);
-    if patience.retry(|| try_flock(file, path, operation))?.is_none() {
+    if Patience::new(wait.max(FORK_GRACE)).retry(|| try_flock(file, path, operation))?.is_none() {
         return Err(in_use_error(path, in_use::lock_holder(file)));
     }
     match (kind, lock) {
