@@ -243,14 +243,14 @@ fn twenty_thousand_files_in_seconds() {
     assert!(taken.as_secs() < 60, "{taken:?}");
     scratch.expect_clean();
     let Some(linux) = Uml::new_or_skip() else { return };
-    let counts = linux.image(scratch.path("image")).with_f2fs(
-        "rw",
-        "find $MNT -type f | wc -l; cat $MNT/d7/f99 | md5sum; echo changed by Linux > $MNT/d7/f99",
-    );
+    let counts = linux
+        .image(scratch.path("image"))
+        .with_f2fs("rw", "find $MNT -type f | wc -l; cat $MNT/d7/f99 | md5sum; echo changed by Linux > $MNT/d7/f99");
     let counts = counts.unwrap();
     let counts = counts.expect_success();
     let expected = "99".repeat(990);
-    let sum = String::from_utf8(Command::new("md5sum").arg(scratch.file("expected", &expected)).output().unwrap().stdout);
+    let sum =
+        String::from_utf8(Command::new("md5sum").arg(scratch.file("expected", &expected)).output().unwrap().stdout);
     let sum = sum.unwrap().split(' ').next().unwrap().to_owned();
     assert!(counts.output.contains("20000") && counts.output.contains(&sum), "{}", counts.output);
     scratch.expect_clean();
