@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_testkit::command::run;
 use basalt_testkit::images::{TOOLS, dump_f2fs, fsck_f2fs, grow_f2fs, mkfs_f2fs, shrink_f2fs};
@@ -100,6 +100,11 @@ fn a_script_that_hangs_is_killed_and_what_it_said_is_kept() {
     assert_eq!(result.status, Status::TimedOut, "{result}");
     assert_eq!(result.output, "waiting\n");
     assert!(result.elapsed < Duration::from_secs(8), "{result}");
+    // Killed is not yet gone: what init inherits is reaped a moment later.
+    let end = Instant::now() + Duration::from_secs(5);
+    while !processes_that_name(&image).is_empty() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(processes_that_name(&image), Vec::<String>::new(), "these processes were left behind");
 }
 
