@@ -12,6 +12,7 @@ use super::kind::FaultKind;
 use super::names::DirectoryRecord;
 use super::{Checker, Stage};
 use crate::checkpoint::load::read_blocks;
+use crate::dir::entries::file_type;
 use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, SLOT_LEN, slots_for};
@@ -290,19 +291,6 @@ fn read_entry<'a>(
     let name = &content[at..at + length];
     // 214 slots at most.
     Some(Ok(Entry { slot: slot as u32, raw, name }))
-}
-
-/// The `file_type` of an entry.
-fn file_type(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
 }
 
 const _: () = assert!(DentryShape::BLOCK.size == BLOCK_SIZE);

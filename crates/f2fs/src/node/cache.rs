@@ -26,6 +26,8 @@ pub struct Node {
     used: bool,
 }
 
+// `expect` below is about sizes only: those of RawNode and RawInode are asserted to be a block's in `layout`, and neither needs
+// an alignment. No content can make them fail.
 impl Node {
     /// The node as pointers and footer.
     pub fn raw(&self) -> &RawNode {
