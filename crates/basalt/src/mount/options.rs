@@ -31,6 +31,8 @@ pub struct MountChoices {
     pub dirsync: bool,
     /// Event loops; by default as many as processors, within limits.
     pub threads: Option<usize>,
+    /// Keep idle processors quick to wake while many small requests come.
+    pub wakeful: bool,
     /// Which messages are logged.
     pub log: LevelFilter,
 }
@@ -48,6 +50,7 @@ impl Default for MountChoices {
             sync: false,
             dirsync: false,
             threads: None,
+            wakeful: true,
             log: LevelFilter::INFO,
         }
     }
@@ -135,6 +138,8 @@ const KNOWN: &[Known] = &[
         choices.threads = Some(threads.ok_or("a number from 1 to 64")?);
         Ok(())
     }),
+    flag("wakeful", "no deep sleep for processors in bursts of requests (default)", set!(c => c.wakeful = true)),
+    flag("nowakeful", "let them sleep: saves power, costs time", set!(c => c.wakeful = false)),
     with_value("log", "LEVEL", "what is logged: off, error, warn, info (default), debug or trace", |choices, value| {
         choices.log = value.parse().map_err(|_| "off, error, warn, info, debug or trace".to_owned())?;
         Ok(())

@@ -129,6 +129,7 @@ fn options(job: &Job, fs: &F2fs) -> MountOptions {
         sync: choices.sync,
         dirsync: choices.dirsync,
         threads: choices.threads.unwrap_or(defaults.threads),
+        wakeful: choices.wakeful,
         ..defaults
     }
 }

@@ -46,6 +46,10 @@ pub struct MountOptions {
     pub read_ahead: u32,
     /// Event loops (default: one a processor, at least 2, at most 8).
     pub threads: usize,
+    /// During bursts of requests, keep idle processors from sleeping deeply: makes small requests several times faster where
+    /// waking up is slow, as on virtual machines, and costs power as long as a burst lasts. Without the right to use
+    /// `/dev/cpu_dma_latency` nothing happens (default true).
+    pub wakeful: bool,
     /// Let the kernel's page cache hold dirty pages: small writes cost no round trip, and the kernel keeps mtime and
     /// size of files in memory (default true).
     pub writeback_cache: bool,
@@ -84,6 +88,7 @@ impl MountOptions {
             max_read: None,
             read_ahead: 1 << 20,
             threads: processors.clamp(2, 8),
+            wakeful: true,
             writeback_cache: true,
             skip_open: false,
             entry_lifetime: LONG,

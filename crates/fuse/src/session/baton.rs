@@ -5,7 +5,8 @@
 //! other, warm on its processor; the others sleep. The baton goes on
 //!
 //! - at once, before a request that takes long (fsync, large transfers) and when requests pile up: [`Baton::pass`];
-//! - by the watchman, when the holder has not finished its request after [`PATIENCE`]: [`Baton::watch`].
+//! - by the watchman, when the holder has not finished its request after [`PATIENCE`]: [`Baton::watch`]. Since it looks regularly while
+//!   there is work, it also sees bursts: [`Wakeful::look`].
 //!
 //! A holder that lost the baton finishes its request and queues up for it like everybody else.
 
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+
+use super::wakeful::Wakeful;
 
 /// How often the watchman looks. Who works on one request at two looks in a row loses the baton.
 const PATIENCE: Duration = Duration::from_micros(500);
@@ -93,7 +96,7 @@ impl Baton {
     }
 
     /// Takes the baton from holders that are held up; returns after [`close`](Self::close).
-    pub(super) fn watch(&self) {
+    pub(super) fn watch(&self, mut wakeful: Wakeful) {
         let (mut seen, mut looks) = (RECEIVING, 0);
         let mut desk = self.desk.lock();
         while !desk.closed {
@@ -108,6 +111,7 @@ impl Baton {
                 self.asleep.store(0, Ordering::SeqCst);
                 looks = 0;
             }
+            wakeful.look(self.next.load(Ordering::SeqCst));
             let work = self.work.load(Ordering::SeqCst);
             looks = if work == RECEIVING { looks + 1 } else { 0 };
             let stuck = work == seen && work != RECEIVING && work != FREE;
@@ -151,7 +155,7 @@ mod tests {
     fn who_is_held_up_loses_it_to_another_even_after_a_long_silence() {
         let baton = Baton::new();
         std::thread::scope(|scope| {
-            scope.spawn(|| baton.watch());
+            scope.spawn(|| baton.watch(Wakeful::new(false)));
             baton.take();
             // Long enough for the watchman to fall asleep.
             std::thread::sleep(PATIENCE * BOREDOM * 2);

@@ -11,6 +11,7 @@
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
 //! | `seeker` | LSEEK, which needs the kernel's dirty pages first |
 //! | `ticker` | background work |
+//! | `wakeful` | idle processors that wake quickly during bursts |
 
 mod answer;
 mod baton;
@@ -22,6 +23,7 @@ mod reply;
 mod seeker;
 mod server;
 mod ticker;
+mod wakeful;
 mod worker;
 
 use std::os::fd::OwnedFd;
@@ -32,6 +34,7 @@ use rustix::io::Errno;
 
 use crate::mount::{self, Mount, MountError, MountOptions, Unmounter};
 use server::Server;
+use wakeful::Wakeful;
 
 /// How serving a mount went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,8 @@ pub struct Session {
     /// The connection; `None` once `run` took it.
     device: Option<OwnedFd>,
     threads: usize,
+    /// Whether bursts of requests keep processors from sleeping deeply.
+    wakeful: bool,
 }
 
 impl Session {
@@ -73,6 +78,7 @@ impl Session {
             mount,
             device: Some(device),
             threads: options.threads.max(1),
+            wakeful: options.wakeful,
         };
         // An error from here on drops the session, and with it the mount.
         let device = session.device.as_ref().ok_or(MountError::NoHandshake)?;
@@ -90,7 +96,7 @@ impl Session {
     /// See [`SessionError`]; the file system was closed in every case.
     pub fn run(mut self) -> Result<(), SessionError> {
         let Some(device) = self.device.take() else { return Ok(()) };
-        let served = worker::serve_all(&self.server, device, self.threads);
+        let served = worker::serve_all(&self.server, device, self.threads, Wakeful::new(self.wakeful));
         // After an unmount this finds nothing; after an abort it takes the dead mount away.
         self.mount.remove_dead();
         let closed = self.server.close();

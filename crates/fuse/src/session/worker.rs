@@ -15,6 +15,7 @@ use super::reply::Reply;
 use super::seeker::{self, Seek};
 use super::server::{Server, Verdict};
 use super::ticker::Ticker;
+use super::wakeful::Wakeful;
 use crate::protocol::wire::{InHeader, WriteIn};
 use crate::protocol::{Fault, Operation, Request};
 
@@ -35,15 +36,21 @@ struct Loops<'fd> {
 }
 
 /// Serves `device` with `threads` loops and the ticker until the kernel hangs up on all of them.
-pub(super) fn serve_all(server: &Server, device: OwnedFd, threads: usize) -> Result<(), SessionError> {
+pub(super) fn serve_all(
+    server: &Server,
+    device: OwnedFd,
+    threads: usize,
+    wakeful: Wakeful,
+) -> Result<(), SessionError> {
     let channels: Vec<OwnedFd> = (1..threads).filter_map(|_| channel(&device)).collect();
     let (ticker, baton) = (Ticker::default(), Baton::new());
     let (seeks, queue) = mpsc::channel();
     let (device, loops) = (&device, &Loops { server, baton: &baton });
+    let watchman = &baton;
     std::thread::scope(|scope| {
         scope.spawn(move || seeker::run(server, &queue));
         scope.spawn(|| ticker.run(server.file_system()));
-        scope.spawn(|| baton.watch());
+        scope.spawn(move || watchman.watch(wakeful));
         let others: Vec<_> = (1..threads)
             .map(|index| {
                 let fd = channels.get(index - 1).unwrap_or(device).as_fd();
