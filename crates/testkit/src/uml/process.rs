@@ -10,6 +10,9 @@ use super::{KERNEL, Status, UmlResult};
 use crate::error::{Context, Error, Result};
 use crate::skip::find_program;
 
+/// What the kernel needs on processors with more register state than it knows (`xstate.c`); harmless on others.
+const XSTATE_LIBRARY: Option<&str> = option_env!("UML_XSTATE_LIBRARY");
+
 /// Starts the kernel and collects what it leaves in `place`.
 pub fn run(arguments: &[String], place: &Path, timeout: Duration) -> Result<UmlResult> {
     let kernel = find_program(KERNEL).ok_or_else(|| Error::Invalid(format!("{KERNEL} is not installed")))?;
@@ -18,6 +21,9 @@ pub fn run(arguments: &[String], place: &Path, timeout: Duration) -> Result<UmlR
     let errors = console.try_clone().doing("share", &console_path)?;
     let started = Instant::now();
     let mut machine = Command::new(&kernel);
+    if let Some(library) = XSTATE_LIBRARY {
+        machine.env("LD_PRELOAD", library);
+    }
     machine.args(arguments).stdin(Stdio::null()).stdout(console).stderr(errors);
     let ended = Machine::start(machine).and_then(|machine| machine.wait(timeout)).doing("run", &kernel)?;
     let read = |name: &str| {
