@@ -7,6 +7,7 @@
 //! | [`layout`] | the bytes on disk: one structure a file, no behaviour |
 //! | [`geometry`], [`features`] | a checked superblock: where everything is, and what of it Basalt serves |
 //! | `ops` | [`F2fs`]: the file-system interface on a volume; the only door in |
+//! | `maintenance` | room for every change, checkpoints, background work: when they happen |
 //! | `file` | attributes, page cache, reading, writing, truncation, holes, inline data, xattrs |
 //! | [`dir`] | entries, hashes, look-up, rename |
 //! | `node` | node cache, node address table, the way from a file offset to a node |
@@ -34,6 +35,7 @@ pub mod geometry;
 mod info;
 pub mod layout;
 mod log;
+mod maintenance;
 mod node;
 mod ops;
 mod options;
