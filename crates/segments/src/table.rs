@@ -58,6 +58,8 @@ pub struct SegmentTable {
     section_counts: Vec<SectionCounts>,
     /// Sections that are not free but have only free and prefree segments.
     prefree_sections: u32,
+    /// Segments that are taken only when no other is free.
+    avoided: std::ops::Range<SegmentNumber>,
 }
 
 impl std::fmt::Debug for SegmentTable {
@@ -117,6 +119,7 @@ impl SegmentTable {
             free_sections: Bitmap::new(sections),
             section_counts: vec![SectionCounts::default(); sections as usize],
             prefree_sections: 0,
+            avoided: 0..0,
         };
         table.finish_load();
         table

@@ -248,3 +248,16 @@ fn out_of_range_numbers_panic_by_contract() {
         assert!(std::panic::catch_unwind(|| SegmentTable::new(segments, per_section)).is_err());
     }
 }
+
+#[test]
+fn avoided_segments_are_taken_last() {
+    let mut table = SegmentTable::new(12, 2);
+    table.avoid(5..9);
+    assert_eq!((table.free_sections(), table.preferred_free_sections()), (6, 3), "whole sections: 4 to 9");
+    let mut order = vec![table.open_segment(HotData, None).unwrap()];
+    while let Some(next) = table.open_segment(HotData, order.last().copied()) {
+        order.push(next);
+    }
+    assert_eq!(order, [0, 1, 2, 3, 10, 11, 4, 5, 6, 7, 8, 9]);
+    assert_eq!((table.free_segments(), table.preferred_free_sections()), (0, 0));
+}

@@ -1,6 +1,9 @@
 //! Segments on their way: free, taken by a log, closed, prefree, and free again after a checkpoint.
 
+use std::ops::Range;
+
 use super::{FULL, SegmentState, SegmentTable};
+use crate::bitmap::Bitmap;
 use crate::{SegmentKind, SegmentNumber};
 
 impl SegmentTable {
@@ -34,6 +37,8 @@ impl SegmentTable {
     /// 2. the first segment of a free section, the next one upward from `after`, wrapping at the end;
     /// 3. any free segment, the next one upward, wrapping.
     ///
+    /// Segments to [avoid](SegmentTable::avoid) are left out, unless no other is free.
+    ///
     /// `None` when nothing is free. The segment is then active, of `kind`, and its entry dirty. `after` itself is not
     /// closed by this; see [`SegmentTable::close_segment`].
     pub fn open_segment(&mut self, kind: SegmentKind, after: Option<SegmentNumber>) -> Option<SegmentNumber> {
@@ -41,17 +46,42 @@ impl SegmentTable {
             None => 0,
             Some(after) => self.at(after) as u32 + 1,
         };
-        let segment = if !next.is_multiple_of(self.segments_per_section) && self.free.contains(next) {
-            next
-        } else if let Some(section) = self.free_sections.next_wrapping(next.div_ceil(self.segments_per_section)) {
-            section * self.segments_per_section
-        } else {
-            self.free.next_wrapping(next)?
-        };
+        let segment = self.choose_free(next, &self.avoided.clone()).or_else(|| self.choose_free(next, &(0..0)))?;
         self.enter(segment, SegmentState::Active);
         self.kinds[segment as usize] = kind;
         self.dirty_entries.insert(segment);
         Some(segment)
+    }
+
+    /// From now on, logs take these segments only when no other is free: they are being emptied. Ends of the range inside a
+    /// section count for the whole section.
+    pub fn avoid(&mut self, segments: Range<SegmentNumber>) {
+        let size = self.segments_per_section;
+        self.avoided = segments.start / size * size..segments.end.next_multiple_of(size).min(self.segments());
+    }
+
+    /// Free sections that are not to be avoided.
+    #[must_use]
+    pub fn preferred_free_sections(&self) -> u32 {
+        let avoided = self.avoided_sections().filter(|&section| self.free_sections.contains(section)).count();
+        // At most as many as are in the set.
+        self.free_sections.count() - avoided as u32
+    }
+
+    fn avoided_sections(&self) -> Range<u32> {
+        self.avoided.start / self.segments_per_section..self.avoided.end / self.segments_per_section
+    }
+
+    fn choose_free(&self, next: SegmentNumber, avoided: &Range<SegmentNumber>) -> Option<SegmentNumber> {
+        let size = self.segments_per_section;
+        if !next.is_multiple_of(size) && self.free.contains(next) && !avoided.contains(&next) {
+            return Some(next);
+        }
+        let sections = avoided.start / size..avoided.end / size;
+        match next_outside(&self.free_sections, next.div_ceil(size), &sections) {
+            Some(section) => Some(section * size),
+            None => next_outside(&self.free, next, avoided),
+        }
     }
 
     /// A log leaves its segment, which becomes dirty, full or, without a live block, prefree. Does nothing to a segment
@@ -132,4 +162,12 @@ impl SegmentTable {
         let counts = self.section_counts[section as usize];
         counts.prefree > 0 && counts.free + counts.prefree == self.segments_per_section
     }
+}
+
+/// The next member upward from `start` that is not in `avoided`, wrapping.
+fn next_outside(set: &Bitmap, start: u32, avoided: &Range<u32>) -> Option<u32> {
+    let outside = |found: &u32| !avoided.contains(found);
+    let first = set.next_wrapping(start)?;
+    // From the range's end on, one inside comes only after all others.
+    if outside(&first) { Some(first) } else { set.next_wrapping(avoided.end).filter(outside) }
 }
