@@ -10,7 +10,7 @@ use crate::workload::Workload;
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "bench",
-    after_help = "Names for --only: sequential, random, files, untar, clone, fsync (on the host); volume (mount time and \
+    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail (on the host); volume (mount time and \
 memory of 1 TiB); uml (all of it in User-Mode Linux), uml-sequential, uml-files, ….\n\
 Progress goes to standard error, the tables to standard output."
 )]
@@ -88,6 +88,8 @@ pub struct Scale {
     pub files: u32,
     /// Writes of 4 KiB, each with an fsync.
     pub fsyncs: u32,
+    /// Turns of the mail server's threads, all together.
+    pub mail_turns: u32,
 }
 
 impl Scale {
@@ -103,6 +105,7 @@ impl Scale {
             random_reads: 16_384,
             files: 20_000,
             fsyncs: 2_000,
+            mail_turns: 2_000,
         }
     }
 
@@ -111,7 +114,14 @@ impl Scale {
         if quick {
             return Scale { files: 1_000, ..Scale::small(64 << 20) };
         }
-        Scale { files: 20_000, fsyncs: 1_000, random_reads: 8_192, random_writes: 32_768, ..Scale::small(512 << 20) }
+        Scale {
+            files: 20_000,
+            fsyncs: 1_000,
+            mail_turns: 400,
+            random_reads: 8_192,
+            random_writes: 32_768,
+            ..Scale::small(512 << 20)
+        }
     }
 
     fn small(file_bytes: u64) -> Scale {
@@ -123,6 +133,7 @@ impl Scale {
             random_reads: blocks / 16,
             files: 2_000,
             fsyncs: 200,
+            mail_turns: 200,
         }
     }
 }

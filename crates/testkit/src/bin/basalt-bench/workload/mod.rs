@@ -1,6 +1,7 @@
 //! What is measured. Every workload starts on a new, empty, mounted volume with cold caches.
 
 mod content;
+mod mail;
 mod names;
 mod trees;
 
@@ -34,12 +35,21 @@ pub enum Workload {
     Clone,
     /// 4 KiB appended, then fsync, again and again.
     Fsync,
+    /// A mail server's spool: small files, many threads, fsync after each write.
+    Varmail,
 }
 
 impl Workload {
     /// All of them, in the order in which they run.
-    pub const ALL: [Workload; 6] =
-        [Workload::Sequential, Workload::Random, Workload::Files, Workload::Untar, Workload::Clone, Workload::Fsync];
+    pub const ALL: [Workload; 7] = [
+        Workload::Sequential,
+        Workload::Random,
+        Workload::Files,
+        Workload::Untar,
+        Workload::Clone,
+        Workload::Fsync,
+        Workload::Varmail,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -50,6 +60,7 @@ impl Workload {
             Workload::Untar => "untar",
             Workload::Clone => "clone",
             Workload::Fsync => "fsync",
+            Workload::Varmail => "varmail",
         }
     }
 
@@ -62,6 +73,7 @@ impl Workload {
             Workload::Untar => trees::untar(volume, sources),
             Workload::Clone => trees::clone(volume, sources),
             Workload::Fsync => content::fsyncs(volume, scale),
+            Workload::Varmail => mail::varmail(volume, scale),
         }
     }
 }
