@@ -1,6 +1,7 @@
 //! Where the engine's time comes from: injected, so that a run can be repeated.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use basalt_vfs::Time;
 
@@ -8,6 +9,13 @@ use basalt_vfs::Time;
 pub trait Clock: Send + Sync {
     /// The current time; may jump as the system's clock does.
     fn now(&self) -> Time;
+
+    /// Time since some moment in the past, to tell how long something took, or how long nothing happened. Does not go back
+    /// where the clock's source does not.
+    fn uptime(&self) -> Duration {
+        let now = self.now();
+        Duration::new(now.seconds.max(0) as u64, now.nanoseconds.min(999_999_999))
+    }
 }
 
 /// The system's clock.
@@ -21,5 +29,10 @@ impl Clock for SystemClock {
             // A clock set before 1970.
             Err(before) => Time { seconds: -(before.duration().as_secs() as i64), nanoseconds: 0 },
         }
+    }
+
+    fn uptime(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
     }
 }

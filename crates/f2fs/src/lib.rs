@@ -42,6 +42,9 @@ mod options;
 mod trim;
 mod volume;
 
+pub use clean::statistics::{
+    CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Statistics,
+};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;

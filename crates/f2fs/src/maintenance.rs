@@ -7,6 +7,8 @@ use std::time::Duration;
 use basalt_vfs::{Background, Time};
 
 use crate::checkpoint::write::Prepared;
+use crate::clean::Pressure;
+use crate::clean::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::ops::{F2fs, note_failure};
@@ -14,6 +16,12 @@ use crate::volume::Volume;
 
 /// Rounds of cleaning one operation may be made to wait for.
 const CLEANING_ROUNDS: u32 = 64;
+/// Blocks written back in one go when too many are dirty: a request of 1 MiB.
+const PIECE: usize = 256;
+/// Live blocks moved by one piece of background cleaning.
+const IDLE_STEP: u32 = 128;
+/// Pause between two pieces of background cleaning.
+const IDLE_PAUSE: Duration = Duration::from_millis(10);
 
 /// When background work was done last.
 pub(crate) struct Timing {
@@ -30,21 +38,27 @@ impl Timing {
 }
 
 impl F2fs {
-    /// Writes back when too much is dirty, cleans when free sections run short.
+    /// As [`make_room_for`](Self::make_room_for) a change that writes little.
     pub(crate) fn make_room(&self) -> Result<()> {
-        {
+        self.make_room_for(1)
+    }
+
+    /// Before a change that writes about `weight` blocks: writes back when too much is dirty, cleans when free sections run short.
+    pub(crate) fn make_room_for(&self, weight: u32) -> Result<()> {
+        let next = {
             let mut volume = self.volume.lock();
             if !volume.is_writable() {
                 return Ok(());
             }
-            let result = relieve_pressure(&mut volume);
+            let result = step(&mut volume, weight);
             note_failure(&mut volume, &result);
-            result?;
-            if !volume.is_short_of_sections() {
-                return Ok(());
-            }
+            result?
+        };
+        match next {
+            Next::Go => Ok(()),
+            Next::Commit => self.free_cleaned(CleaningCause::Foreground),
+            Next::Clean => self.clean(),
         }
-        self.clean()
     }
 
     /// Foreground cleaning: until enough sections are free, or nothing is to be gained.
@@ -52,19 +66,20 @@ impl F2fs {
         for _ in 0..CLEANING_ROUNDS {
             let before = {
                 let mut volume = self.volume.lock();
-                if !volume.is_short_of_sections() || !volume.is_writable() {
+                if volume.pressure() != Pressure::Hard || !volume.is_writable() {
                     return Ok(());
                 }
-                if volume.table.prefree_sections() == 0 {
+                // Where room for a round might be missing, what was emptied before it has to be free first.
+                if !(volume.is_low() && volume.wants_sections_freed(false)) {
                     let result = volume.clean_round();
                     note_failure(&mut volume, &result);
-                    if !result? {
+                    if !result? && !volume.wants_sections_freed(false) {
                         return Ok(());
                     }
                 }
                 volume.table.free_sections()
             };
-            self.checkpoint_if(true, false)?;
+            self.free_cleaned(CleaningCause::Foreground)?;
             if self.volume.lock().table.free_sections() <= before {
                 return Ok(());
             }
@@ -72,18 +87,39 @@ impl F2fs {
         Ok(())
     }
 
-    /// Writes a checkpoint if something changed, or if `force`; with `unmount` one of a clean volume.
-    pub(crate) fn checkpoint_if(&self, force: bool, unmount: bool) -> Result<()> {
+    /// The checkpoint that frees sections that were emptied.
+    fn free_cleaned(&self, cause: CleaningCause) -> Result<()> {
+        let uptime = || self.with_volume(|volume| volume.clock.uptime());
+        let start = uptime();
+        let written = self.checkpoint_if(false, CheckpointCause::Cleaning(cause))?;
+        let took = uptime().saturating_sub(start);
+        let mut volume = self.volume.lock();
+        let work = volume.cleaner.statistics.of(cause);
+        work.commit += took;
+        work.checkpoints += u64::from(written);
+        Ok(())
+    }
+
+    /// Writes a checkpoint if there is reason to: something changed, or, where sections are to be freed, there are some; with
+    /// `force` always. For [`CheckpointCause::Close`] it is one of a clean volume. Returns whether one was written.
+    pub(crate) fn checkpoint_if(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
         let _turn = self.turn.lock();
         let prepared = {
             let mut volume = self.volume.lock();
             if let Some(reason) = &volume.failed {
                 return Err(basalt_vfs::Error::Io(reason.clone()).into());
             }
-            let due = volume.changed || force || unmount && volume.was_unclean();
+            let unmount = cause == CheckpointCause::Close;
+            let due = match cause {
+                _ if force => true,
+                // Somebody else's may have freed them while this one waited for its turn.
+                CheckpointCause::Cleaning(_) => volume.sections_to_be_freed() > 0,
+                _ => volume.changed || unmount && volume.was_unclean(),
+            };
             if !due || !volume.is_writable() {
-                return Ok(());
+                return Ok(false);
             }
+            volume.checkpoints.count(cause);
             let result = volume.prepare_checkpoint(unmount);
             note_failure(&mut volume, &result);
             result?
@@ -96,7 +132,7 @@ impl F2fs {
         } else {
             volume.finish_checkpoint(&prepared);
         }
-        result
+        result.map(|()| true)
     }
 
     /// Makes a prepared checkpoint hold, and tells the device what it freed.
@@ -119,7 +155,7 @@ impl F2fs {
     }
 
     /// Writes all dirty data and then a checkpoint.
-    pub(crate) fn sync_all(&self, unmount: bool) -> Result<()> {
+    pub(crate) fn sync_all(&self, cause: CheckpointCause) -> Result<()> {
         self.make_room()?;
         {
             let mut volume = self.volume.lock();
@@ -129,7 +165,7 @@ impl F2fs {
                 result?;
             }
         }
-        self.checkpoint_if(false, unmount)
+        self.checkpoint_if(false, cause).map(|_| ())
     }
 
     /// A bounded piece of background work, and when to ask again.
@@ -146,21 +182,85 @@ impl F2fs {
             }
             due
         };
-        if due && let Err(error) = self.sync_all(false) {
+        if due && let Err(error) = self.sync_all(CheckpointCause::Interval) {
             tracing::error!(%error, "background commit failed");
         }
         // Halves, so that nothing waits much longer than the interval.
-        Background { next: wait / 2 }
+        let next = wait / 2;
+        Background { next: self.clean_when_idle().map_or(next, |clean| clean.min(next)) }
+    }
+
+    /// A bounded piece of cleaning if the volume is idle; when to ask again for more of it, if ever.
+    fn clean_when_idle(&self) -> Option<Duration> {
+        let (more, commit) = {
+            let mut volume = self.volume.lock();
+            if !volume.is_writable() || !volume.options.background_cleaning || self.timing.lock().closed {
+                return None;
+            }
+            let idle = volume.clock.uptime().saturating_sub(volume.last_used);
+            let missing = volume.options.idle_after.saturating_sub(idle);
+            if !missing.is_zero() {
+                return Some(missing);
+            }
+            let result = volume.clean_idle(IDLE_STEP);
+            note_failure(&mut volume, &result);
+            let more = result.unwrap_or_default();
+            (more, if more { volume.wants_sections_freed(true) } else { volume.has_emptied_sections() })
+        };
+        if commit && let Err(error) = self.free_cleaned(CleaningCause::Background) {
+            tracing::error!(%error, "background cleaning failed");
+            return None;
+        }
+        more.then_some(IDLE_PAUSE)
+    }
+
+    /// What was written, cleaned and committed since the volume was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.with_volume(|volume| Statistics {
+            written: volume.counters,
+            cleaning: volume.cleaner.statistics,
+            checkpoints: volume.checkpoints,
+        })
     }
 }
 
+/// What has to happen before a change.
+enum Next {
+    /// Nothing more.
+    Go,
+    /// A checkpoint, to free sections.
+    Commit,
+    /// Cleaning until there is room.
+    Clean,
+}
+
+/// The bounded part of making room, with the volume locked.
+fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
+    relieve_pressure(volume)?;
+    let paced = match volume.pressure() {
+        Pressure::Hard => return Ok(Next::Clean),
+        Pressure::None => {
+            volume.forgive_cleaning();
+            false
+        }
+        Pressure::Paced => {
+            let due = volume.cleaning_due(weight);
+            volume.clean_step(due)?
+        }
+    };
+    Ok(if volume.wants_sections_freed(paced) { Next::Commit } else { Next::Go })
+}
+
+/// Writes back what is dirty beyond the limits, in pieces large enough for large requests.
 fn relieve_pressure(volume: &mut Volume) -> Result<()> {
-    if volume.dirty_file_pages > volume.dirty_page_limit() {
-        volume.write_back_all()?;
+    let pages = volume.dirty_file_pages + volume.dirty_directory_pages;
+    if let Some(over) = pages.checked_sub(volume.dirty_page_limit()).filter(|&over| over > 0) {
+        volume.write_back_some(over.max(PIECE))?;
     }
-    if volume.nodes.dirty_count() * BLOCK_SIZE > volume.options.cache_bytes / 4 {
-        volume.write_back_directories()?;
-        volume.write_nodes()?;
+    let limit = volume.options.cache_bytes / 4 / BLOCK_SIZE;
+    if let Some(over) = volume.nodes.dirty_count().checked_sub(limit).filter(|&over| over > 0) {
+        volume.write_some_nodes(over.max(PIECE))?;
     }
     Ok(())
 }

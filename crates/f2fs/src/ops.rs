@@ -14,6 +14,7 @@ use basalt_vfs::{
     NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
+use crate::clean::statistics::CheckpointCause;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::write::Times;
@@ -67,7 +68,7 @@ impl F2fs {
         };
         if writable {
             // Nodes that an interrupted fsync left ahead of the log must not be taken for ours: move on to a new version.
-            fs.checkpoint_if(unclean, false)?;
+            fs.checkpoint_if(unclean, CheckpointCause::Open)?;
         }
         Ok(fs)
     }
@@ -93,13 +94,26 @@ impl F2fs {
 
     /// Runs an operation that only looks (it may still load caches and renew access times).
     fn look<T>(&self, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
-        Ok(work(&mut self.volume.lock())?)
+        let mut volume = self.volume.lock();
+        volume.last_used = volume.clock.uptime();
+        Ok(work(&mut volume)?)
+    }
+
+    /// Before an operation that may renew an access time. Looking goes on where making room failed: that has been noted.
+    fn make_room_to_look(&self) {
+        let _ = self.make_room();
     }
 
     /// Runs an operation that changes the volume: first makes room, then checks and runs it.
     fn change<T>(&self, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
-        self.make_room()?;
+        self.change_much(1, work)
+    }
+
+    /// As [`change`](Self::change), for an operation that writes about `weight` blocks.
+    fn change_much<T>(&self, weight: u32, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
+        self.make_room_for(weight)?;
         let mut volume = self.volume.lock();
+        volume.last_used = volume.clock.uptime();
         volume.expect_writable()?;
         let result = work(&mut volume);
         note_failure(&mut volume, &result);
@@ -170,6 +184,7 @@ impl FileSystem for F2fs {
 
     fn read_link(&self, ino: InodeNumber) -> basalt_vfs::Result<Vec<u8>> {
         let ino = Self::inode_number(ino)?;
+        self.make_room_to_look();
         self.look(|volume| {
             if volume.kind(ino)? != FileKind::Symlink {
                 return Err(basalt_vfs::Error::Invalid("not a symbolic link").into());
@@ -239,6 +254,7 @@ impl FileSystem for F2fs {
 
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> basalt_vfs::Result<usize> {
         let ino = Self::inode_number(ino)?;
+        self.make_room_to_look();
         // Blocks in the plan may be freed meanwhile, but not reused.
         let _reuse = self.reuse.read();
         let (length, extents) = self.look(|volume| {
@@ -292,15 +308,16 @@ impl FileSystem for F2fs {
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> basalt_vfs::Result<()> {
         let ino = Self::inode_number(ino)?;
+        self.make_room_to_look();
         self.look(|volume| volume.list_directory(ino, from, emit))
     }
 
     fn sync_file(&self, _ino: InodeNumber, _data_only: bool) -> basalt_vfs::Result<()> {
-        Ok(self.sync_all(false)?)
+        Ok(self.sync_all(CheckpointCause::Fsync)?)
     }
 
     fn sync(&self) -> basalt_vfs::Result<()> {
-        Ok(self.sync_all(false)?)
+        Ok(self.sync_all(CheckpointCause::Sync)?)
     }
 
     fn stat_fs(&self) -> basalt_vfs::Result<StatFs> {
@@ -361,7 +378,7 @@ impl FileSystem for F2fs {
                 result?;
             }
         }
-        Ok(self.sync_all(true)?)
+        Ok(self.sync_all(CheckpointCause::Close)?)
     }
 }
 

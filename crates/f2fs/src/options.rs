@@ -29,6 +29,10 @@ pub struct OpenOptions {
     pub commit_interval: Duration,
     /// Tell the device what is free after each checkpoint.
     pub discard: bool,
+    /// Clean sections while nothing else happens.
+    pub background_cleaning: bool,
+    /// How long nothing must have happened for the volume to count as idle.
+    pub idle_after: Duration,
     /// Access times.
     pub atime: Atime,
 }
@@ -42,6 +46,9 @@ impl Default for OpenOptions {
             checkpoint_interval: Duration::from_secs(60),
             commit_interval: Duration::from_secs(5),
             discard: true,
+            background_cleaning: true,
+            // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
+            idle_after: Duration::from_secs(5),
             atime: Atime::Relatime,
         }
     }

@@ -1,5 +1,6 @@
 //! FITRIM: discards free segments on request.
 
+use crate::clean::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::ops::F2fs;
@@ -13,7 +14,7 @@ impl F2fs {
     /// A checkpoint first frees what can be freed. The volume is locked for one run at a time, so that no run is allocated
     /// while it is discarded.
     pub(crate) fn trim_free(&self, offset: u64, length: u64, minimum: u64) -> Result<u64> {
-        basalt_vfs::FileSystem::sync(self)?;
+        self.sync_all(CheckpointCause::Trim)?;
         let end = offset.saturating_add(length);
         let mut segment = 0;
         let mut discarded = 0;

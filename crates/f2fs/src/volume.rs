@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
@@ -13,6 +14,8 @@ use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Loaded, load, read_blocks};
+use crate::clean::Cleaner;
+use crate::clean::statistics::CheckpointStatistics;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -64,6 +67,8 @@ pub(crate) struct Volume {
     pub dirty_inodes: BTreeSet<u32>,
     pub dirty_file_pages: usize,
     pub dirty_directory_pages: usize,
+    /// Where writeback goes on when it does not write everything: inode and page.
+    pub written_to: (u32, u32),
     pub orphans: BTreeSet<u32>,
     /// Blocks in use, reserved ones included.
     pub valid_blocks: u64,
@@ -73,11 +78,11 @@ pub(crate) struct Volume {
     pub changed: bool,
     /// Why the volume takes no more changes: an error that left memory and device apart.
     pub failed: Option<String>,
-    /// Sections whose cleaning met damage: no victims.
-    pub unclean_sections: FxHashSet<u32>,
-    /// Dead blocks when cleaning last found nothing to gain.
-    pub cleaning_in_vain: Option<u64>,
+    pub cleaner: Cleaner,
     pub counters: Counters,
+    pub checkpoints: CheckpointStatistics,
+    /// When an operation last came, by the clock's uptime.
+    pub last_used: Duration,
     pub warnings: Vec<String>,
     opened_at: i64,
     generation: u32,
@@ -130,15 +135,17 @@ impl Volume {
             dirty_inodes: BTreeSet::new(),
             dirty_file_pages: 0,
             dirty_directory_pages: 0,
+            written_to: (0, 0),
             orphans: loaded.orphans.into_iter().collect(),
             valid_blocks: raw.valid_block_count.get(),
             valid_nodes: raw.valid_node_count.get(),
             valid_inodes: raw.valid_inode_count.get(),
             changed: false,
             failed: None,
-            unclean_sections: FxHashSet::default(),
-            cleaning_in_vain: None,
+            cleaner: Cleaner::default(),
             counters: Counters::default(),
+            checkpoints: CheckpointStatistics::default(),
+            last_used: clock.uptime(),
             warnings,
             opened_at: now.seconds,
             // Distinct from one mount to the next: the version rises with every checkpoint.

@@ -62,6 +62,7 @@ impl Volume {
     /// Step 4: the checkpoint holds.
     pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared) {
         self.table.release(&prepared.freed);
+        self.cleaner.note_checkpoint();
     }
 
     /// The bytes of the whole pack and where it goes; the state moves on to the new version.

@@ -1,92 +1,147 @@
-//! Cleaning: moves the live blocks of a section away, so that the next checkpoint frees it.
+//! Cleaning: moves the live blocks of sections away, so that the next checkpoint frees them.
+//!
+//! | file | subject |
+//! |---|---|
+//! | here | moving live blocks: found by the segment's summary, verified against the node that should point to them |
+//! | `plan` | the sections to empty, in which order, and how far that has come |
+//! | `pace` | when it is time, and how much of it one writer waits for |
+//! | [`statistics`] | what it cost, by cause |
+//!
+//! Driven from `maintenance`. A section may be left half-way: what was moved is dead there, the rest is live, and both are true.
 
-mod round;
+mod pace;
+mod plan;
+pub mod statistics;
+
+pub(crate) use pace::Pressure;
+pub(crate) use plan::Cleaner;
 
 use zerocopy::FromBytes;
 
 use basalt_segments::{BlockTraits, SegmentState};
 
+use crate::checkpoint::load::read_blocks;
 use crate::error::{Error, Result};
+use crate::layout::inode::InlineFlags;
+use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::node::path::{Slot, inode_slot};
+use crate::node::path::{Slot, inode_slot, is_direct};
 use crate::volume::Volume;
+use statistics::CleaningCause;
 
-/// Sections beyond what dirty data needs and the reserve that are kept free.
-const MARGIN_SECTIONS: u32 = 2;
+/// Dead blocks between live ones up to which both are read in one request.
+const GAP: u32 = 16;
+
+/// How far the cleaning of a section came.
+pub(crate) struct Part {
+    /// Live blocks that were moved.
+    pub moved: u32,
+    /// The block of the section to go on from; `None` when there was nothing left to move.
+    pub next: Option<u32>,
+}
 
 impl Volume {
-    /// Whether writing what is dirty could use up the sections kept free for cleaning.
-    pub(crate) fn is_short_of_sections(&self) -> bool {
-        let per_section = u64::from(self.geometry.segments_per_section * BLOCKS_PER_SEGMENT);
-        // Overwriting a block dirties the node that points to it: count it twice.
-        let dirty = self.nodes.dirty_count() + 2 * self.dirty_file_pages + 2 * self.dirty_directory_pages;
-        let needed = (dirty as u64).div_ceil(per_section) as u32;
-        let reserved = self.checkpoint.raw.rsvd_segment_count.get() / self.geometry.segments_per_section;
-        self.table.free_sections() < needed.saturating_add(reserved).saturating_add(MARGIN_SECTIONS)
+    /// Moves every live block of a section to the logs. Active segments stay as they are, and so does a section that is damaged:
+    /// its live blocks tell.
+    #[allow(dead_code)] // Until volumes can be made smaller.
+    pub(crate) fn clean_section(&mut self, section: u32, cause: CleaningCause) -> Result<()> {
+        self.clean_part(section, 0, u32::MAX, cause)?;
+        self.cleaner.statistics.of(cause).victims += 1;
+        self.counters.sections_cleaned += 1;
+        Ok(())
     }
 
-    /// Pages that may be dirty before writers have to wait for writeback.
-    pub(crate) fn dirty_page_limit(&self) -> usize {
-        let by_memory = self.options.cache_bytes / 2 / BLOCK_SIZE;
-        let by_space = self.table.free_segments() as usize * BLOCKS_PER_SEGMENT as usize / 8;
-        by_memory.min(by_space).max(64)
+    /// Moves up to `most` live blocks of a section to the logs, from block `from` of it on.
+    pub(crate) fn clean_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
+        let start = self.clock.uptime();
+        let result = self.move_part(section, from, most, cause);
+        self.cleaner.statistics.of(cause).copy += self.clock.uptime().saturating_sub(start);
+        match result {
+            Err(error @ Error::Damaged { .. }) => {
+                // What is wrong with one block must not stop the volume: this section is left alone.
+                tracing::warn!(section, %error, "cleaning met damage; the section is left as it is");
+                self.cleaner.avoid(section);
+                Ok(Part { moved: 0, next: None })
+            }
+            result => result,
+        }
     }
 
-    /// Moves every live block of a section to the logs.
-    pub(crate) fn clean_section(&mut self, section: u32) -> Result<()> {
-        for segment in self.table.segments_of(section) {
+    fn move_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
+        let segments = self.table.segments_of(section);
+        let first = segments.start;
+        let mut moved = 0;
+        for segment in segments.skip((from / BLOCKS_PER_SEGMENT) as usize) {
             if !matches!(self.table.state(segment), SegmentState::Dirty | SegmentState::Full) {
                 continue;
             }
-            if let Err(error) = self.clean_segment(segment) {
-                if matches!(error, Error::Damaged { .. }) {
-                    // What is wrong with one block must not stop the volume: this section is left alone.
-                    tracing::warn!(segment, %error, "cleaning met damage; the section is left as it is");
-                    self.unclean_sections.insert(section);
-                    return Ok(());
-                }
-                return Err(error);
+            let start = (segment - first) * BLOCKS_PER_SEGMENT;
+            let live: Vec<u32> = self
+                .table
+                .live_blocks(segment)
+                .filter(|offset| start + offset >= from)
+                .take((most - moved) as usize)
+                .collect();
+            let Some(&last) = live.last() else { continue };
+            self.move_blocks(segment, &live, cause)?;
+            moved += live.len() as u32;
+            if moved == most {
+                return Ok(Part { moved, next: Some(start + last + 1) });
+            }
+        }
+        Ok(Part { moved, next: None })
+    }
+
+    /// Moves these live blocks of a segment, which rise.
+    fn move_blocks(&mut self, segment: u32, live: &[u32], cause: CleaningCause) -> Result<()> {
+        let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+        let summary = self.read_block(self.geometry.summary_block(segment))?;
+        self.cleaner.statistics.of(cause).blocks_read += 1;
+        let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
+            .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
+        if self.table.kind(segment).is_node() {
+            return live.iter().try_for_each(|&offset| {
+                self.move_node(summary.entries[offset as usize].nid.get(), base + offset, cause)
+            });
+        }
+        if self.writer.holds(base..base + BLOCKS_PER_SEGMENT) {
+            self.writer.write_all(&*self.device)?;
+        }
+        for near in live.chunk_by(|before, after| after - before <= GAP) {
+            let (Some(&first), Some(&last)) = (near.first(), near.last()) else { continue };
+            let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
+            self.cleaner.statistics.of(cause).blocks_read += u64::from(last - first + 1);
+            for &offset in near {
+                let at = (offset - first) as usize * BLOCK_SIZE;
+                // A slice of one block's length.
+                let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
+                    .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
+                self.move_data(&summary.entries[offset as usize], base + offset, block, cause)?;
             }
         }
         Ok(())
     }
 
-    fn clean_segment(&mut self, segment: u32) -> Result<()> {
-        let live: Vec<u32> = self.table.live_blocks(segment).collect();
-        let (Some(&first), Some(&last)) = (live.first(), live.last()) else { return Ok(()) };
-        let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
-        let summary = self.read_block(self.geometry.summary_block(segment))?;
-        let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
-            .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
-        if self.table.kind(segment).is_node() {
-            return live
-                .iter()
-                .try_for_each(|&offset| self.move_node(summary.entries[offset as usize].nid.get(), base + offset));
-        }
-        // Nothing of a sealed segment waits in the writer once its runs are out.
-        self.writer.write_all(&*self.device)?;
-        let bytes = crate::checkpoint::load::read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
-        for offset in live {
-            let at = (offset - first) as usize * BLOCK_SIZE;
-            // A slice of one block's length.
-            let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
-                .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
-            self.move_data(&summary.entries[offset as usize], base + offset, block)?;
-        }
-        Ok(())
-    }
-
-    fn move_node(&mut self, nid: u32, address: u32) -> Result<()> {
+    fn move_node(&mut self, nid: u32, address: u32, cause: CleaningCause) -> Result<()> {
         if self.nat_entry(nid)?.block_addr.get() != address {
             return Err(not_owned("NAT", nid, address));
         }
+        if !self.nodes.contains(nid) {
+            self.cleaner.statistics.of(cause).blocks_read += 1;
+        }
         self.node_mut(nid)?;
-        self.counters.blocks_moved += 1;
+        self.note_moved(cause);
         Ok(())
     }
 
-    fn move_data(&mut self, owner: &RawSummary, address: u32, block: &[u8; BLOCK_SIZE]) -> Result<()> {
+    fn move_data(
+        &mut self,
+        owner: &RawSummary,
+        address: u32,
+        block: &[u8; BLOCK_SIZE],
+        cause: CleaningCause,
+    ) -> Result<()> {
         let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
         if self.nat_entry(nid)?.block_addr.get() == 0 {
             return Err(not_owned("summary", nid, address));
@@ -94,10 +149,13 @@ impl Volume {
         let flexible = self.geometry.flexible_inline_xattr();
         let node = self.node(nid)?;
         let ino = node.footer().ino.get();
-        let (byte, limit) = if ino == nid {
-            (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
+        let (byte, limit) = if ino != nid {
+            let holds_addresses = is_direct(node.footer().offset()) && node.footer().offset() != XATTR_NODE_OFFSET;
+            (4 * index as usize, if holds_addresses { ADDRS_PER_NODE } else { 0 })
+        } else if node.inode().inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
+            (0, 0)
         } else {
-            (4 * index as usize, crate::layout::node::ADDRS_PER_NODE)
+            (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
         };
         if index >= limit || node.pointer(byte) != address {
             return Err(not_owned("summary", nid, address));
@@ -109,8 +167,13 @@ impl Volume {
         let kind = self.placement.log(&traits);
         let slot = Slot { nid, byte, index, count: 1 };
         self.write_data_block(ino, index, slot, kind, block)?;
-        self.counters.blocks_moved += 1;
+        self.note_moved(cause);
         Ok(())
+    }
+
+    fn note_moved(&mut self, cause: CleaningCause) {
+        self.counters.blocks_moved += 1;
+        self.cleaner.statistics.of(cause).blocks_copied += 1;
     }
 }
 

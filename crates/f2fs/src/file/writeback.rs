@@ -1,5 +1,6 @@
 //! Writeback: dirty pages get an address in the log of their class and go to the block writer.
 
+use super::pages::Page;
 use crate::error::{Error, Result};
 use crate::layout::{NEW_ADDR, NULL_ADDR};
 use crate::log::data_owner;
@@ -9,14 +10,38 @@ use crate::volume::Volume;
 impl Volume {
     /// Writes the dirty pages of one inode, in file order.
     pub(crate) fn write_back(&mut self, ino: u32) -> Result<()> {
-        let Some(state) = self.inodes.get_mut(&ino) else { return Ok(()) };
+        self.write_back_from(ino, 0, usize::MAX).map(|_| ())
+    }
+
+    /// Writes about `count` dirty pages, inode after inode and page after page, going on where the last call ended.
+    pub(crate) fn write_back_some(&mut self, count: usize) -> Result<()> {
+        let mut left = count;
+        // Each dirty inode once, and the first a second time for the pages in front of where it was taken up.
+        for _ in 0..=self.dirty_inodes.len() {
+            let (at, page) = self.written_to;
+            let next = self.dirty_inodes.range(at..).next().or_else(|| self.dirty_inodes.first());
+            let Some(&ino) = next.filter(|_| left > 0) else { break };
+            let written = self.write_back_from(ino, if ino == at { page } else { 0 }, left)?;
+            left -= written.len();
+            self.written_to = match written.last() {
+                Some(last) if left == 0 => (ino, last.saturating_add(1)),
+                _ => (ino.saturating_add(1), 0),
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes up to `most` dirty pages of one inode, from page `from` on; which.
+    fn write_back_from(&mut self, ino: u32, from: u32, most: usize) -> Result<Vec<u32>> {
+        let mut written = Vec::new();
+        let Some(state) = self.inodes.get_mut(&ino) else { return Ok(written) };
         if state.dirty == 0 {
-            return Ok(());
+            return Ok(written);
         }
         let directory = state.directory;
         let mut pages = std::mem::take(&mut state.pages);
-        let result = self.write_pages_out(ino, &mut pages);
-        let written: Vec<u32> = pages.iter().filter(|(_, page)| !page.dirty).map(|(index, _)| *index).collect();
+        let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
+        let result = self.write_pages_out(ino, dirty, &mut written);
         if !directory {
             pages.retain(|_, page| page.dirty);
         }
@@ -30,22 +55,23 @@ impl Volume {
             self.dirty_inodes.remove(&ino);
         }
         if directory {
-            written.into_iter().for_each(|index| self.note_clean(ino, index));
+            written.iter().for_each(|&index| self.note_clean(ino, index));
         } else if self.inodes.get(&ino).is_some_and(|state| state.lookups == 0 && state.pages.is_empty()) {
             self.inodes.remove(&ino);
         }
-        result
+        result.map(|()| written)
     }
 
-    fn write_pages_out(
+    fn write_pages_out<'p>(
         &mut self,
         ino: u32,
-        pages: &mut std::collections::BTreeMap<u32, super::pages::Page>,
+        pages: impl Iterator<Item = (&'p u32, &'p mut Page)>,
+        written: &mut Vec<u32>,
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
         let kind = self.placement.log(&traits);
         let mut known: Option<(u32, Slot)> = None;
-        for (&index, page) in pages.iter_mut().filter(|(_, page)| page.dirty) {
+        for (&index, page) in pages {
             // Neighbours share their node: look it up once.
             let slot = match known {
                 Some((first, slot)) if index - first < slot.count => {
@@ -61,6 +87,7 @@ impl Volume {
             };
             self.write_data_block(ino, index, slot, kind, &page.block.0)?;
             page.dirty = false;
+            written.push(index);
         }
         Ok(())
     }

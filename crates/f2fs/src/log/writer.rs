@@ -58,6 +58,12 @@ impl BlockWriter {
         (0..self.runs.len()).try_for_each(|log| self.write_run(device, log))
     }
 
+    /// Whether a block of this range of addresses waits.
+    pub fn holds(&self, range: std::ops::Range<u32>) -> bool {
+        let overlaps = |run: &Run| run.start < range.end && run.start + run.blocks.len() as u32 > range.start;
+        self.runs.iter().any(|run| !run.blocks.is_empty() && overlaps(run))
+    }
+
     /// The bytes of a block that waits.
     pub fn pending(&self, address: u32) -> Option<&[u8; BLOCK_SIZE]> {
         self.runs.iter().find_map(|run| {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
@@ -84,7 +84,12 @@ pub struct NodeCache {
     order: VecDeque<u32>,
     dirty: Vec<u32>,
     dirty_count: usize,
+    /// Where writing goes on when not all are written.
+    written_to: u32,
 }
+
+/// Numbers of nodes that are gone which the cache's lists may hold beyond as many as there are nodes.
+const STALE_MAX: usize = 1024;
 
 impl NodeCache {
     /// Nodes that must still be written.
@@ -92,9 +97,18 @@ impl NodeCache {
         self.dirty_count
     }
 
+    /// Whether a node is in memory.
+    pub fn contains(&self, nid: u32) -> bool {
+        self.nodes.contains_key(&nid)
+    }
+
     fn insert(&mut self, nid: u32, block: Box<RawBlock>) {
         if self.nodes.insert(nid, Node { block, dirty: false, used: true }).is_none() {
             self.order.push_back(nid);
+            if self.order.len() > 2 * self.nodes.len() + STALE_MAX {
+                let mut seen = FxHashSet::default();
+                self.order.retain(|nid| self.nodes.contains_key(nid) && seen.insert(*nid));
+            }
         }
     }
 
@@ -105,6 +119,11 @@ impl NodeCache {
             node.dirty = true;
             self.dirty.push(nid);
             self.dirty_count += 1;
+            if self.dirty.len() > 2 * self.dirty_count + STALE_MAX {
+                self.dirty.sort_unstable();
+                self.dirty.dedup();
+                self.dirty.retain(|nid| self.nodes.get(nid).is_some_and(|node| node.dirty));
+            }
         }
     }
 
@@ -245,9 +264,20 @@ impl Volume {
 
     /// Writes every dirty node to its log.
     pub(crate) fn write_nodes(&mut self) -> Result<()> {
+        self.write_some_nodes(usize::MAX)
+    }
+
+    /// Writes up to `most` dirty nodes, going on where the last call ended.
+    pub(crate) fn write_some_nodes(&mut self, most: usize) -> Result<()> {
         let mut dirty = std::mem::take(&mut self.nodes.dirty);
         // Neighbouring ids were made together and will be read together.
         dirty.sort_unstable();
+        if most < dirty.len() {
+            let start = dirty.partition_point(|nid| *nid < self.nodes.written_to);
+            dirty.rotate_left(start);
+            self.nodes.dirty = dirty.split_off(most);
+            self.nodes.written_to = dirty.last().map_or(0, |nid| nid.saturating_add(1));
+        }
         for (at, nid) in dirty.iter().enumerate() {
             if let Err(error) = self.write_node(*nid) {
                 self.nodes.dirty.extend_from_slice(&dirty[at..]);

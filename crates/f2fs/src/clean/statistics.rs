@@ -1,0 +1,130 @@
+//! What cleaning and checkpoints did, and why.
+
+use std::time::Duration;
+
+/// Why sections are cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CleaningCause {
+    /// Free sections run short while somebody writes.
+    Foreground,
+    /// The volume is idle.
+    Background,
+    /// The volume is being made smaller.
+    Resize,
+}
+
+/// Why a checkpoint is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CheckpointCause {
+    /// The volume was opened after an unclean end, or held orphans.
+    Open,
+    /// Somebody asked for one file to be durable.
+    Fsync,
+    /// Somebody asked for everything to be durable.
+    Sync,
+    /// A change was left alone for as long as the options allow.
+    Interval,
+    /// Cleaned sections are needed.
+    Cleaning(CleaningCause),
+    /// Free space is about to be discarded.
+    Trim,
+    /// The volume is being made smaller or larger.
+    Resize,
+    /// The volume is being closed.
+    Close,
+}
+
+/// Cleaning for one cause since the volume was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CleaningWork {
+    /// Sections that were emptied.
+    pub victims: u64,
+    /// Blocks read from victims and from their summaries, dead ones between live ones included. Nodes that had to be read only
+    /// because they point to a moved block are not counted.
+    pub blocks_read: u64,
+    /// Live blocks moved: data copied, and nodes to be written again.
+    pub blocks_copied: u64,
+    /// Checkpoints written to free victims.
+    pub checkpoints: u64,
+    /// Time spent choosing victims.
+    pub select: Duration,
+    /// Time spent moving live blocks.
+    pub copy: Duration,
+    /// Time spent on the checkpoints.
+    pub commit: Duration,
+}
+
+/// Cleaning since the volume was opened, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CleaningStatistics {
+    /// [`CleaningCause::Foreground`].
+    pub foreground: CleaningWork,
+    /// [`CleaningCause::Background`].
+    pub background: CleaningWork,
+    /// [`CleaningCause::Resize`].
+    pub resize: CleaningWork,
+}
+
+impl CleaningStatistics {
+    pub(crate) fn of(&mut self, cause: CleaningCause) -> &mut CleaningWork {
+        match cause {
+            CleaningCause::Foreground => &mut self.foreground,
+            CleaningCause::Background => &mut self.background,
+            CleaningCause::Resize => &mut self.resize,
+        }
+    }
+}
+
+/// Checkpoints since the volume was opened, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CheckpointStatistics {
+    /// [`CheckpointCause::Open`].
+    pub open: u64,
+    /// [`CheckpointCause::Fsync`].
+    pub fsync: u64,
+    /// [`CheckpointCause::Sync`].
+    pub sync: u64,
+    /// [`CheckpointCause::Interval`].
+    pub interval: u64,
+    /// [`CheckpointCause::Cleaning`] of any cause.
+    pub cleaning: u64,
+    /// [`CheckpointCause::Trim`].
+    pub trim: u64,
+    /// [`CheckpointCause::Resize`].
+    pub resize: u64,
+    /// [`CheckpointCause::Close`].
+    pub close: u64,
+}
+
+impl CheckpointStatistics {
+    /// Checkpoints of all causes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let Self { open, fsync, sync, interval, cleaning, trim, resize, close } = *self;
+        open + fsync + sync + interval + cleaning + trim + resize + close
+    }
+
+    pub(crate) fn count(&mut self, cause: CheckpointCause) {
+        *match cause {
+            CheckpointCause::Open => &mut self.open,
+            CheckpointCause::Fsync => &mut self.fsync,
+            CheckpointCause::Sync => &mut self.sync,
+            CheckpointCause::Interval => &mut self.interval,
+            CheckpointCause::Cleaning(_) => &mut self.cleaning,
+            CheckpointCause::Trim => &mut self.trim,
+            CheckpointCause::Resize => &mut self.resize,
+            CheckpointCause::Close => &mut self.close,
+        } += 1;
+    }
+}
+
+/// What the engine did since the volume was opened: [`F2fs::statistics`](crate::F2fs::statistics).
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Statistics {
+    /// Blocks written.
+    pub written: crate::Counters,
+    /// Cleaning.
+    pub cleaning: CleaningStatistics,
+    /// Checkpoints.
+    pub checkpoints: CheckpointStatistics,
+}
