@@ -9,6 +9,7 @@
 //! | [`request`] | one request as a value: what the wrappers record and decide on |
 //! | [`record`] | a wrapper that records every request |
 //! | [`fault`] | a wrapper that makes requests fail |
+//! | [`power`] | a device with a volatile write cache, and what power cuts leave of it |
 //!
 //! Offsets and lengths are in bytes everywhere in this crate.
 
@@ -17,6 +18,7 @@ pub mod fault;
 pub mod file;
 pub mod loopdev;
 pub mod memory;
+pub mod power;
 mod range;
 pub mod record;
 pub mod request;
@@ -26,5 +28,6 @@ pub use fault::FaultyDevice;
 pub use file::{FileDevice, Lock, OpenOptions};
 pub use loopdev::LoopDevice;
 pub use memory::{Counters, MemoryDevice};
+pub use power::{PowerCutDevice, Replay};
 pub use record::RecordingDevice;
 pub use request::{Request, RequestKind};

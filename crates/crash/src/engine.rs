@@ -1,0 +1,61 @@
+//! What the simulator asks of a file system: make a volume, open it, check it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_vfs::{FileSystem, Time};
+
+/// A file system under test, with all the choices that belong to a volume of it made.
+pub trait Engine: Send + Sync {
+    /// A short name that tells it from others: what scripts say.
+    fn name(&self) -> &str;
+
+    /// Bytes of the devices it wants.
+    fn device_size(&self) -> u64;
+
+    /// Makes an empty volume.
+    fn format(&self, device: &MemoryDevice) -> Result<(), String>;
+
+    /// Opens a volume for writing and recovers it first where that is needed. Time and randomness come from nowhere else than
+    /// `clock`: the same calls leave the same requests.
+    fn open(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String>;
+
+    /// Checks a volume that is not open; the error lists what is wrong.
+    fn check(&self, device: &MemoryDevice) -> Result<(), String>;
+
+    /// As [`check`](Engine::check), by somebody else's program, on an image file. `None` if there is none.
+    fn check_elsewhere(&self, image: &Path) -> Option<Result<(), String>> {
+        let _ = image;
+        None
+    }
+
+    /// Whether fsync of a directory makes everything durable, as sync does.
+    fn directory_fsync_is_sync(&self) -> bool;
+}
+
+/// A clock that goes on by a microsecond each time it is read, and by more when told to.
+#[derive(Debug)]
+pub struct StepClock(AtomicU64);
+
+/// When runs begin: microseconds since the epoch.
+const BEGINNING: u64 = 1_700_000_000_000_000;
+
+impl StepClock {
+    /// A clock at the beginning.
+    pub fn new() -> Arc<StepClock> {
+        Arc::new(StepClock(AtomicU64::new(BEGINNING)))
+    }
+
+    /// The current time.
+    pub fn read(&self) -> Time {
+        let now = self.0.fetch_add(1, Ordering::Relaxed);
+        Time { seconds: (now / 1_000_000) as i64, nanoseconds: (now % 1_000_000) as u32 * 1_000 }
+    }
+
+    /// Goes on by so many seconds.
+    pub fn wait(&self, seconds: u32) {
+        self.0.fetch_add(u64::from(seconds) * 1_000_000, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,33 @@
+//! The crash simulator: cuts the power of a file system at every request, and holds what is left against what was promised.
+//!
+//! 1. A workload ([`script`]) runs on an engine ([`engine`]) over a device with a volatile cache
+//!    ([`basalt_device::power`]); the state of the tree is kept after every step ([`session`], [`tree`]).
+//! 2. From the recorded requests, the device after a power cut is made for as many moments and fates of the cache as wanted
+//!    ([`cut`], [`explore`]).
+//! 3. The engine opens each; the oracle ([`oracle`]) says whether the tree ([`found`]) may be there; the engine's check finds nothing;
+//!    work goes on, and the volume is closed and checked again. What follows a cut, recovery included, is cut in turn.
+//! 4. A violation becomes a story ([`scenario`]) as short as possible ([`shrink`](mod@shrink)), which one command replays.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`modes`], [`enumerate`], [`generate`] | which workloads, which cuts |
+//! | [`campaign`](mod@campaign) | many of them, on all processors |
+//! | [`f2fs`] | F2FS volumes under test |
+//! | [`device_mutant`] | devices that lie, which the simulator must notice |
+
+pub mod campaign;
+pub mod cut;
+pub mod device_mutant;
+pub mod engine;
+pub mod enumerate;
+pub mod explore;
+pub mod f2fs;
+pub mod found;
+pub mod generate;
+pub mod modes;
+pub mod oracle;
+pub mod scenario;
+pub mod script;
+pub mod session;
+pub mod shrink;
+pub mod tree;

@@ -1,0 +1,203 @@
+//! What is done to a volume, as text: one step a line, so that a failure can be kept, read and replayed.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A path below the root, without a slash in front.
+pub type Path = String;
+
+/// One step of a workload. A step that the file system refuses changes nothing and is no failure: a script stays meaningful
+/// when lines are taken out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Make an empty regular file.
+    Create(Path),
+    /// Make a directory.
+    Mkdir(Path),
+    /// Make a symbolic link with a target of so many bytes.
+    Symlink(Path, u32),
+    /// Give the first one the second name.
+    Link(Path, Path),
+    /// Remove a name.
+    Unlink(Path),
+    /// Remove an empty directory.
+    Rmdir(Path),
+    /// Rename, replacing what is there.
+    Rename(Path, Path),
+    /// Swap two names.
+    Exchange(Path, Path),
+    /// Write so many bytes at an offset, from a seed.
+    Write(Path, u64, u32, u64),
+    /// Set the size.
+    Truncate(Path, u64),
+    /// Preallocate a range and extend the file over it.
+    Allocate(Path, u64, u64),
+    /// Punch a hole.
+    Punch(Path, u64, u64),
+    /// Set a user attribute of this number to so many bytes, from a seed.
+    SetXattr(Path, u8, u32, u64),
+    /// Remove a user attribute.
+    RemoveXattr(Path, u8),
+    /// Set the permission bits.
+    Chmod(Path, u32),
+    /// Keep a reference, as an open file does.
+    Hold(Path),
+    /// Give all references back.
+    Release,
+    /// fsync.
+    Fsync(Path),
+    /// fdatasync.
+    Fdatasync(Path),
+    /// sync.
+    Sync,
+    /// Background work, after a pause of so many seconds.
+    Tick(u32),
+    /// Unmount and mount.
+    Remount,
+}
+
+impl Step {
+    /// Whether it asks for durability.
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Step::Fsync(_) | Step::Fdatasync(_) | Step::Sync)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Create(path) => write!(f, "create {path}"),
+            Step::Mkdir(path) => write!(f, "mkdir {path}"),
+            Step::Symlink(path, length) => write!(f, "symlink {path} {length}"),
+            Step::Link(from, to) => write!(f, "link {from} {to}"),
+            Step::Unlink(path) => write!(f, "unlink {path}"),
+            Step::Rmdir(path) => write!(f, "rmdir {path}"),
+            Step::Rename(from, to) => write!(f, "rename {from} {to}"),
+            Step::Exchange(from, to) => write!(f, "exchange {from} {to}"),
+            Step::Write(path, offset, length, seed) => write!(f, "write {path} {offset} {length} {seed}"),
+            Step::Truncate(path, size) => write!(f, "truncate {path} {size}"),
+            Step::Allocate(path, offset, length) => write!(f, "allocate {path} {offset} {length}"),
+            Step::Punch(path, offset, length) => write!(f, "punch {path} {offset} {length}"),
+            Step::SetXattr(path, name, length, seed) => write!(f, "setxattr {path} {name} {length} {seed}"),
+            Step::RemoveXattr(path, name) => write!(f, "removexattr {path} {name}"),
+            Step::Chmod(path, permissions) => write!(f, "chmod {path} {permissions:o}"),
+            Step::Hold(path) => write!(f, "hold {path}"),
+            Step::Release => write!(f, "release"),
+            Step::Fsync(path) => write!(f, "fsync {path}"),
+            Step::Fdatasync(path) => write!(f, "fdatasync {path}"),
+            Step::Sync => write!(f, "sync"),
+            Step::Tick(seconds) => write!(f, "tick {seconds}"),
+            Step::Remount => write!(f, "remount"),
+        }
+    }
+}
+
+/// The words of a line, taken one by one.
+pub(crate) struct Words<'a> {
+    line: &'a str,
+    words: std::str::SplitWhitespace<'a>,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(line: &'a str) -> Words<'a> {
+        Words { line, words: line.split_whitespace() }
+    }
+
+    /// The next word; an error that says which one is missing.
+    pub(crate) fn word(&mut self, what: &str) -> Result<&'a str, String> {
+        self.words.next().ok_or_else(|| format!("`{}`: {what} is missing", self.line))
+    }
+
+    /// The next word as a number.
+    pub(crate) fn number<T: FromStr>(&mut self, what: &str) -> Result<T, String> {
+        let word = self.word(what)?;
+        word.parse().map_err(|_| format!("`{}`: {what} `{word}` is no number in range", self.line))
+    }
+
+    /// Fails if something is left.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        self.words.next().map_or(Ok(()), |word| Err(format!("`{}`: `{word}` is too much", self.line)))
+    }
+}
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Step, String> {
+        let mut words = Words::new(line);
+        let verb = words.word("a step")?;
+        let path = |words: &mut Words<'_>| words.word("the path").map(str::to_owned);
+        let step = match verb {
+            "create" => Step::Create(path(&mut words)?),
+            "mkdir" => Step::Mkdir(path(&mut words)?),
+            "symlink" => Step::Symlink(path(&mut words)?, words.number("the length")?),
+            "link" => Step::Link(path(&mut words)?, path(&mut words)?),
+            "unlink" => Step::Unlink(path(&mut words)?),
+            "rmdir" => Step::Rmdir(path(&mut words)?),
+            "rename" => Step::Rename(path(&mut words)?, path(&mut words)?),
+            "exchange" => Step::Exchange(path(&mut words)?, path(&mut words)?),
+            "write" => Step::Write(
+                path(&mut words)?,
+                words.number("the offset")?,
+                words.number("the length")?,
+                words.number("the seed")?,
+            ),
+            "truncate" => Step::Truncate(path(&mut words)?, words.number("the size")?),
+            "allocate" => Step::Allocate(path(&mut words)?, words.number("the offset")?, words.number("the length")?),
+            "punch" => Step::Punch(path(&mut words)?, words.number("the offset")?, words.number("the length")?),
+            "setxattr" => Step::SetXattr(
+                path(&mut words)?,
+                words.number("the attribute")?,
+                words.number("the length")?,
+                words.number("the seed")?,
+            ),
+            "removexattr" => Step::RemoveXattr(path(&mut words)?, words.number("the attribute")?),
+            "chmod" => {
+                let path = path(&mut words)?;
+                let bits = words.word("the permissions")?;
+                let bits = u32::from_str_radix(bits, 8).map_err(|_| format!("`{line}`: `{bits}` is not octal"))?;
+                Step::Chmod(path, bits & 0o7777)
+            }
+            "hold" => Step::Hold(path(&mut words)?),
+            "release" => Step::Release,
+            "fsync" => Step::Fsync(path(&mut words)?),
+            "fdatasync" => Step::Fdatasync(path(&mut words)?),
+            "sync" => Step::Sync,
+            "tick" => Step::Tick(words.number("the seconds")?),
+            "remount" => Step::Remount,
+            _ => return Err(format!("`{line}`: there is no step `{verb}`")),
+        };
+        words.end()?;
+        Ok(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_is_read_back() {
+        let all = "create a\nmkdir d\nsymlink d/s 40\nlink a d/b\nunlink a\nrmdir d\nrename d/b c\nexchange c d\n\
+                   write c 4096 70000 17\ntruncate c 5\nallocate c 0 9000\npunch c 4096 4096\nsetxattr c 2 300 9\n\
+                   removexattr c 2\nchmod c 4755\nhold c\nrelease\nfsync c\nfdatasync c\nsync\ntick 6\nremount";
+        for line in all.lines() {
+            assert_eq!(line.parse::<Step>().unwrap().to_string(), line.trim());
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (line, complaint) in [
+            ("fly a", "no step `fly`"),
+            ("write a 0 x 1", "the length `x`"),
+            ("write a 0 4", "the seed is missing"),
+            ("sync now", "`now` is too much"),
+            ("chmod a 9", "not octal"),
+            ("", "a step is missing"),
+        ] {
+            let error = line.parse::<Step>().unwrap_err();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+}

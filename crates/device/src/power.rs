@@ -1,0 +1,319 @@
+//! A device with a volatile write cache whose power can go at any request.
+//!
+//! What a power cut may do, and what may not be counted on:
+//!
+//! 1. What was written before a completed flush is there, whole.
+//! 2. Each 512-byte sector written since then is there or not, independently of every other: a request may be kept, lost, or
+//!    torn, and a later one may be there without an earlier one. Where two requests wrote the same sector, either may have
+//!    been the last to reach the medium, which is the same as the later one being lost.
+//! 3. The request that the power cut meets is one of them. A flush that it meets has made nothing durable.
+//! 4. Each sector of a range discarded since the last flush reads as before or as zeros.
+//!
+//! One run is recorded once by [`PowerCutDevice`]; [`Replay`] then makes the device of any number of cuts from its log, at a
+//! cost in proportion to what the cache held.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::block::{BlockDevice, Result};
+use crate::memory::MemoryDevice;
+use crate::range::total_length;
+
+/// Bytes of a sector, the unit of a torn write; less than [`BlockDevice::sector_size`] allows, never more.
+pub const TORN_SECTOR: u64 = 512;
+
+/// A request that changes the medium.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Bytes were written.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// The bytes.
+        data: Arc<[u8]>,
+    },
+    /// A range was discarded.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// What came before is durable once the request after this one was asked for.
+    Flush,
+}
+
+impl Change {
+    /// First byte and length; nothing for a flush.
+    pub fn range(&self) -> (u64, u64) {
+        match self {
+            Change::Write { offset, data } => (*offset, data.len() as u64),
+            Change::Discard { offset, length } => (*offset, *length),
+            Change::Flush => (0, 0),
+        }
+    }
+
+    /// Sectors of [`TORN_SECTOR`] bytes that it touches.
+    pub fn sectors(&self) -> usize {
+        let (offset, length) = self.range();
+        let end = offset.saturating_add(length).div_ceil(TORN_SECTOR);
+        if length == 0 { 0 } else { usize::try_from(end - offset / TORN_SECTOR).unwrap_or(usize::MAX) }
+    }
+}
+
+/// What becomes of a request that was in the cache when the power went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It reached the medium.
+    Kept,
+    /// It did not.
+    Lost,
+    /// These of its sectors did, in order from its first; sectors left out did not.
+    Torn(Vec<bool>),
+}
+
+/// A device in memory that keeps a log of what changes it.
+pub struct PowerCutDevice {
+    base: MemoryDevice,
+    live: MemoryDevice,
+    log: Mutex<Vec<Change>>,
+}
+
+impl PowerCutDevice {
+    /// A device that starts with the content of `base`, all of it durable.
+    pub fn new(base: MemoryDevice) -> PowerCutDevice {
+        PowerCutDevice { live: base.snapshot(), base, log: Mutex::default() }
+    }
+
+    /// Changes logged so far: the index of the next.
+    pub fn position(&self) -> usize {
+        self.log.lock().len()
+    }
+
+    /// The run so far.
+    pub fn history(&self) -> History {
+        History { base: self.base.snapshot(), changes: self.log.lock().clone() }
+    }
+
+    /// What it holds now, cache included.
+    pub fn now(&self) -> MemoryDevice {
+        self.live.snapshot()
+    }
+
+    fn push(&self, change: Change) {
+        self.log.lock().push(change);
+    }
+}
+
+impl BlockDevice for PowerCutDevice {
+    fn name(&self) -> &str {
+        self.live.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.live.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.live.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.live.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.write_vectored_at(offset, &[buf])
+    }
+
+    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        self.live.write_vectored_at(offset, slices)?;
+        if total_length(slices) > 0 {
+            let data: Arc<[u8]> = if let [only] = slices { Arc::from(*only) } else { Arc::from(slices.concat()) };
+            self.push(Change::Write { offset, data });
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.live.flush()?;
+        self.push(Change::Flush);
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.live.discard(offset, length)?;
+        self.push(Change::Discard { offset, length });
+        Ok(())
+    }
+}
+
+/// What a device held in the beginning, and everything that changed it since.
+pub struct History {
+    /// The content before the first change.
+    pub base: MemoryDevice,
+    /// The changes in order. Tests of the testers may alter them: a flush left out is a device that lies.
+    pub changes: Vec<Change>,
+}
+
+/// Goes through a history from front to back and makes devices after power cuts.
+pub struct Replay<'a> {
+    changes: &'a [Change],
+    durable: MemoryDevice,
+    /// Changes before this one are durable.
+    cached_from: usize,
+}
+
+impl<'a> Replay<'a> {
+    /// At the beginning of `history`.
+    pub fn new(history: &'a History) -> Replay<'a> {
+        Replay { changes: &history.changes, durable: history.base.snapshot(), cached_from: 0 }
+    }
+
+    /// Changes that are in the cache when the power goes during change `at`, which is one of them; none is in flight if
+    /// `at` is the end of the history.
+    fn cached(&self, at: usize) -> &'a [Change] {
+        let end = match self.changes.get(at) {
+            Some(Change::Flush) | None => at.min(self.changes.len()),
+            Some(_) => at + 1,
+        };
+        &self.changes[self.cached_from..end]
+    }
+
+    /// The device after the power went during change `at`, where `fates` decides about what was in the cache, one fate for
+    /// each change it is shown; changes without one are lost. Cuts must be asked for in rising order of `at`.
+    ///
+    /// # Panics
+    /// If `at` lies before an earlier one with a flush between them.
+    pub fn cut(&mut self, at: usize, fates: impl FnOnce(&[Change]) -> Vec<Fate>) -> MemoryDevice {
+        assert!(at >= self.cached_from, "cuts go from front to back");
+        let flushed = self.changes[..at.min(self.changes.len())].iter().rposition(|change| *change == Change::Flush);
+        if let Some(flush) = flushed.filter(|flush| *flush >= self.cached_from) {
+            for change in &self.changes[self.cached_from..flush] {
+                apply(&self.durable, change, &Fate::Kept);
+            }
+            self.cached_from = flush + 1;
+        }
+        let cached = self.cached(at);
+        let device = self.durable.snapshot();
+        for (change, fate) in cached.iter().zip(fates(cached)) {
+            apply(&device, change, &fate);
+        }
+        device
+    }
+}
+
+/// Brings a change to the medium as far as its fate says.
+fn apply(device: &MemoryDevice, change: &Change, fate: &Fate) {
+    // The request went through once on a device of this size: it cannot fail.
+    let reach = |from: u64, to: u64| match change {
+        Change::Write { offset, data } => {
+            let bytes = &data[(from - offset) as usize..(to - offset) as usize];
+            let _ = device.write_at(from, bytes);
+        }
+        Change::Discard { .. } => drop(device.discard(from, to - from)),
+        Change::Flush => {}
+    };
+    let (offset, length) = change.range();
+    let end = offset + length;
+    match fate {
+        Fate::Lost => {}
+        Fate::Kept => reach(offset, end),
+        Fate::Torn(sectors) => {
+            let first = offset / TORN_SECTOR;
+            for (sector, _) in (first..).zip(sectors).filter(|(_, kept)| **kept) {
+                let (from, to) = ((sector * TORN_SECTOR).max(offset), ((sector + 1) * TORN_SECTOR).min(end));
+                if from < to {
+                    reach(from, to);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(device: &MemoryDevice) -> Vec<u8> {
+        let mut bytes = vec![0xee; usize::try_from(device.size()).unwrap()];
+        device.read_at(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// Four writes of a block each, the flush behind the second.
+    fn history() -> History {
+        let device = PowerCutDevice::new(MemoryDevice::from_bytes(&[9; 4 * 4096], 512));
+        for block in 0..4_u8 {
+            device.write_vectored_at(u64::from(block) * 4096, &[&[block + 1; 1024], &[block + 1; 3072]]).unwrap();
+            if block == 1 {
+                device.flush().unwrap();
+            }
+        }
+        device.write_at(0, &[]).unwrap();
+        assert_eq!(device.position(), 5);
+        device.history()
+    }
+
+    #[test]
+    fn a_flush_holds_from_the_next_request_on() {
+        let history = history();
+        let mut replay = Replay::new(&history);
+        let lost = |cached: &[Change]| vec![Fate::Lost; cached.len()];
+        // During the first write, the second, and the flush: nothing is sure.
+        for at in 0..3 {
+            assert_eq!(content(&replay.cut(at, lost)), [9; 4 * 4096]);
+        }
+        let firsts = [[1; 4096], [2; 4096], [9; 4096], [9; 4096]].concat();
+        for at in 3..=5 {
+            assert_eq!(content(&replay.cut(at, lost)), firsts);
+        }
+    }
+
+    #[test]
+    fn the_cache_holds_what_was_written_since_and_the_write_in_flight() {
+        let history = history();
+        let mut replay = Replay::new(&history);
+        for (at, expected) in [(0, 1), (1, 2), (2, 2), (3, 1), (4, 2), (5, 2)] {
+            let mut seen = 0;
+            let device = replay.cut(at, |cached| {
+                seen = cached.len();
+                vec![Fate::Kept; seen]
+            });
+            assert_eq!(seen, expected, "cut at {at}");
+            let kept = content(&device).chunks(4096).filter(|block| block[0] != 9).count();
+            assert_eq!(kept, if at < 3 { seen } else { 2 + seen });
+        }
+    }
+
+    #[test]
+    fn writes_and_discards_tear_at_sectors() {
+        let device = PowerCutDevice::new(MemoryDevice::from_bytes(&[9; 4096], 512));
+        device.write_at(256, &[1; 1024]).unwrap();
+        device.discard(2048, 2048).unwrap();
+        let history = device.history();
+        assert_eq!(history.changes[0].sectors(), 3);
+        let torn = vec![Fate::Torn(vec![false, true, true]), Fate::Torn(vec![false, false, true, false])];
+        let bytes = content(&Replay::new(&history).cut(2, |_| torn));
+        let runs: Vec<(u8, usize)> = bytes.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
+        assert_eq!(runs, [(9, 512), (1, 768), (9, 1792), (0, 512), (9, 512)]);
+    }
+
+    #[test]
+    fn a_later_write_may_be_there_without_an_earlier_one() {
+        let device = PowerCutDevice::new(MemoryDevice::new(512, 512));
+        device.write_at(0, &[1; 512]).unwrap();
+        device.write_at(0, &[2; 512]).unwrap();
+        let history = device.history();
+        let after = |fates: [Fate; 2]| content(&Replay::new(&history).cut(2, |_| fates.to_vec()))[0];
+        assert_eq!(after([Fate::Lost, Fate::Kept]), 2);
+        assert_eq!(after([Fate::Kept, Fate::Lost]), 1);
+        assert_eq!(after([Fate::Kept, Fate::Kept]), 2);
+        assert_eq!(after([Fate::Lost, Fate::Lost]), 0);
+    }
+}
