@@ -37,6 +37,11 @@ pub fn expect_served(geometry: &Geometry, device: &dyn BlockDevice) -> Result<()
 
 /// Why a volume may only be read, or `None`.
 pub fn read_only_reason(geometry: &Geometry, flags: CheckpointFlags, device: &dyn BlockDevice) -> Option<String> {
+    refuses_changes(geometry, flags).or_else(|| device.is_read_only().then(|| "the device is read-only".into()))
+}
+
+/// Why a volume may only be read on whatever device, or `None`.
+pub fn refuses_changes(geometry: &Geometry, flags: CheckpointFlags) -> Option<String> {
     let unknown = geometry.features.difference(WRITABLE);
     if !unknown.is_empty() {
         return Some(format!("feature {}", names(unknown)));
@@ -49,9 +54,6 @@ pub fn read_only_reason(geometry: &Geometry, flags: CheckpointFlags, device: &dy
     }
     if flags.contains(CheckpointFlags::FSCK) {
         return Some("a check is wanted; run fsck first".into());
-    }
-    if device.is_read_only() {
-        return Some("the device is read-only".into());
     }
     None
 }

@@ -9,7 +9,8 @@ use basalt_device::BlockDevice;
 
 use crate::error::{Error, Result};
 use crate::layout::superblock::{
-    CHECKSUM_OFFSET, EXTENSION_MAX, Features, JOURNAL_GUARD, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+    CHECKSUM_OFFSET, EXTENSION_MAX, Features, JOURNAL_GUARD, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET,
+    SUPERBLOCK_SIZE,
 };
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
 
@@ -108,10 +109,8 @@ impl Geometry {
     /// `sanity_check_raw_super`.
     pub fn from_superblock(superblock: RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<Geometry> {
         check_identity(&superblock, copy, device)?;
-        check_units(&superblock, copy, device)?;
-        check_areas(&superblock, copy)?;
-        let geometry = Geometry::describe(superblock);
-        let end = u64::from(geometry.main) + (u64::from(geometry.main_segments) << SEGMENT_BITS);
+        let geometry = Geometry::from_areas(superblock, copy, device)?;
+        let end = geometry.end();
         let device_blocks = device.size() >> BLOCK_BITS;
         if end > device_blocks {
             return Err(bad(
@@ -122,7 +121,21 @@ impl Geometry {
         Ok(geometry)
     }
 
-    fn describe(sb: RawSuperblock) -> Geometry {
+    /// As [`from_superblock`](Self::from_superblock), but with any checksum and on a device of any size: the fields agree with each
+    /// other, so that addresses can be computed with them. For rescue, where half a superblock is better than none.
+    pub(crate) fn from_areas(superblock: RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<Geometry> {
+        check_units(&superblock, copy, device)?;
+        check_areas(&superblock, copy)?;
+        Ok(Geometry::describe(superblock))
+    }
+
+    /// The first block behind the main area.
+    pub fn end(&self) -> u64 {
+        u64::from(self.main) + (u64::from(self.main_segments) << SEGMENT_BITS)
+    }
+
+    /// Takes the fields of a superblock as they are: they must agree with each other.
+    pub(crate) fn describe(sb: RawSuperblock) -> Geometry {
         let checksum_seed = crate::layout::crc::crc_from(!0, &sb.uuid);
         Geometry {
             features: sb.features(),
@@ -226,6 +239,12 @@ fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Resul
         return Err(Error::Unsupported {
             device: device.name().into(),
             reason: "holds a live cleaning journal; recover it with `basalt fsck --repair`".into(),
+        });
+    }
+    if sectors & !0xFF == RESIZE_GUARD {
+        return Err(Error::Unsupported {
+            device: device.name().into(),
+            reason: "a resize was interrupted; `basalt resize` or a writable mount finishes it".into(),
         });
     }
     if sb.log_blocksize.get() != BLOCK_BITS {

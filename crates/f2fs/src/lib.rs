@@ -17,6 +17,7 @@
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | `volume` | who owns what; opening |
+//! | [`resize`](mod@resize) | a larger or smaller volume, offline |
 //! | `info`, `trim` | facts for people; FITRIM |
 //! | [`error`], `options`, `clock` | errors, options, injected time |
 
@@ -39,6 +40,7 @@ mod maintenance;
 mod node;
 mod ops;
 mod options;
+pub mod resize;
 mod trim;
 mod volume;
 

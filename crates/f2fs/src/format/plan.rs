@@ -64,21 +64,30 @@ pub struct Plan {
 
 /// Segment counts of the areas.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Areas {
-    total: u32,
-    sit: u32,
-    nat: u32,
-    ssa: u32,
-    main: u32,
-    payload: u32,
+pub(crate) struct Areas {
+    /// All.
+    pub total: u32,
+    /// Both copies of the SIT.
+    pub sit: u32,
+    /// Both copies of the NAT.
+    pub nat: u32,
+    /// The SSA.
+    pub ssa: u32,
+    /// The main area.
+    pub main: u32,
+    /// Extra blocks in a checkpoint pack.
+    pub payload: u32,
 }
 
 /// Reserve for cleaning.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Reserve {
-    percent: f64,
-    reserved: u32,
-    overprovision: u32,
+pub(crate) struct Reserve {
+    /// The over-provisioning ratio it follows from.
+    pub percent: f64,
+    /// Segments that cleaning keeps free.
+    pub reserved: u32,
+    /// Segments kept back, reserved ones included.
+    pub overprovision: u32,
 }
 
 impl Plan {
@@ -192,17 +201,23 @@ pub fn minimum_size(per_section: u32, percent: Option<f64>) -> Option<u64> {
 /// Divides `segments` among the areas; `None` if it cannot be done.
 fn fit(segments: u32, per_section: u32, percent: Option<f64>) -> Option<(Areas, Reserve)> {
     let areas = divide(segments, per_section)?;
-    let percent = percent.or_else(|| best_overprovision(areas.main, per_section))?;
-    let reserved = reserved_segments(percent, per_section) as u32;
-    let sections = areas.main / per_section;
-    if sections <= LOGS || areas.main - LOGS < reserved {
-        return None;
-    }
-    let overprovision = (f64::from(areas.main - reserved) * percent / 100.0) as u32 + reserved;
-    (overprovision < areas.main).then_some((areas, Reserve { percent, reserved, overprovision }))
+    Some((areas, reserve(areas.main, per_section, percent)?))
 }
 
-fn divide(total: u32, per_section: u32) -> Option<Areas> {
+/// What is kept back of a main area of `main` segments, at the ratio `percent` or the best one; `None` if it is too small.
+pub(crate) fn reserve(main: u32, per_section: u32, percent: Option<f64>) -> Option<Reserve> {
+    let percent = percent.or_else(|| best_overprovision(main, per_section))?;
+    let reserved = reserved_segments(percent, per_section) as u32;
+    let sections = main / per_section;
+    if sections <= LOGS || main - LOGS < reserved {
+        return None;
+    }
+    let overprovision = (f64::from(main - reserved) * percent / 100.0) as u32 + reserved;
+    (overprovision < main).then_some(Reserve { percent, reserved, overprovision })
+}
+
+/// The areas of `total` segments whose main area begins and ends with a section; `None` if there is no room for one.
+pub(crate) fn divide(total: u32, per_section: u32) -> Option<Areas> {
     let checkpoint = 2;
     let sit_blocks = total.div_ceil(sit::ENTRIES_PER_BLOCK);
     let sit = sit_blocks.div_ceil(BLOCKS_PER_SEGMENT);

@@ -14,6 +14,8 @@ pub const SUPERBLOCK_SIZE: usize = 3072;
 pub const CHECKSUM_OFFSET: u32 = 3068;
 /// High half of `log_sectors_per_block` while a cleaning journal is live: keeps every other F2FS off the volume.
 pub const JOURNAL_GUARD: u32 = 0x4C4B_0000;
+/// High half of `log_sectors_per_block` while a resize is being put in place: like [`JOURNAL_GUARD`].
+pub const RESIZE_GUARD: u32 = 0x525A_0000;
 /// Most extensions the superblock lists.
 pub const EXTENSION_MAX: usize = 64;
 
