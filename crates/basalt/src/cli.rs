@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::command::{cat, completions, fsck, get, info, ls, man, mkfs, mount, put, stat, sync, umount};
+use crate::command::{cat, completions, fsck, get, info, ls, man, mkfs, mount, put, rescue, resize, stat, sync, umount};
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 
 /// The name under which mount(8) calls its helper for `mount -t fuse.basalt`, and for the type that mounts then have.
@@ -29,6 +29,8 @@ enum Command {
     Umount(umount::Args),
     Sync(sync::Args),
     Fsck(fsck::Args),
+    Resize(resize::Args),
+    Rescue(rescue::Args),
     Info(info::Args),
     Ls(ls::Args),
     Cat(cat::Args),
@@ -47,6 +49,8 @@ impl Command {
             Command::Umount(_) => "umount",
             Command::Sync(_) => "sync",
             Command::Fsck(_) => "fsck",
+            Command::Resize(_) => "resize",
+            Command::Rescue(_) => "rescue",
             Command::Info(_) => "info",
             Command::Ls(_) => "ls",
             Command::Cat(_) => "cat",
@@ -65,6 +69,8 @@ impl Command {
             Command::Umount(args) => umount::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Fsck(args) => fsck::run(&args),
+            Command::Resize(args) => resize::run(&args),
+            Command::Rescue(args) => rescue::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),

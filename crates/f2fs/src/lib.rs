@@ -18,6 +18,7 @@
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | `volume` | who owns what; opening |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
+//! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
 //! | `info`, `trim` | facts for people; FITRIM |
 //! | [`error`], `options`, `clock` | errors, options, injected time |
 
@@ -40,6 +41,7 @@ mod maintenance;
 mod node;
 mod ops;
 mod options;
+pub mod rescue;
 pub mod resize;
 mod trim;
 mod volume;

@@ -19,6 +19,9 @@ pub enum Atime {
 pub struct OpenOptions {
     /// Refuse every change, and write nothing to the device.
     pub read_only: bool,
+    /// Read what is left of a damaged volume: implies `read_only`, goes on where the damage is in something that reading does not
+    /// need, and leaves out what is broken, with a line in the log.
+    pub rescue: bool,
     /// Active logs: 2, 4 or 6.
     pub logs: u8,
     /// Memory for cached nodes, directory blocks and data not yet written, in bytes.
@@ -41,6 +44,7 @@ impl Default for OpenOptions {
     fn default() -> OpenOptions {
         OpenOptions {
             read_only: false,
+            rescue: false,
             logs: 6,
             cache_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(60),

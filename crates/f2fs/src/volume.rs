@@ -88,6 +88,16 @@ pub(crate) struct Volume {
     generation: u32,
 }
 
+/// What [`Volume::assemble`] starts from.
+pub(crate) struct Parts {
+    pub checkpoint: CheckpointState,
+    pub table: SegmentTable,
+    pub logs: [ActiveLog; 6],
+    pub nat: Nat,
+    pub orphans: BTreeSet<u32>,
+    pub warnings: Vec<String>,
+}
+
 impl Volume {
     /// Reads a volume's metadata. Writes nothing.
     pub(crate) fn open(
@@ -95,6 +105,9 @@ impl Volume {
         mut options: OpenOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Volume> {
+        if options.rescue {
+            return crate::rescue::open_damaged(device, options, clock);
+        }
         let (geometry, first_bad) = Geometry::read(&*device)?;
         let mut warnings: Vec<String> =
             first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
@@ -109,8 +122,6 @@ impl Volume {
             warnings.push(format!("mounted read-only: {reason}"));
             options.read_only = true;
         }
-        let placement = StaticPlacement::new(options.logs)
-            .ok_or(basalt_vfs::Error::Invalid("the number of logs must be 2, 4 or 6"))?;
         let table = load_table(&*device, &geometry, &loaded)?;
         check_counts(&loaded, &table)?;
         let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
@@ -124,9 +135,26 @@ impl Volume {
         let raw = loaded.pack.raw;
         let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.get());
         let logs = loaded.logs.map(|log| open_log(log, &table));
+        let checkpoint = CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal);
+        let orphans = loaded.orphans.into_iter().collect();
+        Volume::assemble(device, geometry, options, clock, Parts { checkpoint, table, logs, nat, orphans, warnings })
+    }
+
+    /// Puts a volume together from what was read of it.
+    pub(crate) fn assemble(
+        device: Arc<dyn BlockDevice>,
+        geometry: Geometry,
+        options: OpenOptions,
+        clock: Arc<dyn Clock>,
+        parts: Parts,
+    ) -> Result<Volume> {
+        let Parts { checkpoint, table, logs, nat, orphans, warnings } = parts;
+        let placement = StaticPlacement::new(options.logs)
+            .ok_or(basalt_vfs::Error::Invalid("the number of logs must be 2, 4 or 6"))?;
         let now = clock.now();
+        let raw = checkpoint.raw;
         Ok(Volume {
-            checkpoint: CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal),
+            checkpoint,
             placement: Box::new(placement),
             nat,
             nodes: NodeCache::default(),
@@ -136,7 +164,7 @@ impl Volume {
             dirty_file_pages: 0,
             dirty_directory_pages: 0,
             written_to: (0, 0),
-            orphans: loaded.orphans.into_iter().collect(),
+            orphans,
             valid_blocks: raw.valid_block_count.get(),
             valid_nodes: raw.valid_node_count.get(),
             valid_inodes: raw.valid_inode_count.get(),

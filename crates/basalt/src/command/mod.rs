@@ -11,6 +11,8 @@ pub mod man;
 pub mod mkfs;
 pub mod mount;
 pub mod put;
+pub mod rescue;
+pub mod resize;
 pub mod stat;
 pub mod sync;
 mod transfer;

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -35,11 +36,22 @@ pub struct GetOptions {
     pub exact_destination: bool,
 }
 
+/// A volume of which parts are gone, and that knows which.
+pub trait Salvage {
+    /// Where the part of a file ends that begins at byte `offset` and is known to be lost; `None` where a read may succeed.
+    fn missing_until(&self, ino: InodeNumber, offset: u64) -> Option<u64>;
+}
+
+/// The smallest piece of a file that can be read by itself.
+const PIECE: u64 = 4096;
+
 /// Copies from a volume to the host.
 pub struct Get<'a> {
     fs: &'a dyn FileSystem,
     observer: &'a mut dyn Observer,
     options: GetOptions,
+    /// Leave holes where a file cannot be read, and go on.
+    salvage: Option<&'a dyn Salvage>,
     report: Report,
     /// Only root can give files away.
     is_root: bool,
@@ -57,12 +69,20 @@ impl<'a> Get<'a> {
             fs,
             observer,
             options,
+            salvage: None,
             report: Report::default(),
             is_root: rustix::process::geteuid().is_root(),
             links: HashMap::new(),
             seen: HashSet::new(),
             buffer: vec![0; CHUNK],
         }
+    }
+
+    /// Leaves a hole wherever a file cannot be read, tells the observer, and goes on, instead of leaving the file out.
+    #[must_use]
+    pub fn salvaging(mut self, salvage: &'a dyn Salvage) -> Get<'a> {
+        self.salvage = Some(salvage);
+        self
     }
 
     /// Copies `source` as `cp` does: into `destination` if that is a directory, else as `destination`. The root, and a source that ends
@@ -215,7 +235,13 @@ impl<'a> Get<'a> {
             while at < data_end {
                 // At most CHUNK, the buffer's length.
                 let wanted = (data_end - at).min(CHUNK as u64) as usize;
-                let length = self.fs.read(ino, at, &mut self.buffer[..wanted]).map_err(volume_error)?;
+                let length = match (self.fs.read(ino, at, &mut self.buffer[..wanted]), self.salvage) {
+                    (Err(_), Some(salvage)) => {
+                        at = self.get_pieces(salvage, ino, at..at + wanted as u64, &file, place)?;
+                        continue;
+                    }
+                    (read, _) => read.map_err(volume_error)?,
+                };
                 if length == 0 {
                     break;
                 }
@@ -228,6 +254,37 @@ impl<'a> Get<'a> {
         }
         file.set_len(size).map_err(host_error)?;
         self.finish_open(attributes, &file, place.path)
+    }
+
+    /// Copies what can be read of a range, in small pieces; where the next read has to begin.
+    fn get_pieces(
+        &mut self,
+        salvage: &dyn Salvage,
+        ino: InodeNumber,
+        range: Range<u64>,
+        file: &File,
+        place: &Place<'_>,
+    ) -> Result<u64, Error> {
+        let mut at = range.start;
+        while at < range.end {
+            if let Some(end) = salvage.missing_until(ino, at).filter(|&end| end > at) {
+                self.observer.hole(place.path, at..end);
+                at = end;
+                continue;
+            }
+            let end = ((at / PIECE + 1) * PIECE).min(range.end);
+            let piece = &mut self.buffer[..(end - at) as usize];
+            match self.fs.read(ino, at, piece) {
+                Ok(length) => {
+                    let written = file.write_all_at(&piece[..length], at);
+                    written.map_err(|error| place.error("cannot be written", error))?;
+                    self.report.bytes += length as u64;
+                }
+                Err(_) => self.observer.hole(place.path, at..end),
+            }
+            at = end;
+        }
+        Ok(at)
     }
 
     fn make_special(&self, attributes: &Attributes, place: &Place<'_>) -> Result<(), Error> {
@@ -287,6 +344,10 @@ impl<'a> Get<'a> {
         let list = match self.fs.list_xattrs(ino) {
             Ok(list) => list,
             Err(basalt_vfs::Error::NotSupported(_)) => return Ok(()),
+            Err(error) if self.salvage.is_some() => {
+                self.leave_out(&format!("{}: attributes: {error}", printable(path)));
+                return Ok(());
+            }
             Err(error) => return Err(failed(error)),
         };
         for name in list.split(|&byte| byte == 0).filter(|name| xattrs::is_portable(name)) {

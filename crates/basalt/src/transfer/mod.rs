@@ -19,7 +19,7 @@ mod report;
 mod sparse;
 mod xattrs;
 
-pub use get::{Get, GetOptions};
+pub use get::{Get, GetOptions, Salvage};
 pub use put::{Put, PutOptions};
 pub use report::{Error, Observer, Report, Silent};
 

@@ -81,6 +81,8 @@ pub trait Observer {
     fn warning(&mut self, message: &str);
     /// This much is done.
     fn progress(&mut self, report: &Report);
+    /// Bytes of a file could not be read, and are a hole now.
+    fn hole(&mut self, _path: &[u8], _bytes: std::ops::Range<u64>) {}
 }
 
 /// Nobody.

@@ -93,7 +93,7 @@ pub fn expected_checksum(block: &[u8], offset: usize) -> u32 {
 }
 
 /// Checks one checkpoint block's checksum; returns its fields and the checksum.
-fn check_block(pack: u32, what: &str, block: &[u8]) -> Result<(RawCheckpoint, u32)> {
+pub(crate) fn check_block(pack: u32, what: &str, block: &[u8]) -> Result<(RawCheckpoint, u32)> {
     let (raw, _) = RawCheckpoint::read_from_prefix(block).map_err(|_| bad(pack, "short block"))?;
     let offset = raw.checksum_offset.get() as usize;
     if !(CHECKSUM_OFFSET_MIN..=CHECKSUM_OFFSET).contains(&offset) {
@@ -232,7 +232,8 @@ fn check_logs(pack: &Pack, geometry: &Geometry) -> Result<()> {
     Ok(())
 }
 
-fn version_bitmaps(pack: &Pack, geometry: &Geometry) -> Result<(Vec<u8>, Vec<u8>)> {
+/// The version bitmaps of SIT and NAT.
+pub(crate) fn version_bitmaps(pack: &Pack, geometry: &Geometry) -> Result<(Vec<u8>, Vec<u8>)> {
     let raw = &pack.raw;
     let (sit, nat) = (geometry.sit_bitmap_size(), geometry.nat_bitmap_size());
     if raw.sit_ver_bitmap_bytesize.get() as usize != sit || raw.nat_ver_bitmap_bytesize.get() as usize != nat {
@@ -298,9 +299,10 @@ fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geometry) -> R
 }
 
 /// The three data summaries in order, and the journals of NAT and SIT.
-type DataSummaries = (Vec<Box<RawSummaryBlock>>, ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]));
+pub(crate) type DataSummaries = (Vec<Box<RawSummaryBlock>>, ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]));
 
-fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
+/// Reads the summaries of the data logs, and the journals behind them.
+pub(crate) fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
     if pack.raw.flags().contains(CheckpointFlags::COMPACT_SUMMARY) {
         return read_compact_summaries(device, pack);
     }

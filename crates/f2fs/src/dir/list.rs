@@ -6,7 +6,7 @@ use super::entries;
 use super::lookup::Place;
 use crate::error::{Error, Result};
 use crate::layout::dentry::{ENTRIES_PER_BLOCK, slots_for};
-use crate::node::path::Mapped;
+use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
 impl Volume {
@@ -50,7 +50,15 @@ impl Volume {
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<bool> {
         let node_ids = self.geometry.node_ids();
-        let Some((bytes, shape)) = self.directory_bytes(dir, place)? else { return Ok(true) };
+        let rescue = self.options.rescue;
+        let found = match self.directory_bytes(dir, place) {
+            Err(error) if rescue => {
+                tracing::warn!("directory {dir} {place:?}: {error}; its names are left out");
+                return Ok(true);
+            }
+            found => found?,
+        };
+        let Some((bytes, shape)) = found else { return Ok(true) };
         let mut slot = from;
         while let Some(used) = entries::next_used(bytes, &shape, slot) {
             let entry = entries::entry(bytes, &shape, used);
@@ -65,11 +73,17 @@ impl Volume {
                     slot = used + 1;
                     continue;
                 }
-                return Err(Error::damaged(
+                let error = Error::damaged(
                     "dentry",
                     format!("directory {dir} {place:?} slot {used}"),
                     format!("inode {ino}, name of {} bytes, file type {}", entry.name_len, entry.file_type),
-                ));
+                );
+                if rescue {
+                    tracing::warn!("{error}; left out");
+                    slot = used + 1;
+                    continue;
+                }
+                return Err(error);
             };
             slot = used + slots_for(name.len());
             if !emit(DirectoryEntry { ino: u64::from(ino), kind, name, next: base + slot as u64 }) {
@@ -83,9 +97,13 @@ impl Volume {
     pub(crate) fn next_directory_block(&mut self, dir: u32, index: u64, end: u64) -> Result<Option<u32>> {
         let mut index = index;
         while index < end {
-            match self.map(dir, index, false)? {
-                Mapped::Hole(next) => index = next,
-                Mapped::Slot(slot) => {
+            match self.map_damaged_if_rescue(dir, index)? {
+                Found::Missing(next) => {
+                    tracing::warn!("directory {dir}: blocks {index} to {} cannot be read", next.min(end) - 1);
+                    index = next;
+                }
+                Found::Mapped(Mapped::Hole(next)) => index = next,
+                Found::Mapped(Mapped::Slot(slot)) => {
                     for step in 0..u64::from(slot.count).min(end - index) {
                         if self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize) != 0 {
                             return Ok(u32::try_from(index + step).ok());

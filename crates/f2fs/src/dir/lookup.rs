@@ -128,8 +128,12 @@ impl Volume {
                 break;
             }
             for block in start..(start + bucket_blocks(level)).min(blocks) {
-                if let Some(found) = self.find_in(dir, Place::Block(block as u32), hash, name)? {
-                    return Ok(Some(found));
+                match self.find_in(dir, Place::Block(block as u32), hash, name) {
+                    Ok(Some(found)) => return Ok(Some(found)),
+                    Err(error) if self.options.rescue => {
+                        tracing::warn!("directory {dir} block {block}: {error}; the search goes on");
+                    }
+                    found => found.map(|_| ())?,
                 }
             }
         }

@@ -56,6 +56,24 @@ fn bad(ino: u32, found: impl Into<String>) -> Error {
 
 /// Checks an inode as it is read: everything later code takes for granted.
 pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
+    validate_fields(inode, ino, geometry)?;
+    validate_checksum(inode, ino, geometry)
+}
+
+/// Checks an inode's checksum, where the volume has them.
+pub fn validate_checksum(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
+    if geometry.features.contains(Features::INODE_CHECKSUM) && has_checksum(inode) {
+        let expected = checksum(inode, geometry.checksum_seed);
+        let found = inode.extra().i_inode_checksum.get();
+        if found != expected {
+            return Err(bad(ino, format!("checksum {found:#010x}, expected {expected:#010x}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks everything of an inode that later code takes for granted.
+pub fn validate_fields(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
     let features = geometry.features;
     let Some(kind) = FileKind::from_mode(u32::from(inode.i_mode.get())) else {
         return Err(bad(ino, format!("mode {:#o} names no kind of file", inode.i_mode)));
@@ -65,13 +83,6 @@ pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
         let size = u32::from(inode.extra().i_extra_isize.get());
         if !features.contains(Features::EXTRA_ATTR) || size > EXTRA_SIZE_MAX || size % 4 != 0 {
             return Err(bad(ino, format!("{size} bytes of extra attributes")));
-        }
-    }
-    if features.contains(Features::INODE_CHECKSUM) && has_checksum(inode) {
-        let expected = checksum(inode, geometry.checksum_seed);
-        let found = inode.extra().i_inode_checksum.get();
-        if found != expected {
-            return Err(bad(ino, format!("checksum {found:#010x}, expected {expected:#010x}")));
         }
     }
     if features.contains(Features::FLEXIBLE_INLINE_XATTR) {

@@ -6,7 +6,7 @@ use super::write::SIZE_MAX;
 use crate::error::Result;
 use crate::layout::inode::Advise;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
-use crate::node::path::Mapped;
+use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -136,9 +136,11 @@ impl Volume {
 
     /// From block `index`: how far blocks of the same sort go within one node, and whether they hold data.
     fn describe_run(&mut self, ino: u32, index: u64) -> Result<(u64, bool)> {
-        let slot = match self.map(ino, index, false)? {
-            Mapped::Hole(next) => return Ok((next, false)),
-            Mapped::Slot(slot) => slot,
+        let slot = match self.map_damaged_if_rescue(ino, index)? {
+            Found::Mapped(Mapped::Hole(next)) => return Ok((next, false)),
+            Found::Mapped(Mapped::Slot(slot)) => slot,
+            // Something was there: who reads it shall learn that it is gone.
+            Found::Missing(next) => return Ok((next, true)),
         };
         let mut first = None;
         for step in 0..slot.count {

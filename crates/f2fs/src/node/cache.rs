@@ -216,7 +216,12 @@ impl Volume {
             ));
         }
         if is_inode {
-            inode::validate(node.inode(), nid, &self.geometry)?;
+            inode::validate_fields(node.inode(), nid, &self.geometry)?;
+            match inode::validate_checksum(node.inode(), nid, &self.geometry) {
+                // What can be read of a damaged volume is better than nothing.
+                Err(error) if self.options.rescue => tracing::warn!("{error}; used all the same"),
+                checked => checked?,
+            }
         }
         let limit = self.node_limit();
         self.nodes.shrink(limit.saturating_sub(1));

@@ -32,6 +32,21 @@ pub struct Nat {
     pub scan_at: u32,
     /// Free ids in each NAT block once it was looked at; `u16::MAX` before.
     free_in_block: Vec<u16>,
+    /// The table is gone, and was rebuilt from the nodes themselves: `dirty` is all there is.
+    rebuilt: bool,
+    /// Rebuilt only: the nodes below inodes by inode and offset in its tree, sorted; they are found even if no pointer leads to them.
+    places: Vec<NodePlace>,
+}
+
+/// Where a node belongs, as its footer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodePlace {
+    /// The inode.
+    pub ino: u32,
+    /// Offset in its tree.
+    pub offset: u32,
+    /// The node.
+    pub nid: u32,
 }
 
 impl Nat {
@@ -45,7 +60,36 @@ impl Nat {
             free: VecDeque::new(),
             scan_at,
             free_in_block: vec![u16::MAX; geometry.nat_blocks as usize],
+            rebuilt: false,
+            places: Vec::new(),
         }
+    }
+
+    /// A table rebuilt from nodes that were found, for reading only. `places` are those of the nodes below inodes.
+    pub fn rebuilt(entries: BTreeMap<u32, RawNatEntry>, mut places: Vec<NodePlace>) -> Nat {
+        places.sort_unstable();
+        Nat {
+            bitmap: Vec::new(),
+            blocks: FxHashMap::default(),
+            dirty: entries,
+            free: VecDeque::new(),
+            scan_at: FIRST_FREE,
+            free_in_block: Vec::new(),
+            rebuilt: true,
+            places,
+        }
+    }
+
+    /// The node at a place of an inode's tree, where the table was rebuilt.
+    pub fn at_place(&self, ino: u32, offset: u32) -> Option<u32> {
+        let at = self.places.partition_point(|place| (place.ino, place.offset) < (ino, offset));
+        self.places.get(at).filter(|place| (place.ino, place.offset) == (ino, offset)).map(|place| place.nid)
+    }
+
+    /// Whether a node further back in an inode's tree was found.
+    pub fn has_place_behind(&self, ino: u32, offset: u32) -> bool {
+        let at = self.places.partition_point(|place| (place.ino, place.offset) <= (ino, offset));
+        self.places.get(at).is_some_and(|place| place.ino == ino)
     }
 
     /// The entry of a node id. Damage if the id is outside the table.
@@ -55,6 +99,9 @@ impl Nat {
         }
         if let Some(entry) = self.dirty.get(&nid) {
             return Ok(*entry);
+        }
+        if self.rebuilt {
+            return Ok(RawNatEntry::default());
         }
         let block = self.block(device, geometry, nid / ENTRIES_PER_BLOCK)?;
         Ok(block[(nid % ENTRIES_PER_BLOCK) as usize])

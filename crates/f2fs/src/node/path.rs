@@ -61,6 +61,15 @@ pub enum Mapped {
     Hole(u64),
 }
 
+/// Result of a look-up in a tree that may be damaged.
+#[derive(Debug)]
+pub enum Found {
+    /// As in a sound tree.
+    Mapped(Mapped),
+    /// A node on the way cannot be had; the first file block that is not below it.
+    Missing(u64),
+}
+
 /// Whether a node at this offset in the tree holds block addresses (inode, direct node, xattr node).
 pub fn is_direct(node_offset: u32) -> bool {
     if node_offset == XATTR_NODE_OFFSET {
@@ -71,6 +80,26 @@ pub fn is_direct(node_offset: u32) -> bool {
     }
     // Below the double indirect node, each indirect node is followed by its direct nodes.
     node_offset < DOUBLE_INDIRECT || !(node_offset - DOUBLE_INDIRECT - 1).is_multiple_of(ADDRS_PER_NODE + 1)
+}
+
+/// The first file block of a direct node by its offset in the tree of an inode with `own` addresses; `None` for other nodes.
+pub fn first_block(own: u32, node_offset: u32) -> Option<u64> {
+    let behind = u64::from(own) + 2 * PER_NODE;
+    let count = |first: u32| u64::from(node_offset - first);
+    match node_offset {
+        1 | 2 => Some(u64::from(own) + count(1) * PER_NODE),
+        4..SECOND_INDIRECT => Some(behind + count(4) * PER_NODE),
+        offset if offset > SECOND_INDIRECT && offset < DOUBLE_INDIRECT => {
+            Some(behind + (PER_NODE + count(SECOND_INDIRECT + 1)) * PER_NODE)
+        }
+        offset if offset > DOUBLE_INDIRECT => {
+            let below = count(DOUBLE_INDIRECT + 1);
+            let (child, within) = (below / (PER_NODE + 1), below % (PER_NODE + 1));
+            let index = (2 * PER_NODE + child * PER_NODE + within.checked_sub(1)?) * PER_NODE;
+            (child < PER_NODE).then_some(behind + index)
+        }
+        _ => None,
+    }
 }
 
 /// Byte of slot `index` in an inode whose extra attributes take `extra` bytes.
@@ -126,6 +155,14 @@ impl Volume {
     ///
     /// Errors: `FileTooLarge` past the format's limit, `NoSpace` if nodes are wanted and none can be had.
     pub(crate) fn map(&mut self, ino: u32, block: u64, create: bool) -> Result<Mapped> {
+        if self.options.rescue {
+            return match self.map_damaged(ino, block)? {
+                Found::Mapped(mapped) => Ok(mapped),
+                Found::Missing(_) => {
+                    Err(Error::damaged("node", format!("inode {ino} block {block}"), "the way there cannot be read"))
+                }
+            };
+        }
         let flexible = self.geometry.flexible_inline_xattr();
         let inode = self.inode(ino)?;
         let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
@@ -145,6 +182,51 @@ impl Volume {
         }
         let byte = if path.depth == 0 { inode_slot(extra, path.index) } else { 4 * path.index as usize };
         Ok(Mapped::Slot(Slot { nid, byte, index: path.index, count: path.count }))
+    }
+
+    /// As [`map`](Self::map) without `create`, for damaged volumes: a node that no pointer leads to is found by its footer where the
+    /// nodes were searched for, and one that cannot be had costs only the blocks below it. Fails only if the inode cannot be read.
+    pub(crate) fn map_damaged(&mut self, ino: u32, block: u64) -> Result<Found> {
+        let flexible = self.geometry.flexible_inline_xattr();
+        let inode = self.inode(ino)?;
+        let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
+        let path = path(own, block).ok_or(basalt_vfs::Error::FileTooLarge)?;
+        let base = u64::from(own);
+        // The node above, as long as there is one, and the blocks below the highest node that is gone.
+        let mut above = Some(ino);
+        let mut lost = None;
+        for step in &path.steps[..path.depth] {
+            let pointer = match above {
+                Some(nid) => Some(self.node(nid)?.pointer(step.byte)),
+                None => None,
+            };
+            if pointer == Some(0) {
+                return Ok(Found::Mapped(Mapped::Hole(base + hole_end(block - base, step.span))));
+            }
+            above = self.find_child(ino, pointer, step.node_offset);
+            if above.is_none() {
+                lost = lost.or(Some(step.span));
+            }
+        }
+        if let Some(nid) = above {
+            let byte = if path.depth == 0 { inode_slot(extra, path.index) } else { 4 * path.index as usize };
+            return Ok(Found::Mapped(Mapped::Slot(Slot { nid, byte, index: path.index, count: path.count })));
+        }
+        // Of what a lost node pointed to, other nodes may have been found: then only this one's blocks are known to be missing.
+        let leaf = path.steps[path.depth - 1].node_offset;
+        let span = lost.filter(|_| !self.nat.has_place_behind(ino, leaf)).unwrap_or(PER_NODE);
+        Ok(Found::Missing(base + hole_end(block - base, span)))
+    }
+
+    /// [`map_damaged`](Self::map_damaged) where that was asked for, else [`map`](Self::map).
+    pub(crate) fn map_damaged_if_rescue(&mut self, ino: u32, block: u64) -> Result<Found> {
+        if self.options.rescue { self.map_damaged(ino, block) } else { self.map(ino, block, false).map(Found::Mapped) }
+    }
+
+    /// The node that `pointer` leads to, or else the one whose footer says that it belongs there.
+    fn find_child(&mut self, ino: u32, pointer: Option<u32>, offset: u32) -> Option<u32> {
+        let known = [pointer, self.nat.at_place(ino, offset)];
+        known.into_iter().flatten().find(|&nid| self.check_child(ino, nid, offset).is_ok())
     }
 
     /// The slot of file block `block`, made if missing.
@@ -212,6 +294,21 @@ mod tests {
         assert_eq!(at(873 + 2 * 1018 + 2 * 1018 * 1018), Some((3, 2043, 0)));
         assert_eq!(at(873 + BLOCKS_MAX - 1).map(|(depth, _, index)| (depth, index)), Some((3, 1017)));
         assert_eq!(at(873 + BLOCKS_MAX), None);
+    }
+
+    #[test]
+    fn direct_nodes_know_their_first_block() {
+        for (own, block) in [0, 1018, 2 * 1018, 500 * 1018, 1018 * 1018, 1020 * 1018, 1021 * 1018, 2000 * 1018]
+            .into_iter()
+            .chain([2 * 1018 + 2 * 1018 * 1018, 1018 * 1018 * 1018 + 77 * 1018, BLOCKS_MAX - 1018])
+            .flat_map(|block: u64| [(873, block), (923, block)])
+        {
+            let way = path(own, u64::from(own) + block).unwrap();
+            assert_eq!(first_block(own, way.steps[way.depth - 1].node_offset), Some(u64::from(own) + block), "{block}");
+        }
+        for offset in [0, 3, SECOND_INDIRECT, DOUBLE_INDIRECT, DOUBLE_INDIRECT + 1, XATTR_NODE_OFFSET] {
+            assert_eq!(first_block(873, offset), None, "{offset}");
+        }
     }
 
     #[test]

@@ -1,0 +1,249 @@
+//! What the last checkpoint knows about a node that was found: whether it is the one in use.
+//!
+//! | NAT | SIT | the node |
+//! |---|---|---|
+//! | names this address | | is in use |
+//! | can be trusted here, and does not | | is not: an old version, or deleted |
+//! | gone | can be trusted here, block live | is in use |
+//! | gone | can be trusted here, block dead | is not |
+//! | gone | gone | may be: the newest version counts |
+//!
+//! A table's block can be trusted if all its entries are possible and one is in use; one of zeros only if the whole table agrees with the
+//! checkpoint's count of nodes, because zeros are what a dying card gives back. Nodes that fsync wrote after the checkpoint are newer
+//! than anything it knows.
+
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
+
+use super::node::Seen;
+use super::open::read_nat_journal;
+use super::reader::Reader;
+use crate::checkpoint::CheckpointState;
+use crate::checkpoint::load::{Pack, version_bitmaps};
+use crate::geometry::Geometry;
+use crate::layout::nat::{self, RawNatEntry};
+use crate::layout::sit::{self, RawSitEntry};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+
+/// Node ids below this are reserved.
+const FIRST_NODE: u32 = 3;
+
+/// How sure it is that a node is in use, from least to most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Known not to be.
+    Dead,
+    /// Nothing is known.
+    Unknown,
+    /// Its block is live.
+    Live,
+    /// The NAT leads to it.
+    Named,
+    /// It was written by fsync after the checkpoint.
+    Newer,
+}
+
+/// How much of a table could be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TableState {
+    /// All of it agrees with the checkpoint.
+    Whole,
+    /// Some blocks of it.
+    Partial,
+    /// Nothing.
+    Gone,
+}
+
+/// What NAT and SIT say.
+#[derive(Default)]
+pub(super) struct Evidence {
+    /// `cp_ver` of nodes written after the checkpoint.
+    version_after: Option<u64>,
+    addresses: FxHashMap<u32, u32>,
+    /// Which blocks of the NAT can say that a node does not exist.
+    nat_trusted: Vec<bool>,
+    nat_is_whole: bool,
+    /// Live blocks and type of segments that can be trusted, where there are live blocks.
+    segments: FxHashMap<u32, SegmentEvidence>,
+    sit_is_whole: bool,
+}
+
+struct SegmentEvidence {
+    map: Box<[u8; sit::VALID_MAP_SIZE]>,
+    holds_nodes: bool,
+}
+
+impl Evidence {
+    /// Reads NAT and SIT as the checkpoint has them, as far as they can be read.
+    pub(super) fn gather(
+        reader: &mut Reader<'_>,
+        device: &dyn basalt_device::BlockDevice,
+        geometry: &Geometry,
+        pack: &Pack,
+        notes: &mut Vec<String>,
+    ) -> Evidence {
+        let mut evidence = Evidence::default();
+        let (sit_bitmap, nat_bitmap) = match version_bitmaps(pack, geometry) {
+            Ok(bitmaps) => bitmaps,
+            Err(error) => {
+                notes.push(error.to_string());
+                return evidence;
+            }
+        };
+        let nodes = u64::from(pack.raw.valid_node_count.get());
+        evidence.read_nat(reader, geometry, &nat_bitmap);
+        for (nid, entry) in read_nat_journal(device, geometry, pack, notes) {
+            evidence.set(geometry, nid, &entry);
+        }
+        evidence.nat_is_whole = evidence.addresses.len() as u64 == nodes;
+        let live_nodes = evidence.read_sit(reader, geometry, &sit_bitmap);
+        evidence.sit_is_whole = live_nodes == nodes;
+        evidence.version_after = Some(CheckpointState::new(pack.clone(), Vec::new(), &[]).node_version());
+        evidence
+    }
+
+    fn set(&mut self, geometry: &Geometry, nid: u32, entry: &RawNatEntry) {
+        let address = entry.block_addr.get();
+        if geometry.in_main(address) {
+            self.addresses.insert(nid, address);
+        } else {
+            self.addresses.remove(&nid);
+        }
+    }
+
+    fn read_nat(&mut self, reader: &mut Reader<'_>, geometry: &Geometry, bitmap: &[u8]) {
+        self.nat_trusted = vec![false; geometry.nat_blocks as usize];
+        let mut index = 0;
+        while index < geometry.nat_blocks {
+            // Neighbours in one copy lie side by side within a segment.
+            let second = bit_msb(bitmap, index as usize);
+            let segment_end = (index | (BLOCKS_PER_SEGMENT - 1)) + 1;
+            let end = (index..segment_end.min(geometry.nat_blocks)).find(|&i| bit_msb(bitmap, i as usize) != second);
+            let end = end.unwrap_or(segment_end.min(geometry.nat_blocks));
+            let start = geometry.nat_block(index, second);
+            reader.each(start..start + (end - index), &mut |address, block| {
+                self.read_nat_block(geometry, index + (address - start), block);
+            });
+            index = end;
+        }
+    }
+
+    fn read_nat_block(&mut self, geometry: &Geometry, index: u32, block: &[u8]) {
+        let Ok((entries, _)) = <[RawNatEntry]>::ref_from_prefix_with_elems(block, nat::ENTRIES_PER_BLOCK as usize)
+        else {
+            return;
+        };
+        let first = index * nat::ENTRIES_PER_BLOCK;
+        let in_use = || {
+            let all = (first..).zip(entries);
+            all.filter(|(nid, entry)| *nid >= FIRST_NODE && entry.block_addr.get() != NULL_ADDR)
+        };
+        let is_possible = |entry: &RawNatEntry| {
+            geometry.in_main(entry.block_addr.get()) && (FIRST_NODE..geometry.node_ids()).contains(&entry.ino.get())
+        };
+        if in_use().next().is_none() || !in_use().all(|(_, entry)| is_possible(entry)) {
+            return;
+        }
+        self.nat_trusted[index as usize] = true;
+        in_use().for_each(|(nid, entry)| {
+            self.addresses.insert(nid, entry.block_addr.get());
+        });
+    }
+
+    /// Reads the SIT; the number of live blocks in segments of nodes.
+    fn read_sit(&mut self, reader: &mut Reader<'_>, geometry: &Geometry, bitmap: &[u8]) -> u64 {
+        let mut live_nodes = 0;
+        for index in 0..geometry.sit_blocks_used() {
+            let address = geometry.sit_block(index, bit_msb(bitmap, index as usize));
+            reader.each(address..address + 1, &mut |_, block| {
+                let first = index * sit::ENTRIES_PER_BLOCK;
+                let entries = (first..geometry.main_segments).zip(block.chunks_exact(size_of::<RawSitEntry>()));
+                for (segment, bytes) in entries {
+                    let Ok(entry) = RawSitEntry::read_from_bytes(bytes) else { continue };
+                    let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
+                    if marked == 0 || entry.kind() > 5 || marked != u32::from(entry.live()) {
+                        continue;
+                    }
+                    let holds_nodes = entry.kind() >= 3;
+                    live_nodes += u64::from(marked) * u64::from(holds_nodes);
+                    let map = Box::new(entry.valid_map);
+                    self.segments.insert(segment, SegmentEvidence { map, holds_nodes });
+                }
+            });
+        }
+        live_nodes
+    }
+
+    /// SIT entries that only the checkpoint's journal has are newer than those that were read.
+    pub(super) fn add_sit_journal(&mut self, pack: &Pack, device: &dyn basalt_device::BlockDevice) {
+        let nodes = u64::from(pack.raw.valid_node_count.get());
+        let Ok((_, journals)) = crate::checkpoint::load::read_data_summaries(device, pack) else { return };
+        let Some(entries) = crate::layout::summary::sit_journal(&journals.1) else { return };
+        for entry in entries {
+            let (segment, entry) = (entry.segno.get(), &entry.entry);
+            let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
+            self.segments.remove(&segment);
+            if marked > 0 && entry.kind() <= 5 && marked == u32::from(entry.live()) {
+                let map = Box::new(entry.valid_map);
+                self.segments.insert(segment, SegmentEvidence { map, holds_nodes: entry.kind() >= 3 });
+            }
+        }
+        let live = |segment: &SegmentEvidence| segment.map.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+        self.sit_is_whole =
+            self.segments.values().filter(|segment| segment.holds_nodes).map(live).sum::<u64>() == nodes;
+    }
+
+    /// What is known of a node that was found at `address`.
+    pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
+        if self.addresses.get(&seen.nid) == Some(&address) {
+            return Standing::Named;
+        }
+        if seen.fsynced && self.version_after == Some(seen.version) {
+            return Standing::Newer;
+        }
+        let block = (seen.nid / nat::ENTRIES_PER_BLOCK) as usize;
+        if self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false) {
+            return Standing::Dead;
+        }
+        let Some(within) = address.checked_sub(geometry.main) else { return Standing::Unknown };
+        match self.segments.get(&(within >> SEGMENT_BITS)) {
+            Some(found) if found.holds_nodes && bit_msb(&*found.map, (within % BLOCKS_PER_SEGMENT) as usize) => {
+                Standing::Live
+            }
+            Some(_) => Standing::Dead,
+            None if self.sit_is_whole => Standing::Dead,
+            None => Standing::Unknown,
+        }
+    }
+
+    /// Whether a segment can hold no node that is in use.
+    pub(super) fn holds_only_data(&self, segment: u32) -> bool {
+        self.segments.get(&segment).is_some_and(|found| !found.holds_nodes)
+    }
+
+    /// How much of the NAT could be used.
+    pub(super) fn nat_state(&self) -> TableState {
+        table_state(self.nat_is_whole, !self.addresses.is_empty())
+    }
+
+    /// How much of the SIT could be used.
+    pub(super) fn sit_state(&self) -> TableState {
+        table_state(self.sit_is_whole, !self.segments.is_empty())
+    }
+
+    /// Nodes that the NAT leads to.
+    pub(super) fn named(&self) -> u64 {
+        self.addresses.len() as u64
+    }
+}
+
+fn table_state(is_whole: bool, has_any: bool) -> TableState {
+    match (is_whole, has_any) {
+        (true, _) => TableState::Whole,
+        (false, true) => TableState::Partial,
+        (false, false) => TableState::Gone,
+    }
+}
+
+const _: () = assert!(nat::ENTRIES_PER_BLOCK as usize * size_of::<RawNatEntry>() <= BLOCK_SIZE);

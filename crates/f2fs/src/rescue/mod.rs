@@ -1,0 +1,247 @@
+//! Rescue: what is left of a volume whose superblocks, checkpoints or tables are gone.
+//!
+//! 1. `geometry`: where the areas are, from a superblock, a checkpoint, or nothing.
+//! 2. `evidence`: what NAT and SIT of the last checkpoint know, as far as they can be believed.
+//! 3. `node`, `index`: every block of the main area that is a node; for each node id the version that counts.
+//! 4. `tree`: names, from the directories' entries, else from what each inode says of its own name and directory.
+//! 5. `open`, `fs`: the nodes make a NAT, and with it the engine reads files as ever. What has no place in the tree is in
+//!    `lost+found`; a directory that is gone is there as `dir-NUMBER`, an inode without a name as `inode-NUMBER`.
+//!
+//! `reader` reads around bad blocks. Nothing is ever written. Memory: 40 bytes for each node id found, twenty for each node that is
+//! used, and some forty bytes and the name for each entry of a directory; none of it follows from a number on the disk.
+//!
+//! A volume that can be read from its last checkpoint after all, damage or not, is opened without a search
+//! ([`OpenOptions::rescue`](crate::OpenOptions::rescue)).
+
+mod entries;
+mod evidence;
+mod fs;
+mod geometry;
+mod index;
+mod node;
+mod open;
+mod reader;
+mod report;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use basalt_device::BlockDevice;
+use parking_lot::Mutex;
+use zerocopy::little_endian::U32;
+
+pub use evidence::TableState;
+pub use geometry::GeometrySource;
+pub(crate) use open::open_damaged;
+pub use report::{LostName, RescueReport, UnreadableRange};
+
+use crate::checkpoint::load::{Pack, choose_pack};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::features;
+use crate::geometry::Geometry;
+use crate::layout::nat::RawNatEntry;
+use crate::layout::superblock::Features;
+use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::node::nat::{Nat, NodePlace};
+use crate::volume::Volume;
+use evidence::{Evidence, Standing};
+use index::Index;
+use reader::Reader;
+use tree::Tree;
+
+/// How to search.
+#[derive(Debug, Clone, Default)]
+pub struct RescueOptions {
+    /// Show deleted files too, below `lost+found/deleted`, as far as their nodes have not been written over.
+    pub deleted: bool,
+    /// Believe no superblock, checkpoint or table: take the newest version of every node.
+    pub nodes_only: bool,
+    /// First block of the main area, for a volume without superblock and checkpoint whose layout is known.
+    pub main_block: Option<u32>,
+}
+
+/// What is being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RescueStage {
+    /// Looking for nodes; counts segments.
+    Nodes,
+    /// Reading inodes and directories; counts inodes.
+    Names,
+}
+
+/// How far a search has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RescueProgress {
+    /// What is being done.
+    pub stage: RescueStage,
+    /// Items done of it.
+    pub done: u64,
+    /// Items there are.
+    pub total: u64,
+}
+
+/// What was found on a volume, as a file system that can only be read.
+pub struct Rescued {
+    volume: Mutex<Volume>,
+    device: Arc<dyn BlockDevice>,
+    tree: Tree,
+    /// Blocks that could not be read, sorted.
+    bad: Vec<Range<u32>>,
+    report: RescueReport,
+}
+
+impl Rescued {
+    /// Searches a device. This reads the whole main area, but for segments that the checkpoint knows to hold only data.
+    ///
+    /// # Errors
+    /// When there is not a single node, or the volume has a feature without which its blocks cannot be found.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        options: &RescueOptions,
+        clock: Arc<dyn Clock>,
+        progress: &mut dyn FnMut(RescueProgress),
+    ) -> Result<Rescued> {
+        let mut notes = Vec::new();
+        let mut reader = Reader::new(&*device);
+        let (mut geometry, source) = find_geometry(&*device, &mut reader, options, &mut notes)?;
+        let pack = find_checkpoint(&*device, &geometry, source, options, &mut notes);
+        let mut evidence = Evidence::default();
+        if let Some(pack) = &pack {
+            evidence = Evidence::gather(&mut reader, &*device, &geometry, pack, &mut notes);
+            evidence.add_sit_journal(pack, &*device);
+        }
+        let knows_features = source == GeometrySource::Superblock;
+        let mut search = Search { geometry: &geometry, evidence: &evidence, knows_features, flexible: [0; 2] };
+        let index = search.run(&mut reader, options.deleted, progress);
+        if index.nodes.is_empty() {
+            let reason = "no node was found on it".to_owned();
+            return Err(Error::NotF2fs { device: device.name().into(), reason });
+        }
+        if !knows_features && search.flexible[1] > search.flexible[0] {
+            geometry.features.insert(Features::FLEXIBLE_INLINE_XATTR);
+        }
+        let mut report = RescueReport::new(source, pack.as_ref(), &evidence, &index, &geometry, &reader);
+        let nat = make_nat(&index, options.deleted);
+        let mut volume = open::open_rebuilt(device.clone(), geometry, pack, nat, clock)?;
+        let tree = tree::build(&mut volume, &mut reader, &index, options.deleted, &mut report, progress)?;
+        report.set_unreadable(&reader);
+        report.notes = notes;
+        let mut bad = std::mem::take(&mut reader.bad);
+        bad.sort_unstable_by_key(|range| range.start);
+        Ok(Rescued { volume: Mutex::new(volume), device: Arc::clone(&device), tree, bad, report })
+    }
+
+    /// What was found, and what was not.
+    pub fn report(&self) -> &RescueReport {
+        &self.report
+    }
+}
+
+fn find_geometry(
+    device: &dyn BlockDevice,
+    reader: &mut Reader<'_>,
+    options: &RescueOptions,
+    notes: &mut Vec<String>,
+) -> Result<(Geometry, GeometrySource)> {
+    if !options.nodes_only && options.main_block.is_none() {
+        match geometry::from_superblocks(device, notes) {
+            Ok(geometry) => {
+                features::expect_served(&geometry, device)?;
+                return Ok((geometry, GeometrySource::Superblock));
+            }
+            Err(error @ Error::Unsupported { .. }) => return Err(error),
+            Err(error) => notes.push(format!("no superblock: {error}")),
+        }
+        if let Some(geometry) = geometry::from_checkpoint(reader) {
+            return Ok((geometry, GeometrySource::Checkpoint));
+        }
+    }
+    if reader.blocks < 2 * BLOCKS_PER_SEGMENT {
+        let reason = format!("only {} bytes long", device.size());
+        return Err(Error::NotF2fs { device: device.name().into(), reason });
+    }
+    Ok((geometry::from_nothing(reader.blocks, options.main_block), GeometrySource::Nodes))
+}
+
+fn find_checkpoint(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    source: GeometrySource,
+    options: &RescueOptions,
+    notes: &mut Vec<String>,
+) -> Option<Pack> {
+    if options.nodes_only || source == GeometrySource::Nodes {
+        return None;
+    }
+    match choose_pack(device, geometry) {
+        Ok((pack, other_bad)) => {
+            notes.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
+            Some(pack)
+        }
+        Err(error) => {
+            notes.push(format!("no checkpoint: {error}"));
+            None
+        }
+    }
+}
+
+/// The pass over the main area.
+struct Search<'a> {
+    geometry: &'a Geometry,
+    evidence: &'a Evidence,
+    knows_features: bool,
+    /// Inodes that do not show the size of their room for xattrs, and those that do.
+    flexible: [u64; 2],
+}
+
+impl Search<'_> {
+    fn run(&mut self, reader: &mut Reader<'_>, deleted: bool, progress: &mut dyn FnMut(RescueProgress)) -> Index {
+        let mut index = Index::default();
+        let segments = self.geometry.main_segments;
+        for segment in 0..segments {
+            progress(RescueProgress { stage: RescueStage::Nodes, done: segment.into(), total: segments.into() });
+            let first = u64::from(self.geometry.main) + (u64::from(segment) << SEGMENT_BITS);
+            let Some(first) = u32::try_from(first).ok().filter(|&first| first < reader.blocks) else { break };
+            if self.evidence.holds_only_data(segment) && !deleted {
+                continue;
+            }
+            let range = first..first.saturating_add(BLOCKS_PER_SEGMENT);
+            reader.each(range, &mut |address, block| self.look_at(address, block, &mut index));
+        }
+        index.settle();
+        index
+    }
+
+    fn look_at(&mut self, address: u32, block: &[u8], index: &mut Index) {
+        let Some(seen) = node::recognise(block, self.geometry, self.knows_features) else { return };
+        if seen.offset == 0 {
+            self.flexible[usize::from(node::shows_flexible_xattrs(block))] += 1;
+        }
+        let standing = self.evidence.standing(self.geometry, &seen, address);
+        index.add(&seen, address, standing);
+    }
+}
+
+/// A NAT of the nodes that were found.
+fn make_nat(index: &Index, deleted: bool) -> Nat {
+    let mut nodes: Vec<_> =
+        index.nodes.iter().filter(|(_, found)| deleted || found.standing > Standing::Dead).collect();
+    nodes.sort_unstable_by_key(|(nid, _)| **nid);
+    let places = nodes.iter().filter(|(_, found)| found.offset != 0).map(|(nid, found)| NodePlace {
+        ino: found.ino,
+        offset: found.offset,
+        nid: **nid,
+    });
+    let places = places.collect();
+    let entries: BTreeMap<u32, RawNatEntry> = nodes
+        .into_iter()
+        .map(|(nid, found)| {
+            let entry = RawNatEntry { version: 0, ino: U32::new(found.ino), block_addr: U32::new(found.address) };
+            (*nid, entry)
+        })
+        .collect();
+    Nat::rebuilt(entries, places)
+}

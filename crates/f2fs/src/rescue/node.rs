@@ -1,0 +1,105 @@
+//! Telling nodes from everything else: a node says at its end which one it is, and the rest of it must agree.
+
+use basalt_vfs::FileKind;
+use zerocopy::FromBytes;
+
+use crate::file::inode;
+use crate::geometry::Geometry;
+use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
+use crate::layout::superblock::Features;
+use crate::layout::{COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::node::path::{BLOCKS_MAX, is_direct};
+
+/// A node as a block shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) nid: u32,
+    pub(super) ino: u32,
+    /// Offset in the inode's tree.
+    pub(super) offset: u32,
+    /// `cp_ver` whole: the version, and the checkpoint's checksum above it.
+    pub(super) version: u64,
+    /// Whether fsync wrote it, and whether the directory entry was not yet durable then.
+    pub(super) fsynced: bool,
+    pub(super) wants_entry: bool,
+    /// Where its log went on.
+    pub(super) next: u32,
+    /// Whether its checksum is right, if it has one.
+    pub(super) sound: bool,
+}
+
+/// Most nodes in a tree: the offset of each is below this.
+const OFFSETS: u64 = 8 + BLOCKS_MAX / ADDRS_PER_NODE as u64 + BLOCKS_MAX / (ADDRS_PER_NODE as u64).pow(2);
+
+/// The node in a block, if there is one. `knows_features` is false where the geometry had to be guessed.
+pub(super) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool) -> Option<Seen> {
+    let node = RawNode::ref_from_bytes(block).ok()?;
+    let footer = &node.footer;
+    let (nid, ino, offset) = (footer.nid.get(), footer.ino.get(), footer.offset());
+    let ids = 3..geometry.node_ids();
+    if !ids.contains(&nid) || !ids.contains(&ino) || (nid == ino) != (offset == 0) {
+        return None;
+    }
+    if offset != XATTR_NODE_OFFSET && u64::from(offset) >= OFFSETS {
+        return None;
+    }
+    let is_place = |address: u32| matches!(address, NULL_ADDR | NEW_ADDR | COMPRESS_ADDR) || geometry.in_main(address);
+    let next = footer.next_blkaddr.get();
+    if !is_place(next) {
+        return None;
+    }
+    let sound = match offset {
+        0 => inode_is_sound(RawInode::ref_from_bytes(block).ok()?, ino, geometry, knows_features)?,
+        // It goes on from the inode, and has no mark of its own; nor has it anything that could be wrong.
+        XATTR_NODE_OFFSET => true,
+        _ if is_direct(offset) => node.slots.iter().all(|address| is_place(address.get())),
+        _ => node.slots.iter().all(|nid| nid.get() == 0 || ids.contains(&nid.get())),
+    };
+    // Only an inode is of use with a wrong checksum: of a node of addresses, nothing else would be left to trust.
+    if !sound && offset != 0 {
+        return None;
+    }
+    let flags = footer.flags();
+    let (fsynced, wants_entry) = (flags.contains(NodeFlags::FSYNC), flags.contains(NodeFlags::DENTRY));
+    Some(Seen { nid, ino, offset, version: footer.cp_ver.get(), fsynced, wants_entry, next, sound })
+}
+
+/// Whether the checksum of what looks like an inode is right; `None` if it cannot be one.
+fn inode_is_sound(raw: &RawInode, ino: u32, geometry: &Geometry, knows_features: bool) -> Option<bool> {
+    if inode::validate_fields(raw, ino, geometry).is_err() {
+        if knows_features {
+            return None;
+        }
+        // Where inline data ends depends on a feature.
+        let mut other = geometry.clone();
+        other.features.toggle(Features::FLEXIBLE_INLINE_XATTR);
+        inode::validate_fields(raw, ino, &other).ok()?;
+    }
+    Some(inode::validate_checksum(raw, ino, geometry).is_ok())
+}
+
+/// What is remembered of an inode beyond its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InodeNote {
+    pub(super) kind: FileKind,
+    /// The directory its name was in.
+    pub(super) parent: u32,
+    /// Whether it has links at all.
+    pub(super) linked: bool,
+}
+
+impl InodeNote {
+    /// From an inode that was [recognised](recognise).
+    pub(super) fn of(raw: &RawInode) -> Option<InodeNote> {
+        let kind = FileKind::from_mode(u32::from(raw.i_mode.get()))?;
+        Some(InodeNote { kind, parent: raw.i_pino.get(), linked: raw.i_links.get() > 0 })
+    }
+}
+
+/// Whether an inode shows that the volume keeps the room for xattrs in each inode: it is zero elsewhere.
+pub(super) fn shows_flexible_xattrs(block: &[u8]) -> bool {
+    RawInode::ref_from_bytes(block).is_ok_and(|raw| {
+        raw.is_inline(InlineFlags::EXTRA_ATTR) && raw.has_extra(4) && raw.extra().i_inline_xattr_size.get() != 0
+    })
+}

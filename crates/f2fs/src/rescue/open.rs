@@ -1,0 +1,113 @@
+//! Opening a damaged volume to read: from its last checkpoint if that holds, else from nodes that were searched for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentTable;
+use zerocopy::FromZeros;
+
+use super::geometry::from_superblocks;
+use crate::checkpoint::CheckpointState;
+use crate::checkpoint::load::{Pack, choose_pack, read_data_summaries, version_bitmaps};
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::features;
+use crate::geometry::Geometry;
+use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::checkpoint::RawCheckpoint;
+use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, nat_journal};
+use crate::log::ActiveLog;
+use crate::node::nat::Nat;
+use crate::options::OpenOptions;
+use crate::volume::{Parts, Volume};
+
+/// Opens a volume whose superblock, one of its checkpoints and its NAT can be read; nothing else is needed to read files. Writes
+/// nothing, whatever the options say.
+///
+/// # Errors
+/// When one of these is gone as well: then only a [search](super::Rescued::open) helps.
+pub(crate) fn open_damaged(
+    device: Arc<dyn BlockDevice>,
+    options: OpenOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Volume> {
+    let mut warnings = vec!["rescue: read-only, and what is broken is left out".to_owned()];
+    let geometry = from_superblocks(&*device, &mut warnings)?;
+    features::expect_served(&geometry, &*device)?;
+    let (pack, other_bad) = choose_pack(&*device, &geometry)?;
+    warnings.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
+    let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
+    let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings);
+    let nat = Nat::new(&geometry, nat_bitmap, journal, 0);
+    let parts = Parts {
+        checkpoint: CheckpointState::new(pack, sit_bitmap, &[]),
+        // Nothing will be allocated: which blocks are free does not matter.
+        table: SegmentTable::new(geometry.main_segments, geometry.segments_per_section),
+        logs: no_logs(),
+        nat,
+        orphans: BTreeSet::new(),
+        warnings,
+    };
+    Volume::assemble(device, geometry, to_read(options), clock, parts)
+}
+
+/// The volume that nodes which were searched for make.
+pub(super) fn open_rebuilt(
+    device: Arc<dyn BlockDevice>,
+    geometry: Geometry,
+    pack: Option<Pack>,
+    nat: Nat,
+    clock: Arc<dyn Clock>,
+) -> Result<Volume> {
+    let pack = pack.unwrap_or_else(|| Pack {
+        index: 0,
+        start: geometry.checkpoint,
+        raw: RawCheckpoint::new_zeroed(),
+        bytes: Vec::new(),
+        checksum: 0,
+    });
+    let parts = Parts {
+        checkpoint: CheckpointState::new(pack, Vec::new(), &[]),
+        table: SegmentTable::new(1, 1),
+        logs: no_logs(),
+        nat,
+        orphans: BTreeSet::new(),
+        warnings: Vec::new(),
+    };
+    Volume::assemble(device, geometry, to_read(OpenOptions::default()), clock, parts)
+}
+
+fn to_read(options: OpenOptions) -> OpenOptions {
+    OpenOptions { read_only: true, rescue: true, ..options }
+}
+
+/// Logs that are full: nothing is written.
+fn no_logs() -> [ActiveLog; 6] {
+    std::array::from_fn(|_| ActiveLog {
+        segment: 0,
+        offset: BLOCKS_PER_SEGMENT,
+        summary: RawSummaryBlock::empty(TYPE_DATA),
+    })
+}
+
+/// The NAT entries in a checkpoint's journal, as far as they can be read.
+pub(super) fn read_nat_journal(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    pack: &Pack,
+    warnings: &mut Vec<String>,
+) -> BTreeMap<u32, crate::layout::nat::RawNatEntry> {
+    let journals = match read_data_summaries(device, pack) {
+        Ok((_, journals)) => journals,
+        Err(error) => {
+            warnings.push(format!("{error}; the newest entries of the NAT may be missing"));
+            return BTreeMap::new();
+        }
+    };
+    let Some(entries) = nat_journal(&journals.0) else {
+        warnings.push("NAT journal: more than 38 entries; the newest entries of the NAT may be missing".into());
+        return BTreeMap::new();
+    };
+    entries.iter().map(|entry| (entry.nid.get(), entry.entry)).filter(|(nid, _)| *nid < geometry.node_ids()).collect()
+}
