@@ -19,6 +19,7 @@
 //! | `volume` | who owns what; opening |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
+//! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | `info`, `trim` | facts for people; FITRIM |
 //! | [`error`], `options`, `clock` | errors, options, injected time |
 
@@ -41,6 +42,7 @@ mod maintenance;
 mod node;
 mod ops;
 mod options;
+mod recovery;
 pub mod rescue;
 pub mod resize;
 mod trim;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
 use basalt_vfs::{
     Attributes, Background, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags, InodeNumber,
     NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
@@ -17,8 +18,9 @@ use basalt_vfs::{
 use crate::clean::statistics::CheckpointCause;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::file::fsync::Flushes;
 use crate::file::write::Times;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::maintenance::Timing;
 use crate::options::OpenOptions;
 use crate::volume::Volume;
@@ -34,21 +36,19 @@ pub struct F2fs {
     pub(crate) device: Arc<dyn BlockDevice>,
     root: u32,
     pub(crate) timing: Mutex<Timing>,
+    pub(crate) flushes: Flushes,
 }
 
 impl F2fs {
-    /// Opens the volume on `device`. For writing, an unclean volume falls back to its last checkpoint, and orphans are freed.
+    /// Opens the volume on `device`. An unclean volume falls back to its last checkpoint and what was fsynced since. For writing,
+    /// this is made durable, and orphans are freed; read-only, it stays in memory.
     ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
         if !options.read_only {
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
-        let mut volume = Volume::open(device.clone(), options, clock)?;
-        let unclean = volume.was_unclean();
-        if unclean {
-            volume.warnings.push("not unmounted cleanly: the last checkpoint counts".into());
-        }
+        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone())?;
         let root = volume.geometry.root_ino;
         if !volume.is_inode(root)? {
             return Err(Error::damaged("NAT", "root inode", "does not exist"));
@@ -60,6 +60,8 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
+        let (volume, unclean) = roll_forward(volume, options, clock)?;
+        let writable = volume.is_writable();
         let committed = volume.clock.now();
         let fs = F2fs {
             volume: Mutex::new(volume),
@@ -68,6 +70,7 @@ impl F2fs {
             device,
             root,
             timing: Mutex::new(Timing::new(committed)),
+            flushes: Flushes::default(),
         };
         if writable {
             // Nodes that an interrupted fsync left ahead of the log must not be taken for ours: move on to a new version.
@@ -132,6 +135,38 @@ impl F2fs {
 pub(crate) fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
     if let Err(error @ (Error::Device(_) | Error::Damaged { .. })) = result {
         volume.fail(&error.to_string());
+    }
+}
+
+/// Recovers what was fsynced after the checkpoint. What cannot be is not given up: the volume is opened again, read-only, as the
+/// checkpoint has it. Also tells whether the volume must move on to a new checkpoint before anything is written.
+fn roll_forward(mut volume: Volume, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<(Volume, bool)> {
+    let unclean = volume.was_unclean();
+    if unclean {
+        volume.warnings.push("not unmounted cleanly: the last checkpoint counts, and what was fsynced since".into());
+    }
+    if volume.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
+        volume.since.close("the chain would begin elsewhere than the checkpoint says");
+    }
+    if !volume.may_roll_forward() {
+        return Ok((volume, unclean));
+    }
+    match volume.roll_forward() {
+        Ok(recovered) => {
+            if recovered.files > 0 {
+                let files = if recovered.files == 1 { "file" } else { "files" };
+                volume.warnings.push(format!("{} {files} fsynced after the last checkpoint recovered", recovered.files));
+            }
+            Ok((volume, unclean || recovered.visited > 0))
+        }
+        Err(error @ (Error::Damaged { .. } | Error::Refused(_))) => {
+            let warning = format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
+            let device = volume.device.clone();
+            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock)?;
+            volume.warnings.push(warning);
+            Ok((volume, false))
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -315,8 +350,8 @@ impl FileSystem for F2fs {
         self.look(|volume| volume.list_directory(ino, from, emit))
     }
 
-    fn sync_file(&self, _ino: InodeNumber, _data_only: bool) -> basalt_vfs::Result<()> {
-        Ok(self.sync_all(CheckpointCause::Fsync)?)
+    fn sync_file(&self, ino: InodeNumber, data_only: bool) -> basalt_vfs::Result<()> {
+        Ok(self.fsync(Self::inode_number(ino)?, data_only)?)
     }
 
     fn sync(&self) -> basalt_vfs::Result<()> {

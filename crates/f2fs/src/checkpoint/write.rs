@@ -21,6 +21,7 @@ use crate::layout::checkpoint::{
 use crate::layout::summary::{ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::recovery::since::SinceCheckpoint;
 use crate::volume::Volume;
 
 /// Entries that fit behind the two journals in the first compact summary block, and in each later one.
@@ -56,12 +57,15 @@ impl Volume {
         self.counters.metadata_blocks += 1;
         self.counters.checkpoints += 1;
         self.changed = false;
+        self.since = SinceCheckpoint::default();
+        self.checkpoint_under_way = true;
         Ok(Prepared { tail_address: start + (body.len() / BLOCK_SIZE) as u32, tail: tail.to_vec(), freed })
     }
 
     /// Step 4: the checkpoint holds.
     pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared) {
         self.table.release(&prepared.freed);
+        self.checkpoint_under_way = false;
         self.cleaner.note_checkpoint();
     }
 
@@ -193,7 +197,7 @@ impl Volume {
 }
 
 /// Orphan blocks, each with the number of the block and of all.
-fn orphan_blocks(orphans: &[u32]) -> Vec<u8> {
+pub(crate) fn orphan_blocks(orphans: &[u32]) -> Vec<u8> {
     let count = orphans.len().div_ceil(ORPHANS_PER_BLOCK);
     let mut bytes = Vec::with_capacity(count * BLOCK_SIZE);
     for (index, chunk) in orphans.chunks(ORPHANS_PER_BLOCK).enumerate() {

@@ -105,6 +105,7 @@ impl Volume {
         let generation = self.next_generation();
         let time = self.clock.now();
         let ino = self.new_node(None, 0, !is_directory)?;
+        self.since.note_created(ino);
         self.valid_inodes += 1;
         let new = NewInode {
             kind: node.kind,
@@ -173,6 +174,7 @@ impl Volume {
             return Err(basalt_vfs::Error::Exists.into());
         }
         self.add_entry(dir, name, ino, kind)?;
+        self.since.note_renamed(ino);
         self.orphans.remove(&ino);
         self.change_links(ino, 1)?;
         if links == 0 {
@@ -186,6 +188,9 @@ impl Volume {
         let found = self.expect_removable(dir, name)?;
         if self.is_directory(found.ino)? {
             return Err(basalt_vfs::Error::IsDirectory.into());
+        }
+        if self.inode(found.ino)?.i_links.get() > 1 {
+            self.since.note_left(dir, name);
         }
         self.remove_entry(dir, &found)?;
         self.take_link(found.ino)
@@ -203,6 +208,7 @@ impl Volume {
         if !self.is_empty_directory(found.ino)? {
             return Err(basalt_vfs::Error::NotEmpty.into());
         }
+        self.since.note_left(dir, name);
         self.remove_entry(dir, &found)?;
         self.take_directory(dir, found.ino)
     }
@@ -216,7 +222,7 @@ impl Volume {
     }
 
     /// Takes one link off an inode.
-    fn take_link(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn take_link(&mut self, ino: u32) -> Result<()> {
         self.touch_change(ino)?;
         if self.inode(ino)?.i_links.get() == 0 {
             return Err(Error::damaged("inode", format!("inode {ino}"), "has no links, but a name"));
@@ -228,7 +234,7 @@ impl Volume {
     }
 
     /// Takes away a directory that lost its name: both its links, and the one its `..` was to its parent.
-    fn take_directory(&mut self, parent: u32, ino: u32) -> Result<()> {
+    pub(crate) fn take_directory(&mut self, parent: u32, ino: u32) -> Result<()> {
         self.change_links(parent, -1)?;
         self.touch_change(ino)?;
         self.inode_mut(ino)?.i_links.set(0);
@@ -264,6 +270,8 @@ impl Volume {
             self.expect_inode_of(new_dir, new)?;
         }
         self.expect_no_cycle(&old, new_dir)?;
+        self.since.note_left(dir, name);
+        self.since.note_left(new_dir, new_name);
         match new {
             Some(new) if exchange => {
                 self.expect_changeable(new.ino)?;
@@ -375,6 +383,10 @@ impl Volume {
     /// Tells the moved inode where it is now.
     fn arrive(&mut self, moved: &Found, from: u32, to: u32, name: &[u8]) -> Result<()> {
         inode::set_name(self.inode_mut(moved.ino)?, to, name);
+        self.since.note_renamed(moved.ino);
+        if self.is_directory(moved.ino)? {
+            self.since.close("a directory was renamed");
+        }
         self.touch_change(moved.ino)?;
         if from != to && self.is_directory(moved.ino)? {
             self.change_parent(moved.ino, to)?;

@@ -162,7 +162,9 @@ impl Volume {
         }
         let now = self.clock.now();
         let is_directory = self.kind(ino)? == FileKind::Directory;
-        let raw = self.inode_mut(ino)?;
+        let times =
+            SetAttributes { atime: changes.atime, mtime: changes.mtime, ctime: changes.ctime, ..Default::default() };
+        let raw = if *changes == times { self.inode_times_mut(ino)? } else { self.inode_mut(ino)? };
         if let Some(uid) = changes.uid {
             raw.i_uid.set(uid);
         }
@@ -217,7 +219,7 @@ impl Volume {
     /// Marks content and attributes as changed now.
     pub(crate) fn touch(&mut self, ino: u32) -> Result<()> {
         let now = self.clock.now();
-        let raw = self.inode_mut(ino)?;
+        let raw = self.inode_times_mut(ino)?;
         inode::set_time(raw, Stamp::Modify, now);
         inode::set_time(raw, Stamp::Change, now);
         Ok(())
@@ -226,7 +228,7 @@ impl Volume {
     /// Marks attributes as changed now.
     pub(crate) fn touch_change(&mut self, ino: u32) -> Result<()> {
         let now = self.clock.now();
-        inode::set_time(self.inode_mut(ino)?, Stamp::Change, now);
+        inode::set_time(self.inode_times_mut(ino)?, Stamp::Change, now);
         Ok(())
     }
 
@@ -246,7 +248,7 @@ impl Volume {
             || atime <= inode::time(raw, Stamp::Change)
             || now.seconds - atime.seconds >= RELATIME_SECONDS;
         if (strict || stale) && now != atime {
-            inode::set_time(self.inode_mut(ino)?, Stamp::Access, now);
+            inode::set_time(self.inode_times_mut(ino)?, Stamp::Access, now);
         }
         Ok(())
     }

@@ -75,6 +75,7 @@ impl Volume {
             self.reserve_blocks(1)?;
             self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
             self.valid_blocks += 1;
+            self.since.reserved += 1;
             self.add_blocks(ino, 1)?;
         }
         self.place_block(ino, index, slot, kind)
@@ -82,6 +83,9 @@ impl Volume {
 
     fn write_placed(&mut self, placed: &Placed, data: &[u8]) -> Result<()> {
         let bytes = &data[placed.before * BLOCK_SIZE..(placed.before + placed.count) * BLOCK_SIZE];
+        for (address, block) in (placed.address..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            self.since.unsealed.note(address, block);
+        }
         self.device.write_at(u64::from(placed.address) * BLOCK_SIZE as u64, bytes)?;
         Ok(())
     }

@@ -54,6 +54,18 @@ impl Volume {
         Ok(())
     }
 
+    /// Frees one of the five trees below an inode, if it is there.
+    pub(crate) fn free_tree(&mut self, ino: u32, which: usize) -> Result<()> {
+        let (depth, offset) = TREES[which];
+        let byte = NIDS_OFFSET + 4 * which;
+        let nid = self.node(ino)?.pointer(byte);
+        if nid != 0 {
+            self.free_subtree(ino, Subtree { nid, offset, depth, base: 0 }, 0)?;
+            self.node_mut(ino)?.set_pointer(byte, 0);
+        }
+        Ok(())
+    }
+
     /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
     fn free_subtree(&mut self, ino: u32, subtree: Subtree, keep: u64) -> Result<bool> {
         let Subtree { nid, offset, depth, base } = subtree;

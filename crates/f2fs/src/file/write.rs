@@ -95,6 +95,7 @@ impl Volume {
             self.reserve_blocks(1)?;
             self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
             self.valid_blocks += 1;
+            self.since.reserved += 1;
             self.add_blocks(ino, 1)?;
         }
         Ok(())

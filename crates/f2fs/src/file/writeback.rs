@@ -102,6 +102,7 @@ impl Volume {
         bytes: &[u8; crate::layout::BLOCK_SIZE],
     ) -> Result<()> {
         let address = self.place_block(ino, index, slot, kind)?;
+        self.since.unsealed.note(address, bytes);
         self.writer.append(&*self.device, kind.index(), address, bytes)
     }
 

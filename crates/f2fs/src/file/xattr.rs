@@ -150,6 +150,9 @@ impl Volume {
             self.inode_mut(ino)?.i_xattr_nid.set(xattr_nid);
             self.add_blocks(ino, 1)?;
         }
+        if self.is_directory(ino)? {
+            self.since.note_reshaped(ino);
+        }
         let (front, back) = bytes.split_at(bytes.len().min(inline.len()));
         let space = &mut self.node_mut(ino)?.bytes_mut()[inline];
         space.fill(0);

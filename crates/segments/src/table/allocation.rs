@@ -53,6 +53,14 @@ impl SegmentTable {
         Some(segment)
     }
 
+    /// Keeps a free segment from being taken until a checkpoint has released it, as if it had just been emptied: recovery
+    /// found blocks in it that it still needs. Does nothing to a segment that is not free.
+    pub fn hold(&mut self, segment: SegmentNumber) {
+        if self.state(segment) == SegmentState::Free {
+            self.enter(segment, SegmentState::Prefree);
+        }
+    }
+
     /// From now on, logs take these segments only when no other is free: they are being emptied. Ends of the range inside a
     /// section count for the whole section.
     pub fn avoid(&mut self, segments: Range<SegmentNumber>) {

@@ -1,0 +1,184 @@
+//! fsync: appends a file's nodes to the chain behind the checkpoint, and shares flushes among those who wait.
+//!
+//! 1. Under the volume's lock: dirty pages to their log; then one seal, the dirty direct nodes, and the inode with the fsync mark,
+//!    side by side in the warm node log.
+//! 2. Without the lock: one flush. Whoever wrote before a flush began is served by it.
+//!
+//! Where the chain cannot carry it (see [`since`](crate::recovery::since)), fsync is a checkpoint.
+
+use basalt_segments::SegmentKind;
+
+use crate::clean::statistics::CheckpointCause;
+use crate::error::Result;
+use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::node::NodeFlags;
+use crate::log::node_owner;
+use crate::node::path::is_direct;
+use crate::ops::{F2fs, note_failure};
+use crate::recovery::seal::{Seal, Sealed};
+use parking_lot::Mutex;
+use crate::volume::Volume;
+
+/// Times an fsync flushes first to make what it has to seal fit, while others write on.
+const ATTEMPTS: u32 = 3;
+
+/// Flushes that fsyncs share. They are numbered; one runs at a time.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    /// The number of the last that began, and of the last that succeeded.
+    counts: Mutex<(u64, u64)>,
+    /// Held while one runs.
+    running: Mutex<()>,
+}
+
+impl Flushes {
+    /// The first flush to begin after now.
+    fn next(&self) -> u64 {
+        self.counts.lock().0 + 1
+    }
+}
+
+/// What an fsync has to do next, without the volume's lock.
+enum Step {
+    /// Take a checkpoint instead.
+    Checkpoint,
+    /// Wait for this flush, then try again.
+    Again(u64),
+    /// Wait for this flush.
+    Flush(u64),
+}
+
+impl F2fs {
+    /// Makes a file's content, attributes and name durable; with `data_only`, not times that alone have changed.
+    pub(crate) fn fsync(&self, ino: u32, data_only: bool) -> Result<()> {
+        self.make_room()?;
+        for _ in 0..ATTEMPTS {
+            let (step, under_way) = {
+                let mut volume = self.volume.lock();
+                if let Some(reason) = &volume.failed {
+                    return Err(basalt_vfs::Error::Io(reason.clone()).into());
+                }
+                if !volume.is_writable() {
+                    return Ok(());
+                }
+                let result = volume.append_fsync(ino, data_only, self.flushes.next());
+                note_failure(&mut volume, &result);
+                (result?, volume.checkpoint_under_way)
+            };
+            if under_way {
+                // These nodes belong to the checkpoint that is being written: without it they lead nowhere.
+                drop(self.turn.lock());
+                if let Some(reason) = self.failure() {
+                    return Err(basalt_vfs::Error::Io(reason).into());
+                }
+            }
+            match step {
+                Step::Flush(number) => return self.wait_for_flush(number),
+                Step::Again(number) => self.wait_for_flush(number)?,
+                Step::Checkpoint => break,
+            }
+        }
+        self.sync_all(CheckpointCause::Fsync)
+    }
+
+    /// Returns once a flush has succeeded that is this one or began later.
+    fn wait_for_flush(&self, number: u64) -> Result<()> {
+        if self.flushes.counts.lock().1 >= number {
+            return Ok(());
+        }
+        let _running = self.flushes.running.lock();
+        let mine = {
+            let mut counts = self.flushes.counts.lock();
+            if counts.1 >= number {
+                return Ok(());
+            }
+            counts.0 += 1;
+            counts.0
+        };
+        if let Some(reason) = self.failure() {
+            return Err(basalt_vfs::Error::Io(reason).into());
+        }
+        if let Err(error) = self.device.flush() {
+            // What it should have made durable may be gone: nobody may take it for durable later.
+            self.volume.lock().fail(&error.to_string());
+            return Err(error.into());
+        }
+        self.flushes.counts.lock().1 = mine;
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// Writes what an fsync has to, and says what is left to do. `flush`: the first flush to begin from now on.
+    fn append_fsync(&mut self, ino: u32, data_only: bool, flush: u64) -> Result<Step> {
+        let has_pages = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0);
+        let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
+        if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) && !self.is_directory(ino)? {
+            return Ok(Step::Flush(trail.flush));
+        }
+        if self.checkpoint_reason(ino)?.is_some() {
+            return Ok(Step::Checkpoint);
+        }
+        self.write_back(ino)?;
+        let nodes = self.direct_nodes(ino);
+        if !self.since.unsealed.fits(nodes.len() + 1) {
+            // More than a seal can list: all but the inode first, and a flush of their own.
+            nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
+            self.writer.write_all(&*self.device)?;
+            self.since.unsealed.take();
+            return Ok(Step::Again(flush));
+        }
+        self.append_nodes(ino, nodes)?;
+        if self.since.is_closed() {
+            return Ok(Step::Checkpoint);
+        }
+        let trail = self.since.trails.entry(ino).or_default();
+        (trail.unmarked, trail.flush) = (false, flush);
+        Ok(Step::Flush(flush))
+    }
+
+    /// The dirty direct nodes of a file, but not its inode.
+    fn direct_nodes(&mut self, ino: u32) -> Vec<u32> {
+        let mut nodes = self.nodes.dirty_nodes(ino);
+        nodes.retain(|&nid| nid != ino && self.nodes.footer(nid).is_some_and(|footer| is_direct(footer.offset())));
+        nodes
+    }
+
+    /// Writes a seal, nodes of a file, and its inode with the mark that makes all of it count.
+    fn append_nodes(&mut self, ino: u32, mut nodes: Vec<u32>) -> Result<()> {
+        self.node_mut(ino)?;
+        nodes.push(ino);
+        let kind = SegmentKind::WarmNode;
+        let place = self.allocate(kind, node_owner(0))?;
+        // Nothing ever refers to a seal.
+        self.invalidate(place)?;
+        self.note_chained();
+        let next = self.next_address(kind);
+        let mut placed = Vec::with_capacity(nodes.len());
+        let mut entries = self.since.unsealed.take();
+        for nid in nodes {
+            let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
+            let marks = if nid == ino { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
+            let Some((_, address)) = self.place_node(nid, marks)? else { continue };
+            entries.extend(self.nodes.bytes(nid).map(|bytes| Sealed::of(address, bytes)));
+            placed.push((nid, address));
+        }
+        let seal = Seal { nodes: placed.len() as u32, entries };
+        let block = seal.encode(self.checkpoint.node_version(), next);
+        self.counters.node_blocks += 1;
+        self.writer.append(&*self.device, kind.index(), place, &block.0)?;
+        for (nid, address) in placed {
+            let Some(bytes) = self.nodes.bytes(nid) else { continue };
+            self.writer.append(&*self.device, kind.index(), address, bytes)?;
+        }
+        self.writer.write_all(&*self.device)
+    }
+
+    /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
+    pub(crate) fn note_chained(&mut self) {
+        self.since.chained += 1;
+        if self.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
+            self.since.close("no segment for the next node");
+        }
+    }
+}

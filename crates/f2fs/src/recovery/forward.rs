@@ -1,0 +1,337 @@
+//! Rolling forward, in memory: nothing is written here but what the cache pushes out, and that to segments which the chain does
+//! not touch. So a power cut before the checkpoint that follows leaves everything for the next attempt.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
+
+use basalt_segments::{SegmentKind, SegmentState};
+use basalt_vfs::FileKind;
+
+use super::scan::{Chain, Start, scan};
+use crate::error::{Error, Result};
+use crate::features;
+use crate::file::inode;
+use crate::layout::checkpoint::CheckpointFlags;
+use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::nat::RawNatEntry;
+use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
+use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA};
+use crate::layout::{BLOCKS_PER_SEGMENT, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::node::nat;
+use crate::node::path::is_direct;
+use crate::volume::Volume;
+
+/// What rolling forward did.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Recovered {
+    /// Files whose fsynced state came back.
+    pub files: usize,
+    /// Blocks behind the checkpoint that belong to its chain, whether or not they counted.
+    pub visited: usize,
+}
+
+/// What the chain has of one file: where its last nodes are, up to its last fsync mark.
+#[derive(Debug, Default)]
+pub struct Traces {
+    /// The chain's index of the last block of the inode.
+    pub inode: Option<usize>,
+    /// The same for the other nodes, by offset in the tree.
+    pub nodes: BTreeMap<u32, usize>,
+    /// Whether the name must be recovered.
+    pub named: bool,
+}
+
+/// Owners of blocks that recovery makes live, for the segment summaries.
+#[derive(Default)]
+pub struct Owners {
+    pub(super) changed: BTreeMap<u32, Box<RawSummaryBlock>>,
+}
+
+impl Volume {
+    /// Whether rolling forward is safe: nothing about the volume is unknown, or known to be broken.
+    pub(crate) fn may_roll_forward(&self) -> bool {
+        let broken =
+            CheckpointFlags::DISABLED | CheckpointFlags::RESIZE | CheckpointFlags::ERROR | CheckpointFlags::FSCK;
+        !self.options.rescue
+            && self.geometry.features.difference(features::WRITABLE).is_empty()
+            && !self.checkpoint.raw.flags().intersects(broken)
+    }
+
+    /// Recovers in memory what was fsynced after the checkpoint.
+    ///
+    /// Errors: the device's, damage in what an fsync mark vouches for, `NoSpace`; the volume in memory is of no use then.
+    pub(crate) fn roll_forward(&mut self) -> Result<Recovered> {
+        let chain = self.scan_chain()?;
+        let mut recovered = Recovered { files: 0, visited: chain.visited };
+        if chain.visited == 0 {
+            return Ok(recovered);
+        }
+        // Nothing the chain needs is written over before the checkpoint: its segments are as if they had just been emptied.
+        chain.segments.iter().for_each(|&segment| self.table.hold(segment));
+        self.leave_segment(SegmentKind::WarmNode);
+        let files = self.known_files(traces(&chain), &chain)?;
+        for (ino, file) in &files {
+            self.hold_targets(*ino, file, &chain)?;
+        }
+        for (ino, file) in &files {
+            if !self.is_inode(*ino)? {
+                self.revive_inode(*ino, file, &chain)?;
+            }
+        }
+        let mut owners = Owners::default();
+        for (ino, file) in &files {
+            self.recover_file(*ino, file, &chain, &mut owners)?;
+            if file.named
+                && let Some(at) = file.inode
+            {
+                self.recover_name(*ino, &chain.nodes[at])?;
+            }
+            recovered.files += 1;
+        }
+        self.write_owners(owners)?;
+        Ok(recovered)
+    }
+
+    /// The chain behind the last checkpoint.
+    fn scan_chain(&self) -> Result<Chain> {
+        let raw = &self.checkpoint.raw;
+        let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
+        let main = self.geometry.main;
+        let start = Start {
+            device: &*self.device,
+            geometry: &self.geometry,
+            version: self.checkpoint.node_version(),
+            address: main + segment * BLOCKS_PER_SEGMENT + offset,
+        };
+        scan(&start, &|address| self.table.is_live(address - main))
+    }
+
+    /// Makes a log go on in another segment.
+    fn leave_segment(&mut self, kind: SegmentKind) {
+        self.logs[kind.index()].offset = BLOCKS_PER_SEGMENT;
+    }
+
+    /// Leaves out files that neither the checkpoint nor an fsync with a name has: they were never to be found.
+    fn known_files(&mut self, files: Vec<(u32, Traces)>, chain: &Chain) -> Result<Vec<(u32, Traces)>> {
+        let mut known = Vec::with_capacity(files.len());
+        for (ino, file) in files {
+            if ino == 0 || ino >= self.geometry.node_ids() {
+                return Err(Error::damaged("node", "roll-forward chain", format!("inode {ino}")));
+            }
+            if self.is_inode(ino)? {
+                known.push((ino, file));
+            } else if file.named && file.inode.is_some() {
+                if nat::in_use(&self.nat_entry(ino)?) {
+                    return Err(Error::damaged("NAT", format!("node {ino}"), "in use, but fsynced as a new inode"));
+                }
+                known.push((ino, file));
+            } else {
+                tracing::warn!(
+                    ino,
+                    chain = chain.nodes.len(),
+                    "fsynced nodes of an inode that is not there are left out"
+                );
+            }
+        }
+        Ok(known)
+    }
+
+    /// Keeps everything that the nodes of a file point to from being written over, and checks it.
+    fn hold_targets(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
+        let flexible = self.geometry.flexible_inline_xattr();
+        if let Some(at) = file.inode {
+            let image = self.chain_inode(ino, chain.nodes[at].address)?;
+            let raw = as_inode(&image);
+            if !raw.is_inline(InlineFlags::DATA) {
+                let first = (raw.extra_size() / 4) as usize;
+                let count = raw.address_slots(flexible) as usize;
+                raw.slots[first..first + count].iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
+            }
+        }
+        for (offset, &at) in &file.nodes {
+            let image = self.chain_node(ino, *offset, chain.nodes[at].address)?;
+            if *offset != XATTR_NODE_OFFSET {
+                as_node(&image).slots.iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hold_target(&mut self, ino: u32, address: u32) -> Result<()> {
+        if address == NULL_ADDR || address == NEW_ADDR {
+            return Ok(());
+        }
+        if address == COMPRESS_ADDR || !self.geometry.in_main(address) {
+            return Err(Error::damaged(
+                "node",
+                format!("inode {ino}"),
+                format!("fsynced with block address {address}"),
+            ));
+        }
+        let segment = (address - self.geometry.main) / BLOCKS_PER_SEGMENT;
+        let live_nodes = self.table.kind(segment).is_node() && self.table.live(segment) > 0;
+        let of_node_log = self.logs[3..].iter().any(|log| log.segment == segment);
+        if live_nodes || of_node_log {
+            let found = format!("fsynced with data in segment {segment}, which holds nodes");
+            return Err(Error::damaged("node", format!("inode {ino}"), found));
+        }
+        self.table.hold(segment);
+        if let Some(kind) = SegmentKind::ALL.into_iter().find(|kind| self.logs[kind.index()].segment == segment)
+            && self.table.state(segment) == SegmentState::Active
+        {
+            self.leave_segment(kind);
+        }
+        Ok(())
+    }
+
+    /// Gives an inode that the checkpoint does not have its number back, with nothing in it.
+    fn revive_inode(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
+        let Some(at) = file.inode else { return Ok(()) };
+        let mut image = self.chain_inode(ino, chain.nodes[at].address)?;
+        self.reserve_blocks(1)?;
+        let flexible = self.geometry.flexible_inline_xattr();
+        let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
+        let (first, count) = ((raw.extra_size() / 4) as usize, raw.address_slots(flexible) as usize);
+        raw.slots[first..first + count].fill(U32::new(0));
+        raw.i_inline &= !(InlineFlags::DATA | InlineFlags::DATA_EXIST).bits();
+        raw.i_nid.fill(U32::new(0));
+        raw.i_links.set(1);
+        raw.i_blocks.set(1);
+        raw.i_size.set(0);
+        raw.i_xattr_nid.set(0);
+        self.adopt_inode(ino, image)
+    }
+
+    fn adopt_inode(&mut self, ino: u32, image: Box<RawBlock>) -> Result<()> {
+        let version = self.nat_entry(ino)?.version;
+        self.nat.set(ino, RawNatEntry { version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
+        self.put_new_node(ino, image);
+        self.valid_inodes += 1;
+        Ok(())
+    }
+
+    /// The block of an inode in the chain, checked.
+    pub(super) fn chain_inode(&self, ino: u32, address: u32) -> Result<Box<RawBlock>> {
+        let image = self.chain_node(ino, 0, address)?;
+        let raw = as_inode(&image);
+        inode::validate(raw, ino, &self.geometry)?;
+        if FileKind::from_mode(u32::from(raw.i_mode.get())) != Some(FileKind::Regular) {
+            return Err(Error::damaged("inode", format!("inode {ino}"), "fsynced, but no regular file"));
+        }
+        Ok(image)
+    }
+
+    /// A node in the chain, checked to be the one it is taken for.
+    pub(super) fn chain_node(&self, ino: u32, offset: u32, address: u32) -> Result<Box<RawBlock>> {
+        let image = self.read_block(address)?;
+        let footer = &as_node(&image).footer;
+        if footer.ino.get() != ino
+            || footer.offset() != offset
+            || (footer.nid == footer.ino) != (offset == 0)
+            || !is_direct(offset)
+        {
+            return Err(Error::damaged("node", format!("block {address}"), format!("fsynced as {footer:?}")));
+        }
+        Ok(image)
+    }
+
+    /// Writes the summaries of segments that got live blocks: what they had for those may never have reached the device.
+    fn write_owners(&mut self, owners: Owners) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        for (segment, summary) in owners.changed {
+            let address = self.geometry.summary_block(segment);
+            let mut block = RawBlock::zeroed();
+            block.0.copy_from_slice(summary.as_bytes());
+            self.write_metadata(address, &block.0)?;
+        }
+        Ok(())
+    }
+
+    /// Who owns a block, by its segment's summary.
+    pub(super) fn owner_of(&mut self, block: u32, owners: &Owners) -> Result<RawSummary> {
+        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
+        if let Some(log) = self.logs.iter().find(|log| log.segment == segment) {
+            return Ok(log.summary.entries[offset]);
+        }
+        match owners.changed.get(&segment) {
+            Some(summary) => Ok(summary.entries[offset]),
+            None => Ok(self.load_summary(segment)?.entries[offset]),
+        }
+    }
+
+    /// Records who owns a block that becomes live.
+    pub(super) fn set_owner(&mut self, block: u32, owner: RawSummary, owners: &mut Owners) -> Result<()> {
+        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
+        if let Some(log) = self.logs.iter_mut().find(|log| log.segment == segment) {
+            // Written when the log moves on.
+            log.summary.entries[offset] = owner;
+            return Ok(());
+        }
+        if !owners.changed.contains_key(&segment) {
+            let old = if self.table.live(segment) == 0 {
+                RawSummaryBlock::empty(TYPE_DATA)
+            } else {
+                self.load_summary(segment)?
+            };
+            owners.changed.insert(segment, old);
+        }
+        if let Some(summary) = owners.changed.get_mut(&segment) {
+            summary.entries[offset] = owner;
+        }
+        Ok(())
+    }
+
+    fn load_summary(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
+        let block = self.read_block(self.geometry.summary_block(segment))?;
+        let mut summary = RawSummaryBlock::empty(TYPE_DATA);
+        *summary = RawSummaryBlock::read_from_bytes(&block.0)
+            .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
+        Ok(summary)
+    }
+}
+
+/// The files with an fsync mark, in the order of their last.
+fn traces(chain: &Chain) -> Vec<(u32, Traces)> {
+    let mut last: FxHashMap<u32, usize> = FxHashMap::default();
+    for (at, node) in chain.nodes.iter().enumerate().filter(|(_, node)| node.flags.contains(NodeFlags::FSYNC)) {
+        last.insert(node.ino, at);
+    }
+    let mut files: FxHashMap<u32, Traces> = FxHashMap::default();
+    for (at, node) in chain.nodes.iter().enumerate() {
+        if last.get(&node.ino).is_none_or(|&end| at > end) {
+            continue;
+        }
+        let file = files.entry(node.ino).or_default();
+        if node.offset == 0 {
+            file.inode = Some(at);
+            file.named |= node.flags.contains(NodeFlags::FSYNC | NodeFlags::DENTRY);
+        } else {
+            file.nodes.insert(node.offset, at);
+        }
+    }
+    let mut files: Vec<(u32, Traces)> = files.into_iter().collect();
+    files.sort_unstable_by_key(|(ino, _)| last.get(ino).copied());
+    files
+}
+
+/// A block as a node. Sizes are asserted in `layout`.
+pub(super) fn as_node(block: &RawBlock) -> &RawNode {
+    RawNode::ref_from_bytes(&block.0).expect("a block is the size of a node")
+}
+
+/// A block as an inode.
+pub(super) fn as_inode(block: &RawBlock) -> &RawInode {
+    RawInode::ref_from_bytes(&block.0).expect("a block is the size of an inode")
+}
+
+fn short(ino: u32) -> Error {
+    Error::damaged("inode", format!("inode {ino}"), "short")
+}
+
+/// Addresses in a direct node.
+pub(super) const PER_NODE: usize = ADDRS_PER_NODE as usize;

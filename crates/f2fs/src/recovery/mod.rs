@@ -1,0 +1,24 @@
+//! Roll-forward: what was fsynced after the last checkpoint, written and recovered.
+//!
+//! An fsync appends the file's direct nodes and its inode to the warm node log. Each node's footer has the version of the last
+//! checkpoint and the address the log goes on at, so that from the checkpoint's position in that log on they make a chain. At
+//! open the chain is followed, and every inode that carries an fsync mark gets back what its nodes in the chain say.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`since`] | what changed since the checkpoint: decides whether an fsync may append to the chain, or needs a checkpoint |
+//! | [`seal`] | the block in front of each fsync's nodes, by which recovery knows that all the fsync wrote has arrived |
+//! | [`scan`] | following the chain, and how much of it counts |
+//! | [`forward`] | recovering inodes, addresses, xattrs and names, in memory; the checkpoint of `F2fs::open` makes it durable |
+//! | `file` | one file's attributes, blocks and xattrs |
+//! | `name` | one file's name |
+//!
+//! Source: C. Lee et al., "F2FS: A New File System for Flash Storage", FAST 2015, section 2.7.2; which marks and conditions Linux
+//! uses: the kernel's `fs/f2fs/file.c` (`need_do_checkpoint`), `node.c` (`f2fs_fsync_node_pages`) and `recovery.c`.
+
+mod file;
+pub mod forward;
+mod name;
+pub mod scan;
+pub mod seal;
+pub mod since;

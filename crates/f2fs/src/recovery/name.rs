@@ -1,0 +1,46 @@
+//! One file's name: the entry that was not in the directory at the checkpoint.
+
+use basalt_vfs::FileKind;
+
+use super::forward::as_inode;
+use super::scan::ChainNode;
+use crate::dir::lookup::check_name;
+use crate::error::{Error, Result};
+use crate::file::inode;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Gives an inode the name it was fsynced under; whatever else has it loses it, as when the name was taken over.
+    ///
+    /// Source: the kernel's `recover_dentry`.
+    pub(super) fn recover_name(&mut self, ino: u32, at: &ChainNode) -> Result<()> {
+        let image = self.chain_inode(ino, at.address)?;
+        let raw = as_inode(&image);
+        let parent = raw.i_pino.get();
+        let name = raw.i_name[..(raw.i_namelen.get() as usize).min(raw.i_name.len())].to_vec();
+        let bad = |found: &str| Error::damaged("inode", format!("inode {ino}"), format!("fsynced, but {found}"));
+        check_name(&name).map_err(|_| bad("its name can be none"))?;
+        if !self.is_inode(parent)? || !self.is_directory(parent)? || self.inode(parent)?.i_links.get() == 0 {
+            return Err(bad(&format!("its directory {parent} is none")));
+        }
+        if let Some(other) = self.find_entry(parent, &name)? {
+            if other.ino == ino {
+                return Ok(());
+            }
+            self.expect_inode_of(parent, &other)?;
+            let is_directory = self.is_directory(other.ino)?;
+            if is_directory && !self.is_empty_directory(other.ino)? {
+                return Err(bad("a directory that is not empty has its name"));
+            }
+            self.remove_entry(parent, &other)?;
+            if is_directory {
+                self.take_directory(parent, other.ino)?;
+            } else {
+                self.take_link(other.ino)?;
+            }
+        }
+        self.add_entry(parent, &name, ino, FileKind::Regular)?;
+        inode::set_name(self.inode_mut(ino)?, parent, &name);
+        Ok(())
+    }
+}

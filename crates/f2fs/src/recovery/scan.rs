@@ -1,0 +1,158 @@
+//! Following the chain of the warm node log from the checkpoint on.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
+use zerocopy::FromBytes;
+
+use basalt_device::BlockDevice;
+
+use super::seal::{Seal, is_seal};
+use crate::checkpoint::load::read_blocks;
+use crate::error::Result;
+use crate::geometry::Geometry;
+use crate::layout::crc::crc;
+use crate::layout::node::{NodeFlags, RawNode};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+
+/// Nodes that are followed at most: 4 GiB of them.
+const CHAIN_MAX: usize = 1 << 20;
+/// Blocks read at once where the chain goes on with the next block.
+const READ_AHEAD: u32 = 64;
+
+/// One node of the chain.
+#[derive(Debug, Clone, Copy)]
+pub struct ChainNode {
+    /// Where it is.
+    pub address: u32,
+    /// Its inode.
+    pub ino: u32,
+    /// Its offset in the inode's tree.
+    pub offset: u32,
+    /// Its marks.
+    pub flags: NodeFlags,
+}
+
+/// The chain behind a checkpoint.
+#[derive(Debug, Default)]
+pub struct Chain {
+    /// The nodes that count, in order.
+    pub nodes: Vec<ChainNode>,
+    /// Segments of the main area that the chain runs through, and the one where it ends.
+    pub segments: BTreeSet<u32>,
+    /// Blocks seen that belong to the chain.
+    pub visited: usize,
+    /// Nodes that do not count: their fsync was cut off.
+    pub dropped: usize,
+}
+
+/// Where to look, and what for.
+pub struct Start<'a> {
+    /// The device.
+    pub device: &'a dyn BlockDevice,
+    /// The volume's geometry.
+    pub geometry: &'a Geometry,
+    /// `cp_ver` of every node in the chain.
+    pub version: u64,
+    /// Address of the first.
+    pub address: u32,
+}
+
+/// Follows the chain. `is_live`: whether the checkpoint uses the block at an address, which no block of a chain can be.
+///
+/// Errors: the device's only. Whatever the blocks hold, the chain ends where it makes no sense.
+pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
+    let Start { device, geometry, version, .. } = *start;
+    let mut chain = Chain::default();
+    let mut reader = Reader { device, first: 0, bytes: Vec::new(), last: 0 };
+    let mut seen = FxHashSet::default();
+    let mut pending: Vec<ChainNode> = Vec::new();
+    // Nodes of the current seal still to come, once one was seen.
+    let mut sealed: Option<u32> = None;
+    let mut budget = geometry.main_blocks() as usize;
+    let mut at = start.address;
+    while geometry.in_main(at) && seen.len() < CHAIN_MAX && seen.insert(at) {
+        chain.segments.insert((at - geometry.main) / BLOCKS_PER_SEGMENT);
+        if is_live(at) {
+            break;
+        }
+        let block = reader.block(geometry, at)?;
+        let Ok(node) = RawNode::ref_from_bytes(block) else { break };
+        let footer = node.footer;
+        if footer.cp_ver.get() != version {
+            break;
+        }
+        chain.visited += 1;
+        if is_seal(&footer) {
+            let Some(seal) = Seal::decode(block) else {
+                sealed = Some(0);
+                break;
+            };
+            sealed = Some(0);
+            if seal.entries.len() > budget || !holds(device, geometry, &seal)? {
+                break;
+            }
+            budget -= seal.entries.len();
+            chain.nodes.append(&mut pending);
+            sealed = Some(seal.nodes);
+        } else {
+            let node = ChainNode { address: at, ino: footer.ino.get(), offset: footer.offset(), flags: footer.flags() };
+            match sealed {
+                Some(left) if left > 0 => {
+                    chain.nodes.push(node);
+                    sealed = Some(left - 1);
+                }
+                _ => pending.push(node),
+            }
+        }
+        at = footer.next_blkaddr.get();
+    }
+    if sealed.is_none() {
+        // Linux's: it has no seals.
+        chain.nodes.append(&mut pending);
+    }
+    chain.dropped = pending.len();
+    Ok(chain)
+}
+
+/// Whether everything that a seal lists is there.
+fn holds(device: &dyn BlockDevice, geometry: &Geometry, seal: &Seal) -> Result<bool> {
+    let mut entries = &seal.entries[..];
+    while let Some(first) = entries.first() {
+        let neighbours = entries.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
+        let (run, rest) = entries.split_at(neighbours);
+        if !run.iter().all(|entry| geometry.in_main(entry.address)) {
+            return Ok(false);
+        }
+        let bytes = read_blocks(device, first.address, run.len())?;
+        if bytes.chunks_exact(BLOCK_SIZE).zip(run).any(|(block, entry)| crc(block) != entry.crc) {
+            return Ok(false);
+        }
+        entries = rest;
+    }
+    Ok(true)
+}
+
+/// Reads ahead where blocks follow one another.
+struct Reader<'a> {
+    device: &'a dyn BlockDevice,
+    first: u32,
+    bytes: Vec<u8>,
+    last: u32,
+}
+
+impl Reader<'_> {
+    fn block(&mut self, geometry: &Geometry, address: u32) -> Result<&[u8; BLOCK_SIZE]> {
+        let held = (self.bytes.len() / BLOCK_SIZE) as u32;
+        if !(self.first..self.first + held).contains(&address) {
+            let within = (address - geometry.main) % BLOCKS_PER_SEGMENT;
+            let count = if address == self.last + 1 { READ_AHEAD.min(BLOCKS_PER_SEGMENT - within) } else { 1 };
+            self.bytes = read_blocks(self.device, address, count as usize)?;
+            self.first = address;
+        }
+        self.last = address;
+        let at = (address - self.first) as usize * BLOCK_SIZE;
+        // The range was read just now, or is known to hold the block.
+        Ok(self.bytes[at..at + BLOCK_SIZE].try_into().unwrap_or(&[0; BLOCK_SIZE]))
+    }
+}

@@ -1,0 +1,150 @@
+//! Seals: how one flush is enough for an fsync.
+//!
+//! A device may write what lies between two flushes in any order, and tear blocks. Linux's F2FS therefore either waits for the
+//! data before it writes the node that points there (a second flush), or takes the risk that the node alone survives. Basalt
+//! writes one more block into the chain, in front of an fsync's nodes: it lists every block of file data and every node that
+//! was written since the last seal (or flush), each with its CRC. Recovery believes the nodes behind a seal only if all that it
+//! lists is there; otherwise the fsync had not returned, and the chain ends.
+//!
+//! To Linux a seal is a node of the chain without an fsync mark, of node 0: it is passed over, and belongs to no inode. No
+//! live block, no table and no checkpoint knows of it.
+
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use crate::layout::crc::{crc, crc_from};
+use crate::layout::node::{ADDRS_PER_NODE, FOOTER_OFFSET, NodeFlags, RawNode, RawNodeFooter};
+use crate::layout::{BLOCK_SIZE, RawBlock};
+
+/// "BSEA".
+const MAGIC: u32 = 0x4145_5342;
+/// Slots in front of the list: magic, nodes that follow, entries, CRC.
+const HEAD: usize = 4;
+/// Entries that fit one seal.
+pub const ENTRIES_MAX: usize = (ADDRS_PER_NODE as usize - HEAD) / 2;
+
+/// A block and what it must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealed {
+    /// Its address.
+    pub address: u32,
+    /// CRC of its bytes.
+    pub crc: u32,
+}
+
+impl Sealed {
+    /// The entry of a block.
+    pub fn of(address: u32, bytes: &[u8]) -> Sealed {
+        Sealed { address, crc: crc(bytes) }
+    }
+}
+
+/// Blocks written since the last seal or flush. Stops counting (and computing) at what no seal could list.
+#[derive(Debug, Default)]
+pub struct Unsealed {
+    entries: Vec<Sealed>,
+    overflown: bool,
+}
+
+impl Unsealed {
+    /// Takes note of a block on its way to the device.
+    pub fn note(&mut self, address: u32, bytes: &[u8]) {
+        if self.entries.len() < ENTRIES_MAX {
+            self.entries.push(Sealed::of(address, bytes));
+        } else {
+            self.overflown = true;
+        }
+    }
+
+    /// Whether all of it and `more` entries fit one seal.
+    pub fn fits(&self, more: usize) -> bool {
+        !self.overflown && self.entries.len() + more <= ENTRIES_MAX
+    }
+
+    /// The entries so far, to be sealed or flushed.
+    pub fn take(&mut self) -> Vec<Sealed> {
+        self.overflown = false;
+        std::mem::take(&mut self.entries)
+    }
+}
+
+/// What a seal says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// Nodes of the fsync: the next in the chain.
+    pub nodes: u32,
+    /// What must be there.
+    pub entries: Vec<Sealed>,
+}
+
+impl Seal {
+    /// The block; `version` and `next` are its footer's. At most [`ENTRIES_MAX`] entries count.
+    pub fn encode(&self, version: u64, next: u32) -> Box<RawBlock> {
+        let mut block = RawBlock::zeroed();
+        let count = self.entries.len().min(ENTRIES_MAX);
+        if let Ok(raw) = RawNode::mut_from_bytes(&mut block.0) {
+            raw.slots[0].set(MAGIC);
+            raw.slots[1].set(self.nodes);
+            raw.slots[2].set(count as u32);
+            for (pair, entry) in raw.slots[HEAD..].chunks_exact_mut(2).zip(&self.entries) {
+                pair[0].set(entry.address);
+                pair[1].set(entry.crc);
+            }
+            raw.footer = RawNodeFooter {
+                nid: U32::new(0),
+                ino: U32::new(0),
+                flag: U32::new(NodeFlags::COLD.bits()),
+                cp_ver: U64::new(version),
+                next_blkaddr: U32::new(next),
+            };
+        }
+        let sum = checksum(&block.0, count);
+        block.0[12..16].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+
+    /// Reads a seal; `None` if it is torn or none.
+    pub fn decode(block: &[u8; BLOCK_SIZE]) -> Option<Seal> {
+        let raw = RawNode::ref_from_bytes(block).ok()?;
+        let count = raw.slots[2].get() as usize;
+        if raw.slots[0].get() != MAGIC || count > ENTRIES_MAX || raw.slots[3].get() != checksum(block, count) {
+            return None;
+        }
+        let pairs = raw.slots[HEAD..].chunks_exact(2).take(count);
+        let entries = pairs.map(|pair| Sealed { address: pair[0].get(), crc: pair[1].get() }).collect();
+        Some(Seal { nodes: raw.slots[1].get(), entries })
+    }
+}
+
+/// Whether a node of the chain is a seal's: no node has this id.
+pub fn is_seal(footer: &RawNodeFooter) -> bool {
+    footer.nid.get() == 0 && footer.ino.get() == 0
+}
+
+/// CRC of everything but itself, as far as it is used.
+fn checksum(block: &[u8; BLOCK_SIZE], entries: usize) -> u32 {
+    let end = 4 * (HEAD + 2 * entries);
+    [&block[..12], &block[16..end], &block[FOOTER_OFFSET..]].into_iter().fold(MAGIC, crc_from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seal_is_read_back_and_a_torn_one_is_not() {
+        let entries: Vec<Sealed> =
+            (0..ENTRIES_MAX as u32).map(|i| Sealed { address: 5000 + i, crc: i.wrapping_mul(77) }).collect();
+        for count in [0, 1, 100, ENTRIES_MAX] {
+            let seal = Seal { nodes: 3, entries: entries[..count].to_vec() };
+            let block = seal.encode(0x1234_5678_0000_0009, 77);
+            assert_eq!(Seal::decode(&block.0), Some(seal), "{count} entries");
+            // The sectors that hold the list, and the one of the footer.
+            for sector in (0..(4 * (HEAD + 2 * count)).div_ceil(512)).chain([7]) {
+                let mut torn = *block;
+                torn.0[512 * sector..512 * (sector + 1)].fill(0);
+                assert_eq!(Seal::decode(&torn.0), None, "{count} entries, sector {sector}");
+            }
+        }
+    }
+}

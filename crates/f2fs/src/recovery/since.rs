@@ -1,0 +1,136 @@
+//! What changed since the last checkpoint was prepared, as far as fsync has to know.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use basalt_segments::{BlockTraits, SegmentKind};
+use basalt_vfs::FileKind;
+
+use super::seal::Unsealed;
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// Changes of names and shapes that are kept apart; beyond, every fsync is a checkpoint until the next.
+const NOTES_MAX: usize = 1 << 16;
+/// Nodes in the chain before an fsync starts a new one with a checkpoint: bounds the time of recovery.
+const CHAIN_MAX: u32 = 1 << 14;
+
+/// What became of a file's nodes since the checkpoint.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Trail {
+    /// Nodes were written that no fsync mark covers.
+    pub unmarked: bool,
+    /// The flush that makes its last fsync durable.
+    pub flush: u64,
+}
+
+/// Everything that is forgotten when a checkpoint is prepared.
+#[derive(Debug, Default)]
+pub struct SinceCheckpoint {
+    /// Inodes that the checkpoint does not have.
+    created: FxHashSet<u32>,
+    /// Inodes with a name more, or another one.
+    renamed: FxHashSet<u32>,
+    /// Names (of a directory) whose former inode lives on elsewhere, or was a directory.
+    left: FxHashSet<(u32, Box<[u8]>)>,
+    /// Inodes that lost a node below them, and directories whose xattrs changed.
+    reshaped: FxHashSet<u32>,
+    /// Why no fsync may append to the chain any more.
+    closed: Option<&'static str>,
+    /// What was written of whom.
+    pub trails: FxHashMap<u32, Trail>,
+    /// Blocks newly counted as used, whatever was freed: what recovery may have to find room for.
+    pub reserved: u64,
+    /// Nodes in the chain.
+    pub chained: u32,
+    /// Written since the last seal.
+    pub unsealed: Unsealed,
+}
+
+impl SinceCheckpoint {
+    /// An inode was made.
+    pub fn note_created(&mut self, ino: u32) {
+        self.created.insert(ino);
+        self.close_if_long();
+    }
+
+    /// An inode got another name, or one more.
+    pub fn note_renamed(&mut self, ino: u32) {
+        self.renamed.insert(ino);
+        self.close_if_long();
+    }
+
+    /// A name was taken off an inode that still has another, or off a directory. Recovery removes whatever the checkpoint has
+    /// under a name that an fsynced file took over since: here it would remove too much.
+    pub fn note_left(&mut self, dir: u32, name: &[u8]) {
+        self.left.insert((dir, name.into()));
+        self.close_if_long();
+    }
+
+    /// An inode lost a node that may be in the checkpoint or in the chain. That cannot be told by appending.
+    pub fn note_reshaped(&mut self, ino: u32) {
+        self.reshaped.insert(ino);
+        self.close_if_long();
+    }
+
+    /// No fsync may append to the chain until the next checkpoint.
+    pub fn close(&mut self, reason: &'static str) {
+        self.closed.get_or_insert(reason);
+    }
+
+    /// Whether the checkpoint lacks this inode.
+    pub fn is_created(&self, ino: u32) -> bool {
+        self.created.contains(&ino)
+    }
+
+    /// Whether something in the chain may be out of reach.
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Nodes of this inode went to the log without a mark.
+    pub fn note_unmarked(&mut self, ino: u32) {
+        self.trails.entry(ino).or_default().unmarked = true;
+    }
+
+    fn close_if_long(&mut self) {
+        let notes = self.created.len() + self.renamed.len() + self.left.len() + self.reshaped.len();
+        if notes > NOTES_MAX {
+            self.close("too many names changed");
+            (self.created, self.renamed) = Default::default();
+            (self.left, self.reshaped) = Default::default();
+        }
+    }
+}
+
+impl Volume {
+    /// Why fsync of this inode needs a checkpoint; `None` if the chain can carry it. Source: the kernel's `need_do_checkpoint`.
+    pub(crate) fn checkpoint_reason(&mut self, ino: u32) -> Result<Option<&'static str>> {
+        if self.kind(ino)? != FileKind::Regular {
+            return Ok(Some("not a regular file"));
+        }
+        let direct = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
+        let has_log = self.placement.log(&direct) == SegmentKind::WarmNode;
+        let raw = self.inode(ino)?;
+        let (links, parent) = (raw.i_links.get(), raw.i_pino.get());
+        let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
+        let name: Box<[u8]> = raw.i_name[..length].into();
+        let since = &self.since;
+        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.reserved);
+        Ok(match () {
+            () if since.closed.is_some() => since.closed,
+            () if !has_log => Some("file nodes have no log of their own"),
+            () if links != 1 => Some("not exactly one link"),
+            () if self.orphans.contains(&ino) => Some("was an orphan"),
+            () if since.renamed.contains(&ino) => Some("its names changed"),
+            () if since.reshaped.contains(&ino) => Some("it lost nodes"),
+            () if since.created.contains(&parent) => Some("its directory is new"),
+            () if since.reshaped.contains(&parent) => Some("its directory's attributes changed"),
+            () if since.created.contains(&ino) && since.left.contains(&(parent, name)) => {
+                Some("its name was another inode's, which moved")
+            }
+            () if used > self.checkpoint.user_blocks => Some("recovery could run out of space"),
+            () if since.chained > CHAIN_MAX => Some("the chain is long"),
+            () => None,
+        })
+    }
+}

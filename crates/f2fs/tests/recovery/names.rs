@@ -1,0 +1,176 @@
+//! Which names lead where, after fsyncs and a power cut.
+
+use basalt_vfs::FileSystem;
+
+use crate::power::Bench;
+
+/// Writes `word` to a file, new or not, and syncs it.
+fn put(bench: &Bench, path: &str, word: &str) {
+    let ino = bench.ino(path).unwrap_or_else(|| bench.create(path));
+    bench.fs.write(ino, 0, word.as_bytes(), false).unwrap();
+    bench.fs.sync_file(ino, false).unwrap();
+}
+
+#[track_caller]
+fn expect(bench: &Bench, path: &str, word: &str) {
+    assert_eq!(bench.read(path).as_deref().map(String::from_utf8_lossy).as_deref(), Some(word), "{path}");
+}
+
+#[test]
+fn many_new_files_in_one_directory() {
+    let bench = Bench::new();
+    bench.mkdir("d");
+    bench.fs.sync().unwrap();
+    for number in 0..800 {
+        put(&bench, &format!("d/a file whose name is long enough to need many blocks {number}"), &format!("{number}"));
+    }
+    let after = bench.after_cut();
+    for number in 0..800 {
+        let path = format!("d/a file whose name is long enough to need many blocks {number}");
+        expect(&after, &path, &format!("{number}"));
+    }
+    after.close_clean("many files");
+}
+
+#[test]
+fn in_new_directories() {
+    let bench = Bench::new();
+    bench.mkdir("a");
+    bench.mkdir("a/b");
+    put(&bench, "a/b/file", "deep");
+    bench.mkdir("a/c");
+    put(&bench, "a/c/file", "beside");
+    let after = bench.after_cut();
+    expect(&after, "a/b/file", "deep");
+    expect(&after, "a/c/file", "beside");
+    after.close_clean("new directories");
+}
+
+#[test]
+fn replaced_by_rename() {
+    let bench = Bench::new();
+    put(&bench, "document", "old");
+    bench.fs.sync().unwrap();
+    put(&bench, "document.new", "new");
+    bench.rename("document.new", "document");
+    let after = bench.after_cut();
+    expect(&after, "document", "old");
+    expect(&after, "document.new", "new");
+    let ino = bench.ino("document").unwrap();
+    bench.fs.sync_file(ino, false).unwrap();
+    let after = bench.after_cut();
+    expect(&after, "document", "new");
+    assert_eq!(after.ino("document.new"), None);
+    after.close_clean("rename");
+}
+
+#[test]
+fn moved_to_a_new_directory() {
+    let bench = Bench::new();
+    put(&bench, "file", "moved");
+    bench.fs.sync().unwrap();
+    bench.mkdir("d");
+    bench.rename("file", "d/file");
+    put(&bench, "d/file", "MOVED");
+    let after = bench.after_cut();
+    expect(&after, "d/file", "MOVED");
+    assert_eq!(after.ino("file"), None);
+    after.close_clean("moved");
+}
+
+#[test]
+fn a_name_taken_over_after_unlink() {
+    let bench = Bench::new();
+    put(&bench, "file", "first");
+    bench.fs.sync().unwrap();
+    bench.unlink("file");
+    put(&bench, "file", "second");
+    expect(&bench.after_cut(), "file", "second");
+    bench.unlink("file");
+    put(&bench, "file", "third");
+    let after = bench.after_cut();
+    expect(&after, "file", "third");
+    after.close_clean("unlinked and made again");
+}
+
+/// What the name led to lives on elsewhere: it must not go with its old name.
+#[test]
+fn a_name_taken_over_after_a_move() {
+    for by_link in [false, true] {
+        let bench = Bench::new();
+        put(&bench, "file", "first");
+        bench.fs.sync().unwrap();
+        if by_link {
+            let ino = bench.ino("file").unwrap();
+            bench.fs.link(ino, bench.fs.root(), b"other").unwrap();
+            bench.unlink("file");
+        } else {
+            bench.rename("file", "other");
+        }
+        put(&bench, "file", "second");
+        let after = bench.after_cut();
+        expect(&after, "file", "second");
+        expect(&after, "other", "first");
+        after.close_clean("moved away");
+    }
+}
+
+#[test]
+fn a_directory_became_a_file() {
+    let bench = Bench::new();
+    bench.mkdir("d");
+    put(&bench, "d/file", "kept");
+    bench.fs.sync().unwrap();
+    bench.rename("d/file", "file");
+    bench.fs.remove_directory(bench.fs.root(), b"d").unwrap();
+    put(&bench, "d", "file now");
+    let after = bench.after_cut();
+    expect(&after, "d", "file now");
+    expect(&after, "file", "kept");
+    after.close_clean("a directory became a file");
+}
+
+#[test]
+fn below_a_renamed_directory() {
+    let bench = Bench::new();
+    bench.mkdir("d");
+    put(&bench, "d/old", "old");
+    bench.fs.sync().unwrap();
+    bench.rename("d", "e");
+    put(&bench, "e/new", "new");
+    let after = bench.after_cut();
+    expect(&after, "e/new", "new");
+    expect(&after, "e/old", "old");
+    after.close_clean("renamed directory");
+}
+
+#[test]
+fn unlinked_after_fsync_comes_back_or_not_but_never_half() {
+    let bench = Bench::new();
+    put(&bench, "gone", "gone");
+    bench.unlink("gone");
+    put(&bench, "other", "other");
+    let after = bench.after_cut();
+    // The unlink was never synced.
+    expect(&after, "gone", "gone");
+    expect(&after, "other", "other");
+    after.close_clean("unlinked");
+}
+
+#[test]
+fn links() {
+    let bench = Bench::new();
+    put(&bench, "a", "one");
+    let ino = bench.ino("a").unwrap();
+    bench.fs.link(ino, bench.fs.root(), b"b").unwrap();
+    put(&bench, "b", "two");
+    let after = bench.after_cut();
+    expect(&after, "a", "two");
+    expect(&after, "b", "two");
+    after.close_clean("links");
+    bench.unlink("a");
+    put(&bench, "b", "six");
+    let after = bench.after_cut();
+    expect(&after, "b", "six");
+    after.close_clean("links less one");
+}

@@ -1,0 +1,195 @@
+//! A device whose power goes, and a volume on it.
+
+use std::sync::Arc;
+
+use basalt_device::block::Result;
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
+use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags};
+use parking_lot::Mutex;
+
+pub const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+pub const DIRECTORY: NewNode<'_> = NewNode { kind: FileKind::Directory, permissions: 0o755, ..FILE };
+const SECTOR: usize = 512;
+
+/// Remembers what a power cut would leave.
+pub struct Powered {
+    now: MemoryDevice,
+    state: Mutex<State>,
+}
+
+struct State {
+    durable: MemoryDevice,
+    cached: Vec<(u64, Vec<u8>)>,
+    flushes: u64,
+}
+
+impl Powered {
+    pub fn new(durable: MemoryDevice) -> Powered {
+        let state = State { durable: durable.snapshot(), cached: Vec::new(), flushes: 0 };
+        Powered { now: durable, state: Mutex::new(state) }
+    }
+
+    /// What is left when everything since the last flush is lost.
+    pub fn cut(&self) -> MemoryDevice {
+        self.state.lock().durable.snapshot()
+    }
+
+    /// What is left when each sector since the last flush is lost with a chance of `percent`.
+    pub fn cut_at_random(&self, rng: &mut Rng, percent: u64) -> MemoryDevice {
+        let state = self.state.lock();
+        let left = state.durable.snapshot();
+        for (offset, bytes) in &state.cached {
+            for (at, sector) in (*offset..).step_by(SECTOR).zip(bytes.chunks(SECTOR)) {
+                if !rng.chance(percent) {
+                    left.write_at(at, sector).unwrap();
+                }
+            }
+        }
+        left
+    }
+
+    /// How often the cache was flushed.
+    pub fn flushes(&self) -> u64 {
+        self.state.lock().flushes
+    }
+}
+
+impl BlockDevice for Powered {
+    fn name(&self) -> &str {
+        self.now.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.now.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.now.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.now.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let mut state = self.state.lock();
+        self.now.write_at(offset, buf)?;
+        state.cached.push((offset, buf.to_vec()));
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        for (offset, bytes) in std::mem::take(&mut state.cached) {
+            state.durable.write_at(offset, &bytes)?;
+        }
+        state.flushes += 1;
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        self.now.discard(offset, length)?;
+        state.cached.push((offset, vec![0; length as usize]));
+        Ok(())
+    }
+}
+
+/// A volume on a device that can lose its power.
+pub struct Bench {
+    pub device: Arc<Powered>,
+    pub fs: F2fs,
+}
+
+impl Bench {
+    /// An empty volume of 64 MiB.
+    pub fn new() -> Bench {
+        let memory = MemoryDevice::new(64 << 20, 512);
+        let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+        format(&memory, &options, &mut |_, _| {}).unwrap();
+        Bench::open(memory)
+    }
+
+    pub fn open(memory: MemoryDevice) -> Bench {
+        Bench::open_with(memory, OpenOptions::default())
+    }
+
+    pub fn open_with(memory: MemoryDevice, options: OpenOptions) -> Bench {
+        let device = Arc::new(Powered::new(memory));
+        let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+        Bench { device, fs }
+    }
+
+    /// The volume after a power cut that loses all that was not flushed.
+    pub fn after_cut(&self) -> Bench {
+        Bench::open(self.device.cut())
+    }
+
+    pub fn create(&self, path: &str) -> InodeNumber {
+        let (parent, name) = self.parent(path);
+        self.fs.create(parent, name, &FILE, &Caller::default()).unwrap().ino
+    }
+
+    pub fn mkdir(&self, path: &str) -> InodeNumber {
+        let (parent, name) = self.parent(path);
+        self.fs.create(parent, name, &DIRECTORY, &Caller::default()).unwrap().ino
+    }
+
+    pub fn unlink(&self, path: &str) {
+        let (parent, name) = self.parent(path);
+        self.fs.unlink(parent, name).unwrap();
+    }
+
+    pub fn rename(&self, from: &str, to: &str) {
+        let ((parent, name), (new_parent, new_name)) = (self.parent(from), self.parent(to));
+        self.fs.rename(parent, name, new_parent, new_name, RenameFlags::empty(), &Caller::default()).unwrap();
+    }
+
+    pub fn ino(&self, path: &str) -> Option<InodeNumber> {
+        let mut at = self.fs.root();
+        for name in path.split('/') {
+            at = self.fs.lookup(at, name.as_bytes()).ok()?.ino;
+        }
+        Some(at)
+    }
+
+    fn parent<'p>(&self, path: &'p str) -> (InodeNumber, &'p [u8]) {
+        match path.rsplit_once('/') {
+            Some((parent, name)) => (self.ino(parent).unwrap(), name.as_bytes()),
+            None => (self.fs.root(), path.as_bytes()),
+        }
+    }
+
+    /// A file's bytes, or nothing if it is not there.
+    pub fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let ino = self.ino(path)?;
+        let mut bytes = vec![0; self.fs.attributes(ino).unwrap().size as usize];
+        let got = self.fs.read(ino, 0, &mut bytes).unwrap();
+        assert_eq!(got, bytes.len(), "{path}");
+        Some(bytes)
+    }
+
+    /// Closes the volume, and lets the check find nothing.
+    pub fn close_clean(self, what: &str) {
+        self.fs.close().unwrap();
+        let left = self.device.cut();
+        let report = check(&left, &CheckOptions::default(), &mut |_| ()).unwrap();
+        let faults: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+        assert!(report.is_clean() && report.complete, "{what}: {faults:#?}");
+    }
+}
+
+/// Bytes that differ from one seed to the next.
+pub fn content(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    Rng::new(seed).fill(&mut bytes);
+    bytes
+}

@@ -1,0 +1,94 @@
+//! What an fsync costs: one flush where the chain can carry it.
+
+use std::sync::Arc;
+
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::{FileSystem, SetAttributes, SetTime, Time};
+
+use crate::power::Bench;
+
+/// Flushes, and checkpoints, that some work takes.
+fn cost(bench: &Bench, work: impl FnOnce()) -> (u64, u64) {
+    let checkpoints = || bench.fs.info().counters.checkpoints;
+    let (flushes, before) = (bench.device.flushes(), checkpoints());
+    work();
+    (bench.device.flushes() - flushes, checkpoints() - before)
+}
+
+#[test]
+fn one_flush_for_data_size_and_name() {
+    let bench = Bench::new();
+    for number in 0..50 {
+        let ino = bench.create(&format!("file {number}"));
+        bench.fs.write(ino, 0, &[1; 8192], false).unwrap();
+        assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()), (1, 0), "new");
+        bench.fs.write(ino, 8192, &[2; 4096], false).unwrap();
+        assert_eq!(cost(&bench, || bench.fs.sync_file(ino, true).unwrap()), (1, 0), "longer");
+        assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()), (0, 0), "unchanged");
+    }
+}
+
+#[test]
+fn large_files_take_two() {
+    let bench = Bench::new();
+    let ino = bench.create("file");
+    bench.fs.write(ino, 0, &vec![1; 9 << 20], false).unwrap();
+    assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()), (2, 0));
+    assert_eq!(bench.after_cut().read("file"), Some(vec![1; 9 << 20]));
+}
+
+#[test]
+fn times_alone_are_left_to_fsync() {
+    let bench = Bench::new();
+    let ino = bench.create("file");
+    bench.fs.sync_file(ino, false).unwrap();
+    let time = Time { seconds: 77, nanoseconds: 0 };
+    let changes = SetAttributes { mtime: Some(SetTime::To(time)), ..SetAttributes::default() };
+    bench.fs.set_attributes(ino, &changes).unwrap();
+    assert_eq!(cost(&bench, || bench.fs.sync_file(ino, true).unwrap()), (0, 0));
+    assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()), (1, 0));
+    let after = bench.after_cut();
+    assert_eq!(after.fs.attributes(after.ino("file").unwrap()).unwrap().mtime, time);
+}
+
+#[test]
+fn a_checkpoint_where_the_chain_does_not_do() {
+    let bench = Bench::new();
+    let directory = bench.mkdir("d");
+    let one = |ino| cost(&bench, || bench.fs.sync_file(ino, false).unwrap()).1;
+    assert_eq!(one(directory), 1, "a directory");
+    bench.mkdir("new");
+    assert_eq!(one(bench.create("new/file")), 1, "in a new directory");
+    let ino = bench.create("file");
+    bench.fs.link(ino, bench.fs.root(), b"link").unwrap();
+    assert_eq!(one(ino), 1, "two links");
+    bench.unlink("link");
+    // Whether the other name is gone after a cut is open, as long as the count of links agrees.
+    assert_eq!(one(ino), 0, "a link less than the checkpoint has");
+    bench.rename("file", "renamed");
+    assert_eq!(one(ino), 1, "renamed");
+    bench.fs.write(ino, 0, &vec![1; 9 << 20], false).unwrap();
+    assert_eq!(one(ino), 0, "large");
+    let size = SetAttributes { size: Some(5), ..SetAttributes::default() };
+    bench.fs.set_attributes(ino, &size).unwrap();
+    assert_eq!(one(ino), 1, "lost its nodes");
+    bench.unlink("renamed");
+    assert_eq!(one(ino), 1, "no link");
+}
+
+#[test]
+fn a_read_only_open_recovers_in_memory() {
+    let bench = Bench::new();
+    let ino = bench.create("file");
+    bench.fs.write(ino, 0, &[5; 10_000], false).unwrap();
+    bench.fs.sync_file(ino, false).unwrap();
+    let left = bench.device.cut();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let looked = Bench::open_with(left.snapshot(), options);
+    assert_eq!(looked.read("file"), Some(vec![5; 10_000]));
+    looked.fs.close().unwrap();
+    let after = looked.device.cut();
+    assert_eq!(after.counters().writes, 0, "a read-only open wrote");
+    let fs = F2fs::open(Arc::new(after), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    assert!(fs.warnings().iter().any(|warning| warning.contains("1 file fsynced")), "{:?}", fs.warnings());
+}
