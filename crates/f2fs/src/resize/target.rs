@@ -94,7 +94,9 @@ pub fn unit(geometry: &Geometry) -> u32 {
 pub fn target(geometry: &Geometry, usage: &Usage, blocks: u64) -> Result<Target, NoTarget> {
     let old = areas(geometry);
     let unit = unit(geometry);
-    let behind_start = blocks.saturating_sub(u64::from(geometry.segment0)) >> SEGMENT_BITS;
+    // Addresses end below those that mean something else.
+    let addressable = blocks.min(u64::from(u32::MAX) - 1);
+    let behind_start = addressable.saturating_sub(u64::from(geometry.segment0)) >> SEGMENT_BITS;
     // At most SEGMENTS_MAX: fits.
     let available = behind_start.min(SEGMENTS_MAX) as u32;
     let keep = main_behind(available, old, geometry, unit);
