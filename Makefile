@@ -33,6 +33,10 @@ run: build dependencies ## format, mount, fill, change, unmount and check a volu
 test: dependencies ## run every test
 	$(CARGO) test --workspace --locked
 
+.PHONY: endurance
+endurance: ## overwrite a volume of 512 MiB a hundred times, and time small writes under constant cleaning
+	$(CARGO) test --release --locked --package basalt-f2fs --test endurance -- --ignored --nocapture --test-threads 1
+
 bench: build dependencies ## measure beside ext4, xfs, btrfs and Linux's F2FS
 	scripts/bench
 

@@ -66,14 +66,14 @@ impl F2fs {
         for _ in 0..CLEANING_ROUNDS {
             let before = {
                 let mut volume = self.volume.lock();
-                if volume.pressure() != Pressure::Hard || !volume.is_writable() {
+                if volume.pressure() != Pressure::Low || !volume.is_writable() {
                     return Ok(());
                 }
-                // Where room for a round might be missing, what was emptied before it has to be free first.
-                if !(volume.is_low() && volume.wants_sections_freed(false)) {
+                // Room for a round might be missing: what was emptied has to be free first.
+                if !volume.wants_sections_freed(false) {
                     let result = volume.clean_round();
                     note_failure(&mut volume, &result);
-                    if !result? && !volume.wants_sections_freed(false) {
+                    if !result? {
                         return Ok(());
                     }
                 }
@@ -239,13 +239,13 @@ enum Next {
 fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
     relieve_pressure(volume)?;
     let paced = match volume.pressure() {
-        Pressure::Hard => return Ok(Next::Clean),
+        Pressure::Low => return Ok(Next::Clean),
         Pressure::None => {
             volume.forgive_cleaning();
             false
         }
-        Pressure::Paced => {
-            let due = volume.cleaning_due(weight);
+        pressure @ (Pressure::Paced | Pressure::Hard) => {
+            let due = volume.cleaning_due(weight, pressure);
             volume.clean_step(due)?
         }
     };

@@ -66,7 +66,8 @@ impl Volume {
     pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared) {
         self.table.release(&prepared.freed);
         self.checkpoint_under_way = false;
-        self.cleaner.note_checkpoint();
+        let sections: Vec<u32> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        self.cleaner.note_checkpoint(&sections);
     }
 
     /// The bytes of the whole pack and where it goes; the state moves on to the new version.

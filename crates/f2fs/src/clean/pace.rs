@@ -3,7 +3,8 @@
 //! Sections that are free, or will be once a checkpoint holds, are kept above a mark: room for what is dirty, the reserve of
 //! the format, and a margin. A little above it, every change moves a few live blocks, as many as what is written makes
 //! necessary: a writer never waits for more than such a step and, once in a while, for the checkpoint that frees what was
-//! emptied. Only where steps cannot keep up (many large changes on a very full volume) does a writer wait for whole rounds.
+//! emptied. Steps are longer below the mark, and only where the next change might find no free block does a writer wait for
+//! whole rounds.
 
 use crate::layout::BLOCK_SIZE;
 use crate::volume::Volume;
@@ -13,13 +14,15 @@ const MARGIN_SECTIONS: u32 = 2;
 /// Sections that are never used up by cleaning before its checkpoint.
 pub(super) const WORKSPACE_SECTIONS: u32 = 2;
 /// Sections above the mark at which steps begin.
-const SLACK_SECTIONS: u32 = 4;
+const SLACK_SECTIONS: std::ops::RangeInclusive<u32> = 2..=4;
 /// Of a volume's sections, one in this many may be slack: a small volume is not cleaned for the sake of it.
 const SLACK_SHARE: u32 = 32;
 /// Live blocks moved in the smallest step.
 const STEP_MIN: u64 = 16;
 /// Live blocks moved in a step for each block written, unless the volume is so full that more are needed.
 const STEP_MAX: u64 = 64;
+/// The same below the mark.
+const STEP_HARD: u64 = 128;
 
 /// How urgent cleaning is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +31,10 @@ pub(crate) enum Pressure {
     None,
     /// Changes pay for their space in steps.
     Paced,
-    /// Changes wait until there is room.
+    /// Changes pay for more than their space, in longer steps.
     Hard,
+    /// Changes wait until there is room.
+    Low,
 }
 
 impl Volume {
@@ -39,7 +44,7 @@ impl Volume {
         let under_way = u32::from(self.cleaner.is_under_way());
         let after = self.table.free_sections() + self.sections_to_be_freed() + under_way;
         if after < mark {
-            Pressure::Hard
+            if self.is_low() { Pressure::Low } else { Pressure::Hard }
         } else if after < mark + self.slack() {
             Pressure::Paced
         } else {
@@ -55,27 +60,34 @@ impl Volume {
     }
 
     /// Whether the next change, or cleaning, might run into the end of the free sections.
-    pub(crate) fn is_low(&self) -> bool {
+    fn is_low(&self) -> bool {
         self.table.free_sections() < self.sections_needed() + self.sections_reserved() / 2 + MARGIN_SECTIONS
     }
 
     /// Live blocks that a change writing `weight` blocks has to move.
-    pub(crate) fn cleaning_due(&mut self, weight: u32) -> u32 {
-        let written = self.written_by_others();
-        let new = written.saturating_sub(self.cleaner.reckoned);
-        self.cleaner.reckoned = written;
+    pub(crate) fn cleaning_due(&mut self, weight: u32, pressure: Pressure) -> u32 {
+        let demand = self.demand();
         let cleaner = &mut self.cleaner;
+        let (new, less) = (demand.saturating_sub(cleaner.reckoned), cleaner.reckoned.saturating_sub(demand));
+        cleaner.reckoned = demand;
         // A quarter more than what the plan promises to gain by it: nodes that point to moved blocks take room too.
         cleaner.debt += cleaner.price(new + new.div_ceil(4));
-        let most = STEP_MAX.max(2 * cleaner.price(1)) * u64::from(weight.max(1));
-        let due = cleaner.debt.clamp(STEP_MIN, most.max(STEP_MIN));
+        cleaner.debt = cleaner.debt.saturating_sub(cleaner.price(less));
+        let weight = u64::from(weight.max(1));
+        let due = match pressure {
+            Pressure::None | Pressure::Paced => {
+                let most = STEP_MAX.max(2 * cleaner.price(1)) * weight;
+                cleaner.debt.clamp(STEP_MIN, most)
+            }
+            Pressure::Hard | Pressure::Low => STEP_HARD.max(4 * cleaner.price(1)) * weight,
+        };
         cleaner.debt = cleaner.debt.saturating_sub(due);
         due.min(u64::from(u32::MAX)) as u32
     }
 
     /// There is room: nobody owes anything.
     pub(crate) fn forgive_cleaning(&mut self) {
-        self.cleaner.reckoned = self.written_by_others();
+        self.cleaner.reckoned = self.demand();
         self.cleaner.debt = 0;
     }
 
@@ -86,16 +98,20 @@ impl Volume {
         by_memory.min(by_space).max(64)
     }
 
-    /// Blocks written to the logs, but for those that cleaning copied.
-    fn written_by_others(&self) -> u64 {
-        (self.counters.data_blocks + self.counters.node_blocks).saturating_sub(self.counters.blocks_moved)
+    /// Blocks written to the logs, but for those that cleaning copied, and blocks that what is dirty may take.
+    fn demand(&self) -> u64 {
+        let written = self.counters.data_blocks + self.counters.node_blocks;
+        written.saturating_sub(self.counters.blocks_moved) + self.dirty_blocks()
     }
 
-    /// Sections that what is dirty may take.
-    fn sections_needed(&self) -> u32 {
+    /// Blocks that what is dirty may take.
+    fn dirty_blocks(&self) -> u64 {
         // Overwriting a block dirties the node that points to it: count it twice.
-        let dirty = self.nodes.dirty_count() + 2 * self.dirty_file_pages + 2 * self.dirty_directory_pages;
-        (dirty as u64).div_ceil(u64::from(self.section_blocks())) as u32
+        (self.nodes.dirty_count() + 2 * self.dirty_file_pages + 2 * self.dirty_directory_pages) as u64
+    }
+
+    fn sections_needed(&self) -> u32 {
+        self.dirty_blocks().div_ceil(u64::from(self.section_blocks())) as u32
     }
 
     fn sections_reserved(&self) -> u32 {
@@ -103,6 +119,6 @@ impl Volume {
     }
 
     fn slack(&self) -> u32 {
-        (self.table.sections() / SLACK_SHARE).clamp(1, SLACK_SECTIONS)
+        (self.table.sections() / SLACK_SHARE).clamp(*SLACK_SECTIONS.start(), *SLACK_SECTIONS.end())
     }
 }

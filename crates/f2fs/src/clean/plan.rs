@@ -40,7 +40,7 @@ pub(crate) struct Cleaner {
     in_vain: Option<u64>,
     /// Blocks that writers have to move, because of what they wrote.
     pub(super) debt: u64,
-    /// Blocks written by anybody but cleaning when the debt was reckoned last.
+    /// The demand when the debt was reckoned last.
     pub(super) reckoned: u64,
     pub(crate) statistics: CleaningStatistics,
 }
@@ -61,9 +61,14 @@ impl Cleaner {
         self.position > 0 && !self.victims.is_empty()
     }
 
-    /// A checkpoint holds.
-    pub(crate) fn note_checkpoint(&mut self) {
+    /// A checkpoint holds that freed these sections, rising: what is written there from now on is no victim.
+    pub(crate) fn note_checkpoint(&mut self, freed: &[u32]) {
         self.emptied.clear();
+        let first = self.victims.front().copied();
+        self.victims.retain(|section| freed.binary_search(section).is_err());
+        if self.victims.front().copied() != first {
+            self.position = 0;
+        }
     }
 
     /// Live blocks to move for a gain of `blocks`, by the plan at hand.
