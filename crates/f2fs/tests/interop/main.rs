@@ -12,6 +12,7 @@
 //! | [`layouts`] | large directories, sparse files with every sort of node, large attributes |
 //! | [`huge`] | version bitmaps that do not fit the checkpoint's first block |
 //! | [`maintenance`] | `resize.f2fs` and Linux's cleaning on what Basalt wrote |
+//! | [`resized`] | volumes that Basalt resized |
 //! | [`unclean`] | power cuts, orphans, torn checkpoints, logs that Linux left in slack |
 //! | [`read_only`] | volumes that Basalt only reads |
 
@@ -25,6 +26,7 @@ mod huge;
 mod layouts;
 mod maintenance;
 mod read_only;
+mod resized;
 mod turns;
 mod unclean;
 mod variants;

@@ -20,15 +20,15 @@ enum Fate {
 }
 
 /// Cuts a resize at every request.
-fn cut_everywhere(volume: &Volume, size: u64, seed: u64) {
-    let recording = Arc::new(RecordingDevice::new(volume.device.snapshot(), true));
+fn cut_everywhere(volume: &Volume, memory: &MemoryDevice, size: u64, seed: u64) {
+    let recording = Arc::new(RecordingDevice::new(memory.snapshot(), true));
     let device: Arc<dyn BlockDevice> = recording.clone();
     resized(&device, size).unwrap();
     let after = Geometry::read(&*device).unwrap().0.main_segments;
     let requests: Vec<Request> =
         recording.take().into_iter().filter(|request| request.kind != RequestKind::Read).collect();
     let before = Geometry::read(&*volume.device).unwrap().0.main_segments;
-    let durable = volume.device.snapshot();
+    let durable = memory.snapshot();
     let (mut unflushed, mut old, mut new, mut pending): (Vec<&Request>, u32, u32, u32) = (Vec::new(), 0, 0, 0);
     for (at, request) in requests.iter().enumerate() {
         let in_cache = unflushed.len() as u64;
@@ -102,28 +102,40 @@ fn continued(volume: &Volume, left: MemoryDevice, size: u64, again: bool, contex
     found
 }
 
-#[test]
-fn shrinking() {
-    let volume = filled(64 * MIB, &FormatOptions::default(), 14, 4 * MIB, 20);
-    cut_everywhere(&volume, 52 * MIB, 20);
+/// Cuts the resizes of several volumes of `before` bytes with `bytes` in files.
+fn cut_volumes(options: &FormatOptions, before: u64, after: u64, bytes: u64, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let memory = Arc::new(MemoryDevice::new(before.max(after), SECTOR));
+        let volume = filled(memory.clone(), before, options, 14, bytes, seed);
+        cut_everywhere(&volume, &memory, after, seed);
+    }
+}
+
+fn without_checksums() -> FormatOptions {
+    FormatOptions { features: Features::empty(), ..FormatOptions::default() }
 }
 
 #[test]
-fn growing_in_place_without_a_checksum() {
-    let options = FormatOptions { features: Features::empty(), ..FormatOptions::default() };
-    let volume = filled(60 * MIB, &options, 10, 2 * MIB, 21).on_device_of(80 * MIB);
-    cut_everywhere(&volume, 80 * MIB, 21);
+fn shrinking() {
+    cut_volumes(&FormatOptions::default(), 64 * MIB, 52 * MIB, 4 * MIB, 100..108);
+    cut_volumes(&FormatOptions::default(), 100 * MIB, 72 * MIB, 20 * MIB, 110..112);
+    cut_volumes(&without_checksums(), 64 * MIB, 58 * MIB, 8 * MIB, 120..124);
+}
+
+#[test]
+fn shrinking_with_large_sections() {
+    let options = FormatOptions { segments_per_section: 2, ..FormatOptions::default() };
+    cut_volumes(&options, 128 * MIB, 112 * MIB, 8 * MIB, 130..134);
+}
+
+#[test]
+fn growing_in_place() {
+    cut_volumes(&FormatOptions::default(), 60 * MIB, 80 * MIB, 4 * MIB, 200..206);
+    cut_volumes(&without_checksums(), 60 * MIB, 80 * MIB, 4 * MIB, 210..216);
 }
 
 #[test]
 fn growing_with_larger_tables() {
-    let volume = filled(100 * MIB, &FormatOptions::default(), 14, 4 * MIB, 22).on_device_of(1300 * MIB);
-    cut_everywhere(&volume, 1300 * MIB, 22);
-}
-
-#[test]
-fn growing_with_larger_tables_without_a_checksum() {
-    let options = FormatOptions { features: Features::empty(), ..FormatOptions::default() };
-    let volume = filled(100 * MIB, &options, 8, 2 * MIB, 23).on_device_of(1300 * MIB);
-    cut_everywhere(&volume, 1300 * MIB, 23);
+    cut_volumes(&FormatOptions::default(), 100 * MIB, 1300 * MIB, 8 * MIB, 300..306);
+    cut_volumes(&without_checksums(), 100 * MIB, 1300 * MIB, 8 * MIB, 310..316);
 }

@@ -1,27 +1,85 @@
-//! Volumes with content that is known, on memory devices of any size.
+//! Volumes with content that is known, on devices that have room for larger ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, FileDevice};
 use basalt_f2fs::check::{CheckOptions, Severity, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::resize::{ResizeReport, resize};
 use basalt_f2fs::{Clock, Error, F2fs, OpenOptions, SystemClock};
+use basalt_testkit::images::TOOLS;
 use basalt_testkit::rng::Rng;
+use basalt_testkit::scratch;
+use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
 
 pub const MIB: u64 = 1 << 20;
 /// Sector size of every device here.
 pub const SECTOR: u32 = 512;
-const CHUNK: u64 = 64 << 10;
 const FILE: NewNode<'static> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 /// A volume and what is in it: the content of every file, by name.
 pub struct Volume {
-    pub device: Arc<MemoryDevice>,
+    pub device: Arc<dyn BlockDevice>,
     pub files: BTreeMap<String, Vec<u8>>,
+}
+
+/// A sparse image file of some length.
+pub struct Image {
+    pub device: Arc<dyn BlockDevice>,
+    /// Goes away with this.
+    directory: Box<dyn AsRef<Path>>,
+}
+
+impl Image {
+    pub fn new(length: u64) -> Image {
+        let directory = Box::new(scratch::directory().unwrap());
+        let device = FileDevice::create(directory.path().join("image"), length).unwrap();
+        Image { device: Arc::new(device), directory }
+    }
+
+    /// `fsck.f2fs` finds nothing either.
+    pub fn expect_clean_for_linux(&self) {
+        if tools_or_skip(TOOLS) {
+            self.device.flush().unwrap();
+            basalt_testkit::images::fsck_f2fs(&(*self.directory).as_ref().join("image")).unwrap().expect_clean();
+        }
+    }
+}
+
+/// The front of a device.
+struct Front {
+    device: Arc<dyn BlockDevice>,
+    size: u64,
+}
+
+impl BlockDevice for Front {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+    fn size(&self) -> u64 {
+        self.size
+    }
+    fn sector_size(&self) -> u32 {
+        self.device.sector_size()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> basalt_device::Result<()> {
+        self.device.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> basalt_device::Result<()> {
+        self.device.write_at(offset, buf)
+    }
+    fn flush(&self) -> basalt_device::Result<()> {
+        self.device.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> basalt_device::Result<()> {
+        self.device.discard(offset, length)
+    }
 }
 
 pub fn open(device: Arc<dyn BlockDevice>) -> Result<F2fs, Error> {
@@ -37,11 +95,18 @@ pub fn resized(device: &Arc<dyn BlockDevice>, size: u64) -> Result<ResizeReport,
     resize(device, size, &OpenOptions::default(), &clock(), &mut |_, done, total| assert!(done <= total))
 }
 
-/// A volume of `size` bytes with about `bytes` in `count` files, overwritten and deleted in parts, so that no segment is of one piece.
-pub fn filled(size: u64, options: &FormatOptions, count: u32, bytes: u64, seed: u64) -> Volume {
-    let device = Arc::new(MemoryDevice::new(size, SECTOR));
-    let options = FormatOptions { discard_reads_zeros: true, ..options.clone() };
-    format(&*device, &options, &mut |_, _| ()).unwrap();
+/// A volume of `size` bytes at the front of the device, with about `bytes` in `count` files, overwritten and deleted in parts, so that
+/// no segment is of one piece.
+pub fn filled(
+    device: Arc<dyn BlockDevice>,
+    size: u64,
+    options: &FormatOptions,
+    count: u32,
+    bytes: u64,
+    seed: u64,
+) -> Volume {
+    let front = Arc::new(Front { device: device.clone(), size });
+    format(&*front, &FormatOptions { discard_reads_zeros: true, ..options.clone() }, &mut |_, _| ()).unwrap();
     let fs = open(device.clone()).unwrap();
     let mut rng = Rng::new(seed);
     let mut files = BTreeMap::new();
@@ -95,17 +160,9 @@ fn look_up(fs: &F2fs, path: &str) -> u64 {
 }
 
 impl Volume {
-    /// The same on a device of `size` bytes.
-    pub fn on_device_of(self, size: u64) -> Volume {
-        let device = MemoryDevice::new(size, SECTOR);
-        copy(&*self.device, &device);
-        Volume { device: Arc::new(device), ..self }
-    }
-
     /// Resizes it, and expects that nothing else changed.
     pub fn resize(&self, size: u64) -> ResizeReport {
-        let device: Arc<dyn BlockDevice> = self.device.clone();
-        let report = resized(&device, size).unwrap_or_else(|error| panic!("to {size}: {error}"));
+        let report = resized(&self.device, size).unwrap_or_else(|error| panic!("to {size}: {error}"));
         self.expect_whole(&format!("resized to {size}"));
         report
     }
@@ -125,7 +182,8 @@ impl Volume {
         let free = fs.stat_fs().unwrap().free * 4096;
         let ino = fs.create(fs.root(), b"large", &FILE, &Caller::default()).unwrap().ino;
         let content = vec![7; 1 << 20];
-        for at in 0..(free * 9 / 10) >> 20 {
+        // At most 600 MiB: it takes time.
+        for at in 0..((free * 9 / 10) >> 20).min(600) {
             fs.write(ino, at << 20, &content, false).unwrap_or_else(|error| panic!("MiB {at} of {free}: {error}"));
         }
         fs.forget(ino, 1);
@@ -133,27 +191,6 @@ impl Volume {
         fs.unlink(fs.root(), b"large").unwrap();
         fs.close().unwrap();
         self.expect_whole("filled and emptied");
-    }
-
-    /// `fsck.f2fs` finds nothing either.
-    pub fn expect_clean_for_linux(&self, directory: &Path) {
-        let path = directory.join("volume.img");
-        let _ = std::fs::remove_file(&path);
-        let file = basalt_device::FileDevice::create(&path, self.device.size()).unwrap();
-        copy(&*self.device, &file);
-        drop(file);
-        basalt_testkit::images::fsck_f2fs(&path).unwrap().expect_clean();
-    }
-}
-
-/// Copies what is not zero, as far as both devices go.
-pub fn copy(from: &dyn BlockDevice, to: &dyn BlockDevice) {
-    let mut buffer = vec![0; CHUNK as usize];
-    for at in (0..from.size().min(to.size())).step_by(CHUNK as usize) {
-        from.read_at(at, &mut buffer).unwrap();
-        if buffer.iter().any(|byte| *byte != 0) {
-            to.write_at(at, &buffer).unwrap();
-        }
     }
 }
 
