@@ -13,13 +13,16 @@ ZSH_COMPLETIONS  = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 # How long every fuzz target runs, in seconds.
 FUZZ_SECONDS ?= 60
+# Power cuts that `make crash-campaign` makes, and the seed it begins with.
+CUTS ?= 1000000
+SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies build run test bench lint fuzz install clean
+.PHONY: help dependencies build run test bench lint fuzz crash-campaign install clean
 
 help: ## say what there is
 	@echo "Basalt: flash file systems in userspace. Targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 dependencies: ## install what building and testing needs
 	@scripts/install-dependencies
@@ -48,6 +51,9 @@ lint: ## formatting, clippy and documentation, all without a warning
 fuzz: ## fuzz every on-disk structure for FUZZ_SECONDS each
 	@scripts/install-dependencies fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+crash-campaign: ## make CUTS simulated power cuts and hold what is left against what was promised
+	$(CARGO) run --release --locked --package basalt-crash -- campaign --cuts $(CUTS) --first $(SEED)
 
 install: build ## install the program, mount helper, man pages and completions below PREFIX (DESTDIR for packages)
 	install -D -m 755 $(TARGET)/release/basalt $(BINDIR)/basalt

@@ -66,6 +66,17 @@ pub struct Density {
 /// Lives after one another that are cut.
 const DEPTH: usize = 3;
 
+/// A life that the power cut has ended.
+struct Struck<'a> {
+    life: &'a Life,
+    /// The change it met.
+    at: usize,
+    style: Style,
+    seed: u64,
+    /// What is left.
+    image: MemoryDevice,
+}
+
 /// Explores lives on one kind of volume.
 pub struct Explorer<'a> {
     /// The file system.
@@ -142,23 +153,22 @@ impl<'a> Explorer<'a> {
                 }
                 let seed = if style.is_fixed() { 0 } else { rng.next_u64() >> 40 };
                 let image = replay.cut(at, |cached| style.fates(seed, cached));
-                self.judge(&life, at, Cut { after: 0, style, seed }, image, before, density, rng)?;
+                let struck = Struck { life: &life, at, style, seed, image };
+                self.judge(struck, before, density, rng)?;
             }
         }
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)] // What one cut consists of.
+    /// Opens what a power cut has left, and holds it against what was promised; cuts what follows, too, now and then.
     fn judge(
         &mut self,
-        life: &Life,
-        at: usize,
-        cut: Cut,
-        image: MemoryDevice,
+        struck: Struck<'_>,
         before: &mut Vec<(Vec<Step>, Cut)>,
         density: Density,
         rng: &mut Rng,
     ) -> Result<(), Finding> {
+        let Struck { life, at, style, seed, image } = struck;
         self.tally.cuts += 1;
         self.tally.nested += u64::from(!before.is_empty());
         let rest = work();
@@ -180,7 +190,7 @@ impl<'a> Explorer<'a> {
         self.tally.checked_elsewhere += u64::from(elsewhere && !nested);
         let here = || {
             let (steps, after) = relative(life, at);
-            (steps, Cut { after, ..cut })
+            (steps, Cut { after, style, seed })
         };
         match outcome {
             Err(what) => {

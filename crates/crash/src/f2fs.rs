@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::check::{CheckOptions, Severity, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::{Atime, Clock, F2fs, OpenOptions};
@@ -136,7 +136,8 @@ impl Engine for F2fsVolume {
         if report.is_clean() {
             return Ok(());
         }
-        let faults: Vec<String> = report.faults.iter().map(|fault| format!("  {fault}")).collect();
+        let faults = report.faults.iter().filter(|fault| fault.severity != Severity::Note);
+        let faults: Vec<String> = faults.map(|fault| format!("  {fault}")).collect();
         Err(format!("check:\n{}", faults.join("\n")))
     }
 

@@ -11,6 +11,8 @@ pub enum Flavour {
     Mixed,
     /// Overwriting what nearly fills the volume: cleaning never stops. So many bytes are written first.
     Pressure(u64),
+    /// As that, in large pieces and without a sync: the logs come round to segments that the last checkpoint still needs.
+    Churn(u64),
     /// Mostly fsync: what comes between two checkpoints.
     Fsync,
 }
@@ -24,7 +26,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
     for name in ["d0", "d1", "d0/e"] {
         steps.push(Step::Mkdir(name.to_owned()));
     }
-    if let Flavour::Pressure(bytes) = flavour {
+    if let Flavour::Pressure(bytes) | Flavour::Churn(bytes) = flavour {
         for number in 0..bytes.div_ceil(FILL_FILE) {
             let path = format!("fill{number}");
             steps.push(Step::Create(path.clone()));
@@ -35,6 +37,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
     while steps.len() < count {
         steps.push(match flavour {
             Flavour::Pressure(bytes) if rng.chance(75) => pressure(rng, bytes),
+            Flavour::Churn(bytes) => overwrite(rng, bytes, 128),
             Flavour::Fsync if rng.chance(55) => fsync_heavy(rng),
             _ => mixed(rng),
         });
@@ -94,13 +97,16 @@ fn pressure(rng: &mut Rng, bytes: u64) -> Step {
         1 => Step::Sync,
         2 => Step::Unlink(file),
         3 => Step::Create(file),
-        _ => {
-            let blocks = rng.between(1, 40);
-            let offset = 4096 * rng.below(FILL_FILE / 4096 - blocks);
-            let seed = seed(rng);
-            Step::Write(file, offset, (4096 * blocks) as u32, seed)
-        }
+        _ => overwrite(rng, bytes, 40),
     }
+}
+
+/// Overwrites up to `most` blocks of one of the files that fill the volume.
+fn overwrite(rng: &mut Rng, bytes: u64, most: u64) -> Step {
+    let file = format!("fill{}", rng.below(bytes.div_ceil(FILL_FILE)));
+    let blocks = rng.between(1 + most / 2, most).min(FILL_FILE / 4096);
+    let offset = 4096 * rng.below(FILL_FILE / 4096 - blocks + 1);
+    Step::Write(file, offset, (4096 * blocks) as u32, seed(rng))
 }
 
 fn mixed(rng: &mut Rng) -> Step {

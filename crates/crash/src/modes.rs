@@ -82,11 +82,12 @@ pub fn random(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Find
     let mut rng = Rng::new(seed ^ 0x4A);
     let engine = &VOLUMES[rng.index(VOLUMES.len())];
     let user = engine.user_bytes();
-    let flavour = match rng.below(4) {
-        0 => Flavour::Mixed,
-        1 => Flavour::Fsync,
+    let is_tight = user < 24 << 20;
+    let flavour = match rng.below(8) {
+        0..2 => Flavour::Fsync,
+        2 => Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }),
         // Tight volumes are filled to between 60 and 90 percent.
-        _ if user < 24 << 20 => Flavour::Pressure(user / 100 * rng.between(60, 90)),
+        3..6 if is_tight => Flavour::Pressure(user / 100 * rng.between(60, 90)),
         _ => Flavour::Mixed,
     };
     let steps = steps(&mut rng, flavour, 120);

@@ -3,7 +3,8 @@
 //! 1. The names are those of one moment between the last sync that had returned and the cut (a checkpoint is a moment: what
 //!    one operation does is there as a whole or not at all), except that
 //! 2. an inode fsynced after that moment has its names of the fsync; whatever else has one of these names by then has moved or
-//!    gone as it had at the fsync. An fsync that the cut met may have come so far or not.
+//!    gone as it had at the fsync. An fsync that the cut met may have come so far or not. Where names were only removed, the
+//!    removal is the directory's business and may be undone.
 //! 3. A page holds what it held at some moment from its last fsync or sync to the one the names are of: a checkpoint says
 //!    nothing about pages that are still in memory. It never holds anything else.
 //! 4. Size, permissions, and attributes of an inode are those of one moment, as its names: that of the names, or that of its
@@ -64,6 +65,11 @@ impl<'a> Promised<'a> {
         self.fsynced.push((id, state, whole));
     }
 
+    /// Whether the names at this moment are all there is to say.
+    fn is_plain(&self, moment: usize) -> bool {
+        self.in_flight.is_none() && self.fsynced.iter().all(|(_, state, _)| *state <= moment)
+    }
+
     fn fsync_of(&self, id: Id) -> Option<(usize, bool)> {
         self.fsynced.iter().find(|(other, ..)| *other == id).map(|(_, state, whole)| (*state, *whole))
     }
@@ -82,11 +88,12 @@ pub fn verify(life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
             continue;
         }
         before = Some(state);
-        for with_flight in [false, true] {
-            if with_flight && promised.in_flight.is_none() {
+        for variant in Variant::ALL {
+            if variant.with_flight && promised.in_flight.is_none() || variant.with_removed && promised.is_plain(moment)
+            {
                 continue;
             }
-            match compare(&promised, moment, with_flight, found) {
+            match compare(&promised, moment, variant, found) {
                 Ok(()) => return Ok(moment),
                 Err(complaint) => complaints.push((moment, complaint)),
             }
@@ -112,9 +119,27 @@ fn explain(promised: &Promised<'_>, complaints: &[(usize, String)]) -> String {
     )
 }
 
+/// What the names at one moment may be like.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    /// The fsync that the power cut met has come as far as the names.
+    with_flight: bool,
+    /// Names that an fsynced inode has lost, without getting others, are back.
+    with_removed: bool,
+}
+
+impl Variant {
+    const ALL: [Variant; 4] = [
+        Variant { with_flight: false, with_removed: false },
+        Variant { with_flight: true, with_removed: false },
+        Variant { with_flight: false, with_removed: true },
+        Variant { with_flight: true, with_removed: true },
+    ];
+}
+
 /// Holds `found` against the state at `moment`.
-fn compare(promised: &Promised<'_>, moment: usize, with_flight: bool, found: &Tree) -> Result<(), String> {
-    let expected = expect(promised, moment, with_flight);
+fn compare(promised: &Promised<'_>, moment: usize, variant: Variant, found: &Tree) -> Result<(), String> {
+    let expected = expect(promised, moment, variant);
     let mut open = vec![(ROOT, ROOT, String::new())];
     while let Some((id, found_id, path)) = open.pop() {
         let (Some(node), Some(there)) = (expected.get(id), found.get(found_id)) else {
@@ -140,19 +165,20 @@ fn compare(promised: &Promised<'_>, moment: usize, with_flight: bool, found: &Tr
 }
 
 /// The names at `moment`, and those of inodes fsynced later.
-fn expect(promised: &Promised<'_>, moment: usize, with_flight: bool) -> Tree {
+fn expect(promised: &Promised<'_>, moment: usize, variant: Variant) -> Tree {
     let mut tree = promised.states[moment].clone();
     for (id, state, _) in promised.fsynced.iter().filter(|(_, state, _)| *state > moment) {
-        overlay(&mut tree, &promised.states[*state], *id);
+        overlay(&mut tree, &promised.states[*state], *id, variant.with_removed);
     }
-    if let Some(id) = promised.in_flight.filter(|_| with_flight) {
-        overlay(&mut tree, &promised.states[promised.returned], id);
+    if let Some(id) = promised.in_flight.filter(|_| variant.with_flight) {
+        overlay(&mut tree, &promised.states[promised.returned], id, variant.with_removed);
     }
     tree
 }
 
-/// Gives an inode its names in `later`, and takes its others away. What it pushes off a name goes where it is in `later`.
-fn overlay(tree: &mut Tree, later: &Tree, id: Id) {
+/// Gives an inode its names in `later`, and takes its others away, unless they may stay. What it pushes off a name goes where it
+/// is in `later`.
+fn overlay(tree: &mut Tree, later: &Tree, id: Id, with_removed: bool) {
     let mut moved = vec![id];
     let mut done: Vec<Id> = Vec::new();
     while let Some(id) = moved.pop() {
@@ -162,9 +188,12 @@ fn overlay(tree: &mut Tree, later: &Tree, id: Id) {
         if names.is_empty() && id != ROOT {
             continue;
         }
-        for (dir, name) in tree.names_of(id) {
-            if let Some(dir) = tree.change(dir) {
-                dir.entries.remove(&name);
+        let before = tree.names_of(id);
+        if !(with_removed && names.iter().all(|name| before.contains(name))) {
+            for (dir, name) in before {
+                if let Some(dir) = tree.change(dir) {
+                    dir.entries.remove(&name);
+                }
             }
         }
         put(tree, node, id);
@@ -214,13 +243,14 @@ fn compare_node(promised: &Promised<'_>, moment: usize, id: Id, expected: &Node,
         fields.push(promised.returned);
     }
     let versions: Vec<&Arc<Node>> = fields.iter().filter_map(|state| promised.states[*state].get(id)).collect();
+    let Some(usual) = versions.first() else { return Err("is there, but never was in any state".to_owned()) };
     if !versions.iter().any(|version| version.permissions == there.permissions) {
-        return Err(format!("permissions {:o}, expected {:o}", there.permissions, versions[0].permissions));
+        return Err(format!("permissions {:o}, expected {:o}", there.permissions, usual.permissions));
     }
     for name in there.xattrs.keys().chain(versions.iter().flat_map(|version| version.xattrs.keys())) {
         let value = there.xattrs.get(name);
         if !versions.iter().any(|version| version.xattrs.get(name) == value) {
-            let wanted = versions[0].xattrs.get(name).map(Vec::len);
+            let wanted = usual.xattrs.get(name).map(Vec::len);
             return Err(format!("attribute {name} has {:?} bytes, expected {wanted:?}", value.map(Vec::len)));
         }
     }

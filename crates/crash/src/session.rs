@@ -70,8 +70,9 @@ impl<'a> Session<'a> {
         let device = Arc::new(PowerCutDevice::new(image));
         let clock = StepClock::new();
         let fs = engine.open(device.clone(), clock.clone())?;
-        let opening = Done { changes: 0..device.position(), promise: Promise::Nothing };
         let tree = find_tree(&*fs, known)?;
+        // Looking is part of it: every change belongs to some step.
+        let opening = Done { changes: 0..device.position(), promise: Promise::Nothing };
         Ok(Session {
             engine,
             fs,
@@ -102,7 +103,7 @@ impl<'a> Session<'a> {
 
     /// Does a step. An error is a violation: refusals that a program may get are none.
     pub fn run(&mut self, step: &Step) -> Result<(), String> {
-        let first = self.device.position();
+        let first = self.done.last().map_or(0, |done| done.changes.end);
         let mut tree = self.tree().clone();
         let answer = self.perform(step);
         let mut promise = Promise::Nothing;

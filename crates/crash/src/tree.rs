@@ -182,7 +182,12 @@ impl Tree {
     pub fn apply(&mut self, step: &Step, made: InodeNumber) -> Option<()> {
         match step {
             Step::Create(path) => self.make(path, Node::new(made, FileKind::Regular, 0o644)),
-            Step::Mkdir(path) => self.make(path, Node::new(made, FileKind::Directory, 0o755)),
+            Step::Mkdir(path) => {
+                // A directory hands its set-group-id on.
+                let parent = self.place(path).and_then(|(dir, _)| self.get(dir).map(|node| node.permissions));
+                let inherited = parent.unwrap_or_default() & 0o2000;
+                self.make(path, Node::new(made, FileKind::Directory, 0o755 | inherited))
+            }
             Step::Symlink(path, length) => {
                 let target = symlink_target(*length);
                 self.make(path, Node { target, ..Node::new(made, FileKind::Symlink, 0o777) })

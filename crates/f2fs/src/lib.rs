@@ -38,6 +38,8 @@ pub mod geometry;
 mod info;
 pub mod layout;
 mod log;
+#[cfg_attr(feature = "mutants", doc(hidden))]
+pub mod mutant;
 mod maintenance;
 mod node;
 mod ops;

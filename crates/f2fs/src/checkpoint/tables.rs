@@ -14,6 +14,7 @@ use crate::layout::summary::{
     encode_journal,
 };
 use crate::layout::{BLOCK_SIZE, bit_msb, flip_bit_msb, nat};
+use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 impl Volume {
@@ -27,7 +28,7 @@ impl Volume {
                 .map(|(nid, entry)| RawNatJournalEntry { nid: U32::new(*nid), entry: *entry })
                 .collect();
             // They stay dirty: the NAT itself does not have them.
-            return Ok(encode_journal(&entries));
+            return Ok(encode_journal(if mutant::active(Mutant::NatJournalLeftOut) { &[] } else { &entries }));
         }
         let dirty = std::mem::take(&mut self.nat.dirty);
         let mut by_block: BTreeMap<u32, Vec<(u32, RawNatEntry)>> = BTreeMap::new();
@@ -42,7 +43,9 @@ impl Volume {
             let mut bytes = vec![0; BLOCK_SIZE];
             let used = block.as_bytes();
             bytes[..used.len()].copy_from_slice(used);
-            flip_bit_msb(&mut self.nat.bitmap, index as usize);
+            if !mutant::active(Mutant::TablesInPlace) {
+                flip_bit_msb(&mut self.nat.bitmap, index as usize);
+            }
             let address = self.geometry.nat_block(index, bit_msb(&self.nat.bitmap, index as usize));
             self.write_metadata(address, &bytes)?;
             self.nat.freed_since_checkpoint(changes.iter().map(|(within, _)| index * nat::ENTRIES_PER_BLOCK + within));
@@ -55,6 +58,9 @@ impl Volume {
         let mut changed = std::mem::take(&mut self.checkpoint.sit_journaled);
         changed.extend(self.table.dirty_entries());
         self.table.clear_dirty();
+        if mutant::active(Mutant::SitChangeLost) {
+            changed.pop_first();
+        }
         if changed.len() <= SIT_JOURNAL_ENTRIES {
             let entries: Vec<RawSitJournalEntry> = changed
                 .iter()
@@ -72,7 +78,9 @@ impl Volume {
             let mut bytes = vec![0; BLOCK_SIZE];
             let used = entries.as_bytes();
             bytes[..used.len()].copy_from_slice(used);
-            flip_bit_msb(&mut self.checkpoint.sit_bitmap, index as usize);
+            if !mutant::active(Mutant::TablesInPlace) {
+                flip_bit_msb(&mut self.checkpoint.sit_bitmap, index as usize);
+            }
             let address = self.geometry.sit_block(index, bit_msb(&self.checkpoint.sit_bitmap, index as usize));
             self.write_metadata(address, &bytes)?;
         }

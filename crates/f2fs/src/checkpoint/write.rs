@@ -22,6 +22,7 @@ use crate::layout::summary::{ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, Raw
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::recovery::since::SinceCheckpoint;
+use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 /// Entries that fit behind the two journals in the first compact summary block, and in each later one.
@@ -41,14 +42,18 @@ pub struct Prepared {
 impl Volume {
     /// Steps 1: everything but the last block. With `unmount`, the pack is that of a clean volume.
     pub(crate) fn prepare_checkpoint(&mut self, unmount: bool) -> Result<Prepared> {
-        self.write_back_directories()?;
+        if !mutant::active(Mutant::DirectoriesNotWritten) {
+            self.write_back_directories()?;
+        }
         self.write_nodes()?;
         for kind in SegmentKind::ALL {
             if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
                 self.roll_log(kind)?;
             }
         }
-        self.writer.write_all(&*self.device)?;
+        if !mutant::active(Mutant::PendingNotWritten) {
+            self.writer.write_all(&*self.device)?;
+        }
         let freed = self.table.prefree();
         let journals = (self.flush_nat()?, self.flush_sit()?);
         let (pack, start) = self.compose_pack(unmount, &journals.0, &journals.1);
@@ -96,7 +101,7 @@ impl Volume {
         self.checkpoint.seconds_counted = self.seconds_open();
         self.checkpoint.raw = raw;
         self.checkpoint.checksum = checksum;
-        self.checkpoint.pack ^= 1;
+        self.checkpoint.pack ^= u32::from(!mutant::active(Mutant::CheckpointInPlace));
         (pack, self.geometry.checkpoint + self.checkpoint.pack * BLOCKS_PER_SEGMENT)
     }
 
@@ -199,6 +204,7 @@ impl Volume {
 
 /// Orphan blocks, each with the number of the block and of all.
 pub(crate) fn orphan_blocks(orphans: &[u32]) -> Vec<u8> {
+    let orphans = if mutant::active(Mutant::OrphanNotRecorded) { &[] } else { orphans };
     let count = orphans.len().div_ceil(ORPHANS_PER_BLOCK);
     let mut bytes = Vec::with_capacity(count * BLOCK_SIZE);
     for (index, chunk) in orphans.chunks(ORPHANS_PER_BLOCK).enumerate() {

@@ -26,6 +26,7 @@ use crate::layout::inode::InlineFlags;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
 use crate::node::path::{Slot, inode_slot, is_direct};
 use crate::volume::Volume;
 use statistics::CleaningCause;
@@ -57,6 +58,7 @@ impl Volume {
         let start = self.clock.uptime();
         let result = self.move_part(section, from, most, cause);
         self.cleaner.statistics.of(cause).copy += self.clock.uptime().saturating_sub(start);
+        mutant::free_early(self, Mutant::VictimFreedEarly);
         match result {
             Err(error @ Error::Damaged { .. }) => {
                 // What is wrong with one block must not stop the volume: this section is left alone.
@@ -113,7 +115,8 @@ impl Volume {
             let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
             self.cleaner.statistics.of(cause).blocks_read += u64::from(last - first + 1);
             for &offset in near {
-                let at = (offset - first) as usize * BLOCK_SIZE;
+                let from = if mutant::active(Mutant::WrongBlockCopied) { first } else { offset };
+                let at = (from - first) as usize * BLOCK_SIZE;
                 // A slice of one block's length.
                 let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
                     .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
@@ -167,6 +170,9 @@ impl Volume {
         let kind = self.placement.log(&traits);
         let slot = Slot { nid, byte, index, count: 1 };
         self.write_data_block(ino, index, slot, kind, block)?;
+        if mutant::active(Mutant::MovedBlockForgotten) {
+            self.node_mut(nid)?.set_pointer(byte, address);
+        }
         self.note_moved(cause);
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::file::temperature;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::{Advise, RawInodeFlags};
+use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 /// Flags a new inode takes from its directory. Source: the kernel's `F2FS_FL_INHERITED`.
@@ -373,6 +374,7 @@ impl Volume {
 
     /// Removes the old name, or leaves the whiteout there. Looked up afresh: adding the new one may have moved it.
     fn leave_old_name(&mut self, dir: u32, name: &[u8], whiteout: Option<u32>) -> Result<()> {
+        mutant::checkpoint_within(self, Mutant::RenameInTwoCheckpoints)?;
         let old = self.expect_entry(dir, name)?;
         match whiteout {
             Some(ino) => self.redirect_entry(dir, &old, ino, FileKind::CharDevice),

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;
 use crate::log::node_owner;
+use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
 use crate::ops::{F2fs, note_failure};
 use crate::recovery::seal::{Seal, Sealed};
@@ -83,7 +84,7 @@ impl F2fs {
 
     /// Returns once a flush has succeeded that is this one or began later.
     fn wait_for_flush(&self, number: u64) -> Result<()> {
-        if self.flushes.counts.lock().1 >= number {
+        if self.flushes.counts.lock().1 >= number || mutant::active(Mutant::FsyncNotFlushed) {
             return Ok(());
         }
         let _running = self.flushes.running.lock();
@@ -158,7 +159,8 @@ impl Volume {
         let mut entries = self.since.unsealed.take();
         for nid in nodes {
             let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
-            let marks = if nid == ino { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
+            let is_marked = nid == ino && !mutant::active(Mutant::FsyncMarkMissing);
+            let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
             let Some((_, address)) = self.place_node(nid, marks)? else { continue };
             entries.extend(self.nodes.bytes(nid).map(|bytes| Sealed::of(address, bytes)));
             placed.push((nid, address));

@@ -4,6 +4,7 @@ use super::pages::Page;
 use crate::error::{Error, Result};
 use crate::layout::{NEW_ADDR, NULL_ADDR};
 use crate::log::data_owner;
+use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
 
@@ -102,6 +103,9 @@ impl Volume {
         bytes: &[u8; crate::layout::BLOCK_SIZE],
     ) -> Result<()> {
         let address = self.place_block(ino, index, slot, kind)?;
+        if mutant::active(Mutant::StaleBlockExposed) && index % 3 == 2 {
+            return Ok(());
+        }
         self.since.unsealed.note(address, bytes);
         self.writer.append(&*self.device, kind.index(), address, bytes)
     }

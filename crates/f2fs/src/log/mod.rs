@@ -12,6 +12,7 @@ use basalt_segments::SegmentKind;
 use crate::error::{Error, Result};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 /// One of the six logs: a segment being filled from front to back.
@@ -50,7 +51,7 @@ impl Volume {
                 "live ahead of the log that writes there",
             ));
         }
-        log.summary.entries[log.offset as usize] = owner;
+        log.summary.entries[log.offset as usize] = mutant::owner(kind, owner);
         log.offset += 1;
         if log.offset == BLOCKS_PER_SEGMENT {
             // A failure shows when the next block is wanted; this one has its place.
@@ -66,7 +67,9 @@ impl Volume {
         let address = self.geometry.summary_block(old);
         let mut block = RawBlock::zeroed();
         block.0.copy_from_slice(self.logs[kind.index()].summary.as_bytes());
-        self.write_metadata(address, &block.0)?;
+        if !mutant::active(Mutant::SummaryNotWritten) {
+            self.write_metadata(address, &block.0)?;
+        }
         let Some(next) = self.table.open_segment(kind, Some(old)) else {
             return Err(basalt_vfs::Error::NoSpace.into());
         };
@@ -92,6 +95,7 @@ impl Volume {
         if !self.table.clear_live(address - self.geometry.main, now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
         }
+        mutant::free_early(self, Mutant::SegmentReusedEarly);
         self.changed = true;
         Ok(())
     }

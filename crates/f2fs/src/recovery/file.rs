@@ -10,6 +10,7 @@ use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::xattr::NODE_CAPACITY;
 use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::log::data_owner;
+use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
 use crate::volume::{Volume, counted};
 
@@ -89,6 +90,7 @@ impl Volume {
         raw.i_links = old.i_links;
         raw.i_blocks = old.i_blocks;
         raw.i_xattr_nid = old.i_xattr_nid;
+        raw.i_size = if mutant::active(Mutant::SizeNotRecovered) { old.i_size } else { raw.i_size };
         raw.i_pino = old.i_pino;
         raw.i_namelen = old.i_namelen;
         raw.i_name = old.i_name;

@@ -20,6 +20,7 @@ use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA};
 use crate::layout::{BLOCKS_PER_SEGMENT, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::mutant::{self, Mutant};
 use crate::node::nat;
 use crate::node::path::is_direct;
 use crate::volume::Volume;
@@ -70,7 +71,9 @@ impl Volume {
             return Ok(recovered);
         }
         // Nothing the chain needs is written over before the checkpoint: its segments are as if they had just been emptied.
-        chain.segments.iter().for_each(|&segment| self.table.hold(segment));
+        if !mutant::active(Mutant::ChainNotHeld) {
+            chain.segments.iter().for_each(|&segment| self.table.hold(segment));
+        }
         self.leave_segment(SegmentKind::WarmNode);
         let files = self.known_files(traces(&chain), &chain)?;
         for (ino, file) in &files {
@@ -85,6 +88,7 @@ impl Volume {
         for (ino, file) in &files {
             self.recover_file(*ino, file, &chain, &mut owners)?;
             if file.named
+                && !mutant::active(Mutant::NameNotRecovered)
                 && let Some(at) = file.inode
             {
                 self.recover_name(*ino, &chain.nodes[at])?;

@@ -14,6 +14,7 @@ use crate::geometry::Geometry;
 use crate::layout::crc::crc;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
 
 /// Nodes that are followed at most: 4 GiB of them.
 const CHAIN_MAX: usize = 1 << 20;
@@ -89,7 +90,9 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
                 break;
             };
             sealed = Some(0);
-            if seal.entries.len() > budget || !holds(device, geometry, &seal)? {
+            let is_whole = mutant::active(Mutant::SealIgnored) || holds(device, geometry, &seal)?;
+            let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
+            if seal.entries.len() > budget || !is_whole || is_end {
                 break;
             }
             budget -= seal.entries.len();

@@ -7,6 +7,7 @@ use basalt_vfs::FileKind;
 
 use super::seal::Unsealed;
 use crate::error::Result;
+use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 /// Changes of names and shapes that are kept apart; beyond, every fsync is a checkpoint until the next.
@@ -121,7 +122,9 @@ impl Volume {
             () if !has_log => Some("file nodes have no log of their own"),
             () if links != 1 => Some("not exactly one link"),
             () if self.orphans.contains(&ino) => Some("was an orphan"),
-            () if since.renamed.contains(&ino) => Some("its names changed"),
+            () if since.renamed.contains(&ino) && !mutant::active(Mutant::RenameNotNoticed) => {
+                Some("its names changed")
+            }
             () if since.reshaped.contains(&ino) => Some("it lost nodes"),
             () if since.created.contains(&parent) => Some("its directory is new"),
             () if since.reshaped.contains(&parent) => Some("its directory's attributes changed"),

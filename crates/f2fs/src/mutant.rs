@@ -1,0 +1,144 @@
+//! Bugs planted on purpose, to show that the crash simulator finds their kind. Only with the feature `mutants`; without it
+//! [`active`] is false at compile time and nothing of this is left.
+//!
+//! A mutant is switched on for one thread, so that tests may run side by side. Each is one line at the place it spoils.
+
+use basalt_segments::SegmentKind;
+
+use crate::error::Result;
+use crate::layout::summary::RawSummary;
+use crate::volume::Volume;
+
+/// A planted bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mutant {
+    /// Reuse: a segment is free as soon as its last live block goes, though the last checkpoint still needs it.
+    SegmentReusedEarly,
+    /// Cleaning: a victim is free as soon as its blocks were moved, before a checkpoint holds.
+    VictimFreedEarly,
+    /// Cleaning: a moved block's node still points to the old place.
+    MovedBlockForgotten,
+    /// Cleaning: of neighbouring blocks, the first is copied in place of all.
+    WrongBlockCopied,
+    /// Reuse: a full segment's summary is not written, and an old one is taken for it.
+    SummaryNotWritten,
+    /// Cleaning: the summary names the wrong slot as a block's owner.
+    SummaryOffByOne,
+    /// Reuse: the SIT entry of one changed segment is left out of the checkpoint.
+    SitChangeLost,
+    /// The NAT journal of a checkpoint is empty.
+    NatJournalLeftOut,
+    /// Unlinked inodes in use are not recorded as orphans.
+    OrphanNotRecorded,
+    /// A checkpoint counts though its ends do not agree.
+    TornCheckpointAccepted,
+    /// A checkpoint overwrites the one before it instead of the one before that.
+    CheckpointInPlace,
+    /// NAT and SIT blocks are overwritten instead of their other copy.
+    TablesInPlace,
+    /// A checkpoint leaves dirty directory blocks in memory.
+    DirectoriesNotWritten,
+    /// A checkpoint counts before the blocks gathered for large requests are out.
+    PendingNotWritten,
+    /// A rename's two halves may be in two checkpoints.
+    RenameInTwoCheckpoints,
+    /// Some blocks of a file get their address, but are never written there: what was there before shows.
+    StaleBlockExposed,
+    /// fsync returns without a flush.
+    FsyncNotFlushed,
+    /// What fsync writes lacks the mark that makes it count.
+    FsyncMarkMissing,
+    /// A file renamed since the checkpoint is fsynced as if it were not.
+    RenameNotNoticed,
+    /// An fsync counts though not all it wrote has arrived.
+    SealIgnored,
+    /// Roll-forward stops after the first fsync.
+    ChainCutShort,
+    /// Roll-forward leaves sizes as the checkpoint has them.
+    SizeNotRecovered,
+    /// Roll-forward leaves new files without a name.
+    NameNotRecovered,
+    /// Reuse: recovery writes over what it would need if the power went again.
+    ChainNotHeld,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 24] = [
+        Mutant::SegmentReusedEarly,
+        Mutant::VictimFreedEarly,
+        Mutant::MovedBlockForgotten,
+        Mutant::WrongBlockCopied,
+        Mutant::SummaryNotWritten,
+        Mutant::SummaryOffByOne,
+        Mutant::SitChangeLost,
+        Mutant::NatJournalLeftOut,
+        Mutant::OrphanNotRecorded,
+        Mutant::TornCheckpointAccepted,
+        Mutant::CheckpointInPlace,
+        Mutant::TablesInPlace,
+        Mutant::DirectoriesNotWritten,
+        Mutant::PendingNotWritten,
+        Mutant::RenameInTwoCheckpoints,
+        Mutant::StaleBlockExposed,
+        Mutant::FsyncNotFlushed,
+        Mutant::FsyncMarkMissing,
+        Mutant::RenameNotNoticed,
+        Mutant::SealIgnored,
+        Mutant::ChainCutShort,
+        Mutant::SizeNotRecovered,
+        Mutant::NameNotRecovered,
+        Mutant::ChainNotHeld,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static ACTIVE: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Switches a mutant on for this thread, or all off.
+#[cfg(feature = "mutants")]
+pub fn activate(mutant: Option<Mutant>) {
+    ACTIVE.set(mutant);
+}
+
+/// Whether this mutant is on.
+#[cfg(feature = "mutants")]
+pub(crate) fn active(mutant: Mutant) -> bool {
+    ACTIVE.get() == Some(mutant)
+}
+
+/// Whether this mutant is on: never.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn active(_: Mutant) -> bool {
+    false
+}
+
+/// The owner that a log's summary gets for a block.
+pub(crate) fn owner(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
+    if active(Mutant::SummaryOffByOne) && !kind.is_node() {
+        owner.ofs_in_node.set(owner.ofs_in_node.get() + 1);
+    }
+    owner
+}
+
+/// Frees what became prefree, if this mutant is on.
+pub(crate) fn free_early(volume: &mut Volume, mutant: Mutant) {
+    if active(mutant) {
+        let segments = volume.table.prefree();
+        volume.table.release(&segments);
+    }
+}
+
+/// Writes a whole checkpoint in the middle of an operation, if this mutant is on.
+pub(crate) fn checkpoint_within(volume: &mut Volume, mutant: Mutant) -> Result<()> {
+    if active(mutant) {
+        let prepared = volume.prepare_checkpoint(false)?;
+        volume.device.flush()?;
+        volume.device.write_at(u64::from(prepared.tail_address) * crate::layout::BLOCK_SIZE as u64, &prepared.tail)?;
+        volume.device.flush()?;
+        volume.finish_checkpoint(&prepared);
+    }
+    Ok(())
+}
