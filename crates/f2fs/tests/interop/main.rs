@@ -14,6 +14,7 @@
 //! | [`maintenance`] | `resize.f2fs` and Linux's cleaning on what Basalt wrote |
 //! | [`resized`] | volumes that Basalt resized |
 //! | [`unclean`] | power cuts, orphans, torn checkpoints, logs that Linux left in slack |
+//! | [`fsync`] | what one fsynced before a power cut, recovered by the other |
 //! | [`read_only`] | volumes that Basalt only reads |
 
 mod changes;
@@ -22,6 +23,7 @@ mod guest;
 mod listing;
 mod volumes;
 
+mod fsync;
 mod huge;
 mod layouts;
 mod maintenance;
