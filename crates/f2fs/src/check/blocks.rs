@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use basalt_device::BlockDevice;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
 use super::fault::{Findings, Place};
@@ -19,29 +19,47 @@ use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 const CHUNK: u32 = 32;
 /// Chunks kept in memory: 32 MiB.
 const CHUNKS: usize = 256;
+/// Most wrong summary entries that are kept for a repair: 48 MiB.
+const WRONG_MAX: usize = 4 << 20;
 
 /// Who owns a block: a node itself, or a data block that a node points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// The node with this id.
     Node(u32),
     /// The data block that address `slot` of node `nid` points to; `version` is that of the node's NAT entry.
     Data { nid: u32, slot: u16, version: u8 },
 }
 
+impl Owner {
+    /// The summary entry that names this owner.
+    pub(crate) fn summary(self) -> RawSummary {
+        let mut entry = RawSummary::default();
+        match self {
+            Owner::Node(nid) => entry.nid.set(nid),
+            Owner::Data { nid, slot, version } => {
+                entry.nid.set(nid);
+                entry.ofs_in_node.set(slot);
+                entry.version = version;
+            }
+        }
+        entry
+    }
+}
+
 /// The blocks that have an owner, one bit each, and which classes each segment holds.
-pub(super) struct BlockMap {
+pub(crate) struct BlockMap {
     segments: Vec<Option<Box<SegmentBlocks>>>,
 }
 
 /// What was found in one segment.
-pub(super) struct SegmentBlocks {
+pub(crate) struct SegmentBlocks {
     /// Owned blocks, most significant bit first as in the SIT.
-    pub(super) map: [u8; 64],
+    pub(crate) map: [u8; 64],
     /// Owned data blocks.
-    pub(super) data: u16,
+    pub(crate) data: u16,
     /// Owned node blocks.
-    pub(super) nodes: u16,
+    pub(crate) nodes: u16,
 }
 
 impl SegmentBlocks {
@@ -69,7 +87,7 @@ impl BlockMap {
     }
 
     /// What was found in a segment; `None` if nothing was.
-    pub(super) fn segment(&self, segment: u32) -> Option<&SegmentBlocks> {
+    pub(crate) fn segment(&self, segment: u32) -> Option<&SegmentBlocks> {
         self.segments.get(segment as usize)?.as_deref()
     }
 }
@@ -83,14 +101,20 @@ struct SummaryFault {
 }
 
 /// The blocks and their summaries.
-pub(super) struct Ownership {
-    pub(super) map: BlockMap,
+pub(crate) struct Ownership {
+    pub(crate) map: BlockMap,
     /// The summaries of the active logs' segments, which are in the checkpoint.
     logs: FxHashMap<u32, Box<RawSummaryBlock>>,
     cache: FxHashMap<u32, (u64, Vec<u8>)>,
     clock: u64,
     owner_faults: BTreeMap<u32, SummaryFault>,
-    type_faults: BTreeMap<u32, (u8, u8)>,
+    /// What each segment's summary says it holds, and what it does hold, where these differ.
+    pub(crate) type_faults: BTreeMap<u32, (u8, u8)>,
+    /// For a repair: the right summary entries of blocks whose entry is wrong; the first of them, if there are very many.
+    pub(crate) wrong: Option<Vec<(u32, RawSummary)>>,
+    /// For a repair: blocks of which all owners are wanted, and these.
+    pub(crate) watched: FxHashSet<u32>,
+    pub(crate) claimers: Vec<(u32, Owner)>,
 }
 
 impl Ownership {
@@ -102,6 +126,9 @@ impl Ownership {
             clock: 0,
             owner_faults: BTreeMap::new(),
             type_faults: BTreeMap::new(),
+            wrong: None,
+            watched: FxHashSet::default(),
+            claimers: Vec::new(),
         }
     }
 
@@ -115,6 +142,9 @@ impl Ownership {
         address: u32,
         owner: Owner,
     ) -> Result<bool> {
+        if self.watched.contains(&address) {
+            self.claimers.push((address, owner));
+        }
         let (segment, block) =
             ((address - geometry.main) >> SEGMENT_BITS, (address - geometry.main) % BLOCKS_PER_SEGMENT);
         if !self.map.mark(segment, block, matches!(owner, Owner::Node(_))) {
@@ -154,6 +184,10 @@ impl Ownership {
             Owner::Data { nid: owner, slot: at, version: of } => (nid, version, slot) == (owner, of, at),
         };
         if !right {
+            if let Some(wrong) = self.wrong.as_mut().filter(|wrong| wrong.len() < WRONG_MAX) {
+                let address = geometry.main + (segment << SEGMENT_BITS) + block;
+                wrong.push((address, owner.summary()));
+            }
             let fault = self.owner_faults.entry(segment).or_insert_with(|| SummaryFault {
                 block,
                 found: format!("node {nid} version {version}, address {slot}"),

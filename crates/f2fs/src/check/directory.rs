@@ -204,7 +204,10 @@ impl Checker<'_> {
             return;
         };
         inode.names = inode.names.saturating_add(1);
-        let Some(found) = inode.kind else { return };
+        let Some(found) = inode.kind else {
+            self.typeless.insert(ino, kind);
+            return;
+        };
         if (1..=7).contains(&kind) && kind != file_type(found) {
             let expected = format_args!("{} ({found:?}, as inode {ino} says)", file_type(found));
             self.findings.add(FaultKind::DentryType, place, format_args!("type {kind}"), expected);
@@ -226,7 +229,8 @@ impl Checker<'_> {
             }
             Some(other) => {
                 let found = format_args!("a name in directory {} and one in {other}", at.directory);
-                self.findings.add(FaultKind::DirectoryParents, Place::Inode(ino), found, "one name");
+                let right = Some(u64::from(at.directory));
+                self.findings.add_with(FaultKind::DirectoryParents, Place::Inode(ino), found, "one name", right);
             }
         }
     }

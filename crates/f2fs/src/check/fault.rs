@@ -79,6 +79,9 @@ pub struct Fault {
     pub found: String,
     /// What should be there.
     pub expected: String,
+    /// The number that should be there, where a repair needs it: a count, a directory.
+    #[serde(skip)]
+    pub(crate) right: Option<u64>,
 }
 
 impl fmt::Display for Fault {
@@ -105,13 +108,25 @@ impl Findings {
 
     /// Records a fault; beyond the limit only that there was one.
     pub(super) fn add(&mut self, kind: FaultKind, place: Place, found: impl fmt::Display, expected: impl fmt::Display) {
+        self.add_with(kind, place, found, expected, None);
+    }
+
+    /// As [`add`](Self::add), with the number that a repair has to put there.
+    pub(super) fn add_with(
+        &mut self,
+        kind: FaultKind,
+        place: Place,
+        found: impl fmt::Display,
+        expected: impl fmt::Display,
+        right: Option<u64>,
+    ) {
         self.worst = self.worst.max(Some(kind.severity()));
         if self.faults.len() >= self.limit {
             self.truncated = true;
             return;
         }
         let (found, expected) = (found.to_string(), expected.to_string());
-        self.faults.push(Fault { kind, severity: kind.severity(), place, found, expected });
+        self.faults.push(Fault { kind, severity: kind.severity(), place, found, expected, right });
     }
 
     /// Whether anything was found that no kernel would mount with.

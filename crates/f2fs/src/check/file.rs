@@ -47,7 +47,7 @@ pub(super) struct FileState {
 
 /// What is below a node, by its offset in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(crate) enum Level {
     /// Block addresses, from this block of the file on.
     Direct { file_block: u64 },
     /// Node ids; the offsets of the children are `first`, `first + step`…
@@ -56,7 +56,7 @@ pub(super) enum Level {
 
 /// What a node at `offset` in the tree of a file holds; `own` and `per_node` are the block addresses in the inode and in a
 /// direct node. The offset must not be 0 (the inode) or that of an xattr node.
-pub(super) fn level(offset: u32, own: u32, per_node: u32) -> Level {
+pub(crate) fn level(offset: u32, own: u32, per_node: u32) -> Level {
     let (own, per_node) = (u64::from(own), u64::from(per_node));
     let direct = |index: u64| Level::Direct { file_block: own + index * per_node };
     match offset {
@@ -145,11 +145,12 @@ impl Checker<'_> {
             return;
         }
         if file.blocks != file.expected_blocks {
-            self.findings.add(
+            self.findings.add_with(
                 FaultKind::InodeBlockCount,
                 Place::Inode(file.ino),
                 file.expected_blocks,
                 format_args!("{}", file.blocks),
+                Some(file.blocks),
             );
         }
         if let Some(extent) = file.extent

@@ -19,20 +19,20 @@
 //! some tens of bytes for each inode, tree node and name.
 
 mod batch;
-mod blocks;
+pub(crate) mod blocks;
 mod checkpoint;
-mod directory;
+pub(crate) mod directory;
 mod fault;
-mod file;
+pub(crate) mod file;
 mod inode;
 mod kind;
-mod names;
-mod nat;
-mod nodes;
+pub(crate) mod names;
+pub(crate) mod nat;
+pub(crate) mod nodes;
 mod recovery;
 mod segments;
 mod superblock;
-mod tree;
+pub(crate) mod tree;
 mod xattr;
 
 use basalt_device::BlockDevice;
@@ -182,16 +182,43 @@ pub fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
+    Ok(examine(device, options, None, progress)?.0)
+}
+
+/// What a check knows about a volume at its end: what a repair goes by.
+pub(crate) struct Survey {
+    pub(crate) nat: NatTable,
+    pub(crate) ownership: Ownership,
+    pub(crate) inodes: FxHashMap<u32, InodeRecord>,
+    pub(crate) directories: FxHashMap<u32, DirectoryRecord>,
+    pub(crate) unreadable: FxHashSet<u32>,
+    pub(crate) references: FxHashMap<u32, Reference>,
+    pub(crate) parents: FxHashMap<u32, u32>,
+    pub(crate) typeless: FxHashMap<u32, u8>,
+}
+
+/// As [`check`], and hands over what it went by if it came to its end. With `watched`, for a repair: collects what the summaries should
+/// say, and everybody who owns one of these blocks.
+pub(crate) fn examine(
+    device: &dyn BlockDevice,
+    options: &CheckOptions,
+    watched: Option<FxHashSet<u32>>,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<(CheckReport, Option<Survey>)> {
     let mut findings = Findings::new(options.max_faults.max(1));
     let Some(geometry) = superblock::check(device, &mut findings)? else {
-        return Ok(stopped(findings));
+        return Ok((stopped(findings), None));
     };
     let Some(loaded) = checkpoint::check(device, &geometry, &mut findings)? else {
-        return Ok(stopped(findings));
+        return Ok((stopped(findings), None));
     };
     let mut tell = |done, total| progress(CheckProgress { stage: Stage::Tables, done, total });
     let nat = NatTable::load(device, &geometry, &loaded, &mut tell)?;
     let mut checker = Checker::new(device, &geometry, loaded, nat, findings, progress);
+    if let Some(watched) = watched {
+        checker.ownership.watched = watched;
+        checker.ownership.wrong = Some(Vec::new());
+    }
     checker.run()?;
     Ok(checker.into_report())
 }
@@ -227,6 +254,8 @@ struct Checker<'a> {
     subdirectories: FxHashMap<u32, u32>,
     /// The directory that a directory's name is in.
     parents: FxHashMap<u32, u32>,
+    /// The file type that an entry gives to an inode of an impossible type.
+    typeless: FxHashMap<u32, u8>,
     /// For each copy of the SIT, the piece of it in memory and its first block.
     sit_buffers: [(Option<u32>, Vec<u8>); 2],
 }
@@ -259,6 +288,7 @@ impl<'a> Checker<'a> {
             seen_names: Vec::new(),
             subdirectories: FxHashMap::default(),
             parents: FxHashMap::default(),
+            typeless: FxHashMap::default(),
             sit_buffers: Default::default(),
         }
     }
@@ -274,11 +304,23 @@ impl<'a> Checker<'a> {
         self.look_for_roll_forward()
     }
 
-    fn into_report(self) -> CheckReport {
+    fn into_report(self) -> (CheckReport, Option<Survey>) {
         let Findings { faults, truncated, worst, .. } = self.findings;
         let pack = &self.loaded.pack;
         let checkpoint = CheckpointUsed { pack: pack.index + 1, version: pack.raw.checkpoint_ver.get() };
-        CheckReport { faults, truncated, worst, complete: true, counts: self.counts, checkpoint: Some(checkpoint) }
+        let report =
+            CheckReport { faults, truncated, worst, complete: true, counts: self.counts, checkpoint: Some(checkpoint) };
+        let survey = Survey {
+            nat: self.nat,
+            ownership: self.ownership,
+            inodes: self.inodes,
+            directories: self.directories,
+            unreadable: self.unreadable,
+            references: self.references,
+            parents: self.parents,
+            typeless: self.typeless,
+        };
+        (report, Some(survey))
     }
 
     /// Tells the progress now and then.

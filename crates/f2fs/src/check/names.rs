@@ -10,36 +10,36 @@ use crate::layout::BLOCK_SIZE;
 
 /// What is kept of every inode.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct InodeRecord {
+pub(crate) struct InodeRecord {
     /// `None` for an impossible mode.
-    pub(super) kind: Option<FileKind>,
+    pub(crate) kind: Option<FileKind>,
     /// `i_links`.
-    pub(super) links: u32,
+    pub(crate) links: u32,
     /// Names found.
-    pub(super) names: u32,
+    pub(crate) names: u32,
 }
 
 /// What is kept of every directory.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct DirectoryRecord {
+pub(crate) struct DirectoryRecord {
     /// `i_pino`.
-    pub(super) inode_parent: u32,
+    pub(crate) inode_parent: u32,
     /// `i_size`.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// `i_current_depth`.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     /// `i_dir_level`.
-    pub(super) level: u8,
-    pub(super) encrypted: bool,
-    pub(super) casefold: bool,
-    pub(super) inline: bool,
+    pub(crate) level: u8,
+    pub(crate) encrypted: bool,
+    pub(crate) casefold: bool,
+    pub(crate) inline: bool,
     /// Inode number of `.` and `..`, once seen.
-    pub(super) dot: Option<u32>,
-    pub(super) dot_dot: Option<u32>,
+    pub(crate) dot: Option<u32>,
+    pub(crate) dot_dot: Option<u32>,
     /// Last block with an entry in it.
-    pub(super) last_block: Option<u64>,
+    pub(crate) last_block: Option<u64>,
     /// Deepest level of the hash with an entry in it.
-    pub(super) deepest: Option<u32>,
+    pub(crate) deepest: Option<u32>,
 }
 
 impl Checker<'_> {
@@ -100,11 +100,12 @@ impl Checker<'_> {
             Some(_) => inode.names.max(1),
         };
         if inode.links != expected {
-            self.findings.add(
+            self.findings.add_with(
                 FaultKind::InodeLinks,
                 Place::Inode(ino),
                 format_args!("{} links", inode.links),
                 format_args!("{expected}"),
+                Some(expected.into()),
             );
         }
     }
@@ -155,7 +156,8 @@ impl Checker<'_> {
         let parents = std::mem::take(&mut self.parents);
         if let Some(parent) = parents.get(&root) {
             let found = format_args!("a name in directory {parent}");
-            self.findings.add(FaultKind::DirectoryParents, Place::Inode(root), found, "none, as the root");
+            let right = Some(u64::from(*parent));
+            self.findings.add_with(FaultKind::DirectoryParents, Place::Inode(root), found, "none, as the root", right);
         }
         // Which walk came by first. A walk that meets itself has gone round; one that meets another ends where that one did.
         let mut walks: FxHashMap<u32, u32> = FxHashMap::default();
@@ -173,5 +175,6 @@ impl Checker<'_> {
                 self.findings.add(FaultKind::DirectoryCycle, Place::Inode(at), found, "a way to the root");
             }
         }
+        self.parents = parents;
     }
 }

@@ -12,12 +12,12 @@ use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb};
 
 /// Node ids that are reserved: none, the node area, the metadata area.
-pub(super) const RESERVED: u32 = 3;
+pub(crate) const RESERVED: u32 = 3;
 
 type Entries = [RawNatEntry; ENTRIES_PER_BLOCK as usize];
 
 /// Every entry of the NAT, with the journal's on top.
-pub(super) struct NatTable {
+pub(crate) struct NatTable {
     blocks: Vec<Option<Box<Entries>>>,
 }
 
@@ -63,7 +63,7 @@ impl NatTable {
     }
 
     /// The entry of a node id; an empty one for an id that does not exist.
-    pub(super) fn get(&self, nid: u32) -> RawNatEntry {
+    pub(crate) fn get(&self, nid: u32) -> RawNatEntry {
         match self.blocks.get((nid / ENTRIES_PER_BLOCK) as usize) {
             Some(Some(block)) => block[(nid % ENTRIES_PER_BLOCK) as usize],
             _ => RawNatEntry::default(),

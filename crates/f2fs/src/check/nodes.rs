@@ -19,7 +19,7 @@ use crate::layout::nat::RawNatEntry;
 use crate::layout::node::XATTR_NODE_OFFSET;
 
 /// Offsets in an inode's tree of the nodes that it points to itself.
-const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, 4 + 1018, 5 + 2 * 1018];
+pub(crate) const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, 4 + 1018, 5 + 2 * 1018];
 
 /// A node of the NAT.
 #[derive(Debug, Clone, Copy)]

@@ -16,10 +16,10 @@ use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
 
 /// Who points to a node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reference {
-    ino: u32,
+pub(crate) struct Reference {
+    pub(crate) ino: u32,
     /// Offset in the inode's tree.
-    offset: u32,
+    pub(crate) offset: u32,
 }
 
 /// A node to be read.

@@ -98,7 +98,7 @@ pub fn redirect(bytes: &mut [u8], shape: &DentryShape, slot: usize, ino: u32, fi
     put_entry(bytes, shape, slot, &dentry);
 }
 
-fn put_entry(bytes: &mut [u8], shape: &DentryShape, slot: usize, dentry: &RawDentry) {
+pub(crate) fn put_entry(bytes: &mut [u8], shape: &DentryShape, slot: usize, dentry: &RawDentry) {
     let at = shape.dentries_at + slot * size_of::<RawDentry>();
     bytes[at..at + size_of::<RawDentry>()].copy_from_slice(dentry.as_bytes());
 }

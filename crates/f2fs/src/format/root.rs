@@ -96,7 +96,7 @@ fn inode(plan: &Plan, options: &FormatOptions, ino: u32, permissions: u16, links
 }
 
 /// Bytes of extra attributes: up to the last field that a feature needs.
-fn extra_size(features: Features) -> u16 {
+pub(crate) fn extra_size(features: Features) -> u16 {
     [
         (Features::COMPRESSION, 36),
         (Features::INODE_CRTIME, 24),

@@ -1,0 +1,84 @@
+//! What a repair does about each kind of fault, for people who ask before.
+
+use crate::check::FaultKind;
+
+/// What a repair does about a kind of fault, in a sentence or two.
+pub const fn advice(kind: FaultKind) -> &'static str {
+    use FaultKind::*;
+    match kind {
+        SuperblockMagic | SuperblockChecksum | SuperblockFields | SuperblockCopiesDiffer => {
+            "The sound copy is written over the other; if only the checksum is wrong in both, it is computed anew."
+        }
+        CheckpointPack => "The next checkpoint is written over it.",
+        CheckpointUnreadable => {
+            "The newest pack of which one end is sound is revived. Without any, a checkpoint is made from the tables: for each block of the \
+             NAT the copy that leads to more of its nodes counts."
+        }
+        CheckpointFields => "Counts and sizes are computed anew from the superblock and from what is in use.",
+        CheckpointFlags => "The flag is cleared, once the rest of the volume is sound.",
+        CheckpointParity => "The next checkpoint gets a version that belongs into its pack.",
+        LogPosition | LogType | LogNextBlock => "The log goes on in a free segment.",
+        LogMode => "The log appends.",
+        NatJournal => "Entries that lead to their node are merged into the table, the others are dropped.",
+        SitJournal => "The journal is dropped: the table is computed anew.",
+        OrphanBlock => "The entries that name inodes are kept.",
+        OrphanInode => "The inode is taken off the list.",
+        NotUnmounted | RollForward => {
+            "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where other damage makes that \
+             dangerous, the volume goes back to its last checkpoint."
+        }
+        NatReserved => "The entry is set to what it must be.",
+        NatAddress | NatDuplicateAddress => {
+            "The node is searched for among live blocks without an owner. If it is found, nothing is lost; if not, its id is freed: a file's \
+             name is removed then, a part of a file becomes a hole."
+        }
+        NatIno => "The entry is set to the inode that points to the node.",
+        NodeFooterNid | NodeFooterIno | NodeFooterOffset => {
+            "If id or inode fit, the footer is set right. If neither does, the block is not this node: it is searched for elsewhere, and else \
+             its id is freed."
+        }
+        NodeReference | NodeDuplicateReference => "The pointer is cleared: that part of the file becomes a hole.",
+        NodeUnreachable => {
+            "If the place in the inode that the node names is empty, it is put back there; else its id is freed."
+        }
+        BlockAddress => "The address is cleared: the block becomes a hole.",
+        BlockDuplicate => {
+            "The owner that the segment's summary names keeps the block; for the others it becomes a hole, so that nobody reads another's \
+             data."
+        }
+        InodeChecksum => "The checksum is computed anew; the fields have been checked one by one.",
+        InodeMode => "The type becomes what the inode's name says, or what its content looks like.",
+        InodeExtraAttributes => "Set to what the volume's features ask for.",
+        InodeInlineXattrSize => "Set to where the attributes are found, or to the usual size.",
+        InodeInlineFlags | InodeFlags => "The flag is cleared.",
+        InodeInlineReserved => "Set to zero.",
+        InodeInlineData => "The data counts again.",
+        InodeSize => "Set to what the inode has room for, or to the end of its last block.",
+        InodeDepth => "Set to the deepest level with a name in it.",
+        InodeExtent => "The extent is dropped; it is only a short cut.",
+        InodeXattrNid => "The pointer is cleared: these attributes are lost.",
+        InodeNameLength => "Set to the length of the name that is there.",
+        InodeBlockCount | InodeLinks => "Set to what was counted.",
+        InodeParent => "Set to the directory that has the name.",
+        InodeUnreachable => "It gets its number as a name in lost+found, which is made if it is not there.",
+        XattrList => "The list is cut off in front of the first attribute that cannot be read.",
+        RootDirectory => {
+            "If it has entries, it is made a directory again; else a new one is made, and what has lost its name goes to lost+found."
+        }
+        DentryNameLength => {
+            "The length becomes the one whose name fits the hash; if none does, the entry is removed and its inode goes to lost+found."
+        }
+        DentryName => "The bytes that cannot be become underscores.",
+        DentryHash => "The hash is computed anew.",
+        DentryBucket => "The entry moves to where its hash leads.",
+        DentryType => "Set to the inode's type.",
+        DentryIno => "If an inode without a name remembers this one, the entry leads there again; else it is removed.",
+        DentryDots => "`.` and `..` are made to lead where they should; more than one of each is removed.",
+        DentryDuplicate => "The second entry gets a number behind its name.",
+        DirectoryParents => "The name in the directory that `..` leads to stays, the other is removed.",
+        DirectoryCycle => "One name is removed, and that directory goes to lost+found.",
+        SummaryType | SummaryOwner | SitCount | SitType | SitClass | SitUnowned | SitMissing | ValidBlockCount
+        | ValidNodeCount | ValidInodeCount | FreeSegmentCount => "Computed anew from what is in use.",
+        NextFreeNid => "Set to the first id that can be in use.",
+    }
+}

@@ -1,0 +1,385 @@
+//! The checkpoint: finds one to start from, however bad, and brings its fields, logs, orphans and journals into bounds.
+
+use std::sync::Arc;
+
+use basalt_segments::SegmentKind;
+use rustc_hash::FxHashSet;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use basalt_device::BlockDevice;
+
+use super::staged::Staged;
+use super::state::State;
+use super::{Log, Repair};
+use crate::check::{Fault, FaultKind};
+use crate::checkpoint::load::{
+    Loaded, LoadedLog, Pack, bitmap_places, choose_pack, expected_checksum, load_pack, log_position, read_blocks,
+};
+use crate::error::Result;
+use crate::format::plan::reserve;
+use crate::geometry::Geometry;
+use crate::layout::checkpoint::{
+    BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
+};
+use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
+use crate::layout::sit::RawSitEntry;
+use crate::layout::summary::{
+    ENTRIES_SIZE, JOURNAL_SIZE, NAT_JOURNAL_ENTRIES, RawNatJournalEntry, RawSummaryBlock, SIT_JOURNAL_ENTRIES,
+    TYPE_DATA, TYPE_NODE, encode_journal,
+};
+use crate::layout::superblock::Features;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, set_bit_msb};
+
+/// Kinds that are repaired here, before anything behind the checkpoint is looked at.
+pub(super) const KINDS: &[FaultKind] = &[
+    FaultKind::CheckpointPack,
+    FaultKind::CheckpointUnreadable,
+    FaultKind::CheckpointFields,
+    FaultKind::CheckpointFlags,
+    FaultKind::CheckpointParity,
+    FaultKind::LogPosition,
+    FaultKind::LogMode,
+    FaultKind::NatJournal,
+    FaultKind::SitJournal,
+    FaultKind::OrphanBlock,
+    FaultKind::NextFreeNid,
+];
+
+/// Where a log stays that has no segment yet.
+const NOWHERE: u32 = u32::MAX;
+
+/// Opens the volume at its best checkpoint; the journals are merged into the tables on the staged device.
+pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], log: &mut Log) -> Result<State> {
+    let (mut pack, how) = match choose_pack(&**device, &geometry) {
+        Ok((pack, _)) => (pack, "the other pack is used, and a new one written here".to_owned()),
+        Err(crate::Error::Device(error)) => return Err(error.into()),
+        Err(_) => match revive(device, &geometry)? {
+            Some(found) => found,
+            None => (invent(device, &geometry)?, "made anew from the tables".to_owned()),
+        },
+    };
+    let invented = pack.raw.cp_pack_total_block_count.get() == 0;
+    mend_fields(&mut pack, &geometry);
+    let lost = mend_logs(&mut pack, &geometry);
+    let mut loaded = if invented {
+        from_nothing(pack, &geometry)
+    } else {
+        mend_pack(device, &mut pack, &geometry)?;
+        load_pack(&**device, &geometry, pack)?
+    };
+    loaded.logs.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(log, _)| log.segment = NOWHERE);
+    let mut state = into_state(device, geometry, loaded);
+    state.merge_journals()?;
+    state.place_lost_logs()?;
+    state.loaded.orphans.sort_unstable();
+    state.loaded.orphans.dedup();
+    let ids = 3..state.geometry.node_ids();
+    state.loaded.orphans.retain(|ino| ids.contains(ino));
+    state.loaded.orphans.truncate(super::pack::orphans_max(&state.geometry));
+    if !ids.contains(&state.loaded.pack.raw.next_free_nid.get()) {
+        state.loaded.pack.raw.next_free_nid.set(ids.start);
+    }
+    for fault in faults.iter().filter(|fault| KINDS.contains(&fault.kind)) {
+        log.add(Repair::of(fault, action(fault.kind, &how)));
+    }
+    Ok(state)
+}
+
+fn action(kind: FaultKind, how: &str) -> String {
+    match kind {
+        FaultKind::CheckpointPack | FaultKind::CheckpointUnreadable => how.into(),
+        FaultKind::CheckpointFields => "computed anew from the superblock and the tables".into(),
+        FaultKind::CheckpointFlags => "flag cleared".into(),
+        FaultKind::CheckpointParity => "the next checkpoint has a version that belongs into its pack".into(),
+        FaultKind::LogPosition => "the log goes on in a free segment".into(),
+        FaultKind::LogMode => "set to appending".into(),
+        FaultKind::NatJournal | FaultKind::SitJournal => {
+            "entries that can be told to be right merged into the table, the others dropped".into()
+        }
+        FaultKind::OrphanBlock => "entries that name inodes kept".into(),
+        _ => "set to the first node id that can be".into(),
+    }
+}
+
+fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> State {
+    let target = 1 - loaded.pack.index;
+    let mut version = loaded.pack.raw.checkpoint_ver.get().wrapping_add(1);
+    // Odd versions belong into the first pack.
+    if version % 2 == u64::from(target) {
+        version = version.wrapping_add(1);
+    }
+    State {
+        device: Arc::clone(device),
+        geometry,
+        loaded,
+        target,
+        version,
+        taken: FxHashSet::default(),
+        by_offset: None,
+        strays: None,
+        nameless: None,
+        made: FxHashSet::default(),
+        lost_found: None,
+    }
+}
+
+/// The fields of a checkpoint block and its checksum, if the checksum is right.
+fn sound_block(block: &[u8]) -> Option<(RawCheckpoint, u32)> {
+    let (raw, _) = RawCheckpoint::read_from_prefix(block).ok()?;
+    let offset = raw.checksum_offset.get() as usize;
+    if !(BITMAP_OFFSET..=CHECKSUM_OFFSET).contains(&offset) {
+        return None;
+    }
+    let found = u32::from_le_bytes(block[offset..offset + 4].try_into().ok()?);
+    (found == expected_checksum(block, offset)).then_some((raw, found))
+}
+
+/// A pack of which only the first or only the last block is sound; the newest there is.
+fn revive(device: &Arc<Staged>, geometry: &Geometry) -> Result<Option<(Pack, String)>> {
+    let mut best: Option<(Pack, String)> = None;
+    for index in 0..2 {
+        let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
+        let bytes = read_blocks(&**device, start, BLOCKS_PER_SEGMENT as usize)?;
+        for (at, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
+            let Some((raw, checksum)) = sound_block(block) else { continue };
+            let total = raw.cp_pack_total_block_count.get() as usize;
+            if at != 0 && at + 1 != total {
+                continue;
+            }
+            let version = raw.checkpoint_ver.get();
+            if best.as_ref().is_some_and(|(pack, _)| pack.raw.checkpoint_ver.get() >= version) {
+                continue;
+            }
+            let mut head = bytes[..BLOCK_SIZE * (1 + geometry.payload as usize)].to_vec();
+            head[..BLOCK_SIZE].copy_from_slice(block);
+            let end = if at == 0 { "first" } else { "last" };
+            let how = format!("version {version} revived from the {end} block of pack {}", index + 1);
+            best = Some((Pack { index, start, raw, bytes: head, checksum }, how));
+        }
+    }
+    Ok(best)
+}
+
+/// A checkpoint for a volume that has none. Which copy of a NAT block is current is told by the nodes it leads to.
+fn invent(device: &Arc<Staged>, geometry: &Geometry) -> Result<Pack> {
+    let mut raw = RawCheckpoint::new_zeroed();
+    raw.checkpoint_ver.set(u64::from(crate::layout::crc::crc(&geometry.superblock.uuid) | 1));
+    raw.checksum_offset.set(CHECKSUM_OFFSET as u32);
+    raw.next_free_nid.set(3);
+    let mut bytes = vec![0; BLOCK_SIZE * (1 + geometry.payload as usize)];
+    let flags = CheckpointFlags::empty();
+    let (_, nat_at) = bitmap_places(flags, geometry);
+    for index in 0..geometry.nat_blocks {
+        let scores = [score(device, geometry, index, false)?, score(device, geometry, index, true)?];
+        if scores[1] > scores[0]
+            && let Some(map) = bytes.get_mut(nat_at..nat_at + geometry.nat_bitmap_size())
+        {
+            set_bit_msb(map, index as usize, true);
+        }
+    }
+    Ok(Pack { index: 1, start: geometry.checkpoint + BLOCKS_PER_SEGMENT, raw, bytes, checksum: 0 })
+}
+
+/// How many entries of a NAT block lead to the node they are for.
+fn score(device: &Arc<Staged>, geometry: &Geometry, index: u32, second: bool) -> Result<u32> {
+    let block = read_blocks(&**device, geometry.nat_block(index, second), 1)?;
+    let mut right = 0;
+    for (nid, bytes) in (index * NAT_ENTRIES..).zip(block.chunks_exact(size_of::<RawNatEntry>())) {
+        let Ok(entry) = RawNatEntry::read_from_bytes(bytes) else { continue };
+        if geometry.in_main(entry.block_addr.get()) {
+            let node = read_blocks(&**device, entry.block_addr.get(), 1)?;
+            right += u32::from(State::footer(&node).is_some_and(|footer| footer.nid.get() == nid));
+        }
+    }
+    Ok(right)
+}
+
+/// What is loaded of a checkpoint that was made up: no orphans, no journals, no logs yet.
+fn from_nothing(pack: Pack, geometry: &Geometry) -> Loaded {
+    let (sit_at, nat_at) = bitmap_places(pack.raw.flags(), geometry);
+    let cut = |at: usize, size: usize| {
+        let mut map = pack.bytes.get(at..at + size).unwrap_or_default().to_vec();
+        map.resize(size, 0);
+        map
+    };
+    Loaded {
+        sit_bitmap: cut(sit_at, geometry.sit_bitmap_size()),
+        nat_bitmap: cut(nat_at, geometry.nat_bitmap_size()),
+        orphans: Vec::new(),
+        logs: SegmentKind::ALL.map(|kind| LoadedLog {
+            segment: NOWHERE,
+            offset: 0,
+            in_slack: false,
+            summary: RawSummaryBlock::empty(if kind.is_node() { TYPE_NODE } else { TYPE_DATA }),
+        }),
+        nat_journal: Vec::new(),
+        sit_journal: Vec::new(),
+        pack,
+    }
+}
+
+/// Brings the counts that loading and mounting depend on into bounds.
+fn mend_fields(pack: &mut Pack, geometry: &Geometry) {
+    let raw = &mut pack.raw;
+    let read_only = geometry.features.contains(Features::READ_ONLY);
+    let main_blocks = u64::from(geometry.main_blocks());
+    let metadata = geometry.segment_count.saturating_sub(geometry.main_segments);
+    let most = geometry.segment_count.saturating_sub(metadata + 1);
+    let (reserved, kept_back) = (raw.rsvd_segment_count.get(), raw.overprov_segment_count.get());
+    if !read_only && (!(1..=most).contains(&reserved) || !(1..=most).contains(&kept_back)) {
+        let found = reserve(geometry.main_segments, geometry.segments_per_section, None);
+        let (reserved, kept_back) = found.map_or((1, 1), |found| (found.reserved, found.overprovision));
+        raw.rsvd_segment_count.set(reserved.clamp(1, most.max(1)));
+        raw.overprov_segment_count.set(kept_back.clamp(1, most.max(1)));
+    }
+    let kept_back = u64::from(raw.overprov_segment_count.get()) << SEGMENT_BITS;
+    let user = raw.user_block_count.get();
+    if user == 0 || user > main_blocks || user == main_blocks && !read_only {
+        raw.user_block_count.set(main_blocks.saturating_sub(kept_back).max(1));
+    }
+    raw.sit_ver_bitmap_bytesize.set(geometry.sit_bitmap_size() as u32);
+    raw.nat_ver_bitmap_bytesize.set(geometry.nat_bitmap_size() as u32);
+}
+
+/// Which logs have no segment of their own in the main area; they are pointed to its first until they get one.
+fn mend_logs(pack: &mut Pack, geometry: &Geometry) -> [bool; 6] {
+    let mut seen = Vec::with_capacity(6);
+    let mut lost = [false; 6];
+    for kind in SegmentKind::ALL {
+        let (segment, offset, _) = log_position(pack, kind);
+        let index = kind.index();
+        if pack.raw.alloc_type[index] > 1 {
+            pack.raw.alloc_type[index] = 0;
+        }
+        let outside = segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT;
+        let shared = seen.contains(&segment) && !geometry.features.contains(Features::READ_ONLY);
+        seen.push(segment);
+        lost[index] = outside || shared;
+        // The offset stays: it says how many summary entries the log has in a compact pack.
+        if outside && kind.is_node() {
+            pack.raw.cur_node_segno[index - 3].set(0);
+            pack.raw.cur_node_blkoff[index - 3].set(offset.min(BLOCKS_PER_SEGMENT - 1) as u16);
+        } else if outside {
+            pack.raw.cur_data_segno[index].set(0);
+            pack.raw.cur_data_blkoff[index].set(offset.min(BLOCKS_PER_SEGMENT - 1) as u16);
+        }
+    }
+    lost
+}
+
+/// Bytes of the journals, orphan lists and the start of the summaries: brought into bounds on the staged device.
+fn mend_pack(device: &Arc<Staged>, pack: &mut Pack, geometry: &Geometry) -> Result<()> {
+    let first = 1 + geometry.payload;
+    let flags = pack.raw.flags();
+    let nodes = if flags.intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT) { 3 } else { 0 };
+    let total = pack.raw.cp_pack_total_block_count.get().clamp(first + nodes + 2, BLOCKS_PER_SEGMENT);
+    pack.raw.cp_pack_total_block_count.set(total);
+    let start_sum = pack.raw.cp_pack_start_sum.get();
+    let compact = flags.contains(CheckpointFlags::COMPACT_SUMMARY);
+    let data = if compact { compact_blocks(pack) } else { 3 };
+    let computed = total.saturating_sub(1 + nodes + data).max(first);
+    // Linux may leave room between orphans and summaries; anything inside the pack is believed.
+    if start_sum < first || start_sum > total.saturating_sub(nodes + 2) {
+        pack.raw.cp_pack_start_sum.set(computed);
+    }
+    let start_sum = pack.raw.cp_pack_start_sum.get();
+    if flags.contains(CheckpointFlags::ORPHAN) {
+        for address in pack.start + first..pack.start + start_sum {
+            let mut bytes = read_blocks(&**device, address, 1)?;
+            let Ok(block) = RawOrphanBlock::mut_from_bytes(&mut bytes) else { continue };
+            if block.entry_count.get() as usize > ORPHANS_PER_BLOCK {
+                let count = block.ino.iter().take_while(|ino| ino.get() != 0).count();
+                block.entry_count.set(count as u32);
+                device.write_at(u64::from(address) << BLOCK_BITS, &bytes)?;
+            }
+        }
+    }
+    let places = if compact {
+        [(pack.start + start_sum, 0), (pack.start + start_sum, JOURNAL_SIZE)]
+    } else {
+        let summaries = pack.start + total.saturating_sub(1 + nodes + 3);
+        [(summaries, ENTRIES_SIZE), (summaries + 2, ENTRIES_SIZE)]
+    };
+    mend_nat_journal(device, geometry, places[0])?;
+    let mut block = read_blocks(&**device, places[1].0, 1)?;
+    let journal = &mut block[places[1].1..places[1].1 + JOURNAL_SIZE];
+    if usize::from(u16::from_le_bytes([journal[0], journal[1]])) > SIT_JOURNAL_ENTRIES {
+        // The SIT is computed anew from what is in use.
+        journal.fill(0);
+        device.write_at(u64::from(places[1].0) << BLOCK_BITS, &block)?;
+    }
+    Ok(())
+}
+
+/// Blocks that the compact data summaries take.
+fn compact_blocks(pack: &Pack) -> u32 {
+    let (first, next) = ((BLOCK_SIZE - 2 * JOURNAL_SIZE - 5) / 7, (BLOCK_SIZE - 5) / 7);
+    let entries: usize = SegmentKind::ALL[..3].iter().map(|&kind| log_position(pack, kind).1 as usize).sum();
+    1 + entries.saturating_sub(first).div_ceil(next) as u32
+}
+
+/// A NAT journal with an impossible count: the entries that lead to their node stay.
+fn mend_nat_journal(device: &Arc<Staged>, geometry: &Geometry, (address, at): (u32, usize)) -> Result<()> {
+    let mut block = read_blocks(&**device, address, 1)?;
+    let journal = &block[at..at + JOURNAL_SIZE];
+    if usize::from(u16::from_le_bytes([journal[0], journal[1]])) <= NAT_JOURNAL_ENTRIES {
+        return Ok(());
+    }
+    let mut right: Vec<RawNatJournalEntry> = Vec::new();
+    for bytes in journal[2..].chunks_exact(size_of::<RawNatJournalEntry>()).take(NAT_JOURNAL_ENTRIES) {
+        let Ok(entry) = RawNatJournalEntry::read_from_bytes(bytes) else { continue };
+        let at = entry.entry.block_addr.get();
+        if !geometry.in_main(at) || right.iter().any(|other| other.nid == entry.nid) {
+            continue;
+        }
+        let footer = State::footer(&read_blocks(&**device, at, 1)?);
+        if footer.is_some_and(|footer| footer.nid == entry.nid && footer.ino == entry.entry.ino) {
+            right.push(entry);
+        }
+    }
+    block[at..at + JOURNAL_SIZE].copy_from_slice(&encode_journal(&right));
+    device.write_at(u64::from(address) << BLOCK_BITS, &block)?;
+    Ok(())
+}
+
+impl State {
+    /// Writes the journals' entries into the tables; those of ids and segments that do not exist are dropped.
+    fn merge_journals(&mut self) -> Result<()> {
+        for entry in std::mem::take(&mut self.loaded.nat_journal) {
+            if entry.nid.get() != 0 {
+                self.edit_nat(entry.nid.get(), |stored| *stored = entry.entry)?;
+            }
+        }
+        for entry in std::mem::take(&mut self.loaded.sit_journal) {
+            let segment = entry.segno.get();
+            if segment < self.geometry.main_segments {
+                let (address, at) = self.sit_place(segment);
+                let mut block = self.block(address)?;
+                block[at..at + size_of::<RawSitEntry>()].copy_from_slice(entry.entry.as_bytes());
+                self.put(address, &block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each log without a segment one that the SIT says is empty. What it knew of its old one is lost with the place.
+    fn place_lost_logs(&mut self) -> Result<()> {
+        for index in 0..6 {
+            if self.loaded.logs[index].segment != NOWHERE {
+                continue;
+            }
+            let mut place = 0;
+            for segment in 0..self.geometry.main_segments {
+                let taken = self.loaded.logs.iter().any(|log| log.segment == segment);
+                if !taken && self.sit(segment)?.valid_map == [0; 64] {
+                    place = segment;
+                    break;
+                }
+            }
+            let class = if index < 3 { TYPE_DATA } else { TYPE_NODE };
+            let summary = RawSummaryBlock::empty(class);
+            self.loaded.logs[index] = LoadedLog { segment: place, offset: 0, in_slack: false, summary };
+        }
+        Ok(())
+    }
+}

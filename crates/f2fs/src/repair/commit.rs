@@ -1,0 +1,237 @@
+//! From the staged device to the real one: nothing that the last checkpoint can reach is overwritten, as far as there is room.
+
+use std::collections::BTreeMap;
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
+use rustc_hash::FxHashSet;
+use zerocopy::FromBytes;
+
+use super::Work;
+use super::staged::Staged;
+use super::state::State;
+use crate::check::Survey;
+use crate::check::blocks::Owner;
+use crate::checkpoint::load::{Loaded, choose_pack, load_pack};
+use crate::error::Result;
+use crate::geometry::Geometry;
+use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
+
+/// Blocks to be written, in the order of their groups; a flush after each group.
+#[derive(Default)]
+pub(super) struct Writes {
+    groups: [BTreeMap<u32, Vec<u8>>; 4],
+}
+
+/// Blocks, tables; the checkpoint but its last block; that one; the superblocks.
+const BODY: usize = 0;
+const PACK: usize = 1;
+const TAIL: usize = 2;
+const SUPERBLOCKS: usize = 3;
+
+/// Most blocks in a request.
+const REQUEST_BLOCKS: usize = 256;
+
+impl Writes {
+    /// Only the superblocks.
+    pub(super) fn of_superblocks(staged: &Staged) -> Result<Writes> {
+        let mut writes = Writes::default();
+        writes.groups[SUPERBLOCKS] = staged.changes()?.into_iter().filter(|(address, _)| *address < 2).collect();
+        Ok(writes)
+    }
+
+    /// How many blocks.
+    pub(super) fn len(&self) -> u64 {
+        self.groups.iter().map(|group| group.len() as u64).sum()
+    }
+
+    /// Their addresses.
+    pub(super) fn addresses(&self) -> Vec<u32> {
+        let mut addresses: Vec<u32> = self.groups.iter().flat_map(|group| group.keys().copied()).collect();
+        addresses.sort_unstable();
+        addresses
+    }
+
+    /// Writes everything, group by group.
+    pub(super) fn write(&self, device: &dyn BlockDevice) -> Result<()> {
+        for group in self.groups.iter().filter(|group| !group.is_empty()) {
+            let mut run: Vec<u8> = Vec::new();
+            let mut start = 0u64;
+            for (&address, block) in group {
+                let offset = u64::from(address) << BLOCK_BITS;
+                let follows = start + run.len() as u64 == offset && run.len() < REQUEST_BLOCKS * BLOCK_SIZE;
+                if !follows {
+                    write_run(device, start, &run)?;
+                    run.clear();
+                    start = offset;
+                }
+                run.extend_from_slice(block);
+            }
+            write_run(device, start, &run)?;
+            device.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn write_run(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
+    if !bytes.is_empty() {
+        device.write_at(offset, bytes)?;
+    }
+    Ok(())
+}
+
+/// The checkpoint that the device itself has, if it has a sound one.
+fn base_checkpoint(staged: &Staged, geometry: &Geometry) -> Option<Loaded> {
+    let (pack, _) = choose_pack(staged.base(), geometry).ok()?;
+    load_pack(staged.base(), geometry, pack).ok()
+}
+
+impl State {
+    /// Moves every changed block that the device's checkpoint has as live to a free place. Whether anything was moved.
+    pub(super) fn relocate_all(&mut self, work: &mut Work<'_>) -> Result<bool> {
+        let Some(base) = base_checkpoint(&self.device, &self.geometry) else { return Ok(false) };
+        let (_, survey) = work.examine(FxHashSet::default())?;
+        let Some(survey) = survey else { return Ok(false) };
+        self.begin_round();
+        let (mut moved, mut room) = (false, true);
+        // Data first: its new place changes nodes.
+        for address in self.changed_live(&base, &survey)? {
+            let owner = self.summary(address)?;
+            let (nid, slot) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+            let is_node = self.nat(nid)?.block_addr.get() == address;
+            if is_node || !room || self.address(&survey, nid, slot)? != address {
+                continue;
+            }
+            let owner = Owner::Data { nid, slot: slot as u16, version: self.nat(nid)?.version };
+            let Some(to) = self.allocate(&survey, SegmentKind::HotData, owner.summary())? else {
+                room = false;
+                continue;
+            };
+            self.put(to, &self.block(address)?)?;
+            self.set_address(&survey, nid, slot, to)?;
+            moved = true;
+        }
+        for address in self.changed_live(&base, &survey)? {
+            let nid = self.summary(address)?.nid.get();
+            if room && self.nat(nid)?.block_addr.get() == address {
+                room = self.move_node(&survey, nid)?;
+                moved |= room;
+            }
+        }
+        if moved {
+            self.write_pack(Some(&survey))?;
+        }
+        Ok(moved)
+    }
+
+    /// Blocks of the main area that have an owner, are changed, and live in the device's own checkpoint.
+    fn changed_live(&self, base: &Loaded, survey: &Survey) -> Result<Vec<u32>> {
+        let mut found = Vec::new();
+        for &address in self.device.changes()?.keys().filter(|&&address| self.geometry.in_main(address)) {
+            let (segment, block) = self.segment_of(address);
+            let owned = survey.ownership.map.segment(segment).is_some_and(|found| bit_msb(&found.map, block));
+            if owned && bit_msb(&self.base_map(base, segment)?, block) {
+                found.push(address);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The bitmap of live blocks of a segment in the device's own checkpoint.
+    fn base_map(&self, base: &Loaded, segment: u32) -> Result<[u8; 64]> {
+        if let Some(entry) = base.sit_journal.iter().find(|entry| entry.segno.get() == segment) {
+            return Ok(entry.entry.valid_map);
+        }
+        let index = segment / ENTRIES_PER_BLOCK;
+        let block = self.device.before(self.geometry.sit_block(index, bit_msb(&base.sit_bitmap, index as usize)))?;
+        let at = (segment % ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
+        let entry = RawSitEntry::read_from_bytes(&block[at..at + size_of::<RawSitEntry>()]);
+        Ok(entry.map_or([0xFF; 64], |entry| entry.valid_map))
+    }
+
+    /// What is to be written, so that the staged volume is on the device.
+    pub(super) fn plan_writes(&mut self, work: &mut Work<'_>) -> Result<Writes> {
+        let (_, survey) = work.examine(FxHashSet::default())?;
+        let base = base_checkpoint(&self.device, &self.geometry);
+        let mut writes = Writes::default();
+        self.flip_tables(base.as_ref(), &mut writes)?;
+        self.write_pack(None)?;
+        let geometry = &self.geometry;
+        let pack = geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
+        let total = self.loaded.pack.raw.cp_pack_total_block_count.get();
+        for (address, block) in self.device.changes()? {
+            let group = match address {
+                0 | 1 => SUPERBLOCKS,
+                _ if address == pack + total - 1 => TAIL,
+                _ if (pack..pack + total).contains(&address) => PACK,
+                // The tables' turn was above; the other pack stays.
+                _ if address < geometry.ssa => continue,
+                _ if geometry.in_main(address)
+                    && survey.as_ref().is_some_and(|survey| !is_owned(survey, geometry, address)) =>
+                {
+                    continue;
+                }
+                _ => BODY,
+            };
+            writes.groups[group].insert(address, block);
+        }
+        Ok(writes)
+    }
+
+    /// Puts changed blocks of NAT and SIT where the device's checkpoint does not look.
+    fn flip_tables(&mut self, base: Option<&Loaded>, writes: &mut Writes) -> Result<()> {
+        let geometry = self.geometry.clone();
+        let (nat, sit) = (self.loaded.nat_bitmap.clone(), self.loaded.sit_bitmap.clone());
+        let old_nat = base.map_or(&nat, |base| &base.nat_bitmap).clone();
+        let old_sit = base.map_or(&sit, |base| &base.sit_bitmap).clone();
+        let changed: FxHashSet<u32> = self.device.changes()?.into_keys().collect();
+        self.loaded.nat_bitmap =
+            self.flip(&changed, &nat, &old_nat, base.is_some(), geometry.nat_blocks, writes, |index, second| {
+                geometry.nat_block(index, second)
+            })?;
+        self.loaded.sit_bitmap =
+            self.flip(&changed, &sit, &old_sit, base.is_some(), geometry.sit_blocks, writes, |index, second| {
+                geometry.sit_block(index, second)
+            })?;
+        Ok(())
+    }
+
+    /// As above, for one table: the new bitmap.
+    #[allow(clippy::too_many_arguments)] // The two tables differ in no other way.
+    fn flip(
+        &self,
+        changed: &FxHashSet<u32>,
+        now: &[u8],
+        before: &[u8],
+        keep: bool,
+        blocks: u32,
+        writes: &mut Writes,
+        place: impl Fn(u32, bool) -> u32,
+    ) -> Result<Vec<u8>> {
+        let mut bitmap = before.to_vec();
+        for index in 0..blocks {
+            let (bit, old) = (bit_msb(now, index as usize), bit_msb(before, index as usize));
+            if bit == old && !changed.contains(&place(index, bit)) {
+                continue;
+            }
+            let content = self.block(place(index, bit))?;
+            if content == self.device.before(place(index, old))? {
+                continue;
+            }
+            let second = old ^ keep;
+            set_bit_msb(&mut bitmap, index as usize, second);
+            let address = place(index, second);
+            self.put(address, &content)?;
+            writes.groups[BODY].insert(address, content);
+        }
+        Ok(bitmap)
+    }
+}
+
+fn is_owned(survey: &Survey, geometry: &Geometry, address: u32) -> bool {
+    let within = address - geometry.main;
+    let found = survey.ownership.map.segment(within / BLOCKS_PER_SEGMENT);
+    found.is_some_and(|found| bit_msb(&found.map, (within % BLOCKS_PER_SEGMENT) as usize))
+}

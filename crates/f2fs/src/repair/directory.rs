@@ -1,0 +1,406 @@
+//! Directories: their blocks, and entries that are wrong, in the wrong place or twice.
+
+use basalt_segments::SegmentKind;
+use rustc_hash::FxHashMap;
+
+use super::node::direct_node;
+use super::state::State;
+use crate::check::blocks::Owner;
+use crate::check::{Fault, FaultKind, Place, Survey};
+use crate::dir::entries;
+use crate::dir::hash::hash;
+use crate::dir::lookup::{bucket_blocks, bucket_start};
+use crate::error::Result;
+use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, slots_for};
+use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
+use crate::layout::node::ADDRS_PER_NODE;
+use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR, bit_lsb, set_bit_lsb};
+
+/// An entry, and where it is: block of the directory (`None` for an inline one) and slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) block: Option<u64>,
+    pub(super) slot: usize,
+    pub(super) name: Vec<u8>,
+    pub(super) raw: RawDentry,
+}
+
+impl State {
+    /// Repairs a fault of an entry or of what entries say about a directory; says what was done.
+    pub(super) fn repair_entry(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
+        match (fault.kind, fault.place) {
+            (FaultKind::DentryDots, Place::Inode(ino)) => self.restore_dots(survey, ino).map(Some),
+            (FaultKind::DirectoryParents, Place::Inode(ino)) => {
+                // The check says which directory the second name is in.
+                let Some(second) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
+                self.remove_second_name(survey, ino, second)
+            }
+            (FaultKind::DirectoryCycle, Place::Inode(ino)) => {
+                let Some(&parent) = survey.parents.get(&ino) else { return Ok(None) };
+                let removed = self.remove_names_of(survey, parent, ino, 0)?;
+                Ok((removed > 0).then(|| format!("name in directory {parent} removed")))
+            }
+            (kind, Place::Dentry { directory, block, slot }) => {
+                self.repair_at(survey, kind, directory, block, slot as usize)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn repair_at(
+        &mut self,
+        survey: &Survey,
+        kind: FaultKind,
+        directory: u32,
+        block: Option<u64>,
+        slot: usize,
+    ) -> Result<Option<String>> {
+        let Some((content, shape)) = self.entries_of(survey, directory, block)? else { return Ok(None) };
+        if slot >= shape.entries || !bit_lsb(&content, slot) {
+            return Ok(None);
+        }
+        let raw = entries::entry(&content, &shape, slot);
+        if kind == FaultKind::DentryNameLength {
+            return self.mend_length(survey, directory, block, slot, &content, &shape).map(Some);
+        }
+        let Some(name) = entries::name(&content, &shape, slot, &raw).map(<[u8]>::to_vec) else { return Ok(None) };
+        let found = Found { block, slot, name, raw };
+        let action = match kind {
+            FaultKind::DentryName => {
+                let name: Vec<u8> =
+                    found.name.iter().map(|&byte| if matches!(byte, 0 | b'/') { b'_' } else { byte }).collect();
+                self.rename(survey, directory, &found, &name)?
+            }
+            FaultKind::DentryDuplicate => self.rename(survey, directory, &found, &found.name)?,
+            FaultKind::DentryBucket => self.move_entry(survey, directory, &found)?,
+            FaultKind::DentryHash => {
+                self.put_entry(survey, directory, &found, RawDentry { hash_code: hash(&found.name).into(), ..raw })?;
+                "hash computed anew".into()
+            }
+            FaultKind::DentryType => {
+                let dot = found.name == b"." || found.name == b"..";
+                let inode = survey.inodes.get(&raw.ino.get()).and_then(|inode| inode.kind);
+                let kind = if dot { Some(basalt_vfs::FileKind::Directory) } else { inode };
+                let Some(kind) = kind else { return Ok(None) };
+                let file_type = entries::file_type(kind);
+                self.put_entry(survey, directory, &found, RawDentry { file_type, ..raw })?;
+                format!("now type {file_type}, as the inode")
+            }
+            FaultKind::DentryIno => match self.nameless(survey, directory, &found.name)? {
+                Some(ino) => {
+                    self.put_entry(survey, directory, &found, RawDentry { ino: ino.into(), ..raw })?;
+                    format!("now inode {ino}, which remembers this name")
+                }
+                None => {
+                    self.remove_entry(survey, directory, &found)?;
+                    format!("entry {:?} removed", String::from_utf8_lossy(&found.name))
+                }
+            },
+            FaultKind::DentryDots => {
+                self.remove_entry(survey, directory, &found)?;
+                "second entry removed".into()
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(action))
+    }
+
+    /// An entry whose name has an impossible length: the length is the one that fits the hash, if one does.
+    fn mend_length(
+        &mut self,
+        survey: &Survey,
+        directory: u32,
+        block: Option<u64>,
+        slot: usize,
+        content: &[u8],
+        shape: &DentryShape,
+    ) -> Result<String> {
+        let raw = entries::entry(content, shape, slot);
+        let room = (slot..shape.entries).take_while(|&slot| bit_lsb(content, slot)).count();
+        let start = shape.names_at + slot * crate::layout::dentry::SLOT_LEN;
+        let longest = (room * crate::layout::dentry::SLOT_LEN).min(NAME_MAX);
+        let bytes = &content[start..start + longest];
+        let fits = |length: usize| {
+            let name = &bytes[..length];
+            hash(name) == raw.hash_code.get() && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+        };
+        let found = Found { block, slot, name: Vec::new(), raw };
+        if raw.hash_code.get() != 0
+            && let Some(length) = (1..=longest).find(|&length| fits(length))
+        {
+            self.put_entry(survey, directory, &found, RawDentry { name_len: (length as u16).into(), ..raw })?;
+            return Ok(format!("length {length}, which fits the hash"));
+        }
+        self.edit_entries(survey, directory, block, |content, _| set_bit_lsb(content, slot, false))?;
+        Ok("entry removed".into())
+    }
+
+    /// The address of a block of a directory; `None` if it is a hole.
+    fn directory_block(&mut self, survey: &Survey, directory: u32, block: u64) -> Result<Option<u32>> {
+        let Some(inode) = self.inode(directory)? else { return Ok(None) };
+        let own = inode.address_slots(self.geometry.flexible_inline_xattr());
+        let address = match direct_node(block, own, ADDRS_PER_NODE) {
+            None => self.address(survey, directory, block as u32)?,
+            Some((offset, slot)) => match self.node_at(survey, directory, offset) {
+                Some(nid) => self.address(survey, nid, slot)?,
+                None => NULL_ADDR,
+            },
+        };
+        Ok(self.geometry.in_main(address).then_some(address))
+    }
+
+    /// The bytes of a directory's block, or of its inline entries.
+    fn entries_of(
+        &mut self,
+        survey: &Survey,
+        directory: u32,
+        block: Option<u64>,
+    ) -> Result<Option<(Vec<u8>, DentryShape)>> {
+        let Some(inode) = self.inode(directory)? else { return Ok(None) };
+        let inline = inode.is_inline(InlineFlags::DENTRY);
+        match block {
+            Some(block) if !inline => {
+                let Some(address) = self.directory_block(survey, directory, block)? else { return Ok(None) };
+                Ok(Some((self.block(address)?, DentryShape::BLOCK)))
+            }
+            None if inline => {
+                use zerocopy::IntoBytes;
+                let range = inode.inline_data_range(self.geometry.flexible_inline_xattr());
+                let shape = DentryShape::inline(range.len());
+                Ok(inode.as_bytes().get(range).map(|bytes| (bytes.to_vec(), shape)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Changes the bytes that [`entries_of`](Self::entries_of) reads.
+    fn edit_entries(
+        &mut self,
+        survey: &Survey,
+        directory: u32,
+        block: Option<u64>,
+        change: impl FnOnce(&mut [u8], &DentryShape),
+    ) -> Result<bool> {
+        let Some((mut content, shape)) = self.entries_of(survey, directory, block)? else { return Ok(false) };
+        change(&mut content, &shape);
+        match block {
+            None => {
+                use zerocopy::IntoBytes;
+                let flexible = self.geometry.flexible_inline_xattr();
+                self.edit_inode(directory, |inode: &mut RawInode| {
+                    let range = inode.inline_data_range(flexible);
+                    inode.as_mut_bytes()[range].copy_from_slice(&content);
+                })?;
+            }
+            Some(block) => {
+                let Some(address) = self.directory_block(survey, directory, block)? else { return Ok(false) };
+                self.put(address, &content)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn put_entry(&mut self, survey: &Survey, directory: u32, found: &Found, raw: RawDentry) -> Result<bool> {
+        self.edit_entries(survey, directory, found.block, |content, shape| {
+            entries::put_entry(content, shape, found.slot, &raw);
+        })
+    }
+
+    fn remove_entry(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
+        self.edit_entries(survey, directory, found.block, |content, shape| entries::remove(content, shape, found.slot))
+    }
+
+    /// Every entry of a directory that can be read.
+    pub(super) fn list(&mut self, survey: &Survey, directory: u32) -> Result<Vec<Found>> {
+        let Some(inode) = self.inode(directory)? else { return Ok(Vec::new()) };
+        let blocks: Vec<Option<u64>> = if inode.is_inline(InlineFlags::DENTRY) {
+            vec![None]
+        } else {
+            let last = survey.directories.get(&directory).and_then(|found| found.last_block).unwrap_or(0);
+            let end = (inode.i_size.get() / BLOCK_SIZE as u64).clamp(last + 1, last.saturating_add(1 << 16));
+            (0..end).map(Some).collect()
+        };
+        let mut all = Vec::new();
+        for block in blocks {
+            let Some((content, shape)) = self.entries_of(survey, directory, block)? else { continue };
+            let mut slot = 0;
+            while let Some(used) = entries::next_used(&content, &shape, slot) {
+                let raw = entries::entry(&content, &shape, used);
+                let name = entries::name(&content, &shape, used, &raw);
+                slot = used + name.map_or(1, |name| slots_for(name.len()));
+                if let Some(name) = name {
+                    all.push(Found { block, slot: used, name: name.to_vec(), raw });
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Finds a name.
+    pub(super) fn find(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<Found>> {
+        Ok(self.list(survey, directory)?.into_iter().find(|found| found.name == name))
+    }
+
+    /// Removes the names of an inode from a directory, all but the first `keep`; how many.
+    fn remove_names_of(&mut self, survey: &Survey, directory: u32, ino: u32, keep: usize) -> Result<usize> {
+        let names = self.list(survey, directory)?;
+        let is_name = |found: &Found| found.raw.ino.get() == ino && found.name != b"." && found.name != b"..";
+        let names: Vec<Found> = names.into_iter().filter(is_name).skip(keep).collect();
+        for found in &names {
+            self.remove_entry(survey, directory, found)?;
+        }
+        Ok(names.len())
+    }
+
+    fn remove_second_name(&mut self, survey: &Survey, ino: u32, second: u32) -> Result<Option<String>> {
+        let first = survey.parents.get(&ino).copied().unwrap_or(second);
+        let points_to = survey.directories.get(&ino).and_then(|directory| directory.dot_dot);
+        let is_root = ino == self.geometry.root_ino;
+        let (from, keep) = match points_to {
+            _ if is_root => (second, 0),
+            _ if first == second => (second, 1),
+            Some(parent) if parent == second => (first, 0),
+            _ => (second, 0),
+        };
+        let removed = self.remove_names_of(survey, from, ino, keep)?;
+        Ok((removed > 0).then(|| format!("name in directory {from} removed")))
+    }
+
+    /// `.` and `..` as they should be.
+    fn restore_dots(&mut self, survey: &Survey, ino: u32) -> Result<String> {
+        let parent = if ino == self.geometry.root_ino { Some(ino) } else { survey.parents.get(&ino).copied() };
+        let parent = parent.unwrap_or(self.geometry.root_ino);
+        self.set_dots(survey, ino, parent)?;
+        Ok(format!("`.` leads to {ino}, `..` to {parent}"))
+    }
+
+    /// Points `.` of a directory to itself and `..` to `parent`.
+    pub(super) fn set_dots(&mut self, survey: &Survey, ino: u32, parent: u32) -> Result<()> {
+        for (name, target) in [(&b"."[..], ino), (b"..", parent)] {
+            match self.find(survey, ino, name)? {
+                Some(found) if found.raw.ino.get() == target => {}
+                Some(found) => {
+                    self.put_entry(survey, ino, &found, RawDentry { ino: target.into(), ..found.raw })?;
+                }
+                None => {
+                    self.add_entry(survey, ino, name, target, entries::file_type(basalt_vfs::FileKind::Directory))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an entry a name that the directory does not have yet.
+    fn rename(&mut self, survey: &Survey, directory: u32, found: &Found, name: &[u8]) -> Result<String> {
+        let names: FxHashMap<Vec<u8>, ()> =
+            self.list(survey, directory)?.into_iter().map(|found| (found.name, ())).collect();
+        let mut new = name.to_vec();
+        let mut count = 1;
+        while names.contains_key(&new) {
+            let suffix = format!("~{count}");
+            new = name[..name.len().min(NAME_MAX - suffix.len())].to_vec();
+            new.extend_from_slice(suffix.as_bytes());
+            count += 1;
+        }
+        let moved = Found { name: new, ..found.clone() };
+        self.move_entry(survey, directory, &moved)?;
+        Ok(format!("renamed to {:?}", String::from_utf8_lossy(&moved.name)))
+    }
+
+    /// Moves an entry to where its name belongs. Without room its inode is left without a name, and a later round cares for it.
+    fn move_entry(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<String> {
+        self.remove_entry(survey, directory, found)?;
+        let added = self.add_entry(survey, directory, &found.name, found.raw.ino.get(), found.raw.file_type)?;
+        Ok(if added { "moved to where its name belongs" } else { "taken out: no room where its name belongs" }.into())
+    }
+
+    /// Adds an entry. False if the directory has no room for it, or takes only names that cannot be computed here.
+    pub(super) fn add_entry(
+        &mut self,
+        survey: &Survey,
+        directory: u32,
+        name: &[u8],
+        ino: u32,
+        file_type: u8,
+    ) -> Result<bool> {
+        let Some(inode) = self.inode(directory)? else { return Ok(false) };
+        let encrypted = Advise::from_bits_retain(inode.i_advise).contains(Advise::ENCRYPT);
+        let casefold = RawInodeFlags::from_bits_retain(inode.i_flags.get()).contains(RawInodeFlags::CASEFOLD);
+        let dot = name == b"." || name == b"..";
+        if (encrypted || casefold) && !dot {
+            return Ok(false);
+        }
+        let (hash, count) = (hash(name), slots_for(name.len()));
+        if inode.is_inline(InlineFlags::DENTRY) {
+            let mut added = false;
+            self.edit_entries(survey, directory, None, |content, shape| {
+                if let Some(slot) = entries::find_room(content, shape, count) {
+                    entries::insert(content, shape, slot, hash, name, ino, file_type);
+                    added = true;
+                }
+            })?;
+            return Ok(added);
+        }
+        let own = inode.address_slots(self.geometry.flexible_inline_xattr());
+        for level in 0..MAX_DEPTH {
+            let start = bucket_start(level, inode.i_dir_level.into(), hash);
+            for block in start..start + bucket_blocks(level) {
+                let Some(mut content) = self.block_for(survey, directory, block, own)? else { return Ok(false) };
+                let shape = DentryShape::BLOCK;
+                let Some(slot) = entries::find_room(&content, &shape, count) else { continue };
+                entries::insert(&mut content, &shape, slot, hash, name, ino, file_type);
+                let Some(address) = self.directory_block(survey, directory, block)? else { return Ok(false) };
+                self.put(address, &content)?;
+                return self.edit_inode(directory, |inode| {
+                    let size = inode.i_size.get().max((block + 1) * BLOCK_SIZE as u64);
+                    inode.i_size.set(size);
+                    let depth = inode.i_current_depth.get().max(level + 1);
+                    inode.i_current_depth.set(depth);
+                });
+            }
+        }
+        Ok(false)
+    }
+
+    /// A block of a directory, made if it is a hole among the inode's own addresses; `None` if it cannot be made.
+    fn block_for(&mut self, survey: &Survey, directory: u32, block: u64, own: u32) -> Result<Option<Vec<u8>>> {
+        if let Some(address) = self.directory_block(survey, directory, block)? {
+            return self.block(address).map(Some);
+        }
+        if block >= u64::from(own) {
+            return Ok(None);
+        }
+        let slot = block as u32;
+        let version = self.nat(directory)?.version;
+        let owner = Owner::Data { nid: directory, slot: slot as u16, version };
+        let Some(address) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else { return Ok(None) };
+        let content = vec![0; BLOCK_SIZE];
+        self.put(address, &content)?;
+        self.edit_inode(directory, |inode| {
+            let at = (inode.extra_size() / 4 + slot) as usize;
+            inode.slots[at].set(address);
+            let blocks = inode.i_blocks.get() + 1;
+            inode.i_blocks.set(blocks);
+        })?;
+        Ok(Some(content))
+    }
+
+    /// The inode without a name that remembers this one.
+    fn nameless(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<u32>> {
+        if self.nameless.is_none() {
+            let mut inodes: Vec<u32> =
+                survey.inodes.iter().filter(|(_, inode)| inode.names == 0).map(|(ino, _)| *ino).collect();
+            inodes.sort_unstable();
+            let mut map = FxHashMap::default();
+            for ino in inodes.into_iter().filter(|&ino| ino != self.geometry.root_ino) {
+                if let Some(inode) = self.inode(ino)?
+                    && let Some(name) = inode.i_name.get(..inode.i_namelen.get() as usize)
+                {
+                    map.entry((inode.i_pino.get(), name.to_vec())).or_insert(ino);
+                }
+            }
+            self.nameless = Some(map);
+        }
+        Ok(self.nameless.as_mut().and_then(|map| map.remove(&(directory, name.to_vec()))))
+    }
+}

@@ -1,0 +1,225 @@
+//! Fields of inodes.
+
+use basalt_vfs::FileKind;
+use zerocopy::IntoBytes;
+
+use super::state::State;
+use crate::check::file::{Level, level};
+use crate::check::{Fault, FaultKind, Place, Survey};
+use crate::dir::entries;
+use crate::error::Result;
+use crate::file::inode::SIZE_LIMIT;
+use crate::layout::dentry::{DentryShape, MAX_DEPTH};
+use crate::layout::inode::{
+    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtent, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET,
+};
+use crate::layout::superblock::Features;
+use crate::layout::xattr;
+use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR};
+
+/// The bits of a mode that are not its type.
+const PERMISSIONS: u16 = 0o7777;
+
+impl State {
+    /// Repairs a fault of an inode; says what was done.
+    pub(super) fn repair_inode(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
+        let Place::Inode(ino) = fault.place else { return Ok(None) };
+        let Some(inode) = self.inode(ino)? else { return Ok(None) };
+        let kind = FileKind::from_mode(inode.i_mode.get().into());
+        let right = fault.right.unwrap_or_default();
+        let flexible = self.geometry.flexible_inline_xattr();
+        let features = self.geometry.features;
+        let action = match fault.kind {
+            FaultKind::InodeChecksum => {
+                self.edit_inode(ino, |_| ())?;
+                "checksum computed anew".into()
+            }
+            FaultKind::InodeMode => return self.guess_mode(survey, ino, &inode).map(Some),
+            FaultKind::InodeExtraAttributes => {
+                self.edit_inode(ino, |inode| mend_extra(inode, features))?;
+                "set to what all inodes of the volume have".into()
+            }
+            FaultKind::InodeInlineXattrSize => {
+                let slots = find_xattrs(&inode).unwrap_or(DEFAULT_INLINE_XATTR_SLOTS as u16);
+                self.edit_inode(ino, |inode| inode.extra_mut().i_inline_xattr_size.set(slots))?;
+                format!("set to {slots} slots")
+            }
+            FaultKind::InodeInlineFlags => {
+                let wrong = match kind {
+                    Some(FileKind::Directory) => InlineFlags::DATA,
+                    Some(FileKind::Regular | FileKind::Symlink) => InlineFlags::DENTRY,
+                    _ => InlineFlags::DATA | InlineFlags::DENTRY,
+                };
+                self.edit_inode(ino, |inode| inode.i_inline &= !wrong.bits())?;
+                "flag cleared".into()
+            }
+            FaultKind::InodeInlineReserved => {
+                let start = inode.inline_data_range(flexible).start;
+                self.edit_inode(ino, |inode| inode.slots[(start - SLOTS_OFFSET) / 4 - 1].set(0))?;
+                "cleared".into()
+            }
+            FaultKind::InodeInlineData => {
+                let last = content(&inode, flexible).iter().rposition(|&byte| byte != 0).map_or(0, |at| at as u64 + 1);
+                self.edit_inode(ino, |inode| {
+                    inode.i_inline |= InlineFlags::DATA_EXIST.bits();
+                    let size = inode.i_size.get().max(last);
+                    inode.i_size.set(size);
+                })?;
+                "the data counts again".into()
+            }
+            FaultKind::InodeFlags => {
+                let wrong =
+                    [(RawInodeFlags::CASEFOLD, Features::CASEFOLD), (RawInodeFlags::COMPRESS, Features::COMPRESSION)]
+                        .into_iter()
+                        .filter(|(_, feature)| !features.contains(*feature))
+                        .fold(RawInodeFlags::empty(), |all, (flag, _)| all | flag);
+                self.edit_inode(ino, |inode| inode.i_flags.set(inode.i_flags.get() & !wrong.bits()))?;
+                "flag cleared".into()
+            }
+            FaultKind::InodeSize => {
+                let size = self.right_size(survey, ino, &inode)?;
+                self.edit_inode(ino, |inode| inode.i_size.set(size))?;
+                format!("set to {size} bytes")
+            }
+            FaultKind::InodeDepth => {
+                let deepest = survey.directories.get(&ino).and_then(|directory| directory.deepest);
+                let depth = deepest.map_or(1, |deepest| deepest + 1).min(MAX_DEPTH);
+                self.edit_inode(ino, |inode| inode.i_current_depth.set(depth))?;
+                format!("set to {depth}")
+            }
+            FaultKind::InodeExtent => {
+                let none = RawExtent { fofs: 0.into(), blk: 0.into(), len: 0.into() };
+                self.edit_inode(ino, |inode| inode.i_ext = none)?;
+                "extent dropped: the addresses count".into()
+            }
+            FaultKind::InodeNameLength => {
+                let length = inode.i_name.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+                self.edit_inode(ino, |inode| inode.i_namelen.set(length as u32))?;
+                format!("set to {length}")
+            }
+            FaultKind::InodeBlockCount => {
+                self.edit_inode(ino, |inode| inode.i_blocks.set(right))?;
+                format!("set to {right}")
+            }
+            FaultKind::InodeLinks => {
+                self.edit_inode(ino, |inode| inode.i_links.set(right as u32))?;
+                format!("set to {right}")
+            }
+            FaultKind::InodeParent => {
+                let Some(&parent) = survey.parents.get(&ino) else { return Ok(None) };
+                self.edit_inode(ino, |inode| inode.i_pino.set(parent))?;
+                format!("set to {parent}")
+            }
+            FaultKind::OrphanInode => {
+                self.loaded.orphans.retain(|orphan| *orphan != ino);
+                "taken off the list".into()
+            }
+            FaultKind::XattrList => return self.cut_xattrs(ino),
+            _ => return Ok(None),
+        };
+        Ok(Some(action))
+    }
+
+    /// An inode of no type becomes what its name says it is, or what it looks like.
+    fn guess_mode(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<String> {
+        let named = survey.typeless.get(&ino).and_then(|&kind| entries::kind_of(kind));
+        let looks = if self.looks_like_directory(ino, inode)? { FileKind::Directory } else { FileKind::Regular };
+        let kind = named.unwrap_or(looks);
+        // Types are the upper four of sixteen bits.
+        let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
+        self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
+        Ok(format!("now a {kind:?}, mode {mode:#o}"))
+    }
+
+    /// Whether an inode's first entries are those of a directory: a `.` that leads to itself.
+    pub(super) fn looks_like_directory(&self, ino: u32, inode: &RawInode) -> Result<bool> {
+        let flexible = self.geometry.flexible_inline_xattr();
+        let is_own = |bytes: &[u8], shape: &DentryShape| {
+            bytes.len() >= shape.size
+                && entries::find(bytes, shape, 0, b".")
+                    .is_some_and(|slot| entries::entry(bytes, shape, slot).ino.get() == ino)
+        };
+        if inode.is_inline(InlineFlags::DENTRY) {
+            let bytes = content(inode, flexible);
+            return Ok(is_own(bytes, &DentryShape::inline(bytes.len())));
+        }
+        let first = inode.slots.get(inode.extra_size() as usize / 4).map_or(NULL_ADDR, |slot| slot.get());
+        Ok(self.geometry.in_main(first) && is_own(&self.block(first)?, &DentryShape::BLOCK))
+    }
+
+    fn right_size(&self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<u64> {
+        let block = BLOCK_SIZE as u64;
+        if let Some(directory) = survey.directories.get(&ino).filter(|directory| !directory.inline) {
+            let least = directory.last_block.map_or(block, |last| (last + 1) * block);
+            return Ok(if inode.i_size.get() > SIZE_LIMIT { least } else { inode.i_size.get().max(least) });
+        }
+        let flexible = self.geometry.flexible_inline_xattr();
+        if inode.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
+            return Ok(inode.i_size.get().min(content(inode, flexible).len() as u64));
+        }
+        // The end of the last block there is.
+        let own = inode.address_slots(flexible);
+        let slots = &inode.slots[(inode.extra_size() / 4) as usize..][..own as usize];
+        let mut blocks = slots.iter().rposition(|slot| slot.get() != NULL_ADDR).map_or(0, |last| last as u64 + 1);
+        for (&nid, reference) in survey.references.iter().filter(|(_, reference)| reference.ino == ino) {
+            if reference.offset != crate::layout::node::XATTR_NODE_OFFSET
+                && let Level::Direct { file_block } = level(reference.offset, own, crate::layout::node::ADDRS_PER_NODE)
+            {
+                for slot in 0..crate::layout::node::ADDRS_PER_NODE {
+                    if self.address(survey, nid, slot)? != NULL_ADDR {
+                        blocks = blocks.max(file_block + u64::from(slot) + 1);
+                    }
+                }
+            }
+        }
+        Ok((blocks * block).min(SIZE_LIMIT))
+    }
+
+    /// Cuts a list of extended attributes off in front of the first that cannot be.
+    fn cut_xattrs(&mut self, ino: u32) -> Result<Option<String>> {
+        let Some(inode) = self.inode(ino)? else { return Ok(None) };
+        let range = inode.inline_xattr_range(self.geometry.flexible_inline_xattr());
+        let mut list = Vec::new();
+        if inode.is_inline(InlineFlags::XATTR) {
+            list.extend_from_slice(inode.as_bytes().get(range.clone()).unwrap_or_default());
+        }
+        let inline = list.len();
+        let node = self.node(inode.i_xattr_nid.get())?;
+        list.extend_from_slice(node.as_deref().and_then(|node| node.get(..xattr::NODE_CAPACITY)).unwrap_or_default());
+        let Some(kept) = super::xattr::cut(&mut list) else { return Ok(None) };
+        if inline > 0 {
+            self.edit_inode(ino, |inode| inode.as_mut_bytes()[range].copy_from_slice(&list[..inline]))?;
+        }
+        if node.is_some() {
+            self.edit_node(inode.i_xattr_nid.get(), |node| {
+                node.as_mut_bytes()[..xattr::NODE_CAPACITY].copy_from_slice(&list[inline..]);
+            })?;
+        }
+        Ok(Some(format!("list cut off behind {kept} sound attributes")))
+    }
+}
+
+/// An inode's inline content.
+fn content(inode: &RawInode, flexible: bool) -> &[u8] {
+    inode.as_bytes().get(inode.inline_data_range(flexible)).unwrap_or_default()
+}
+
+/// Brings extra attributes to what the volume's features ask for.
+fn mend_extra(inode: &mut RawInode, features: Features) {
+    if !features.contains(Features::EXTRA_ATTR) {
+        inode.i_inline &= !InlineFlags::EXTRA_ATTR.bits();
+        return;
+    }
+    inode.i_inline |= InlineFlags::EXTRA_ATTR.bits();
+    let size = u32::from(inode.extra().i_extra_isize.get());
+    if !(4..=EXTRA_SIZE_MAX).contains(&size) || size % 4 != 0 {
+        inode.extra_mut().i_extra_isize.set(crate::format::root::extra_size(features));
+    }
+}
+
+/// How many slots the inline attributes take, told by the place of their magic number.
+fn find_xattrs(inode: &RawInode) -> Option<u16> {
+    let from = EXTRA_SIZE_MAX as usize / 4;
+    let at = inode.slots[from..].iter().position(|slot| slot.get() == xattr::MAGIC)?;
+    u16::try_from(SLOTS as usize - from - at).ok()
+}

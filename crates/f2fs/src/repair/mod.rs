@@ -1,0 +1,320 @@
+//! Repair: makes a volume sound again, and says what it did.
+//!
+//! Everything happens on a [staged](staged) device first: the volume below is not touched until [`Plan::commit`]. So a dry run is a plan
+//! without a commit, what is overwritten can be saved before, and a power cut leaves the volume as it was or as it will be.
+//!
+//! 1. Superblock and checkpoint are brought to where the volume can be checked; what was fsynced is recovered.
+//! 2. Rounds of check and repair, each on the lowest layer with faults: nodes, then entries and fields, names, counts of inodes.
+//!    What follows from the rest (segment information, summaries, the checkpoint's counts) is derived last.
+//! 3. Blocks that the last checkpoint can reach move to free places, table blocks to their other copy.
+//! 4. On commit: blocks, flush, checkpoint but for its last block, flush, last block, flush; superblocks at the end.
+//!
+//! | module | what |
+//! |---|---|
+//! | `superblock`, `checkpoint`, `pack` | where things are; the checkpoint to start from, and the next |
+//! | `nat`, `node` | node addresses and footers; pointers to nodes and blocks |
+//! | `inode`, `xattr`, `directory`, `lost_found` | fields, attributes, entries, names |
+//! | `segments` | segment information, summaries, logs, counts |
+//! | `rounds`, `commit`, `backup` | the order of things; writing; what was there before |
+//! | `advice` | what is done for each kind of fault, in words |
+
+mod advice;
+mod backup;
+mod checkpoint;
+mod commit;
+mod directory;
+mod inode;
+mod lost_found;
+mod nat;
+mod node;
+mod pack;
+mod rounds;
+mod segments;
+mod staged;
+mod state;
+mod superblock;
+mod xattr;
+
+use std::sync::Arc;
+
+use basalt_device::BlockDevice;
+use basalt_vfs::FileSystem;
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+
+pub use advice::advice;
+pub use backup::{RestoreError, restore};
+
+use crate::check::{
+    CheckOptions, CheckProgress, CheckReport, Counts, Fault, FaultKind, Place, Severity, Survey, examine,
+};
+use crate::clock::{Clock, SystemClock};
+use crate::error::Result;
+use crate::ops::F2fs;
+use crate::options::OpenOptions;
+use staged::Staged;
+
+/// Most faults that one round takes on; a volume with more takes more rounds.
+const FAULTS_PER_ROUND: usize = 100_000;
+/// What recovery must not start from: it would write where something is.
+const NOT_RECOVERABLE: &[FaultKind] = &[
+    FaultKind::SitMissing,
+    FaultKind::SitClass,
+    FaultKind::LogNextBlock,
+    FaultKind::LogType,
+    FaultKind::BlockDuplicate,
+    FaultKind::NatDuplicateAddress,
+    FaultKind::NodeDuplicateReference,
+];
+
+/// How to repair.
+#[derive(Clone)]
+pub struct RepairOptions {
+    /// Most repairs and faults to list.
+    pub max_listed: usize,
+    /// The clock of the recovery that an unclean volume gets first.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for RepairOptions {
+    fn default() -> Self {
+        RepairOptions { max_listed: CheckOptions::default().max_faults, clock: Arc::new(SystemClock) }
+    }
+}
+
+/// How far a repair has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairProgress {
+    /// The check that is under way, from 1.
+    pub round: u32,
+    /// How far it is.
+    pub check: CheckProgress,
+}
+
+/// One thing that is put right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// Which rule was broken.
+    pub kind: FaultKind,
+    /// How bad that was.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
+    /// What was found.
+    pub found: String,
+    /// What is done.
+    pub action: String,
+}
+
+impl Repair {
+    fn of(fault: &Fault, action: impl Into<String>) -> Repair {
+        Repair {
+            kind: fault.kind,
+            severity: fault.severity,
+            place: fault.place,
+            found: fault.found.clone(),
+            action: action.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Repair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}: {}: {}", self.kind, self.place, self.found, self.action)
+    }
+}
+
+/// What a repair does, or would do.
+#[derive(Debug, Clone, Serialize)]
+pub struct RepairReport {
+    /// What is put right, in order; at most as many as were asked for.
+    pub repairs: Vec<Repair>,
+    /// How many that are, listed or not.
+    pub repaired: u64,
+    /// Faults that are left.
+    pub left: Vec<Fault>,
+    /// Whether the volume is clean afterwards.
+    pub clean: bool,
+    /// Blocks that are written.
+    pub blocks: u64,
+    /// Checks that were made.
+    pub rounds: u32,
+    /// What is on the volume afterwards.
+    pub counts: Counts,
+}
+
+/// The repairs so far.
+struct Log {
+    repairs: Vec<Repair>,
+    seen: FxHashSet<(FaultKind, Place)>,
+    count: u64,
+    limit: usize,
+    /// Whether what follows is no repair, but comes from moving what was repaired.
+    muted: bool,
+}
+
+impl Log {
+    fn add(&mut self, repair: Repair) {
+        // A place that takes two rounds is one repair.
+        if self.muted || self.repairs.len() < self.limit && !self.seen.insert((repair.kind, repair.place)) {
+            return;
+        }
+        self.count += 1;
+        if self.repairs.len() < self.limit {
+            self.repairs.push(repair);
+        }
+    }
+}
+
+/// A repair that is ready to be written.
+pub struct Plan {
+    staged: Arc<Staged>,
+    report: RepairReport,
+    writes: commit::Writes,
+}
+
+impl Plan {
+    /// What it does.
+    pub fn report(&self) -> &RepairReport {
+        &self.report
+    }
+
+    /// Writes it. A power cut leaves the volume as it was or repaired; where there was no room to keep both, it can be repaired again.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn commit(self) -> Result<RepairReport> {
+        self.writes.write(self.staged.base())?;
+        Ok(self.report)
+    }
+
+    /// Saves what [`commit`](Self::commit) overwrites, for [`restore`].
+    ///
+    /// # Errors
+    /// When the device cannot be read or the backup not be written.
+    pub fn back_up(&self, to: &mut dyn std::io::Write) -> std::result::Result<(), RestoreError> {
+        backup::save(&self.staged, &self.writes, to)
+    }
+}
+
+/// Finds out how to repair a volume. Writes nothing.
+///
+/// # Errors
+/// As [`check`](crate::check::check): when the device cannot be read, holds no volume, or one of an unknown layout.
+pub fn plan(
+    device: Arc<dyn BlockDevice>,
+    options: &RepairOptions,
+    progress: &mut dyn FnMut(RepairProgress),
+) -> Result<Plan> {
+    let log = Log {
+        repairs: Vec::new(),
+        seen: FxHashSet::default(),
+        count: 0,
+        limit: options.max_listed.max(1),
+        muted: false,
+    };
+    let staged = Arc::new(Staged::new(Arc::clone(&device)));
+    let mut work = Work { device, staged, log, round: 0, progress };
+    let (report, _) = work.examine(FxHashSet::default())?;
+    if !work.has_work(&report)? {
+        return Ok(work.nothing(report));
+    }
+    let report = work.recover(options, report)?;
+    work.run(options, report)
+}
+
+/// A repair under way.
+struct Work<'a> {
+    device: Arc<dyn BlockDevice>,
+    staged: Arc<Staged>,
+    log: Log,
+    round: u32,
+    progress: &'a mut dyn FnMut(RepairProgress),
+}
+
+impl Work<'_> {
+    fn examine(&mut self, watched: FxHashSet<u32>) -> Result<(CheckReport, Option<Survey>)> {
+        self.round += 1;
+        let (round, progress) = (self.round, &mut self.progress);
+        let options = CheckOptions { max_faults: FAULTS_PER_ROUND };
+        examine(&*self.staged, &options, Some(watched), &mut |check| progress(RepairProgress { round, check }))
+    }
+
+    /// Whether anything can be made better.
+    fn has_work(&self, report: &CheckReport) -> Result<bool> {
+        for fault in &report.faults {
+            let wanted = match (fault.kind, fault.place) {
+                // A pack that was never written is how some mkfs leave a volume.
+                (FaultKind::CheckpointPack, Place::Checkpoint(index)) => !self.is_unused(index)?,
+                _ => true,
+            };
+            if wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_unused(&self, index: u32) -> Result<bool> {
+        let (geometry, _) = crate::geometry::Geometry::read(&*self.staged)?;
+        let start = geometry.checkpoint + index * crate::layout::BLOCKS_PER_SEGMENT;
+        Ok(self.staged.before(start)?.iter().all(|&byte| byte == 0))
+    }
+
+    fn nothing(self, report: CheckReport) -> Plan {
+        let report = RepairReport {
+            repairs: Vec::new(),
+            repaired: 0,
+            clean: report.is_clean(),
+            left: Vec::new(),
+            blocks: 0,
+            rounds: self.round,
+            counts: report.counts,
+        };
+        Plan { staged: self.staged, report, writes: commit::Writes::default() }
+    }
+
+    /// Lets the engine recover what was fsynced, where the volume is sound enough for that.
+    fn recover(&mut self, options: &RepairOptions, report: CheckReport) -> Result<CheckReport> {
+        let notes: Vec<Fault> = report
+            .faults
+            .iter()
+            .filter(|fault| matches!(fault.kind, FaultKind::NotUnmounted | FaultKind::RollForward))
+            .cloned()
+            .collect();
+        if notes.is_empty() {
+            return Ok(report);
+        }
+        let is_safe = report.complete
+            && report.worst != Some(Severity::Fatal)
+            && !report.faults.iter().any(|fault| NOT_RECOVERABLE.contains(&fault.kind));
+        let mut after = None;
+        if is_safe && self.roll_forward(options).is_ok() {
+            let (new, _) = self.examine(FxHashSet::default())?;
+            let is_done = !new.faults.iter().any(|fault| fault.kind == FaultKind::NotUnmounted);
+            after = (is_done && new.complete).then_some(new);
+        }
+        let recovered = after.is_some();
+        for fault in &notes {
+            let action = match (recovered, fault.kind) {
+                (true, FaultKind::RollForward) => "recovered, as mounting does",
+                (true, _) => "cleanly unmounted",
+                (false, FaultKind::RollForward) => "given up: the damage does not allow to recover it",
+                (false, _) => "back at its last checkpoint",
+            };
+            self.log.add(Repair::of(fault, action));
+        }
+        if let Some(after) = after {
+            return Ok(after);
+        }
+        self.staged = Arc::new(Staged::new(Arc::clone(&self.device)));
+        Ok(report)
+    }
+
+    fn roll_forward(&self, options: &RepairOptions) -> Result<()> {
+        let staged: Arc<dyn BlockDevice> = Arc::clone(&self.staged) as Arc<dyn BlockDevice>;
+        let fs = F2fs::open(staged, OpenOptions::default(), Arc::clone(&options.clock))?;
+        fs.close()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Entries of the node address table, and footers: which node is where, and whose it is.
+
+use basalt_segments::SegmentKind;
+use rustc_hash::FxHashMap;
+
+use super::state::State;
+use crate::check::{Fault, FaultKind, Place, Survey};
+use crate::error::Result;
+use crate::layout::nat::RawNatEntry;
+use crate::layout::node::{NodeFlags, OFFSET_SHIFT};
+use crate::layout::summary::RawSummaryBlock;
+use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+use zerocopy::FromBytes;
+
+impl State {
+    /// Repairs a fault of a NAT entry or a footer; says what was done.
+    pub(super) fn repair_nat(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
+        let Place::Node(nid) = fault.place else { return Ok(None) };
+        let owner = survey.references.get(&nid).map_or((nid, 0), |reference| (reference.ino, reference.offset));
+        match fault.kind {
+            FaultKind::NatReserved => {
+                let address = u32::from(nid != 0);
+                self.edit_nat(nid, |entry| {
+                    *entry = RawNatEntry { version: 0, ino: nid.into(), block_addr: address.into() };
+                })?;
+                Ok(Some("entry of a reserved id restored".into()))
+            }
+            FaultKind::NatAddress | FaultKind::NatDuplicateAddress => self.replace_node(survey, nid).map(Some),
+            FaultKind::NodeFooterNid if survey.unreadable.contains(&nid) => self.replace_node(survey, nid).map(Some),
+            FaultKind::NatIno => {
+                self.edit_nat(nid, |entry| entry.ino.set(owner.0))?;
+                Ok(Some(format!("now of inode {}", owner.0)))
+            }
+            FaultKind::NodeFooterNid | FaultKind::NodeFooterIno | FaultKind::NodeFooterOffset => {
+                let edited = self.edit_node(nid, |node| {
+                    let footer = &mut node.footer;
+                    footer.nid.set(nid);
+                    footer.ino.set(owner.0);
+                    let flags = footer.flag.get() & NodeFlags::all().bits();
+                    footer.flag.set(flags | owner.1 << OFFSET_SHIFT);
+                })?;
+                Ok(edited.then(|| format!("footer now of node {nid} of inode {}, offset {}", owner.0, owner.1)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A node that is not where the NAT says: found again where a live block without an owner says so, else its id is freed.
+    pub(super) fn replace_node(&mut self, survey: &Survey, nid: u32) -> Result<String> {
+        let ino = self.nat(nid)?.ino.get();
+        for address in self.strays(survey)?.get(&nid).cloned().unwrap_or_default() {
+            let footer = State::footer(&self.block(address)?);
+            if footer.is_some_and(|footer| footer.nid.get() == nid && footer.ino.get() == ino)
+                && self.taken.insert(address)
+            {
+                self.edit_nat(nid, |entry| entry.block_addr.set(address))?;
+                return Ok(format!("found at block {address}"));
+            }
+        }
+        self.free_node(nid)?;
+        Ok("not found anywhere: node id freed".into())
+    }
+
+    /// Blocks of node segments that the SIT has as live though nobody owns them, by the node they are of.
+    fn strays(&mut self, survey: &Survey) -> Result<&FxHashMap<u32, Vec<u32>>> {
+        if self.strays.is_none() {
+            let mut strays: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+            for segment in 0..self.geometry.main_segments {
+                let entry = self.sit(segment)?;
+                let is_node = SegmentKind::from_u8(entry.kind()).is_some_and(SegmentKind::is_node);
+                if is_node && entry.valid_map != [0; 64] {
+                    self.strays_of(survey, segment, &entry.valid_map, &mut strays)?;
+                }
+            }
+            self.strays = Some(strays);
+        }
+        Ok(self.strays.get_or_insert_default())
+    }
+
+    fn strays_of(
+        &self,
+        survey: &Survey,
+        segment: u32,
+        live: &[u8; 64],
+        strays: &mut FxHashMap<u32, Vec<u32>>,
+    ) -> Result<()> {
+        let owned = survey.ownership.map.segment(segment);
+        let bytes = self.block(self.geometry.summary_block(segment))?;
+        let log = self.loaded.logs.iter().find(|log| log.segment == segment);
+        let stored = RawSummaryBlock::ref_from_bytes(&bytes).ok();
+        let Some(summary) = log.map(|log| &*log.summary).or(stored) else { return Ok(()) };
+        for block in 0..BLOCKS_PER_SEGMENT {
+            let at = block as usize;
+            if bit_msb(live, at) && !owned.is_some_and(|found| bit_msb(&found.map, at)) {
+                let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
+                strays.entry(summary.entries[at].nid.get()).or_default().push(address);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Pointers: to nodes that are not there, to nodes and blocks of others, and nodes that nobody points to.
+
+use rustc_hash::FxHashSet;
+use zerocopy::FromBytes;
+
+use super::state::State;
+use crate::check::blocks::Owner;
+use crate::check::file::{Level, level};
+use crate::check::nodes::CHILD_OFFSETS;
+use crate::check::tree::Reference;
+use crate::check::{Fault, FaultKind, Place, Survey};
+use crate::error::Result;
+use crate::layout::NULL_ADDR;
+use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
+
+const IDS: u32 = ADDRS_PER_NODE;
+/// Offsets of the two indirect nodes and of the double indirect one.
+const INDIRECT: [u32; 2] = [3, 4 + IDS];
+const DOUBLE_INDIRECT: u32 = 5 + 2 * IDS;
+
+/// Where the pointer to a node at `offset` is: offset of the node that has it, and its slot there. `None` for the nodes that the
+/// inode points to itself.
+fn parent_of(offset: u32) -> Option<(u32, u32)> {
+    if CHILD_OFFSETS.contains(&offset) || offset == XATTR_NODE_OFFSET {
+        return None;
+    }
+    if offset < INDIRECT[1] {
+        return Some((INDIRECT[0], offset - INDIRECT[0] - 1));
+    }
+    if offset < DOUBLE_INDIRECT {
+        return Some((INDIRECT[1], offset - INDIRECT[1] - 1));
+    }
+    let below = offset - DOUBLE_INDIRECT - 1;
+    let (indirect, within) = (below / (IDS + 1), below % (IDS + 1));
+    Some(if within == 0 { (DOUBLE_INDIRECT, indirect) } else { (offset - within, within - 1) })
+}
+
+/// Offset of the direct node that has a file's block, and the slot there; `None` for a block whose address is in the inode.
+/// The inverse of [`level`].
+pub(super) fn direct_node(file_block: u64, own: u32, per_node: u32) -> Option<(u32, u32)> {
+    let behind = file_block.checked_sub(own.into())?;
+    let (index, slot) = (behind / u64::from(per_node.max(1)), (behind % u64::from(per_node.max(1))) as u32);
+    let ids = u64::from(IDS);
+    // Files end before the double indirect node's room does, so offsets fit.
+    let offset = match index {
+        0..=1 => index + 1,
+        _ if index < 2 + ids => 4 + index - 2,
+        _ if index < 2 + 2 * ids => u64::from(INDIRECT[1]) + 1 + index - 2 - ids,
+        _ => {
+            let deep = index - 2 - 2 * ids;
+            u64::from(DOUBLE_INDIRECT) + 1 + deep / ids * (ids + 1) + 1 + deep % ids
+        }
+    };
+    Some((offset as u32, slot))
+}
+
+impl State {
+    /// Repairs a fault of a pointer; says what was done.
+    pub(super) fn repair_pointer(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
+        match (fault.kind, fault.place) {
+            (FaultKind::NodeReference, Place::Inode(ino)) => self.clean_tree(survey, ino),
+            (FaultKind::NodeUnreachable, Place::Node(nid)) => self.attach_or_free(survey, nid).map(Some),
+            (FaultKind::BlockAddress, Place::Slot { nid, slot }) => {
+                let cleared = self.set_address(survey, nid, slot, NULL_ADDR)?;
+                Ok(cleared.then(|| "now a hole".into()))
+            }
+            (_, Place::Node(parent) | Place::Inode(parent)) => self.clean_pointers(survey, parent),
+            _ => Ok(None),
+        }
+    }
+
+    /// Clears the pointers of an inode and its indirect nodes that lead nowhere or to somebody else's.
+    fn clean_tree(&mut self, survey: &Survey, ino: u32) -> Result<Option<String>> {
+        let below = survey.references.iter().filter(|(_, reference)| reference.ino == ino);
+        let mut nodes: Vec<u32> = below.map(|(&nid, _)| nid).collect();
+        nodes.sort_unstable();
+        let mut done = self.clean_pointers(survey, ino)?;
+        for nid in nodes {
+            done = done.or(self.clean_pointers(survey, nid)?);
+        }
+        Ok(done)
+    }
+
+    /// Whether the pointer to node `nid` at `offset` of inode `ino` is the one that counts.
+    fn is_right(&self, survey: &Survey, nid: u32, ino: u32, offset: u32) -> Result<bool> {
+        let own = survey.references.get(&nid).is_some_and(|found| found.ino == ino && found.offset == offset);
+        Ok(own && !survey.inodes.contains_key(&nid) && self.geometry.in_main(self.nat(nid)?.block_addr.get()))
+    }
+
+    /// Clears the pointers of an inode or indirect node that lead nowhere or to somebody else's.
+    fn clean_pointers(&mut self, survey: &Survey, parent: u32) -> Result<Option<String>> {
+        let Some(block) = self.node(parent)? else { return Ok(None) };
+        let mut cleared = Vec::new();
+        if survey.inodes.contains_key(&parent) {
+            let Ok(inode) = RawInode::read_from_bytes(&block) else { return Ok(None) };
+            let mut wrong = [false; 5];
+            for (index, (nid, offset)) in inode.i_nid.iter().zip(CHILD_OFFSETS).enumerate() {
+                wrong[index] = nid.get() != 0 && !self.is_right(survey, nid.get(), parent, offset)?;
+            }
+            let xattrs = inode.i_xattr_nid.get();
+            let wrong_xattrs = xattrs != 0 && !self.is_right(survey, xattrs, parent, XATTR_NODE_OFFSET)?;
+            self.edit_inode(parent, |inode| {
+                for (nid, _) in inode.i_nid.iter_mut().zip(wrong).filter(|(_, wrong)| *wrong) {
+                    cleared.push(nid.get());
+                    nid.set(0);
+                }
+                if wrong_xattrs {
+                    cleared.push(xattrs);
+                    inode.i_xattr_nid.set(0);
+                }
+            })?;
+        } else if let Some(&Reference { ino, offset }) = survey.references.get(&parent) {
+            let Level::Indirect { first, step } = level(offset, 0, IDS) else { return Ok(None) };
+            let Ok(node) = RawNode::read_from_bytes(&block) else { return Ok(None) };
+            let mut wrong = FxHashSet::default();
+            for (slot, nid) in (0..IDS).zip(&node.slots) {
+                if nid.get() != 0 && !self.is_right(survey, nid.get(), ino, first + slot * step)? {
+                    wrong.insert(slot);
+                    cleared.push(nid.get());
+                }
+            }
+            self.edit_node(parent, |node| wrong.iter().for_each(|&slot| node.slots[slot as usize].set(0)))?;
+        }
+        let names: Vec<String> = cleared.iter().take(8).map(ToString::to_string).collect();
+        Ok((!cleared.is_empty()).then(|| format!("pointers to nodes {} cleared", names.join(", "))))
+    }
+
+    /// Sets an address of an inode (counted from its first block address) or of a direct node.
+    pub(super) fn set_address(&mut self, survey: &Survey, nid: u32, slot: u32, address: u32) -> Result<bool> {
+        if self.is_inode(survey, nid) {
+            return self.edit_inode(nid, |inode| {
+                let at = (inode.extra_size() / 4 + slot) as usize;
+                if let Some(stored) = inode.slots.get_mut(at) {
+                    stored.set(address);
+                }
+            });
+        }
+        self.edit_node(nid, |node| {
+            if let Some(stored) = node.slots.get_mut(slot as usize) {
+                stored.set(address);
+            }
+        })
+    }
+
+    /// The address at a slot, counted as in [`set_address`](Self::set_address).
+    pub(super) fn address(&self, survey: &Survey, nid: u32, slot: u32) -> Result<u32> {
+        let Some(block) = self.node(nid)? else { return Ok(NULL_ADDR) };
+        if self.is_inode(survey, nid) {
+            let Ok(inode) = RawInode::ref_from_bytes(&block) else { return Ok(NULL_ADDR) };
+            return Ok(inode.slots.get((inode.extra_size() / 4 + slot) as usize).map_or(NULL_ADDR, |slot| slot.get()));
+        }
+        let Ok(node) = RawNode::ref_from_bytes(&block) else { return Ok(NULL_ADDR) };
+        Ok(node.slots.get(slot as usize).map_or(NULL_ADDR, |slot| slot.get()))
+    }
+
+    /// A node that nobody points to: back to where its footer says if that place is empty, else its id is freed.
+    fn attach_or_free(&mut self, survey: &Survey, nid: u32) -> Result<String> {
+        if let Some((ino, offset)) = self.attach(survey, nid)? {
+            return Ok(format!("put back into inode {ino}, at offset {offset}"));
+        }
+        self.free_node(nid)?;
+        Ok("belongs to no file: node id freed".into())
+    }
+
+    fn attach(&mut self, survey: &Survey, nid: u32) -> Result<Option<(u32, u32)>> {
+        let Some(block) = self.node(nid)? else { return Ok(None) };
+        let Some(footer) = State::footer(&block) else { return Ok(None) };
+        let (ino, offset) = (footer.ino.get(), footer.offset());
+        let known = footer.nid.get() == nid && offset != 0 && survey.inodes.contains_key(&ino);
+        let Some(inode) =
+            self.inode(ino)?.filter(|_| known && self.nat(nid).is_ok_and(|entry| entry.ino == footer.ino))
+        else {
+            return Ok(None);
+        };
+        if offset == XATTR_NODE_OFFSET {
+            let free = inode.i_xattr_nid.get() == 0;
+            return Ok((free && self.edit_inode(ino, |inode| inode.i_xattr_nid.set(nid))?).then_some((ino, offset)));
+        }
+        let inline = inode.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
+        let own = inode.address_slots(self.geometry.flexible_inline_xattr());
+        let past_end = match level(offset, own, ADDRS_PER_NODE) {
+            Level::Direct { file_block } => file_block >= inode.i_size.get().div_ceil(crate::layout::BLOCK_SIZE as u64),
+            Level::Indirect { .. } => false,
+        };
+        if inline || past_end {
+            return Ok(None);
+        }
+        let attached = match parent_of(offset) {
+            None => {
+                let index = CHILD_OFFSETS.iter().position(|&child| child == offset);
+                match index.filter(|&index| inode.i_nid[index].get() == 0) {
+                    Some(index) => self.edit_inode(ino, |inode| inode.i_nid[index].set(nid))?,
+                    None => false,
+                }
+            }
+            Some((parent, slot)) => match self.node_at(survey, ino, parent) {
+                Some(parent) if self.address(survey, parent, slot)? == NULL_ADDR => {
+                    self.edit_node(parent, |node| node.slots[slot as usize].set(nid))?
+                }
+                _ => false,
+            },
+        };
+        Ok(attached.then_some((ino, offset)))
+    }
+
+    /// Blocks with several owners, all of which are in the survey's `claimers`: the owner that the summary names keeps the block, else
+    /// the first one; for all others the block becomes a hole, or their node id is freed.
+    pub(super) fn settle_duplicates(&mut self, survey: &Survey) -> Result<Vec<(Place, String)>> {
+        let mut claimers = survey.ownership.claimers.clone();
+        claimers.sort_by_key(|(address, _)| *address);
+        let mut done = Vec::new();
+        for group in claimers.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
+            let address = group[0].0;
+            let entry = self.summary(address)?;
+            let footer = State::footer(&self.block(address)?);
+            let is_named = |owner: &Owner| owner.summary() == entry;
+            let is_node = |owner: &Owner| matches!(owner, Owner::Node(nid) if footer.is_some_and(|footer| footer.nid.get() == *nid));
+            let owners: Vec<Owner> = group.iter().map(|(_, owner)| *owner).collect();
+            let keeper = owners.iter().position(is_node).or_else(|| owners.iter().position(is_named)).unwrap_or(0);
+            for (_, owner) in owners.into_iter().enumerate().filter(|(index, _)| *index != keeper) {
+                match owner {
+                    Owner::Node(nid) => {
+                        let action = self.replace_node(survey, nid)?;
+                        done.push((Place::Node(nid), action));
+                    }
+                    Owner::Data { nid, slot, .. } => {
+                        self.set_address(survey, nid, slot.into(), NULL_ADDR)?;
+                        let place = Place::Slot { nid, slot: slot.into() };
+                        done.push((place, format!("block {address} belongs to another: now a hole")));
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_and_blocks_are_inverse() {
+        for offset in [1, 2, 4, 1000, 1021, 1023, 2040, 2043, 3060, 3062, 500_000] {
+            let Level::Direct { file_block } = level(offset, 900, 1018) else { panic!("{offset}") };
+            assert_eq!(direct_node(file_block + 7, 900, 1018), Some((offset, 7)));
+        }
+        assert_eq!(direct_node(899, 900, 1018), None);
+    }
+
+    #[test]
+    fn parents_have_their_children() {
+        assert_eq!(parent_of(1), None);
+        assert_eq!(parent_of(2041), None);
+        for offset in [4, 1021, 1023, 2040, 2042, 2043, 3060, 3061, 3062, 500_000] {
+            let (parent, slot) = parent_of(offset).unwrap();
+            let Level::Indirect { first, step } = level(parent, 900, 1018) else { panic!("{offset}") };
+            assert_eq!(first + slot * step, offset);
+        }
+    }
+}

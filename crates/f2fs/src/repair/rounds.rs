@@ -1,0 +1,200 @@
+//! Rounds of check and repair, until nothing is left or nothing gets better.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rustc_hash::FxHashSet;
+
+use super::state::State;
+use super::{Plan, Repair, RepairOptions, RepairReport, Work, checkpoint, superblock};
+use crate::check::{CheckReport, Fault, FaultKind, Place, Severity, Survey};
+use crate::error::Result;
+
+/// Most rounds; each repairs a layer, and few volumes need more than ten.
+const ROUNDS_MAX: u32 = 100;
+
+/// The layer that a kind of fault belongs to: a layer is repaired when those before it are sound.
+fn layer(kind: FaultKind) -> u32 {
+    use FaultKind::*;
+    match kind {
+        NatReserved
+        | NatAddress
+        | NatDuplicateAddress
+        | NatIno
+        | NodeFooterNid
+        | NodeFooterIno
+        | NodeFooterOffset
+        | NodeReference
+        | NodeDuplicateReference
+        | NodeUnreachable
+        | InodeXattrNid
+        | BlockAddress
+        | BlockDuplicate
+        | RootDirectory
+        | InodeMode
+        | InodeExtraAttributes
+        | InodeInlineXattrSize
+        | InodeInlineFlags
+        | InodeFlags
+        | InodeChecksum => 0,
+        InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeNameLength | XattrList
+        | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDuplicate
+        | DirectoryParents | OrphanInode => 1,
+        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 2,
+        InodeLinks | InodeBlockCount => 3,
+        _ => DERIVED,
+    }
+}
+
+/// The layer that follows from all others.
+const DERIVED: u32 = 4;
+
+impl Work<'_> {
+    /// Repairs on the staged device, and plans what is to be written.
+    pub(super) fn run(mut self, options: &RepairOptions, first: CheckReport) -> Result<Plan> {
+        let Some(geometry) = superblock::repair(&self.staged, &first.faults, &mut self.log)? else {
+            return Ok(self.give_up(first, options));
+        };
+        // Without another fault than those of superblocks, the checkpoint stays as it is.
+        let elsewhere = |fault: &Fault| !superblock::KINDS.contains(&fault.kind);
+        let (again, _) = self.examine(FxHashSet::default())?;
+        if !again.faults.iter().chain(&first.faults).any(elsewhere) && self.log_is_of_superblocks() {
+            let writes = super::commit::Writes::of_superblocks(&self.staged)?;
+            return Ok(self.finish(again, writes, options));
+        }
+        let mut state = checkpoint::open(&self.staged, geometry, &again.faults, &mut self.log)?;
+        state.write_pack(None)?;
+        let mut report = self.rounds(&mut state)?;
+        if report.is_clean() && state.relocate_all(&mut self)? {
+            self.log.muted = true;
+            report = self.rounds(&mut state)?;
+        }
+        let writes = state.plan_writes(&mut self)?;
+        Ok(self.finish(report, writes, options))
+    }
+
+    fn log_is_of_superblocks(&self) -> bool {
+        self.log.repairs.iter().all(|repair| superblock::KINDS.contains(&repair.kind))
+    }
+
+    fn give_up(self, report: CheckReport, options: &RepairOptions) -> Plan {
+        let writes = super::commit::Writes::default();
+        self.finish(report, writes, options)
+    }
+
+    fn finish(self, report: CheckReport, writes: super::commit::Writes, options: &RepairOptions) -> Plan {
+        let clean = report.is_clean() && report.complete;
+        let left = report.faults.into_iter().filter(|fault| fault.severity > Severity::Note);
+        let report = RepairReport {
+            repairs: self.log.repairs,
+            repaired: self.log.count,
+            left: left.take(options.max_listed).collect(),
+            clean,
+            blocks: writes.len(),
+            rounds: self.round,
+            counts: report.counts,
+        };
+        Plan { staged: self.staged, report, writes }
+    }
+
+    /// Checks and repairs until the volume is clean or a round changes nothing; what the last check said.
+    fn rounds(&mut self, state: &mut State) -> Result<CheckReport> {
+        let mut seen = FxHashSet::default();
+        loop {
+            let (report, survey) = self.examine(FxHashSet::default())?;
+            let Some(survey) = survey.filter(|_| !report.is_clean() && self.round < ROUNDS_MAX) else {
+                return Ok(report);
+            };
+            // A volume that looks as it did before is going round in circles.
+            if !seen.insert(signature(&report)) {
+                return Ok(report);
+            }
+            state.begin_round();
+            let mut layers: Vec<u32> = faults(&report).map(|fault| layer(fault.kind)).collect();
+            layers.sort_unstable();
+            layers.dedup();
+            for layer in layers {
+                if self.repair_layer(state, &survey, &report, layer)? {
+                    break;
+                }
+            }
+            // Without a free segment for a full log there is no next checkpoint, and no repair.
+            state.write_pack(Some(&survey))?;
+        }
+    }
+
+    /// Repairs the faults of a layer; whether anything was done.
+    fn repair_layer(&mut self, state: &mut State, survey: &Survey, report: &CheckReport, wanted: u32) -> Result<bool> {
+        let faults: Vec<&Fault> = faults(report).filter(|fault| layer(fault.kind) == wanted).collect();
+        if wanted == DERIVED {
+            state.derive(survey, report)?;
+            faults.iter().for_each(|fault| self.log.add(Repair::of(fault, "computed anew from what is in use")));
+            return Ok(true);
+        }
+        let mut done = self.settle_duplicates(state, survey, &faults)?;
+        for fault in faults {
+            if let Some(action) = repair(state, survey, fault)? {
+                self.log.add(Repair::of(fault, action));
+                done = true;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Blocks with several owners: a second check tells all of them.
+    fn settle_duplicates(&mut self, state: &mut State, survey: &Survey, faults: &[&Fault]) -> Result<bool> {
+        let mut watched = FxHashSet::default();
+        let duplicates: Vec<&&Fault> = faults.iter().filter(|fault| fault.kind == FaultKind::BlockDuplicate).collect();
+        for fault in &duplicates {
+            let address = match fault.place {
+                Place::Slot { nid, slot } => state.address(survey, nid, slot)?,
+                Place::Node(nid) => state.nat(nid)?.block_addr.get(),
+                _ => continue,
+            };
+            watched.insert(address);
+        }
+        if watched.is_empty() {
+            return Ok(false);
+        }
+        let (_, watching) = self.examine(watched)?;
+        let Some(watching) = watching else { return Ok(false) };
+        let settled = state.settle_duplicates(&watching)?;
+        let Some(first) = duplicates.first() else { return Ok(false) };
+        for (place, action) in &settled {
+            // Not always the owner that the check came to last is the wrong one.
+            let fault = duplicates.iter().find(|fault| fault.place == *place).unwrap_or(first);
+            self.log.add(Repair { place: *place, ..Repair::of(fault, action.clone()) });
+        }
+        Ok(!settled.is_empty())
+    }
+}
+
+/// Faults that are none but notes are left out.
+fn faults(report: &CheckReport) -> impl Iterator<Item = &Fault> {
+    report.faults.iter().filter(|fault| fault.severity > Severity::Note)
+}
+
+fn signature(report: &CheckReport) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for fault in faults(report) {
+        (fault.kind, fault.place, &fault.found).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn repair(state: &mut State, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
+    use FaultKind::*;
+    match fault.kind {
+        NatReserved | NatAddress | NatDuplicateAddress | NatIno | NodeFooterNid | NodeFooterIno | NodeFooterOffset => {
+            state.repair_nat(survey, fault)
+        }
+        NodeReference | NodeDuplicateReference | NodeUnreachable | InodeXattrNid | BlockAddress => {
+            state.repair_pointer(survey, fault)
+        }
+        // All of them were settled together.
+        BlockDuplicate => Ok(None),
+        RootDirectory | InodeUnreachable => state.repair_unreachable(survey, fault),
+        DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDots
+        | DentryDuplicate | DirectoryParents | DirectoryCycle => state.repair_entry(survey, fault),
+        _ => state.repair_inode(survey, fault),
+    }
+}

@@ -1,0 +1,124 @@
+//! A device with changes on top that are kept in memory: repairs are made, checked and shown before a byte is written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, DeviceError, RequestKind, Result};
+use parking_lot::RwLock;
+
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// The changes, over the device they are for. Writes cost a block of memory for each block they touch; flush and discard do nothing.
+pub(super) struct Staged {
+    base: Arc<dyn BlockDevice>,
+    blocks: RwLock<BTreeMap<u32, Vec<u8>>>,
+}
+
+impl Staged {
+    pub(super) fn new(base: Arc<dyn BlockDevice>) -> Staged {
+        Staged { base, blocks: RwLock::default() }
+    }
+
+    /// The device below.
+    pub(super) fn base(&self) -> &dyn BlockDevice {
+        &*self.base
+    }
+
+    /// Addresses and contents of the blocks that differ from the device, in order.
+    ///
+    /// # Errors
+    /// When the device cannot be read.
+    pub(super) fn changes(&self) -> Result<BTreeMap<u32, Vec<u8>>> {
+        let mut changes = BTreeMap::new();
+        for (&address, block) in self.blocks.read().iter() {
+            if *block != self.before(address)? {
+                changes.insert(address, block.clone());
+            }
+        }
+        Ok(changes)
+    }
+
+    /// A block as it is on the device.
+    ///
+    /// # Errors
+    /// When the device cannot be read.
+    pub(super) fn before(&self, address: u32) -> Result<Vec<u8>> {
+        let mut block = vec![0; BLOCK_SIZE];
+        self.base.read_at(u64::from(address) << BLOCK_BITS, &mut block)?;
+        Ok(block)
+    }
+
+    fn check_range(&self, kind: RequestKind, offset: u64, length: u64) -> Result<()> {
+        let size = self.base.size();
+        if offset.checked_add(length).is_some_and(|end| end <= size) {
+            return Ok(());
+        }
+        Err(DeviceError::OutOfRange { name: self.name().into(), operation: kind.operation(), offset, length, size })
+    }
+}
+
+impl BlockDevice for Staged {
+    fn name(&self) -> &str {
+        self.base.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.base.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.base.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.base.read_at(offset, buf)?;
+        let end = offset + buf.len() as u64;
+        // Devices end before block 2^32, whatever the last partial block.
+        let (first, last) = ((offset / BLOCK) as u32, end.div_ceil(BLOCK) as u32);
+        for (&address, block) in self.blocks.read().range(first..last) {
+            let start = u64::from(address) * BLOCK;
+            let (from, to) = (start.max(offset), (start + BLOCK).min(end));
+            let source = &block[(from - start) as usize..(to - start) as usize];
+            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.check_range(RequestKind::Write, offset, buf.len() as u64)?;
+        let end = offset + buf.len() as u64;
+        let mut blocks = self.blocks.write();
+        for address in offset / BLOCK..end.div_ceil(BLOCK) {
+            let start = address * BLOCK;
+            let (from, to) = (start.max(offset), (start + BLOCK).min(end));
+            let source = &buf[(from - offset) as usize..(to - offset) as usize];
+            // As above: the address fits.
+            let address = address as u32;
+            if source.len() == BLOCK_SIZE {
+                blocks.insert(address, source.to_vec());
+                continue;
+            }
+            let mut block = match blocks.remove(&address) {
+                Some(block) => block,
+                None => self.before(address)?,
+            };
+            block[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
+            blocks.insert(address, block);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.check_range(RequestKind::Discard, offset, length)
+    }
+}

@@ -1,0 +1,276 @@
+//! The volume under repair: its tables, nodes and free blocks, on the staged device.
+//!
+//! The journals are merged into the tables when the checkpoint is read, and tables are changed where they are: nothing is on the device
+//! yet. [`commit`](super::commit) moves what must not be overwritten.
+
+use std::sync::Arc;
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::staged::Staged;
+use crate::check::Survey;
+use crate::checkpoint::load::{Loaded, read_blocks};
+use crate::error::{Error, Result};
+use crate::file::inode::set_checksum;
+use crate::geometry::Geometry;
+use crate::layout::inode::RawInode;
+use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
+use crate::layout::node::{RawNode, RawNodeFooter};
+use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
+use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
+use crate::layout::{BLOCK_BITS, BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+
+/// The volume under repair.
+pub(super) struct State {
+    pub(super) device: Arc<Staged>,
+    pub(super) geometry: Geometry,
+    /// The checkpoint to be written; its journals are empty.
+    pub(super) loaded: Loaded,
+    /// The pack that the next one is written to: 0 or 1.
+    pub(super) target: u32,
+    /// Its version.
+    pub(super) version: u64,
+    /// Blocks handed out since the last check.
+    pub(super) taken: FxHashSet<u32>,
+    /// Nodes below inodes by inode and offset, as of the last check; made when first needed.
+    pub(super) by_offset: Option<FxHashMap<(u32, u32), u32>>,
+    /// Where live blocks without an owner say that a node is; made when first needed.
+    pub(super) strays: Option<FxHashMap<u32, Vec<u32>>>,
+    /// Inodes without a name by parent and the name they remember; made when first needed.
+    pub(super) nameless: Option<FxHashMap<(u32, Vec<u8>), u32>>,
+    /// Inodes made since the last check.
+    pub(super) made: FxHashSet<u32>,
+    /// Where what has no name goes, once it is known in this round.
+    pub(super) lost_found: Option<u32>,
+}
+
+impl State {
+    /// Forgets what was derived from the last check.
+    pub(super) fn begin_round(&mut self) {
+        self.taken.clear();
+        self.by_offset = None;
+        self.strays = None;
+        self.nameless = None;
+        self.made.clear();
+        self.lost_found = None;
+    }
+
+    /// Whether a node is an inode.
+    pub(super) fn is_inode(&self, survey: &Survey, nid: u32) -> bool {
+        survey.inodes.contains_key(&nid) || self.made.contains(&nid)
+    }
+
+    /// A block, changes included. The address must be on the device.
+    pub(super) fn block(&self, address: u32) -> Result<Vec<u8>> {
+        read_blocks(&*self.device, address, 1)
+    }
+
+    pub(super) fn put(&self, address: u32, block: &[u8]) -> Result<()> {
+        Ok(self.device.write_at(u64::from(address) << BLOCK_BITS, block)?)
+    }
+
+    fn nat_place(&self, nid: u32) -> (u32, usize) {
+        let index = nid / NAT_ENTRIES;
+        let second = bit_msb(&self.loaded.nat_bitmap, index as usize);
+        (self.geometry.nat_block(index, second), (nid % NAT_ENTRIES) as usize * size_of::<RawNatEntry>())
+    }
+
+    /// The NAT entry of a node id; an empty one for an id that does not exist.
+    pub(super) fn nat(&self, nid: u32) -> Result<RawNatEntry> {
+        if nid >= self.geometry.node_ids() {
+            return Ok(RawNatEntry::default());
+        }
+        let (address, at) = self.nat_place(nid);
+        let block = self.block(address)?;
+        Ok(RawNatEntry::read_from_bytes(&block[at..at + size_of::<RawNatEntry>()]).unwrap_or_default())
+    }
+
+    /// Changes a NAT entry; nothing for an id that does not exist.
+    pub(super) fn edit_nat(&mut self, nid: u32, change: impl FnOnce(&mut RawNatEntry)) -> Result<()> {
+        if nid >= self.geometry.node_ids() {
+            return Ok(());
+        }
+        let mut entry = self.nat(nid)?;
+        change(&mut entry);
+        let (address, at) = self.nat_place(nid);
+        let mut block = self.block(address)?;
+        block[at..at + size_of::<RawNatEntry>()].copy_from_slice(entry.as_bytes());
+        self.put(address, &block)
+    }
+
+    /// Frees a node id.
+    pub(super) fn free_node(&mut self, nid: u32) -> Result<()> {
+        self.edit_nat(nid, |entry| {
+            *entry = RawNatEntry { version: entry.version.wrapping_add(1), ino: 0.into(), block_addr: 0.into() };
+        })
+    }
+
+    /// The SIT block with a segment's entry, and the byte the entry starts at.
+    pub(super) fn sit_place(&self, segment: u32) -> (u32, usize) {
+        let index = segment / SIT_ENTRIES;
+        let second = bit_msb(&self.loaded.sit_bitmap, index as usize);
+        (self.geometry.sit_block(index, second), (segment % SIT_ENTRIES) as usize * size_of::<RawSitEntry>())
+    }
+
+    pub(super) fn sit(&self, segment: u32) -> Result<RawSitEntry> {
+        let (address, at) = self.sit_place(segment);
+        let block = self.block(address)?;
+        RawSitEntry::read_from_bytes(&block[at..at + size_of::<RawSitEntry>()])
+            .map_err(|_| Error::damaged("SIT", format!("segment {segment}"), "short block"))
+    }
+
+    /// The block of a node that the NAT has in the main area; `None` for all others.
+    pub(super) fn node(&self, nid: u32) -> Result<Option<Vec<u8>>> {
+        let address = self.nat(nid)?.block_addr.get();
+        if self.geometry.in_main(address) { Ok(Some(self.block(address)?)) } else { Ok(None) }
+    }
+
+    /// Changes a node's block; an inode's checksum is brought up to date. False if there is no such node.
+    pub(super) fn edit_node(&mut self, nid: u32, change: impl FnOnce(&mut RawNode)) -> Result<bool> {
+        let address = self.nat(nid)?.block_addr.get();
+        if !self.geometry.in_main(address) {
+            return Ok(false);
+        }
+        let mut block = self.block(address)?;
+        let Ok(node) = RawNode::mut_from_bytes(&mut block) else { return Ok(false) };
+        change(node);
+        self.seal(&mut block);
+        self.put(address, &block)?;
+        Ok(true)
+    }
+
+    /// As [`edit_node`](Self::edit_node), of an inode.
+    pub(super) fn edit_inode(&mut self, ino: u32, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
+        let address = self.nat(ino)?.block_addr.get();
+        if !self.geometry.in_main(address) {
+            return Ok(false);
+        }
+        let mut block = self.block(address)?;
+        let Ok(inode) = RawInode::mut_from_bytes(&mut block) else { return Ok(false) };
+        change(inode);
+        self.seal(&mut block);
+        self.put(address, &block)?;
+        Ok(true)
+    }
+
+    /// Brings the checksum of an inode's block up to date; other nodes have none.
+    pub(super) fn seal(&self, block: &mut [u8]) {
+        use crate::layout::superblock::Features;
+        if let Ok(inode) = RawInode::mut_from_bytes(block)
+            && inode.footer.nid == inode.footer.ino
+            && self.geometry.features.contains(Features::INODE_CHECKSUM)
+        {
+            set_checksum(inode, self.geometry.checksum_seed);
+        }
+    }
+
+    /// An inode; `None` if the NAT has none in the main area.
+    pub(super) fn inode(&self, ino: u32) -> Result<Option<Box<RawInode>>> {
+        Ok(self.node(ino)?.and_then(|block| RawInode::read_from_bytes(&block).ok()).map(Box::new))
+    }
+
+    /// Segment of a block of the main area, and the block's place in it.
+    pub(super) fn segment_of(&self, address: u32) -> (u32, usize) {
+        let within = address - self.geometry.main;
+        (within >> SEGMENT_BITS, (within % BLOCKS_PER_SEGMENT) as usize)
+    }
+
+    /// The summary entry of a block of the main area.
+    pub(super) fn summary(&self, address: u32) -> Result<RawSummary> {
+        let (segment, block) = self.segment_of(address);
+        if let Some(log) = self.loaded.logs.iter().find(|log| log.segment == segment) {
+            return Ok(log.summary.entries[block]);
+        }
+        let bytes = self.block(self.geometry.summary_block(segment))?;
+        Ok(RawSummaryBlock::ref_from_bytes(&bytes).map(|summary| summary.entries[block]).unwrap_or_default())
+    }
+
+    pub(super) fn set_summary(&mut self, address: u32, entry: RawSummary) -> Result<()> {
+        let (segment, block) = self.segment_of(address);
+        if let Some(log) = self.loaded.logs.iter_mut().find(|log| log.segment == segment) {
+            log.summary.entries[block] = entry;
+            return Ok(());
+        }
+        let place = self.geometry.summary_block(segment);
+        let mut bytes = self.block(place)?;
+        if let Ok(summary) = RawSummaryBlock::mut_from_bytes(&mut bytes) {
+            summary.entries[block] = entry;
+        }
+        self.put(place, &bytes)
+    }
+
+    /// Takes the next block of a log for `owner`; `None` if no segment is free.
+    pub(super) fn allocate(&mut self, survey: &Survey, kind: SegmentKind, owner: RawSummary) -> Result<Option<u32>> {
+        if self.log_is_blocked(survey, kind) && !self.move_log(survey, kind)? {
+            return Ok(None);
+        }
+        let log = &mut self.loaded.logs[kind.index()];
+        log.summary.entries[log.offset as usize] = owner;
+        let address = self.geometry.main + (log.segment << SEGMENT_BITS) + log.offset;
+        log.offset += 1;
+        self.taken.insert(address);
+        Ok(Some(address))
+    }
+
+    /// Whether a log cannot go on where it is: full, filling slack, or with blocks in use ahead.
+    pub(super) fn log_is_blocked(&self, survey: &Survey, kind: SegmentKind) -> bool {
+        let log = &self.loaded.logs[kind.index()];
+        let shared = self.loaded.logs.iter().filter(|other| other.segment == log.segment).count() > 1;
+        let Some(found) = survey.ownership.map.segment(log.segment) else {
+            return log.in_slack || shared || log.offset >= BLOCKS_PER_SEGMENT;
+        };
+        let strangers = if kind.is_node() { found.data } else { found.nodes };
+        log.in_slack
+            || shared
+            || strangers > 0
+            || log.offset >= BLOCKS_PER_SEGMENT
+            || (log.offset..BLOCKS_PER_SEGMENT).any(|block| bit_msb(&found.map, block as usize))
+    }
+
+    /// Lets a log go on in a free segment; its old segment's summary goes to the SSA. False if no segment is free.
+    pub(super) fn move_log(&mut self, survey: &Survey, kind: SegmentKind) -> Result<bool> {
+        let Some(free) = self.free_segment(survey) else { return Ok(false) };
+        let class = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
+        let log = &mut self.loaded.logs[kind.index()];
+        let mut summary = std::mem::replace(&mut log.summary, RawSummaryBlock::empty(class));
+        let old = std::mem::replace(&mut log.segment, free);
+        (log.offset, log.in_slack) = (0, false);
+        summary.entry_type = class;
+        summary.journal.fill(0);
+        if old < self.geometry.main_segments && !self.loaded.logs.iter().any(|log| log.segment == old) {
+            self.put(self.geometry.summary_block(old), summary.as_bytes())?;
+        }
+        Ok(true)
+    }
+
+    /// A segment that nobody uses, at the start of a free section if there is one.
+    fn free_segment(&self, survey: &Survey) -> Option<u32> {
+        let mut used: FxHashSet<u32> = self.taken.iter().map(|&address| self.segment_of(address).0).collect();
+        used.extend(self.loaded.logs.iter().map(|log| log.segment));
+        let is_free = |segment: u32| {
+            let owned = survey.ownership.map.segment(segment).is_some_and(|found| found.data + found.nodes > 0);
+            !owned && !used.contains(&segment)
+        };
+        let (segments, section) = (self.geometry.main_segments, self.geometry.segments_per_section.max(1));
+        (0..segments)
+            .step_by(section as usize)
+            .find(|&first| (first..segments.min(first + section)).all(is_free))
+            .or_else(|| (0..segments).find(|&segment| is_free(segment)))
+    }
+
+    /// The node at an offset in an inode's tree, as of the last check.
+    pub(super) fn node_at(&mut self, survey: &Survey, ino: u32, offset: u32) -> Option<u32> {
+        let map = self.by_offset.get_or_insert_with(|| {
+            survey.references.iter().map(|(&nid, reference)| ((reference.ino, reference.offset), nid)).collect()
+        });
+        map.get(&(ino, offset)).copied()
+    }
+
+    /// The footer of a block.
+    pub(super) fn footer(block: &[u8]) -> Option<RawNodeFooter> {
+        RawNode::ref_from_bytes(block).ok().map(|node| node.footer)
+    }
+}
