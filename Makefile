@@ -16,9 +16,12 @@ FUZZ_SECONDS ?= 60
 # Power cuts that `make crash-campaign` makes, and the seed it begins with.
 CUTS ?= 1000000
 SEED ?= 0
+# How often `make kill-campaign` kills the process that serves a mount, and as often as the second number for each database.
+KILLS ?= 200
+DATABASE_KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies build run test bench lint fuzz crash-campaign install clean
+.PHONY: help dependencies build run test bench lint fuzz crash-campaign kill-campaign install clean
 
 help: ## say what there is
 	@echo "Basalt: flash file systems in userspace. Targets:"
@@ -54,6 +57,10 @@ fuzz: ## fuzz every on-disk structure for FUZZ_SECONDS each
 
 crash-campaign: ## make CUTS simulated power cuts and hold what is left against what was promised
 	$(CARGO) run --release --locked --package basalt-crash -- campaign --cuts $(CUTS) --first $(SEED)
+
+kill-campaign: dependencies ## kill mounts KILLS times under programs that use fsync, and databases DATABASE_KILLS times each
+	BASALT_KILLS=$(KILLS) BASALT_DATABASE_KILLS=$(DATABASE_KILLS) $(CARGO) test --locked --package basalt --test mount -- \
+		--nocapture --test-threads=1 kills:: databases::
 
 install: build ## install the program, mount helper, man pages and completions below PREFIX (DESTDIR for packages)
 	install -D -m 755 $(TARGET)/release/basalt $(BINDIR)/basalt

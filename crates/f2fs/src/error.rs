@@ -1,6 +1,6 @@
 //! What can go wrong with a volume, naming the structure, the place and what was expected.
 
-use basalt_device::DeviceError;
+use basalt_device::{DeviceError, RequestKind};
 
 /// Result of work on a volume.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -46,6 +46,22 @@ impl Error {
     /// A structure that contradicts the format.
     pub fn damaged(structure: &'static str, place: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Damaged { structure, place: place.into(), found: found.into() }
+    }
+
+    /// Whether the volume or its device is at fault, and not the request.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Error::Device(_) | Error::Damaged { .. })
+    }
+
+    /// Whether it was met while looking: damage, or a read that failed. Neither has changed anything by itself.
+    pub(crate) fn is_from_reading(&self) -> bool {
+        match self {
+            Error::Damaged { .. } => true,
+            Error::Device(DeviceError::Io { operation, .. } | DeviceError::OutOfRange { operation, .. }) => {
+                *operation == RequestKind::Read.operation()
+            }
+            _ => false,
+        }
     }
 }
 

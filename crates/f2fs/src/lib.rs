@@ -22,7 +22,7 @@
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
 //! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | `info`, `trim` | facts for people; FITRIM |
-//! | [`error`], `options`, `clock` | errors, options, injected time |
+//! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
 
 pub mod check;
 pub mod checkpoint;
@@ -49,6 +49,7 @@ mod recovery;
 pub mod repair;
 pub mod rescue;
 pub mod resize;
+mod sync;
 mod trim;
 mod volume;
 

@@ -137,9 +137,9 @@ impl F2fs {
 
     /// Makes a prepared checkpoint hold, and tells the device what it freed.
     fn commit(&self, prepared: &Prepared) -> Result<()> {
-        self.device.flush()?;
+        self.flush()?;
         self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
-        self.device.flush()?;
+        self.flush()?;
         let (discard, main) = self.with_volume(|volume| (volume.options.discard, volume.geometry.main));
         if discard {
             for (segment, count) in runs(&prepared.freed) {

@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
-
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 use basalt_vfs::{
@@ -23,6 +21,7 @@ use crate::file::write::Times;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::maintenance::Timing;
 use crate::options::OpenOptions;
+use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
 /// Node ids that exist from the start: null, node inode, meta inode.
@@ -121,9 +120,7 @@ impl F2fs {
         let mut volume = self.volume.lock();
         volume.last_used = volume.clock.uptime();
         volume.expect_writable()?;
-        let result = work(&mut volume);
-        note_failure(&mut volume, &result);
-        Ok(result?)
+        Ok(volume.attempt(work)?)
     }
 
     fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<u32> {
@@ -133,7 +130,9 @@ impl F2fs {
 
 /// Turns the volume read-only when a change failed half-way: device errors and damage, not refusals.
 pub(crate) fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
-    if let Err(error @ (Error::Device(_) | Error::Damaged { .. })) = result {
+    if let Err(error) = result
+        && error.is_failure()
+    {
         volume.fail(&error.to_string());
     }
 }
@@ -203,8 +202,10 @@ impl FileSystem for F2fs {
     fn forget(&self, ino: InodeNumber, count: u64) {
         let Ok(ino) = Self::inode_number(ino) else { return };
         let mut volume = self.volume.lock();
-        let result = volume.forget(ino, count);
-        note_failure(&mut volume, &result);
+        if let Err(error) = volume.attempt(|volume| volume.forget(ino, count)) {
+            // An orphan that is still one goes at the next mount.
+            tracing::warn!(ino, %error, "an unlinked inode could not be freed");
+        }
     }
 
     fn attributes(&self, ino: InodeNumber) -> basalt_vfs::Result<Attributes> {

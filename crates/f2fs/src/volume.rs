@@ -206,6 +206,22 @@ impl Volume {
         }
     }
 
+    /// Carries a change out. A failed write turns the volume read-only, and so does any failure once something has changed. What was
+    /// met before that, while looking, concerns only whoever asked: the volume is as it was.
+    pub(crate) fn attempt<T>(&mut self, change: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
+        let changed_before = std::mem::replace(&mut self.changed, false);
+        let result = change(self);
+        let has_begun = self.changed;
+        self.changed |= changed_before;
+        if let Err(error) = &result
+            && error.is_failure()
+            && (has_begun || !error.is_from_reading())
+        {
+            self.fail(&error.to_string());
+        }
+        result
+    }
+
     /// Seconds that the volume has ever been mounted: the time of the SIT.
     pub(crate) fn mounted_seconds(&self) -> u64 {
         let here = self.clock.now().seconds.saturating_sub(self.opened_at).max(0) as u64;

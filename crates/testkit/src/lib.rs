@@ -10,6 +10,7 @@
 //! | [`loopdev`] | loop devices that detach themselves |
 //! | [`scratch`] | temporary directories on a real disk |
 //! | [`skip`] | saying that a test cannot run here; an error where nothing may be skipped |
+//! | [`shuttled`] | locks whose interleavings a scheduler chooses |
 //! | [`rng`], [`hash`] | pinned random numbers and content hashes |
 //!
 //! The program `basalt-testkit` offers [`tree`] and [`manifest`] to scripts that run inside User-Mode Linux, where the
@@ -24,6 +25,7 @@ pub mod loopdev;
 pub mod manifest;
 pub mod rng;
 pub mod scratch;
+pub mod shuttled;
 pub mod skip;
 pub mod tree;
 pub mod uml;

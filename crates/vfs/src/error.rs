@@ -50,6 +50,9 @@ pub enum Error {
     /// No such extended attribute (ENODATA).
     #[error("no such attribute")]
     NoAttribute,
+    /// A hard limit between two places, as between devices: projects whose space is counted apart (EXDEV).
+    #[error("the directory belongs to another project")]
+    OtherProject,
     /// The buffer is too small for the answer (ERANGE).
     #[error("result does not fit the buffer")]
     Range,
@@ -94,6 +97,7 @@ impl Error {
             Error::NotPermitted(_) => Errno::PERM,
             Error::Access => Errno::ACCESS,
             Error::NoAttribute => Errno::NODATA,
+            Error::OtherProject => Errno::XDEV,
             Error::Range => Errno::RANGE,
             Error::TooBig => Errno::TOOBIG,
             Error::NotSupported(_) => Errno::OPNOTSUPP,

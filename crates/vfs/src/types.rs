@@ -116,7 +116,7 @@ pub enum SetTime {
 }
 
 /// What [`FileSystem::set_attributes`](crate::FileSystem::set_attributes) changes; `None` leaves a field alone.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
     /// New permission bits (`0o7777`).
     pub permissions: Option<u32>,

@@ -5,6 +5,8 @@
 //! | `posix` | pjdfstest; random reads, writes, mappings and holes in one file, as fsx does |
 //! | `programs` | git, SQLite, rsync, tar, cp |
 //! | `durability` | what is there after the process was killed: sync, syncfs, umount, fsync, the commit interval, load |
+//! | `kills` | the process killed many times under writers that use fsync |
+//! | `databases` | SQLite and PostgreSQL, killed likewise |
 //! | `space` | full volumes |
 //! | `faults` | a device that takes no more |
 //! | `names` | large directories, long and strange names, renames, unnamed files |
@@ -13,10 +15,12 @@
 //! | `threads` | many at once |
 
 mod attributes;
+mod databases;
 mod durability;
 mod faults;
 mod fixture;
 mod fsx;
+mod kills;
 mod mapping;
 mod names;
 mod posix;

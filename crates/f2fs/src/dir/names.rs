@@ -163,6 +163,7 @@ impl Volume {
             return Err(basalt_vfs::Error::NotPermitted("hard link to a directory").into());
         }
         self.expect_changeable(ino)?;
+        self.expect_same_project(dir, ino)?;
         let links = self.inode(ino)?.i_links.get();
         // An unnamed file may get a name; one that lost its last may not come back.
         if links == 0 && !self.orphans.contains(&ino) {
@@ -278,6 +279,8 @@ impl Volume {
                 self.expect_changeable(new.ino)?;
                 self.expect_changeable(new_dir)?;
                 self.expect_no_cycle(&new, dir)?;
+                self.expect_same_project(new_dir, old.ino)?;
+                self.expect_same_project(dir, new.ino)?;
                 self.exchange(dir, name, &old, new_dir, new_name, &new)
             }
             None if exchange => Err(basalt_vfs::Error::NotFound.into()),
@@ -309,6 +312,17 @@ impl Volume {
         Err(Error::damaged("dentry", format!("directory {new_dir}"), "its `..` never leads to the root"))
     }
 
+    /// Fails if the space of everything in `dir` counts for its project, and `ino` belongs to another. Source: the kernel's
+    /// `f2fs_link` and `f2fs_rename`.
+    fn expect_same_project(&mut self, dir: u32, ino: u32) -> Result<()> {
+        if self.has_flag(dir, RawInodeFlags::PROJINHERIT)?
+            && self.attributes(dir)?.project_id != self.attributes(ino)?.project_id
+        {
+            return Err(basalt_vfs::Error::OtherProject.into());
+        }
+        Ok(())
+    }
+
     #[allow(clippy::too_many_arguments)] // Two places, two names, and who asks: that is what a rename is.
     fn replace(
         &mut self,
@@ -330,6 +344,7 @@ impl Volume {
             (true, true) if !self.is_empty_directory(new.ino)? => return Err(basalt_vfs::Error::NotEmpty.into()),
             _ => {}
         }
+        self.expect_same_project(new_dir, old.ino)?;
         let whiteout = self.make_whiteout(dir, name, flags, caller)?;
         self.redirect_entry(new_dir, new, old.ino, old.kind)?;
         self.leave_old_name(dir, name, whiteout)?;
@@ -352,6 +367,7 @@ impl Volume {
         flags: RenameFlags,
         caller: &Caller,
     ) -> Result<()> {
+        self.expect_same_project(new_dir, old.ino)?;
         let whiteout = self.make_whiteout(dir, name, flags, caller)?;
         if let Err(error) = self.add_entry(new_dir, new_name, old.ino, old.kind) {
             if let Some(ino) = whiteout {

@@ -143,14 +143,18 @@ impl Volume {
 
     /// Changes attributes, size included.
     pub(crate) fn set_attributes(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
+        // Nobody but a cache that buffers writes sets ctime: these were due before the flags came.
+        let is_late = changes.ctime.is_some()
+            && *changes == SetAttributes { mtime: changes.mtime, ctime: changes.ctime, ..Default::default() };
         let times_only = changes.permissions.is_none()
             && changes.uid.is_none()
             && changes.gid.is_none()
             && changes.size.is_none()
             && changes.atime.is_none_or(|t| t == SetTime::Now)
             && changes.mtime.is_none_or(|t| t == SetTime::Now);
-        if self.has_flag(ino, RawInodeFlags::IMMUTABLE)?
-            || (!times_only && self.has_flag(ino, RawInodeFlags::APPEND)?)
+        if !is_late
+            && (self.has_flag(ino, RawInodeFlags::IMMUTABLE)?
+                || !times_only && self.has_flag(ino, RawInodeFlags::APPEND)?)
         {
             return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
         }

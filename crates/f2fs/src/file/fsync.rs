@@ -17,7 +17,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
 use crate::ops::{F2fs, note_failure};
 use crate::recovery::seal::{Seal, Sealed};
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use crate::volume::Volume;
 
 /// Times an fsync flushes first to make what it has to seal fit, while others write on.
@@ -96,16 +96,28 @@ impl F2fs {
             counts.0 += 1;
             counts.0
         };
+        self.flush_alone()?;
+        self.flushes.counts.lock().1 = mine;
+        Ok(())
+    }
+
+    /// Flushes the device for a checkpoint. Errors: those of the device, and EIO on a volume that has failed.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let _running = self.flushes.running.lock();
+        self.flush_alone()
+    }
+
+    /// Flushes the device while no other flush runs. A failure is noted before the next may begin: what it should have made durable
+    /// may be gone, and a later flush that succeeds does not bring it back.
+    fn flush_alone(&self) -> Result<()> {
         if let Some(reason) = self.failure() {
             return Err(basalt_vfs::Error::Io(reason).into());
         }
-        if let Err(error) = self.device.flush() {
-            // What it should have made durable may be gone: nobody may take it for durable later.
+        let result = self.device.flush();
+        if let Err(error) = &result {
             self.volume.lock().fail(&error.to_string());
-            return Err(error.into());
         }
-        self.flushes.counts.lock().1 = mine;
-        Ok(())
+        Ok(result?)
     }
 }
 

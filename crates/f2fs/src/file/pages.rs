@@ -103,6 +103,7 @@ impl Volume {
         let gone: Vec<u32> = state.pages.range(from..to).map(|(index, _)| *index).collect();
         for index in gone {
             if state.pages.remove(&index).is_some_and(|page| page.dirty) {
+                self.changed = true;
                 state.dirty -= 1;
                 *(if state.directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= 1;
             }

@@ -54,8 +54,12 @@ impl Volume {
         log.summary.entries[log.offset as usize] = mutant::owner(kind, owner);
         log.offset += 1;
         if log.offset == BLOCKS_PER_SEGMENT {
-            // A failure shows when the next block is wanted; this one has its place.
-            let _ = self.roll_log(kind);
+            // That no segment is free shows when the next block is wanted; this one has its place.
+            if let Err(error) = self.roll_log(kind)
+                && error.is_failure()
+            {
+                return Err(error);
+            }
         }
         Ok(self.geometry.main + block)
     }

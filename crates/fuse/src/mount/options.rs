@@ -22,7 +22,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Let other users in (root's mounts: default true).
     pub allow_other: bool,
-    /// Let the kernel check permissions by owner, mode and ACL (default true; nobody else checks them).
+    /// Let the kernel check permissions by owner, mode and ACL (default true). Nobody else checks them: without it, everybody
+    /// who is let in may do everything, and ACLs are neither read nor inherited by the kernel.
     pub default_permissions: bool,
     /// Never note reads. The file system notes them, so it must be told as well.
     pub noatime: bool,

@@ -9,18 +9,16 @@
 //!   there is work, it also sees bursts: [`Wakeful::look`].
 //!
 //! A holder that lost the baton finishes its request and queues up for it like everybody else.
+//!
+//! `tests/interleavings.rs` runs this file under every schedule it can find.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use super::locks::{AtomicU64, Condvar, Mutex, Ordering};
 use super::wakeful::Wakeful;
 
 /// How often the watchman looks. Who works on one request at two looks in a row loses the baton.
-const PATIENCE: Duration = Duration::from_micros(500);
-/// After so many looks without a new request the watchman sleeps until there is one.
-const BOREDOM: u32 = 100;
+pub(super) const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The holder waits for a request.
 const RECEIVING: u64 = 0;
@@ -36,6 +34,8 @@ pub(super) struct Baton {
     desk: Mutex<Desk>,
     offered: Condvar,
     activity: Condvar,
+    /// After so many looks without a new request the watchman sleeps until there is one.
+    boredom: u32,
     /// Whether the watchman sleeps; a copy of the desk's, to be read without the lock.
     asleep: AtomicU64,
 }
@@ -50,8 +50,10 @@ struct Desk {
 pub(super) struct Ticket(u64);
 
 impl Baton {
-    pub(super) fn new() -> Self {
+    /// A new one, whose watchman sleeps after `boredom` looks for nothing.
+    pub(super) fn new(boredom: u32) -> Self {
         Baton {
+            boredom,
             work: AtomicU64::new(FREE),
             next: AtomicU64::new(1),
             desk: Mutex::new(Desk { free: true, closed: false }),
@@ -100,7 +102,7 @@ impl Baton {
         let (mut seen, mut looks) = (RECEIVING, 0);
         let mut desk = self.desk.lock();
         while !desk.closed {
-            if looks < BOREDOM {
+            if looks < self.boredom {
                 self.activity.wait_for(&mut desk, PATIENCE);
             } else {
                 self.asleep.store(1, Ordering::SeqCst);
@@ -127,44 +129,5 @@ impl Baton {
     pub(super) fn close(&self) {
         self.desk.lock().closed = true;
         self.activity.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-
-    #[test]
-    fn who_finishes_in_time_keeps_it() {
-        let baton = Baton::new();
-        baton.take();
-        for _ in 0..3 {
-            let ticket = baton.begin();
-            assert!(baton.finish(ticket));
-        }
-        let ticket = baton.begin();
-        baton.pass(ticket);
-        assert!(!baton.finish(ticket));
-        // It lies free, for the same loop too.
-        baton.take();
-    }
-
-    #[test]
-    fn who_is_held_up_loses_it_to_another_even_after_a_long_silence() {
-        let baton = Baton::new();
-        std::thread::scope(|scope| {
-            scope.spawn(|| baton.watch(Wakeful::new(false)));
-            baton.take();
-            // Long enough for the watchman to fall asleep.
-            std::thread::sleep(PATIENCE * BOREDOM * 2);
-            let ticket = baton.begin();
-            let start = Instant::now();
-            scope.spawn(|| baton.take()).join().unwrap();
-            assert!(start.elapsed() >= PATIENCE);
-            assert!(!baton.finish(ticket));
-            baton.close();
-        });
     }
 }

@@ -77,7 +77,6 @@ fn negotiate(arguments: &InitIn, offered: InitFlags, options: &MountOptions, max
         | InitFlags::READDIRPLUS_AUTO
         | InitFlags::ASYNC_DIO
         | InitFlags::PARALLEL_DIROPS
-        | InitFlags::POSIX_ACL
         | InitFlags::ABORT_ERROR
         | InitFlags::MAX_PAGES
         | InitFlags::CACHE_SYMLINKS
@@ -87,6 +86,10 @@ fn negotiate(arguments: &InitIn, offered: InitFlags, options: &MountOptions, max
         | InitFlags::INIT_EXT;
     if options.writeback_cache {
         wanted |= InitFlags::WRITEBACK_CACHE;
+    }
+    if options.default_permissions {
+        // Who agrees to this one lets the kernel check permissions, whatever the mount options say.
+        wanted |= InitFlags::POSIX_ACL;
     }
     if options.skip_open {
         wanted |= InitFlags::NO_OPEN_SUPPORT;
@@ -149,6 +152,14 @@ mod tests {
             let flags = agree(InitFlags::all(), |options| options.skip_open = skip).1.flags;
             assert!(!flags.contains(InitFlags::ATOMIC_O_TRUNC));
             assert_eq!(flags.contains(InitFlags::NO_OPEN_SUPPORT), skip);
+        }
+    }
+
+    #[test]
+    fn acls_come_with_the_kernels_checks() {
+        for checked in [true, false] {
+            let flags = agree(InitFlags::all(), |options| options.default_permissions = checked).1.flags;
+            assert_eq!(flags.contains(InitFlags::POSIX_ACL), checked);
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `handshake` | INIT: what kernel and server agree on |
 //! | `worker` | an event loop: receive, answer, reply; one a thread |
 //! | `baton` | which event loop receives |
+//! | `locks` | what `baton` locks with; tests put others in their place |
 //! | `server` | from an operation to the method that answers it |
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
@@ -15,9 +16,12 @@
 
 mod answer;
 mod baton;
+#[cfg(test)]
+mod baton_tests;
 mod buffer;
 mod convert;
 mod handshake;
+mod locks;
 mod nodes;
 mod reply;
 mod seeker;

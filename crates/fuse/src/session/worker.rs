@@ -29,6 +29,9 @@ const AT_ONCE: Duration = Duration::from_micros(2);
 /// From so many requests found waiting one after the other on, loops work in parallel.
 const PILE: u32 = 4;
 
+/// Looks without a new request after which the baton's watchman sleeps.
+pub(super) const BOREDOM: u32 = 100;
+
 /// What the loops share.
 struct Loops<'fd> {
     server: &'fd Server,
@@ -43,7 +46,7 @@ pub(super) fn serve_all(
     wakeful: Wakeful,
 ) -> Result<(), SessionError> {
     let channels: Vec<OwnedFd> = (1..threads).filter_map(|_| channel(&device)).collect();
-    let (ticker, baton) = (Ticker::default(), Baton::new());
+    let (ticker, baton) = (Ticker::default(), Baton::new(BOREDOM));
     let (seeks, queue) = mpsc::channel();
     let (device, loops) = (&device, &Loops { server, baton: &baton });
     let watchman = &baton;

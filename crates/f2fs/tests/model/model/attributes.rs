@@ -38,8 +38,15 @@ impl Model {
             && changes.size.is_none()
             && !sets_time(changes.atime)
             && !sets_time(changes.mtime);
+        // Times that a cache has kept since before the flags came.
+        let late = changes.ctime.is_some()
+            && changes.atime.is_none()
+            && !changes.clear_suid_sgid
+            && [changes.permissions, changes.uid, changes.gid].iter().all(Option::is_none)
+            && changes.size.is_none();
         let inode = self.get(ino)?;
-        if inode.has(InodeFlags::IMMUTABLE) || inode.has(InodeFlags::APPEND) && !only_touches {
+        let forbidden = inode.has(InodeFlags::IMMUTABLE) || inode.has(InodeFlags::APPEND) && !only_touches;
+        if forbidden && !late {
             return Err(Error::NotPermitted("flags"));
         }
         if let Some(size) = changes.size {

@@ -158,6 +158,7 @@ impl Model {
             return Err(Error::NotPermitted("directory"));
         }
         self.expect_changeable(ino)?;
+        self.expect_same_project(dir, ino)?;
         if is_special(name) || self.get(dir)?.entries.contains_key(name) {
             return Err(Error::Exists);
         }
@@ -227,6 +228,16 @@ impl Model {
         Ok(())
     }
 
+    /// Nothing comes from another project into a directory that passes its own on.
+    fn expect_same_project(&mut self, dir: InodeNumber, ino: InodeNumber) -> Result<()> {
+        let moved = self.get(ino)?.attributes.project_id;
+        let to = self.get(dir)?;
+        if to.has(InodeFlags::PROJECT_INHERIT) && to.attributes.project_id != moved {
+            return Err(Error::OtherProject);
+        }
+        Ok(())
+    }
+
     /// Whether `ino` is `dir` or one of the directories above it.
     fn is_above(&self, ino: InodeNumber, dir: InodeNumber) -> bool {
         let mut at = dir;
@@ -271,6 +282,8 @@ impl Model {
                 self.expect_changeable(other)?;
                 self.expect_changeable(new_dir)?;
                 self.expect_no_cycle(other, dir)?;
+                self.expect_same_project(new_dir, moved)?;
+                self.expect_same_project(dir, other)?;
                 self.arrive(moved, dir, (new_dir, new_name), now)?;
                 return self.arrive(other, new_dir, (dir, name), now);
             }
@@ -278,7 +291,7 @@ impl Model {
             Some(_) if flags.contains(RenameFlags::NO_REPLACE) => return Err(Error::Exists),
             Some(other) if other == moved => return Ok(()),
             Some(other) => self.replace(moved, new_dir, other, now)?,
-            None => {}
+            None => self.expect_same_project(new_dir, moved)?,
         }
         self.drop_entry(dir, name, now)?;
         if let Some(left) = whiteout {
@@ -299,6 +312,7 @@ impl Model {
             (true, false) => Err(Error::NotDirectory),
             (false, true) => Err(Error::IsDirectory),
             (true, true) if !is_empty => Err(Error::NotEmpty),
+            _ if self.expect_same_project(dir, moved).is_err() => Err(Error::OtherProject),
             (true, true) => self.drop_directory(dir, target, now),
             (false, false) => self.drop_link(target, now),
         }

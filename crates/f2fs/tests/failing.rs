@@ -1,0 +1,298 @@
+//! Devices that fail while several callers wait for them, and damage that shows while the volume is in use.
+
+use std::io::{Error as IoError, ErrorKind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use basalt_device::block::Result as DeviceResult;
+use basalt_device::{BlockDevice, DeviceError, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::BLOCK_SIZE;
+use basalt_f2fs::layout::node::RawNodeFooter;
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::{Caller, Error, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags, SetAttributes};
+
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+const DIRECTORY: NewNode<'_> = NewNode { kind: FileKind::Directory, permissions: 0o755, ..FILE };
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn fresh() -> Arc<MemoryDevice> {
+    let device = MemoryDevice::new(64 << 20, 512);
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&device, &options, &mut |_, _| {}).unwrap();
+    Arc::new(device)
+}
+
+fn open(device: Arc<dyn BlockDevice>) -> F2fs {
+    F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap()
+}
+
+fn make(fs: &F2fs, name: &str) -> InodeNumber {
+    fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino
+}
+
+fn read(fs: &F2fs, name: &str) -> basalt_vfs::Result<Vec<u8>> {
+    let found = fs.lookup(fs.root(), name.as_bytes())?;
+    let mut bytes = vec![0; found.size as usize];
+    let got = fs.read(found.ino, 0, &mut bytes)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+/// A device whose flushes wait until they are let go, and fail then.
+struct Stalling {
+    inner: Arc<MemoryDevice>,
+    stalls: AtomicBool,
+    waiting: AtomicU64,
+    gate: (Mutex<bool>, Condvar),
+}
+
+impl Stalling {
+    fn new(inner: Arc<MemoryDevice>) -> Arc<Stalling> {
+        let gate = (Mutex::new(false), Condvar::new());
+        Arc::new(Stalling { inner, stalls: AtomicBool::new(false), waiting: AtomicU64::new(0), gate })
+    }
+
+    fn let_go(&self) {
+        *self.gate.0.lock().unwrap() = true;
+        self.gate.1.notify_all();
+    }
+}
+
+impl BlockDevice for Stalling {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
+        self.inner.write_at(offset, buf)
+    }
+
+    fn flush(&self) -> DeviceResult<()> {
+        if !self.stalls.swap(false, SeqCst) {
+            return self.inner.flush();
+        }
+        // Only this one fails; those that come later would succeed.
+        self.waiting.fetch_add(1, SeqCst);
+        let mut open = self.gate.0.lock().unwrap();
+        while !*open {
+            open = self.gate.1.wait(open).unwrap();
+        }
+        let source = IoError::from(ErrorKind::Other);
+        Err(DeviceError::Io { name: "memory".into(), operation: "flush", offset: 0, length: 0, source })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
+        self.inner.discard(offset, length)
+    }
+}
+
+#[test]
+fn a_failed_flush_is_told_to_everybody_who_waits_for_it_and_to_all_later() {
+    let memory = fresh();
+    let device = Stalling::new(memory.clone());
+    let fs = open(device.clone());
+    let files: Vec<InodeNumber> = (0..8).map(|number| make(&fs, &format!("file{number}"))).collect();
+    for &ino in &files {
+        fs.write(ino, 0, &[1; 10_000], false).unwrap();
+        fs.sync_file(ino, false).unwrap();
+    }
+    device.stalls.store(true, SeqCst);
+    files.iter().for_each(|&ino| fs.write(ino, 5_000, &[2; 10_000], false).unwrap());
+    let outcomes: Vec<basalt_vfs::Result<()>> = std::thread::scope(|scope| {
+        let fs = &fs;
+        let waiting: Vec<_> = files.iter().map(|&ino| scope.spawn(move || fs.sync_file(ino, ino % 2 == 0))).collect();
+        let start = Instant::now();
+        while device.waiting.load(SeqCst) == 0 {
+            assert!(start.elapsed() < PATIENCE, "nobody flushes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The others reach their turn meanwhile.
+        std::thread::sleep(Duration::from_millis(50));
+        device.let_go();
+        waiting.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for outcome in outcomes {
+        assert!(matches!(outcome, Err(Error::Io(_))), "{outcome:?}");
+    }
+    for &ino in &files {
+        assert!(matches!(fs.sync_file(ino, true), Err(Error::Io(_))), "the second time too");
+        assert!(matches!(fs.write(ino, 0, &[3], false), Err(Error::ReadOnly)));
+    }
+    assert!(matches!(fs.sync(), Err(Error::Io(_))));
+    assert!(fs.failure().is_some_and(|reason| reason.contains("flush")), "{:?}", fs.failure());
+    assert!(fs.close().is_err(), "the volume was not closed cleanly");
+    let fs = open(memory);
+    for number in 0..files.len() {
+        let found = read(&fs, &format!("file{number}")).unwrap();
+        assert!(found.len() >= 10_000 && found[..5_000] == [1; 5_000], "what was durable before");
+    }
+}
+
+#[test]
+fn an_error_that_nobody_saw_is_told_to_whoever_asks_next() {
+    let device = Arc::new(FaultyDevice::new(fresh()));
+    let fs = open(device.clone());
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &[1; 100_000], false).unwrap();
+    device.fail_nth(RequestKind::Write, 1, ErrorKind::Other);
+    // Background work has nobody to tell.
+    let later = basalt_vfs::Time { seconds: i64::MAX / 2, nanoseconds: 0 };
+    for _ in 0..100 {
+        let _ = fs.tick(later);
+    }
+    assert_eq!(device.injected(), 1);
+    for _ in 0..2 {
+        assert!(matches!(fs.sync_file(ino, true), Err(Error::Io(_))));
+    }
+    assert!(fs.close().is_err());
+}
+
+#[test]
+fn a_device_that_vanishes_leaves_errors_and_no_hang() {
+    let memory = fresh();
+    let device = Arc::new(FaultyDevice::new(memory.clone()));
+    let fs = open(device.clone());
+    let kept = make(&fs, "kept");
+    fs.write(kept, 0, &[7; 50_000], false).unwrap();
+    fs.sync().unwrap();
+    device.fail_after(0, ErrorKind::NotConnected);
+    assert!(fs.stat_fs().is_ok() && fs.attributes(kept).is_ok(), "what is in memory");
+    assert!(matches!(fs.read(kept, 0, &mut [0; 4096]), Err(Error::Io(_))));
+    assert!(fs.is_writable(), "nothing has changed");
+    fs.write(kept, 0, &[8; 10], false).expect_err("the rest of the block cannot be read");
+    let fresh = make(&fs, "fresh");
+    fs.write(fresh, 0, &[9; 9_000], false).unwrap();
+    assert!(matches!(fs.sync_file(fresh, false), Err(Error::Io(_))));
+    assert!(matches!(fs.write(fresh, 0, &[9], false), Err(Error::ReadOnly)));
+    assert!(fs.stat_fs().is_ok());
+    assert!(fs.close().is_err());
+    let fs = open(memory);
+    assert_eq!(read(&fs, "kept").unwrap(), [7; 50_000]);
+}
+
+/// Blocks of a device whose node footer names this node.
+fn copies_of_node(device: &MemoryDevice, nid: u32) -> Vec<u64> {
+    let footer = BLOCK_SIZE - size_of::<RawNodeFooter>();
+    let mut block = vec![0; BLOCK_SIZE];
+    let is_copy = |offset: &u64| {
+        device.read_at(*offset, &mut block).unwrap();
+        let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().unwrap());
+        word(footer) == nid && word(footer + 4) == nid
+    };
+    (0..device.size()).step_by(BLOCK_SIZE).filter(is_copy).collect()
+}
+
+/// A volume that was closed with three files and a directory, opened again with a damaged inode of the first.
+fn with_damaged_inode() -> (F2fs, u32) {
+    let memory = fresh();
+    let fs = open(memory.clone());
+    let broken = make(&fs, "broken");
+    fs.write(broken, 0, &[1; 100_000], false).unwrap();
+    let well = make(&fs, "well");
+    fs.write(well, 0, &[2; 100_000], false).unwrap();
+    fs.create(fs.root(), b"directory", &DIRECTORY, &Caller::default()).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    let copies = copies_of_node(&memory, broken as u32);
+    assert!(!copies.is_empty());
+    for offset in copies {
+        // One bit of the size: only the checksum tells.
+        let mut byte = [0];
+        memory.read_at(offset + 18, &mut byte).unwrap();
+        memory.write_at(offset + 18, &[byte[0] ^ 0x10]).unwrap();
+    }
+    (open(memory), broken as u32)
+}
+
+#[test]
+fn damage_met_before_anything_changed_concerns_only_that_operation() {
+    let (fs, broken) = with_damaged_inode();
+    let (root, caller, broken) = (fs.root(), Caller::default(), InodeNumber::from(broken));
+    let directory = fs.lookup(root, b"directory").unwrap().ino;
+    let is_damage = |result: basalt_vfs::Result<()>| match result {
+        Err(Error::Corrupted(reason)) => assert!(reason.contains("checksum"), "{reason}"),
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..2 {
+        is_damage(fs.lookup(root, b"broken").map(drop));
+        is_damage(fs.attributes(broken).map(drop));
+        is_damage(fs.read(broken, 0, &mut [0; 10]).map(drop));
+        is_damage(fs.write(broken, 0, b"x", false));
+        is_damage(fs.set_attributes(broken, &SetAttributes { size: Some(0), ..Default::default() }).map(drop));
+        is_damage(fs.unlink(root, b"broken"));
+        is_damage(fs.link(broken, directory, b"another").map(drop));
+        is_damage(fs.rename(root, b"broken", directory, b"moved", RenameFlags::empty(), &caller));
+        is_damage(fs.rename(root, b"well", root, b"broken", RenameFlags::empty(), &caller));
+        assert!(fs.is_writable(), "{:?}", fs.failure());
+    }
+    let well = fs.lookup(root, b"well").unwrap().ino;
+    fs.write(well, 0, &[3; 10], false).unwrap();
+    fs.sync_file(well, false).unwrap();
+    let new = make(&fs, "new");
+    fs.write(new, 0, &[4; 10], false).unwrap();
+    fs.unlink(root, b"new").unwrap();
+    fs.sync().unwrap();
+    assert_eq!(read(&fs, "well").unwrap()[..11], [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2]);
+    assert_eq!(fs.failure(), None);
+    fs.close().unwrap();
+}
+
+#[test]
+fn a_bad_sector_concerns_only_what_lies_there() {
+    let memory = fresh();
+    let fs = open(memory.clone());
+    for number in 0_u8..10 {
+        let ino = make(&fs, &format!("file{number}"));
+        fs.write(ino, 0, &vec![number + 1; 40_000], false).unwrap();
+    }
+    fs.close().unwrap();
+    let mut block = vec![0; BLOCK_SIZE];
+    let bad = (0..memory.size()).step_by(BLOCK_SIZE).find(|offset| {
+        memory.read_at(*offset, &mut block).unwrap();
+        block.iter().all(|byte| *byte == 5)
+    });
+    let bad = bad.expect("a block of file4");
+    let device = Arc::new(FaultyDevice::new(memory));
+    device.fail_when(move |request| {
+        let hit = request.kind == RequestKind::Read && (request.offset..request.end()).contains(&bad);
+        hit.then_some(ErrorKind::Other)
+    });
+    let fs = open(device.clone());
+    for round in 0..2 {
+        for number in 0_u8..10 {
+            let found = read(&fs, &format!("file{number}"));
+            match found {
+                Err(Error::Io(reason)) => assert!(number == 4 && reason.contains("read"), "{number}: {reason}"),
+                found => assert!(number != 4 && found.unwrap() == vec![number + 1; 40_000], "{round}: {number}"),
+            }
+        }
+        // A part of the bad block cannot be written, all of it can: the device gets another place for it.
+        let ino = fs.lookup(fs.root(), b"file4").unwrap().ino;
+        let written = fs.write(ino, 100, b"part", false);
+        assert!(matches!(written, Err(Error::Io(_))), "{written:?}");
+        assert!(fs.is_writable() && fs.sync().is_ok());
+    }
+    let ino = fs.lookup(fs.root(), b"file4").unwrap().ino;
+    fs.write(ino, 0, &[6; 40_000], false).unwrap();
+    fs.sync().unwrap();
+    assert_eq!(read(&fs, "file4").unwrap(), [6; 40_000]);
+    fs.close().unwrap();
+}

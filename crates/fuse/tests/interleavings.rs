@@ -1,0 +1,124 @@
+//! The baton under schedules that shuttle chooses: whatever the order of events, one loop receives at a time, no request is left
+//! lying, and everybody goes home.
+
+#[path = "../src/session/baton.rs"]
+mod baton;
+
+/// What the baton locks with here.
+mod locks {
+    pub(super) use basalt_testkit::shuttled::{AtomicU64, Condvar, Mutex, Ordering};
+}
+
+/// No part of what is tested.
+mod wakeful {
+    pub(super) struct Wakeful;
+
+    impl Wakeful {
+        pub(super) fn look(&mut self, _begun: u64) {}
+    }
+}
+
+use std::sync::Arc;
+
+use basalt_testkit::shuttled::shuttle::{self, thread};
+use basalt_testkit::shuttled::{AtomicBool, AtomicU64, Ordering};
+
+use baton::Baton;
+
+/// Schedules tried of each kind.
+const SCHEDULES: usize = 3_000;
+const LOOPS: u64 = 3;
+/// Looks after which the watchman sleeps: few, so that he often does.
+const BOREDOM: u32 = 2;
+const REQUESTS: u64 = 5;
+
+/// What the loops do with their requests; the real ones are in `session/worker.rs`.
+#[derive(Clone, Copy)]
+enum Requests {
+    Quick,
+    /// The baton is passed on before the work begins.
+    Long,
+    /// Some of each, and some that take longer than they should.
+    Mixed,
+}
+
+struct Kernel {
+    waiting: AtomicU64,
+    answered: AtomicU64,
+    /// Somebody receives.
+    receiving: AtomicBool,
+}
+
+impl Kernel {
+    /// The next request; `None` when the connection is closed.
+    fn receive(&self) -> Option<u64> {
+        assert!(!self.receiving.swap(true, Ordering::SeqCst), "two loops receive");
+        thread::yield_now();
+        let left = self.waiting.load(Ordering::SeqCst);
+        if left > 0 {
+            self.waiting.store(left - 1, Ordering::SeqCst);
+        }
+        self.receiving.store(false, Ordering::SeqCst);
+        (left > 0).then_some(left)
+    }
+}
+
+fn serve(baton: &Baton, kernel: &Kernel, requests: Requests) {
+    baton.take();
+    loop {
+        let received = kernel.receive();
+        let ticket = baton.begin();
+        let Some(number) = received else {
+            baton.pass(ticket);
+            return;
+        };
+        let is_long = match requests {
+            Requests::Quick => false,
+            Requests::Long => true,
+            Requests::Mixed => number % 2 == 0,
+        };
+        if is_long {
+            baton.pass(ticket);
+        }
+        for _ in 0..number % 3 {
+            thread::yield_now();
+        }
+        kernel.answered.fetch_add(1, Ordering::SeqCst);
+        if !baton.finish(ticket) {
+            baton.take();
+        }
+    }
+}
+
+fn session(requests: Requests) {
+    let baton = Arc::new(Baton::new(BOREDOM));
+    let kernel = Arc::new(Kernel {
+        waiting: AtomicU64::new(REQUESTS),
+        answered: AtomicU64::new(0),
+        receiving: AtomicBool::new(false),
+    });
+    let watchman = {
+        let baton = Arc::clone(&baton);
+        thread::spawn(move || baton.watch(wakeful::Wakeful))
+    };
+    let loops: Vec<_> = (0..LOOPS)
+        .map(|_| {
+            let (baton, kernel) = (Arc::clone(&baton), Arc::clone(&kernel));
+            thread::spawn(move || serve(&baton, &kernel, requests))
+        })
+        .collect();
+    for thread in loops {
+        thread.join().unwrap();
+    }
+    baton.close();
+    watchman.join().unwrap();
+    assert_eq!(kernel.answered.load(Ordering::SeqCst), REQUESTS);
+}
+
+#[test]
+fn one_loop_receives_and_no_request_is_lost() {
+    for requests in [Requests::Quick, Requests::Long, Requests::Mixed] {
+        shuttle::check_random(move || session(requests), SCHEDULES);
+        shuttle::check_pct(move || session(requests), SCHEDULES, 3);
+    }
+}
