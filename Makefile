@@ -11,8 +11,8 @@ SBINDIR  = $(DESTDIR)/sbin
 BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSH_COMPLETIONS  = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-# How long every fuzz target runs, in seconds.
-FUZZ_SECONDS ?= 60
+# How long all fuzz targets run together, in seconds.
+FUZZ_SECONDS ?= 300
 # Power cuts that `make crash-campaign` makes, and the seed it begins with.
 CUTS ?= 1000000
 SEED ?= 0
@@ -51,7 +51,7 @@ lint: ## formatting, clippy and documentation, all without a warning
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-fuzz: ## fuzz every on-disk structure for FUZZ_SECONDS each
+fuzz: ## fuzz every on-disk structure and whole volumes, FUZZ_SECONDS in all
 	@scripts/install-dependencies fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 

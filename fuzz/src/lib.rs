@@ -7,7 +7,7 @@
 //! | `patch` | damage: fields changed, blocks zeroed or swapped, the device cut short; checksums brought up to date |
 //! | `guarded` | a device that ends a run which asks for too much |
 //! | `script` | operations on a mounted volume |
-//! | `volume` | a damaged volume: opened, walked, changed, closed; or checked |
+//! | `volume` | a damaged volume: opened, walked, changed, closed or cut off; checked, rescued, repaired, resized |
 //!
 //! The tests of the engine include this file: seeded campaigns and the seed corpus run through the same code.
 
@@ -21,13 +21,13 @@ pub mod structures;
 pub mod volume;
 
 pub use structures::{checkpoint, dentry, fuse_request, node_inode, superblock, tables, xattr};
-pub use volume::{check, mount_walk_write};
+pub use volume::{check, mount_walk_write, repair, rescue, resize};
 
 /// A fuzz target: takes any bytes and returns.
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("superblock", superblock),
     ("checkpoint", checkpoint),
     ("tables", tables),
@@ -37,4 +37,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("fuse_request", fuse_request),
     ("mount_walk_write", mount_walk_write),
     ("check", check),
+    ("repair", repair),
+    ("rescue", rescue),
+    ("resize", resize),
 ];

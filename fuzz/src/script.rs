@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use arbitrary::Arbitrary;
-use basalt_f2fs::F2fs;
 use basalt_vfs::{
     Error, FallocateMode, FileKind, FileSystem, InodeFlags, OpenFlags, RenameFlags, Seek, SetAttributes, SetTime, Time,
     XattrFlags,
@@ -42,6 +41,7 @@ pub enum Change {
     Trim { offset: u64 },
     Sync,
     Tick,
+    Fsync { name: u16, data_only: bool },
 }
 
 /// A place in a file, or a length.
@@ -82,7 +82,7 @@ struct Known {
 
 /// A mounted volume under test.
 pub struct Run<'a> {
-    fs: &'a F2fs,
+    fs: &'a dyn FileSystem,
     names: Vec<Known>,
     directories: Vec<u64>,
     /// References taken, by inode.
@@ -93,7 +93,7 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// A run that has seen nothing yet.
-    pub fn new(fs: &'a F2fs) -> Run<'a> {
+    pub fn new(fs: &'a dyn FileSystem) -> Run<'a> {
         Run { fs, names: Vec::new(), directories: vec![fs.root()], held: BTreeMap::new(), damage_met: None }
     }
 
@@ -119,7 +119,6 @@ impl<'a> Run<'a> {
         let mut seen = std::collections::BTreeSet::from([self.fs.root()]);
         let stat = self.fs.stat_fs();
         self.note(stat);
-        let _ = self.fs.info();
         while let Some(ino) = queue.pop_front() {
             self.look_at(ino);
             for (name, _) in self.list(ino).into_iter().take(LOOKUPS) {
@@ -352,6 +351,10 @@ impl<'a> Run<'a> {
             Change::Sync => {
                 let result = fs.sync();
                 self.note(result);
+            }
+            Change::Fsync { name, data_only } => {
+                let synced = fs.sync_file(self.ino(name), data_only);
+                self.note(synced);
             }
             Change::Tick => {
                 fs.tick(Time { seconds: 1_700_000_100, nanoseconds: 0 });

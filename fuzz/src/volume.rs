@@ -1,11 +1,14 @@
-//! A damaged volume: opened, walked, changed and closed, or checked.
+//! A damaged volume: opened, walked, changed and closed or cut off; checked, rescued, repaired, resized.
 
 use std::sync::Arc;
 
 use arbitrary::{Arbitrary, Unstructured};
-use basalt_device::MemoryDevice;
+use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check as check_volume};
-use basalt_f2fs::{Error, F2fs, OpenOptions};
+use basalt_f2fs::repair::{RepairOptions, plan as plan_repair};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
+use basalt_f2fs::resize::{plan as plan_resize, resize as resize_volume};
+use basalt_f2fs::{Clock, Error, F2fs, OpenOptions};
 use basalt_vfs::FileSystem;
 
 use super::base::{StoppedClock, base};
@@ -30,6 +33,8 @@ pub struct Case {
     pub blocks: Option<u16>,
     /// Remove everything at the end.
     pub remove: bool,
+    /// Leave the volume without closing it, and open it once more.
+    pub cut: bool,
     /// The damage.
     pub patches: Vec<Patch>,
     /// What is done to the volume.
@@ -48,6 +53,7 @@ impl Case {
             stale: head[1] & 0x0E == 0x0E,
             blocks,
             remove: head[1] & 0x80 != 0,
+            cut: head[1] & 0x81 == 0x80,
             patches: take(&mut bytes, usize::from(head[0] >> 2) % PATCHES + 1),
             changes: take(&mut bytes, CHANGES),
         })
@@ -72,8 +78,7 @@ fn take<'a, T: Arbitrary<'a>>(bytes: &mut Unstructured<'a>, count: usize) -> Vec
     values
 }
 
-fn open(device: &MemoryDevice, size: u64, read_only: bool) -> Option<F2fs> {
-    let guarded = Arc::new(GuardedDevice::new(device.snapshot(), size, !read_only));
+fn open(guarded: Arc<GuardedDevice>, read_only: bool) -> Option<F2fs> {
     // Small caches, so that what was read once is read and checked again.
     let options = OpenOptions { read_only, cache_bytes: 1 << 20, ..OpenOptions::default() };
     match F2fs::open(guarded, options, Arc::new(StoppedClock)) {
@@ -100,8 +105,8 @@ pub fn mount_walk_write(data: &[u8]) {
 
 /// Runs a case; gives what damage was met first.
 pub fn run(case: &Case) -> Option<String> {
-    let device = case.device();
-    let Some(fs) = open(&device, case.size(), case.read_only) else { return Some("not opened".into()) };
+    let device = Arc::new(GuardedDevice::new(case.device(), case.size(), !case.read_only));
+    let Some(fs) = open(device.clone(), case.read_only) else { return Some("not opened".into()) };
     let mut run = Run::new(&fs);
     run.walk();
     case.changes.iter().for_each(|change| run.change(change));
@@ -110,10 +115,80 @@ pub fn run(case: &Case) -> Option<String> {
     }
     let damage_met = run.finish();
     // A volume that failed says so here.
+    let _ = (fs.info(), fs.warnings());
+    if case.cut {
+        drop(fs);
+        if let Some(fs) = open(device, false) {
+            Run::new(&fs).walk();
+            let _ = fs.close();
+        }
+        return damage_met;
+    }
     let _ = fs.sync();
     let _ = fs.close();
     let _ = (fs.warnings(), fs.failure(), fs.info());
     damage_met
+}
+
+/// Damages a volume, rescues what is left, and looks at all of it; also through a mount that skips what is broken.
+pub fn rescue(data: &[u8]) {
+    let Some(case) = Case::parse(data) else { return };
+    let device = || Arc::new(GuardedDevice::new(case.device(), case.size(), false));
+    let options = RescueOptions { deleted: case.remove, nodes_only: case.read_only, ..RescueOptions::default() };
+    if let Ok(rescued) = Rescued::open(device(), &options, Arc::new(StoppedClock), &mut |_| ()) {
+        let mut run = Run::new(&rescued);
+        run.walk();
+        run.finish();
+        let _ = rescued.report();
+    }
+    let options = OpenOptions { rescue: true, read_only: true, cache_bytes: 1 << 20, ..OpenOptions::default() };
+    if let Ok(fs) = F2fs::open(device(), options, Arc::new(StoppedClock)) {
+        let mut run = Run::new(&fs);
+        run.walk();
+        run.finish();
+        let _ = fs.close();
+    }
+}
+
+/// Damages a volume and repairs it: what is called clean then is, and takes changes.
+pub fn repair(data: &[u8]) {
+    let Some(case) = Case::parse(data) else { return };
+    let device = Arc::new(GuardedDevice::new(case.device(), case.size(), true));
+    let options = RepairOptions { max_listed: 200, clock: Arc::new(StoppedClock) };
+    let Ok(plan) = plan_repair(device.clone(), &options, &mut |_| ()) else { return };
+    assert!(plan.report().repairs.len() <= options.max_listed);
+    let Ok(report) = plan.commit() else { return };
+    if !report.clean {
+        return;
+    }
+    let checked = check_volume(&*device, &CheckOptions { max_faults: 20 }, &mut |_| ());
+    assert!(checked.as_ref().is_ok_and(basalt_f2fs::check::CheckReport::is_clean), "repaired, but {checked:?}");
+    if let Some(fs) = open(device, false) {
+        let mut run = Run::new(&fs);
+        run.walk();
+        case.changes.iter().for_each(|change| run.change(change));
+        run.finish();
+        let _ = fs.close();
+    }
+}
+
+/// Damages a volume and resizes it: refused with a reason, or done, so that it can be opened.
+pub fn resize(data: &[u8]) {
+    let Some(case) = Case::parse(data) else { return };
+    let room = base(case.base).device.size();
+    // Sizes between nothing and twice the volume, on a device of twice its size.
+    let size = room * 2 / 200 * (case.changes.len() as u64 * 5 + u64::from(case.base >> 2));
+    let device = Arc::new(GuardedDevice::with_room(case.device(), case.size(), 2 * room));
+    let planned = plan_resize(&*device, size).is_ok();
+    let clock: Arc<dyn Clock> = Arc::new(StoppedClock);
+    let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
+    let resized = resize_volume(&(device.clone() as _), size, &options, &clock, &mut |_, _, _| ());
+    let was_sound = case.patches.is_empty();
+    assert!(resized.is_ok() || !was_sound || !planned || size > device.size(), "{resized:?}");
+    if let Some(fs) = open(device, false) {
+        Run::new(&fs).walk();
+        let _ = fs.close();
+    }
 }
 
 /// Damages a volume and checks it.

@@ -321,7 +321,10 @@ pub(crate) fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Resu
 fn read_compact_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
     let start = pack.raw.cp_pack_start_sum.get();
     let total = pack.raw.cp_pack_total_block_count.get();
-    let mut bytes = read_blocks(device, pack.start + start, (total - start).min(4) as usize)?.into_iter().peekable();
+    // Rescue comes here without having read what lies before.
+    let count = total.checked_sub(start).filter(|_| total <= BLOCKS_PER_SEGMENT);
+    let count = count.ok_or_else(|| bad(pack.index, format!("summaries start at block {start} of {total}")))?;
+    let mut bytes = read_blocks(device, pack.start + start, count.min(4) as usize)?.into_iter().peekable();
     let mut used = 0;
     let mut take = |n: usize, used: &mut usize| -> Result<Vec<u8>> {
         let out: Vec<u8> = bytes.by_ref().take(n).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use basalt_testkit::rng::Rng;
 
-use crate::fuzz::volume::{Case, check_case, run};
+use crate::fuzz::volume::{Case, check_case, repair, rescue, resize, run};
 use crate::fuzz::{Target, base, structures};
 
 /// Set to repeat one seed of every campaign.
@@ -89,6 +89,14 @@ fn damaged_volumes_are_checked() {
             check_case(&case);
         }
     });
+}
+
+#[test]
+fn damaged_volumes_are_rescued_repaired_and_resized() {
+    const WORK: [(&str, Target, u64); 3] = [("rescue", rescue, 1000), ("repair", repair, 150), ("resize", resize, 400)];
+    for (name, target, seeds) in WORK {
+        campaign(name, seeds, |seed| target(&bytes(seed ^ 0x4E5C, 200)));
+    }
 }
 
 #[test]
