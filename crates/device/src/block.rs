@@ -76,6 +76,11 @@ pub trait BlockDevice: Send + Sync {
     /// Fills `buf` from byte `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
+    /// Says that the range will be read soon, so that the device can begin: a hint that costs little and cannot fail.
+    fn prefetch(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
+
     /// Writes all of `buf` at byte `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()>;
 
@@ -112,6 +117,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         (**self).read_at(offset, buf)
+    }
+    fn prefetch(&self, offset: u64, length: u64) {
+        (**self).prefetch(offset, length);
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         (**self).write_at(offset, buf)

@@ -171,6 +171,13 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
+    fn prefetch(&self, offset: u64, length: u64) {
+        if let Some(length) = std::num::NonZeroU64::new(length).filter(|_| !self.direct) {
+            // Into the page cache, in the background; whether it comes in time does not matter.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(length), rustix::fs::Advice::WillNeed);
+        }
+    }
+
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.write_vectored_at(offset, &[buf])
     }

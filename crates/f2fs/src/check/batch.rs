@@ -1,5 +1,7 @@
 //! Reading many blocks in the order they lie on the device, with large requests.
 
+use std::collections::VecDeque;
+
 use basalt_device::BlockDevice;
 
 use crate::error::Result;
@@ -9,6 +11,9 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
 const REQUEST_BLOCKS: u32 = 256;
 /// Blocks that are read though nobody asked, because one larger request costs less than two.
 const GAP_BLOCKS: u32 = 16;
+/// Requests that the device is told of ahead of time: it works on them while the blocks before are looked at, and on many small ones
+/// at once.
+const PREFETCHED: usize = 32;
 
 /// Reads the block of every item and hands it over, item after item. `items` must be sorted by `address`; several items may
 /// have the same address, and every address must be on the device.
@@ -20,19 +25,19 @@ pub(super) fn for_each_block<T>(
 ) -> Result<()> {
     let mut buffer = Vec::new();
     let mut rest = items;
-    while let Some(first) = rest.first() {
-        let start = address(first);
-        let mut last = start;
-        let count = rest
-            .iter()
-            .take_while(|item| {
-                let at = address(item);
-                let fits = at - last <= GAP_BLOCKS && at - start < REQUEST_BLOCKS;
-                last = if fits { at } else { last };
-                fits
-            })
-            .count();
-        buffer.resize((last - start + 1) as usize * BLOCK_SIZE, 0);
+    // What will be read next, and the items that have been looked at for it.
+    let mut ahead: VecDeque<Request> = VecDeque::with_capacity(PREFETCHED);
+    let mut planned = 0;
+    loop {
+        while ahead.len() < PREFETCHED
+            && let Some(request) = plan(&items[planned..], &address)
+        {
+            planned += request.items;
+            device.prefetch(u64::from(request.start) << BLOCK_BITS, (request.blocks * BLOCK_SIZE) as u64);
+            ahead.push_back(request);
+        }
+        let Some(Request { start, blocks, items: count }) = ahead.pop_front() else { return Ok(()) };
+        buffer.resize(blocks * BLOCK_SIZE, 0);
         device.read_at(u64::from(start) << BLOCK_BITS, &mut buffer)?;
         let (now, later) = rest.split_at(count);
         for item in now {
@@ -41,7 +46,27 @@ pub(super) fn for_each_block<T>(
         }
         rest = later;
     }
-    Ok(())
+}
+
+/// One read: the blocks of so many items.
+struct Request {
+    start: u32,
+    blocks: usize,
+    items: usize,
+}
+
+/// The request that serves the first items and those near them.
+fn plan<T>(items: &[T], address: &impl Fn(&T) -> u32) -> Option<Request> {
+    let start = address(items.first()?);
+    let mut last = start;
+    let near = items.iter().take_while(|item| {
+        let at = address(item);
+        let fits = at - last <= GAP_BLOCKS && at - start < REQUEST_BLOCKS;
+        last = if fits { at } else { last };
+        fits
+    });
+    let items = near.count();
+    Some(Request { start, blocks: (last - start + 1) as usize, items })
 }
 
 #[cfg(test)]
