@@ -96,6 +96,7 @@ macro_rules! set {
 const KNOWN: &[Known] = &[
     flag("ro", "read only; nothing is written to the target", set!(c => c.engine.read_only = true)),
     flag("rw", "read and write (default)", set!(c => c.engine.read_only = false)),
+    flag("rescue", "read what is left of a damaged volume; nothing is written", set!(c => c.engine.rescue = true)),
     with_value("commit", "SECONDS", "longest time until a change is durable unasked (5)", |choices, value| {
         choices.engine.commit_interval = interval(value)?;
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_device::{FileDevice, Lock, LoopDevice, OpenOptions};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, SystemClock};
 use basalt_fuse::{MountError, MountOptions, Session};
 use basalt_vfs::FileSystem;
@@ -44,8 +45,9 @@ impl Job {
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
 pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let device = Arc::new(open_device(job)?);
-    let fs = open_volume(job, Arc::clone(&device))?;
-    let mounted = mount(job, &device, &fs);
+    let opened = open_volume(job, Arc::clone(&device))?;
+    let mounted = mount(job, &device, &opened);
+    let fs = opened.fs;
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
@@ -73,25 +75,52 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
 }
 
 fn open_device(job: &Job) -> Result<FileDevice, Failure> {
-    let read_only = job.choices.engine.read_only;
+    let read_only = job.choices.engine.read_only || job.choices.engine.rescue;
     let lock = if read_only { Lock::Shared } else { Lock::default() };
     target::open(&job.target, &OpenOptions { read_only, lock, ..OpenOptions::default() }, job.wait)
 }
 
-fn open_volume(job: &Job, device: Arc<FileDevice>) -> Result<Arc<F2fs>, Failure> {
-    let fs = F2fs::open(device, job.choices.engine.clone(), Arc::new(SystemClock))
-        .map_err(|error| Failure::volume(&job.target, &error))?;
-    for warning in fs.warnings() {
-        job.warn(&format!("{}: {warning}", job.target.display()));
+/// A volume that is open, and whether it can be changed.
+struct Opened {
+    fs: Arc<dyn FileSystem>,
+    is_writable: bool,
+}
+
+fn open_volume(job: &Job, device: Arc<FileDevice>) -> Result<Opened, Failure> {
+    let path = job.target.display();
+    let engine = &job.choices.engine;
+    match F2fs::open(device.clone(), engine.clone(), Arc::new(SystemClock)) {
+        Ok(fs) => {
+            fs.warnings().iter().for_each(|warning| job.warn(&format!("{path}: {warning}")));
+            Ok(Opened { is_writable: fs.is_writable(), fs: Arc::new(fs) })
+        }
+        Err(error) if engine.rescue => {
+            job.warn(&format!("{path}: {error}; rescue: the whole volume is searched for files, which takes a while"));
+            search(job, device)
+        }
+        Err(error) => Err(Failure::volume(&job.target, &error)),
     }
-    Ok(Arc::new(fs))
+}
+
+/// Shows what a search for nodes finds.
+fn search(job: &Job, device: Arc<FileDevice>) -> Result<Opened, Failure> {
+    let path = job.target.display();
+    let found = Rescued::open(device, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ())
+        .map_err(|error| Failure::volume(&job.target, &error))?;
+    let report = found.report();
+    report.notes.iter().for_each(|note| job.warn(&format!("{path}: {note}")));
+    job.warn(&format!(
+        "{path}: rescue: {} inodes found, {} names are lost, {} bytes could not be read",
+        report.inodes, report.lost_names, report.unreadable_bytes
+    ));
+    Ok(Opened { fs: Arc::new(found), is_writable: false })
 }
 
 /// Mounts; an image through a loop device where that is possible. The loop device only lends its name: the engine reads and writes
 /// the image itself.
-fn mount(job: &Job, device: &FileDevice, fs: &Arc<F2fs>) -> Result<(Session, Option<LoopDevice>), Failure> {
-    let mut options = options(job, fs);
-    let served = || Arc::clone(fs) as Arc<dyn FileSystem>;
+fn mount(job: &Job, device: &FileDevice, opened: &Opened) -> Result<(Session, Option<LoopDevice>), Failure> {
+    let mut options = options(job, opened);
+    let served = || Arc::clone(&opened.fs);
     let is_root = rustix::process::geteuid().is_root();
     if device.is_block_device() && is_root {
         options.block_device = Some(job.target.clone());
@@ -114,11 +143,11 @@ fn mount(job: &Job, device: &FileDevice, fs: &Arc<F2fs>) -> Result<(Session, Opt
     Ok((Session::mount(served(), &options).map_err(|error| failure(&error))?, attached))
 }
 
-fn options(job: &Job, fs: &F2fs) -> MountOptions {
+fn options(job: &Job, opened: &Opened) -> MountOptions {
     let choices = &job.choices;
     let defaults = MountOptions::new(&job.directory, job.target.display().to_string());
     MountOptions {
-        read_only: choices.engine.read_only || !fs.is_writable(),
+        read_only: choices.engine.read_only || !opened.is_writable,
         allow_other: choices.allow_other.unwrap_or(defaults.allow_other),
         noatime: choices.engine.atime == Atime::Noatime,
         relatime: choices.engine.atime == Atime::Relatime,

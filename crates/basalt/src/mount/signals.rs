@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use basalt_f2fs::F2fs;
 use basalt_fuse::{UnmountError, Unmounter, sync_mounted};
 use basalt_vfs::FileSystem;
 use rustix::mount::UnmountFlags;
@@ -22,7 +21,7 @@ const CLOSING_FAILED: i32 = 1;
 /// Waits for signals in a thread of its own. The first one unmounts; the session then ends by itself. Where programs still use the mount
 /// after the grace time, or when a second signal comes, everything is written, the volume closed, and the process ends:
 /// what the programs do after that fails.
-pub(super) fn watch(fs: Arc<F2fs>, unmounter: Unmounter) -> std::io::Result<()> {
+pub(super) fn watch(fs: Arc<dyn FileSystem>, unmounter: Unmounter) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
