@@ -18,9 +18,9 @@
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | `volume` | who owns what; opening |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
+//! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | [`repair`] | fsck's other half: makes a volume sound again |
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
-//! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | `info`, `trim` | facts for people; FITRIM |
 //! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
 

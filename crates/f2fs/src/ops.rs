@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::fsync::Flushes;
 use crate::file::write::Times;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::BLOCK_SIZE;
 use crate::maintenance::Timing;
 use crate::options::OpenOptions;
 use crate::sync::{Mutex, RwLock};
@@ -141,25 +141,31 @@ pub(crate) fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
 /// checkpoint has it. Also tells whether the volume must move on to a new checkpoint before anything is written.
 fn roll_forward(mut volume: Volume, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<(Volume, bool)> {
     let unclean = volume.was_unclean();
+    let may = volume.may_roll_forward();
     if unclean {
-        volume.warnings.push("not unmounted cleanly: the last checkpoint counts, and what was fsynced since".into());
+        let since = if may { ", and what was fsynced since" } else { "" };
+        volume.warnings.push(format!("not unmounted cleanly: the last checkpoint counts{since}"));
     }
-    if volume.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
-        volume.since.close("the chain would begin elsewhere than the checkpoint says");
-    }
-    if !volume.may_roll_forward() {
+    // Nodes of an fsync that was cut off may lie behind the checkpoint, without the beginning of their chain. Until the next
+    // checkpoint nothing may be written there: it would carry the same version, and lead to them.
+    volume.leave_segment(SegmentKind::WarmNode);
+    volume.since.close("the first since the volume was opened");
+    if !may {
         return Ok((volume, unclean));
     }
     match volume.roll_forward() {
         Ok(recovered) => {
             if recovered.files > 0 {
                 let files = if recovered.files == 1 { "file" } else { "files" };
-                volume.warnings.push(format!("{} {files} fsynced after the last checkpoint recovered", recovered.files));
+                volume
+                    .warnings
+                    .push(format!("{} {files} fsynced after the last checkpoint recovered", recovered.files));
             }
             Ok((volume, unclean || recovered.visited > 0))
         }
         Err(error @ (Error::Damaged { .. } | Error::Refused(_))) => {
-            let warning = format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
+            let warning =
+                format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
             let device = volume.device.clone();
             let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock)?;
             volume.warnings.push(warning);

@@ -28,6 +28,7 @@ use crate::log::{ActiveLog, BlockWriter};
 use crate::node::cache::NodeCache;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
+use crate::recovery::since::SinceCheckpoint;
 
 /// SIT blocks read in one request.
 const SIT_READ_BLOCKS: u32 = 256;
@@ -74,6 +75,10 @@ pub(crate) struct Volume {
     pub valid_blocks: u64,
     pub valid_nodes: u32,
     pub valid_inodes: u32,
+    /// What fsync has to know.
+    pub since: SinceCheckpoint,
+    /// A checkpoint was prepared, but does not hold yet.
+    pub checkpoint_under_way: bool,
     /// Something differs from the last checkpoint.
     pub changed: bool,
     /// Why the volume takes no more changes: an error that left memory and device apart.
@@ -168,6 +173,8 @@ impl Volume {
             valid_blocks: raw.valid_block_count.get(),
             valid_nodes: raw.valid_node_count.get(),
             valid_inodes: raw.valid_inode_count.get(),
+            since: SinceCheckpoint::default(),
+            checkpoint_under_way: false,
             changed: false,
             failed: None,
             cleaner: Cleaner::default(),

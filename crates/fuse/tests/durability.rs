@@ -54,6 +54,33 @@ fn fsync_of_files_and_directories_reaches_the_file_system() {
     assert_eq!(*mount.fs.calls.synced_files.lock(), [(ino, false), (ino, true), (ROOT, false)]);
 }
 
+/// Aligned as O_DIRECT wants it.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+#[test]
+fn synchronous_writes_reach_the_file_system_as_fsync() {
+    use std::io::Write;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+    use rustix::fs::OFlags;
+
+    let Some(mount) = Mounted::new(|_| {}) else { return };
+    for (how, data_only) in [(OFlags::DSYNC, true), (OFlags::SYNC, false)] {
+        for direct in [OFlags::empty(), OFlags::DIRECT] {
+            let flags = (how | direct).bits() as i32;
+            let mut options = File::options();
+            options.write(true).create(true).custom_flags(flags);
+            let mut file = options.open(mount.path("file")).unwrap();
+            mount.fs.calls.synced_files.lock().clear();
+            file.write_all(&Block([7; 4096]).0).unwrap();
+            let ino = file.metadata().unwrap().ino();
+            let synced = mount.fs.calls.synced_files.lock();
+            assert!(synced.contains(&(ino, data_only)), "{how:?} {direct:?}: {synced:?}");
+        }
+    }
+}
+
 #[test]
 fn background_work_is_done_while_mounted_and_closing_happens_once() {
     let Some(mut mount) = Mounted::new(|_| {}) else { return };

@@ -2,27 +2,22 @@
 
 use basalt_segments::SegmentKind;
 use rustc_hash::FxHashSet;
-use zerocopy::FromBytes;
 
 use super::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
-use crate::checkpoint::load::{log_position, read_blocks};
+use crate::checkpoint::load::log_position;
 use crate::error::Result;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::node::{NodeFlags, RawNode};
-
-/// Nodes that are followed; a longer chain is told as "at least".
-const CHAIN_MAX: usize = 1 << 16;
+use crate::layout::node::NodeFlags;
+use crate::recovery::scan::{Start, scan};
 
 impl Checker<'_> {
-    /// Follows the chain of a volume that was not unmounted, and tells how many nodes mounting would recover.
+    /// Follows the chain behind the checkpoint, also one of a clean unmount: the next mount may have ended before its first
+    /// checkpoint. Tells how many files mounting would recover.
     pub(super) fn look_for_roll_forward(&mut self) -> Result<()> {
         let pack = &self.loaded.pack;
-        if pack.raw.flags().contains(CheckpointFlags::UMOUNT) {
-            return Ok(());
-        }
         let version = pack.raw.checkpoint_ver.get();
         let expected = if pack.raw.flags().contains(CheckpointFlags::CRC_RECOVERY) {
             version | u64::from(pack.checksum) << 32
@@ -30,20 +25,19 @@ impl Checker<'_> {
             version
         };
         let (segment, offset, _) = log_position(pack, SegmentKind::WarmNode);
-        let mut at = self.geometry.main + (segment << SEGMENT_BITS) + offset;
-        let mut seen = FxHashSet::default();
-        let mut synced = 0;
-        while self.geometry.in_main(at) && seen.len() < CHAIN_MAX && seen.insert(at) {
-            let block = read_blocks(self.device, at, 1)?;
-            let Ok(node) = RawNode::ref_from_bytes(&block) else { break };
-            if node.footer.cp_ver.get() != expected {
-                break;
-            }
-            synced += u32::from(node.footer.flags().contains(NodeFlags::FSYNC));
-            at = node.footer.next_blkaddr.get();
-        }
-        if synced > 0 {
-            let found = format_args!("{synced} fsynced nodes behind the checkpoint");
+        let start = Start {
+            device: self.device,
+            geometry: self.geometry,
+            version: expected,
+            address: self.geometry.main + (segment << SEGMENT_BITS) + offset,
+        };
+        let chain = scan(&start, &|_| false)?;
+        let synced: Vec<u32> =
+            chain.nodes.iter().filter(|node| node.flags.contains(NodeFlags::FSYNC)).map(|node| node.ino).collect();
+        if !synced.is_empty() {
+            let nodes = synced.len();
+            let files = synced.into_iter().collect::<FxHashSet<u32>>().len();
+            let found = format_args!("{nodes} fsynced nodes of {files} inodes behind the checkpoint");
             self.findings.add(FaultKind::RollForward, Place::Volume, found, "none, after a clean unmount");
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Nodes in memory: loaded and checked on first use, written to the node logs when dirty, evicted when clean.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use basalt_segments::BlockTraits;
+use basalt_segments::{BlockTraits, SegmentKind};
 
 use super::nat;
 use crate::error::{Error, Result};
@@ -23,6 +23,8 @@ use crate::volume::{Volume, counted};
 pub struct Node {
     block: Box<RawBlock>,
     dirty: bool,
+    /// More than times changed.
+    essential: bool,
     used: bool,
 }
 
@@ -82,7 +84,8 @@ pub struct NodeCache {
     nodes: FxHashMap<u32, Node>,
     /// Clean nodes are evicted in this order, unless used since (second chance).
     order: VecDeque<u32>,
-    dirty: Vec<u32>,
+    /// By inode, as fsync wants them.
+    dirty: FxHashMap<u32, BTreeSet<u32>>,
     dirty_count: usize,
     /// Where writing goes on when not all are written.
     written_to: u32,
@@ -103,7 +106,7 @@ impl NodeCache {
     }
 
     fn insert(&mut self, nid: u32, block: Box<RawBlock>) {
-        if self.nodes.insert(nid, Node { block, dirty: false, used: true }).is_none() {
+        if self.nodes.insert(nid, Node { block, dirty: false, essential: false, used: true }).is_none() {
             self.order.push_back(nid);
             if self.order.len() > 2 * self.nodes.len() + STALE_MAX {
                 let mut seen = FxHashSet::default();
@@ -112,27 +115,53 @@ impl NodeCache {
         }
     }
 
-    fn mark_dirty(&mut self, nid: u32) {
-        if let Some(node) = self.nodes.get_mut(&nid)
-            && !node.dirty
-        {
+    /// Whether nodes of an inode must be written; with `essential`, for more than its times.
+    pub fn is_dirty(&self, ino: u32, essential: bool) -> bool {
+        let is_wanted = |nid: &u32| !essential || self.nodes.get(nid).is_some_and(|node| node.essential);
+        self.dirty.get(&ino).is_some_and(|nodes| nodes.iter().any(is_wanted))
+    }
+
+    /// The nodes of an inode that must be written.
+    pub fn dirty_nodes(&self, ino: u32) -> Vec<u32> {
+        self.dirty.get(&ino).map(|nodes| nodes.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// The footer of a node in memory.
+    pub fn footer(&self, nid: u32) -> Option<&RawNodeFooter> {
+        self.nodes.get(&nid).map(Node::footer)
+    }
+
+    /// The bytes of a node in memory.
+    pub fn bytes(&self, nid: u32) -> Option<&[u8; BLOCK_SIZE]> {
+        self.nodes.get(&nid).map(Node::bytes)
+    }
+
+    fn mark_dirty(&mut self, nid: u32, essential: bool) {
+        let Some(node) = self.nodes.get_mut(&nid) else { return };
+        node.essential |= essential;
+        if !node.dirty {
             node.dirty = true;
-            self.dirty.push(nid);
+            self.dirty.entry(node.footer().ino.get()).or_default().insert(nid);
             self.dirty_count += 1;
-            if self.dirty.len() > 2 * self.dirty_count + STALE_MAX {
-                self.dirty.sort_unstable();
-                self.dirty.dedup();
-                self.dirty.retain(|nid| self.nodes.get(nid).is_some_and(|node| node.dirty));
-            }
         }
     }
 
-    fn remove(&mut self, nid: u32) {
-        if let Some(node) = self.nodes.remove(&nid)
-            && node.dirty
-        {
-            self.dirty_count -= 1;
+    fn mark_clean(&mut self, nid: u32) {
+        let Some(node) = self.nodes.get_mut(&nid).filter(|node| node.dirty) else { return };
+        (node.dirty, node.essential) = (false, false);
+        let ino = node.footer().ino.get();
+        if let Some(nodes) = self.dirty.get_mut(&ino) {
+            nodes.remove(&nid);
+            if nodes.is_empty() {
+                self.dirty.remove(&ino);
+            }
         }
+        self.dirty_count -= 1;
+    }
+
+    fn remove(&mut self, nid: u32) {
+        self.mark_clean(nid);
+        self.nodes.remove(&nid);
     }
 
     /// Evicts clean nodes until at most `limit` nodes are left or every node had its chance.
@@ -176,8 +205,26 @@ impl Volume {
     pub(crate) fn node_mut(&mut self, nid: u32) -> Result<&mut Node> {
         self.node(nid)?;
         self.changed = true;
-        self.nodes.mark_dirty(nid);
+        self.nodes.mark_dirty(nid, true);
         self.node(nid)
+    }
+
+    /// An inode of which only times are to change: fdatasync does not write it for them.
+    pub(crate) fn inode_times_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
+        self.check_inode(ino)?;
+        self.node(ino)?;
+        self.changed = true;
+        self.nodes.mark_dirty(ino, false);
+        Ok(self.node(ino)?.inode_mut())
+    }
+
+    /// Puts the block of an inode that had to be made anew into memory, dirty, and counts it.
+    pub(crate) fn put_new_node(&mut self, nid: u32, block: Box<RawBlock>) {
+        self.nodes.insert(nid, block);
+        self.nodes.mark_dirty(nid, true);
+        self.changed = true;
+        self.valid_nodes += 1;
+        self.valid_blocks += 1;
     }
 
     fn load_node(&mut self, nid: u32) -> Result<()> {
@@ -194,7 +241,7 @@ impl Volume {
             ));
         }
         let block = self.read_block(address)?;
-        let node = Node { block, dirty: false, used: true };
+        let node = Node { block, dirty: false, essential: false, used: true };
         let footer = *node.footer();
         if footer.nid.get() != nid || footer.ino != entry.ino {
             return Err(Error::damaged(
@@ -242,11 +289,8 @@ impl Volume {
         raw.footer.ino.set(ino);
         let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
         raw.footer.flag.set(offset << OFFSET_SHIFT | cold);
-        self.nodes.insert(nid, block);
-        self.nodes.mark_dirty(nid);
-        self.changed = true;
-        self.valid_nodes += 1;
-        self.valid_blocks += 1;
+        self.put_new_node(nid, block);
+        self.since.reserved += 1;
         Ok(nid)
     }
 
@@ -257,6 +301,9 @@ impl Volume {
         if nat::is_new(&entry) {
             self.nat.give_back(nid);
         } else {
+            if entry.ino.get() != nid {
+                self.since.note_reshaped(entry.ino.get());
+            }
             self.invalidate(entry.block_addr.get())?;
             let version = entry.version.wrapping_add(1);
             self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: U32::new(NULL_ADDR) });
@@ -274,53 +321,64 @@ impl Volume {
 
     /// Writes up to `most` dirty nodes, going on where the last call ended.
     pub(crate) fn write_some_nodes(&mut self, most: usize) -> Result<()> {
-        let mut dirty = std::mem::take(&mut self.nodes.dirty);
+        let mut dirty: Vec<u32> = self.nodes.dirty.values().flatten().copied().collect();
         // Neighbouring ids were made together and will be read together.
         dirty.sort_unstable();
         if most < dirty.len() {
             let start = dirty.partition_point(|nid| *nid < self.nodes.written_to);
             dirty.rotate_left(start);
-            self.nodes.dirty = dirty.split_off(most);
+            dirty.truncate(most);
             self.nodes.written_to = dirty.last().map_or(0, |nid| nid.saturating_add(1));
         }
-        for (at, nid) in dirty.iter().enumerate() {
-            if let Err(error) = self.write_node(*nid) {
-                self.nodes.dirty.extend_from_slice(&dirty[at..]);
-                return Err(error);
-            }
-        }
+        dirty.into_iter().try_for_each(|nid| self.write_node(nid))?;
         let limit = self.node_limit();
         self.nodes.shrink(limit);
         Ok(())
     }
 
-    fn write_node(&mut self, nid: u32) -> Result<()> {
+    /// Writes a node to its log if it is dirty, without marks: an fsync that covers it comes later, or never.
+    pub(crate) fn write_node(&mut self, nid: u32) -> Result<()> {
+        let Some((kind, address)) = self.place_node(nid, NodeFlags::empty())? else { return Ok(()) };
+        let Some(node) = self.nodes.nodes.get(&nid) else { return Ok(()) };
+        if kind == SegmentKind::WarmNode {
+            self.since.unsealed.note(address, &node.block.0);
+            self.since.note_unmarked(node.footer().ino.get());
+        }
+        self.writer.append(&*self.device, kind.index(), address, &node.block.0)
+    }
+
+    /// Gives a dirty node its next place in its log, and its footer; the bytes are the caller's to write. `None` if it is clean, or
+    /// was freed.
+    pub(crate) fn place_node(&mut self, nid: u32, marks: NodeFlags) -> Result<Option<(SegmentKind, u32)>> {
         if !self.nodes.nodes.get(&nid).is_some_and(|node| node.dirty) {
-            return Ok(()); // Freed since.
+            return Ok(None);
         }
         let entry = self.nat_entry(nid)?;
         let kind = self.placement.log(&self.node_traits(nid));
         let address = self.allocate(kind, node_owner(nid))?;
+        if kind == SegmentKind::WarmNode {
+            self.note_chained();
+        }
         let next = self.next_address(kind);
         let version = self.checkpoint.node_version();
         let with_checksum = self.geometry.features.contains(Features::INODE_CHECKSUM);
         let seed = self.geometry.checksum_seed;
-        let Some(node) = self.nodes.nodes.get_mut(&nid) else { return Ok(()) };
+        let Some(node) = self.nodes.nodes.get_mut(&nid) else { return Ok(None) };
         let footer = &mut node.raw_mut().footer;
+        let unmarked = footer.flag.get() & !(NodeFlags::FSYNC | NodeFlags::DENTRY).bits();
+        footer.flag = U32::new(unmarked | marks.bits());
         footer.cp_ver = U64::new(version);
         footer.next_blkaddr = U32::new(next);
         if footer.ino == footer.nid && with_checksum {
             inode::set_checksum(node.inode_mut(), seed);
         }
-        self.writer.append(&*self.device, kind.index(), address, &node.block.0)?;
-        node.dirty = false;
-        self.nodes.dirty_count -= 1;
+        self.nodes.mark_clean(nid);
         self.nat.set(nid, RawNatEntry { block_addr: U32::new(address), ..entry });
         self.counters.node_blocks += 1;
         if !nat::is_new(&entry) {
             self.invalidate(entry.block_addr.get())?;
         }
-        Ok(())
+        Ok(Some((kind, address)))
     }
 
     /// What placement may know about a node.

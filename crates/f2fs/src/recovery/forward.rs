@@ -73,8 +73,7 @@ impl Volume {
         // Nothing the chain needs is written over before the checkpoint: its segments are as if they had just been emptied.
         if !mutant::active(Mutant::ChainNotHeld) {
             chain.segments.iter().for_each(|&segment| self.table.hold(segment));
-        }
-        self.leave_segment(SegmentKind::WarmNode);
+            }
         let files = self.known_files(traces(&chain), &chain)?;
         for (ino, file) in &files {
             self.hold_targets(*ino, file, &chain)?;
@@ -114,7 +113,7 @@ impl Volume {
     }
 
     /// Makes a log go on in another segment.
-    fn leave_segment(&mut self, kind: SegmentKind) {
+    pub(crate) fn leave_segment(&mut self, kind: SegmentKind) {
         self.logs[kind.index()].offset = BLOCKS_PER_SEGMENT;
     }
 

@@ -7,6 +7,7 @@ use super::scan::ChainNode;
 use crate::dir::lookup::check_name;
 use crate::error::{Error, Result};
 use crate::file::inode;
+use crate::layout::inode::Advise;
 use crate::volume::Volume;
 
 impl Volume {
@@ -19,9 +20,13 @@ impl Volume {
         let parent = raw.i_pino.get();
         let name = raw.i_name[..(raw.i_namelen.get() as usize).min(raw.i_name.len())].to_vec();
         let bad = |found: &str| Error::damaged("inode", format!("inode {ino}"), format!("fsynced, but {found}"));
-        check_name(&name).map_err(|_| bad("its name can be none"))?;
         if !self.is_inode(parent)? || !self.is_directory(parent)? || self.inode(parent)?.i_links.get() == 0 {
             return Err(bad(&format!("its directory {parent} is none")));
+        }
+        // Encrypted names may hold any bytes.
+        let encrypted = self.inode(parent)?.i_advise & Advise::ENCRYPT.bits() != 0;
+        if name.is_empty() || !encrypted && check_name(&name).is_err() {
+            return Err(bad("its name can be none"));
         }
         if let Some(other) = self.find_entry(parent, &name)? {
             if other.ino == ino {

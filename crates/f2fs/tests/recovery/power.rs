@@ -1,6 +1,7 @@
 //! A device whose power goes, and a volume on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use basalt_device::block::Result;
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -25,11 +26,12 @@ struct State {
     durable: MemoryDevice,
     cached: Vec<(u64, Vec<u8>)>,
     flushes: u64,
+    pause: Duration,
 }
 
 impl Powered {
     pub fn new(durable: MemoryDevice) -> Powered {
-        let state = State { durable: durable.snapshot(), cached: Vec::new(), flushes: 0 };
+        let state = State { durable: durable.snapshot(), cached: Vec::new(), flushes: 0, pause: Duration::ZERO };
         Powered { now: durable, state: Mutex::new(state) }
     }
 
@@ -50,6 +52,11 @@ impl Powered {
             }
         }
         left
+    }
+
+    /// Makes each flush take so long.
+    pub fn slow_down(&self, pause: Duration) {
+        self.state.lock().pause = pause;
     }
 
     /// How often the cache was flushed.
@@ -86,12 +93,19 @@ impl BlockDevice for Powered {
         Ok(())
     }
 
+    /// What is written while it runs is left to the next.
     fn flush(&self) -> Result<()> {
+        let (cached, pause) = {
+            let mut state = self.state.lock();
+            state.flushes += 1;
+            (state.cached.len(), state.pause)
+        };
+        std::thread::sleep(pause);
         let mut state = self.state.lock();
-        for (offset, bytes) in std::mem::take(&mut state.cached) {
+        let rest = state.cached.split_off(cached);
+        for (offset, bytes) in std::mem::replace(&mut state.cached, rest) {
             state.durable.write_at(offset, &bytes)?;
         }
-        state.flushes += 1;
         Ok(())
     }
 
@@ -110,12 +124,15 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// An empty volume of 64 MiB.
+    /// A volume of 64 MiB with a checkpoint of this mount, from which on fsyncs are rolled forward, and an empty file.
     pub fn new() -> Bench {
         let memory = MemoryDevice::new(64 << 20, 512);
         let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
         format(&memory, &options, &mut |_, _| {}).unwrap();
-        Bench::open(memory)
+        let bench = Bench::open(memory);
+        bench.create("first");
+        bench.fs.sync().unwrap();
+        bench
     }
 
     pub fn open(memory: MemoryDevice) -> Bench {

@@ -1,6 +1,7 @@
 //! What an fsync costs: one flush where the chain can carry it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{FileSystem, SetAttributes, SetTime, Time};
@@ -26,6 +27,57 @@ fn one_flush_for_data_size_and_name() {
         assert_eq!(cost(&bench, || bench.fs.sync_file(ino, true).unwrap()), (1, 0), "longer");
         assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()), (0, 0), "unchanged");
     }
+}
+
+/// Eight threads with a file each: whoever comes while a flush runs shares the next, and is told when it is done, not before.
+#[test]
+fn flushes_are_shared() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 25;
+    let bench = Bench::new();
+    let files: Vec<_> = (0..THREADS).map(|number| bench.create(&format!("file {number}"))).collect();
+    bench.fs.sync().unwrap();
+    bench.device.slow_down(Duration::from_millis(3));
+    let (flushes, _) = cost(&bench, || {
+        std::thread::scope(|scope| {
+            for &ino in &files {
+                let first = ino == files[0];
+                let bench = &bench;
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        bench.fs.write(ino, round * 4096, &[round as u8 + 1; 4096], false).unwrap();
+                        bench.fs.sync_file(ino, true).unwrap();
+                        if round == ROUNDS / 2 && first {
+                            let found = bench.after_cut().read("file 0").unwrap();
+                            assert_eq!(found.len() as u64, (round + 1) * 4096);
+                            assert_eq!(found[(round * 4096) as usize..], [round as u8 + 1; 4096]);
+                        }
+                    }
+                });
+            }
+        });
+    });
+    assert!(flushes < THREADS * ROUNDS / 2, "{flushes} flushes for {} fsyncs", THREADS * ROUNDS);
+    let after = bench.after_cut();
+    for number in 0..THREADS {
+        let expected: Vec<u8> = (0..ROUNDS).flat_map(|round| [round as u8 + 1; 4096]).collect();
+        assert_eq!(after.read(&format!("file {number}")), Some(expected), "file {number}");
+    }
+    after.close_clean("shared flushes");
+}
+
+#[test]
+fn the_first_after_a_mount_starts_a_chain_of_its_own() {
+    let bench = Bench::new().after_cut();
+    let ino = bench.create("file");
+    assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()).1, 0, "after an unclean end");
+    bench.fs.close().unwrap();
+    let bench = Bench::open(bench.device.cut());
+    let ino = bench.ino("file").unwrap();
+    bench.fs.write(ino, 0, b"x", false).unwrap();
+    assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()).1, 1, "the first");
+    bench.fs.write(ino, 0, b"y", false).unwrap();
+    assert_eq!(cost(&bench, || bench.fs.sync_file(ino, false).unwrap()).1, 0, "the second");
 }
 
 #[test]

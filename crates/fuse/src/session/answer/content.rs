@@ -1,6 +1,7 @@
 //! File content: reading, writing, preallocating, seeking, copying.
 
 use basalt_vfs::{FallocateMode, InodeNumber, Seek};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::protocol::flags::WriteFlags;
@@ -38,6 +39,11 @@ impl Server {
             self.fs.write_back(ino, arguments.offset, data)?;
         } else {
             self.fs.write(ino, arguments.offset, data, clear_suid_sgid)?;
+        }
+        // Through its page cache, the kernel sends an FSYNC behind the write; past it, the flags are all there is.
+        let how = OFlags::from_bits_retain(arguments.flags);
+        if how.contains(OFlags::DSYNC) && !flags.contains(WriteFlags::CACHE) {
+            self.fs.sync_file(ino, !how.contains(OFlags::SYNC))?;
         }
         reply.push(&WriteOut { size: arguments.size, padding: 0 })
     }
