@@ -146,6 +146,25 @@ fn access_control_lists_are_obeyed_and_inherited() {
 }
 
 #[test]
+fn times_that_the_kernel_still_held_outlive_new_flags() {
+    let Some(volume) = Volume::new("128M") else { return };
+    if !skip::tools_or_skip(&["chattr"]) {
+        return;
+    }
+    let files = ["fixed", "log"].map(|name| volume.path(name));
+    files.iter().for_each(|file| fs::write(file, "first").unwrap());
+    volume.remount();
+    std::thread::sleep(Duration::from_millis(20));
+    // Data and times of these stay in the kernel's memory until after chattr.
+    sh(&volume.root(), "echo more >> fixed; echo more >> log; chattr +i fixed; chattr +a log; sync .");
+    let before = files.each_ref().map(|file| mtime(file));
+    volume.remount();
+    assert_eq!(files.each_ref().map(|file| mtime(file)), before);
+    assert!(files.iter().all(|file| fs::read(file).unwrap() == b"firstmore\n"));
+    sh(&volume.root(), "! touch fixed 2> /dev/null; ! truncate -s 0 log 2> /dev/null; chattr -i fixed; chattr -a log");
+}
+
+#[test]
 fn flags_of_chattr_are_enforced() {
     let Some(volume) = Volume::new("64M") else { return };
     if !skip::tools_or_skip(&["chattr", "lsattr"]) {

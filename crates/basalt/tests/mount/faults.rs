@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::scratch;
@@ -10,8 +11,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
-use crate::fixture::{Volume, sh};
-use crate::support::{basalt, can_mount};
+use crate::fixture::{Volume, sh, wait_for};
+use crate::support::{basalt, can_mount, program};
 
 /// A small file system in memory, for an image that seems larger.
 struct Small(TempDir);
@@ -99,6 +100,43 @@ fn a_block_device_that_fails_turns_read_only_and_keeps_what_was_durable() {
     let Some(volume) = Volume::in_image(Some(device.path().to_owned()), "", "") else { return };
     volume.mount();
     fail_and_recover(&volume, || small.resize(200));
+    drop(volume);
+}
+
+#[test]
+fn a_volume_that_turned_read_only_says_so_once_and_still_answers() {
+    if !can_mount() {
+        return;
+    }
+    let small = Small::new(24);
+    let Some(volume) = Volume::in_image(Some(small.image()), "128M", "") else { return };
+    let (root, messages) = (volume.root(), volume.outside("messages"));
+    let mut server = Command::new(program())
+        .args(["mount".as_ref(), "--foreground".as_ref(), volume.image().as_os_str(), root.as_os_str()])
+        .stdin(Stdio::null())
+        .stderr(File::create(&messages).unwrap())
+        .spawn()
+        .unwrap();
+    wait_for("the mount", || volume.is_mounted());
+    write_durably(&volume.path("first"), 1).unwrap();
+    let failed = (0_u8..200).find_map(|number| write_durably(&volume.path(format!("n{number}")), number).err());
+    assert_eq!(failed.as_ref().and_then(Errno::from_io_error), Some(Errno::IO), "{failed:?}");
+    for _ in 0..3 {
+        assert!(write_durably(&volume.path("later"), 1).is_err());
+        // What is known is answered, what is there is read.
+        assert!(rustix::fs::statvfs(&root).unwrap().f_blocks > 0);
+        sh(&root, "findmnt --target . > /dev/null; df . > /dev/null; ls -l > /dev/null");
+        assert!(fs::read(volume.path("first")).unwrap() == vec![1; 1 << 20]);
+    }
+    rustix::mount::unmount(&root, UnmountFlags::empty()).unwrap();
+    let status = server.wait().unwrap();
+    assert_eq!(status.code(), Some(32), "as mount(8) fails: the volume was not closed cleanly");
+    let messages = fs::read_to_string(&messages).unwrap();
+    let lines: Vec<&str> = messages.lines().filter(|line| line.contains("turned read-only")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("write of") || line.contains("flush of")), "{messages}");
+    small.resize(200);
+    volume.expect_cut_short();
+    volume.expect_clean();
     drop(volume);
 }
 

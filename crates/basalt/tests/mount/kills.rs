@@ -40,7 +40,7 @@ struct Log {
 }
 
 /// One thread's directory, and what must be in it.
-struct Writer {
+pub struct Writer {
     directory: PathBuf,
     rng: Rng,
     logs: BTreeMap<u64, Log>,
@@ -52,7 +52,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(root: &Path, number: u64, seed: u64) -> Writer {
+    pub fn new(root: &Path, number: u64, seed: u64) -> Writer {
         let directory = root.join(format!("writer{number}"));
         fs::create_dir(&directory).unwrap();
         sync_path(&directory).unwrap();
@@ -65,7 +65,8 @@ impl Writer {
         while self.step().is_ok() {}
     }
 
-    fn step(&mut self) -> io::Result<()> {
+    /// One operation, and the fsync that makes it durable.
+    pub fn step(&mut self) -> io::Result<()> {
         match self.rng.below(10) {
             0 => self.replace(),
             1 if self.logs.len() >= LOGS => self.remove_oldest(),
@@ -128,7 +129,7 @@ impl Writer {
     }
 
     /// Compares with what is there after the kill, and takes that as the new truth: the mount has made it durable.
-    fn verify(&mut self, round: &str) {
+    pub fn verify(&mut self, round: &str) {
         let kept: BTreeMap<u64, Log> = std::mem::take(&mut self.logs);
         for (number, log) in kept {
             let path = self.log_path(number);

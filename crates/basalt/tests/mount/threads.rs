@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use basalt_testkit::Manifest;
 use basalt_testkit::rng::Rng;
 use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate_tree};
 
 use crate::fixture::Volume;
+use crate::kills::{Writer, rounds};
 
 const THREADS: u64 = 8;
 /// Growing a tree on the host's file system as well takes long.
@@ -122,6 +123,43 @@ fn threads_contend_for_names() {
     let before = Manifest::of(&root).unwrap();
     volume.remount();
     before.expect_same(&Manifest::of(&root).unwrap(), "after mounting again");
+}
+
+#[test]
+fn writers_that_use_fsync_find_what_they_wrote() {
+    // `BASALT_STRESS_SECONDS=300` goes on for so long.
+    let seconds = rounds("BASALT_STRESS_SECONDS", 2);
+    let Some(volume) = Volume::with_options("512M", "commit=0.2,cache=8M") else { return };
+    let writers: Vec<Writer> = (0..12).map(|number| Writer::new(&volume.root(), number, 77)).collect();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let over = AtomicBool::new(false);
+    let mut writers: Vec<Writer> = std::thread::scope(|scope| {
+        let nuisance = scope.spawn(|| {
+            while !over.load(SeqCst) {
+                rustix::fs::syncfs(File::open(volume.root()).unwrap()).unwrap();
+                fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let working: Vec<_> = writers
+            .into_iter()
+            .map(|mut writer| {
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        (0..20).for_each(|_| writer.step().unwrap());
+                        writer.verify("meanwhile");
+                    }
+                    writer
+                })
+            })
+            .collect();
+        let writers: Vec<_> = working.into_iter().map(|thread| thread.join()).collect();
+        over.store(true, SeqCst);
+        nuisance.join().unwrap();
+        writers.into_iter().map(|writer| writer.expect("see above")).collect()
+    });
+    volume.remount();
+    writers.iter_mut().for_each(|writer| writer.verify("after mounting again"));
 }
 
 #[test]
