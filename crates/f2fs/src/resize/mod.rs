@@ -79,7 +79,7 @@ pub struct ResizeReport {
     pub before: Size,
     /// The volume afterwards.
     pub after: Size,
-    /// The least size in bytes at which the content fits.
+    /// The least size in bytes at which the content fits, by the tables that the volume has afterwards (in a plan: before).
     pub minimum_bytes: u64,
     /// Blocks that were moved out of the way.
     pub blocks_moved: u64,
@@ -153,6 +153,7 @@ pub fn resize(
         });
         if goal.is_same(&geometry) && goal.superblock.block_count == geometry.superblock.block_count {
             close(&fs)?;
+            report.minimum_bytes = minimum_blocks(&geometry, &usage) << BLOCK_BITS;
             return Ok(report.clone());
         }
         let target = next_step(&**device, &geometry, &usage, goal)?;

@@ -52,7 +52,7 @@ fn linux_goes_on_with_resized_volumes() {
     let mut linux = Host::boot(uml, &images.map(Path::to_path_buf), directory.path());
     let build = |image| Visit::new(image, format!("$TESTKIT build $MNT 5 {TREE}; {}", guest::record(image)));
     linux.visit(&images.map(build));
-    let mut expected = images.map(|image| guest::manifest(image));
+    let mut expected = images.map(guest::manifest);
     for sizes in [[200 * MIB, 180 * MIB], [1500 * MIB, LENGTH], [120 * MIB, 160 * MIB]] {
         for ((image, size), expected) in images.iter().zip(sizes).zip(&expected) {
             to(image, size);

@@ -6,7 +6,10 @@ use basalt_device::{BlockDevice, MemoryDevice, RecordingDevice, Request, Request
 use basalt_f2fs::Geometry;
 use basalt_f2fs::format::FormatOptions;
 use basalt_f2fs::layout::superblock::Features;
+use basalt_testkit::images::TOOLS;
 use basalt_testkit::rng::Rng;
+use basalt_testkit::scratch;
+use basalt_testkit::skip::tools_or_skip;
 
 use super::support::{MIB, SECTOR, Volume, expect_clean, expect_files, filled, open, resized};
 
@@ -38,7 +41,11 @@ fn cut_everywhere(volume: &Volume, memory: &MemoryDevice, size: u64, seed: u64) 
             }
             let context = format!("cut before request {at} of {}, {fate:?}, seed {seed}", requests.len());
             let left = cut(&durable, &unflushed, fate);
-            pending += u32::from(Geometry::read(&left).is_err());
+            let is_marked = Geometry::read(&left).is_err();
+            pending += u32::from(is_marked);
+            if is_marked && pending == 1 && seed % 8 == 4 && left.size() < 100 * MIB {
+                refused_by_linux(&left);
+            }
             match continued(volume, left, size, at % 7 == 0, &context) {
                 found if found == before => old += 1,
                 found if found == after => new += 1,
@@ -51,6 +58,21 @@ fn cut_everywhere(volume: &Volume, memory: &MemoryDevice, size: u64, seed: u64) 
         }
     }
     assert!(old > 0 && new > 0 && pending > 0, "{old} old, {new} new, {pending} to be finished");
+}
+
+/// `fsck.f2fs` leaves a volume alone whose resize has to be finished, even when told to repair all it can.
+fn refused_by_linux(left: &MemoryDevice) {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let path = directory.path().join("image");
+    let mut content = vec![0; left.size() as usize];
+    left.read_at(0, &mut content).unwrap();
+    std::fs::write(&path, &content).unwrap();
+    let status = std::process::Command::new("fsck.f2fs").args(["-f", "-y"]).arg(&path).output().unwrap().status;
+    assert!(!status.success(), "{status}");
+    assert!(std::fs::read(&path).unwrap() == content, "fsck.f2fs changed it");
 }
 
 fn apply(device: &MemoryDevice, request: &Request) {

@@ -95,7 +95,7 @@ fn every_kind_of_volume() {
             let report = volume.resize(size);
             let section = 2 * MIB * u64::from(options.segments_per_section);
             assert!(report.after.segments > (size / section - 2) as u32 * options.segments_per_section, "{report:?}");
-            shares.push(report.after.user_bytes as f64 / f64::from(report.after.main_segments) / (2 << 20) as f64);
+            shares.push(report.after.user_bytes as f64 / f64::from(report.after.main_segments) / f64::from(2 << 20));
             image.expect_clean_for_linux();
         }
         if options.overprovision_percent.is_some() {
