@@ -50,6 +50,8 @@ pub enum Mutant {
     FsyncMarkMissing,
     /// A file renamed since the checkpoint is fsynced as if it were not.
     RenameNotNoticed,
+    /// A file takes over the name of one that lives on elsewhere, and is fsynced as if it had not.
+    LeftNameForgotten,
     /// An fsync counts though not all it wrote has arrived.
     SealIgnored,
     /// Roll-forward stops after the first fsync.
@@ -58,13 +60,13 @@ pub enum Mutant {
     SizeNotRecovered,
     /// Roll-forward leaves new files without a name.
     NameNotRecovered,
-    /// Reuse: recovery writes over what it would need if the power went again.
-    ChainNotHeld,
+    /// Reuse: a session writes its first nodes over the chain of the one before, which recovery would need if the power went again.
+    ChainOverwritten,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 25] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -84,11 +86,12 @@ impl Mutant {
         Mutant::FsyncNotFlushed,
         Mutant::FsyncMarkMissing,
         Mutant::RenameNotNoticed,
+        Mutant::LeftNameForgotten,
         Mutant::SealIgnored,
         Mutant::ChainCutShort,
         Mutant::SizeNotRecovered,
         Mutant::NameNotRecovered,
-        Mutant::ChainNotHeld,
+        Mutant::ChainOverwritten,
     ];
 }
 

@@ -20,6 +20,7 @@ use crate::file::fsync::Flushes;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::maintenance::Timing;
+use crate::mutant::{self, Mutant};
 use crate::options::OpenOptions;
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
@@ -148,7 +149,9 @@ fn roll_forward(mut volume: Volume, options: OpenOptions, clock: Arc<dyn Clock>)
     }
     // Nodes of an fsync that was cut off may lie behind the checkpoint, without the beginning of their chain. Until the next
     // checkpoint nothing may be written there: it would carry the same version, and lead to them.
-    volume.leave_segment(SegmentKind::WarmNode);
+    if !mutant::active(Mutant::ChainOverwritten) {
+        volume.leave_segment(SegmentKind::WarmNode);
+    }
     volume.since.close("the first since the volume was opened");
     if !may {
         return Ok((volume, unclean));

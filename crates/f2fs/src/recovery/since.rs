@@ -63,6 +63,9 @@ impl SinceCheckpoint {
     /// A name was taken off an inode that still has another, or off a directory. Recovery removes whatever the checkpoint has
     /// under a name that an fsynced file took over since: here it would remove too much.
     pub fn note_left(&mut self, dir: u32, name: &[u8]) {
+        if mutant::active(Mutant::LeftNameForgotten) {
+            return;
+        }
         self.left.insert((dir, name.into()));
         self.close_if_long();
     }
