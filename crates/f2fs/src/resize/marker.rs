@@ -53,6 +53,9 @@ pub enum State {
         log: u32,
         /// The volume as it was, if nothing has been put in place yet.
         before: Option<Box<Geometry>>,
+        /// What the second copy lacks: to be written before anything is put in place, so that a mark is left whenever the first
+        /// copy is torn.
+        second: Option<Box<RawSuperblock>>,
     },
 }
 
@@ -84,7 +87,10 @@ pub fn state(device: &dyn BlockDevice) -> Result<State> {
         return Ok(restore(0));
     }
     Ok(match (sound(1), copies.iter().find_map(log_of)) {
-        (before, Some(log)) => State::Pending { log, before: before.map(Box::new) },
+        (before, Some(log)) => {
+            let second = log_of(&copies[1]).is_none().then(|| Box::new(copies[0]));
+            State::Pending { log, before: before.map(Box::new), second }
+        }
         (Some(_), None) => restore(1),
         (None, None) => State::None,
     })

@@ -190,7 +190,7 @@ pub fn finish(device: &dyn BlockDevice, progress: Progress<'_>) -> Result<bool> 
             copies.into_iter().try_for_each(|copy| marker::write(device, copy, &block))?;
             Ok(true)
         }
-        State::Pending { log: address, before } => {
+        State::Pending { log: address, before, second } => {
             let log = Log::open(device, address)?;
             if let Some(before) = before
                 && !is_current(device, &before, &log)?
@@ -198,6 +198,9 @@ pub fn finish(device: &dyn BlockDevice, progress: Progress<'_>) -> Result<bool> 
                 // Somebody went on with the old volume: the log is of no use any more.
                 marker::write(device, 0, &superblock_block(&before.superblock))?;
                 return Ok(true);
+            }
+            if let Some(marked) = second {
+                marker::write(device, 1, &superblock_block(&marked))?;
             }
             place(device, &log, address, progress)?;
             Ok(true)

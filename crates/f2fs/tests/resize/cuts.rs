@@ -6,6 +6,7 @@ use basalt_device::{BlockDevice, MemoryDevice, RecordingDevice, Request, Request
 use basalt_f2fs::Geometry;
 use basalt_f2fs::format::FormatOptions;
 use basalt_f2fs::layout::superblock::Features;
+use basalt_f2fs::resize::finish;
 use basalt_testkit::images::TOOLS;
 use basalt_testkit::rng::Rng;
 use basalt_testkit::scratch;
@@ -28,36 +29,54 @@ fn cut_everywhere(volume: &Volume, memory: &MemoryDevice, size: u64, seed: u64) 
     let device: Arc<dyn BlockDevice> = recording.clone();
     resized(&device, size).unwrap();
     let after = Geometry::read(&*device).unwrap().0.main_segments;
-    let requests: Vec<Request> =
-        recording.take().into_iter().filter(|request| request.kind != RequestKind::Read).collect();
     let before = Geometry::read(&*volume.device).unwrap().0.main_segments;
-    let durable = memory.snapshot();
-    let (mut unflushed, mut old, mut new, mut pending): (Vec<&Request>, u32, u32, u32) = (Vec::new(), 0, 0, 0);
+    let (mut old, mut new, mut pending) = (0, 0, 0);
+    each_cut(memory, recording.take(), seed, &mut |at, left, context| {
+        let is_marked = Geometry::read(&left).is_err();
+        pending += u32::from(is_marked);
+        if is_marked && pending == 1 && seed % 8 == 4 && left.size() < 100 * MIB {
+            refused_by_linux(&left);
+        }
+        if is_marked && pending % 4 == 1 {
+            cut_while_finishing(volume, &left, size, after, context);
+        }
+        match continued(volume, left, size, at % 7 == 0, context) {
+            found if found == before => old += 1,
+            found if found == after => new += 1,
+            found => panic!("{context}: {found} segments"),
+        }
+    });
+    assert!(old > 0 && new > 0 && pending > 0, "{old} old, {new} new, {pending} to be finished");
+}
+
+/// Cuts what finishes an interrupted resize.
+fn cut_while_finishing(volume: &Volume, left: &MemoryDevice, size: u64, after: u32, context: &str) {
+    let recording = RecordingDevice::new(left.snapshot(), true);
+    finish(&recording, &mut |_, _, _| ()).unwrap();
+    each_cut(left, recording.take(), 7, &mut |_, left, again| {
+        let context = format!("{context}; while it is finished: {again}");
+        assert_eq!(continued(volume, left, size, false, &context), after, "{context}");
+    });
+}
+
+/// Shows what is left on a device that began as `start`, for a cut before each of the requests.
+fn each_cut(start: &MemoryDevice, requests: Vec<Request>, seed: u64, visit: &mut dyn FnMut(usize, MemoryDevice, &str)) {
+    let durable = start.snapshot();
+    let requests: Vec<Request> = requests.into_iter().filter(|request| request.kind != RequestKind::Read).collect();
+    let mut unflushed: Vec<&Request> = Vec::new();
     for (at, request) in requests.iter().enumerate() {
-        let in_cache = unflushed.len() as u64;
         for fate in [Fate::Lost, Fate::Kept, Fate::Torn(seed ^ at as u64)] {
-            if matches!(fate, Fate::Torn(_)) && in_cache == 0 || matches!(fate, Fate::Kept) && at % 4 != 0 {
+            if matches!(fate, Fate::Torn(_)) && unflushed.is_empty() || matches!(fate, Fate::Kept) && at % 4 != 0 {
                 continue;
             }
             let context = format!("cut before request {at} of {}, {fate:?}, seed {seed}", requests.len());
-            let left = cut(&durable, &unflushed, fate);
-            let is_marked = Geometry::read(&left).is_err();
-            pending += u32::from(is_marked);
-            if is_marked && pending == 1 && seed % 8 == 4 && left.size() < 100 * MIB {
-                refused_by_linux(&left);
-            }
-            match continued(volume, left, size, at % 7 == 0, &context) {
-                found if found == before => old += 1,
-                found if found == after => new += 1,
-                found => panic!("{context}: {found} segments"),
-            }
+            visit(at, cut(&durable, &unflushed, fate), &context);
         }
         match request.kind {
             RequestKind::Flush => unflushed.drain(..).for_each(|request| apply(&durable, request)),
             _ => unflushed.push(request),
         }
     }
-    assert!(old > 0 && new > 0 && pending > 0, "{old} old, {new} new, {pending} to be finished");
 }
 
 /// `fsck.f2fs` leaves a volume alone whose resize has to be finished, even when told to repair all it can.
