@@ -37,7 +37,7 @@ fn wrong_arguments_give_one_line_and_the_usual_code() {
         ("mount -o commit=never image /", 1, "commit=never"),
         ("umount", 2, "<DIR>"),
         ("fsck", 16, "<TARGET>"),
-        ("fsck --repair image", 16, "--repair"),
+        ("fsck --backup file image", 16, "--repair"),
         ("info", 2, "<TARGET>"),
         ("ls", 2, "<TARGET>"),
         ("cat image", 2, "<PATH>"),

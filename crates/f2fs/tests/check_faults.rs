@@ -1,9 +1,10 @@
 //! fsck: every rule of the format broken once, and found as what it is.
 
 mod editor;
+mod repaired;
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, check};
@@ -15,6 +16,9 @@ use basalt_f2fs::layout::summary::RawSummary;
 use basalt_f2fs::layout::superblock::RawSuperblock;
 use basalt_f2fs::layout::xattr::RawXattrHeader;
 use basalt_f2fs::layout::{NEW_ADDR, set_bit_msb};
+use basalt_testkit::images::{TOOLS, fsck_f2fs};
+use basalt_testkit::scratch;
+use basalt_testkit::skip::tools_or_skip;
 use editor::Editor;
 use zerocopy::little_endian::U32;
 
@@ -38,6 +42,8 @@ struct Case {
     /// What else follows from it.
     also: &'static [FaultKind],
     base: Base,
+    /// Paths that a repair cannot bring back as they were.
+    harms: &'static [&'static str],
 }
 
 /// The volume to start from.
@@ -52,12 +58,16 @@ enum Base {
 }
 
 const fn case(kind: FaultKind, how: &'static str, damage: fn(&Editor)) -> Case {
-    Case { kind, how, damage, also: &[], base: Base::Clean }
+    Case { kind, how, damage, also: &[], base: Base::Clean, harms: &[] }
 }
 
 impl Case {
     const fn also(self, also: &'static [FaultKind]) -> Case {
         Case { also, ..self }
+    }
+
+    const fn harms(self, harms: &'static [&'static str]) -> Case {
+        Case { harms, ..self }
     }
 
     const fn with_orphan(self) -> Case {
@@ -196,6 +206,7 @@ const CHECKPOINT: &[Case] = &[
         let head = e.block(e.pack().0);
         let crc = u32::from_le_bytes(head[4092..].try_into().unwrap());
         node.footer.cp_ver.set(e.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
+        node.footer.ino.set(9);
         node.footer.flag.set(2);
         let log = &e.loaded.logs[4];
         let address = e.geometry.main + log.segment * 512 + log.offset;
@@ -249,6 +260,7 @@ const NODES: &[Case] =
         case(NodeFooterNid, "a direct node", |e| e.edit_node(big_node(e, 1), |node| node.footer.nid.set(9999))),
         case(NodeFooterNid, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.nid.set(9999))),
         case(NodeFooterNid, "an inode overwritten", |e| e.put(e.node_address(e.path(&["pipe"])), &[0xA5; 4096]))
+            .harms(&["/pipe"])
             .also(&[ValidInodeCount]),
         case(NodeFooterIno, "a direct node", |e| e.edit_node(big_node(e, 0), |node| node.footer.ino.set(ROOT))),
         case(NodeFooterIno, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.ino.set(ROOT))),
@@ -275,7 +287,8 @@ const NODES: &[Case] =
             mark(e, big_block(e, 3), false);
             e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
             e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(7));
-        }),
+        })
+        .harms(&["/big"]),
         case(BlockAddress, "compressed, in a plain file", |e| {
             let mut direct = 0;
             e.edit_node(big_node(e, 2), |indirect| direct = indirect.slots[0].get());
@@ -288,6 +301,7 @@ const NODES: &[Case] =
             e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
             e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(other));
         })
+        .harms(&["/big"])
         // The summary of the shared block names the later owner.
         .also(&[SummaryOwner]),
     ];
@@ -358,16 +372,19 @@ const INODES: &[Case] = &[
         let (_, _, (block, _), _) = e.entry(ROOT, "pipe");
         let slot = entry_slot(e, "pipe");
         e.edit((block, 0), |map: &mut [u8; 27]| map[slot / 8] &= !(1 << (slot % 8)));
-    }),
+    })
+    .harms(&["/pipe"]),
     case(XattrList, "inline", |e| {
         let ino = e.path(&["attributes"]);
         let range = e.inode(ino).inline_xattr_range(false);
         e.edit((e.node_address(ino), range.start + 24), |entry: &mut [u8; 4]| entry[3] = 0xFF);
         e.renew_checksum(ino);
-    }),
+    })
+    .harms(&["/attributes"]),
     case(XattrList, "in a node", |e| {
         edit_xattr_node(e, |_, rest| rest[..1900].fill(0xFF));
-    }),
+    })
+    .harms(&["/more attributes"]),
     case(RootDirectory, "a file", |e| {
         e.edit_inode(ROOT, |inode| {
             inode.i_mode.set(0o100_755);
@@ -392,11 +409,13 @@ const NAMES: &[Case] = &[
     case(DentryName, "slash", |e| {
         e.edit_name(ROOT, "pipe", |name| *name = *b"a/bc");
         e.edit_entry_at(ROOT, "a/bc", hash(b"a/bc"));
-    }),
+    })
+    .harms(&["/pipe", "/a_bc"]),
     case(DentryName, "zero byte", |e| {
         e.edit_name(ROOT, "pipe", |name| *name = *b"a\0bc");
         e.edit_entry_at(ROOT, "a\0bc", hash(b"a\0bc"));
-    }),
+    })
+    .harms(&["/pipe", "/a_bc"]),
     case(DentryHash, "a bit", |e| {
         e.edit_entry(ROOT, "pipe", |entry| entry.hash_code.set(entry.hash_code.get() ^ 1));
     }),
@@ -413,7 +432,8 @@ const NAMES: &[Case] = &[
         }
         e.edit(spot, |bytes: &mut [u8; 4]| bytes.copy_from_slice(&other[..4]));
         e.edit(entry, |raw: &mut basalt_f2fs::layout::dentry::RawDentry| raw.hash_code.set(hash(&other)));
-    }),
+    })
+    .harms(&["/crowd/a file with a longer name 688", "/crowd/x012le with a longer name 688"]),
     case(DentryType, "none", |e| e.edit_entry(ROOT, "pipe", |entry| entry.file_type = 0)),
     case(DentryType, "another", |e| e.edit_entry(ROOT, "pipe", |entry| entry.file_type = 1)),
     case(DentryIno, "free", |e| e.edit_entry(ROOT, "pipe", |entry| entry.ino.set(40_000))).also(&[InodeUnreachable]),
@@ -428,7 +448,8 @@ const NAMES: &[Case] = &[
         // Both names are in the same block of the root's first level, and short.
         e.edit_name(ROOT, "pipe", |name| *name = *b"link");
         e.edit_entry_of(ROOT, "link", e.find_kind(ROOT, 5), hash(b"link"));
-    }),
+    })
+    .harms(&["/pipe", "/link~1"]),
     case(DirectoryParents, "a second name", |e| {
         let inner = e.path(&["outer", "inner"]);
         e.edit_entry(ROOT, "pipe", |entry| {
@@ -436,6 +457,7 @@ const NAMES: &[Case] = &[
             entry.file_type = 2;
         });
     })
+    .harms(&["/pipe"])
     .also(&[InodeUnreachable, InodeLinks]),
     case(DirectoryCycle, "a directory in itself", |e| {
         let (outer, inner) = (e.path(&["outer"]), e.path(&["outer", "inner"]));
@@ -447,7 +469,8 @@ const NAMES: &[Case] = &[
             e.edit_entry(ino, "..", |entry| entry.ino.set(parent));
             e.edit_inode(ino, |inode| inode.i_pino.set(parent));
         }
-    }),
+    })
+    .harms(&["/outer/", "/outer/inner/", "/outer/inner/innermost/", "/outer/second name"]),
 ];
 
 const SEGMENTS: &[Case] = &[
@@ -502,6 +525,47 @@ fn the_undamaged_volumes_are_clean() {
     assert!(report.is_clean() && report.counts.orphans == 1);
 }
 
+fn base_tree(base: Base) -> &'static repaired::Tree {
+    static CLEAN: OnceLock<repaired::Tree> = OnceLock::new();
+    static ORPHAN: OnceLock<repaired::Tree> = OnceLock::new();
+    static FLEXIBLE: OnceLock<repaired::Tree> = OnceLock::new();
+    let cell = match base {
+        Base::Clean => &CLEAN,
+        Base::Orphan => &ORPHAN,
+        Base::Flexible => &FLEXIBLE,
+    };
+    cell.get_or_init(|| repaired::tree(Arc::new(volume(base).snapshot())))
+}
+
+/// Repairs each volume; undamaged files are as they were, and `fsck.f2fs` agrees.
+fn repair_all(cases: &[Case]) {
+    let directory = tools_or_skip(TOOLS).then(|| scratch::directory().unwrap());
+    let mut problems = Vec::new();
+    for case in cases {
+        let what = format!("{}: {}", case.kind, case.how);
+        let editor = Editor::new(volume(case.base));
+        (case.damage)(&editor);
+        let device = Arc::new(editor.device);
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let report = repaired::repair_fully(&shared, &what);
+            assert!(report.repairs.iter().any(|repair| repair.kind == case.kind), "{what}: {:?}", report.repairs);
+            let after = repaired::tree(shared);
+            let harmed = repaired::differences(base_tree(case.base), &after);
+            let done: String = report.repairs.iter().map(|repair| format!("\n  {repair}")).collect();
+            assert_eq!(harmed, case.harms, "{what}{done}");
+            if let Some(directory) = &directory {
+                let image = directory.path().join("volume.img");
+                repaired::save(&device, &image);
+                let found = fsck_f2fs(&image).unwrap();
+                assert!(found.is_clean(), "{what}{done}\n{found}");
+            }
+        }));
+        problems.extend(result.err().map(|_| what));
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
 fn try_all(cases: &[Case]) {
     for case in cases {
         let editor = Editor::new(volume(case.base));
@@ -525,8 +589,18 @@ fn superblock_faults() {
 }
 
 #[test]
+fn superblock_faults_are_repaired() {
+    repair_all(SUPERBLOCK);
+}
+
+#[test]
 fn checkpoint_faults() {
     try_all(CHECKPOINT);
+}
+
+#[test]
+fn checkpoint_faults_are_repaired() {
+    repair_all(CHECKPOINT);
 }
 
 #[test]
@@ -535,8 +609,18 @@ fn node_faults() {
 }
 
 #[test]
+fn node_faults_are_repaired() {
+    repair_all(NODES);
+}
+
+#[test]
 fn inode_faults() {
     try_all(INODES);
+}
+
+#[test]
+fn inode_faults_are_repaired() {
+    repair_all(INODES);
 }
 
 #[test]
@@ -545,8 +629,18 @@ fn name_faults() {
 }
 
 #[test]
+fn name_faults_are_repaired() {
+    repair_all(NAMES);
+}
+
+#[test]
 fn segment_faults() {
     try_all(SEGMENTS);
+}
+
+#[test]
+fn segment_faults_are_repaired() {
+    repair_all(SEGMENTS);
 }
 
 #[test]

@@ -1,42 +1,64 @@
-//! `basalt fsck`: checks a volume.
+//! `basalt fsck`: checks a volume, and repairs it.
+
+mod explain;
+mod repair;
+
+use std::path::PathBuf;
 
 use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, Stage, check};
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::Output;
 use crate::progress::{Progress, Unit};
-use crate::target::Target;
+use crate::target::{Patience, Target};
 
 /// Exit code when faults are left on the volume.
 const FAULTS_LEFT: u8 = 4;
 
-/// Check a volume
+/// Check a volume, and repair it
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Nothing is written.\n\
-                        Exit codes: 0 clean, 4 faults found, 8 could not be checked, 16 wrong arguments.")]
+#[command(after_help = "Without --repair nothing is written.\n\
+                        Exit codes: 0 clean, 1 faults found and repaired, 4 faults left, 8 could not be checked or repaired, \
+                        16 wrong arguments.")]
 pub struct Args {
+    /// Image file or block device
+    #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath, required_unless_present = "explain")]
+    path: Option<PathBuf>,
+
     #[command(flatten)]
-    target: Target,
+    patience: Patience,
+
+    /// Repair what is wrong; -a and -p do the same, as fsck(8) passes them
+    #[arg(short = 'y', long, short_aliases = ['a', 'p'])]
+    repair: bool,
+
+    /// Write nothing; with --repair, show what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Save what --repair overwrites to a new file
+    #[arg(long, value_name = "FILE", requires = "repair", value_hint = clap::ValueHint::FilePath)]
+    backup: Option<PathBuf>,
+
+    /// Put back what a repair saved with --backup
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["repair", "dry_run", "json"], value_hint = clap::ValueHint::FilePath)]
+    restore: Option<PathBuf>,
 
     /// Show the report as JSON
     #[arg(long)]
     json: bool,
 
-    /// Explain each kind of fault that was found
-    #[arg(long, conflicts_with = "json")]
-    explain: bool,
+    /// Say what a kind of fault means and what a repair does about it: its name, `list`, or `found` for all that a check finds
+    #[arg(long, value_name = "KIND")]
+    explain: Option<String>,
 
     /// Say nothing; the exit code tells
     #[arg(short, long, conflicts_with_all = ["json", "explain"])]
     quiet: bool,
 
-    /// Most faults to list
+    /// Most faults and repairs to list
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().max_faults)]
     max_faults: usize,
-
-    /// Write nothing, which is always so
-    #[arg(short = 'n', long)]
-    dry_run: bool,
 
     /// Check even what looks clean, which is always so
     #[arg(short, long)]
@@ -46,9 +68,33 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the target is in use, cannot be read, or holds no volume.
+/// When the target is in use, cannot be read, or holds no volume; when a repair cannot be saved or written.
 pub fn run(args: &Args) -> Outcome {
-    let device = args.target.open_shared()?;
+    if let Some(name) = args.explain.as_deref().filter(|name| *name != explain::FOUND) {
+        return explain::run(name, args.json);
+    }
+    let Some(path) = args.path.clone() else {
+        return Err(Failure::usage("--explain found: needs a <TARGET> to check"));
+    };
+    let target = Target { path, patience: args.patience.clone() };
+    if let Some(from) = &args.restore {
+        return repair::put_back(&target, from, args.quiet);
+    }
+    if args.repair {
+        return repair::run(&repair::Order {
+            target: &target,
+            dry_run: args.dry_run,
+            backup: args.backup.as_deref(),
+            json: args.json,
+            quiet: args.quiet,
+            max_listed: args.max_faults,
+        });
+    }
+    check_only(args, &target)
+}
+
+fn check_only(args: &Args, target: &Target) -> Outcome {
+    let device = target.open_shared()?;
     let report = {
         let mut bar: Option<(Stage, Progress)> = None;
         check(&device, &CheckOptions { max_faults: args.max_faults }, &mut |progress| {
@@ -62,13 +108,13 @@ pub fn run(args: &Args) -> Outcome {
                 bar.update(progress.done, progress.total);
             }
         })
-        .map_err(|error| Failure::volume(&args.target.path, &error))?
+        .map_err(|error| Failure::volume(&target.path, &error))?
     };
     let mut output = Output::new();
     if args.json {
         output.json(&report)?;
     } else if !args.quiet {
-        describe(args, &report, &mut output)?;
+        describe(args, target, &report, &mut output)?;
     }
     output.finish()?;
     Ok(if report.is_clean() { DONE } else { FAULTS_LEFT })
@@ -84,18 +130,18 @@ fn stage_name(stage: Stage) -> &'static str {
     }
 }
 
-fn describe(args: &Args, report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
+fn describe(args: &Args, target: &Target, report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
     for fault in &report.faults {
         output.line(format_args!("{}: {}", severity_name(fault.severity), one_line(&fault.to_string())))?;
     }
     if report.truncated {
         output.line(format_args!("more faults than the {} listed; --max-faults lists more", args.max_faults))?;
     }
-    if args.explain {
-        explain(report, output)?;
+    if args.explain.is_some() {
+        explain_found(report, output)?;
     }
     let counts = &report.counts;
-    let path = args.target.path.display();
+    let path = target.path.display();
     let verdict = if report.is_clean() { "clean" } else { "faults found" };
     if report.complete {
         output.line(format_args!(
@@ -113,17 +159,11 @@ fn describe(args: &Args, report: &CheckReport, output: &mut Output) -> Result<()
     }
 }
 
-fn explain(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
+fn explain_found(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
     let mut kinds: Vec<FaultKind> = report.faults.iter().map(|fault| fault.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    for kind in kinds {
-        output.line(format_args!("\n{kind}\n  {}", kind.explain()))?;
-    }
-    if !report.faults.is_empty() {
-        output.line("")?;
-    }
-    Ok(())
+    explain::explain(&kinds, output)
 }
 
 fn severity_name(severity: Severity) -> &'static str {

@@ -237,6 +237,9 @@ fn mend_fields(pack: &mut Pack, geometry: &Geometry) {
     if user == 0 || user > main_blocks || user == main_blocks && !read_only {
         raw.user_block_count.set(main_blocks.saturating_sub(kept_back).max(1));
     }
+    // The count itself is computed when the rest is sound.
+    let valid = raw.valid_block_count.get().min(raw.user_block_count.get());
+    raw.valid_block_count.set(valid);
     raw.sit_ver_bitmap_bytesize.set(geometry.sit_bitmap_size() as u32);
     raw.nat_ver_bitmap_bytesize.set(geometry.nat_bitmap_size() as u32);
 }

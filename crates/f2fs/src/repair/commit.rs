@@ -24,7 +24,7 @@ pub(super) struct Writes {
     groups: [BTreeMap<u32, Vec<u8>>; 4],
 }
 
-/// Blocks, tables; the checkpoint but its last block; that one; the superblocks.
+/// Blocks, tables; the checkpoint but its last block; that one; the superblocks, and the other pack if neither was of use.
 const BODY: usize = 0;
 const PACK: usize = 1;
 const TAIL: usize = 2;
@@ -157,8 +157,12 @@ impl State {
         let base = base_checkpoint(&self.device, &self.geometry);
         let mut writes = Writes::default();
         self.flip_tables(base.as_ref(), &mut writes)?;
+        if base.is_none() {
+            self.write_other_pack()?;
+        }
         self.write_pack(None)?;
         let geometry = &self.geometry;
+        let other = geometry.checkpoint + (1 - self.target) * BLOCKS_PER_SEGMENT;
         let pack = geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
         let total = self.loaded.pack.raw.cp_pack_total_block_count.get();
         for (address, block) in self.device.changes()? {
@@ -166,6 +170,7 @@ impl State {
                 0 | 1 => SUPERBLOCKS,
                 _ if address == pack + total - 1 => TAIL,
                 _ if (pack..pack + total).contains(&address) => PACK,
+                _ if base.is_none() && (other..other + total).contains(&address) => SUPERBLOCKS,
                 // The tables' turn was above; the other pack stays.
                 _ if address < geometry.ssa => continue,
                 _ if geometry.in_main(address)
@@ -178,6 +183,15 @@ impl State {
             writes.groups[group].insert(address, block);
         }
         Ok(writes)
+    }
+
+    /// Where neither pack is of use, the other one becomes the same, of the version before; it is written when the first is durable.
+    fn write_other_pack(&mut self) -> Result<()> {
+        let (target, version) = (self.target, self.version);
+        (self.target, self.version) = (1 - target, version.wrapping_sub(1));
+        let written = self.write_pack(None);
+        (self.target, self.version) = (target, version);
+        written
     }
 
     /// Puts changed blocks of NAT and SIT where the device's checkpoint does not look.

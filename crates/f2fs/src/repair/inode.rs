@@ -24,6 +24,10 @@ impl State {
     /// Repairs a fault of an inode; says what was done.
     pub(super) fn repair_inode(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
         let Place::Inode(ino) = fault.place else { return Ok(None) };
+        if fault.kind == FaultKind::OrphanInode {
+            self.loaded.orphans.retain(|orphan| *orphan != ino);
+            return Ok(Some("taken off the list".into()));
+        }
         let Some(inode) = self.inode(ino)? else { return Ok(None) };
         let kind = FileKind::from_mode(inode.i_mode.get().into());
         let right = fault.right.unwrap_or_default();
@@ -110,10 +114,6 @@ impl State {
                 self.edit_inode(ino, |inode| inode.i_pino.set(parent))?;
                 format!("set to {parent}")
             }
-            FaultKind::OrphanInode => {
-                self.loaded.orphans.retain(|orphan| *orphan != ino);
-                "taken off the list".into()
-            }
             FaultKind::XattrList => return self.cut_xattrs(ino),
             _ => return Ok(None),
         };
@@ -155,7 +155,9 @@ impl State {
         }
         let flexible = self.geometry.flexible_inline_xattr();
         if inode.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
-            return Ok(inode.i_size.get().min(content(inode, flexible).len() as u64));
+            // Nothing tells how many of the zeros behind the last byte are the file's.
+            let last = content(inode, flexible).iter().rposition(|&byte| byte != 0);
+            return Ok(last.map_or(0, |last| last as u64 + 1));
         }
         // The end of the last block there is.
         let own = inode.address_slots(flexible);

@@ -56,8 +56,11 @@ use staged::Staged;
 
 /// Most faults that one round takes on; a volume with more takes more rounds.
 const FAULTS_PER_ROUND: usize = 100_000;
-/// What recovery must not start from: it would write where something is.
+/// Blocks of a pack that are zero if it was never written: more than the least pack has.
+const UNUSED_BLOCKS: usize = 8;
+/// What recovery must not start from: it would write where something is, or delete it.
 const NOT_RECOVERABLE: &[FaultKind] = &[
+    FaultKind::OrphanInode,
     FaultKind::SitMissing,
     FaultKind::SitClass,
     FaultKind::LogNextBlock,
@@ -258,7 +261,8 @@ impl Work<'_> {
     fn is_unused(&self, index: u32) -> Result<bool> {
         let (geometry, _) = crate::geometry::Geometry::read(&*self.staged)?;
         let start = geometry.checkpoint + index * crate::layout::BLOCKS_PER_SEGMENT;
-        Ok(self.staged.before(start)?.iter().all(|&byte| byte == 0))
+        let pack = crate::checkpoint::load::read_blocks(self.staged.base(), start, UNUSED_BLOCKS)?;
+        Ok(pack.iter().all(|&byte| byte == 0))
     }
 
     fn nothing(self, report: CheckReport) -> Plan {
@@ -291,7 +295,8 @@ impl Work<'_> {
         let mut after = None;
         if is_safe && self.roll_forward(options).is_ok() {
             let (new, _) = self.examine(FxHashSet::default())?;
-            let is_done = !new.faults.iter().any(|fault| fault.kind == FaultKind::NotUnmounted);
+            let is_note = |kind| matches!(kind, FaultKind::NotUnmounted | FaultKind::RollForward);
+            let is_done = !new.faults.iter().any(|fault| is_note(fault.kind));
             after = (is_done && new.complete).then_some(new);
         }
         let recovered = after.is_some();

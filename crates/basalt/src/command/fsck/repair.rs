@@ -1,0 +1,131 @@
+//! `basalt fsck --repair`, and `--restore`, which takes one back.
+
+use std::fs::{File, OpenOptions};
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+
+use basalt_device::BlockDevice;
+use basalt_f2fs::check::Stage;
+use basalt_f2fs::repair::{Plan, RepairOptions, RepairReport, plan, restore};
+
+use super::{FAULTS_LEFT, severity_name, stage_name};
+use crate::failure::{DONE, Failure, Outcome, one_line};
+use crate::output::Output;
+use crate::progress::{Progress, Unit};
+use crate::target::Target;
+
+/// Exit code when faults were found and repaired.
+const REPAIRED: u8 = 1;
+
+/// What the user asked for.
+pub(super) struct Order<'a> {
+    pub(super) target: &'a Target,
+    pub(super) dry_run: bool,
+    pub(super) backup: Option<&'a Path>,
+    pub(super) json: bool,
+    pub(super) quiet: bool,
+    pub(super) max_listed: usize,
+}
+
+/// Repairs a volume, or says how it would.
+pub(super) fn run(order: &Order<'_>) -> Outcome {
+    let target = order.target;
+    let device = if order.dry_run { target.open_shared()? } else { target.open_exclusive()? };
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let failed = |error: basalt_f2fs::Error| Failure::volume(&target.path, &error);
+    let plan = make_plan(&device, order).map_err(failed)?;
+    let mut output = Output::new();
+    let has_work = plan.report().blocks > 0;
+    if order.dry_run || !has_work {
+        show(order, plan.report(), false, &mut output)?;
+        output.finish()?;
+        let clean = plan.report().clean && plan.report().repairs.is_empty();
+        return Ok(if clean { DONE } else { FAULTS_LEFT });
+    }
+    if let Some(path) = order.backup {
+        back_up(&plan, path)?;
+    }
+    let report = plan.commit().map_err(failed)?;
+    show(order, &report, true, &mut output)?;
+    output.finish()?;
+    Ok(if report.clean { REPAIRED } else { FAULTS_LEFT })
+}
+
+fn make_plan(device: &Arc<dyn BlockDevice>, order: &Order<'_>) -> basalt_f2fs::Result<Plan> {
+    let options = RepairOptions { max_listed: order.max_listed, ..RepairOptions::default() };
+    let mut bar: Option<((u32, Stage), Progress)> = None;
+    plan(Arc::clone(device), &options, &mut |progress| {
+        let now = (progress.round, progress.check.stage);
+        if bar.as_ref().is_none_or(|(stage, _)| *stage != now) {
+            // The old bar goes before the new one comes.
+            bar = None;
+            bar = Some((now, Progress::new(stage_name(progress.check.stage), Unit::Things, order.quiet)));
+        }
+        if let Some((_, bar)) = &mut bar {
+            bar.update(progress.check.done, progress.check.total);
+        }
+    })
+}
+
+/// Saves what is about to be overwritten. A file that is there already may be the backup of another repair: it stays.
+fn back_up(plan: &Plan, path: &Path) -> Result<(), Failure> {
+    let place = || path.display().to_string();
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let file = file.map_err(|error| Failure::at(place(), error).hint("nothing was repaired; name another file"))?;
+    let mut writer = BufWriter::new(&file);
+    plan.back_up(&mut writer).map_err(|error| Failure::at(place(), error))?;
+    drop(writer);
+    file.sync_all().map_err(|error| Failure::at(place(), error))
+}
+
+/// What was done, for programs.
+#[derive(serde::Serialize)]
+struct Answer<'a> {
+    /// Whether it was written.
+    written: bool,
+    #[serde(flatten)]
+    report: &'a RepairReport,
+}
+
+fn show(order: &Order<'_>, report: &RepairReport, written: bool, output: &mut Output) -> Result<(), Failure> {
+    if order.json {
+        return output.json(&Answer { written, report });
+    }
+    if order.quiet {
+        return Ok(());
+    }
+    for repair in &report.repairs {
+        output.line(format_args!("{}: {}", severity_name(repair.severity), one_line(&repair.to_string())))?;
+    }
+    let listed = report.repairs.len() as u64;
+    if report.repaired > listed {
+        output.line(format_args!("and {} more repairs", report.repaired - listed))?;
+    }
+    for fault in &report.left {
+        output.line(format_args!("left: {}: {}", severity_name(fault.severity), one_line(&fault.to_string())))?;
+    }
+    let path = order.target.path.display();
+    let (blocks, repaired) = (report.blocks, report.repaired);
+    let state = if report.clean { "clean" } else { "faults left" };
+    if written {
+        output.line(format_args!("{path}: {state}; {repaired} repairs, {blocks} blocks written"))
+    } else if blocks > 0 {
+        output.line(format_args!("{path}: would be {state}; {repaired} repairs, {blocks} blocks; nothing was written"))
+    } else {
+        output.line(format_args!("{path}: {state}; nothing was written"))
+    }
+}
+
+/// Puts back what a repair overwrote.
+pub(super) fn put_back(target: &Target, from: &Path, quiet: bool) -> Outcome {
+    let device = target.open_exclusive()?;
+    let mut file = File::open(from).map_err(|error| Failure::at(from.display(), error))?;
+    let blocks = restore(&device, &mut file).map_err(|error| Failure::at(from.display(), error))?;
+    if !quiet {
+        let mut output = Output::new();
+        output.line(format_args!("{}: {blocks} blocks put back from {}", target.path.display(), from.display()))?;
+        output.finish()?;
+    }
+    Ok(DONE)
+}
