@@ -116,7 +116,7 @@ pub fn run(case: &Case) -> Option<String> {
     let damage_met = run.finish();
     // A volume that failed says so here.
     let _ = (fs.info(), fs.warnings());
-    if case.cut {
+    if case.cut && !case.read_only {
         drop(fs);
         if let Some(fs) = open(device, false) {
             Run::new(&fs).walk();
