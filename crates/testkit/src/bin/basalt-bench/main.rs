@@ -12,9 +12,11 @@
 //! | `sources` | the tree that is unpacked and the repository that is cloned |
 //! | `race` | all contenders through all workloads, in turn |
 //! | `huge` | mount time and memory of a 1 TiB volume |
+//! | `check` | `fsck` of a 64 GiB volume with 500,000 files |
 //! | `guest` | the race inside User-Mode Linux |
 //! | `report`, `machine` | the tables, and the machine they were measured on |
 
+mod check;
 mod contender;
 mod guest;
 mod huge;
@@ -81,6 +83,9 @@ fn measure(options: &Options) -> Result<Report> {
     }
     if options.wants("volume") {
         report.sections.push(huge::measure(options)?);
+    }
+    if options.wants("fsck") {
+        report.sections.push(check::measure(options)?);
     }
     let inside: Vec<Workload> = options.workloads("uml-")?;
     if !inside.is_empty() {
