@@ -201,7 +201,7 @@ impl<'a> Session<'a> {
             Step::Rename(from, to) => self.rename(from, to, RenameFlags::empty()),
             Step::Exchange(from, to) => self.rename(from, to, RenameFlags::EXCHANGE),
             Step::Write(path, offset, length, seed) => {
-                fs.write(self.find(path)?, *offset, &bytes(*seed, *length), false).map(nothing)
+                fs.write(self.find(path)?, *offset, &bytes(*seed, *length), false).map(|_| 0)
             }
             Step::Truncate(path, size) => {
                 let changes = SetAttributes { size: Some(*size), ..SetAttributes::default() };

@@ -25,6 +25,8 @@ use crate::options::OpenOptions;
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
+/// Bytes that one write puts into the volume before it has to make room again.
+const PIECE: usize = 1 << 20;
 /// Node ids that exist from the start: null, node inode, meta inode.
 const RESERVED_NODES: u64 = 3;
 
@@ -122,6 +124,34 @@ impl F2fs {
         volume.last_used = volume.clock.uptime();
         volume.expect_writable()?;
         Ok(volume.attempt(work)?)
+    }
+
+    /// Writes in pieces that end at multiples of [`PIECE`], and makes room before each. Returns how many bytes were written, and what
+    /// kept the rest from being.
+    fn write_pieces(
+        &self,
+        offset: u64,
+        data: &[u8],
+        write: impl Fn(&mut Volume, u64, &[u8]) -> Result<usize>,
+    ) -> (usize, basalt_vfs::Result<()>) {
+        let end = offset.checked_add(data.len() as u64);
+        let is_too_large = end.is_none_or(|end| end > crate::file::write::SIZE_MAX);
+        let mut done = 0;
+        loop {
+            let at = offset.saturating_add(done as u64);
+            let left = data.len() - done;
+            // What is refused is refused whole.
+            let length = if is_too_large { left } else { left.min(PIECE - (at % PIECE as u64) as usize) };
+            let piece = &data[done..done + length];
+            match self.change_much(length.div_ceil(BLOCK_SIZE) as u32, |volume| write(volume, at, piece)) {
+                Ok(written) if written < length => return (done + written, Err(basalt_vfs::Error::NoSpace)),
+                Ok(written) => done += written,
+                Err(error) => return (done, Err(error)),
+            }
+            if done == data.len() {
+                return (done, Ok(()));
+            }
+        }
     }
 
     fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<u32> {
@@ -317,26 +347,29 @@ impl FileSystem for F2fs {
         Ok(length)
     }
 
-    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> basalt_vfs::Result<()> {
+    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> basalt_vfs::Result<usize> {
         let ino = Self::inode_number(ino)?;
-        self.change(|volume| {
+        let (written, result) = self.write_pieces(offset, data, |volume, offset, piece| {
             volume.expect_file(ino, true)?;
             volume.expect_mutable(ino)?;
-            volume.write_file(ino, offset, data, Times::Renew)?;
+            let written = volume.write_file(ino, offset, piece, Times::Renew)?;
             if clear_suid_sgid {
                 volume.clear_set_ids(ino)?;
             }
-            Ok(())
-        })
+            Ok(written)
+        });
+        // What stopped it behind the beginning is for the next call to meet.
+        if written > 0 { Ok(written) } else { result.map(|()| 0) }
     }
 
     fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> basalt_vfs::Result<()> {
         let ino = Self::inode_number(ino)?;
         // Also what has become immutable since: it was written before.
-        self.change(|volume| {
+        let write = |volume: &mut Volume, offset, piece: &[u8]| {
             volume.expect_file(ino, true)?;
-            volume.write_file(ino, offset, data, Times::Keep)
-        })
+            volume.write_file(ino, offset, piece, Times::Keep)
+        };
+        self.write_pieces(offset, data, write).1
     }
 
     fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> basalt_vfs::Result<()> {

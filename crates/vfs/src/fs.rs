@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::{
     Attributes, Caller, DirectoryEntry, FallocateMode, InodeFlags, InodeNumber, NewNode, OpenFlags, RenameFlags, Seek,
     SetAttributes, StatFs, Time, XattrFlags,
@@ -79,13 +79,17 @@ pub trait FileSystem: Send + Sync {
     /// Fills `buf` from byte `offset`; returns how many bytes, fewer only at the end of the file.
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Writes all of `data` at byte `offset`, and clears set-uid and set-gid first if asked to. Extends the file as needed.
-    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> Result<()>;
+    /// Writes `data` at byte `offset`, and clears set-uid and set-gid if asked to. Extends the file as needed. Returns how many bytes
+    /// were written: all, or fewer, at least one, where space ran out behind them.
+    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> Result<usize>;
 
     /// Writes pages that the kernel's writeback cache held: as [`write`](Self::write), but leaves the times alone. The kernel
     /// keeps mtime and ctime itself meanwhile, and sets them by [`set_attributes`](Self::set_attributes), before or after.
+    ///
+    /// All or an error, after which a beginning may have been written: the kernel does not look at a count here, and what was
+    /// left out would be lost without a word.
     fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write(ino, offset, data, false)
+        if self.write(ino, offset, data, false)? < data.len() { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Preallocates, punches or zeroes a range, as `fallocate(2)`.

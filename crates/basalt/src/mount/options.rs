@@ -120,6 +120,14 @@ const KNOWN: &[Known] = &[
     }),
     flag("discard", "tell the device what is free (default)", set!(c => c.engine.discard = true)),
     flag("nodiscard", "leave that to fstrim", set!(c => c.engine.discard = false)),
+    with_value("background_gc", "on|off", "clean sections while nothing else happens (on)", |choices, value| {
+        choices.engine.background_cleaning = match value {
+            "on" => true,
+            "off" => false,
+            _ => return Err("on or off".to_owned()),
+        };
+        Ok(())
+    }),
     flag("relatime", "note a read where it tells something new (default)", set!(c => c.engine.atime = Atime::Relatime)),
     flag("noatime", "note no reads", set!(c => c.engine.atime = Atime::Noatime)),
     flag("strictatime", "note every read", set!(c => c.engine.atime = Atime::Strict)),
@@ -294,6 +302,7 @@ mod tests {
             ("cache=1M", "at least 4M"),
             ("threads=0", "1 to 64"),
             ("log=loud", "`log=loud`"),
+            ("background_gc=sync", "on or off"),
             ("remount,ro", "remount"),
             ("nodefault_permissions", "unknown"),
         ] {
@@ -310,5 +319,6 @@ mod tests {
         assert_eq!(engine.cache_bytes, 64 << 20);
         assert_eq!(engine.logs, 6);
         assert!(engine.discard);
+        assert!(engine.background_cleaning);
     }
 }

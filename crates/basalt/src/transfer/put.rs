@@ -275,11 +275,13 @@ impl<'a> Put<'a> {
                     // The file became shorter: what is missing reads as zeros.
                     return Ok(at);
                 }
-                self.fs
+                // Where space runs out, the rest meets the error next time.
+                let written = self
+                    .fs
                     .write(to.ino(), at, &self.buffer[..length], false)
                     .map_err(|error| Error::volume(place.path, error))?;
-                at += length as u64;
-                self.report.bytes += length as u64;
+                at += written as u64;
+                self.report.bytes += written as u64;
                 self.pace();
             }
             end = at;

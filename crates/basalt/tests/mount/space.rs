@@ -92,6 +92,19 @@ fn programs_hear_that_a_volume_is_full() {
     }
 }
 
+/// `cp` neither syncs nor closes what it copies without end: only write(2) itself can tell it.
+#[test]
+fn who_only_writes_hears_it_too() {
+    let Some(volume) = Volume::new("64M") else { return };
+    for script in ["timeout 60 cp /dev/zero big", "timeout 60 cat /dev/zero > big"] {
+        let (ok, text) = try_sh(&volume.root(), script);
+        assert!(!ok && text.contains("No space left"), "{script}: {text}");
+        // The attributes can be asked for, what is there overwritten, and the file removed.
+        sh(&volume.root(), "stat big; dd if=/dev/zero of=big bs=4096 count=1 conv=notrunc,fsync status=none || true");
+        sh(&volume.root(), "rm big; echo more > small; rm small");
+    }
+}
+
 #[test]
 fn small_files_and_directories_fill_a_volume_too() {
     let Some(volume) = Volume::new("64M") else { return };

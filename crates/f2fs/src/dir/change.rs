@@ -4,7 +4,7 @@ use basalt_vfs::FileKind;
 
 use super::lookup::{Found, Place, bucket_blocks, bucket_start};
 use super::{entries, hash};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, slots_for};
 use crate::layout::inode::InlineFlags;
 use crate::layout::{BLOCK_SIZE, RawBlock};
@@ -92,6 +92,8 @@ impl Volume {
         let node = self.node_mut(dir)?;
         let range = node.inode().inline_data_range(flexible);
         let start = range.start - 4;
+        let inline = node.bytes()[start..range.end].to_vec();
+        let before = (node.inode().i_current_depth, node.inode().i_size);
         node.bytes_mut()[start..range.end].fill(0);
         node.inode_mut().i_inline &= !InlineFlags::DENTRY.bits();
         if dir_level == 0 {
@@ -107,7 +109,18 @@ impl Volume {
         let raw = self.inode_mut(dir)?;
         raw.i_current_depth.set(0);
         raw.i_size.set(0);
-        self.rehash_inline(dir, &old, &shape)
+        let result = self.rehash_inline(dir, &old, &shape);
+        if matches!(result, Err(Error::Refused(_))) {
+            // The volume filled up on the way: the directory goes back to what it was, with all its names.
+            self.drop_pages(dir, 0, u32::MAX);
+            self.free_blocks_from(dir, 0)?;
+            let node = self.node_mut(dir)?;
+            node.bytes_mut()[start..range.end].copy_from_slice(&inline);
+            let raw = node.inode_mut();
+            raw.i_inline |= InlineFlags::DENTRY.bits();
+            (raw.i_current_depth, raw.i_size) = before;
+        }
+        result
     }
 
     /// Adds every entry of what was an inline directory through the hash.

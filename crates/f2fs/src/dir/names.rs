@@ -149,7 +149,10 @@ impl Volume {
     fn fill_new(&mut self, dir: u32, ino: u32, node: &NewNode<'_>) -> Result<()> {
         match node.kind {
             FileKind::Directory => self.make_empty_directory(ino, dir),
-            FileKind::Symlink => self.write_file(ino, 0, node.target, Times::Renew),
+            FileKind::Symlink => match self.write_file(ino, 0, node.target, Times::Renew)? {
+                written if written < node.target.len() => Err(basalt_vfs::Error::NoSpace.into()),
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }

@@ -1,10 +1,8 @@
 //! Large writes go to their log at once: whoever sends so much has gathered it already (the kernel's page cache, a copying
 //! program), and the page cache here would only copy it twice more.
 
-use basalt_segments::SegmentKind;
-
 use crate::error::{Error, Result};
-use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::layout::BLOCK_SIZE;
 use crate::node::path::Slot;
 use crate::volume::Volume;
 
@@ -55,7 +53,8 @@ impl Volume {
             let slot = self.slot(ino, u64::from(index))?;
             for step in 0..(count - *done).min(slot.count as usize) as u32 {
                 let slot = Slot { byte: slot.byte + 4 * step as usize, index: slot.index + step, ..slot };
-                let address = self.place_new(ino, index + step, slot, kind)?;
+                self.reserve_slot(ino, slot)?;
+                let address = self.place_block(ino, index + step, slot, kind)?;
                 if placed.count == 0 || placed.address + placed.count as u32 != address {
                     let full = std::mem::replace(placed, Placed { address, count: 0, before: *done });
                     if full.count > 0 {
@@ -67,18 +66,6 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    /// Gives one block its address; a hole counts as a new block.
-    fn place_new(&mut self, ino: u32, index: u32, slot: Slot, kind: SegmentKind) -> Result<u32> {
-        if self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR {
-            self.reserve_blocks(1)?;
-            self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
-            self.valid_blocks += 1;
-            self.since.reserved += 1;
-            self.add_blocks(ino, 1)?;
-        }
-        self.place_block(ino, index, slot, kind)
     }
 
     fn write_placed(&mut self, placed: &Placed, data: &[u8]) -> Result<()> {

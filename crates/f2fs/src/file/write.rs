@@ -4,7 +4,7 @@ use super::through::THROUGH_MIN;
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
-use crate::node::path::BLOCKS_MAX;
+use crate::node::path::{BLOCKS_MAX, Slot};
 use crate::volume::Volume;
 
 /// The largest size of a file in bytes.
@@ -22,17 +22,20 @@ pub enum Times {
 impl Volume {
     /// Writes `data` at `offset` and extends the file as needed.
     ///
-    /// Errors: `FileTooLarge` past [`SIZE_MAX`]; `NoSpace`, after which a beginning of the data may have been written.
-    pub(crate) fn write_file(&mut self, ino: u32, offset: u64, data: &[u8], times: Times) -> Result<()> {
+    /// Returns how many bytes were written: fewer than all, but at least one, where space ran out behind them.
+    ///
+    /// Errors: `FileTooLarge` past [`SIZE_MAX`]; `NoSpace`.
+    pub(crate) fn write_file(&mut self, ino: u32, offset: u64, data: &[u8], times: Times) -> Result<usize> {
         if data.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= SIZE_MAX);
         let end = end.ok_or(basalt_vfs::Error::FileTooLarge)?;
         if self.has_inline_data(ino)? {
             if end <= self.inline_capacity(ino)? {
                 self.write_inline(ino, offset as usize, data)?;
-                return self.finish_write(ino, end, times);
+                self.finish_write(ino, end, times)?;
+                return Ok(data.len());
             }
             self.convert_inline_data(ino)?;
         }
@@ -45,7 +48,10 @@ impl Volume {
         if written > offset {
             self.finish_write(ino, written, times)?;
         }
-        result.map_err(|(_, error)| error)
+        match result {
+            Err((at, crate::Error::Refused(basalt_vfs::Error::NoSpace))) if at > offset => Ok((at - offset) as usize),
+            result => result.map(|()| data.len()).map_err(|(_, error)| error),
+        }
     }
 
     /// Puts data into pages, long runs of whole blocks into their log; an error comes with the file offset it was reached at.
@@ -91,6 +97,11 @@ impl Volume {
             return Ok(());
         }
         let slot = self.slot(ino, u64::from(index))?;
+        self.reserve_slot(ino, slot)
+    }
+
+    /// Makes sure that a slot has a block: a hole becomes a reserved one.
+    pub(crate) fn reserve_slot(&mut self, ino: u32, slot: Slot) -> Result<()> {
         if self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR {
             self.reserve_blocks(1)?;
             self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);

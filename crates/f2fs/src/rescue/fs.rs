@@ -195,7 +195,7 @@ impl FileSystem for Rescued {
         Ok(length)
     }
 
-    fn write(&self, _: InodeNumber, _: u64, _: &[u8], _: bool) -> Result<()> {
+    fn write(&self, _: InodeNumber, _: u64, _: &[u8], _: bool) -> Result<usize> {
         Err(Error::ReadOnly)
     }
 

@@ -4,8 +4,8 @@
 
 use super::request::Arguments;
 use super::wire::{
-    BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn, GetxattrIn, InitFlags2In,
-    InitIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, Rename2In, RenameIn, SetattrIn,
+    BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
+    InitFlags2In, InitIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, Rename2In, RenameIn, SetattrIn,
     SetxattrExtraIn, SetxattrIn, WriteIn,
 };
 use crate::protocol::flags::InitFlags;
@@ -26,7 +26,10 @@ pub enum Operation<'a> {
         count: u64,
     },
     BatchForget(ForgetList<'a>),
-    GetAttr,
+    GetAttr {
+        /// The kernel asks on behalf of somebody who has the file open, and not for `stat(2)`.
+        by_file: bool,
+    },
     Statx,
     SetAttr(SetattrIn),
     ReadLink,
@@ -172,7 +175,7 @@ const fn line(
 static TABLE: [Line; 53] = [
     line(1, "LOOKUP", |a| Some(Operation::Lookup { name: a.name()? })),
     line(2, "FORGET", |a| Some(Operation::Forget { count: a.take::<ForgetIn>()?.count })),
-    line(3, "GETATTR", |_| Some(Operation::GetAttr)),
+    line(3, "GETATTR", |a| Some(Operation::GetAttr { by_file: a.take::<GetattrIn>()?.flags & 1 != 0 })),
     line(4, "SETATTR", |a| Some(Operation::SetAttr(a.take()?))),
     line(5, "READLINK", |_| Some(Operation::ReadLink)),
     line(6, "SYMLINK", |a| Some(Operation::SymLink { name: a.name()?, target: a.name()? })),

@@ -419,6 +419,15 @@ wire! {
         /// Unused.
         spare: [u32; 6],
     }
+    /// GETATTR.
+    GetattrIn: 16 {
+        /// Bit 0: asked through an open file.
+        flags: u32,
+        /// Unused.
+        dummy: u32,
+        /// The open file.
+        fh: u64,
+    }
     /// FSYNC and FSYNCDIR.
     FsyncIn: 16 {
         /// The open file.
@@ -533,7 +542,7 @@ wire! {
         /// For unrestricted ioctls.
         out_iovs: u32,
     }
-    /// Notification that the kernel shall write back and drop what it has cached of an inode.
+    /// Notification that the kernel shall write back and drop what it has cached of an inode, or its attributes alone.
     InvalInodeOut: 24 {
         /// The inode's node id.
         node: u64,

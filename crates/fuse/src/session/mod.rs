@@ -10,6 +10,7 @@
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
+//! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `seeker` | LSEEK, which needs the kernel's dirty pages first |
 //! | `ticker` | background work |
 //! | `wakeful` | idle processors that wake quickly during bursts |
@@ -26,6 +27,7 @@ mod nodes;
 mod reply;
 mod seeker;
 mod server;
+mod shortage;
 mod ticker;
 mod wakeful;
 mod worker;

@@ -2,7 +2,8 @@
 //!
 //! The kernel asks for data and holes without having written its dirty pages back: those would look like holes, and `cp`
 //! would leave them out. So it is first told to write back and drop what it has cached of the file. That waits for WRITEs,
-//! which the event loops answer meanwhile; hence this thread beside them.
+//! which the event loops answer meanwhile; hence this thread beside them. It also says which attributes the kernel must not trust
+//! any more: see `shortage`.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -20,7 +21,15 @@ use crate::protocol::{Operation, Request};
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
 
-/// An LSEEK handed over by an event loop.
+/// What an event loop hands over.
+pub(super) enum Task<'fd> {
+    /// An LSEEK to answer.
+    Seek(Seek<'fd>),
+    /// A node whose attributes the kernel shall ask for again.
+    Distrust(BorrowedFd<'fd>, u64),
+}
+
+/// An LSEEK.
 pub(super) struct Seek<'fd> {
     /// The channel that it came by, and that its reply must take.
     pub(super) device: BorrowedFd<'fd>,
@@ -29,10 +38,19 @@ pub(super) struct Seek<'fd> {
 }
 
 /// Answers what the event loops hand over, until they have all ended.
-pub(super) fn run(server: &Server, queue: &Receiver<Seek<'_>>) {
+pub(super) fn run(server: &Server, queue: &Receiver<Task<'_>>) {
     let mut reply = Reply::new(size_of::<LseekOut>());
-    for Seek { device, header, arguments } in queue {
-        match write_back(device, header.node) {
+    for task in queue {
+        let Seek { device, header, arguments } = match task {
+            Task::Seek(seek) => seek,
+            Task::Distrust(device, node) => {
+                // Only a hint; a kernel that has forgotten the node needs none.
+                let _ = invalidate(device, InvalInodeOut { node, offset: -1, length: 0 });
+                continue;
+            }
+        };
+        // The kernel writes its dirty pages back.
+        match invalidate(device, InvalInodeOut { node: header.node, offset: 0, length: 0 }) {
             // NOENT: the kernel has nothing cached.
             Ok(()) | Err(Errno::NOENT) => {
                 let request = Request { header, operation: Operation::Lseek(arguments) };
@@ -45,9 +63,8 @@ pub(super) fn run(server: &Server, queue: &Receiver<Seek<'_>>) {
     }
 }
 
-/// Makes the kernel write its dirty pages of an inode back.
-fn write_back(device: BorrowedFd<'_>, node: u64) -> rustix::io::Result<()> {
-    let what = InvalInodeOut { node, offset: 0, length: 0 };
+/// Makes the kernel forget what it has cached of an inode.
+fn invalidate(device: BorrowedFd<'_>, what: InvalInodeOut) -> rustix::io::Result<()> {
     let len = (size_of::<OutHeader>() + size_of::<InvalInodeOut>()) as u32;
     // A notification answers no request, and has its code where replies have their error.
     let header = OutHeader { len, error: INVALIDATE_INODE, unique: 0 };

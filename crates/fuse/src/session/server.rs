@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::handshake::Agreed;
 use super::nodes::Nodes;
 use super::reply::{Answer, Failure, Reply};
+use super::shortage::Shortage;
 use crate::mount::MountOptions;
 use crate::protocol::flags::InitFlags;
 use crate::protocol::wire::InHeader;
@@ -36,6 +37,8 @@ pub(super) struct Server {
     pub(super) attribute_lifetime: Duration,
     /// Whether reads and listings are all that the mount allows.
     pub(super) read_only: bool,
+    /// Files that lost pages because the volume is full.
+    pub(super) shortage: Shortage,
     /// The outcome of closing, once it happened.
     closed: OnceLock<basalt_vfs::Result<()>>,
 }
@@ -59,13 +62,20 @@ impl Server {
             negative_lifetime: options.negative_lifetime,
             attribute_lifetime: options.attribute_lifetime,
             read_only: options.read_only,
+            shortage: Shortage::default(),
             closed: OnceLock::new(),
         })
     }
 
     /// The same, after it.
     pub(super) fn connected(&self, agreed: Agreed) -> Arc<Self> {
-        Arc::new(Server { fs: Arc::clone(&self.fs), agreed, closed: OnceLock::new(), ..*self })
+        Arc::new(Server {
+            fs: Arc::clone(&self.fs),
+            agreed,
+            shortage: Shortage::default(),
+            closed: OnceLock::new(),
+            ..*self
+        })
     }
 
     pub(super) fn file_system(&self) -> &dyn FileSystem {
@@ -132,7 +142,10 @@ impl Server {
                 self.rename(header, name, self.nodes.inode(new_parent), new_name, flags)
             }
 
-            Operation::GetAttr => self.getattr(ino, reply),
+            Operation::GetAttr { by_file: true } if self.shortage.take(ino, &*self.fs) => {
+                Err(basalt_vfs::Error::NoSpace.into())
+            }
+            Operation::GetAttr { .. } => self.getattr(ino, reply),
             Operation::Statx => self.statx(ino, reply),
             Operation::SetAttr(arguments) => self.setattr(ino, &arguments, reply),
             Operation::ReadLink => reply.push_bytes(&self.fs.read_link(ino)?),

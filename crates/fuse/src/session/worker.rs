@@ -12,7 +12,7 @@ use super::SessionError;
 use super::baton::Baton;
 use super::buffer::{PAGE, PageBuffer};
 use super::reply::Reply;
-use super::seeker::{self, Seek};
+use super::seeker::{self, Seek, Task};
 use super::server::{Server, Verdict};
 use super::ticker::Ticker;
 use super::wakeful::Wakeful;
@@ -76,7 +76,7 @@ pub(super) fn serve_all(
 
 impl<'fd> Loops<'fd> {
     /// One loop; returns when the kernel hangs up.
-    fn serve(&self, device: BorrowedFd<'fd>, seeks: &Sender<Seek<'fd>>) -> Result<(), SessionError> {
+    fn serve(&self, device: BorrowedFd<'fd>, seeks: &Sender<Task<'fd>>) -> Result<(), SessionError> {
         let mut inbox = PageBuffer::new(PAGE + self.server.max_payload());
         let mut reply = Reply::new(self.server.max_payload().max(2 * PAGE));
         let mut waiting = 0;
@@ -103,9 +103,15 @@ impl<'fd> Loops<'fd> {
                     if self.server.kernel_keeps_dirty_pages() =>
                 {
                     // The seeker ends after the loops.
-                    let _ = seeks.send(Seek { device, header, arguments });
+                    let _ = seeks.send(Task::Seek(Seek { device, header, arguments }));
                 }
-                Ok(request) => handle(self.server, device, &request, &mut reply),
+                Ok(request) => {
+                    let error = handle(self.server, device, &request, &mut reply);
+                    let is_write = matches!(request.operation, Operation::Write { .. });
+                    if error == Some(Errno::NOSPC) && is_write && self.server.kernel_keeps_dirty_pages() {
+                        let _ = seeks.send(Task::Distrust(device, request.header.node));
+                    }
+                }
                 Err(fault) => refuse(device, fault, &mut reply),
             }
             if !self.baton.finish(ticket) {
@@ -173,15 +179,20 @@ fn clone_connection(clone: &OwnedFd, device: BorrowedFd<'_>) -> rustix::io::Resu
     unsafe { rustix::ioctl::ioctl(clone, rustix::ioctl::Setter::<CLONE, u32>::new(number)) }
 }
 
-/// Answers one request.
-pub(super) fn handle(server: &Server, device: BorrowedFd<'_>, request: &Request<'_>, reply: &mut Reply) {
+/// Answers one request; with which error, if any.
+pub(super) fn handle(
+    server: &Server,
+    device: BorrowedFd<'_>,
+    request: &Request<'_>,
+    reply: &mut Reply,
+) -> Option<Errno> {
     reply.clear();
     let verdict = catch_unwind(AssertUnwindSafe(|| server.answer(request, reply))).unwrap_or_else(|_| {
         tracing::error!(opcode = request.header.opcode, node = request.header.node, "the file system panicked");
         Verdict::Error(Errno::IO)
     });
     let error = match verdict {
-        Verdict::Silence => return,
+        Verdict::Silence => return None,
         Verdict::Reply => None,
         Verdict::Error(errno) => Some(errno),
     };
@@ -195,4 +206,5 @@ pub(super) fn handle(server: &Server, device: BorrowedFd<'_>, request: &Request<
         Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
         Err(errno) => tracing::error!(%errno, opcode = request.header.opcode, "reply refused"),
     }
+    error
 }

@@ -441,8 +441,8 @@ impl FileSystem for MemoryFs {
         Ok(self.state().get(ino)?.read(offset, buf))
     }
 
-    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> Result<()> {
-        self.put(ino, offset, data, true, clear_suid_sgid)
+    fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> Result<usize> {
+        self.put(ino, offset, data, true, clear_suid_sgid).map(|()| data.len())
     }
 
     fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {

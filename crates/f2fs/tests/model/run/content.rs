@@ -25,12 +25,25 @@ impl World {
         Rng::new(fill).fill(&mut data);
         let (buffered, clear) = (how.0, how.1 && !how.0);
         let (free, now) = (self.free()?, self.now());
-        let answer =
-            if buffered { self.fs.write_back(ino, offset, &data) } else { self.fs.write(ino, offset, &data, clear) };
+        let count = match buffered {
+            true => self.fs.write_back(ino, offset, &data).map(|()| length),
+            false => self.fs.write(ino, offset, &data, clear),
+        };
+        // Fewer bytes than wanted are as good as the error that the next call would meet.
+        let short = count.as_ref().ok().copied().filter(|&count| count < length);
+        let answer = count.and_then(|_| if short.is_some() { Err(Error::NoSpace) } else { Ok(()) });
         let is_full = matches!(answer, Err(Error::NoSpace));
         let needed = (free, blocks(offset, length as u64));
         self.settle(answer, needed, |model| model.write(ino, offset, &data, buffered, clear, now))?;
-        if is_full { self.accept_beginning(ino, offset, &data) } else { Ok(()) }
+        match short {
+            Some(0) => Err("a write of no bytes is no success".into()),
+            Some(count) => {
+                self.model.write(ino, offset, &data[..count], buffered, clear, now).map_err(failed("model"))?;
+                self.accept_beginning(ino, offset, &data[..count])
+            }
+            None if is_full => self.accept_beginning(ino, offset, &data),
+            None => Ok(()),
+        }
     }
 
     /// After a write that ran out of space: a beginning of the data may be there, and nothing else may have changed.

@@ -35,16 +35,27 @@ impl Server {
     ) -> Answer {
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
         let clear_suid_sgid = flags.contains(WriteFlags::KILL_SUIDGID);
-        if flags.contains(WriteFlags::CACHE) && self.kernel_keeps_dirty_pages() && !clear_suid_sgid {
-            self.fs.write_back(ino, arguments.offset, data)?;
+        if !flags.contains(WriteFlags::CACHE) || !self.kernel_keeps_dirty_pages() {
+            let written = self.fs.write(ino, arguments.offset, data, clear_suid_sgid)?;
+            // Through its page cache, the kernel sends an FSYNC behind the write; past it, the flags are all there is.
+            let how = OFlags::from_bits_retain(arguments.flags);
+            if how.contains(OFlags::DSYNC) && !flags.contains(WriteFlags::CACHE) {
+                self.fs.sync_file(ino, !how.contains(OFlags::SYNC))?;
+            }
+            // No more than was sent.
+            return reply.push(&WriteOut { size: written as u32, padding: 0 });
+        }
+        let result = if clear_suid_sgid {
+            let written = self.fs.write(ino, arguments.offset, data, true);
+            // Of its own pages the kernel does not look at how many bytes were written.
+            written.and_then(|written| if written < data.len() { Err(basalt_vfs::Error::NoSpace) } else { Ok(()) })
         } else {
-            self.fs.write(ino, arguments.offset, data, clear_suid_sgid)?;
+            self.fs.write_back(ino, arguments.offset, data)
+        };
+        if matches!(result, Err(basalt_vfs::Error::NoSpace)) {
+            self.shortage.note(ino);
         }
-        // Through its page cache, the kernel sends an FSYNC behind the write; past it, the flags are all there is.
-        let how = OFlags::from_bits_retain(arguments.flags);
-        if how.contains(OFlags::DSYNC) && !flags.contains(WriteFlags::CACHE) {
-            self.fs.sync_file(ino, !how.contains(OFlags::SYNC))?;
-        }
+        result?;
         reply.push(&WriteOut { size: arguments.size, padding: 0 })
     }
 
@@ -111,9 +122,9 @@ impl Server {
             return Err(basalt_vfs::Error::Invalid("copy piece larger than a request"));
         };
         let got = self.fs.read(from, position(arguments.offset_in)?, piece)?.min(piece.len());
-        if got > 0 {
-            self.fs.write(to, position(arguments.offset_out)?, &piece[..got], false)?;
+        if got == 0 {
+            return Ok(0);
         }
-        Ok(got as u64)
+        Ok(self.fs.write(to, position(arguments.offset_out)?, &piece[..got], false)? as u64)
     }
 }

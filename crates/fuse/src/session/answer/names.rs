@@ -23,6 +23,7 @@ impl Server {
 
     pub(in crate::session) fn forget(&self, ino: InodeNumber, count: u64) -> Answer {
         if ino != self.fs.root() {
+            self.shortage.forget(ino);
             self.fs.forget(ino, count);
         }
         Ok(())
