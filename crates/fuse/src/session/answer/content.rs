@@ -42,8 +42,11 @@ impl Server {
             if how.contains(OFlags::DSYNC) && !flags.contains(WriteFlags::CACHE) {
                 self.fs.sync_file(ino, !how.contains(OFlags::SYNC))?;
             }
-            // No more than was sent.
-            return reply.push(&WriteOut { size: written as u32, padding: 0 });
+            // A direct write that comes back short is EIO for the program, whatever was the matter.
+            if written < data.len() {
+                return Err(basalt_vfs::Error::NoSpace.into());
+            }
+            return reply.push(&WriteOut { size: arguments.size, padding: 0 });
         }
         let result = if clear_suid_sgid {
             let written = self.fs.write(ino, arguments.offset, data, true);
