@@ -54,7 +54,7 @@ fn bad(ino: u32, found: impl Into<String>) -> Error {
     Error::damaged("inode", format!("inode {ino}"), found)
 }
 
-/// Checks an inode as it is read: everything later code takes for granted.
+/// Checks an inode as it is read: everything later code takes for granted, and its checksum.
 pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
     validate_fields(inode, ino, geometry)?;
     validate_checksum(inode, ino, geometry)

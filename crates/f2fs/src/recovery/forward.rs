@@ -2,6 +2,7 @@
 //! not touch. So a power cut before the checkpoint that follows leaves everything for the next attempt.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::U32;
@@ -273,17 +274,12 @@ impl Volume {
             log.summary.entries[offset] = owner;
             return Ok(());
         }
-        if !owners.changed.contains_key(&segment) {
-            let old = if self.table.live(segment) == 0 {
-                RawSummaryBlock::empty(TYPE_DATA)
-            } else {
-                self.load_summary(segment)?
-            };
-            owners.changed.insert(segment, old);
-        }
-        if let Some(summary) = owners.changed.get_mut(&segment) {
-            summary.entries[offset] = owner;
-        }
+        let summary = match owners.changed.entry(segment) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if self.table.live(segment) == 0 => place.insert(RawSummaryBlock::empty(TYPE_DATA)),
+            Entry::Vacant(place) => place.insert(self.load_summary(segment)?),
+        };
+        summary.entries[offset] = owner;
         Ok(())
     }
 

@@ -290,10 +290,7 @@ impl Builder<'_, '_> {
             return;
         }
         let name = self.own_name(ino);
-        let directory = if parent_placed {
-            self.report.placed_by_inode += 1;
-            parent.into()
-        } else if self.tree.made_up.contains(&parent.into()) {
+        let directory = if parent_placed || self.tree.made_up.contains(&parent.into()) {
             self.report.placed_by_inode += 1;
             parent.into()
         } else {
