@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::command::{cat, completions, fsck, get, info, ls, man, mkfs, mount, put, rescue, resize, stat, sync, umount};
+use crate::command::{
+    cat, completions, fsck, get, info, ls, man, mkfs, mount, put, rescue, resize, stat, sync, umount,
+};
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 
 /// The name under which mount(8) calls its helper for `mount -t fuse.basalt`, and for the type that mounts then have.

@@ -39,9 +39,9 @@ pub mod geometry;
 mod info;
 pub mod layout;
 mod log;
+mod maintenance;
 #[cfg_attr(feature = "mutants", doc(hidden))]
 pub mod mutant;
-mod maintenance;
 mod node;
 mod ops;
 mod options;

@@ -115,7 +115,7 @@ fn a_failed_flush_is_told_to_everybody_who_waits_for_it_and_to_all_later() {
         fs.sync_file(ino, false).unwrap();
     }
     device.stalls.store(true, SeqCst);
-    files.iter().for_each(|&ino| fs.write(ino, 5_000, &[2; 10_000], false).unwrap());
+    files.iter().for_each(|&ino| assert_eq!(fs.write(ino, 5_000, &[2; 10_000], false).unwrap(), 10_000));
     let outcomes: Vec<basalt_vfs::Result<()>> = std::thread::scope(|scope| {
         let fs = &fs;
         let waiting: Vec<_> = files.iter().map(|&ino| scope.spawn(move || fs.sync_file(ino, ino % 2 == 0))).collect();
@@ -235,7 +235,7 @@ fn damage_met_before_anything_changed_concerns_only_that_operation() {
         is_damage(fs.lookup(root, b"broken").map(drop));
         is_damage(fs.attributes(broken).map(drop));
         is_damage(fs.read(broken, 0, &mut [0; 10]).map(drop));
-        is_damage(fs.write(broken, 0, b"x", false));
+        is_damage(fs.write(broken, 0, b"x", false).map(drop));
         is_damage(fs.set_attributes(broken, &SetAttributes { size: Some(0), ..Default::default() }).map(drop));
         is_damage(fs.unlink(root, b"broken"));
         is_damage(fs.link(broken, directory, b"another").map(drop));

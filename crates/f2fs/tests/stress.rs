@@ -111,7 +111,7 @@ impl Worker {
         let [from, to] = names.each_ref().map(|name| name.as_bytes());
         let result = match self.rng.below(4) {
             0 => fs.create(common, from, &FILE, &Caller::default()).and_then(|made| {
-                let written = fs.write(made.ino, 0, &[7; 9_000], false).and_then(|()| fs.sync_file(made.ino, false));
+                let written = fs.write(made.ino, 0, &[7; 9_000], false).and_then(|_| fs.sync_file(made.ino, false));
                 fs.forget(made.ino, 1);
                 written
             }),

@@ -21,8 +21,8 @@ use crate::layout::checkpoint::{
 use crate::layout::summary::{ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::recovery::since::SinceCheckpoint;
 use crate::mutant::{self, Mutant};
+use crate::recovery::since::SinceCheckpoint;
 use crate::volume::Volume;
 
 /// Entries that fit behind the two journals in the first compact summary block, and in each later one.

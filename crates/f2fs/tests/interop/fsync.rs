@@ -185,7 +185,7 @@ fn rolled_forward(fs: &F2fs, names: &[String], rng: &mut Rng) {
         let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
         let (offset, size) = (rng.size(200_000), rng.size(30_000) as usize);
         match rng.below(4) {
-            0 => fs.write(ino, offset, &random(rng, size), false).unwrap(),
+            0 => assert_eq!(fs.write(ino, offset, &random(rng, size), false).unwrap(), size),
             1 => {
                 let size = SetAttributes { size: Some(offset), permissions: Some(0o640), ..SetAttributes::default() };
                 fs.set_attributes(ino, &size).unwrap();

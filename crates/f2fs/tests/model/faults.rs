@@ -72,7 +72,7 @@ pub fn run(seed: u64) -> Outcome<Met> {
     let shape = Shape::random(&mut rng);
     let (fault, nth) = (Fault::ALL[rng.index(5)], rng.size(60) + 1);
     let nth = if matches!(fault, Fault::One(RequestKind::Flush | RequestKind::Discard)) { nth.min(4) } else { nth };
-    trial(&mut rng, shape, seed % 2 == 0, &RANDOM, operation, |device| fault.arm(device, nth))
+    trial(&mut rng, shape, seed.is_multiple_of(2), &RANDOM, operation, |device| fault.arm(device, nth))
 }
 
 /// Runs the same operations again and again, with another request failing each time, until they end without a fault.

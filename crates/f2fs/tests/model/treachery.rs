@@ -68,7 +68,7 @@ impl BlockDevice for Treacherous {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         let result = self.faulty.write_at(offset, buf);
         if result.is_err() && self.cruel {
-            let half = buf.len() / 2 & !511;
+            let half = (buf.len() / 2) & !511;
             self.faulty.inner().write_at(offset, &buf[..half])?;
         }
         result

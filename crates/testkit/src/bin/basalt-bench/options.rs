@@ -62,7 +62,8 @@ impl Options {
     pub fn workloads(&self, prefix: &str) -> Result<Vec<Workload>> {
         for name in &self.only {
             let workload = name.strip_prefix("uml-").unwrap_or(name);
-            if !["volume", "fsck", "uml"].contains(&name.as_str()) && Workload::ALL.iter().all(|known| known.name() != workload)
+            if !["volume", "fsck", "uml"].contains(&name.as_str())
+                && Workload::ALL.iter().all(|known| known.name() != workload)
             {
                 return Err(Error::Invalid(format!("--only {name}: unknown; --help lists the names")));
             }
