@@ -105,10 +105,18 @@ impl Volume {
         (pack, self.geometry.checkpoint + self.checkpoint.pack * BLOCKS_PER_SEGMENT)
     }
 
+    /// The version of the next checkpoint. Readers that find the newest pack by parity want odd versions in the first pack and even
+    /// ones in the second; after `resize.f2fs`, which always writes the second, a version is left out to get there.
+    fn next_version(&self) -> u64 {
+        let next = self.checkpoint.raw.checkpoint_ver.get().wrapping_add(1);
+        let place = self.checkpoint.pack ^ 1;
+        if next % 2 == u64::from(place) { next.wrapping_add(1) } else { next }
+    }
+
     /// The fixed fields of the next checkpoint, counts of the pack's blocks left out.
     fn next_checkpoint(&self, unmount: bool, compact: bool, orphans: bool) -> RawCheckpoint {
         let mut raw = self.checkpoint.raw;
-        raw.checkpoint_ver = U64::new(raw.checkpoint_ver.get().wrapping_add(1));
+        raw.checkpoint_ver = U64::new(self.next_version());
         raw.elapsed_time = U64::new(self.mounted_seconds());
         raw.valid_block_count = U64::new(self.valid_blocks);
         raw.valid_node_count = U32::new(self.valid_nodes);

@@ -145,9 +145,9 @@ fn sparse_files_with_every_sort_of_node() {
     assert_eq!(found, 5);
     fs.set_attributes(cut.ino, &SetAttributes { size: Some(5_000_000), ..Default::default() }).unwrap();
     let basalt = fs.create(fs.root(), b"basalt", &FILE, &Caller::default()).unwrap();
-    OFFSETS
-        .iter()
-        .for_each(|at| drop(fs.write(basalt.ino, *at, format!("Basalt at {at:15}").as_bytes(), false).unwrap()));
+    for at in OFFSETS {
+        fs.write(basalt.ino, at, format!("Basalt at {at:15}").as_bytes(), false).unwrap();
+    }
     close(fs);
     expect_clean(&image, "sparse files written by Basalt");
 
