@@ -47,7 +47,7 @@ impl F2fs {
     ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
-        if !options.read_only {
+        if !options.read_only && !options.rescue {
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
         let mut volume = Volume::open(device.clone(), options.clone(), clock.clone())?;
