@@ -131,13 +131,27 @@ pub fn read_pack(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> R
 
 /// Chooses the pack to start from. The second value says what was wrong with the other pack, if anything was.
 pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
+    choose(device, geometry, &|index| is_unused(device, geometry, index))
+}
+
+/// As [`choose_pack`], for rescue: a pack whose head cannot be read is broken like any other. It may have been the newer one, so
+/// nothing may be written to a volume that is opened from the pack chosen here.
+pub(crate) fn choose_pack_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
+    choose(device, geometry, &|index| Ok(is_unused(device, geometry, index).unwrap_or(false)))
+}
+
+fn choose(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    is_unused: &dyn Fn(u32) -> Result<bool>,
+) -> Result<(Pack, Option<Error>)> {
     match (read_pack(device, geometry, 0), read_pack(device, geometry, 1)) {
         (Ok(first), Ok(second)) => {
             let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
             Ok((if ahead > 0 { second } else { first }, None))
         }
         (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => {
-            let unused = is_unused(device, geometry, 1 - pack.index)?;
+            let unused = is_unused(1 - pack.index)?;
             Ok((pack, (!unused).then_some(error)))
         }
         (Err(error), Err(_)) => Err(error),

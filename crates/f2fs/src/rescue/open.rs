@@ -9,7 +9,7 @@ use zerocopy::FromZeros;
 
 use super::geometry::from_superblocks;
 use crate::checkpoint::CheckpointState;
-use crate::checkpoint::load::{Pack, choose_pack, read_data_summaries, version_bitmaps};
+use crate::checkpoint::load::{Pack, choose_pack_to_read, read_data_summaries, version_bitmaps};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::features;
@@ -35,7 +35,7 @@ pub(crate) fn open_damaged(
     let mut warnings = vec!["rescue: read-only, and what is broken is left out".to_owned()];
     let geometry = from_superblocks(&*device, &mut warnings)?;
     features::expect_served(&geometry, &*device)?;
-    let (pack, other_bad) = choose_pack(&*device, &geometry)?;
+    let (pack, other_bad) = choose_pack_to_read(&*device, &geometry)?;
     warnings.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
     let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings);
