@@ -193,7 +193,8 @@ fn a_damaged_directory_shows_the_rest() {
         })
     };
     let at = find(b"file 101").unwrap();
-    let fs = open_rescue(spoil(device.clone(), vec![at * BLOCK..at * BLOCK + 512])).unwrap();
+    let bad = at * BLOCK..at * BLOCK + 512;
+    let fs = open_rescue(spoil(device.clone(), vec![bad.clone()])).unwrap();
     let mut read = BTreeMap::new();
     read_all(&fs, fs.root(), &mut read);
     let whole = compare(&read, &files, "a directory block");
@@ -201,7 +202,7 @@ fn a_damaged_directory_shows_the_rest() {
     // More than what the root has: the other block of the directory is there.
     assert!((FILES as usize / 2 + 1..FILES as usize).contains(&whole), "{whole}");
     // Rescue finds the names of that block in the inodes.
-    let device = spoil(device, vec![at * BLOCK..at * BLOCK + 512]);
+    let device = spoil(device, vec![bad]);
     let found = Rescued::open(device, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
     let mut read = BTreeMap::new();
     read_all(&found, found.root(), &mut read);
