@@ -234,8 +234,11 @@ fn whole_areas_of_volumes_that_linux_made_may_be_gone() {
     }
 }
 
+/// What tells one entry from another.
+type Identity = (Option<u64>, Option<u64>, Option<u32>, Option<(i64, u32)>);
+
 /// What tells one file from another wherever it is.
-fn identity(entry: &Entry) -> (Option<u64>, Option<u64>, Option<u32>, Option<(i64, u32)>) {
+fn identity(entry: &Entry) -> Identity {
     (entry.content, entry.size, entry.mode, entry.mtime)
 }
 
@@ -275,11 +278,11 @@ fn five_percent_of_the_metadata_may_be_garbage() {
 #[test]
 fn an_image_may_be_cut_off() {
     let volume = Volume::ours(20);
-    let last = *volume.nodes().keys().last().unwrap();
+    let nodes = volume.nodes();
+    let cut = *nodes.keys().nth(nodes.len() * 3 / 4).unwrap();
     let image = volume.copy("cut");
-    let main = u64::from(volume.geometry.main);
-    // In the middle of what is used, and not at a block.
-    FileOptions::new().write(true).open(&image).unwrap().set_len((main + (last - main) / 2) * BLOCK + 512).unwrap();
+    // Behind three of four nodes, and not at a block.
+    FileOptions::new().write(true).open(&image).unwrap().set_len(cut * BLOCK + 512).unwrap();
     let (found, report, out) = volume.rescue(&image, &[]);
     assert!(report["search"]["truncated_bytes"].as_u64().unwrap() > 0, "{report:#}");
     let holes: BTreeMap<String, Vec<(u64, u64)>> = report["holes"]
