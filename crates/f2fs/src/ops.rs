@@ -214,11 +214,18 @@ fn free_orphans(volume: &mut Volume) -> Result<()> {
         if !volume.is_inode(ino)? {
             return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
         }
-        if volume.inode(ino)?.i_links.get() == 0 {
-            volume.evict(ino)?;
-        } else {
+        if volume.inode(ino)?.i_links.get() != 0 {
             // Got a name again after the list was written.
             volume.orphans.remove(&ino);
+        } else if let Err(error) = volume.attempt(|volume| volume.evict(ino)) {
+            if volume.failed.is_some() || !error.is_from_reading() {
+                return Err(error);
+            }
+            // It costs its blocks and nothing else: no reason to refuse the volume.
+            volume
+                .warnings
+                .push(format!("unlinked inode {ino} cannot be freed: {error}; basalt fsck --repair frees it"));
+            continue;
         }
         volume.changed = true;
     }

@@ -1,10 +1,14 @@
 //! Inodes, the nodes below them, and extended attributes.
 
+use std::sync::Arc;
+
 use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
 use basalt_f2fs::layout::node::OFFSET_SHIFT;
+use basalt_f2fs::{F2fs, OpenOptions};
 use basalt_vfs::{FallocateMode, FileSystem, Seek, SetAttributes, XattrFlags};
 
 use crate::editor::Editor;
+use crate::fuzz::base::StoppedClock;
 use crate::support::{editor, expect_corrupted, find, open, read};
 
 #[test]
@@ -61,7 +65,7 @@ fn use_big(editor: &Editor) {
 }
 
 /// Gives back the reference and says what became of the inode.
-fn drop_reference(fs: &basalt_f2fs::F2fs, ino: u64) -> basalt_vfs::Result<()> {
+fn drop_reference(fs: &F2fs, ino: u64) -> basalt_vfs::Result<()> {
     fs.forget(ino, 1);
     match fs.failure() {
         Some(reason) => Err(basalt_vfs::Error::Corrupted(reason)),
@@ -130,10 +134,19 @@ fn xattr_nodes_that_are_something_else_are_damage() {
     }
     // One's own direct node is of the right inode, and still no place for attributes.
     editor.edit_inode(big, |inode| inode.i_xattr_nid = inode.i_nid[0]);
-    let fs = open(&editor.device);
+    let device = Arc::new(editor.device.snapshot());
+    let open_again = || F2fs::open(device.clone(), OpenOptions::default(), Arc::new(StoppedClock)).unwrap();
+    let fs = open_again();
     let ino = find(&fs, "big");
     expect_corrupted(fs.get_xattr(ino, b"user.any"), "node");
-    expect_corrupted(fs.unlink(fs.root(), b"big").and_then(|()| drop_reference(&fs, ino)), "node");
+    // It loses its name, but cannot be freed: an orphan for the repair, which keeps nobody from using the volume.
+    fs.unlink(fs.root(), b"big").unwrap();
+    drop_reference(&fs, ino).unwrap();
+    fs.close().unwrap();
+    let fs = open_again();
+    assert!(fs.warnings().iter().any(|warning| warning.contains("cannot be freed")), "{:?}", fs.warnings());
+    assert!(fs.is_writable() && fs.lookup(fs.root(), b"big").is_err());
+    assert_eq!(read(&fs, "small"), b"inline");
 }
 
 #[test]
