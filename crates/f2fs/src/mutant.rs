@@ -1,5 +1,5 @@
 //! Bugs planted on purpose, to show that the crash simulator finds their kind. Only with the feature `mutants`; without it
-//! [`active`] is false at compile time and nothing of this is left.
+//! `active` is false at compile time and nothing of this is left.
 //!
 //! A mutant is switched on for one thread, so that tests may run side by side. Each is one line at the place it spoils.
 

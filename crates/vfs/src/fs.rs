@@ -24,7 +24,7 @@ pub struct Background {
 /// **Permissions** are checked by the caller (the kernel); the engine refuses only what immutable and append-only flags
 /// forbid. **Times** are kept by the engine from its own clock unless set.
 ///
-/// Errors are those of the system call of the same name; see [`Error`](crate::Error).
+/// Errors are those of the system call of the same name; see [`Error`].
 pub trait FileSystem: Send + Sync {
     /// The root directory's inode number.
     fn root(&self) -> InodeNumber;

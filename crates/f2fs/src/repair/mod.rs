@@ -1,6 +1,6 @@
 //! Repair: makes a volume sound again, and says what it did.
 //!
-//! Everything happens on a [staged](staged) device first: the volume below is not touched until [`Plan::commit`]. So a dry run is a plan
+//! Everything happens on a `staged` device first: the volume below is not touched until [`Plan::commit`]. So a dry run is a plan
 //! without a commit, what is overwritten can be saved before, and a power cut leaves the volume as it was or as it will be.
 //!
 //! 1. Superblock and checkpoint are brought to where the volume can be checked; what was fsynced is recovered.

@@ -2,11 +2,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`target`] | the layout at another size: pure arithmetic |
-//! | [`evacuate`] | empties the segments that will be metadata, or behind the end |
-//! | [`rebuild`] | the metadata of the new layout, block by block |
-//! | [`log`] | where it is written first |
-//! | [`marker`] | the mark in the superblock that makes the log count |
+//! | `target` | the layout at another size: pure arithmetic |
+//! | `evacuate` | empties the segments that will be metadata, or behind the end |
+//! | `rebuild` | the metadata of the new layout, block by block |
+//! | `log` | where it is written first |
+//! | `marker` | the mark in the superblock that makes the log count |
 //!
 //! Superblock and checkpoint depend on each other, and no device writes both at once. So the new metadata is first written whole to
 //! blocks that the old volume does not use; then the superblock is marked, and from that moment the new layout counts; then
