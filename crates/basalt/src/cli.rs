@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::{
-    cat, completions, fsck, get, info, ls, man, mkfs, mount, put, rescue, resize, stat, sync, umount,
+    cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, sync, umount,
 };
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 
@@ -39,6 +39,7 @@ enum Command {
     Stat(stat::Args),
     Get(get::Args),
     Put(put::Args),
+    Lab(lab::Args),
     Man(man::Args),
     Completions(completions::Args),
 }
@@ -59,6 +60,7 @@ impl Command {
             Command::Stat(_) => "stat",
             Command::Get(_) => "get",
             Command::Put(_) => "put",
+            Command::Lab(_) => "lab",
             Command::Man(_) => "man",
             Command::Completions(_) => "completions",
         }
@@ -79,6 +81,7 @@ impl Command {
             Command::Stat(args) => stat::run(&args),
             Command::Get(args) => get::run(&args),
             Command::Put(args) => put::run(&args),
+            Command::Lab(args) => lab::run(&args),
             Command::Man(args) => man::run(&args),
             Command::Completions(args) => completions::run(&args),
         }

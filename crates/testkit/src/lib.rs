@@ -23,7 +23,6 @@ pub mod helper;
 pub mod images;
 pub mod loopdev;
 pub mod manifest;
-pub mod rng;
 pub mod scratch;
 pub mod shuttled;
 pub mod skip;
@@ -31,6 +30,7 @@ pub mod tree;
 pub mod uml;
 pub mod variants;
 
+pub use basalt_random as rng;
 pub use error::{Error, Result};
 pub use manifest::Manifest;
 pub use uml::Uml;

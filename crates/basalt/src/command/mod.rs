@@ -6,6 +6,7 @@ mod entry;
 pub mod fsck;
 pub mod get;
 pub mod info;
+pub mod lab;
 pub mod ls;
 pub mod man;
 pub mod mkfs;

@@ -1,0 +1,1 @@
+//! Simulated flash: devices in virtual time, and flash translation layers.

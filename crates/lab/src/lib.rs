@@ -1,0 +1,1 @@
+//! The lab: experiments, comparisons, lifetimes, reproductions and reports on simulated flash.

@@ -1,0 +1,1 @@
+//! Block traces: reading, writing, recording and replaying them.

@@ -1,0 +1,1 @@
+//! User-Mode Linux: the real kernel as an ordinary process.

@@ -1,0 +1,1 @@
+//! Seeded file system workloads, on any engine or directory.
