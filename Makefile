@@ -19,6 +19,9 @@ SEED ?= 0
 # How often `make kill-campaign` kills the process that serves a mount, and as often as the second number for each database.
 KILLS ?= 200
 DATABASE_KILLS ?= 20
+# Seconds that one test program may run, and how often it may try again after running longer.
+TEST_LIMIT ?= 900
+TEST_RETRIES ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help dependencies build run test bench lint fuzz crash-campaign kill-campaign install clean
@@ -37,7 +40,8 @@ run: build dependencies ## format, mount, fill, change, unmount and check a volu
 	scripts/run-demo
 
 test: dependencies ## run every test
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked \
+		--config "target.'cfg(all())'.runner = ['$(CURDIR)/scripts/within-limit', '$(TEST_LIMIT)', '$(TEST_RETRIES)']"
 
 .PHONY: endurance
 endurance: ## overwrite a volume of 512 MiB a hundred times, and time small writes under constant cleaning
