@@ -1,0 +1,144 @@
+//! Grouped bars, lying: names of any length have room, on a phone above their bars.
+
+use std::fmt::Write;
+
+use super::marks::{Look, bar_sample};
+use super::scale::{Scale, can_show};
+use super::{Axis, LETTER, Size, figure, fitting, left_out_note, text_width};
+use crate::report::text::escape;
+
+/// Height of a bar.
+const BAR: f64 = 17.0;
+/// Between bars of a group.
+const BETWEEN: f64 = 3.0;
+/// Between groups.
+const GROUP_GAP: f64 = 13.0;
+/// Room for a name above its bars.
+const NAME: f64 = 19.0;
+/// Above the first group.
+const TOP: f64 = 30.0;
+/// Widest a name beside its bars may be.
+const WIDEST_NAME: f64 = 230.0;
+
+/// Groups of bars: one group a thing compared, one bar in each for every series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bars {
+    title: String,
+    axis: Axis,
+    series: Vec<String>,
+    groups: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl Bars {
+    /// A plot without groups. With one series its name may be empty: no legend is shown then.
+    pub fn new<S: Into<String>>(title: impl Into<String>, axis: Axis, series: impl IntoIterator<Item = S>) -> Bars {
+        let series = series.into_iter().map(Into::into).collect();
+        Bars { title: title.into(), axis, series, groups: Vec::new() }
+    }
+
+    /// The same plot with one more group: a value for each series, `None` where there is none.
+    #[must_use]
+    pub fn group<V: Into<Option<f64>>>(mut self, name: impl Into<String>, values: impl IntoIterator<Item = V>) -> Bars {
+        let mut values: Vec<Option<f64>> = values.into_iter().map(Into::into).take(self.series.len()).collect();
+        values.resize(self.series.len(), None);
+        self.groups.push((name.into(), values));
+        self
+    }
+
+    pub(in crate::report) fn html(&self, out: &mut String) {
+        let all = self.groups.iter().flat_map(|(_, values)| values.iter().flatten());
+        let left_out = all.filter(|&&value| !can_show(&self.axis, value)).count();
+        let legend: Vec<(String, String)> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(index, name)| (bar_sample(&Look { index, reference: false }), name.clone()))
+            .collect();
+        figure(&self.title, &legend, &left_out_note(left_out, self.axis.logarithmic), out, |size| self.svg(size));
+    }
+
+    fn scale(&self, size: Size) -> Scale {
+        let values = self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied());
+        Scale::new(&self.axis, values, if size.is_narrow() { 4 } else { 7 }, true)
+    }
+
+    /// The drawing, and its height.
+    fn svg(&self, size: Size) -> (f64, String) {
+        let scale = self.scale(size);
+        let names = self.groups.iter().map(|(name, _)| text_width(name)).fold(0.0, f64::max).min(WIDEST_NAME);
+        let said = self.groups.iter().flat_map(|(_, values)| values.iter().flatten());
+        let said = said.map(|&value| text_width(&self.axis.unit.show(value))).fold(0.0, f64::max);
+        let left = if size.is_narrow() { 4.0 } else { names + 12.0 };
+        let right = size.width - said - 12.0;
+        let above = if size.is_narrow() { NAME } else { 0.0 };
+        let group = above + self.series.len() as f64 * (BAR + BETWEEN) + GROUP_GAP;
+        let bottom = TOP + group * self.groups.len() as f64;
+        let height = bottom + 24.0;
+
+        let mut out = String::new();
+        let place = |value: f64| left + scale.place(value) * (right - left);
+        let mut free_from = 0.0;
+        for (value, label) in &scale.ticks {
+            let (x, half) = (place(*value), text_width(label) / 2.0);
+            let _ = writeln!(out, "<path class=\"grid\" d=\"M{x:.1} {TOP:.1}V{bottom:.1}\"/>");
+            let middle = x.max(half + 1.0).min(size.width - half - 1.0);
+            if middle - half >= free_from {
+                free_from = middle + half + 10.0;
+                let y = bottom + 17.0;
+                let label = escape(label);
+                let _ = writeln!(
+                    out,
+                    "<text class=\"soft\" x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{label}</text>"
+                );
+            }
+        }
+        let _ = writeln!(out, "<text x=\"2\" y=\"16\">{}</text>", escape(&fitting(&self.axis.label, size.width - 4.0)));
+        for (index, (name, values)) in self.groups.iter().enumerate() {
+            let top = TOP + group * index as f64 + GROUP_GAP / 2.0;
+            self.name(name, size, (left, top, group - GROUP_GAP), &mut out);
+            self.bars(name, values, top + above, &place, &mut out);
+        }
+        let zero = if self.axis.logarithmic { left } else { place(0.0) };
+        let _ = writeln!(out, "<path class=\"axis\" d=\"M{zero:.1} {TOP:.1}V{bottom:.1}\"/>");
+        (height, out)
+    }
+
+    /// The name of a group: above its bars on a phone, else beside them.
+    fn name(&self, name: &str, size: Size, (left, top, height): (f64, f64, f64), out: &mut String) {
+        let _ = if size.is_narrow() {
+            let (name, y) = (fitting(name, size.width - 12.0), top + LETTER);
+            writeln!(out, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", left + 4.0, escape(&name))
+        } else {
+            let (name, y) = (fitting(name, WIDEST_NAME), top + (height - BETWEEN) / 2.0 + LETTER / 3.0);
+            writeln!(out, "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", left - 8.0, escape(&name))
+        };
+    }
+
+    fn bars(&self, group: &str, values: &[Option<f64>], top: f64, place: &impl Fn(f64) -> f64, out: &mut String) {
+        for (index, value) in values.iter().enumerate() {
+            let y = top + index as f64 * (BAR + BETWEEN);
+            let (label, end) = match *value {
+                Some(value) if can_show(&self.axis, value) => {
+                    let zero = if self.axis.logarithmic { place(f64::MIN_POSITIVE) } else { place(0.0) };
+                    let (from, to) = (zero.min(place(value)), zero.max(place(value)));
+                    let look = Look { index, reference: false };
+                    let series = &self.series[index];
+                    let shown = self.axis.unit.show(value);
+                    let title =
+                        escape(&format!("{group}{}{series}: {shown}", if series.is_empty() { "" } else { ", " }));
+                    let _ = writeln!(
+                        out,
+                        "<rect class=\"{}\" x=\"{from:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"2\"><title>{title}</title></rect>",
+                        look.fill(),
+                        (to - from).max(1.0)
+                    );
+                    (shown, to)
+                }
+                Some(value) => (self.axis.unit.show(value), place(0.0)),
+                None => ("–".to_owned(), place(0.0)),
+            };
+            let (x, y) = (end + 5.0, y + BAR / 2.0 + LETTER / 3.0);
+            let _ = writeln!(out, "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&label));
+        }
+    }
+}
