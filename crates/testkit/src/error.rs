@@ -28,6 +28,9 @@ pub enum Error {
         /// What it printed, standard output first.
         output: String,
     },
+    /// User-Mode Linux could not be run.
+    #[error(transparent)]
+    Uml(#[from] basalt_uml::Error),
     /// A text (an option list, a manifest, a path) is not what it should be.
     #[error("{0}")]
     Invalid(String),

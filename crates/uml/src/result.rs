@@ -10,6 +10,8 @@ pub enum Status {
     Exited(i32),
     /// The machine was killed because its time was up.
     TimedOut,
+    /// The machine was killed because whoever watched it broke off.
+    Stopped,
     /// The machine ended without the script's exit status: the kernel panicked or did not boot.
     Died,
 }
@@ -31,7 +33,7 @@ pub struct UmlResult {
 
 impl UmlResult {
     /// The kernel's lines of level warning or worse that speak of F2FS, and everything that speaks of a bug, a panic,
-    /// a stall or an I/O error. What Linux says of quota files that nobody kept is left out: see [`super::Uml::quota`].
+    /// a stall or an I/O error. What Linux says of quota files that nobody kept is left out.
     pub fn complaints(&self) -> Vec<&str> {
         let log = self.kernel_log.lines().filter(|line| is_complaint(line));
         let console = self.console.lines().filter(|line| line.contains("Kernel panic"));

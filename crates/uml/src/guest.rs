@@ -35,31 +35,12 @@ sync "$place/output" "$place/kernel.log" "$place/status"
 echo o > /proc/sysrq-trigger
 while :; do sleep 60; done
 "#,
-        MODULES = super::MODULES
-    )
-}
-
-/// A script that mounts the first disk, runs `script` in a shell of its own, and unmounts if asked to.
-pub fn mounting_script(mount_options: &str, script: &str, unmount: bool) -> String {
-    let options = if mount_options.is_empty() { String::new() } else { format!("-o {} ", quoted(mount_options)) };
-    let unmount = if unmount {
-        format!(
-            "umount \"$MNT\" || {{ echo 'cannot unmount'; [ $status -ne 0 ] || status={}; }}",
-            super::UNMOUNT_FAILED
-        )
-    } else {
-        String::new()
-    };
-    format!(
-        "export MNT=/run/basalt/mnt\nmkdir -p \"$MNT\"\nmount -t f2fs {options}/dev/ubda \"$MNT\" || exit {MOUNT_FAILED}\n\
-         sh -c {script}\nstatus=$?\n{unmount}\nexit $status\n",
-        MOUNT_FAILED = super::MOUNT_FAILED,
-        script = quoted(script),
+        MODULES = crate::machine::MODULES
     )
 }
 
 /// One word of the shell, whatever it contains.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
@@ -70,7 +51,8 @@ mod tests {
     #[test]
     fn quoting_survives_the_shell() {
         let nasty = "a'b\"c$d`e\\f\n*";
-        let output = crate::command::run("sh", ["-c", &format!("printf %s {}", quoted(nasty))]).unwrap();
-        assert_eq!(output.output, nasty);
+        let output =
+            std::process::Command::new("sh").args(["-c", &format!("printf %s {}", quoted(nasty))]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), nasty);
     }
 }
