@@ -41,6 +41,15 @@ impl Output {
         self.line("")
     }
 
+    /// Writes a value as JSON on one line, for lists that programs read line by line.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.0, value).map_err(|error| Failure::output(&error.into()))?;
+        self.line("")
+    }
+
     /// Hands everything over.
     ///
     /// # Errors
