@@ -342,8 +342,9 @@ impl Volume {
         let Some(node) = self.nodes.nodes.get(&nid) else { return Ok(()) };
         if kind == SegmentKind::WarmNode {
             self.since.unsealed.note(address, &node.block.0);
-            self.since.note_unmarked(node.footer().ino.get());
         }
+        // In whichever log: with two logs none is the chain's, and the node is as little durable.
+        self.since.note_unmarked(node.footer().ino.get());
         self.writer.append(&*self.device, kind.index(), address, &node.block.0)
     }
 

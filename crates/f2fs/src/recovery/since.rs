@@ -91,7 +91,7 @@ impl SinceCheckpoint {
         self.closed.is_some()
     }
 
-    /// Nodes of this inode went to the log without a mark.
+    /// Nodes of this inode went to a log without a mark: its next fsync has something to do.
     pub fn note_unmarked(&mut self, ino: u32) {
         self.trails.entry(ino).or_default().unmarked = true;
     }

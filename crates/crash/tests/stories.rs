@@ -1,0 +1,29 @@
+//! Stories that were violated once, shortened by the simulator. Each is played to its end on a fresh volume.
+
+use basalt_crash::f2fs::volume;
+use basalt_crash::scenario::Scenario;
+
+/// Plays a story; what it violates, if anything.
+fn play(text: &str) -> Result<(), String> {
+    let scenario: Scenario = text.parse()?;
+    let engine = volume(&scenario.volume).ok_or_else(|| format!("there is no volume `{}`", scenario.volume))?;
+    scenario.play(engine).map(drop)
+}
+
+/// Made first, and then so many others that memory pressure writes the inode before its fsync: that has something to do all the same.
+fn written_by_pressure(volume: &str, made: &str) -> String {
+    let others: String = (0..40).map(|number| format!("create other{number}\n")).collect();
+    format!("volume {volume}\nsync\n{made}\n{others}fsync made\ncut 1000000 lost 0\ncreate after\nfsync after\n")
+}
+
+#[test]
+fn fsync_covers_inodes_that_memory_pressure_wrote() {
+    for volume in ["roomy", "tightest", "plain", "flexible"] {
+        for made in
+            ["symlink made 20", "symlink made 3000", "create made", "create made\nsetxattr made 0 1500 7", "mkdir made"]
+        {
+            let text = written_by_pressure(volume, made);
+            assert_eq!(play(&text), Ok(()), "{text}");
+        }
+    }
+}
