@@ -1,1 +1,33 @@
 //! Seeded file system workloads, on any engine or directory.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`operation`] | the operations that workloads consist of |
+//! | [`workload`] | the trait of workloads, and the phases of a run |
+//! | [`settings`] | size, utilization, seed, lengths |
+//! | [`files`] | what a target has to offer: engines in this process, directories of any mount |
+//! | [`run`] | runs a workload on a target, with an observer that has the clock |
+//! | [`report`] | what a run reports: counts, bytes, latencies |
+//! | [`error`] | errors |
+//!
+//! Bytes everywhere, times in nanoseconds of the observer's clock. The same seed and settings give the same operations and the
+//! same content on every target.
+
+pub mod error;
+pub mod files;
+pub mod operation;
+pub mod report;
+pub mod run;
+pub mod settings;
+pub mod workload;
+
+mod content;
+mod shadow;
+
+pub use error::{Error, Result};
+pub use files::{DirectoryFiles, Files, Handle, Space, VfsFiles};
+pub use operation::{File, Kind, Operation};
+pub use report::{KindReport, Latencies, LatencySummary, PhaseReport, WorkloadReport};
+pub use run::{Event, Observer, Runner, Unobserved, WallClock, run};
+pub use settings::{Limit, Plan, Settings};
+pub use workload::{Phase, Workload};
