@@ -128,3 +128,95 @@ pub struct Statistics {
     /// Checkpoints.
     pub checkpoints: CheckpointStatistics,
 }
+
+impl CleaningStatistics {
+    /// Cleaning for all causes together.
+    #[must_use]
+    pub fn total(&self) -> CleaningWork {
+        self.foreground + self.background + self.resize
+    }
+}
+
+impl Statistics {
+    /// What was done since `earlier`, statistics of the same open volume.
+    #[must_use]
+    pub fn since(&self, earlier: &Statistics) -> Statistics {
+        *self - *earlier
+    }
+}
+
+/// Sums and differences of counters, field by field. Differences that would be negative are zero.
+macro_rules! sum_and_difference {
+    ($($structure:path { $($field:ident),+ })+) => {$(
+        impl std::ops::Add for $structure {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                Self { $($field: self.$field + other.$field),+ }
+            }
+        }
+
+        impl std::ops::Sub for $structure {
+            type Output = Self;
+
+            fn sub(self, earlier: Self) -> Self {
+                $(let $field = self.$field.difference(earlier.$field);)+
+                Self { $($field),+ }
+            }
+        }
+
+        impl Difference for $structure {
+            fn difference(self, earlier: Self) -> Self {
+                self - earlier
+            }
+        }
+    )+};
+}
+
+/// A difference that stops at zero.
+trait Difference {
+    fn difference(self, earlier: Self) -> Self;
+}
+
+impl Difference for u64 {
+    fn difference(self, earlier: u64) -> u64 {
+        self.saturating_sub(earlier)
+    }
+}
+
+impl Difference for Duration {
+    fn difference(self, earlier: Duration) -> Duration {
+        self.saturating_sub(earlier)
+    }
+}
+
+sum_and_difference! {
+    Statistics { written, cleaning, checkpoints }
+    crate::Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved }
+    CleaningStatistics { foreground, background, resize }
+    CleaningWork { victims, blocks_read, blocks_copied, checkpoints, select, copy, commit }
+    CheckpointStatistics { open, fsync, sync, interval, cleaning, trim, resize, close }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_what_happened_between() {
+        let work = CleaningWork { victims: 3, copy: Duration::from_millis(5), ..CleaningWork::default() };
+        let mut before = Statistics::default();
+        before.cleaning.foreground = work;
+        before.checkpoints.sync = 2;
+        let mut after = before;
+        after.cleaning.foreground.victims = 7;
+        after.cleaning.background = work;
+        after.checkpoints.sync = 4;
+        after.written.data_blocks = 100;
+        let between = after.since(&before);
+        assert_eq!(between.cleaning.foreground, CleaningWork { victims: 4, ..CleaningWork::default() });
+        assert_eq!(between.cleaning.total(), CleaningWork { victims: 7, ..work });
+        assert_eq!((between.checkpoints.total(), between.written.data_blocks), (2, 100));
+        assert_eq!(before.since(&after).checkpoints.total(), 0);
+    }
+}
