@@ -58,7 +58,11 @@ impl Bars {
     }
 
     fn scale(&self, size: Size) -> Scale {
-        let values = self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied());
+        let values = || self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied());
+        // A logarithmic axis begins well below the least value, which would have no bar otherwise.
+        let shown = values().filter(|&value| self.axis.logarithmic && can_show(&self.axis, value));
+        let begin = shown.min_by(f64::total_cmp).map(|least| least / 3.0);
+        let values = values().chain(begin);
         Scale::new(&self.axis, values, if size.is_narrow() { 4 } else { 7 }, true)
     }
 
