@@ -2,11 +2,12 @@
  * Writes down every request that User-Mode Linux's block driver makes to one disk image, in the order in which it makes them.
  *
  * The driver (arch/um/drivers/ubd_kern.c) hands its requests to a thread of its own, which reads their addresses from a socket and calls
- * pread64, pwrite64 and fallocate64 for their parts. A flush has no parts, so the thread answers it without doing anything at all: it is seen here
- * in what the thread has read. One address at a time is given to the thread, so that a flush comes after the requests in front of it.
+ * pread64, pwrite64 or fallocate64 for each part (a page, mostly). Where a request lies is taken from what the thread has read, what it
+ * is from the first such call. A flush has no parts, so the thread answers it without doing anything: it is written down when it is read. One address
+ * at a time is given to the thread, so that a flush comes after the requests in front of it.
  *
  * Each request becomes one struct record in the file that BASALT_UML_REQUESTS names; BASALT_UML_IMAGE is the image. Without both nothing is
- * written down.
+ * written down. When a request cannot be written down, or is not as expected, the machine is ended: nothing is lost silently.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,7 +32,15 @@ struct record {
 
 enum kind { KIND_READ, KIND_WRITE, KIND_DISCARD, KIND_ZERO, KIND_FLUSH };
 
-/* The beginning of the driver's struct io_thread_req, the same since Linux 5.0. */
+/* The driver's structures, the same in Linux 5.0 to 6.12. */
+struct driver_part {
+	char *buffer;
+	unsigned long length;
+	unsigned long sector_mask;
+	unsigned long long cow_offset;
+	unsigned long bitmap_words[2];
+};
+
 struct driver_request {
 	void *request;
 	int files[2];
@@ -39,13 +48,17 @@ struct driver_request {
 	unsigned long long offset;
 	int sector_size;
 	int error;
-	int parts;
+	int part_count;
+	struct driver_part parts[];
 };
 
 static pid_t kernel_process;
 static int record_file = -1;
 static dev_t image_device;
 static ino_t image_inode;
+/* The request under way; of interest to the driver's thread only. */
+static struct record current;
+static int is_written;
 
 __attribute__((constructor)) static void start(void)
 {
@@ -72,21 +85,39 @@ static int is_image(int file)
 	return fstat(file, &status) == 0 && status.st_dev == image_device && status.st_ino == image_inode;
 }
 
-static void note(int file, enum kind kind, uint64_t offset, uint64_t length)
+static void write_down(enum kind kind)
 {
 	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	current.time_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	current.kind = kind;
+	if (write(record_file, &current, sizeof current) != sizeof current)
+		abort();
+	is_written = 1;
+}
+
+/* The thread begins with a request. */
+static void begin(const struct driver_request *request)
+{
+	current = (struct record){ .offset = request->offset };
+	is_written = 0;
+	for (int i = 0; i < request->part_count; i++)
+		current.length += request->parts[i].length;
+	if (request->part_count == 0 && is_image(request->files[0])) {
+		current.offset = 0;
+		write_down(KIND_FLUSH);
+	}
+}
+
+/* A part of the request has been done. */
+static void done(int file, enum kind kind, uint64_t offset, uint64_t length)
+{
 	int error = errno;
 	if (is_image(file)) {
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		struct record record = {
-			.time_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
-			.offset = offset,
-			.length = length,
-			.kind = kind,
-		};
-		/* A request that cannot be written down must not be lost silently: the machine ends, and the run fails. */
-		if (write(record_file, &record, sizeof record) != sizeof record)
+		if (offset < current.offset || offset + length > current.offset + current.length)
 			abort();
+		if (!is_written)
+			write_down(kind);
 	}
 	errno = error;
 }
@@ -110,8 +141,7 @@ ssize_t read(int file, void *buffer, size_t length)
 	ssize_t got = next(file, buffer, sizeof request);
 	if (got == sizeof request) {
 		memcpy(&request, buffer, sizeof request);
-		if (request->parts == 0)
-			note(request->files[0], KIND_FLUSH, 0, 0);
+		begin(request);
 	}
 	return got;
 }
@@ -121,7 +151,7 @@ ssize_t pread64(int file, void *buffer, size_t length, off64_t offset)
 	NEXT(pread_function, "pread64");
 	ssize_t got = next(file, buffer, length, offset);
 	if (got > 0 && in_driver())
-		note(file, KIND_READ, (uint64_t)offset, (uint64_t)got);
+		done(file, KIND_READ, (uint64_t)offset, (uint64_t)got);
 	return got;
 }
 
@@ -130,7 +160,7 @@ ssize_t pwrite64(int file, const void *buffer, size_t length, off64_t offset)
 	NEXT(pwrite_function, "pwrite64");
 	ssize_t put = next(file, buffer, length, offset);
 	if (put > 0 && in_driver())
-		note(file, KIND_WRITE, (uint64_t)offset, (uint64_t)put);
+		done(file, KIND_WRITE, (uint64_t)offset, (uint64_t)put);
 	return put;
 }
 
@@ -139,6 +169,6 @@ int fallocate64(int file, int mode, off64_t offset, off64_t length)
 	NEXT(fallocate_function, "fallocate64");
 	int result = next(file, mode, offset, length);
 	if (result == 0 && in_driver())
-		note(file, mode & FALLOC_FL_PUNCH_HOLE ? KIND_DISCARD : KIND_ZERO, (uint64_t)offset, (uint64_t)length);
+		done(file, mode & FALLOC_FL_PUNCH_HOLE ? KIND_DISCARD : KIND_ZERO, (uint64_t)offset, (uint64_t)length);
 	return result;
 }
