@@ -6,6 +6,7 @@
 //! | [`workload`] | the trait of workloads, and the phases of a run |
 //! | [`settings`] | size, utilization, seed, lengths |
 //! | [`files`] | what a target has to offer: engines in this process, directories of any mount |
+//! | [`stream`] | which block is written next: Zipf, uniform, hot and cold, TPC-C |
 //! | [`run`] | runs a workload on a target, with an observer that has the clock |
 //! | [`report`] | what a run reports: counts, bytes, latencies |
 //! | [`error`] | errors |
@@ -19,10 +20,12 @@ pub mod operation;
 pub mod report;
 pub mod run;
 pub mod settings;
+pub mod stream;
 pub mod workload;
 
 mod content;
 mod shadow;
+mod specification;
 
 pub use error::{Error, Result};
 pub use files::{DirectoryFiles, Files, Handle, Space, VfsFiles};
@@ -30,4 +33,5 @@ pub use operation::{File, Kind, Operation};
 pub use report::{KindReport, Latencies, LatencySummary, PhaseReport, WorkloadReport};
 pub use run::{Event, Observer, Runner, Unobserved, WallClock, run};
 pub use settings::{Limit, Plan, Settings};
+pub use stream::Stream;
 pub use workload::{Phase, Workload};
