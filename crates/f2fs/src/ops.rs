@@ -16,7 +16,7 @@ use basalt_vfs::{
 use crate::clean::statistics::CheckpointCause;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::file::fsync::Flushes;
+use crate::file::flushes::Flushes;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::maintenance::Timing;

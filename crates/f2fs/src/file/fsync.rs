@@ -1,8 +1,8 @@
-//! fsync: appends a file's nodes to the chain behind the checkpoint, and shares flushes among those who wait.
+//! fsync: appends a file's nodes to the chain behind the checkpoint, and waits for a flush.
 //!
 //! 1. Under the volume's lock: dirty pages to their log; then one seal, the dirty direct nodes, and the inode with the fsync mark,
 //!    side by side in the warm node log.
-//! 2. Without the lock: one flush. Whoever wrote before a flush began is served by it.
+//! 2. Without the lock: one flush, shared with all who wrote before it began: see [`flushes`](super::flushes).
 //!
 //! Where the chain cannot carry it (see [`since`](crate::recovery::since)), fsync is a checkpoint.
 
@@ -17,27 +17,10 @@ use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
 use crate::ops::{F2fs, note_failure};
 use crate::recovery::seal::{Seal, Sealed};
-use crate::sync::Mutex;
 use crate::volume::Volume;
 
 /// Times an fsync flushes first to make what it has to seal fit, while others write on.
 const ATTEMPTS: u32 = 3;
-
-/// Flushes that fsyncs share. They are numbered; one runs at a time.
-#[derive(Default)]
-pub(crate) struct Flushes {
-    /// The number of the last that began, and of the last that succeeded.
-    counts: Mutex<(u64, u64)>,
-    /// Held while one runs.
-    running: Mutex<()>,
-}
-
-impl Flushes {
-    /// The first flush to begin after now.
-    fn next(&self) -> u64 {
-        self.counts.lock().0 + 1
-    }
-}
 
 /// What an fsync has to do next, without the volume's lock.
 enum Step {
@@ -84,32 +67,19 @@ impl F2fs {
 
     /// Returns once a flush has succeeded that is this one or began later.
     fn wait_for_flush(&self, number: u64) -> Result<()> {
-        if self.flushes.counts.lock().1 >= number || mutant::active(Mutant::FsyncNotFlushed) {
+        if mutant::active(Mutant::FsyncNotFlushed) {
             return Ok(());
         }
-        let _running = self.flushes.running.lock();
-        let mine = {
-            let mut counts = self.flushes.counts.lock();
-            if counts.1 >= number {
-                return Ok(());
-            }
-            counts.0 += 1;
-            counts.0
-        };
-        self.flush_alone()?;
-        self.flushes.counts.lock().1 = mine;
-        Ok(())
+        self.flushes.wait_for(number, || self.flush_device())
     }
 
-    /// Flushes the device for a checkpoint. Errors: those of the device, and EIO on a volume that has failed.
+    /// Makes everything durable that was handed to the device before. Errors: those of the device, and EIO on a volume that has failed.
     pub(crate) fn flush(&self) -> Result<()> {
-        let _running = self.flushes.running.lock();
-        self.flush_alone()
+        self.flushes.wait_for(self.flushes.next(), || self.flush_device())
     }
 
-    /// Flushes the device while no other flush runs. A failure is noted before the next may begin: what it should have made durable
-    /// may be gone, and a later flush that succeeds does not bring it back.
-    fn flush_alone(&self) -> Result<()> {
+    /// Flushes the device; a failure is noted before anybody is told, or the next flush may begin.
+    fn flush_device(&self) -> Result<()> {
         if let Some(reason) = self.failure() {
             return Err(basalt_vfs::Error::Io(reason).into());
         }

@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod evict;
+pub mod flushes;
 pub mod fsync;
 pub mod inline;
 pub mod inode;
