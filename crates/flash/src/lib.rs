@@ -3,9 +3,18 @@
 //! | module | what |
 //! |---|---|
 //! | [`ftl`] | page-level and FAST translation layers: write amplification, erases, wear |
+//! | [`device`] | device models and presets, a virtual clock, devices timed by it |
+//!
+//! Nothing here knows a file system: requests come in, time and counts come out, and the same requests give the same
+//! numbers on any machine.
 
+pub mod device;
 pub mod ftl;
 
+pub use device::{
+    ChipModel, Cost, DeviceModel, DeviceStatistics, FORGETTABLE, ForgetfulDevice, KindStatistics, LayerReport, Meter,
+    ModelError, TimedDevice, VirtualClock, chip, chips, find, preset, preset_text, presets,
+};
 pub use ftl::{
     Fast, FastOptions, FtlError, FtlStatistics, Geometry, GeometryError, GeometryOptions, PageLevel, PageLevelOptions,
     TranslationKind, TranslationLayer, Wear,

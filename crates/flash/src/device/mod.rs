@@ -1,0 +1,34 @@
+//! Simulated devices: how long requests take, in virtual time.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`model`] | a device's costs as a TOML file gives them |
+//! | [`error`] | why a model cannot be had |
+//! | [`presets`] | the devices and chips that come with Basalt |
+//! | [`chip`] | bare NAND chips |
+//! | [`meter`] | times requests, without data |
+//! | [`clock`] | virtual time |
+//! | [`timed`] | a block device whose requests take virtual time |
+//! | [`statistics`] | requests, bytes, busy time, latencies |
+//! | [`forgetful`] | a device that keeps no file data |
+
+pub mod chip;
+pub mod clock;
+pub mod error;
+pub mod forgetful;
+pub mod meter;
+pub mod model;
+mod prefetched;
+pub mod presets;
+pub mod statistics;
+pub mod timed;
+
+pub use chip::ChipModel;
+pub use clock::VirtualClock;
+pub use error::ModelError;
+pub use forgetful::{FORGETTABLE, ForgetfulDevice};
+pub use meter::{Cost, Meter};
+pub use model::{Curve, DeviceKind, DeviceModel, Direction, FlashModel, Parallelism};
+pub use presets::{chip, chips, find, preset, preset_text, presets};
+pub use statistics::{DeviceStatistics, KindStatistics};
+pub use timed::{LayerReport, TimedDevice};

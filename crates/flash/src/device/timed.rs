@@ -1,0 +1,196 @@
+//! A device whose requests take virtual time.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, RequestKind, Result};
+use parking_lot::Mutex;
+
+use super::clock::VirtualClock;
+use super::meter::{Cost, Meter};
+use super::model::DeviceModel;
+use super::prefetched::Prefetched;
+use super::statistics::DeviceStatistics;
+use crate::ftl::{FtlStatistics, Geometry, TranslationKind, TranslationLayer, Wear};
+
+/// Wraps a device: what the device holds stays where it is, the time comes from a [`DeviceModel`] and passes on a
+/// [`VirtualClock`]. Translation layers may listen to its writes and discards.
+///
+/// Requests are served one after the other; each advances the clock when it has succeeded, and only then. A
+/// [`prefetch`](BlockDevice::prefetch) is charged as the read it announces, and reads within it then cost nothing more. A
+/// [`write_vectored_at`](BlockDevice::write_vectored_at) is one request.
+pub struct TimedDevice<D> {
+    inner: D,
+    clock: VirtualClock,
+    model: Arc<DeviceModel>,
+    state: Mutex<State>,
+}
+
+struct State {
+    meter: Meter,
+    statistics: DeviceStatistics,
+    prefetched: Prefetched,
+    layers: Vec<Box<dyn TranslationLayer>>,
+}
+
+/// What a translation layer that listens has done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayerReport {
+    /// Which one it is.
+    pub kind: TranslationKind,
+    /// Its flash.
+    pub geometry: Geometry,
+    /// Its counters.
+    pub statistics: FtlStatistics,
+    /// Its erase counts.
+    pub wear: Wear,
+}
+
+impl<D: BlockDevice> TimedDevice<D> {
+    /// Times `inner` as `model` says, on `clock`.
+    pub fn new(inner: D, model: Arc<DeviceModel>, clock: VirtualClock) -> TimedDevice<D> {
+        let state = State {
+            meter: Meter::new(Arc::clone(&model)),
+            statistics: DeviceStatistics::default(),
+            prefetched: Prefetched::default(),
+            layers: Vec::new(),
+        };
+        TimedDevice { inner, clock, model, state: Mutex::new(state) }
+    }
+
+    /// Lets a translation layer listen to what follows: it is given every page that a write touches and every page that
+    /// lies wholly within a discard. Pages past the end of its flash are left out. Several may listen.
+    #[must_use]
+    pub fn with_layer(mut self, layer: Box<dyn TranslationLayer>) -> TimedDevice<D> {
+        self.state.get_mut().layers.push(layer);
+        self
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The clock that requests advance.
+    pub fn clock(&self) -> &VirtualClock {
+        &self.clock
+    }
+
+    /// The model that says how long requests take.
+    pub fn model(&self) -> &DeviceModel {
+        &self.model
+    }
+
+    /// What was served so far.
+    pub fn statistics(&self) -> DeviceStatistics {
+        self.state.lock().statistics.clone()
+    }
+
+    /// What the listening layers did so far, in the order they were added.
+    pub fn layers(&self) -> Vec<LayerReport> {
+        let report = |layer: &Box<dyn TranslationLayer>| LayerReport {
+            kind: layer.kind(),
+            geometry: *layer.geometry(),
+            statistics: layer.statistics(),
+            wear: layer.wear(),
+        };
+        self.state.lock().layers.iter().map(report).collect()
+    }
+
+    /// Charges a request that has succeeded.
+    fn charge(&self, kind: RequestKind, offset: u64, length: u64) {
+        let mut state = self.state.lock();
+        let State { meter, statistics, prefetched, layers } = &mut *state;
+        if kind == RequestKind::Read && prefetched.take(offset, length) {
+            return;
+        }
+        if kind != RequestKind::Read && length > 0 {
+            prefetched.forget(offset, length);
+        }
+        let Cost { nanoseconds, sequential } = meter.cost(kind, offset, length);
+        statistics.of_mut(kind).record(length, nanoseconds, sequential);
+        for layer in layers {
+            tell(layer.as_mut(), kind, offset, length);
+        }
+        // Within the lock, so that times and statistics are those of one order.
+        self.clock.advance(nanoseconds);
+    }
+}
+
+/// Hands a request in bytes to a layer, as far as its flash reaches.
+fn tell(layer: &mut dyn TranslationLayer, kind: RequestKind, offset: u64, length: u64) {
+    let geometry = layer.geometry();
+    let pages =
+        if kind == RequestKind::Discard { geometry.within(offset, length) } else { geometry.touched(offset, length) };
+    let end = pages.end.min(geometry.logical_pages());
+    let count = end.saturating_sub(pages.start);
+    // Cut to the layer's pages above: it refuses none of these.
+    let _ = match kind {
+        RequestKind::Flush => {
+            layer.flush();
+            Ok(())
+        }
+        _ if count == 0 => Ok(()),
+        RequestKind::Read => layer.read(pages.start, count),
+        RequestKind::Write => layer.write(pages.start, count),
+        RequestKind::Discard => layer.trim(pages.start, count),
+    };
+}
+
+impl<D: BlockDevice> BlockDevice for TimedDevice<D> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(offset, buf)?;
+        self.charge(RequestKind::Read, offset, buf.len() as u64);
+        Ok(())
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) {
+        let length = length.min(self.size().saturating_sub(offset));
+        if length == 0 {
+            return;
+        }
+        self.inner.prefetch(offset, length);
+        self.charge(RequestKind::Read, offset, length);
+        self.state.lock().prefetched.add(offset, length);
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.inner.write_at(offset, buf)?;
+        self.charge(RequestKind::Write, offset, buf.len() as u64);
+        Ok(())
+    }
+
+    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        self.inner.write_vectored_at(offset, slices)?;
+        let length = slices.iter().map(|slice| slice.len() as u64).sum();
+        self.charge(RequestKind::Write, offset, length);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()?;
+        self.charge(RequestKind::Flush, 0, 0);
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.inner.discard(offset, length)?;
+        self.charge(RequestKind::Discard, offset, length);
+        Ok(())
+    }
+}
