@@ -41,6 +41,8 @@ pub struct VolumeInfo {
     pub states: States,
     /// Segments in use by kind.
     pub kinds: Vec<KindInfo>,
+    /// Where each log writes next, in the order of `kinds`.
+    pub logs: Vec<LogInfo>,
     /// Written since the volume was opened.
     pub counters: Counters,
     /// Whether changes are possible, and if not, why.
@@ -122,6 +124,15 @@ pub struct KindInfo {
     pub utilization: [u32; UTILIZATION_BINS],
 }
 
+/// Where a log writes next.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub struct LogInfo {
+    /// Segment of the main area.
+    pub segment: u32,
+    /// Block in the segment; 512 where it is full and no other was free.
+    pub offset: u32,
+}
+
 impl F2fs {
     /// The volume's facts as of now.
     pub fn info(&self) -> VolumeInfo {
@@ -169,6 +180,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
         },
         states: states(volume),
         kinds: SegmentKind::ALL.iter().map(|kind| kind_info(volume, *kind)).collect(),
+        logs: volume.logs.iter().map(|log| LogInfo { segment: log.segment, offset: log.offset }).collect(),
         counters: volume.counters,
         read_only: !volume.is_writable(),
         warnings: volume.warnings.clone(),

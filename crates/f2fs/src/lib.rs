@@ -59,7 +59,7 @@ pub use clean::statistics::{
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
-pub use info::{Areas, CheckpointInfo, KindInfo, States, Usage, VolumeInfo};
+pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
 pub use ops::F2fs;
 pub use options::{Atime, OpenOptions};
 pub use volume::Counters;

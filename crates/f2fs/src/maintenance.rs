@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use basalt_segments::cleaning::{Pressure, Victim};
 use basalt_vfs::{Background, Time};
 
 use crate::checkpoint::write::Prepared;
-use crate::clean::Pressure;
 use crate::clean::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
@@ -94,7 +94,7 @@ impl F2fs {
         let written = self.checkpoint_if(false, CheckpointCause::Cleaning(cause))?;
         let took = uptime().saturating_sub(start);
         let mut volume = self.volume.lock();
-        let work = volume.cleaner.statistics.of(cause);
+        let work = volume.cleaning.of(cause);
         work.commit += took;
         work.checkpoints += u64::from(written);
         Ok(())
@@ -113,7 +113,7 @@ impl F2fs {
             let due = match cause {
                 _ if force => true,
                 // Somebody else's may have freed them while this one waited for its turn.
-                CheckpointCause::Cleaning(_) => volume.sections_to_be_freed() > 0,
+                CheckpointCause::Cleaning(_) => volume.cleaner.sections_to_be_freed(&volume.table) > 0,
                 _ => volume.changed || unmount && volume.was_unclean(),
             };
             if !due || !volume.is_writable() {
@@ -205,7 +205,7 @@ impl F2fs {
             let result = volume.clean_idle(IDLE_STEP);
             note_failure(&mut volume, &result);
             let more = result.unwrap_or_default();
-            (more, if more { volume.wants_sections_freed(true) } else { volume.has_emptied_sections() })
+            (more, if more { volume.wants_sections_freed(true) } else { volume.cleaner.has_emptied() })
         };
         if commit && let Err(error) = self.free_cleaned(CleaningCause::Background) {
             tracing::error!(%error, "background cleaning failed");
@@ -219,9 +219,16 @@ impl F2fs {
     pub fn statistics(&self) -> Statistics {
         self.with_volume(|volume| Statistics {
             written: volume.counters,
-            cleaning: volume.cleaner.statistics,
+            cleaning: volume.cleaning,
             checkpoints: volume.checkpoints,
         })
+    }
+
+    /// The sections that cleaning emptied last, oldest first, at most 1024; their numbers tell whether some were missed. Those
+    /// emptied to make the volume smaller are not among them.
+    #[must_use]
+    pub fn recent_victims(&self) -> Vec<Victim> {
+        self.with_volume(|volume| volume.cleaner.recent().iter().copied().collect())
     }
 }
 

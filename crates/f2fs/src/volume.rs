@@ -10,12 +10,12 @@ use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
+use basalt_segments::cleaning::Cleaner;
 use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Loaded, load, read_blocks};
-use crate::clean::Cleaner;
-use crate::clean::statistics::CheckpointStatistics;
+use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -84,6 +84,8 @@ pub(crate) struct Volume {
     /// Why the volume takes no more changes: an error that left memory and device apart.
     pub failed: Option<String>,
     pub cleaner: Cleaner,
+    /// What cleaning cost.
+    pub cleaning: CleaningStatistics,
     pub counters: Counters,
     pub checkpoints: CheckpointStatistics,
     /// When an operation last came, by the clock's uptime.
@@ -178,6 +180,7 @@ impl Volume {
             changed: false,
             failed: None,
             cleaner: Cleaner::default(),
+            cleaning: CleaningStatistics::default(),
             counters: Counters::default(),
             checkpoints: CheckpointStatistics::default(),
             last_used: clock.uptime(),

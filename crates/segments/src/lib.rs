@@ -5,6 +5,7 @@
 //! - *where does the next log continue?* — [`SegmentTable::open_segment`];
 //! - *which log does this block belong to?* — a [`Placement`];
 //! - *which section is cleaned next?* — [`SegmentTable::select_victim`] with a [`VictimPolicy`];
+//! - *when is cleaning due, and how much of it?* — a [`cleaning::Cleaner`];
 //! - *what may be reused once the checkpoint is durable?* — [`SegmentTable::prefree`] and [`SegmentTable::release`].
 //!
 //! The units, from small to large: a *block* is 4 KiB; a *segment* is [`BLOCKS_PER_SEGMENT`] blocks, has one entry in
@@ -18,6 +19,7 @@
 //! | `table` | [`SegmentTable`]: live blocks, segment states, allocation, victim search |
 //! | [`placement`] | one file per placement policy |
 //! | [`victim`] | one file per victim policy |
+//! | [`cleaning`] | when cleaning is due, how much of it, and its plan |
 //!
 //! # Preconditions
 //!
@@ -25,6 +27,7 @@
 //! name the structure on disk that held a bad one. A number out of range is a fault of the caller and panics.
 
 mod bitmap;
+pub mod cleaning;
 mod kind;
 pub mod placement;
 mod table;

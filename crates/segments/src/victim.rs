@@ -45,6 +45,16 @@ pub trait VictimPolicy: Send + Sync {
     /// `now` is in the unit of [`SectionView::modified`]; `oldest` and `youngest` are the extremes of that field over
     /// all sections with live and dead blocks, for policies that look at a section's rank between them.
     fn cost(&self, section: &SectionView, now: u64, oldest: u64, youngest: u64) -> f64;
+
+    /// Whether [`cost`](VictimPolicy::cost) looks at `oldest` and `youngest`; without, they are not looked for and mean nothing.
+    fn ranks_ages(&self) -> bool {
+        true
+    }
+
+    /// Whether the cost rises with the live blocks and depends on nothing else, so that an index can stand in for it.
+    fn is_by_live_alone(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,8 @@ enum Operation {
     Release,
     /// Writes every entry to "disk" and opens a new table from that.
     Reload,
+    /// Keeps an index from now on, until the next reload.
+    Index,
 }
 
 fn operation(segments: u32) -> impl Strategy<Value = Operation> {
@@ -131,6 +133,7 @@ fn operation(segments: u32) -> impl Strategy<Value = Operation> {
         2 => Just(Operation::Freeze),
         2 => Just(Operation::Release),
         1 => Just(Operation::Reload),
+        1 => Just(Operation::Index),
     ]
 }
 
@@ -199,6 +202,7 @@ impl Pair {
                 }
             }
             Operation::Reload => self.reload(),
+            Operation::Index => table.index_by_live(),
         }
     }
 
@@ -253,6 +257,13 @@ impl Pair {
         for policy in [&Greedy as &dyn VictimPolicy, &CostBenefit] {
             let found = table.select_victim(policy, now, &|section| skip >> section & 1 != 0);
             assert_eq!(found, model.victim(policy, now, skip), "victim by {}", policy.name());
+            let all = table.select_victims(policy, now, &|section| skip >> section & 1 != 0, SECTIONS as usize);
+            let mut skip = skip;
+            for victim in &all {
+                assert_eq!(Some(*victim), model.victim(policy, now, skip), "victims {all:?} by {}", policy.name());
+                skip |= 1 << victim;
+            }
+            assert_eq!(model.victim(policy, now, skip), None, "victims {all:?} by {}", policy.name());
         }
     }
 }

@@ -3,8 +3,8 @@
 //! | file | subject |
 //! |---|---|
 //! | here | moving live blocks: found by the segment's summary, verified against the node that should point to them |
-//! | `plan` | the sections to empty, in which order, and how far that has come |
-//! | `pace` | when it is time, and how much of it one writer waits for |
+//! | `plan` | following the plan of cleaning, in the foreground and while idle |
+//! | `pace` | what the volume tells [`basalt_segments::cleaning`], which decides when, which and how much |
 //! | [`statistics`] | what it cost, by cause |
 //!
 //! Driven from `maintenance`. A section may be left half-way: what was moved is dead there, the rest is live, and both are true.
@@ -13,12 +13,9 @@ mod pace;
 mod plan;
 pub mod statistics;
 
-pub(crate) use pace::Pressure;
-pub(crate) use plan::Cleaner;
-
 use zerocopy::FromBytes;
 
-use basalt_segments::{BlockTraits, SegmentState};
+use basalt_segments::BlockTraits;
 
 use crate::checkpoint::load::read_blocks;
 use crate::error::{Error, Result};
@@ -48,7 +45,7 @@ impl Volume {
     #[allow(dead_code)] // Until volumes can be made smaller.
     pub(crate) fn clean_section(&mut self, section: u32, cause: CleaningCause) -> Result<()> {
         self.clean_part(section, 0, u32::MAX, cause)?;
-        self.cleaner.statistics.of(cause).victims += 1;
+        self.cleaning.of(cause).victims += 1;
         self.counters.sections_cleaned += 1;
         Ok(())
     }
@@ -57,7 +54,7 @@ impl Volume {
     pub(crate) fn clean_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
         let start = self.clock.uptime();
         let result = self.move_part(section, from, most, cause);
-        self.cleaner.statistics.of(cause).copy += self.clock.uptime().saturating_sub(start);
+        self.cleaning.of(cause).copy += self.clock.uptime().saturating_sub(start);
         mutant::free_early(self, Mutant::VictimFreedEarly);
         match result {
             Err(error @ Error::Damaged { .. }) => {
@@ -70,36 +67,25 @@ impl Volume {
         }
     }
 
-    fn move_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
-        let segments = self.table.segments_of(section);
-        let first = segments.start;
+    fn move_part(&mut self, section: u32, mut from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
+        let first = self.table.segments_of(section).start;
         let mut moved = 0;
-        for segment in segments.skip((from / BLOCKS_PER_SEGMENT) as usize) {
-            if !matches!(self.table.state(segment), SegmentState::Dirty | SegmentState::Full) {
-                continue;
-            }
-            let start = (segment - first) * BLOCKS_PER_SEGMENT;
-            let live: Vec<u32> = self
-                .table
-                .live_blocks(segment)
-                .filter(|offset| start + offset >= from)
-                .take((most - moved) as usize)
-                .collect();
-            let Some(&last) = live.last() else { continue };
+        while moved < most {
+            let Some((segment, live)) = self.table.movable(section, from, most - moved) else {
+                return Ok(Part { moved, next: None });
+            };
             self.move_blocks(segment, &live, cause)?;
             moved += live.len() as u32;
-            if moved == most {
-                return Ok(Part { moved, next: Some(start + last + 1) });
-            }
+            from = (segment - first) * BLOCKS_PER_SEGMENT + live.last().map_or(0, |last| last + 1);
         }
-        Ok(Part { moved, next: None })
+        Ok(Part { moved, next: Some(from) })
     }
 
     /// Moves these live blocks of a segment, which rise.
     fn move_blocks(&mut self, segment: u32, live: &[u32], cause: CleaningCause) -> Result<()> {
         let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
         let summary = self.read_block(self.geometry.summary_block(segment))?;
-        self.cleaner.statistics.of(cause).blocks_read += 1;
+        self.cleaning.of(cause).blocks_read += 1;
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
         if self.table.kind(segment).is_node() {
@@ -113,7 +99,7 @@ impl Volume {
         for near in live.chunk_by(|before, after| after - before <= GAP) {
             let (Some(&first), Some(&last)) = (near.first(), near.last()) else { continue };
             let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
-            self.cleaner.statistics.of(cause).blocks_read += u64::from(last - first + 1);
+            self.cleaning.of(cause).blocks_read += u64::from(last - first + 1);
             for &offset in near {
                 let from = if mutant::active(Mutant::WrongBlockCopied) { first } else { offset };
                 let at = (from - first) as usize * BLOCK_SIZE;
@@ -131,7 +117,7 @@ impl Volume {
             return Err(not_owned("NAT", nid, address));
         }
         if !self.nodes.contains(nid) {
-            self.cleaner.statistics.of(cause).blocks_read += 1;
+            self.cleaning.of(cause).blocks_read += 1;
         }
         self.node_mut(nid)?;
         self.note_moved(cause);
@@ -179,7 +165,7 @@ impl Volume {
 
     fn note_moved(&mut self, cause: CleaningCause) {
         self.counters.blocks_moved += 1;
-        self.cleaner.statistics.of(cause).blocks_copied += 1;
+        self.cleaning.of(cause).blocks_copied += 1;
     }
 }
 

@@ -1,10 +1,10 @@
-//! The search for the section to clean.
+//! The search for the section to clean, and for what is to be moved out of it.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::{FULL, SegmentState, SegmentTable};
-use crate::{BLOCKS_PER_SEGMENT, SectionView, VictimPolicy};
+use crate::{BLOCKS_PER_SEGMENT, SectionView, SegmentNumber, VictimPolicy};
 
 /// A section that may be cleaned, ordered by its cost, then by its number.
 #[derive(Clone, Copy)]
@@ -41,14 +41,15 @@ impl SegmentTable {
     /// section throughout the call; it is asked only about sections that would win. `now` is in the unit of time of
     /// [`SegmentTable::set_live`].
     ///
-    /// Takes two passes over the table: between one and three milliseconds for 1 TiB.
+    /// Takes a pass over the table, or two for policies that rank ages: between one and three milliseconds for 1 TiB. With an
+    /// [index](SegmentTable::index_by_live), policies that look at live blocks alone are served at once.
     #[must_use]
     pub fn select_victim(&self, policy: &dyn VictimPolicy, now: u64, skip: &dyn Fn(u32) -> bool) -> Option<u32> {
-        let (mut oldest, mut youngest) = (u64::MAX, 0);
-        self.each_partly_live(|view| {
-            oldest = oldest.min(view.modified);
-            youngest = youngest.max(view.modified);
-        });
+        if let Some(index) = self.by_live.as_ref().filter(|_| policy.is_by_live_alone()) {
+            let may = |section| !self.has_active(section) && !skip(section);
+            return index.emptiest(may, 1).first().copied();
+        }
+        let (oldest, youngest) = self.extremes(policy);
         let mut best: Option<u32> = None;
         let mut lowest = f64::INFINITY;
         self.each_partly_live(|view| {
@@ -71,11 +72,10 @@ impl SegmentTable {
         skip: &dyn Fn(u32) -> bool,
         count: usize,
     ) -> Vec<u32> {
-        let (mut oldest, mut youngest) = (u64::MAX, 0);
-        self.each_partly_live(|view| {
-            oldest = oldest.min(view.modified);
-            youngest = youngest.max(view.modified);
-        });
+        if let Some(index) = self.by_live.as_ref().filter(|_| policy.is_by_live_alone()) {
+            return index.emptiest(|section| !self.has_active(section) && !skip(section), count);
+        }
+        let (oldest, youngest) = self.extremes(policy);
         // The best so far, the worst of them on top.
         let mut best: BinaryHeap<Candidate> = BinaryHeap::with_capacity(count.min(self.sections as usize) + 1);
         self.each_partly_live(|view| {
@@ -89,6 +89,57 @@ impl SegmentTable {
             }
         });
         best.into_sorted_vec().into_iter().map(|candidate| candidate.section).collect()
+    }
+
+    /// The live blocks of a section to be moved next: those of its first closed segment that has any at or behind block `from` of
+    /// the section, at most `most`, as offsets in the segment, rising. `None` if there is nothing more to move.
+    ///
+    /// Segments that are active stay as they are. Ask again after each answer: what is moved may open a segment of the section.
+    #[must_use]
+    pub fn movable(&self, section: u32, from: u32, most: u32) -> Option<(SegmentNumber, Vec<u32>)> {
+        let segments = self.segments_of(section);
+        let first = segments.start;
+        segments.skip((from / BLOCKS_PER_SEGMENT) as usize).find_map(|segment| {
+            if !matches!(self.state(segment), SegmentState::Dirty | SegmentState::Full) {
+                return None;
+            }
+            let start = (segment - first) * BLOCKS_PER_SEGMENT;
+            let live: Vec<u32> =
+                self.live_blocks(segment).filter(|offset| start + offset >= from).take(most as usize).collect();
+            (!live.is_empty()).then_some((segment, live))
+        })
+    }
+
+    /// Blocks in a section.
+    #[must_use]
+    pub fn section_blocks(&self) -> u32 {
+        self.segments_per_section * BLOCKS_PER_SEGMENT
+    }
+
+    /// Live blocks in a section.
+    #[must_use]
+    pub fn live_in_section(&self, section: u32) -> u32 {
+        self.segments_of(section).map(|segment| u32::from(self.live(segment))).sum()
+    }
+
+    /// Blocks that are neither live nor in a free or prefree segment.
+    #[must_use]
+    pub fn dead_blocks(&self) -> u64 {
+        let free = self.free_segments() + self.prefree_segments();
+        let used = u64::from(self.segments() - free) * u64::from(BLOCKS_PER_SEGMENT);
+        used.saturating_sub(self.live_data_blocks() + self.live_node_blocks())
+    }
+
+    /// The oldest and the youngest modification among the candidates, for policies that want to know.
+    fn extremes(&self, policy: &dyn VictimPolicy) -> (u64, u64) {
+        let (mut oldest, mut youngest) = (u64::MAX, 0);
+        if policy.ranks_ages() {
+            self.each_partly_live(|view| {
+                oldest = oldest.min(view.modified);
+                youngest = youngest.max(view.modified);
+            });
+        }
+        (oldest, youngest)
     }
 
     /// Calls `visit` with every section that has a live and a dead block, rising.

@@ -37,6 +37,10 @@ impl VictimPolicy for CostBenefit {
         // The section's capacity, by which u and 1 - u are divided, cancels out.
         2.0 * live / (dead * age)
     }
+
+    fn ranks_ages(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

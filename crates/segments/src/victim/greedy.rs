@@ -24,6 +24,14 @@ impl VictimPolicy for Greedy {
     fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
         f64::from(section.live)
     }
+
+    fn ranks_ages(&self) -> bool {
+        false
+    }
+
+    fn is_by_live_alone(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
