@@ -54,6 +54,9 @@ pub struct MountOptions {
     /// Let the kernel's page cache hold dirty pages: small writes cost no round trip, and the kernel keeps mtime and
     /// size of files in memory (default true).
     pub writeback_cache: bool,
+    /// Hand every read(2) and write(2) to the file system as it is, past the kernel's page cache: for files whose every
+    /// request counts. Shared writable mappings of such files fail (default false; not together with `skip_open`).
+    pub direct_io: bool,
     /// Let the kernel open files without asking. Saves a round trip an open, but then nobody refuses to open immutable
     /// and append-only files for writing, and with the writeback cache the writer learns of it only at fsync or close
     /// (default false).
@@ -91,6 +94,7 @@ impl MountOptions {
             threads: processors.clamp(2, 8),
             wakeful: true,
             writeback_cache: true,
+            direct_io: false,
             skip_open: false,
             entry_lifetime: LONG,
             negative_lifetime: LONG,

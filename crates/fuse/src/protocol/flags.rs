@@ -100,6 +100,8 @@ bitflags! {
     /// What the reply to an OPEN tells the kernel.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct OpenReplyFlags: u32 {
+        /// Reads and writes go past the page cache.
+        const DIRECT_IO = 1 << 0;
         /// What the kernel has cached of the file is still right.
         const KEEP_CACHE = 1 << 1;
         /// Listings of the directory may be cached.

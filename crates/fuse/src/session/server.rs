@@ -37,6 +37,8 @@ pub(super) struct Server {
     pub(super) attribute_lifetime: Duration,
     /// Whether reads and listings are all that the mount allows.
     pub(super) read_only: bool,
+    /// Whether reads and writes go past the kernel's page cache.
+    pub(super) direct_io: bool,
     /// Files that lost pages because the volume is full.
     pub(super) shortage: Shortage,
     /// The outcome of closing, once it happened.
@@ -62,6 +64,7 @@ impl Server {
             negative_lifetime: options.negative_lifetime,
             attribute_lifetime: options.attribute_lifetime,
             read_only: options.read_only,
+            direct_io: options.direct_io,
             shortage: Shortage::default(),
             closed: OnceLock::new(),
         })

@@ -4,7 +4,6 @@ use basalt_vfs::{InodeNumber, OpenFlags, SetAttributes, SetTime, XattrFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::names::opened_file;
 use crate::protocol::flags::InitFlags;
 use crate::protocol::operation::SetXattrBody;
 use crate::protocol::wire::{AttrOut, OpenIn, SetattrIn, StatfsOut, StatxOut};
@@ -63,7 +62,7 @@ impl Server {
         how.set(OpenFlags::APPEND, flags.contains(OFlags::APPEND));
         how.set(OpenFlags::TRUNCATE, truncate);
         self.fs.open(ino, how)?;
-        reply.push(&opened_file())
+        reply.push(&self.opened_file())
     }
 
     pub(in crate::session) fn statfs(&self, reply: &mut Reply) -> Answer {

@@ -82,14 +82,14 @@ impl Server {
         let node = NewNode { kind: FileKind::Regular, permissions, rdev: 0, target: &[] };
         let made = self.fs.create(self.target(header), name, &node, &caller(header, arguments.umask))?;
         self.entry(&made, reply)?;
-        reply.push(&opened_file())
+        reply.push(&self.opened_file())
     }
 
     pub(in crate::session) fn tmpfile(&self, header: &InHeader, arguments: &CreateIn, reply: &mut Reply) -> Answer {
         let permissions = arguments.mode & 0o7777;
         let made = self.fs.create_unnamed(self.target(header), permissions, &caller(header, arguments.umask))?;
         self.entry(&made, reply)?;
-        reply.push(&opened_file())
+        reply.push(&self.opened_file())
     }
 
     pub(in crate::session) fn link(
@@ -139,10 +139,11 @@ impl Server {
             attr: convert::attr(found, self.block_size),
         })
     }
-}
 
-/// The reply to whatever opens a file: no handle, and what the kernel has cached stays right.
-pub(super) fn opened_file() -> OpenOut {
-    let flags = OpenReplyFlags::KEEP_CACHE | OpenReplyFlags::NO_FLUSH | OpenReplyFlags::PARALLEL_DIRECT_WRITES;
-    OpenOut { fh: 0, open_flags: flags.bits(), backing_id: 0 }
+    /// The reply to whatever opens a file: no handle, and what the kernel has cached stays right.
+    pub(in crate::session) fn opened_file(&self) -> OpenOut {
+        let mut flags = OpenReplyFlags::KEEP_CACHE | OpenReplyFlags::NO_FLUSH | OpenReplyFlags::PARALLEL_DIRECT_WRITES;
+        flags.set(OpenReplyFlags::DIRECT_IO, self.direct_io);
+        OpenOut { fh: 0, open_flags: flags.bits(), backing_id: 0 }
+    }
 }
