@@ -35,5 +35,5 @@ pub mod result;
 pub use error::{Error, Result};
 pub use guest::quoted;
 pub use machine::Uml;
-pub use requests::{Request, RequestKind, Requests};
+pub use requests::{Request, RequestKind, Requests, RequestsWriter};
 pub use result::{Status, UmlResult};

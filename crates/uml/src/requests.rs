@@ -2,10 +2,11 @@
 //!
 //! The kernel's block driver makes them in a thread of the host, where a preloaded library writes them down
 //! (`src/preload/requests.c`), one record of 32 bytes each, in the order in which they were made. Flushes are among them,
-//! although the driver of Linux 6.1 answers them without doing anything.
+//! although the driver of Linux 6.1 answers them without doing anything. [`RequestsWriter`] makes the same files for devices that
+//! are no machine's.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Error, Result};
@@ -26,6 +27,12 @@ pub enum RequestKind {
     Zero,
     /// To make everything durable that was written before.
     Flush,
+}
+
+impl RequestKind {
+    /// All kinds, in the order of their numbers in records.
+    const ALL: [RequestKind; 5] =
+        [RequestKind::Read, RequestKind::Write, RequestKind::Discard, RequestKind::Zero, RequestKind::Flush];
 }
 
 /// One request to the image.
@@ -75,16 +82,10 @@ impl Requests {
             Err(error) => return Err(error).doing("read", &self.path),
         }
         let [time_ns, offset, length, kind] = record.map(u64::from_ne_bytes);
-        let kind = match kind {
-            0 => RequestKind::Read,
-            1 => RequestKind::Write,
-            2 => RequestKind::Discard,
-            3 => RequestKind::Zero,
-            4 => RequestKind::Flush,
-            other => {
-                let path = self.path.display().to_string();
-                return Err(Error::Recording { path, reason: format!("{other} is no kind of request") });
-            }
+        let known = usize::try_from(kind).ok().and_then(|number| RequestKind::ALL.get(number));
+        let Some(&kind) = known else {
+            let path = self.path.display().to_string();
+            return Err(Error::Recording { path, reason: format!("{kind} is no kind of request") });
         };
         Ok(Some(Request { time_ns, kind, offset, length }))
     }
@@ -100,6 +101,41 @@ impl Iterator for Requests {
         let next = self.read().transpose();
         self.ended = !matches!(next, Some(Ok(_)));
         next
+    }
+}
+
+/// Writes requests down as a machine's library does.
+pub struct RequestsWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl RequestsWriter {
+    /// Makes the file, or empties it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> Result<RequestsWriter> {
+        let file = File::create(path).doing("create", path)?;
+        Ok(RequestsWriter { path: path.to_owned(), file: BufWriter::with_capacity(1 << 16, file) })
+    }
+
+    /// Appends a request.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, request: &Request) -> Result<()> {
+        let Request { time_ns, kind, offset, length } = *request;
+        let record = [time_ns, offset, length, kind as u64].map(u64::to_ne_bytes);
+        self.file.write_all(record.as_flattened()).doing("write", &self.path)
+    }
+
+    /// Hands everything over to the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn finish(mut self) -> Result<()> {
+        self.file.flush().doing("write", &self.path)
     }
 }
 
@@ -121,6 +157,16 @@ mod tests {
         let write = Request { time_ns: 7, kind: RequestKind::Write, offset: 4096, length: 512 };
         assert_eq!(requests, [write, Request { time_ns: 9, kind: RequestKind::Flush, offset: 0, length: 0 }]);
         assert_eq!(Requests::count(file.path()).unwrap(), 2);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let requests = RequestKind::ALL.map(|kind| Request { time_ns: 1, kind, offset: 2 << kind as u64, length: 3 });
+        let mut writer = RequestsWriter::create(file.path()).unwrap();
+        requests.iter().for_each(|request| writer.write(request).unwrap());
+        writer.finish().unwrap();
+        assert_eq!(Requests::open(file.path()).unwrap().map(Result::unwrap).collect::<Vec<_>>(), requests);
     }
 
     #[test]
