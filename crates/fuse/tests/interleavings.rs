@@ -20,14 +20,16 @@ mod wakeful {
 
 use std::sync::Arc;
 
+use basalt_testkit::shuttled::shuttle::thread::JoinHandle;
 use basalt_testkit::shuttled::shuttle::{self, thread};
-use basalt_testkit::shuttled::{AtomicBool, AtomicU64, Ordering};
+use basalt_testkit::shuttled::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use baton::Baton;
 
 /// Schedules tried of each kind.
 const SCHEDULES: usize = 3_000;
-const LOOPS: u64 = 3;
+/// Loops at most; there is one at first.
+const LOOPS: usize = 3;
 /// Looks after which the watchman sleeps: few, so that he often does.
 const BOREDOM: u32 = 2;
 const REQUESTS: u64 = 5;
@@ -63,56 +65,73 @@ impl Kernel {
     }
 }
 
-fn serve(baton: &Baton, kernel: &Kernel, requests: Requests) {
-    baton.take();
-    loop {
-        let received = kernel.receive();
-        let ticket = baton.begin();
-        let Some(number) = received else {
-            baton.pass(ticket);
-            return;
-        };
-        let is_long = match requests {
-            Requests::Quick => false,
-            Requests::Long => true,
-            Requests::Mixed => number % 2 == 0,
-        };
-        if is_long {
-            baton.pass(ticket);
+/// Everything that loops share.
+struct Session {
+    baton: Baton,
+    kernel: Kernel,
+    requests: Requests,
+    /// Every loop there ever was.
+    loops: Mutex<Vec<Option<JoinHandle<()>>>>,
+}
+
+impl Session {
+    fn hire(self: &Arc<Self>) {
+        let mut loops = self.loops.lock();
+        if loops.len() < LOOPS {
+            let session = Arc::clone(self);
+            loops.push(Some(thread::spawn(move || session.serve())));
         }
-        for _ in 0..number % 3 {
-            thread::yield_now();
-        }
-        kernel.answered.fetch_add(1, Ordering::SeqCst);
-        if !baton.finish(ticket) {
-            baton.take();
+    }
+
+    fn serve(self: Arc<Self>) {
+        let Session { baton, kernel, requests, .. } = &*self;
+        baton.take();
+        loop {
+            let received = kernel.receive();
+            let ticket = baton.begin();
+            let Some(number) = received else {
+                baton.pass(ticket);
+                return;
+            };
+            let is_long = match requests {
+                Requests::Quick => false,
+                Requests::Long => true,
+                Requests::Mixed => number % 2 == 0,
+            };
+            if is_long && baton.pass(ticket) {
+                self.hire();
+            }
+            for _ in 0..number % 3 {
+                thread::yield_now();
+            }
+            kernel.answered.fetch_add(1, Ordering::SeqCst);
+            if !baton.finish(ticket) {
+                baton.take();
+            }
         }
     }
 }
 
 fn session(requests: Requests) {
-    let baton = Arc::new(Baton::new(BOREDOM));
-    let kernel = Arc::new(Kernel {
-        waiting: AtomicU64::new(REQUESTS),
-        answered: AtomicU64::new(0),
-        receiving: AtomicBool::new(false),
-    });
+    let kernel =
+        Kernel { waiting: AtomicU64::new(REQUESTS), answered: AtomicU64::new(0), receiving: AtomicBool::new(false) };
+    let session = Arc::new(Session { baton: Baton::new(BOREDOM), kernel, requests, loops: Mutex::default() });
     let watchman = {
-        let baton = Arc::clone(&baton);
-        thread::spawn(move || baton.watch(wakeful::Wakeful))
+        let session = Arc::clone(&session);
+        thread::spawn(move || session.baton.watch(wakeful::Wakeful, || session.hire()))
     };
-    let loops: Vec<_> = (0..LOOPS)
-        .map(|_| {
-            let (baton, kernel) = (Arc::clone(&baton), Arc::clone(&kernel));
-            thread::spawn(move || serve(&baton, &kernel, requests))
-        })
-        .collect();
-    for thread in loops {
-        thread.join().unwrap();
+    session.hire();
+    let mut ended = 0;
+    // Who hires is in the list itself, and has not ended.
+    loop {
+        let next = session.loops.lock().get_mut(ended).and_then(Option::take);
+        let Some(next) = next else { break };
+        next.join().unwrap();
+        ended += 1;
     }
-    baton.close();
+    session.baton.close();
     watchman.join().unwrap();
-    assert_eq!(kernel.answered.load(Ordering::SeqCst), REQUESTS);
+    assert_eq!(session.kernel.answered.load(Ordering::SeqCst), REQUESTS);
 }
 
 #[test]

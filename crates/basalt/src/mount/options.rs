@@ -142,7 +142,7 @@ const KNOWN: &[Known] = &[
     flag("noexec", "execute nothing", set!(c => c.noexec = true)),
     flag("sync", "every write waits until it is durable", set!(c => c.sync = true)),
     flag("dirsync", "so does every change of a directory", set!(c => c.dirsync = true)),
-    with_value("threads", "N", "event loops (as many as processors, 2 to 8)", |choices, value| {
+    with_value("threads", "N", "event loops, at most (32): as many fsyncs share a flush", |choices, value| {
         let threads = value.parse::<usize>().ok().filter(|threads| (1..=64).contains(threads));
         choices.threads = Some(threads.ok_or("a number from 1 to 64")?);
         Ok(())

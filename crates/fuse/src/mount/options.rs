@@ -45,7 +45,8 @@ pub struct MountOptions {
     pub max_read: Option<u32>,
     /// How far the kernel reads ahead, in bytes (root only; default 1 MiB).
     pub read_ahead: u32,
-    /// Event loops (default: one a processor, at least 2, at most 8).
+    /// Event loops, at most: each is started when requests that wait (fsync, mostly) keep all there are, so that as many fsyncs share
+    /// a flush (default 32). As many as there are processors, from 2 to 8, work in parallel on what does not wait.
     pub threads: usize,
     /// During bursts of requests, keep idle processors from sleeping deeply: makes small requests several times faster where
     /// waking up is slow, as on virtual machines, and costs power as long as a burst lasts. Without the right to use
@@ -72,7 +73,6 @@ pub struct MountOptions {
 impl MountOptions {
     /// The defaults, for a volume that only this mount changes.
     pub fn new(mountpoint: impl Into<PathBuf>, source: impl Into<String>) -> Self {
-        let processors = std::thread::available_parallelism().map_or(2, usize::from);
         MountOptions {
             mountpoint: mountpoint.into(),
             source: source.into(),
@@ -91,7 +91,7 @@ impl MountOptions {
             dirsync: false,
             max_read: None,
             read_ahead: 1 << 20,
-            threads: processors.clamp(2, 8),
+            threads: 32,
             wakeful: true,
             writeback_cache: true,
             direct_io: false,

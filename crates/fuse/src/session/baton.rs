@@ -8,7 +8,8 @@
 //! - by the watchman, when the holder has not finished its request after [`PATIENCE`]: [`Baton::watch`]. Since it looks regularly while
 //!   there is work, it also sees bursts: [`Wakeful::look`].
 //!
-//! A holder that lost the baton finishes its request and queues up for it like everybody else.
+//! A holder that lost the baton finishes its request and queues up for it like everybody else. Where the baton lies free and nobody
+//! queues, whoever put it down is told so, and may hire another loop: there are never more than were needed at one time.
 //!
 //! `tests/interleavings.rs` runs this file under every schedule it can find.
 
@@ -42,6 +43,8 @@ pub(super) struct Baton {
 
 struct Desk {
     free: bool,
+    /// Loops that queue for it.
+    waiting: usize,
     closed: bool,
 }
 
@@ -56,7 +59,7 @@ impl Baton {
             boredom,
             work: AtomicU64::new(FREE),
             next: AtomicU64::new(1),
-            desk: Mutex::new(Desk { free: true, closed: false }),
+            desk: Mutex::new(Desk { free: true, waiting: 0, closed: false }),
             offered: Condvar::new(),
             activity: Condvar::new(),
             asleep: AtomicU64::new(0),
@@ -66,9 +69,11 @@ impl Baton {
     /// Waits for the baton.
     pub(super) fn take(&self) {
         let mut desk = self.desk.lock();
+        desk.waiting += 1;
         while !desk.free {
             self.offered.wait(&mut desk);
         }
+        desk.waiting -= 1;
         desk.free = false;
         self.work.store(RECEIVING, Ordering::SeqCst);
     }
@@ -89,16 +94,22 @@ impl Baton {
         self.work.compare_exchange(ticket.0, RECEIVING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Lets another loop receive. Nothing happens where the baton is lost already.
-    pub(super) fn pass(&self, ticket: Ticket) {
-        if self.work.compare_exchange(ticket.0, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            self.desk.lock().free = true;
-            self.offered.notify_one();
-        }
+    /// Lets another loop receive; returns whether there is none to do so. Nothing happens where the baton is lost already.
+    pub(super) fn pass(&self, ticket: Ticket) -> bool {
+        self.work.compare_exchange(ticket.0, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            && self.offer(&mut self.desk.lock())
     }
 
-    /// Takes the baton from holders that are held up; returns after [`close`](Self::close).
-    pub(super) fn watch(&self, mut wakeful: Wakeful) {
+    /// Puts the baton down; returns whether nobody queues for it.
+    fn offer(&self, desk: &mut Desk) -> bool {
+        desk.free = true;
+        self.offered.notify_one();
+        desk.waiting == 0
+    }
+
+    /// Takes the baton from holders that are held up, and calls `hire` where there is no other loop to go on; returns after
+    /// [`close`](Self::close).
+    pub(super) fn watch(&self, mut wakeful: Wakeful, mut hire: impl FnMut()) {
         let (mut seen, mut looks) = (RECEIVING, 0);
         let mut desk = self.desk.lock();
         while !desk.closed {
@@ -117,9 +128,12 @@ impl Baton {
             let work = self.work.load(Ordering::SeqCst);
             looks = if work == RECEIVING { looks + 1 } else { 0 };
             let stuck = work == seen && work != RECEIVING && work != FREE;
-            if stuck && self.work.compare_exchange(work, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                desk.free = true;
-                self.offered.notify_one();
+            if stuck
+                && self.work.compare_exchange(work, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+                && self.offer(&mut desk)
+            {
+                // The new loop waits at the desk until this look is over.
+                hire();
             }
             seen = work;
         }

@@ -2,9 +2,13 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -32,51 +36,109 @@ const PILE: u32 = 4;
 /// Looks without a new request after which the baton's watchman sleeps.
 pub(super) const BOREDOM: u32 = 100;
 
-/// What the loops share.
+/// The loops of a session: one from the start, others hired while requests that take long keep all there are.
 struct Loops<'fd> {
     server: &'fd Server,
     baton: &'fd Baton,
+    ticker: &'fd Ticker,
+    device: &'fd OwnedFd,
+    /// Channels of the loops but the first, opened when they are hired.
+    channels: &'fd [OnceLock<OwnedFd>],
+    /// Loops that may work in parallel on what takes processor time.
+    useful: usize,
+    /// Those that do so and have let others receive.
+    parallel: AtomicUsize,
+    crew: Mutex<Crew<'fd>>,
 }
 
-/// Serves `device` with `threads` loops and the ticker until the kernel hangs up on all of them.
+/// Who is there.
+struct Crew<'fd> {
+    /// Loops that were ever hired.
+    hired: usize,
+    /// Loops that have not ended.
+    alive: usize,
+    /// For the loops to come; `None` when all have ended.
+    seeks: Option<Sender<Task<'fd>>>,
+    /// The first failure.
+    outcome: Result<(), SessionError>,
+}
+
+/// Serves `device` with up to `threads` loops and the ticker until the kernel hangs up on all of them.
 pub(super) fn serve_all(
     server: &Server,
     device: OwnedFd,
     threads: usize,
     wakeful: Wakeful,
 ) -> Result<(), SessionError> {
-    let channels: Vec<OwnedFd> = (1..threads).filter_map(|_| channel(&device)).collect();
+    let channels: Vec<OnceLock<OwnedFd>> = (1..threads).map(|_| OnceLock::new()).collect();
     let (ticker, baton) = (Ticker::default(), Baton::new(BOREDOM));
     let (seeks, queue) = mpsc::channel();
-    let (device, loops) = (&device, &Loops { server, baton: &baton });
-    let watchman = &baton;
+    let loops = Loops {
+        server,
+        baton: &baton,
+        ticker: &ticker,
+        device: &device,
+        channels: &channels,
+        useful: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(threads),
+        parallel: AtomicUsize::new(0),
+        crew: Mutex::new(Crew { hired: 0, alive: 1, seeks: Some(seeks), outcome: Ok(()) }),
+    };
+    let (all, watchman, ticker) = (&loops, &baton, &ticker);
+    // Everybody ends with the last loop.
     std::thread::scope(|scope| {
         scope.spawn(move || seeker::run(server, &queue));
-        scope.spawn(|| ticker.run(server.file_system()));
-        scope.spawn(move || watchman.watch(wakeful));
-        let others: Vec<_> = (1..threads)
-            .map(|index| {
-                let fd = channels.get(index - 1).unwrap_or(device).as_fd();
-                let seeks = seeks.clone();
-                scope.spawn(move || loops.serve(fd, &seeks))
-            })
-            .collect();
-        let mut outcome = loops.serve(device.as_fd(), &seeks);
-        drop(seeks);
-        for other in others {
-            // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
-            let ended = other.join().unwrap_or(Err(SessionError::Device(Errno::IO)));
-            outcome = outcome.and(ended);
-        }
-        ticker.stop();
-        baton.close();
-        outcome
-    })
+        scope.spawn(move || ticker.run(server.file_system()));
+        scope.spawn(move || watchman.watch(wakeful, || all.hire(scope)));
+        all.work(scope, device.as_fd());
+    });
+    loops.crew.into_inner().outcome
 }
 
 impl<'fd> Loops<'fd> {
-    /// One loop; returns when the kernel hangs up.
-    fn serve(&self, device: BorrowedFd<'fd>, seeks: &Sender<Task<'fd>>) -> Result<(), SessionError> {
+    /// Starts one more loop, if there may be more.
+    fn hire<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) {
+        let mut crew = self.crew.lock();
+        let Some(place) = self.channels.get(crew.hired).filter(|_| crew.alive > 0) else { return };
+        if place.get().is_none()
+            && let Some(channel) = channel(self.device)
+        {
+            let _ = place.set(channel);
+        }
+        let device = place.get().unwrap_or(self.device).as_fd();
+        match Builder::new().name("fuse-loop".to_owned()).spawn_scoped(scope, move || self.work(scope, device)) {
+            Ok(_) => {
+                crew.hired += 1;
+                crew.alive += 1;
+            }
+            Err(error) => tracing::debug!(%error, "no further event loop"),
+        }
+    }
+
+    /// One loop from its beginning to its end; the last one sends everybody else home.
+    fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, device: BorrowedFd<'fd>) {
+        let seeks = self.crew.lock().seeks.clone();
+        let ended = catch_unwind(AssertUnwindSafe(|| seeks.map_or(Ok(()), |seeks| self.serve(scope, device, &seeks))));
+        let mut crew = self.crew.lock();
+        crew.alive -= 1;
+        // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
+        let ended = ended.unwrap_or(Err(SessionError::Device(Errno::IO)));
+        if crew.outcome.is_ok() {
+            crew.outcome = ended;
+        }
+        if crew.alive == 0 {
+            crew.seeks = None;
+            self.ticker.stop();
+            self.baton.close();
+        }
+    }
+
+    /// Receives and answers; returns when the kernel hangs up.
+    fn serve<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        device: BorrowedFd<'fd>,
+        seeks: &Sender<Task<'fd>>,
+    ) -> Result<(), SessionError> {
         let mut inbox = PageBuffer::new(PAGE + self.server.max_payload());
         let mut reply = Reply::new(self.server.max_payload().max(2 * PAGE));
         let mut waiting = 0;
@@ -95,47 +157,73 @@ impl<'fd> Loops<'fd> {
                 }
             };
             let parsed = Request::parse(&inbox.bytes()[START..START + len]);
-            if waiting >= PILE || parsed.as_ref().is_ok_and(takes_long) {
-                self.baton.pass(ticket);
+            let in_parallel = (waiting >= PILE || parsed.as_ref().is_ok_and(is_large)) && self.begin_in_parallel();
+            if (in_parallel || parsed.as_ref().is_ok_and(may_wait)) && self.baton.pass(ticket) {
+                self.hire(scope);
             }
-            match parsed {
-                Ok(Request { header, operation: Operation::Lseek(arguments) })
-                    if self.server.kernel_keeps_dirty_pages() =>
-                {
-                    // The seeker ends after the loops.
-                    let _ = seeks.send(Task::Seek(Seek { device, header, arguments }));
-                }
-                Ok(request) => {
-                    let error = handle(self.server, device, &request, &mut reply);
-                    let is_write = matches!(request.operation, Operation::Write { .. });
-                    if error == Some(Errno::NOSPC) && is_write && self.server.kernel_keeps_dirty_pages() {
-                        let _ = seeks.send(Task::Distrust(device, request.header.node));
-                    }
-                }
-                Err(fault) => refuse(device, fault, &mut reply),
+            self.carry_out(parsed, device, seeks, &mut reply);
+            if in_parallel {
+                self.parallel.fetch_sub(1, Ordering::SeqCst);
             }
             if !self.baton.finish(ticket) {
                 self.baton.take();
             }
         }
     }
+
+    /// Whether one more loop may work while another receives: on more than there are processors they would only contend.
+    fn begin_in_parallel(&self) -> bool {
+        let one_more = |busy: usize| (busy + 1 < self.useful).then_some(busy + 1);
+        self.parallel.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    fn carry_out(
+        &self,
+        parsed: Result<Request<'_>, Fault>,
+        device: BorrowedFd<'fd>,
+        seeks: &Sender<Task<'fd>>,
+        reply: &mut Reply,
+    ) {
+        let keeps_dirty = self.server.kernel_keeps_dirty_pages();
+        match parsed {
+            Ok(Request { header, operation: Operation::Lseek(arguments) }) if keeps_dirty => {
+                // The seeker ends after the loops.
+                let _ = seeks.send(Task::Seek(Seek { device, header, arguments }));
+            }
+            Ok(request) => {
+                let error = handle(self.server, device, &request, reply);
+                let is_write = matches!(request.operation, Operation::Write { .. });
+                if error == Some(Errno::NOSPC) && is_write && keeps_dirty {
+                    let _ = seeks.send(Task::Distrust(device, request.header.node));
+                }
+            }
+            Err(fault) => refuse(device, fault, reply),
+        }
+    }
 }
 
-/// Whether other requests should not wait for this one.
-fn takes_long(request: &Request<'_>) -> bool {
+/// Whether a request moves so much that another loop should receive meanwhile.
+fn is_large(request: &Request<'_>) -> bool {
     match request.operation {
         Operation::Write { arguments, .. } => arguments.size >= LARGE,
         Operation::Read(arguments) => arguments.size >= LARGE,
-        Operation::Fsync { .. }
-        | Operation::FsyncDir { .. }
-        | Operation::SyncFs
-        | Operation::Destroy
-        | Operation::Ioctl { .. }
-        | Operation::Fallocate(_)
-        | Operation::CopyFileRange(_)
-        | Operation::CopyFileRange64(_) => true,
         _ => false,
     }
+}
+
+/// Whether a request may wait for the device, or long: others must not wait for it.
+fn may_wait(request: &Request<'_>) -> bool {
+    matches!(
+        request.operation,
+        Operation::Fsync { .. }
+            | Operation::FsyncDir { .. }
+            | Operation::SyncFs
+            | Operation::Destroy
+            | Operation::Ioctl { .. }
+            | Operation::Fallocate(_)
+            | Operation::CopyFileRange(_)
+            | Operation::CopyFileRange64(_)
+    )
 }
 
 /// Waits for a request; returns its length, or how the connection ended.
