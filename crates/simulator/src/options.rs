@@ -1,0 +1,211 @@
+//! What is simulated.
+
+use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, MAX_SEGMENTS, StaticPlacement, VictimPolicy};
+
+use crate::BLOCK_SIZE;
+use crate::error::{Error, Result};
+
+/// Free sections that [`Options::of`] keeps.
+const FREE_SECTIONS: u32 = 4;
+/// Of all sections, one in this many is emptied by one search that has to look at every section.
+const VICTIMS_SHARE: u32 = 1024;
+
+/// When a volume is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cleaning {
+    /// As the F2FS engine does it: steps that follow what is written, by [`basalt_segments::cleaning`].
+    Paced {
+        /// Sections that the format reserves for cleaning.
+        reserved_sections: u32,
+    },
+    /// When fewer than `least` sections are free, until they are; the usual rule of the literature.
+    FreeSections {
+        /// Free sections to keep, at least 2: one to copy to, one to write to.
+        least: u32,
+        /// Sections chosen in one search.
+        victims: u32,
+    },
+    /// When more than `most` of the blocks written and not yet erased are dead, until they are not; the rule of the SepBIT
+    /// simulator (FAST 2022). The volume has to be large enough for them.
+    GarbageShare {
+        /// The share, between 0 and 1.
+        most: f64,
+        /// Sections chosen in one search.
+        victims: u32,
+    },
+}
+
+/// From when on a section ages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Age {
+    /// From the last time that a block of it was written or died, as F2FS's SIT has it.
+    #[default]
+    Modified,
+    /// From the last time that a block of it was written, as simulators of the literature have it.
+    Written,
+}
+
+/// Where a log begins: some of its segment may be taken already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStart {
+    /// Its segment.
+    pub segment: u32,
+    /// The block in the segment that it writes next.
+    pub offset: u32,
+    /// The live blocks of the segment, right in front of `offset`: what is there and is never overwritten.
+    pub live: u32,
+}
+
+/// The blocks are those of one file of the F2FS engine: they pass through its page cache, and nodes point to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileModel {
+    /// Blocks that the cache holds: `cache_bytes` of the engine's options, in blocks.
+    pub cache_blocks: usize,
+    /// Block addresses in the inode.
+    pub inode_slots: u32,
+    /// Where the six logs begin, in the order of [`basalt_segments::SegmentKind::ALL`]. The last live block of the warm node log
+    /// is the file's inode.
+    pub logs: [LogStart; 6],
+}
+
+/// What is simulated.
+#[derive(Clone)]
+pub struct Options {
+    /// Segments of the main area.
+    pub segments: u32,
+    /// Segments in a section.
+    pub segments_per_section: u32,
+    /// Blocks that may be written: numbers from 0 up to this.
+    pub blocks: u32,
+    /// Logs, of which the first half is for data: 2 put what cleaning copies with what users write, 4 too; 6 keep it apart.
+    pub logs: u8,
+    /// Which section is cleaned next.
+    pub policy: &'static dyn VictimPolicy,
+    /// When to clean.
+    pub cleaning: Cleaning,
+    /// From when on a section ages.
+    pub age: Age,
+    /// Nodes and page cache as the engine has them; without, blocks go to their log as they come, and nothing else is written.
+    pub file: Option<FileModel>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("segments", &self.segments)
+            .field("segments_per_section", &self.segments_per_section)
+            .field("blocks", &self.blocks)
+            .field("logs", &self.logs)
+            .field("policy", &self.policy.name())
+            .field("cleaning", &self.cleaning)
+            .field("age", &self.age)
+            .field("file", &self.file)
+            .finish()
+    }
+}
+
+impl Options {
+    /// A volume of `size` bytes of which `utilization` percent are in use: six logs, sections of one segment, greedy, cleaned when
+    /// fewer than four sections are free.
+    ///
+    /// # Errors
+    /// When there is no such volume.
+    pub fn of(size: u64, utilization: u8) -> Result<Options> {
+        let segments = size / BLOCK_SIZE / u64::from(BLOCKS_PER_SEGMENT);
+        let segments = u32::try_from(segments).ok().filter(|&segments| segments <= MAX_SEGMENTS);
+        let Some(segments) = segments else {
+            return Err(Error::Options(format!("{size} bytes are more than {MAX_SEGMENTS} segments of 2 MiB")));
+        };
+        if !(1..=99).contains(&utilization) {
+            return Err(Error::Options(format!("a utilization of {utilization} %, expected 1 to 99")));
+        }
+        let blocks = u64::from(segments) * u64::from(BLOCKS_PER_SEGMENT) * u64::from(utilization) / 100;
+        let options = Options {
+            segments,
+            segments_per_section: 1,
+            // A share of blocks that a `u32` numbers.
+            blocks: blocks as u32,
+            logs: 6,
+            policy: &Greedy,
+            cleaning: Cleaning::FreeSections { least: FREE_SECTIONS, victims: 1 },
+            age: Age::Modified,
+            file: None,
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Sections worth emptying after one search by `policy`: one where an index finds it; otherwise so many that searches take
+    /// little time, yet only a thousandth of the volume.
+    #[must_use]
+    pub fn victims_for(policy: &dyn VictimPolicy, sections: u32) -> u32 {
+        if policy.is_by_live_alone() { 1 } else { (sections / VICTIMS_SHARE).max(1) }
+    }
+
+    /// Sections of the volume.
+    #[must_use]
+    pub fn sections(&self) -> u32 {
+        self.segments / self.segments_per_section.max(1)
+    }
+
+    /// # Errors
+    /// When the options contradict each other.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |reason: String| Err(Error::Options(reason));
+        let per_section = self.segments_per_section;
+        if per_section == 0 || per_section > MAX_SEGMENTS / 2 || self.segments > MAX_SEGMENTS {
+            return wrong(format!("{} segments in sections of {per_section}: too many, or none", self.segments));
+        }
+        if !self.segments.is_multiple_of(per_section) {
+            return wrong(format!("{} segments are not whole sections of {per_section}", self.segments));
+        }
+        if StaticPlacement::new(self.logs).is_none() {
+            return wrong(format!("{} logs, expected 2, 4 or 6", self.logs));
+        }
+        let kept = match self.cleaning {
+            Cleaning::Paced { reserved_sections } => u64::from(reserved_sections),
+            Cleaning::FreeSections { least, .. } if least < 2 => {
+                return wrong(format!("{least} free sections, expected at least 2"));
+            }
+            Cleaning::FreeSections { least, .. } => u64::from(least),
+            Cleaning::GarbageShare { most, .. } if !(0.001..0.999).contains(&most) => {
+                return wrong(format!("a garbage share of {most}, expected a number between 0 and 1"));
+            }
+            Cleaning::GarbageShare { .. } => 2,
+        };
+        let victims = match self.cleaning {
+            Cleaning::FreeSections { victims, .. } | Cleaning::GarbageShare { victims, .. } => victims,
+            Cleaning::Paced { .. } => 1,
+        };
+        if victims == 0 {
+            return wrong("no victims are chosen, expected at least 1".into());
+        }
+        let section_blocks = u64::from(per_section) * u64::from(BLOCKS_PER_SEGMENT);
+        // Two open data logs, what is kept free, and at least one section to gain.
+        let usable = u64::from(self.sections()).saturating_sub(kept + 3) * section_blocks;
+        if self.blocks == 0 || u64::from(self.blocks) > usable {
+            let sections = self.sections();
+            return wrong(format!(
+                "{} blocks in use of {sections} sections with {kept} kept free: at most {usable} fit",
+                self.blocks
+            ));
+        }
+        self.file.as_ref().map_or(Ok(()), |file| self.check_file(file))
+    }
+
+    fn check_file(&self, file: &FileModel) -> Result<()> {
+        let mut taken: Vec<u32> = file.logs.iter().map(|log| log.segment).collect();
+        taken.sort_unstable();
+        taken.dedup();
+        let fits =
+            |log: &LogStart| log.segment < self.segments && log.live <= log.offset && log.offset < BLOCKS_PER_SEGMENT;
+        if self.logs != 6 || taken.len() != 6 || !file.logs.iter().all(fits) {
+            return Err(Error::Options("a file needs six logs in six segments, each with room".into()));
+        }
+        let inode_log = basalt_segments::SegmentKind::WarmNode.index();
+        if file.inode_slots == 0 || file.logs[inode_log].live == 0 {
+            return Err(Error::Options("a file needs an inode with addresses, in the warm node log".into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! The simulated volume: where every block is, what its place held before, and who owns what lies in a segment.
+
+mod cleaning;
+mod file;
+
+use basalt_segments::cleaning::{Cleaner, Victim};
+use basalt_segments::{
+    BLOCKS_PER_SEGMENT, Block, BlockTraits, Placement, SegmentKind, SegmentNumber, SegmentTable, StaticPlacement,
+};
+
+use crate::error::{Error, Result};
+use crate::options::{Age, FileModel, Options};
+use crate::statistics::{Memory, Statistics};
+use file::File;
+
+/// A block that was never written; no volume has as many places.
+const NOWHERE: Block = u32::MAX;
+/// The owner of live blocks that were there from the start and are not the simulator's.
+const STRANGER: u32 = u32::MAX;
+
+/// A log: the segment that it fills from front to back.
+#[derive(Clone, Copy, Default)]
+struct Log {
+    /// `None` until something is written to it.
+    segment: Option<SegmentNumber>,
+    offset: u32,
+}
+
+/// A volume under simulation.
+pub struct Volume {
+    options: Options,
+    table: SegmentTable,
+    logs: [Log; 6],
+    user_log: SegmentKind,
+    copy_log: SegmentKind,
+    /// Where each block is.
+    places: Vec<Block>,
+    /// Of each place: the block there, or the node.
+    owners: Vec<u32>,
+    file: Option<File>,
+    cleaner: Cleaner,
+    /// Writes asked for: the clock of the segment table.
+    clock: u64,
+    /// Data and node blocks written.
+    written: u64,
+    /// Blocks that cleaning moved: nodes count when it makes them dirty, and again as written when they are.
+    moved: u64,
+    /// Something differs from the last checkpoint.
+    changed: bool,
+    statistics: Statistics,
+}
+
+impl Volume {
+    /// A volume on which nothing is written.
+    ///
+    /// # Errors
+    /// When the options contradict each other.
+    pub fn new(options: Options) -> Result<Volume> {
+        options.check()?;
+        let placement = StaticPlacement::new(options.logs)
+            .ok_or_else(|| Error::Options(format!("{} logs, expected 2, 4 or 6", options.logs)))?;
+        let mut table = SegmentTable::new(options.segments, options.segments_per_section);
+        if options.policy.is_by_live_alone() {
+            table.index_by_live();
+        }
+        let mut volume = Volume {
+            user_log: placement.log(&BlockTraits::default()),
+            copy_log: placement.log(&BlockTraits { cold: true, ..BlockTraits::default() }),
+            places: vec![NOWHERE; options.blocks as usize],
+            owners: vec![STRANGER; (options.segments * BLOCKS_PER_SEGMENT) as usize],
+            logs: [Log::default(); 6],
+            file: None,
+            cleaner: Cleaner::default(),
+            clock: 0,
+            written: 0,
+            moved: 0,
+            changed: false,
+            statistics: Statistics::default(),
+            table,
+            options,
+        };
+        if let Some(model) = volume.options.file.clone() {
+            volume.start_logs(&model);
+        }
+        Ok(volume)
+    }
+
+    /// Puts the logs where the model has them, with the blocks that are there already.
+    fn start_logs(&mut self, model: &FileModel) {
+        let mut file = File::new(model);
+        for (kind, start) in SegmentKind::ALL.into_iter().zip(&model.logs) {
+            self.logs[kind.index()] = Log { segment: Some(start.segment), offset: start.offset };
+            self.table.set_active(start.segment);
+            self.table.set_kind(start.segment, kind);
+            for offset in start.offset - start.live..start.offset {
+                let place = start.segment * BLOCKS_PER_SEGMENT + offset;
+                // The segments are distinct and were empty.
+                let _ = self.table.set_live(place, 0);
+                if kind.is_node() {
+                    self.owners[place as usize] = file.add_written(place, kind);
+                }
+            }
+            if kind == SegmentKind::WarmNode {
+                file.name_inode();
+            }
+        }
+        self.table.finish_load();
+        self.file = Some(file);
+    }
+
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// When there is no such block, or no free segment.
+    #[inline]
+    pub fn write(&mut self, block: u32) -> Result<()> {
+        if block >= self.options.blocks {
+            return Err(Error::Block { block, blocks: self.options.blocks });
+        }
+        self.make_room()?;
+        self.clock += 1;
+        self.statistics.user_writes += 1;
+        if self.file.is_some() {
+            self.put_page(block);
+            return Ok(());
+        }
+        self.write_out(block)
+    }
+
+    /// Writes what is dirty, and a checkpoint if anything changed since the last one: what `sync(2)` does.
+    ///
+    /// # Errors
+    /// When there is no free segment.
+    pub fn sync(&mut self) -> Result<()> {
+        self.make_room()?;
+        self.write_back_all()?;
+        if self.changed { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Writes a block to the log of users' data.
+    #[inline]
+    fn write_out(&mut self, block: u32) -> Result<()> {
+        self.statistics.user_blocks += 1;
+        self.place(block, self.user_log)
+    }
+
+    /// Gives a block its next place, in `kind`'s log.
+    #[inline]
+    fn place(&mut self, block: u32, kind: SegmentKind) -> Result<()> {
+        let place = self.allocate(kind, block)?;
+        self.written += 1;
+        let old = std::mem::replace(&mut self.places[block as usize], place);
+        if let Some(file) = &mut self.file {
+            file.mark_dirty(file.node_of(block));
+        }
+        if old != NOWHERE {
+            self.invalidate(old);
+        }
+        Ok(())
+    }
+
+    /// Takes the next place of a log.
+    #[inline]
+    fn allocate(&mut self, kind: SegmentKind, owner: u32) -> Result<Block> {
+        let log = self.logs[kind.index()];
+        let segment = match log.segment {
+            Some(segment) if log.offset < BLOCKS_PER_SEGMENT => segment,
+            _ => self.roll(kind)?,
+        };
+        let log = &mut self.logs[kind.index()];
+        let place = segment * BLOCKS_PER_SEGMENT + log.offset;
+        let was_dead = self.table.set_live(place, self.clock);
+        debug_assert!(was_dead, "block {place} is live ahead of the log");
+        self.owners[place as usize] = owner;
+        log.offset += 1;
+        if log.offset == BLOCKS_PER_SEGMENT {
+            // As in the engine: that no segment is free shows when the next place is wanted.
+            let _ = self.roll(kind);
+        }
+        Ok(place)
+    }
+
+    /// Goes on in a free segment.
+    fn roll(&mut self, kind: SegmentKind) -> Result<SegmentNumber> {
+        let old = self.logs[kind.index()].segment;
+        let next = self.table.open_segment(kind, old).ok_or(Error::Full { writes: self.clock })?;
+        if let Some(old) = old {
+            self.table.close_segment(old);
+        }
+        self.logs[kind.index()] = Log { segment: Some(next), offset: 0 };
+        Ok(next)
+    }
+
+    #[inline]
+    fn invalidate(&mut self, place: Block) {
+        let now = match self.options.age {
+            Age::Modified => self.clock,
+            Age::Written => self.table.modified(place / BLOCKS_PER_SEGMENT),
+        };
+        let was_live = self.table.clear_live(place, now);
+        debug_assert!(was_live, "block {place} is dead, but something is there");
+        self.changed = true;
+    }
+
+    /// Writes the dirty nodes, and frees what was emptied.
+    fn checkpoint(&mut self) -> Result<()> {
+        self.write_nodes(usize::MAX)?;
+        for kind in SegmentKind::ALL {
+            if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
+                self.roll(kind)?;
+            }
+        }
+        let freed = self.table.prefree();
+        self.table.release(&freed);
+        self.table.clear_dirty();
+        let sections: Vec<u32> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        self.cleaner.note_checkpoint(&sections);
+        self.changed = false;
+        self.statistics.checkpoints += 1;
+        Ok(())
+    }
+
+    /// The options it was made with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The segment table, to look at.
+    #[must_use]
+    pub fn table(&self) -> &SegmentTable {
+        &self.table
+    }
+
+    /// What was written and cleaned.
+    #[must_use]
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// As [`statistics`](Volume::statistics), and begins to count anew: what comes now is measured, what was before aged the volume.
+    pub fn take_statistics(&mut self) -> Statistics {
+        std::mem::take(&mut self.statistics)
+    }
+
+    /// The sections emptied last, oldest first, at most 1024; their numbers tell whether some were missed.
+    #[must_use]
+    pub fn recent_victims(&self) -> Vec<Victim> {
+        self.cleaner.recent().iter().copied().collect()
+    }
+
+    /// Where a block is, counted from the start of the main area; `None` if it was never written out.
+    #[must_use]
+    pub fn place_of(&self, block: u32) -> Option<Block> {
+        self.places.get(block as usize).copied().filter(|&place| place != NOWHERE)
+    }
+
+    /// Memory that the volume takes now. It grows with the segments that are partly live, up to 64 bytes each.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let lists = (self.places.capacity() + self.owners.capacity()) * size_of::<u32>();
+        let bytes = (lists + self.table.memory() + self.file.as_ref().map_or(0, File::memory)) as u64;
+        Memory { bytes, per_block: bytes as f64 / self.owners.len().max(1) as f64 }
+    }
+}
