@@ -137,6 +137,11 @@ impl TraceReader {
         &self.name
     }
 
+    /// Whether reading ends at the first bad line.
+    pub fn is_strict(&self) -> bool {
+        self.options.strict
+    }
+
     /// What has been read so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
