@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`operation`] | the operations that workloads consist of |
 //! | [`workload`] | the trait of workloads, and the phases of a run |
+//! | [`catalog`] | the workloads there are, and how to get one by its name |
 //! | [`settings`] | size, utilization, seed, lengths |
 //! | [`files`] | what a target has to offer: engines in this process, directories of any mount |
 //! | [`stream`] | which block is written next: Zipf, uniform, hot and cold, TPC-C |
@@ -14,6 +15,7 @@
 //! Bytes everywhere, times in nanoseconds of the observer's clock. The same seed and settings give the same operations and the
 //! same content on every target.
 
+pub mod catalog;
 pub mod error;
 pub mod files;
 pub mod operation;
@@ -24,9 +26,12 @@ pub mod stream;
 pub mod workload;
 
 mod content;
+mod fileset;
+mod pool;
 mod shadow;
 mod specification;
 
+pub use catalog::{Description, by_name, list};
 pub use error::{Error, Result};
 pub use files::{DirectoryFiles, Files, Handle, Space, VfsFiles};
 pub use operation::{File, Kind, Operation};

@@ -18,7 +18,7 @@ pub use classes::{Classes, TPCC};
 pub use scatter::Scatter;
 pub use zipf::Zipf;
 
-pub(crate) use random::{gamma, unit};
+pub(crate) use random::{gamma, lognormal, unit};
 
 use basalt_random::Rng;
 

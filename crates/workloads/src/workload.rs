@@ -1,9 +1,23 @@
 //! The trait of workloads, and the phases of a run.
 
+pub(crate) mod copy_files;
+pub(crate) mod create_delete;
+pub(crate) mod create_files;
+pub(crate) mod file_update;
+pub(crate) mod fileserver;
+pub(crate) mod mobile;
+pub(crate) mod overwrite;
+pub(crate) mod postmark;
+pub(crate) mod res;
+pub(crate) mod sysbench;
+pub(crate) mod tpcc;
+pub(crate) mod varmail;
+pub(crate) mod ycsb;
+
 use serde::{Deserialize, Serialize};
 
-use crate::operation::Operation;
-use crate::settings::Plan;
+use crate::operation::{File, MAX_REQUEST, Operation};
+use crate::settings::{Limit, Plan, Settings};
 
 /// The phases of a run, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,4 +60,33 @@ pub trait Workload: Send {
     /// Returns false, and appends nothing, when the phase has come to its natural end. Phases are [`Phase::Prepare`], then
     /// [`Phase::Age`] and [`Phase::Measure`], which most workloads do not tell apart; the last two can be cut off after any step.
     fn step(&mut self, phase: Phase, operations: &mut Vec<Operation>) -> bool;
+}
+
+/// Ageing and measuring of a workload that goes on for ever: 5/16 and 1/8 of the volume, the SFS paper's 20 GiB and 8 GiB of 64 GB
+/// (section 4.1).
+fn steady(settings: &Settings) -> (Limit, Limit) {
+    (Limit::Bytes(settings.size_bytes / 16 * 5), Limit::Bytes(settings.size_bytes / 8))
+}
+
+/// Percent of the utilization that a workload's files take at most if nobody says otherwise: small volumes keep much back for cleaning.
+const SET_OF_UTILIZATION: f64 = 60.0;
+
+/// Bytes of the files of a workload whose source uses `percent` of the volume, or what the utilization leaves.
+fn set_bytes(settings: &Settings, percent: f64) -> u64 {
+    let most = f64::from(settings.utilization_percent) * SET_OF_UTILIZATION / 100.0;
+    settings.share(percent.min(most))
+}
+
+/// Makes a file of `bytes` bytes, a request a step, and leaves it open. False when it is complete.
+fn overwritten(file: File, path: &str, bytes: u64, prepared: &mut u64, operations: &mut Vec<Operation>) -> bool {
+    if *prepared >= bytes {
+        return false;
+    }
+    if *prepared == 0 {
+        operations.push(Operation::Create(file, path.to_owned()));
+    }
+    let length = (bytes - *prepared).min(u64::from(MAX_REQUEST));
+    operations.push(Operation::Write { file, offset: *prepared, length: length as u32 });
+    *prepared += length;
+    true
 }

@@ -37,6 +37,11 @@ pub(crate) fn gamma(rng: &mut Rng, shape: f64, mean: f64) -> f64 {
     }
 }
 
+/// A number of the lognormal distribution with this median, `sigma` being the deviation of its logarithm.
+pub(crate) fn lognormal(rng: &mut Rng, median: f64, sigma: f64) -> f64 {
+    median * libm::exp(sigma * normal(rng))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
