@@ -2,8 +2,14 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`mod@replay`] | a trace on a simulated device: busy time, write amplification, erases, latencies |
+//! | [`engine`] | a workload on the F2FS engine on a simulated device, in virtual time |
+//! | [`experiment`] | experiments as files: points that run anywhere, results, their report |
 //! | [`report`] | one self-contained HTML page with tables and plots |
+//! | [`mod@replay`] | a trace on a simulated device: busy time, write amplification, erases, latencies |
+//! | [`size`] | sizes and durations as people write them |
 
+pub mod engine;
+pub mod experiment;
 pub mod replay;
 pub mod report;
+pub mod size;

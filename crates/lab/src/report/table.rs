@@ -35,8 +35,12 @@ impl Cell {
     /// A number, to about three significant digits, as its unit is written.
     #[must_use]
     pub fn quantity(value: f64, unit: Unit) -> Cell {
-        let text = if value.is_finite() { unit.show(value) } else { number(value) };
-        Cell { text, numeric: true, mark: Mark::None }
+        Cell::numeric(if value.is_finite() { unit.show(value) } else { number(value) })
+    }
+
+    /// A number that is a text already.
+    pub fn numeric(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), numeric: true, mark: Mark::None }
     }
 
     /// Nothing was measured.
@@ -85,7 +89,7 @@ impl From<f64> for Cell {
 impl From<u64> for Cell {
     /// All digits, whatever the size.
     fn from(value: u64) -> Cell {
-        Cell { text: super::text::count(value), numeric: true, mark: Mark::None }
+        Cell::numeric(super::text::count(value))
     }
 }
 

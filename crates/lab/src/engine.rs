@@ -1,0 +1,258 @@
+//! A workload on the F2FS engine on a simulated device, in virtual time.
+//!
+//! [`run`] formats a volume in memory, lets the workload prepare, age and be measured on it, and reports the measured phase alone:
+//! what the application asked for, what the engine did, what the device and its translation layers did. The engine is the one that
+//! mounts volumes; it runs on one thread, its clock is the device's, and [`FileSystem::tick`] is called when that clock says so.
+//! Only requests to the device take time: neither processors nor memory do. Whatever the engine learns to do otherwise is a field
+//! of its [`OpenOptions`], and so of [`EngineSettings`].
+//!
+//! The same settings give the same [`EngineRun`], byte for byte, on any machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_device::{BlockDevice, MemoryDevice, RequestKind};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::BLOCK_SIZE;
+use basalt_f2fs::{Clock, F2fs, OpenOptions, Statistics};
+use basalt_flash::device::{DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock};
+use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
+use basalt_vfs::{FileSystem, Time};
+use basalt_workloads::{Event, Observer, Runner, Settings, VfsFiles, Workload, WorkloadReport};
+
+/// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
+const EPOCH_SECONDS: i64 = 1_767_225_600;
+/// Background work is never asked for again sooner than this, so that waiting comes to an end.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// The volume's UUID: any, but always the same.
+const UUID: [u8; 16] = *b"Basalt's lab run";
+const SECTOR: u32 = 4096;
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// What runs on what.
+#[derive(Debug, Clone)]
+pub struct EngineSettings {
+    /// The device. What it holds is kept in memory, in as many bytes as are in use.
+    pub device: Arc<DeviceModel>,
+    /// Size of the volume, utilization, seed, lengths of the phases.
+    pub workload: Settings,
+    /// Segments of 2 MiB in a section.
+    pub segments_per_section: u32,
+    /// Share kept back for cleaning, in percent; `None` as mkfs chooses it.
+    pub overprovision_percent: Option<f64>,
+    /// How the volume is opened.
+    pub options: OpenOptions,
+    /// Time that passes after each operation before the application asks for the next one.
+    pub think: Duration,
+    /// Translation layers that listen to the requests. They do not change the device's times.
+    pub layers: Vec<TranslationKind>,
+}
+
+impl EngineSettings {
+    /// A workload on a device, everything else as a mount has it.
+    #[must_use]
+    pub fn new(device: DeviceModel, workload: Settings) -> EngineSettings {
+        EngineSettings {
+            device: Arc::new(device),
+            workload,
+            segments_per_section: 1,
+            overprovision_percent: None,
+            options: OpenOptions::default(),
+            think: Duration::ZERO,
+            layers: Vec::new(),
+        }
+    }
+}
+
+/// Why a run came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The volume cannot be made, opened or closed so.
+    #[error("the volume: {0}")]
+    Volume(#[from] basalt_f2fs::Error),
+    /// The workload cannot be had, does not fit, or failed.
+    #[error("{0}")]
+    Workload(#[from] basalt_workloads::Error),
+    /// The device is not known, or its file is wrong.
+    #[error("{0}")]
+    Device(#[from] ModelError),
+    /// The flash of the device cannot be simulated.
+    #[error("the flash: {0}")]
+    Flash(#[from] GeometryError),
+}
+
+/// A translation layer in the measured phase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayerRun {
+    /// Which.
+    pub kind: TranslationKind,
+    /// What it did in the measured phase.
+    pub statistics: FtlStatistics,
+    /// What it was like in the end, earlier phases included: its flash and the wear of it.
+    pub end: LayerReport,
+}
+
+/// The measured phase of a run.
+#[derive(Debug, Clone)]
+pub struct EngineRun {
+    /// What the application did, and how long it took.
+    pub workload: WorkloadReport,
+    /// What the engine did.
+    pub engine: Statistics,
+    /// What the device did.
+    pub device: DeviceStatistics,
+    /// What each listening translation layer did, in the order of the settings.
+    pub layers: Vec<LayerRun>,
+    /// How long a block of 4 KiB read at random takes on the device compared with one of a long sequential write.
+    pub read_weight: f64,
+}
+
+impl EngineRun {
+    /// Bytes written to the device for each byte that the application wrote; `None` if it wrote none.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        ratio(self.device.write.bytes, self.workload.measure.written_bytes)
+    }
+
+    /// Blocks that the engine wrote for reasons other than cleaning.
+    #[must_use]
+    pub fn new_blocks(&self) -> u64 {
+        let written = self.engine.written;
+        let all = written.data_blocks + written.node_blocks + written.metadata_blocks;
+        all.saturating_sub(self.engine.cleaning.total().blocks_copied)
+    }
+
+    /// Write cost as the SFS paper has it (section 2.3): device time of new writes, cleaning reads and cleaning writes over that of
+    /// new writes, where writes cost what sequential ones do, and reads what random ones of 4 KiB do.
+    #[must_use]
+    pub fn write_cost(&self) -> Option<f64> {
+        let cleaning = self.engine.cleaning.total();
+        let new = self.new_blocks();
+        let moved = ratio(cleaning.blocks_copied, new)?;
+        let read = ratio(cleaning.blocks_read, new)?;
+        Some(1.0 + moved + read * self.read_weight)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// The engine's clock: virtual time since [`EPOCH_SECONDS`].
+#[derive(Debug, Clone)]
+struct EngineClock(VirtualClock);
+
+impl Clock for EngineClock {
+    fn now(&self) -> Time {
+        let now = self.0.now();
+        Time { seconds: EPOCH_SECONDS + (now / NANOSECONDS) as i64, nanoseconds: (now % NANOSECONDS) as u32 }
+    }
+}
+
+/// Lets time pass between operations, and the engine work in it.
+struct Ticker<'a> {
+    engine: &'a F2fs,
+    clock: EngineClock,
+    think_ns: u64,
+    next_tick: u64,
+}
+
+impl Observer for Ticker<'_> {
+    fn now(&mut self) -> u64 {
+        self.clock.0.now()
+    }
+
+    fn operation(&mut self, _event: &Event) -> basalt_workloads::Result<()> {
+        let until = self.clock.0.now().saturating_add(self.think_ns);
+        while self.next_tick <= until {
+            self.clock.0.advance_to(self.next_tick);
+            let next = self.engine.tick(self.clock.now()).next.max(SHORTEST_PAUSE);
+            self.next_tick = self.clock.0.now().saturating_add(next.as_nanos() as u64);
+        }
+        self.clock.0.advance_to(until);
+        Ok(())
+    }
+}
+
+/// Runs a workload. The whole volume is in memory while it does.
+///
+/// # Errors
+/// When the volume cannot be made so, or the workload does not fit or fails.
+pub fn run(workload: &mut dyn Workload, settings: &EngineSettings) -> Result<EngineRun, EngineError> {
+    let clock = EngineClock(VirtualClock::new());
+    let memory = MemoryDevice::new(settings.workload.size_bytes, SECTOR);
+    let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
+    for kind in &settings.layers {
+        let geometry = settings.device.geometry(settings.workload.size_bytes)?;
+        device = device.with_layer(kind.build(geometry)?);
+    }
+    let device = Arc::new(device);
+    make_volume(&*device, settings, &clock)?;
+    let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<MemoryDevice>>::clone(&device);
+    let engine = F2fs::open(shared, settings.options.clone(), Arc::new(clock.clone()))?;
+    let run = measure(workload, settings, &engine, &device, clock);
+    engine.close().map_err(|error| EngineError::Volume(error.into()))?;
+    run
+}
+
+fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &EngineClock) -> Result<(), EngineError> {
+    let options = FormatOptions {
+        segments_per_section: settings.segments_per_section,
+        overprovision_percent: settings.overprovision_percent,
+        uuid: Some(UUID),
+        discard_reads_zeros: true,
+        time: clock.now(),
+        ..FormatOptions::default()
+    };
+    format(device, &options, &mut |_, _| {})?;
+    Ok(())
+}
+
+/// All phases, with the counters of the last one alone.
+fn measure(
+    workload: &mut dyn Workload,
+    settings: &EngineSettings,
+    engine: &F2fs,
+    device: &TimedDevice<MemoryDevice>,
+    clock: EngineClock,
+) -> Result<EngineRun, EngineError> {
+    let name = workload.name();
+    let think_ns = u64::try_from(settings.think.as_nanos()).unwrap_or(u64::MAX);
+    let mut ticker = Ticker { engine, clock, think_ns, next_tick: 0 };
+    let mut files = VfsFiles::new(engine);
+    let mut runner = Runner::new(workload, &settings.workload, &mut files, &mut ticker);
+    let mut before = vec![runner.prepare()?, runner.fill()?];
+    before.extend(runner.age()?);
+    let (engine_before, device_before, layers_before) = (engine.statistics(), device.statistics(), device.layers());
+    let measure = runner.measure()?;
+    let engine = engine.statistics().since(&engine_before);
+    let statistics = device.statistics().since(&device_before);
+    let layers = device.layers().into_iter().zip(layers_before);
+    let layers = layers.map(|(end, before)| LayerRun {
+        kind: end.kind,
+        statistics: end.statistics.since(&before.statistics),
+        end,
+    });
+    let layers = layers.collect();
+    let verified_bytes = if settings.workload.verify { runner.verify()? } else { 0 };
+    let workload = WorkloadReport {
+        workload: name,
+        settings: settings.workload.clone(),
+        dummy_bytes: runner.dummy_bytes(),
+        utilization_percent: runner.utilization_percent(),
+        verified_bytes,
+        measure,
+        before,
+    };
+    Ok(EngineRun { workload, engine, device: statistics, layers, read_weight: read_weight(&settings.device) })
+}
+
+/// [`EngineRun::read_weight`] of a device.
+fn read_weight(device: &Arc<DeviceModel>) -> f64 {
+    const LONG: u64 = 1 << 20;
+    let mut meter = Meter::new(Arc::clone(device));
+    meter.request(RequestKind::Write, 0, LONG);
+    let sequential = meter.request(RequestKind::Write, LONG, LONG) as f64 / (LONG / BLOCK_SIZE as u64) as f64;
+    let random = meter.request(RequestKind::Read, LONG * 64, BLOCK_SIZE as u64) as f64;
+    if sequential > 0.0 { random / sequential } else { 1.0 }
+}

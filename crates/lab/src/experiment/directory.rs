@@ -1,0 +1,233 @@
+//! The directory of an experiment's results: what is in it, and how it is written so that an interruption loses nothing.
+
+use std::collections::HashMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::file::{Experiment, FileError};
+use super::point::Point;
+use super::result::Record;
+use super::{parquet, report};
+
+/// The copy of the experiment.
+const EXPERIMENT: &str = "experiment.toml";
+/// One line a point.
+const RESULTS: &str = "results.jsonl";
+/// The same as a table for data programs.
+const PARQUET: &str = "results.parquet";
+/// The report.
+const REPORT: &str = "report.html";
+/// The longest line of results read.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// Why results cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// A file or directory cannot be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The experiment in it is wrong.
+    #[error(transparent)]
+    Experiment(#[from] FileError),
+    /// It holds another experiment.
+    #[error("{} holds the results of another experiment; choose another directory, or remove this one", path.display())]
+    OtherExperiment {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Somebody else writes results there.
+    #[error("{} is in use by another run; wait for it, or choose another directory", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A line of the results is none.
+    #[error("{}, line {line}: {reason}; remove the line to have its point run again", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The table cannot be written.
+    #[error("{}: {reason}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
+    let path = path.to_owned();
+    move |source| DirectoryError::Io { path, source }
+}
+
+/// A directory of results, locked against other runs while it is open.
+#[derive(Debug)]
+pub struct ResultsDirectory {
+    path: PathBuf,
+    /// The directory itself, whose lock keeps other runs away.
+    _lock: File,
+    results: File,
+    experiment: Experiment,
+    done: HashMap<Point, Record>,
+}
+
+impl ResultsDirectory {
+    /// Opens the directory for the experiment in `file`, making what is missing. What was measured earlier is kept; points that
+    /// failed are forgotten, and so is a last line that an interruption cut off.
+    ///
+    /// # Errors
+    /// When the file is wrong, the directory holds another experiment, or is in use.
+    pub fn create(path: &Path, file: &Path) -> Result<ResultsDirectory, DirectoryError> {
+        let experiment = Experiment::load(file)?;
+        let text = fs::read(file).map_err(io_error(file))?;
+        fs::create_dir_all(path).map_err(io_error(path))?;
+        let copy = path.join(EXPERIMENT);
+        match Experiment::load(&copy) {
+            Ok(known) if known.kind == experiment.kind && known.settings == experiment.settings => {}
+            // A file being written when the machine stopped is no other experiment.
+            Ok(_) if path.join(RESULTS).exists() => {
+                return Err(DirectoryError::OtherExperiment { path: path.to_owned() });
+            }
+            _ => {}
+        }
+        replace(&copy, &text)?;
+        let mut directory = Self::attach(path, experiment)?;
+        directory.done.retain(|_, record| record.outcome.is_ok());
+        Ok(directory)
+    }
+
+    /// Opens the directory of an experiment that has been run, here or elsewhere: `experiment.toml` and `results.jsonl`.
+    ///
+    /// # Errors
+    /// When one of them is missing or wrong, or is being written.
+    pub fn open(path: &Path) -> Result<ResultsDirectory, DirectoryError> {
+        let experiment = Experiment::load(&path.join(EXPERIMENT))?;
+        let results = path.join(RESULTS);
+        fs::metadata(&results).map_err(io_error(&results))?;
+        Self::attach(path, experiment)
+    }
+
+    fn attach(path: &Path, experiment: Experiment) -> Result<ResultsDirectory, DirectoryError> {
+        let lock = File::open(path).map_err(io_error(path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(DirectoryError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(io_error(path)(error)),
+        }
+        let file = path.join(RESULTS);
+        let mut results = append_to(&file)?;
+        let done = read_results(&mut results, &file)?;
+        Ok(ResultsDirectory { path: path.to_owned(), _lock: lock, results, experiment, done })
+    }
+
+    /// The experiment.
+    #[must_use]
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// Points without a result, in the order of the experiment.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Point> {
+        self.experiment.points().into_iter().filter(|point| !self.done.contains_key(point)).collect()
+    }
+
+    /// Records in the order of the experiment; those of points that it does not have are left out.
+    #[must_use]
+    pub fn records(&self) -> Vec<&Record> {
+        self.experiment.points().iter().filter_map(|point| self.done.get(point)).collect()
+    }
+
+    /// Keeps a result: one line, written at once.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn add(&mut self, record: Record) -> Result<(), DirectoryError> {
+        let mut line = record.to_line();
+        line.push('\n');
+        self.results.write_all(line.as_bytes()).map_err(io_error(&self.path.join(RESULTS)))?;
+        self.done.insert(record.point.clone(), record);
+        Ok(())
+    }
+
+    /// Writes everything that follows from the results: `results.jsonl` in the order of the experiment, so that it does not depend
+    /// on which point was done first; `results.parquet`; `report.html`.
+    ///
+    /// # Errors
+    /// When one of them cannot be written. The results stay as they are then.
+    pub fn finish(&mut self) -> Result<(), DirectoryError> {
+        let records = self.records();
+        let mut lines = String::new();
+        for record in &records {
+            lines.push_str(&record.to_line());
+            lines.push('\n');
+        }
+        let file = self.path.join(PARQUET);
+        let table = parquet::table(&self.experiment, &records)
+            .map_err(|reason| DirectoryError::Parquet { path: file.clone(), reason })?;
+        replace(&file, &table)?;
+        let page = report::report(&self.experiment, &records).to_html();
+        replace(&self.path.join(REPORT), page.as_bytes())?;
+        let file = self.path.join(RESULTS);
+        replace(&file, lines.as_bytes())?;
+        self.results = append_to(&file)?;
+        Ok(())
+    }
+
+    /// Where the report is.
+    #[must_use]
+    pub fn report_path(&self) -> PathBuf {
+        self.path.join(REPORT)
+    }
+}
+
+fn append_to(path: &Path) -> Result<File, DirectoryError> {
+    File::options().read(true).append(true).create(true).open(path).map_err(io_error(path))
+}
+
+/// Replaces a file as a whole: readers see the old or the new one.
+fn replace(path: &Path, content: &[u8]) -> Result<(), DirectoryError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let temporary = PathBuf::from(name);
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_data()
+    });
+    written.map_err(io_error(&temporary))?;
+    fs::rename(&temporary, path).map_err(io_error(path))
+}
+
+/// Reads all results; a last line without its end is cut off, since its point was being written when the run was interrupted.
+fn read_results(file: &mut File, path: &Path) -> Result<HashMap<Point, Record>, DirectoryError> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).map_err(io_error(path))?;
+    file.read_to_end(&mut bytes).map_err(io_error(path))?;
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    if whole < bytes.len() {
+        file.set_len(whole as u64).map_err(io_error(path))?;
+    }
+    let mut done = HashMap::new();
+    for (index, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
+        let wrong = |reason: String| DirectoryError::Line { path: path.to_owned(), line: index + 1, reason };
+        if line.len() > LONGEST_LINE {
+            return Err(wrong("is too long".to_owned()));
+        }
+        let text = std::str::from_utf8(line).map_err(|_| wrong("is no text".to_owned()))?;
+        let record = Record::from_line(text).map_err(wrong)?;
+        done.insert(record.point.clone(), record);
+    }
+    Ok(done)
+}

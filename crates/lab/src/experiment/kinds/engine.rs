@@ -1,0 +1,222 @@
+//! Points of the kind `engine`: a workload on the F2FS engine on a simulated device.
+
+use std::time::Duration;
+
+use basalt_flash::device::presets;
+use basalt_flash::ftl::TranslationKind;
+use basalt_workloads::{Kind as Operation, Limit, Settings};
+
+use crate::engine::{EngineRun, EngineSettings, run as run_engine};
+use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
+use crate::experiment::point::Point;
+use crate::size;
+
+const fn parameter(name: &'static str, default: &'static str, form: Form, about: &'static str) -> Parameter {
+    Parameter { name, default, form, about }
+}
+
+const ANY_NUMBER: Form = Form::Number { least: 0, largest: u64::MAX };
+/// Bytes of a segment.
+const SEGMENT: u64 = 2 << 20;
+
+/// What can be asked for.
+pub const PARAMETERS: &[Parameter] = &[
+    parameter("workload", "zipf:0.99", Form::Text, "workload with its options, as `basalt lab workloads` lists them"),
+    parameter("device", "ssd-m", Form::Text, "preset of `basalt lab devices`, or the path of a device's TOML file"),
+    parameter("size", "1G", Form::Size { least: 64 << 20 }, "size of the volume"),
+    parameter("utilization", "85", Form::Number { least: 1, largest: 99 }, "how full the volume is, in percent"),
+    parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
+    parameter(
+        "overprovision",
+        "",
+        Form::Number { least: 1, largest: 90 },
+        "share kept back for cleaning, in percent; else as mkfs chooses",
+    ),
+    parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs"),
+    parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for what is cached and not yet written"),
+    parameter("background", "on", Form::Choice(&["on", "off"]), "clean while the volume is idle"),
+    parameter("think", "0", ANY_NUMBER, "microseconds that pass after each operation"),
+    parameter(
+        "age",
+        "",
+        Form::Size { least: 0 },
+        "bytes that the application writes before measuring; else as the workload says",
+    ),
+    parameter(
+        "measure",
+        "",
+        Form::Size { least: 1 },
+        "bytes that the application writes while measuring; else as the workload says",
+    ),
+    parameter("operations", "", ANY_NUMBER, "operations measured, instead of bytes"),
+    parameter("sync-every", "", ANY_NUMBER, "fsync after so many writes, where a workload leaves it open"),
+    parameter(
+        "ftl",
+        "none",
+        Form::Choice(&["none", "page-level", "fast"]),
+        "flash translation layer that counts along",
+    ),
+    parameter("seed", "1", ANY_NUMBER, "seed of all choices"),
+];
+
+/// What is measured, in the measured phase alone.
+pub const METRICS: &[Metric] = &[
+    Metric::plain("operations", "operations"),
+    Metric::plain("operations_per_second", "operations per second"),
+    Metric::plain("write_mb_per_second", "written by the application (MB/s)"),
+    Metric::time("elapsed_ns", "virtual time"),
+    Metric::bytes("written_bytes", "written by the application"),
+    Metric::bytes("device_written_bytes", "written to the device"),
+    Metric::plain("write_amplification", "write amplification of the file system"),
+    Metric::plain("write_cost", "write cost"),
+    Metric::time("p50_ns", "latency, median"),
+    Metric::time("p95_ns", "latency, p95"),
+    Metric::time("p99_ns", "latency, p99"),
+    Metric::time("p99_9_ns", "latency, p99.9"),
+    Metric::time("max_ns", "latency, longest"),
+    Metric::time("write_p99_ns", "latency of writes, p99"),
+    Metric::time("fsync_p99_ns", "latency of fsync, p99"),
+    Metric::plain("victims", "sections cleaned"),
+    Metric::plain("victims_background", "sections cleaned while idle"),
+    Metric::plain("blocks_copied", "blocks copied by cleaning"),
+    Metric::plain("blocks_read", "blocks read by cleaning"),
+    Metric::plain("copies_per_victim", "blocks copied for each section cleaned"),
+    Metric::time("select_ns", "choosing victims"),
+    Metric::time("copy_ns", "copying live blocks"),
+    Metric::time("commit_ns", "checkpoints for cleaning"),
+    Metric::plain("data_blocks", "data blocks written"),
+    Metric::plain("node_blocks", "node blocks written"),
+    Metric::plain("metadata_blocks", "metadata blocks written"),
+    Metric::plain("checkpoints", "checkpoints"),
+    Metric::plain("checkpoints_fsync", "checkpoints for fsync"),
+    Metric::plain("checkpoints_cleaning", "checkpoints for cleaning"),
+    Metric::time("device_busy_ns", "device time"),
+    Metric::plain("device_reads", "reads of the device"),
+    Metric::plain("device_writes", "writes to the device"),
+    Metric::plain("device_flushes", "flushes of the device"),
+    Metric::plain("device_discards", "discards of the device"),
+    Metric::plain("ftl_write_amplification", "write amplification of the translation layer"),
+    Metric::plain("ftl_erases", "erases"),
+    Metric::plain("ftl_pages_programmed", "flash pages programmed"),
+    Metric::plain("flash_pages_per_page", "flash pages programmed for each page of the application"),
+    Metric::plain("utilization_reached", "utilization reached (%)"),
+];
+
+/// What a table shows if nobody chooses.
+pub const MAIN_METRICS: &[&str] = &[
+    "operations_per_second",
+    "write_mb_per_second",
+    "write_amplification",
+    "write_cost",
+    "victims",
+    "copies_per_victim",
+    "p99_ns",
+];
+
+/// Runs a point.
+pub(super) fn run(point: &Point) -> Result<Measured, String> {
+    let device = presets::find(point.value("device")).map_err(|error| error.to_string())?;
+    let mut settings = EngineSettings::new(device, workload_settings(point)?);
+    let section = point.number("section").unwrap_or(SEGMENT);
+    if !section.is_multiple_of(SEGMENT) {
+        return Err(format!("section: {} is no multiple of {}", size::exact(section), size::exact(SEGMENT)));
+    }
+    settings.segments_per_section = u32::try_from(section / SEGMENT).map_err(|_| "section: too large".to_owned())?;
+    settings.overprovision_percent = point.number("overprovision").map(|percent| percent as f64);
+    settings.options.logs = point.number("logs").unwrap_or(6) as u8;
+    settings.options.cache_bytes = usize::try_from(point.number("cache").unwrap_or(64 << 20)).unwrap_or(usize::MAX);
+    settings.options.background_cleaning = point.value("background") == "on";
+    settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
+    settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
+    let mut workload =
+        basalt_workloads::by_name(point.value("workload"), &settings.workload).map_err(|error| error.to_string())?;
+    let run = run_engine(workload.as_mut(), &settings).map_err(|error| error.to_string())?;
+    Ok(measured(&run))
+}
+
+fn workload_settings(point: &Point) -> Result<Settings, String> {
+    let measure = match (point.number("measure"), point.number("operations")) {
+        (Some(_), Some(_)) => return Err("measure and operations exclude each other".to_owned()),
+        (Some(bytes), None) => Some(Limit::Bytes(bytes)),
+        (None, operations) => operations.map(Limit::Operations),
+    };
+    Ok(Settings {
+        size_bytes: point.number("size").unwrap_or(1 << 30),
+        utilization_percent: point.number("utilization").unwrap_or(85) as u32,
+        seed: point.number("seed").unwrap_or(1),
+        age: point.number("age").map(Limit::Bytes),
+        measure,
+        sync_every: point.number("sync-every"),
+        ..Settings::default()
+    })
+}
+
+fn measured(run: &EngineRun) -> Measured {
+    let mut measured = Measured::default();
+    application(run, &mut measured);
+    engine(run, &mut measured);
+    device(run, &mut measured);
+    measured
+}
+
+fn application(run: &EngineRun, measured: &mut Measured) {
+    let phase = &run.workload.measure;
+    measured.count("operations", phase.operations);
+    if phase.elapsed_ns > 0 {
+        measured.add("operations_per_second", phase.operations_per_second());
+        measured.add("write_mb_per_second", phase.written_bytes_per_second() / 1e6);
+    }
+    measured.count("elapsed_ns", phase.elapsed_ns);
+    measured.count("written_bytes", phase.written_bytes);
+    measured.count("device_written_bytes", run.device.write.bytes);
+    for (name, value) in [("write_amplification", run.write_amplification()), ("write_cost", run.write_cost())] {
+        measured.add(name, value.unwrap_or(f64::NAN));
+    }
+    let all = phase.latencies(&[]);
+    for (name, percent) in [("p50_ns", 50.0), ("p95_ns", 95.0), ("p99_ns", 99.0), ("p99_9_ns", 99.9), ("max_ns", 100.0)]
+    {
+        measured.count(name, all.percentile(percent));
+    }
+    for (name, kinds) in
+        [("write_p99_ns", &[Operation::Write][..]), ("fsync_p99_ns", &[Operation::Fsync, Operation::Fdatasync])]
+    {
+        let latencies = phase.latencies(kinds);
+        if latencies.count() > 0 {
+            measured.count(name, latencies.percentile(99.0));
+        }
+    }
+    measured.add("utilization_reached", run.workload.utilization_percent);
+}
+
+fn engine(run: &EngineRun, measured: &mut Measured) {
+    let cleaning = run.engine.cleaning.total();
+    measured.count("victims", cleaning.victims);
+    measured.count("victims_background", run.engine.cleaning.background.victims);
+    measured.count("blocks_copied", cleaning.blocks_copied);
+    measured.count("blocks_read", cleaning.blocks_read);
+    measured.add("copies_per_victim", cleaning.blocks_copied as f64 / cleaning.victims as f64);
+    for (name, time) in [("select_ns", cleaning.select), ("copy_ns", cleaning.copy), ("commit_ns", cleaning.commit)] {
+        measured.add(name, time.as_nanos() as f64);
+    }
+    measured.count("data_blocks", run.engine.written.data_blocks);
+    measured.count("node_blocks", run.engine.written.node_blocks);
+    measured.count("metadata_blocks", run.engine.written.metadata_blocks);
+    measured.count("checkpoints", run.engine.checkpoints.total());
+    measured.count("checkpoints_fsync", run.engine.checkpoints.fsync);
+    measured.count("checkpoints_cleaning", run.engine.checkpoints.cleaning);
+}
+
+fn device(run: &EngineRun, measured: &mut Measured) {
+    measured.count("device_busy_ns", run.device.busy_ns());
+    measured.count("device_reads", run.device.read.requests);
+    measured.count("device_writes", run.device.write.requests);
+    measured.count("device_flushes", run.device.flush.requests);
+    measured.count("device_discards", run.device.discard.requests);
+    let Some(layer) = run.layers.first() else { return };
+    measured.add("ftl_write_amplification", layer.statistics.write_amplification());
+    measured.count("ftl_erases", layer.statistics.erases);
+    measured.count("ftl_pages_programmed", layer.statistics.pages_programmed);
+    let page = f64::from(layer.end.geometry.page_bytes());
+    let written = run.workload.measure.written_bytes as f64 / page;
+    measured.add("flash_pages_per_page", layer.statistics.pages_programmed as f64 / written);
+}

@@ -1,0 +1,46 @@
+//! Experiments: small TOML files that say what to vary and what to show.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`kinds`] | what a point can be: one file a kind |
+//! | `parameter` | parameters and metrics of kinds |
+//! | `point` | [`Point`]: one independent command with a deterministic result |
+//! | `file` | [`Experiment`]: the file, checked; its points are the product of all its lists |
+//! | `result` | [`Record`]: what came of a point, as a line of JSON |
+//! | `run` | running points, several at a time, stopping, time limits |
+//! | `directory` | [`ResultsDirectory`]: `experiment.toml`, `results.jsonl`, `results.parquet`, `report.html` |
+//! | `report`, `parquet` | from results to a page and a table |
+//!
+//! ```toml
+//! title = "Write cost over utilization"
+//! kind = "engine"
+//!
+//! [settings]                      # a list is an axis; points are the product of all axes
+//! workload = ["zipf:0.99", "uniform"]
+//! utilization = [60, 70, 80]
+//! size = "1G"
+//! seed = [1, 2, 3]                # repetitions: plots show the mean, the least and the largest
+//!
+//! [[plot]]
+//! title = "Write cost"
+//! x = "utilization"
+//! y = ["write_cost"]
+//! ```
+
+mod directory;
+mod file;
+pub mod kinds;
+mod parameter;
+mod parquet;
+mod point;
+mod report;
+mod result;
+mod run;
+
+pub use directory::{DirectoryError, ResultsDirectory};
+pub use file::{Experiment, FileError, PlotPlan, Shape};
+pub use kinds::Kind;
+pub use parameter::{Form, Measured, Metric, Parameter};
+pub use point::Point;
+pub use result::Record;
+pub use run::{Children, InProcess, Runner, Summary, run};

@@ -1,0 +1,108 @@
+//! Results of points: one JSON line each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Number, Value};
+
+use super::kinds::Kind;
+use super::parameter::Measured;
+use super::point::Point;
+
+/// A point with what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The point.
+    pub point: Point,
+    /// Metrics by name, or why the point failed, in one line.
+    pub outcome: Result<BTreeMap<String, f64>, String>,
+}
+
+/// The line of a result, as it is read and, with [`Ordered`], written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<M> {
+    kind: String,
+    parameters: M,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metrics: Option<M>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Names and values that keep their order.
+struct Ordered(Vec<(&'static str, Value)>);
+
+impl Serialize for Ordered {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl Record {
+    /// What a point gave.
+    #[must_use]
+    pub fn new(point: Point, outcome: Result<Measured, String>) -> Record {
+        let metrics =
+            |measured: Measured| measured.values().iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        Record { point, outcome: outcome.map(metrics) }
+    }
+
+    /// The value of a metric.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.outcome.as_ref().ok()?.get(name).copied()
+    }
+
+    /// The line, without its end: metrics in the order of the kind, whole numbers without a fraction.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let parameters = self.point.parameters().map(|(name, value)| (name, Value::from(value)));
+        let parameters = Ordered(parameters.collect());
+        let kind = self.point.kind();
+        let metrics = self.outcome.as_ref().ok().map(|_| {
+            let known = kind.metrics().iter();
+            let measured = known.filter_map(|metric| Some((metric.name, json_number(self.metric(metric.name)?))));
+            Ordered(measured.collect())
+        });
+        let error = self.outcome.as_ref().err().cloned();
+        let line = Line { kind: kind.name().to_owned(), parameters, metrics, error };
+        // Texts and finite numbers always have a JSON form.
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn from_line(text: &str) -> Result<Record, String> {
+        let line: Line<BTreeMap<String, Value>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let kind: Kind = line.kind.parse()?;
+        let parameters = line.parameters.iter().map(|(name, value)| match value {
+            Value::String(text) => Ok((name.as_str(), text.as_str())),
+            _ => Err(format!("{name} is no text")),
+        });
+        let parameters = parameters.collect::<Result<Vec<_>, String>>()?;
+        let point = Point::new(kind, parameters)?;
+        let outcome = match (line.metrics, line.error) {
+            (Some(metrics), None) => {
+                let value = |(name, value): (String, Value)| match value.as_f64() {
+                    Some(number) => Ok((name, number)),
+                    None => Err(format!("{name} is no number")),
+                };
+                Ok(metrics.into_iter().map(value).collect::<Result<_, String>>()?)
+            }
+            (None, Some(error)) => Err(error),
+            _ => return Err("there are neither metrics nor an error, or both".to_owned()),
+        };
+        Ok(Record { point, outcome })
+    }
+}
+
+fn json_number(value: f64) -> Value {
+    // Whole numbers below 2^53 are exact.
+    if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 {
+        return Value::Number(Number::from(value as i64));
+    }
+    Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
