@@ -90,6 +90,11 @@ impl Contender {
         &self.mount_point
     }
 
+    /// The size of volumes to come, where they are image files.
+    pub fn set_image_size(&mut self, bytes: u64) {
+        self.image_bytes = self.image_bytes.map(|_| bytes);
+    }
+
     /// Makes a new empty volume.
     pub fn format(&mut self) -> Result<()> {
         if let Some(bytes) = self.image_bytes {

@@ -10,8 +10,8 @@ use crate::workload::Workload;
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "bench",
-    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail (on the host); volume (mount time and \
-memory of 1 TiB); fsck (a check of 500,000 files); uml (all of it in User-Mode Linux), uml-sequential, uml-files, ….\n\
+    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail, overwrite (on the host); volume (mount time and \
+memory of 1 TiB); fsck (a check of 500,000 files); uml (all but overwrite in User-Mode Linux), uml-sequential, uml-files, ….\n\
 Progress goes to standard error, the tables to standard output."
 )]
 pub struct Options {
@@ -70,7 +70,9 @@ impl Options {
         }
         let whole = !prefix.is_empty() && self.only.iter().any(|only| only == prefix.trim_end_matches('-'));
         let all = Workload::ALL.into_iter();
-        Ok(all.filter(|workload| whole || self.wants(&format!("{prefix}{}", workload.name()))).collect())
+        let is_possible = |workload: &Workload| prefix.is_empty() || workload.is_for_guests();
+        let is_wanted = |workload: &Workload| whole || self.wants(&format!("{prefix}{}", workload.name()));
+        Ok(all.filter(|workload| is_possible(workload) && is_wanted(workload)).collect())
     }
 }
 
@@ -91,6 +93,10 @@ pub struct Scale {
     pub fsyncs: u32,
     /// Turns of the mail server's threads, all together.
     pub mail_turns: u32,
+    /// Size of a volume that is filled and then overwritten.
+    pub full_bytes: u64,
+    /// Overwrites of 4 KiB of a full volume that are measured; as many come before.
+    pub overwrites: u64,
 }
 
 impl Scale {
@@ -107,6 +113,8 @@ impl Scale {
             files: 20_000,
             fsyncs: 2_000,
             mail_turns: 2_000,
+            full_bytes: 1 << 30,
+            overwrites: 65_536,
         }
     }
 
@@ -135,6 +143,8 @@ impl Scale {
             files: 2_000,
             fsyncs: 200,
             mail_turns: 200,
+            full_bytes: 512 << 20,
+            overwrites: 16_384,
         }
     }
 }
@@ -154,10 +164,10 @@ mod tests {
     #[test]
     fn only_chooses() {
         assert_eq!(names(&[], "").len(), Workload::ALL.len());
-        assert_eq!(names(&[], "uml-").len(), Workload::ALL.len());
+        assert_eq!(names(&[], "uml-").len(), Workload::ALL.len() - 1, "no full volumes");
         assert_eq!(names(&["files"], ""), ["files"]);
         assert!(names(&["files"], "uml-").is_empty());
-        assert_eq!(names(&["uml"], "uml-").len(), Workload::ALL.len());
+        assert_eq!(names(&["uml"], "uml-").len(), Workload::ALL.len() - 1);
         assert!(names(&["uml"], "").is_empty());
         assert_eq!(names(&["uml-clone", "volume"], "uml-"), ["clone"]);
     }

@@ -35,6 +35,7 @@ pub fn run(
 
 /// One workload on a new volume. The disk has nothing else to write when it starts, and the caches are empty.
 fn once(contender: &mut Contender, workload: Workload, scale: &Scale, sources: &Sources) -> Result<Vec<Sample>> {
+    contender.set_image_size(workload.volume_bytes(scale));
     let samples = contender.format().and_then(|()| {
         drop_caches()?;
         contender.mount()?;

@@ -17,7 +17,7 @@ use crate::report::{Aim, Sample, Unit};
 /// Bytes of a sequential request.
 const CHUNK: usize = 1 << 20;
 /// Bytes of a random request.
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// Writes a large file and syncs it; reads it cold and warm.
 pub fn sequential(volume: &mut Contender, scale: &Scale) -> Result<Vec<Sample>> {
@@ -92,12 +92,16 @@ pub fn fsyncs(volume: &mut Contender, scale: &Scale) -> Result<Vec<Sample>> {
     }
     times.sort_by(f64::total_cmp);
     let sample = |percent: usize| {
-        // The index is below the length, and 0 where there is nothing.
-        let time = times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN);
+        let time = percentile(&times, 10 * percent);
         Sample::new(format!("append 4 KiB + fsync, {percent} % take at most"), Unit::Microseconds, time)
     };
     // One sequential write and one flush, where ext4 needs two of each.
     Ok(vec![sample(50).aim(Aim::Ratio(1.0 / 0.6)), sample(99)])
+}
+
+/// What so many of a thousand take at most; no number where there are no times. They rise.
+pub fn percentile(times: &[f64], per_mille: usize) -> f64 {
+    times.get(times.len() * per_mille / 1000).copied().unwrap_or(f64::NAN)
 }
 
 /// Writes 4 KiB at `requests` random places below `bytes`; the same places every time.
@@ -110,11 +114,13 @@ pub fn scatter(file: &File, path: &Path, bytes: u64, requests: u64) -> Result<()
     Ok(())
 }
 
-fn random_place(rng: &mut Rng, bytes: u64) -> u64 {
+/// A block of a file of `bytes` bytes, by its offset.
+pub fn random_place(rng: &mut Rng, bytes: u64) -> u64 {
     rng.below(bytes / PAGE as u64) * PAGE as u64
 }
 
-fn write_file(path: &Path, bytes: u64) -> Result<File> {
+/// Makes a file of so many bytes, not yet durable.
+pub fn write_file(path: &Path, bytes: u64) -> Result<File> {
     let file = File::create(path).doing("create", path)?;
     let chunk = random_bytes(CHUNK, 5);
     for at in (0..bytes).step_by(CHUNK) {

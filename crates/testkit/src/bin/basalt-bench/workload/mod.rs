@@ -3,6 +3,7 @@
 mod content;
 mod mail;
 mod names;
+mod overwrite;
 mod trees;
 
 use std::fs::File;
@@ -37,11 +38,13 @@ pub enum Workload {
     Fsync,
     /// A mail server's spool: small files, many threads, fsync after each write.
     Varmail,
+    /// 4 KiB at random places of a nearly full volume, under constant cleaning.
+    Overwrite,
 }
 
 impl Workload {
     /// All of them, in the order in which they run.
-    pub const ALL: [Workload; 7] = [
+    pub const ALL: [Workload; 8] = [
         Workload::Sequential,
         Workload::Random,
         Workload::Files,
@@ -49,6 +52,7 @@ impl Workload {
         Workload::Clone,
         Workload::Fsync,
         Workload::Varmail,
+        Workload::Overwrite,
     ];
 
     /// The name on the command line.
@@ -61,7 +65,18 @@ impl Workload {
             Workload::Clone => "clone",
             Workload::Fsync => "fsync",
             Workload::Varmail => "varmail",
+            Workload::Overwrite => "overwrite",
         }
+    }
+
+    /// Whether it is measured in User-Mode Linux, too. Disks there are too large and too slow to be filled.
+    pub fn is_for_guests(self) -> bool {
+        self != Workload::Overwrite
+    }
+
+    /// The size of its volumes on the host.
+    pub fn volume_bytes(self, scale: &Scale) -> u64 {
+        if self == Workload::Overwrite { scale.full_bytes } else { scale.volume_bytes }
     }
 
     /// Does the work and says how long each part of it took.
@@ -74,6 +89,7 @@ impl Workload {
             Workload::Clone => trees::clone(volume, sources),
             Workload::Fsync => content::fsyncs(volume, scale),
             Workload::Varmail => mail::varmail(volume, scale),
+            Workload::Overwrite => overwrite::overwrite(volume, scale),
         }
     }
 }
