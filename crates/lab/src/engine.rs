@@ -103,7 +103,7 @@ pub struct EngineRun {
     pub device: DeviceStatistics,
     /// What each listening translation layer did, in the order of the settings.
     pub layers: Vec<LayerRun>,
-    /// How long a block of 4 KiB read at random takes on the device compared with one of a long sequential write.
+    /// [`read_weight`] of the device.
     pub read_weight: f64,
 }
 
@@ -247,8 +247,9 @@ fn measure(
     Ok(EngineRun { workload, engine, device: statistics, layers, read_weight: read_weight(&settings.device) })
 }
 
-/// [`EngineRun::read_weight`] of a device.
-fn read_weight(device: &Arc<DeviceModel>) -> f64 {
+/// How long a block of 4 KiB read at random takes on a device compared with one of a long sequential write.
+#[must_use]
+pub fn read_weight(device: &Arc<DeviceModel>) -> f64 {
     const LONG: u64 = 1 << 20;
     let mut meter = Meter::new(Arc::clone(device));
     meter.request(RequestKind::Write, 0, LONG);

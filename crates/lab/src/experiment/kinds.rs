@@ -2,27 +2,44 @@
 
 use std::str::FromStr;
 
-use super::parameter::{Measured, Metric, Parameter};
+use super::parameter::{Form, Measured, Metric, Parameter};
 use super::point::Point;
 
 pub mod engine;
+pub mod replay;
+pub mod volume;
+
+/// Bytes of a segment.
+const SEGMENT: u64 = 2 << 20;
+/// A whole number of any size.
+const ANY_NUMBER: Form = Form::Number { least: 0, largest: u64::MAX };
+
+const fn parameter(name: &'static str, default: &'static str, form: Form, about: &'static str) -> Parameter {
+    Parameter { name, default, form, about }
+}
 
 /// A kind of point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A workload on the F2FS engine on a simulated device: [`engine`].
     Engine,
+    /// A stream of block writes on the volume simulator: [`volume`].
+    Volume,
+    /// A block trace on a simulated device: [`replay`].
+    Replay,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 1] = [Kind::Engine];
+    pub const ALL: [Kind; 3] = [Kind::Engine, Kind::Volume, Kind::Replay];
 
     /// Its name in files and on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Kind::Engine => "engine",
+            Kind::Volume => "volume",
+            Kind::Replay => "replay",
         }
     }
 
@@ -31,6 +48,8 @@ impl Kind {
     pub fn about(self) -> &'static str {
         match self {
             Kind::Engine => "a workload on the F2FS engine on a simulated device, in virtual time",
+            Kind::Volume => "a stream of block writes on the volume simulator, without a file system",
+            Kind::Replay => "a block trace on a simulated device with a flash translation layer",
         }
     }
 
@@ -39,6 +58,8 @@ impl Kind {
     pub fn parameters(self) -> &'static [Parameter] {
         match self {
             Kind::Engine => engine::PARAMETERS,
+            Kind::Volume => volume::PARAMETERS,
+            Kind::Replay => replay::PARAMETERS,
         }
     }
 
@@ -47,6 +68,8 @@ impl Kind {
     pub fn metrics(self) -> &'static [Metric] {
         match self {
             Kind::Engine => engine::METRICS,
+            Kind::Volume => volume::METRICS,
+            Kind::Replay => replay::METRICS,
         }
     }
 
@@ -55,6 +78,8 @@ impl Kind {
     pub fn main_metrics(self) -> &'static [&'static str] {
         match self {
             Kind::Engine => engine::MAIN_METRICS,
+            Kind::Volume => volume::MAIN_METRICS,
+            Kind::Replay => replay::MAIN_METRICS,
         }
     }
 
@@ -80,6 +105,8 @@ impl Kind {
     pub(super) fn run(self, point: &Point) -> Result<Measured, String> {
         match self {
             Kind::Engine => engine::run(point),
+            Kind::Volume => volume::run(point),
+            Kind::Replay => replay::run(point),
         }
     }
 }

@@ -1,5 +1,10 @@
 //! `basalt lab`: simulated flash, workloads, traces, comparisons, experiments. One file a command.
 
+mod plan;
+mod point;
+mod report;
+mod run;
+
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::failure::Outcome;
@@ -13,9 +18,19 @@ pub struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Plan(plan::Args),
+    Point(point::Args),
+    Report(report::Args),
+    Run(run::Args),
+}
 
 /// Runs a command of the lab.
 pub fn run(args: &Args) -> Outcome {
-    match args.command {}
+    match &args.command {
+        Command::Plan(args) => plan::run(args),
+        Command::Point(args) => point::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Run(args) => run::run(args),
+    }
 }

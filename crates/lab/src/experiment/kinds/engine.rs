@@ -6,18 +6,11 @@ use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_workloads::{Kind as Operation, Limit, Settings};
 
+use super::{ANY_NUMBER, SEGMENT, parameter};
 use crate::engine::{EngineRun, EngineSettings, run as run_engine};
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
-
-const fn parameter(name: &'static str, default: &'static str, form: Form, about: &'static str) -> Parameter {
-    Parameter { name, default, form, about }
-}
-
-const ANY_NUMBER: Form = Form::Number { least: 0, largest: u64::MAX };
-/// Bytes of a segment.
-const SEGMENT: u64 = 2 << 20;
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[

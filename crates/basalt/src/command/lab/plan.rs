@@ -1,0 +1,33 @@
+//! `basalt lab plan`: the points of an experiment as a list of jobs.
+
+use std::path::PathBuf;
+
+use basalt_lab::experiment::Experiment;
+
+use crate::failure::{DONE, Failure, Outcome};
+use crate::output::Output;
+
+/// Print the points of an experiment as commands, one a line, for any scheduler
+///
+/// Each command is independent of the others, runs anywhere, and prints its result as one line. Put together in any order as
+/// results.jsonl, beside a copy of the file named experiment.toml, they are what `basalt lab report` makes a report of.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Experiment file
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the file is wrong.
+pub fn run(args: &Args) -> Outcome {
+    let experiment = Experiment::load(&args.file).map_err(Failure::usage)?;
+    let mut output = Output::new();
+    for point in experiment.points() {
+        output.line(point.command())?;
+    }
+    output.finish()?;
+    Ok(DONE)
+}
