@@ -1,8 +1,10 @@
 //! `basalt lab`: simulated flash, workloads, traces, comparisons, experiments. One file a command.
 
+mod lifetime;
 mod plan;
 mod point;
 mod report;
+mod reproduce;
 mod run;
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -19,18 +21,22 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Lifetime(lifetime::Args),
     Plan(plan::Args),
     Point(point::Args),
     Report(report::Args),
+    Reproduce(reproduce::Args),
     Run(run::Args),
 }
 
 /// Runs a command of the lab.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
+        Command::Lifetime(args) => lifetime::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Point(args) => point::run(args),
         Command::Report(args) => report::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
     }
 }
