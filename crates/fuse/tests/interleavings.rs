@@ -20,7 +20,6 @@ mod wakeful {
 
 use std::sync::Arc;
 
-use basalt_testkit::shuttled::shuttle::thread::JoinHandle;
 use basalt_testkit::shuttled::shuttle::{self, thread};
 use basalt_testkit::shuttled::{AtomicBool, AtomicU64, Mutex, Ordering};
 
@@ -70,21 +69,43 @@ struct Session {
     baton: Baton,
     kernel: Kernel,
     requests: Requests,
-    /// Every loop there ever was.
-    loops: Mutex<Vec<Option<JoinHandle<()>>>>,
+    crew: Mutex<Crew>,
+}
+
+/// As in `session/worker.rs`.
+#[derive(Default)]
+struct Crew {
+    hired: usize,
+    alive: usize,
 }
 
 impl Session {
+    /// Starts one more loop, if there may be more; the watchman calls it at the baton's desk.
     fn hire(self: &Arc<Self>) {
-        let mut loops = self.loops.lock();
-        if loops.len() < LOOPS {
+        let mut crew = self.crew.lock();
+        if crew.hired + 1 < LOOPS && crew.alive > 0 {
             let session = Arc::clone(self);
-            loops.push(Some(thread::spawn(move || session.serve())));
+            thread::spawn(move || session.work());
+            crew.hired += 1;
+            crew.alive += 1;
         }
     }
 
-    fn serve(self: Arc<Self>) {
-        let Session { baton, kernel, requests, .. } = &*self;
+    /// One loop from its beginning to its end; the last one sends the watchman home.
+    fn work(self: Arc<Self>) {
+        self.serve();
+        let is_last = {
+            let mut crew = self.crew.lock();
+            crew.alive -= 1;
+            crew.alive == 0
+        };
+        if is_last {
+            self.baton.close();
+        }
+    }
+
+    fn serve(self: &Arc<Self>) {
+        let Session { baton, kernel, requests, .. } = &**self;
         baton.take();
         loop {
             let received = kernel.receive();
@@ -115,23 +136,17 @@ impl Session {
 fn session(requests: Requests) {
     let kernel =
         Kernel { waiting: AtomicU64::new(REQUESTS), answered: AtomicU64::new(0), receiving: AtomicBool::new(false) };
-    let session = Arc::new(Session { baton: Baton::new(BOREDOM), kernel, requests, loops: Mutex::default() });
-    let watchman = {
+    let crew = Mutex::new(Crew { hired: 0, alive: 1 });
+    let session = Arc::new(Session { baton: Baton::new(BOREDOM), kernel, requests, crew });
+    let first = {
         let session = Arc::clone(&session);
-        thread::spawn(move || session.baton.watch(wakeful::Wakeful, || session.hire()))
+        thread::spawn(move || session.work())
     };
-    session.hire();
-    let mut ended = 0;
-    // Who hires is in the list itself, and has not ended.
-    loop {
-        let next = session.loops.lock().get_mut(ended).and_then(Option::take);
-        let Some(next) = next else { break };
-        next.join().unwrap();
-        ended += 1;
-    }
-    session.baton.close();
-    watchman.join().unwrap();
-    assert_eq!(session.kernel.answered.load(Ordering::SeqCst), REQUESTS);
+    // The last loop ends it; a loop that never ends is a deadlock, which fails.
+    session.baton.watch(wakeful::Wakeful, || session.hire());
+    first.join().unwrap();
+    let crew = session.crew.lock();
+    assert_eq!((crew.alive, session.kernel.answered.load(Ordering::SeqCst)), (0, REQUESTS), "{} hired", crew.hired);
 }
 
 #[test]

@@ -118,18 +118,26 @@ impl<'fd> Loops<'fd> {
     fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, device: BorrowedFd<'fd>) {
         let seeks = self.crew.lock().seeks.clone();
         let ended = catch_unwind(AssertUnwindSafe(|| seeks.map_or(Ok(()), |seeks| self.serve(scope, device, &seeks))));
-        let mut crew = self.crew.lock();
-        crew.alive -= 1;
         // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
         let ended = ended.unwrap_or(Err(SessionError::Device(Errno::IO)));
+        if self.leave(ended) {
+            // Without the crew's lock: the watchman takes it at the baton's desk.
+            self.ticker.stop();
+            self.baton.close();
+        }
+    }
+
+    /// Takes note that a loop has ended; whether it was the last.
+    fn leave(&self, ended: Result<(), SessionError>) -> bool {
+        let mut crew = self.crew.lock();
+        crew.alive -= 1;
         if crew.outcome.is_ok() {
             crew.outcome = ended;
         }
         if crew.alive == 0 {
             crew.seeks = None;
-            self.ticker.stop();
-            self.baton.close();
         }
+        crew.alive == 0
     }
 
     /// Receives and answers; returns when the kernel hangs up.
