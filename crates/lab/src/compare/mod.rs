@@ -1,0 +1,251 @@
+//! Comparison: the same workload on Basalt and on the file systems of Linux, their requests recorded and replayed on one simulated device.
+//!
+//! | module | what |
+//! |---|---|
+//! | this one | [`Comparison`]: what to compare, and doing it |
+//! | [`row`] | [`Row`]: one file system under one workload |
+//! | [`table`] | the rows as a table of text |
+//! | [`page`] | the rows as a report |
+//! | `engine` | Basalt in this process, on a device in virtual time |
+//! | `log` | a device that writes its requests down |
+//! | `recorded` | the requests of a recording as a device would have got them |
+//!
+//! What happens before the measured phase (mkfs, the workload's files, dummy data, ageing) goes through the translation layers as well, so
+//! that they are aged; everything counted is of the measured phase, from its first operation until the volume is unmounted.
+
+mod engine;
+mod log;
+pub mod page;
+mod recorded;
+pub mod row;
+pub mod table;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_flash::{DeviceModel, TranslationKind};
+use basalt_traces::{IologVersion, IologWriter};
+use basalt_workloads::Settings;
+
+use crate::peers::{self, GuestTask, Machine, Peer, PeerRun, Stop};
+use crate::replay::{Outcome, Replay};
+use recorded::{Marked, Recorded};
+pub use row::{Measured, Row};
+
+/// A file system that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// Basalt's F2FS.
+    Basalt,
+    /// One of Linux's.
+    Peer(Peer),
+}
+
+impl System {
+    /// Those that take part if nobody says otherwise.
+    pub const DEFAULT: [System; 6] = [
+        System::Basalt,
+        System::Peer(Peer::Ext4),
+        System::Peer(Peer::Xfs),
+        System::Peer(Peer::Btrfs),
+        System::Peer(Peer::F2fs),
+        System::Peer(Peer::Nilfs2),
+    ];
+
+    /// Its name in options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            System::Basalt => "basalt",
+            System::Peer(peer) => peer.name(),
+        }
+    }
+
+    /// How it is formatted and mounted, for reports.
+    pub const fn setting(self) -> &'static str {
+        match self {
+            System::Basalt => "defaults of basalt mkfs and basalt mount",
+            System::Peer(peer) => peer.setting(),
+        }
+    }
+}
+
+impl std::str::FromStr for System {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<System, String> {
+        if text == "basalt" {
+            return Ok(System::Basalt);
+        }
+        text.parse().map(System::Peer).map_err(|error: String| error.replace("there are ", "there are basalt, "))
+    }
+}
+
+/// What to compare.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// The workloads with their options.
+    pub workloads: Vec<String>,
+    /// The file systems.
+    pub systems: Vec<System>,
+    /// The device.
+    pub device: Arc<DeviceModel>,
+    /// Size, utilization, seed.
+    pub settings: Settings,
+    /// How long each run may take in real time.
+    pub limit: Duration,
+    /// This program, which machines run: `PROGRAM lab guest TASK DIRECTORY`.
+    pub program: PathBuf,
+    /// A directory for images and recordings, which go away.
+    pub place: PathBuf,
+    /// A directory where the requests of every run are kept, as an iolog of fio each; they hold all phases.
+    pub keep: Option<PathBuf>,
+}
+
+/// Why a comparison did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// The caller broke off.
+    #[error("interrupted")]
+    Interrupted,
+    /// A workload does not exist, or its options make no sense.
+    #[error("{0}")]
+    Workload(String),
+}
+
+impl Comparison {
+    /// Checks what can be checked before anything runs.
+    ///
+    /// # Errors
+    /// [`CompareError::Workload`].
+    pub fn check(&self) -> Result<(), CompareError> {
+        for workload in &self.workloads {
+            basalt_workloads::by_name(workload, &self.settings)
+                .map_err(|error| CompareError::Workload(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Runs every workload on every file system, one after the other. `watch` is told of each run how far it is, and can break
+    /// off; `done` gets each row when it is there.
+    ///
+    /// # Errors
+    /// [`CompareError`]; what goes wrong with one file system is in its row.
+    pub fn run(
+        &self,
+        watch: &mut dyn FnMut(&str, System, &str) -> ControlFlow<()>,
+        done: &mut dyn FnMut(&Row),
+    ) -> Result<Vec<Row>, CompareError> {
+        self.check()?;
+        let mut rows = Vec::new();
+        for workload in &self.workloads {
+            for &system in &self.systems {
+                let requests = self.place.join(format!("{}.requests", system.name()));
+                let row = self.row(workload, system, &requests, &mut |reached| watch(workload, system, reached))?;
+                done(&row);
+                // Where nothing was recorded there is nothing to remove.
+                let _ = std::fs::remove_file(&requests);
+                rows.push(row);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn row(
+        &self,
+        workload: &str,
+        system: System,
+        requests: &Path,
+        watch: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Row, CompareError> {
+        let mut row = Row::new(self, workload, system);
+        if let System::Peer(peer) = system
+            && let Some(why) = peer.missing()
+        {
+            row.error = Some(format!("skipped: {why}"));
+            row.skipped = true;
+            return Ok(row);
+        }
+        match self.one(workload, system, requests, watch) {
+            Err(reason) => row.error = Some(reason),
+            Ok((run, measured)) => {
+                row.elapsed_seconds = run.elapsed.as_secs_f64();
+                match &run.report {
+                    Ok(report) => row.workload.clone_from(&report.workload),
+                    Err(Stop::Interrupted) => return Err(CompareError::Interrupted),
+                    Err(stop) => row.error = Some(stop.to_string()),
+                }
+                row.measured = measured;
+            }
+        }
+        Ok(row)
+    }
+
+    /// Runs one workload on one file system and replays what it asked of the device.
+    fn one(
+        &self,
+        workload: &str,
+        system: System,
+        requests: &Path,
+        watch: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<(PeerRun, Option<Measured>), String> {
+        let task =
+            GuestTask { workload: workload.to_owned(), settings: self.settings.clone(), requests: requests.to_owned() };
+        let (run, cut) = match system {
+            System::Basalt => (engine::run(&task, &self.device, &self.place, self.limit, watch)?, None),
+            System::Peer(peer) => {
+                let machine = Machine { program: &self.program, place: &self.place, limit: self.limit };
+                (peers::run(peer, &machine, &task, watch)?, Some(peers::LONGEST_REQUEST))
+            }
+        };
+        self.keep(workload, system, requests, cut)?;
+        let (Some(measured_from), Ok(_)) = (run.measured_from, &run.report) else { return Ok((run, None)) };
+        let recorded = Recorded::open(requests, cut, measured_from).map_err(|error| error.to_string())?;
+        let outcome = self.replay(recorded)?;
+        let measured = Measured::new(&run, &outcome);
+        Ok((run, measured))
+    }
+
+    /// Writes the recording where it is kept, if that is wanted.
+    fn keep(&self, workload: &str, system: System, requests: &Path, cut: Option<u64>) -> Result<(), String> {
+        let Some(directory) = &self.keep else { return Ok(()) };
+        let name: String = workload
+            .chars()
+            .map(|letter| if letter.is_alphanumeric() || letter == '.' { letter } else { '-' })
+            .collect();
+        let path = directory.join(format!("{name}-{}.fio", system.name()));
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let file = BufWriter::new(File::create(&path).map_err(failed)?);
+        let mut writer = IologWriter::new(file, IologVersion::Three, "/dev/disk").map_err(failed)?;
+        let mut first = None;
+        for marked in Recorded::open(requests, cut, u64::MAX).map_err(|error| error.to_string())? {
+            let mut request = marked.map_err(|error| error.to_string())?.request;
+            let begin = *first.get_or_insert(request.time_ns);
+            request.time_ns = request.time_ns.saturating_sub(begin);
+            writer.push(&request).map_err(failed)?;
+        }
+        writer.finish().map(drop).map_err(failed)
+    }
+
+    /// Sends all requests to the device and its translation layers, and counts from the measured phase on.
+    fn replay(&self, recorded: Recorded) -> Result<Outcome, String> {
+        let replay = Replay::new(Arc::clone(&self.device), self.settings.size_bytes, &TranslationKind::ALL);
+        let mut replay = replay.map_err(|error| error.to_string())?;
+        let mut measuring = false;
+        for marked in recorded {
+            let Marked { request, measured } = marked.map_err(|error| error.to_string())?;
+            if measured && !measuring {
+                replay.begin_measuring();
+                measuring = true;
+            }
+            replay.request(&request).map_err(|error| error.to_string())?;
+        }
+        if !measuring {
+            replay.begin_measuring();
+        }
+        Ok(replay.outcome())
+    }
+}

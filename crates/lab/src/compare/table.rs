@@ -1,0 +1,146 @@
+//! The rows as a table of text.
+
+use std::fmt::Write;
+
+use super::row::{Measured, Row};
+
+/// The columns that are numbers: what they are called, in two lines, and what they show.
+const COLUMNS: [(&str, &str, fn(&Measured) -> String); 10] = [
+    ("device", "time (s)", |m| format!("{:.2}", m.device_seconds)),
+    ("", "WAF", |m| format!("{:.2}", m.waf)),
+    ("page-level", "WA", |m| format!("{:.2}", m.wa)),
+    ("flash", "pages/page", |m| format!("{:.2}", m.flash_pages_per_page)),
+    ("", "erases", |m| m.erases.to_string()),
+    ("FAST", "WA", |m| format!("{:.2}", m.wa_fast)),
+    ("flash", "pages/page", |m| format!("{:.2}", m.flash_pages_per_page_fast)),
+    ("", "erases", |m| m.erases_fast.to_string()),
+    ("p99", "(ms)", |m| format!("{:.3}", m.p99_ms)),
+    ("", "flushes", |m| m.flushes.to_string()),
+];
+
+/// What the columns mean, for whoever reads the table.
+pub const LEGEND: &str = "WAF: bytes to the device for each byte written by the application; WA: flash pages programmed for each page to the \
+    device; pages/page: for each page written by the application; p99: of the device's requests";
+
+/// A table for each workload, in the order of the rows.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for same in rows.chunk_by(|one, next| one.device == next.device && workload_of(one) == workload_of(next)) {
+        let Some(first) = same.first() else { continue };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{} on {}, {}, {} % full, seed {}",
+            same.iter().find(|row| row.measured.is_some()).unwrap_or(first).workload,
+            first.device,
+            crate::size::human(first.size_bytes),
+            first.utilization_percent,
+            first.seed
+        );
+        lines(same, &mut text);
+        text.push('\n');
+    }
+    text
+}
+
+/// The name without options: rows that did not begin have only what was asked for.
+pub(super) fn workload_of(row: &Row) -> &str {
+    row.workload.split(':').next().unwrap_or(&row.workload)
+}
+
+fn lines(rows: &[Row], text: &mut String) {
+    let cells: Vec<Option<Vec<String>>> = rows
+        .iter()
+        .map(|row| row.measured.as_ref().map(|m| COLUMNS.iter().map(|column| (column.2)(m)).collect()))
+        .collect();
+    let widths: Vec<usize> = COLUMNS
+        .iter()
+        .enumerate()
+        .map(|(index, (above, below, _))| {
+            let widest = cells.iter().flatten().map(|row: &Vec<String>| row[index].len()).max().unwrap_or(0);
+            widest.max(above.len()).max(below.len())
+        })
+        .collect();
+    let name_width = rows.iter().map(|row| row.fs.len()).max().unwrap_or(0);
+    let head = |text: &mut String, words: &dyn Fn(usize) -> &'static str| {
+        let _ = write!(text, "  {:name_width$}", "");
+        for (index, width) in widths.iter().enumerate() {
+            let _ = write!(text, "  {:>width$}", words(index));
+        }
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    };
+    head(text, &|index| COLUMNS[index].0);
+    head(text, &|index| COLUMNS[index].1);
+    for (row, cells) in rows.iter().zip(&cells) {
+        let _ = write!(text, "  {:name_width$}", row.fs);
+        match cells {
+            Some(cells) => {
+                for (cell, width) in cells.iter().zip(&widths) {
+                    let _ = write!(text, "  {cell:>width$}");
+                }
+            }
+            None => {
+                let _ = write!(text, "  {}", row.error.as_deref().unwrap_or("nothing was measured"));
+            }
+        }
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(fs: &'static str, error: Option<&str>) -> Row {
+        let measured = error.is_none().then(|| Measured {
+            device_seconds: 12.5,
+            device_seconds_page_level: 13.0,
+            device_seconds_fast: 14.0,
+            waf: 1.25,
+            wa: 2.0,
+            wa_fast: 3.0,
+            flash_pages_per_page: 2.5,
+            flash_pages_per_page_fast: 3.75,
+            erases: 1234,
+            erases_fast: 5678,
+            p50_ms: 0.1,
+            p99_ms: 1.5,
+            p99_page_level_ms: 1.6,
+            p99_fast_ms: 1.7,
+            p99_9_ms: 3.0,
+            requests: 10,
+            flushes: 7,
+            application_bytes: 4096,
+            operations: 1,
+            fsyncs: 1,
+            written_bytes: 5120,
+            read_bytes: 0,
+            discarded_bytes: 0,
+            reached_utilization_percent: 85.0,
+            operation_hash: "0".repeat(16),
+        });
+        Row {
+            fs,
+            workload: "zipf:0.99".to_owned(),
+            device: "ssd".to_owned(),
+            size_bytes: 1 << 30,
+            utilization_percent: 85,
+            seed: 1,
+            measured,
+            elapsed_seconds: 1.0,
+            error: error.map(str::to_owned),
+            skipped: false,
+        }
+    }
+
+    #[test]
+    fn numbers_stand_below_their_heads_and_errors_beside_their_names() {
+        let text = table(&[row("basalt", None), row("btrfs", Some("no space"))]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("zipf:0.99 on ssd"));
+        let end = lines[2].find("WAF").unwrap() + 3;
+        assert_eq!(&lines[3][end - 4..end], "1.25");
+        assert_eq!(lines[4], "  btrfs   no space");
+    }
+}
