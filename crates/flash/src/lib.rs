@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`ftl`] | page-level and FAST translation layers: write amplification, erases, wear |
 //! | [`device`] | device models and presets, a virtual clock, devices timed by it |
+//! | [`profile`] | measures a real device and makes a model of it |
 //!
 //! Nothing here knows a file system: requests come in, time and counts come out, and the same requests give the same
 //! numbers on any machine.
 
 pub mod device;
 pub mod ftl;
+pub mod profile;
 
 pub use device::{
     ChipModel, Cost, DeviceModel, DeviceStatistics, FORGETTABLE, ForgetfulDevice, KindStatistics, LayerReport, Meter,
@@ -19,3 +21,4 @@ pub use ftl::{
     Fast, FastOptions, FtlError, FtlStatistics, Geometry, GeometryError, GeometryOptions, PageLevel, PageLevelOptions,
     TranslationKind, TranslationLayer, Wear,
 };
+pub use profile::{ProfileError, ProfileOptions};

@@ -8,6 +8,7 @@
 //! | [`chip`] | bare NAND chips |
 //! | [`meter`] | times requests, without data |
 //! | [`clock`] | virtual time |
+//! | [`summary`] | a device in a line of a table |
 //! | [`timed`] | a block device whose requests take virtual time |
 //! | [`statistics`] | requests, bytes, busy time, latencies |
 //! | [`forgetful`] | a device that keeps no file data |
@@ -21,6 +22,7 @@ pub mod model;
 mod prefetched;
 pub mod presets;
 pub mod statistics;
+pub mod summary;
 pub mod timed;
 
 pub use chip::ChipModel;
@@ -31,4 +33,5 @@ pub use meter::{Cost, Meter};
 pub use model::{Curve, DeviceKind, DeviceModel, Direction, FlashModel, Parallelism};
 pub use presets::{chip, chips, find, preset, preset_text, presets};
 pub use statistics::{DeviceStatistics, KindStatistics};
+pub use summary::DeviceSummary;
 pub use timed::{LayerReport, TimedDevice};

@@ -45,6 +45,18 @@ pub struct LayerReport {
     pub wear: Wear,
 }
 
+impl LayerReport {
+    /// What a layer did so far.
+    pub fn of(layer: &dyn TranslationLayer) -> LayerReport {
+        LayerReport {
+            kind: layer.kind(),
+            geometry: *layer.geometry(),
+            statistics: layer.statistics(),
+            wear: layer.wear(),
+        }
+    }
+}
+
 impl<D: BlockDevice> TimedDevice<D> {
     /// Times `inner` as `model` says, on `clock`.
     pub fn new(inner: D, model: Arc<DeviceModel>, clock: VirtualClock) -> TimedDevice<D> {
@@ -87,13 +99,7 @@ impl<D: BlockDevice> TimedDevice<D> {
 
     /// What the listening layers did so far, in the order they were added.
     pub fn layers(&self) -> Vec<LayerReport> {
-        let report = |layer: &Box<dyn TranslationLayer>| LayerReport {
-            kind: layer.kind(),
-            geometry: *layer.geometry(),
-            statistics: layer.statistics(),
-            wear: layer.wear(),
-        };
-        self.state.lock().layers.iter().map(report).collect()
+        self.state.lock().layers.iter().map(|layer| LayerReport::of(layer.as_ref())).collect()
     }
 
     /// Charges a request that has succeeded.

@@ -69,8 +69,8 @@ impl Geometry {
         if pages_per_block > MAX_PAGES_PER_BLOCK {
             return wrong(format!("a block of {pages_per_block} pages is more than {MAX_PAGES_PER_BLOCK}"));
         }
-        if !(0.0..=1000.0).contains(&over_provisioning_percent) {
-            return wrong(format!("over_provisioning_percent is {over_provisioning_percent}; it must be 0 to 1000"));
+        if !(0.0..=10_000.0).contains(&over_provisioning_percent) {
+            return wrong(format!("over_provisioning_percent is {over_provisioning_percent}; it must be 0 to 10000"));
         }
         let logical_pages = logical_bytes.div_ceil(u64::from(page_bytes));
         if logical_pages == 0 {
