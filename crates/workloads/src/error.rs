@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// The workload's files cannot fit; found before anything was written.
     #[error(
-        "{workload}: its files need {needed} bytes, and {utilization} % of the volume leave {available}; \
+        "{workload}: its files need {needed} bytes, and {utilization} % of the free space leave {available}; \
          raise the utilization, shrink its set or use a larger volume"
     )]
     DoesNotFit {
@@ -67,13 +67,8 @@ pub enum Error {
     #[error("stopped: {0}")]
     Stopped(String),
     /// The workload asked for something impossible: a defect of the workload.
-    #[error("{workload}: {reason}; this is a defect of the workload")]
-    Defect {
-        /// The workload's name.
-        workload: String,
-        /// What it asked for.
-        reason: String,
-    },
+    #[error("{0}; this is a defect of the workload")]
+    Defect(String),
 }
 
 impl Error {

@@ -154,7 +154,7 @@ pub struct WorkloadReport {
     pub settings: Settings,
     /// Bytes of dummy data.
     pub dummy_bytes: u64,
-    /// Utilization reached when ageing began, in percent of what the file system offers.
+    /// Utilization reached when ageing began, in percent of the space that was free at first.
     pub utilization_percent: f64,
     /// Bytes compared with what was written, if that was asked for.
     pub verified_bytes: u64,

@@ -1,18 +1,20 @@
 //! Runs a workload on a target: prepare, fill up with dummy data, age, measure.
 
+mod counts;
+mod target;
+
 use std::time::Instant;
 
-use crate::content::Content;
+use counts::Counts;
+use target::{OWN_FILE, Target};
+
 use crate::error::{Error, Result};
-use crate::files::{Files, Handle};
-use crate::operation::{File, Kind, MAX_REQUEST, Operation, OperationHash};
-use crate::report::{KindReport, Latencies, PhaseReport, WorkloadReport};
+use crate::files::Files;
+use crate::operation::{Kind, MAX_REQUEST, Operation};
+use crate::report::{PhaseReport, WorkloadReport};
 use crate::settings::{BLOCK, Limit, Settings};
-use crate::shadow::Shadow;
 use crate::workload::{Phase, Workload};
 
-/// Files open at once at most; a workload that wants more is defective.
-const OPEN_FILES: usize = 65_536;
 /// Size of one file of dummy data.
 const DUMMY_FILE: u64 = 64 << 20;
 /// Dummy data is written until the space in use is this near to what is wanted, or so many times.
@@ -116,89 +118,14 @@ pub fn run(
     })
 }
 
-/// A file the workload has open.
-#[derive(Debug)]
-struct OpenFile {
-    handle: Handle,
-    path: String,
-    /// Its number in the shadow, if there is one.
-    shadow: Option<u64>,
-}
-
-/// Counts of a running phase.
-struct Counts {
-    report: PhaseReport,
-    hash: OperationHash,
-    bytes: [u64; Kind::COUNT],
-    latencies: Vec<Option<Latencies>>,
-    started: u64,
-}
-
-impl Counts {
-    fn new(phase: Phase, started: u64) -> Counts {
-        let report = PhaseReport {
-            phase,
-            operations: 0,
-            steps: 0,
-            written_bytes: 0,
-            read_bytes: 0,
-            fsyncs: 0,
-            elapsed_ns: 0,
-            operation_hash: 0,
-            kinds: Vec::new(),
-        };
-        let latencies = (0..Kind::COUNT).map(|_| None).collect();
-        Counts { report, hash: OperationHash::default(), bytes: [0; Kind::COUNT], latencies, started }
-    }
-
-    fn add(&mut self, event: &Event) {
-        let report = &mut self.report;
-        report.operations += 1;
-        match event.kind {
-            Kind::Write => report.written_bytes += event.bytes,
-            Kind::Read => report.read_bytes += event.bytes,
-            Kind::Fsync | Kind::Fdatasync => report.fsyncs += 1,
-            _ => {}
-        }
-        let kind = event.kind as usize;
-        self.bytes[kind] += event.bytes;
-        let latency = event.end_ns.saturating_sub(event.start_ns);
-        self.latencies[kind].get_or_insert_default().record(latency);
-    }
-
-    fn finish(mut self, now: u64) -> PhaseReport {
-        self.report.elapsed_ns = now.saturating_sub(self.started);
-        self.report.operation_hash = self.hash.value();
-        for kind in Kind::ALL {
-            if let Some(latencies) = self.latencies[kind as usize].take() {
-                let latency = latencies.summary();
-                self.report.kinds.push(KindReport { kind, bytes: self.bytes[kind as usize], latency, latencies });
-            }
-        }
-        self.report
-    }
-
-    /// How much of a limit is reached, and the limit.
-    fn progress(&self, limit: Limit, now: u64) -> (u64, u64) {
-        match limit {
-            Limit::Bytes(bytes) => (self.report.written_bytes, bytes),
-            Limit::Operations(operations) => (self.report.operations, operations),
-            Limit::Nanoseconds(time) => (now.saturating_sub(self.started), time),
-        }
-    }
-}
-
 /// A run whose phases are called one by one, for those who look at the engine in between.
 pub struct Runner<'r> {
     workload: &'r mut dyn Workload,
     settings: &'r Settings,
-    files: &'r mut dyn Files,
+    target: Target<'r>,
     observer: &'r mut dyn Observer,
-    content: Content,
-    open: Vec<Option<OpenFile>>,
-    shadow: Option<Shadow>,
-    buffer: Vec<u8>,
-    writes: u64,
+    /// Bytes that were free when the run began.
+    capacity: u64,
     dummy_bytes: u64,
     utilization_percent: f64,
 }
@@ -214,13 +141,9 @@ impl<'r> Runner<'r> {
         Runner {
             workload,
             settings,
-            files,
+            target: Target::new(files, settings.seed, settings.verify),
             observer,
-            content: Content::new(settings.seed),
-            open: Vec::new(),
-            shadow: settings.verify.then(Shadow::default),
-            buffer: Vec::new(),
-            writes: 0,
+            capacity: 0,
             dummy_bytes: 0,
             utilization_percent: 0.0,
         }
@@ -246,12 +169,13 @@ impl<'r> Runner<'r> {
     /// # Errors
     /// [`Error::DoesNotFit`] before anything is written, or as [`run`].
     pub fn prepare(&mut self) -> Result<PhaseReport> {
-        let space = self.files.space()?;
+        let space = self.target.files.space()?;
+        self.capacity = space.free;
         let plan = self.workload.plan();
         let needed = plan.peak_with_metadata();
         let available = match self.settings.dummy_bytes {
             Some(dummy) => space.free.saturating_sub(dummy),
-            None => self.target_bytes(space.total).min(space.total).saturating_sub(space.used()),
+            None => self.wanted_bytes(),
         };
         if needed > available {
             return Err(Error::DoesNotFit {
@@ -278,14 +202,13 @@ impl<'r> Runner<'r> {
     pub fn fill(&mut self) -> Result<PhaseReport> {
         let started = self.start(Phase::Dummy);
         let mut counts = Counts::new(Phase::Dummy, started);
-        let plan = self.workload.plan();
-        let growth = plan.growth().saturating_add(plan.growth() / 500);
+        let growth = self.workload.plan().growth();
         if let Some(bytes) = self.settings.dummy_bytes {
             self.write_dummy(bytes / BLOCK * BLOCK, &mut counts)?;
         } else {
             for _ in 0..DUMMY_ROUNDS {
-                let space = self.files.space()?;
-                let missing = self.target_bytes(space.total).saturating_sub(space.used().saturating_add(growth));
+                let used = self.used_bytes()?.saturating_add(growth);
+                let missing = self.wanted_bytes().saturating_sub(used);
                 if missing < DUMMY_TOLERANCE {
                     break;
                 }
@@ -296,9 +219,8 @@ impl<'r> Runner<'r> {
             }
         }
         let report = self.end(counts)?;
-        let space = self.files.space()?;
-        self.utilization_percent =
-            space.used().saturating_add(growth).min(space.total) as f64 * 100.0 / space.total.max(1) as f64;
+        let used = self.used_bytes()?.saturating_add(growth).min(self.capacity);
+        self.utilization_percent = used as f64 * 100.0 / self.capacity.max(1) as f64;
         Ok(report)
     }
 
@@ -328,30 +250,17 @@ impl<'r> Runner<'r> {
     /// # Errors
     /// [`Error::Mismatch`], or what the target says.
     pub fn verify(&mut self) -> Result<u64> {
-        let Some(shadow) = &self.shadow else { return Ok(0) };
-        self.buffer.resize(MAX_REQUEST as usize, 0);
-        let mut total = 0;
-        for (path, file, size) in shadow.files() {
-            let handle = self.files.open(&path)?;
-            let mut offset = 0;
-            // One read at the end as well: it must find nothing.
-            while offset <= size {
-                let count = self.files.read(handle, offset, &mut self.buffer)?;
-                shadow.check(file, &path, offset, &self.buffer[..count], self.buffer.len(), &self.content)?;
-                if count == 0 {
-                    break;
-                }
-                offset += count as u64;
-                total += count as u64;
-            }
-            self.files.close(handle);
-        }
-        Ok(total)
+        self.target.verify()
     }
 
-    /// Bytes in use at the utilization that is wanted.
-    fn target_bytes(&self, total: u64) -> u64 {
-        (u128::from(total) * u128::from(self.settings.utilization_percent) / 100) as u64
+    /// Bytes to be in use, of those that were free at first.
+    fn wanted_bytes(&self) -> u64 {
+        (u128::from(self.capacity) * u128::from(self.settings.utilization_percent) / 100) as u64
+    }
+
+    /// Bytes in use now, of those that were free at first.
+    fn used_bytes(&mut self) -> Result<u64> {
+        Ok(self.capacity.saturating_sub(self.target.files.free_bytes()?))
     }
 
     fn start(&mut self, phase: Phase) -> u64 {
@@ -392,8 +301,7 @@ impl<'r> Runner<'r> {
     }
 
     fn write_dummy(&mut self, bytes: u64, counts: &mut Counts) -> Result<()> {
-        // The number a workload is least likely to have open.
-        let file = File(OPEN_FILES as u32 - 1);
+        let file = OWN_FILE;
         if bytes > 0 && self.dummy_bytes == 0 {
             self.one(Operation::MakeDirectory("dummy".to_owned()), counts)?;
         }
@@ -423,9 +331,9 @@ impl<'r> Runner<'r> {
         let kind = operation.kind();
         let phase = counts.report.phase;
         let start_ns = self.observer.now();
-        let bytes = self.perform(&operation).map_err(|error| self.explain(error, phase))?;
+        let bytes = self.target.perform(&operation).map_err(|error| self.explain(error, phase))?;
         let end_ns = self.observer.now();
-        self.remember(operation, bytes)?;
+        self.target.remember(operation, bytes)?;
         let event = Event { phase, kind, bytes, start_ns, end_ns };
         counts.add(&event);
         self.observer.operation(&event)
@@ -448,136 +356,6 @@ impl<'r> Runner<'r> {
                 }
             }
             error => error,
-        }
-    }
-
-    /// Hands an operation to the target; returns how many bytes were read or written.
-    fn perform(&mut self, operation: &Operation) -> Result<u64> {
-        match operation {
-            Operation::MakeDirectory(path) => self.files.make_directory(path)?,
-            Operation::RemoveDirectory(path) => self.files.remove_directory(path)?,
-            Operation::Create(file, path) => {
-                let handle = self.files.create(path)?;
-                let shadow = self.shadow.as_mut().map(|shadow| shadow.create(path));
-                self.opened(*file, OpenFile { handle, path: path.clone(), shadow })?;
-            }
-            Operation::Open(file, path) => {
-                let handle = self.files.open(path)?;
-                let shadow = self.shadow.as_ref().and_then(|shadow| shadow.open(path));
-                self.opened(*file, OpenFile { handle, path: path.clone(), shadow })?;
-            }
-            Operation::Close(file) => {
-                let handle = self.file(*file)?.handle;
-                self.open[file.0 as usize] = None;
-                self.files.close(handle);
-            }
-            Operation::Read { file, offset, length } => {
-                let handle = self.file(*file)?.handle;
-                let length = self.length(*length)?;
-                if self.buffer.len() < length {
-                    self.buffer.resize(length, 0);
-                }
-                return Ok(self.files.read(handle, *offset, &mut self.buffer[..length])? as u64);
-            }
-            Operation::Write { file, offset, length } => {
-                let handle = self.file(*file)?.handle;
-                let length = self.length(*length)?;
-                self.files.write(handle, *offset, self.content.of(self.writes, length))?;
-                return Ok(length as u64);
-            }
-            Operation::Truncate(file, size) => {
-                let handle = self.file(*file)?.handle;
-                self.files.truncate(handle, *size)?;
-            }
-            Operation::Sync(file) => {
-                let handle = self.file(*file)?.handle;
-                self.files.sync(handle, false)?;
-            }
-            Operation::SyncData(file) => {
-                let handle = self.file(*file)?.handle;
-                self.files.sync(handle, true)?;
-            }
-            Operation::Stat(path) => {
-                self.files.stat(path)?;
-            }
-            Operation::List(path) => {
-                self.files.list(path)?;
-            }
-            Operation::Unlink(path) => self.files.unlink(path)?,
-            Operation::Rename(from, to) => self.files.rename(from, to)?,
-            Operation::SyncAll => self.files.sync_all()?,
-        }
-        Ok(0)
-    }
-
-    /// Keeps the shadow in step with the target, and compares what was read with it.
-    fn remember(&mut self, operation: Operation, bytes: u64) -> Result<()> {
-        let write = self.writes;
-        if matches!(operation, Operation::Write { .. }) {
-            self.writes += 1;
-        }
-        let Some(shadow) = &mut self.shadow else { return Ok(()) };
-        let shadow_of = |file: File| {
-            let open = self.open.get(file.0 as usize)?.as_ref()?;
-            Some((open.shadow?, &open.path))
-        };
-        match operation {
-            Operation::Write { file, offset, .. } => {
-                if let Some((number, _)) = shadow_of(file) {
-                    shadow.write(number, offset, bytes, write);
-                }
-            }
-            Operation::Read { file, offset, length } => {
-                if let Some((number, path)) = shadow_of(file) {
-                    let found = &self.buffer[..bytes as usize];
-                    shadow.check(number, path, offset, found, length as usize, &self.content)?;
-                }
-            }
-            Operation::Truncate(file, size) => {
-                if let Some((number, _)) = shadow_of(file) {
-                    shadow.truncate(number, size);
-                }
-            }
-            Operation::Unlink(path) => shadow.unlink(&path),
-            Operation::Rename(from, to) => shadow.rename(&from, &to),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn opened(&mut self, file: File, open: OpenFile) -> Result<()> {
-        let index = file.0 as usize;
-        if index >= OPEN_FILES || self.open.get(index).is_some_and(Option::is_some) {
-            return Err(self.defect(format!("file number {index} is in use or too high")));
-        }
-        if self.open.len() <= index {
-            self.open.resize_with(index + 1, || None);
-        }
-        self.open[index] = Some(open);
-        Ok(())
-    }
-
-    fn file(&self, file: File) -> Result<&OpenFile> {
-        let open = self.open.get(file.0 as usize).and_then(Option::as_ref);
-        open.ok_or_else(|| self.defect(format!("file number {} is not open", file.0)))
-    }
-
-    fn length(&self, length: u32) -> Result<usize> {
-        if length > MAX_REQUEST {
-            return Err(self.defect(format!("a request of {length} bytes is over {MAX_REQUEST}")));
-        }
-        Ok(length as usize)
-    }
-
-    fn defect(&self, reason: String) -> Error {
-        Error::Defect { workload: self.workload.name(), reason }
-    }
-}
-
-impl Drop for Runner<'_> {
-    fn drop(&mut self) {
-        for open in self.open.drain(..).flatten() {
-            self.files.close(open.handle);
         }
     }
 }

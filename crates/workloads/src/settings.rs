@@ -19,7 +19,8 @@ pub enum Limit {
 pub struct Settings {
     /// Size of the volume in bytes.
     pub size_bytes: u64,
-    /// How full the file system is, with dummy data, while the workload runs: percent of what it offers to users.
+    /// How full the file system is, with dummy data, while the workload runs: percent of the space that was free when the run began.
+    /// What a file system keeps for itself (metadata areas, over-provisioning) is not part of that.
     pub utilization_percent: u32,
     /// The seed of all choices and of the content.
     pub seed: u64,
@@ -75,12 +76,18 @@ pub struct Plan {
 impl Plan {
     /// Bytes at most with a metadata block for each file and directory, and 1/500 for index blocks.
     pub fn peak_with_metadata(&self) -> u64 {
-        self.peak_bytes.saturating_add(self.files.saturating_mul(BLOCK)).saturating_add(self.peak_bytes / 500)
+        self.with_metadata(self.peak_bytes)
     }
 
-    /// [`initial_bytes`](Self::initial_bytes) to [`peak_bytes`](Self::peak_bytes): what the files still grow by.
+    /// What the files still grow by behind the prepare phase, with its part of the metadata.
     pub fn growth(&self) -> u64 {
-        self.peak_bytes.saturating_sub(self.initial_bytes)
+        self.with_metadata(self.peak_bytes).saturating_sub(self.with_metadata(self.initial_bytes))
+    }
+
+    /// Files are taken to be made in step with bytes.
+    fn with_metadata(&self, bytes: u64) -> u64 {
+        let share = u128::from(self.files) * u128::from(BLOCK) * u128::from(bytes) / u128::from(self.peak_bytes.max(1));
+        bytes.saturating_add(u64::try_from(share).unwrap_or(u64::MAX)).saturating_add(bytes / 500)
     }
 }
 

@@ -68,13 +68,16 @@ fn steady(settings: &Settings) -> (Limit, Limit) {
     (Limit::Bytes(settings.size_bytes / 16 * 5), Limit::Bytes(settings.size_bytes / 8))
 }
 
-/// Percent of the utilization that a workload's files take at most if nobody says otherwise: small volumes keep much back for cleaning.
+/// Percent of the utilization that a workload's files take at most if nobody says otherwise. Small volumes keep a third back for
+/// cleaning.
 const SET_OF_UTILIZATION: f64 = 60.0;
+const SET_OF_UTILIZATION_SMALL: f64 = 45.0;
+const SMALL: u64 = 1 << 30;
 
 /// Bytes of the files of a workload whose source uses `percent` of the volume, or what the utilization leaves.
 fn set_bytes(settings: &Settings, percent: f64) -> u64 {
-    let most = f64::from(settings.utilization_percent) * SET_OF_UTILIZATION / 100.0;
-    settings.share(percent.min(most))
+    let part = if settings.size_bytes < SMALL { SET_OF_UTILIZATION_SMALL } else { SET_OF_UTILIZATION };
+    settings.share(percent.min(f64::from(settings.utilization_percent) * part / 100.0))
 }
 
 /// Makes a file of `bytes` bytes, a request a step, and leaves it open. False when it is complete.

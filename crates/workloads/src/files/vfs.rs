@@ -57,6 +57,14 @@ where
 
     /// The inode of a directory; the reference stays with the cache.
     fn directory(&mut self, operation: &'static str, path: &str) -> Result<InodeNumber> {
+        // Only before the first step: a directory is remembered as long as those below it are.
+        if self.directories.len() >= CACHED_DIRECTORIES {
+            self.forget_directories();
+        }
+        self.walk(operation, path)
+    }
+
+    fn walk(&mut self, operation: &'static str, path: &str) -> Result<InodeNumber> {
         if path.is_empty() {
             return Ok(self.engine.root());
         }
@@ -64,14 +72,11 @@ where
             return Ok(*ino);
         }
         let (above, name) = split(path);
-        let parent = self.directory(operation, above)?;
+        let parent = self.walk(operation, above)?;
         let found = self.engine.lookup(parent, name.as_bytes()).map_err(|error| failed(operation, path, &error))?;
         if found.kind != FileKind::Directory {
             self.engine.forget(found.ino, 1);
             return Err(Error::target(operation, path, Errno::NOTDIR, "not a directory"));
-        }
-        if self.directories.len() >= CACHED_DIRECTORIES {
-            self.forget_directories();
         }
         self.directories.insert(path.into(), found.ino);
         Ok(found.ino)

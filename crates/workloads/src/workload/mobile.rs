@@ -6,9 +6,9 @@
 //! 4,120 bytes are appended, one fdatasync; from 1,000 frames on the pages are written to the database, synced, and the log begins anew.
 //! That such transactions make most of what telephones write is from S. Jeong and others (*I/O stack optimization for smartphones*, USENIX ATC
 //! 2013) and K. Lee and Y. Won (*Smart layers and dumb result*, EMSOFT 2012).
-//! Ours: 24 applications, a third of them with a write-ahead log; their databases take 10 % of the volume, sizes falling as 1/rank;
+//! Ours: 24 applications (one for each 64 MiB on small volumes), a third of them with a write-ahead log; their databases take 10 % of the volume, sizes falling as 1/rank;
 //! transactions go to the applications by Zipf's law at 1.0 and change 1 to 8 pages, chosen by Zipf's law at 0.99. Of 1,000 steps 985
-//! are transactions, 10 write a thumbnail of 16 to 64 KiB, 3 a photograph of 1 to 4 MiB, 1 an update of an application (4 to 8 MiB, made under
+//! are transactions, 10 write a thumbnail of 16 to 64 KiB, 3 a photograph of 1 to 4 MiB, 1 an update of an application (4 to 8 MiB, less on small volumes, made under
 //! a new name, synced and renamed), 1 deletes the ten oldest pictures. Pictures take 30 % of the volume, and the oldest make way.
 
 use std::collections::VecDeque;
@@ -31,15 +31,17 @@ const LOGS: u32 = APPLICATIONS;
 const JOURNAL: File = File(APPLICATIONS * 2);
 const MEDIA: File = File(APPLICATIONS * 2 + 1);
 /// Percent of the volume.
-const DATABASES_PERCENT: f64 = 10.0;
-const PICTURES_PERCENT: f64 = 30.0;
+const SET_PERCENT: f64 = 40.0;
+/// One part of four for databases, the rest for pictures.
+const DATABASES_PART: u64 = 4;
 const JOURNAL_HEADER: u32 = 512;
 const JOURNAL_RECORD: u32 = 4 + 4096 + 4;
 const LOG_HEADER: u64 = 32;
 const LOG_FRAME: u32 = 24 + 4096;
 const LOG_FRAMES: u64 = 1000;
-/// An application's package, in bytes.
+/// An application's package, in bytes, and its share of the volume at most.
 const PACKAGE: u64 = 8 << 20;
+const PACKAGE_SHARE: u64 = 128;
 
 /// An application's database.
 struct Database {
@@ -63,6 +65,7 @@ pub(crate) struct Mobile {
     picture_limit: u64,
     made: u64,
     packages: u32,
+    package: u64,
     stage: u32,
     plan: Plan,
 }
@@ -70,11 +73,15 @@ pub(crate) struct Mobile {
 impl Mobile {
     /// Options: `databases` and `pictures` (bytes).
     pub(crate) fn new(mut options: Specification, settings: &Settings) -> Result<Mobile> {
-        let bytes = options.bytes("databases", set_bytes(settings, DATABASES_PERCENT), settings)?;
-        let picture_limit = options.bytes("pictures", set_bytes(settings, PICTURES_PERCENT), settings)?.max(8 << 20);
+        let set = set_bytes(settings, SET_PERCENT);
+        let bytes = options.bytes("databases", set / DATABASES_PART, settings)?;
+        let pictures = set - set / DATABASES_PART;
+        let picture_limit = options.bytes("pictures", pictures, settings)?.max(8 << 20);
         options.finish()?;
-        let harmonic: f64 = (1..=APPLICATIONS).map(|rank| 1.0 / f64::from(rank)).sum();
-        let databases: Vec<Database> = (0..APPLICATIONS)
+        let applications = (settings.size_bytes >> 26).clamp(3, u64::from(APPLICATIONS)) as u32;
+        let package = (settings.size_bytes / PACKAGE_SHARE).clamp(4096, PACKAGE);
+        let harmonic: f64 = (1..=applications).map(|rank| 1.0 / f64::from(rank)).sum();
+        let databases: Vec<Database> = (0..applications)
             .map(|rank| {
                 let share = bytes as f64 / f64::from(rank + 1) / harmonic;
                 let pages = (share / BLOCK as f64).clamp(8.0, 1e9) as u32;
@@ -88,23 +95,24 @@ impl Mobile {
             })
             .collect();
         let database_bytes: u64 = databases.iter().map(|database| u64::from(database.pages) * BLOCK).sum();
-        let logs = u64::from(APPLICATIONS.div_ceil(WITH_LOG)) * blocks((LOG_FRAMES + 8) * u64::from(LOG_FRAME));
-        // As many updates as a volume of 16 GiB would have of its applications.
-        let packages = (settings.size_bytes / (64 * PACKAGE)).clamp(1, u64::from(APPLICATIONS)) as u32;
+        let logs = u64::from(applications.div_ceil(WITH_LOG)) * blocks((LOG_FRAMES + 8) * u64::from(LOG_FRAME));
+        // Packages take a thirtieth of the volume.
+        let packages = (settings.size_bytes / (30 * package)).clamp(1, u64::from(applications)) as u32;
         let initial_bytes = database_bytes + picture_limit;
-        let peak_bytes = initial_bytes + logs + (u64::from(packages) + 1) * PACKAGE + (5 << 20);
+        let peak_bytes = initial_bytes + logs + (u64::from(packages) + 1) * package + (5 << 20);
         let (age, measure) = steady(settings);
         let files = u64::from(APPLICATIONS) * 4 + picture_limit / (128 << 10) + 16;
         Ok(Mobile {
             name: format!("mobile:databases={bytes},pictures={picture_limit}"),
             rng: Rng::new(settings.seed),
             databases,
-            heat: Zipf::new(u64::from(APPLICATIONS), 1.0),
+            heat: Zipf::new(u64::from(applications), 1.0),
             pictures: VecDeque::new(),
             picture_bytes: 0,
             picture_limit,
             made: 0,
             packages,
+            package,
             stage: 0,
             plan: Plan { initial_bytes, peak_bytes, files, age, measure },
         })
@@ -178,7 +186,7 @@ impl Mobile {
     /// An application's package, replaced.
     fn update(&mut self, operations: &mut Vec<Operation>) {
         let number = self.rng.below(u64::from(self.packages));
-        let size = self.rng.between(PACKAGE / 2, PACKAGE);
+        let size = self.rng.between(self.package / 2, self.package);
         let path = format!("packages/{number:02}");
         operations.push(Operation::Create(MEDIA, format!("{path}.new")));
         write_range(MEDIA, 0, size, MAX_REQUEST, operations);

@@ -41,9 +41,10 @@ impl VarMail {
         let entries = (bytes / mean * 100 / PREALLOCATED).clamp(4, 100_000_000) as u32;
         let set = FileSet::gamma("mail", entries, 1_000_000, mean, PREALLOCATED, &mut rng);
         let initial_bytes = set.bytes();
-        // New mails hold what is appended: one and a half blocks of it, twice in their life. Smaller than most that they replace, but
-        // not where means are small.
-        let grown = set.available() as u64 * (append / 2 + 4096) + initial_bytes / 50;
+        // A new mail holds what is appended, twice in its life on average, and half a block each time: the set shrinks unless mails were
+        // smaller than that at first.
+        let each = (append + 8192).saturating_sub(mean);
+        let grown = set.available() as u64 * each + initial_bytes / 30 + append * u64::from(threads);
         let (age, measure) = steady(settings);
         let plan = Plan { initial_bytes, peak_bytes: initial_bytes + grown, files: set.count(), age, measure };
         let name = format!("varmail:set={bytes},mean={mean},append={append},threads={threads}");

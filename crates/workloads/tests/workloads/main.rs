@@ -1,0 +1,12 @@
+//! Tests of the workloads, through the crate's public door.
+//!
+//! | module | what |
+//! |---|---|
+//! | `engine` | every workload on the F2FS engine: it fits, verifies, repeats, leaves a sound volume |
+//! | `directory` | a directory of any file system ends up with the same tree |
+//! | `streams` | shares, order and repetition of the streams of block numbers |
+
+mod directory;
+mod engine;
+mod streams;
+mod support;
