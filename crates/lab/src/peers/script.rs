@@ -39,7 +39,7 @@ pub(super) fn script(peer: Peer, command: &[&str]) -> String {
 /// Without discarding the device, which is new.
 fn format_command(peer: Peer) -> &'static str {
     match peer {
-        Peer::Ext4 => "mkfs.ext4 -q -F -E nodiscard /dev/ubda",
+        Peer::Ext4 => "mkfs.ext4 -q -F -b 4096 -E nodiscard /dev/ubda",
         Peer::Xfs => "mkfs.xfs -q -f -K /dev/ubda",
         Peer::Btrfs => "mkfs.btrfs -q -f -K /dev/ubda",
         Peer::F2fs | Peer::F2fsLfs => "mkfs.f2fs -q -f -t 0 /dev/ubda",

@@ -1,5 +1,7 @@
 //! `basalt lab`: simulated flash, workloads, traces, comparisons, experiments. One file a command.
 
+pub mod compare;
+pub mod guest;
 mod lifetime;
 mod plan;
 mod point;
@@ -21,6 +23,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Compare(compare::Args),
+    #[command(hide = true)]
+    Guest(guest::Args),
     Lifetime(lifetime::Args),
     Plan(plan::Args),
     Point(point::Args),
@@ -32,6 +37,8 @@ enum Command {
 /// Runs a command of the lab.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
+        Command::Compare(args) => compare::run(args),
+        Command::Guest(args) => guest::run(args),
         Command::Lifetime(args) => lifetime::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Point(args) => point::run(args),
