@@ -8,6 +8,8 @@ mod point;
 mod report;
 mod reproduce;
 mod run;
+pub mod workload;
+pub mod workloads;
 
 use clap::{Args as ClapArgs, Subcommand};
 
@@ -32,6 +34,8 @@ enum Command {
     Report(report::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
+    Workload(workload::Args),
+    Workloads(workloads::Args),
 }
 
 /// Runs a command of the lab.
@@ -45,5 +49,7 @@ pub fn run(args: &Args) -> Outcome {
         Command::Report(args) => report::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
+        Command::Workload(args) => workload::run(args),
+        Command::Workloads(args) => workloads::run(args),
     }
 }
