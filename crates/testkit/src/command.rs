@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::error::{Error, Result};
+use crate::limit;
 use crate::skip::find_program;
 
 /// What a program left behind.
@@ -31,12 +32,14 @@ impl Finished {
 /// Runs a program to its end, with an empty standard input; it is also looked for in the system's own directories.
 ///
 /// # Errors
-/// When the program cannot be started. An unsuccessful end is no error here: see [`Finished::success`].
+/// When the program cannot be started, or has not ended after [`limit::LONG`]. An unsuccessful end is no error here: see
+/// [`Finished::success`].
 pub fn run<A: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = A>) -> Result<Finished> {
     let mut command = Command::new(find_program(program).unwrap_or_else(|| program.into()));
     command.args(arguments).stdin(Stdio::null());
     let line = command_line(&command);
-    let output = command.output().map_err(|source| Error::Io { doing: format!("run `{line}`"), source })?;
+    let output = limit::output(&mut command, limit::LONG)
+        .map_err(|source| Error::Io { doing: format!("run `{line}`"), source })?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     Ok(Finished { command: line, status: output.status, output: text })

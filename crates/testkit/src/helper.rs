@@ -53,8 +53,7 @@ fn build(target: &Path, release: bool) -> Result<()> {
     command.args(["--profile", if release { "release" } else { "test" }]);
     command.arg("--target-dir").arg(target);
     command.current_dir(workspace()).stdin(Stdio::null());
-    let output = command
-        .output()
+    let output = crate::limit::output(&mut command, crate::limit::LONG)
         .map_err(|source| Error::Io { doing: "run cargo to build basalt-testkit".to_owned(), source })?;
     if output.status.success() {
         return Ok(());

@@ -9,6 +9,7 @@
 //! | [`variants`] | the kinds of F2FS volume met in the wild, as `mkfs.f2fs` arguments |
 //! | [`loopdev`] | loop devices that detach themselves |
 //! | [`scratch`] | temporary directories on a real disk |
+//! | [`limit`] | limits of time for whatever a test waits for |
 //! | [`skip`] | saying that a test cannot run here; an error where nothing may be skipped |
 //! | [`shuttled`] | locks whose interleavings a scheduler chooses |
 //! | [`rng`], [`hash`] | pinned random numbers and content hashes |
@@ -21,6 +22,7 @@ pub mod error;
 pub mod hash;
 pub mod helper;
 pub mod images;
+pub mod limit;
 pub mod loopdev;
 pub mod manifest;
 pub mod scratch;
