@@ -7,6 +7,7 @@
 //! | `patch` | damage: fields changed, blocks zeroed or swapped, the device cut short; checksums brought up to date |
 //! | `guarded` | a device that ends a run which asks for too much |
 //! | `script` | operations on a mounted volume |
+//! | `trace` | block traces; apart from the rest, which the tests of the engine include |
 //! | `volume` | a damaged volume: opened, walked, changed, closed or cut off; checked, rescued, repaired, resized |
 //!
 //! The tests of the engine include this file: seeded campaigns and the seed corpus run through the same code.

@@ -80,7 +80,9 @@ impl<D: BlockDevice> Recorder<D> {
     /// # Errors
     /// When the directory or its files cannot be made.
     pub fn create(inner: D, directory: impl Into<PathBuf>, options: RecordOptions) -> Result<Recorder<D>> {
+        // The program may change its working directory meanwhile, as background processes do.
         let directory = directory.into();
+        let directory = std::path::absolute(&directory).map_err(file_error(&directory, "looking for the directory"))?;
         std::fs::create_dir_all(&directory).map_err(file_error(&directory, "making the recording's directory"))?;
         let RecordOptions { content, initial_content, discards_read_zeros, clock } = options;
         let description = Description {
@@ -105,6 +107,23 @@ impl<D: BlockDevice> Recorder<D> {
     /// The device within; requests to it are not recorded.
     pub fn inner(&self) -> &D {
         &self.inner
+    }
+
+    /// Removes a recording that has become pointless, because nothing could be done with the device.
+    pub fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.files = None;
+        for path in
+            [recording::trace_path, recording::content_path, recording::description_path].map(|of| of(&self.directory))
+        {
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!("{} stays: {error}", path.display());
+            }
+        }
+        // Fails where something else is in it, which then stays.
+        let _ = std::fs::remove_dir(&self.directory);
     }
 
     /// What was recorded so far: where in the recording the next request will stand.

@@ -41,6 +41,11 @@ impl ImageFile {
         }
     }
 
+    /// The device.
+    pub fn device(&self) -> &dyn BlockDevice {
+        &*self.device
+    }
+
     fn stat(&self, ino: InodeNumber) -> Result<Attributes> {
         let (kind, permissions, links, size) = match ino {
             ROOT => (FileKind::Directory, 0o755, 2, 0),

@@ -14,14 +14,14 @@ use super::image::{IMAGE_NAME, ImageFile};
 /// How often to try again to unmount what is still in use.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Mounts a device at `directory` as the file `image`; [`Session::run`] serves it until it is unmounted.
+/// Mounts a device's file at `directory`; [`Session::run`] serves it until it is unmounted.
 ///
 /// # Errors
 /// Those of [`Session::mount`]; nothing stays mounted.
-pub fn mount(device: Arc<dyn BlockDevice>, directory: &Path) -> Result<Session, MountError> {
-    let defaults = MountOptions::new(directory, device.name());
+pub fn mount(file: Arc<ImageFile>, directory: &Path) -> Result<Session, MountError> {
+    let defaults = MountOptions::new(directory, file.device().name());
     let options = MountOptions {
-        read_only: device.is_read_only(),
+        read_only: file.device().is_read_only(),
         // Each request is to arrive as it was made.
         writeback_cache: false,
         direct_io: true,
@@ -29,7 +29,7 @@ pub fn mount(device: Arc<dyn BlockDevice>, directory: &Path) -> Result<Session, 
         noatime: true,
         ..defaults
     };
-    Session::mount(Arc::new(ImageFile::new(device)), &options)
+    Session::mount(file, &options)
 }
 
 /// Tells the kernel that this thread, and those it starts from now on, serve storage: its own allocations then never wait for
@@ -85,7 +85,7 @@ impl Exposed {
     /// # Errors
     /// When it cannot be mounted; nothing stays mounted.
     pub fn start(device: Arc<dyn BlockDevice>, directory: &Path) -> Result<Exposed, ExposeError> {
-        let session = mount(device, directory)?;
+        let session = mount(Arc::new(ImageFile::new(device)), directory)?;
         let unmounter = session.unmounter();
         let (send, ended) = channel();
         let serve = move || {
