@@ -61,7 +61,7 @@ fn directory_and_engine_end_up_with_the_same_tree() {
             size_bytes: SIZE,
             seed: 11,
             age: Some(Limit::Operations(0)),
-            measure: Some(Limit::Operations(3000)),
+            measure: Some(Limit::Operations(1200)),
             dummy_bytes: Some(1 << 20),
             verify: true,
             ..Settings::default()

@@ -54,10 +54,10 @@ impl Volume {
     pub fn content_hash(&self) -> u64 {
         self.engine.close().unwrap();
         let mut hash = 0_u64;
-        let mut buffer = vec![0; 1 << 20];
+        let (mut buffer, zeros) = (vec![0; 1 << 20], vec![0; 1 << 20]);
         for offset in (0..self.device.size()).step_by(buffer.len()) {
             self.device.read_at(offset, &mut buffer).unwrap();
-            if buffer.iter().all(|byte| *byte == 0) {
+            if buffer == zeros {
                 continue;
             }
             hash ^= offset;
