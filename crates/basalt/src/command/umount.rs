@@ -100,8 +100,12 @@ fn wait_for_close(target: &Path, wait: Duration) -> Result<Option<FileDevice>, F
 /// The last checkpoint says whether it was written at the end.
 fn check_clean(target: &Path, device: FileDevice) -> Result<(), Failure> {
     let options = basalt_f2fs::OpenOptions { read_only: true, ..basalt_f2fs::OpenOptions::default() };
-    let fs = F2fs::open(Arc::new(device), options, Arc::new(SystemClock))
-        .map_err(|error| Failure::volume(target, &error))?;
+    let fs = match F2fs::open(Arc::new(device), options, Arc::new(SystemClock)) {
+        Ok(fs) => fs,
+        // An image that was shown as a file to be recorded holds whatever was made on it.
+        Err(basalt_f2fs::Error::NotF2fs { .. }) => return Ok(()),
+        Err(error) => return Err(Failure::volume(target, &error)),
+    };
     if fs.info().checkpoint.clean {
         return Ok(());
     }

@@ -5,14 +5,16 @@
 //! | `options` | what `-o` takes: one table with names, defaults and help |
 //! | `daemon` | a copy of this program in the background, and how its parent learns that the mount serves |
 //! | `serve` | from target and directory to a served mount to a clean volume |
+//! | `recorded` | the device of a mount, recorded or not |
 //! | `signals` | ending it on SIGTERM and the like |
 //! | `logging`, `syslog` | where messages go |
 
 pub mod daemon;
 pub mod logging;
 pub mod options;
+pub(crate) mod recorded;
 pub mod serve;
-mod signals;
+pub(crate) mod signals;
 mod syslog;
 
 pub use options::MountChoices;

@@ -1,6 +1,7 @@
 //! What `-o` takes: one table with names and help, one structure with values and defaults.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_f2fs::{Atime, OpenOptions};
@@ -33,6 +34,8 @@ pub struct MountChoices {
     pub threads: Option<usize>,
     /// Keep idle processors quick to wake while many small requests come.
     pub wakeful: bool,
+    /// Record every request to the target in this directory.
+    pub record: Option<PathBuf>,
     /// Which messages are logged.
     pub log: LevelFilter,
 }
@@ -51,6 +54,7 @@ impl Default for MountChoices {
             dirsync: false,
             threads: None,
             wakeful: true,
+            record: None,
             log: LevelFilter::INFO,
         }
     }
@@ -149,6 +153,10 @@ const KNOWN: &[Known] = &[
     }),
     flag("wakeful", "no deep sleep for processors in bursts of requests (default)", set!(c => c.wakeful = true)),
     flag("nowakeful", "let them sleep: saves power, costs time", set!(c => c.wakeful = false)),
+    with_value("record", "DIR", "record every request to the target in a new directory", |choices, value| {
+        choices.record = Some(value.into());
+        if value.is_empty() { Err("the name of a directory".to_owned()) } else { Ok(()) }
+    }),
     with_value("log", "LEVEL", "what is logged: off, error, warn, info (default), debug or trace", |choices, value| {
         choices.log = value.parse().map_err(|_| "off, error, warn, info, debug or trace".to_owned())?;
         Ok(())
@@ -268,7 +276,8 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let choices = parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug").unwrap();
+        let choices =
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -277,6 +286,7 @@ mod tests {
         assert_eq!(choices.engine.logs, 2);
         assert!(!choices.engine.discard);
         assert_eq!(choices.log, LevelFilter::DEBUG);
+        assert_eq!(choices.record, Some("a/b".into()));
     }
 
     #[test]
@@ -301,6 +311,7 @@ mod tests {
             ("logs=3", "2, 4 or 6"),
             ("cache=1M", "at least 4M"),
             ("threads=0", "1 to 64"),
+            ("record=", "`record=`"),
             ("log=loud", "`log=loud`"),
             ("background_gc=sync", "on or off"),
             ("remount,ro", "remount"),

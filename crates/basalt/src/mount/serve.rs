@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_device::{FileDevice, Lock, LoopDevice, OpenOptions};
+use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, SystemClock};
 use basalt_fuse::{MountError, MountOptions, Session};
 use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
+use super::recorded::Device;
 use super::{MountChoices, signals};
 use crate::failure::{Failure, one_line};
 use crate::target;
@@ -44,28 +45,33 @@ impl Job {
 /// # Errors
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
 pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
-    let device = Arc::new(open_device(job)?);
-    let opened = open_volume(job, Arc::clone(&device))?;
-    let mounted = mount(job, &device, &opened);
+    let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
+    let opened = open_volume(job, device.block_device()).inspect_err(|_| device.abandon())?;
+    let mounted = mount(job, device.file(), &opened);
     let fs = opened.fs;
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
             // Nobody has changed anything; that there is no mount is what the user needs to know.
             let _ = fs.close();
+            device.abandon();
             return Err(failure);
         }
     };
-    signals::watch(Arc::clone(&fs), session.unmounter()).map_err(|error| Failure::at("waiting for signals", error))?;
+    let recorded = device.clone();
+    let finish = Box::new(move || recorded.finish());
+    signals::watch(Arc::clone(&fs), session.unmounter(), finish)
+        .map_err(|error| Failure::at("waiting for signals", error))?;
     tracing::info!("{} mounted on {}", job.target.display(), job.directory.display());
     ready();
     let served = session.run();
+    let recorded = device.finish();
     // Detached before the lock goes with the device: who waits for the lock finds the image free.
     drop(loop_device);
     match served {
         Ok(()) => {
             tracing::info!("{} unmounted from {}, clean", job.target.display(), job.directory.display());
-            Ok(())
+            recorded.inspect_err(|failure| tracing::error!("{}", failure.line()))
         }
         Err(error) => {
             tracing::error!("{}: {error}", job.target.display());
@@ -86,7 +92,7 @@ struct Opened {
     is_writable: bool,
 }
 
-fn open_volume(job: &Job, device: Arc<FileDevice>) -> Result<Opened, Failure> {
+fn open_volume(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
     let path = job.target.display();
     let engine = &job.choices.engine;
     match F2fs::open(device.clone(), engine.clone(), Arc::new(SystemClock)) {
@@ -103,7 +109,7 @@ fn open_volume(job: &Job, device: Arc<FileDevice>) -> Result<Opened, Failure> {
 }
 
 /// Shows what a search for nodes finds.
-fn search(job: &Job, device: Arc<FileDevice>) -> Result<Opened, Failure> {
+fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
     let path = job.target.display();
     let found = Rescued::open(device, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ())
         .map_err(|error| Failure::volume(&job.target, &error))?;

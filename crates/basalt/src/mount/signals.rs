@@ -10,6 +10,8 @@ use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::failure::Failure;
+
 /// How long programs may take to let go of their files before they lose them.
 const GRACE: Duration = Duration::from_secs(10);
 /// How often to try to unmount meanwhile.
@@ -18,16 +20,20 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Exit code when the volume could not be closed cleanly.
 const CLOSING_FAILED: i32 = 1;
 
+/// What is left to do once a file system is closed.
+pub(crate) type Finish = Box<dyn Fn() -> Result<(), Failure> + Send>;
+
 /// Waits for signals in a thread of its own. The first one unmounts; the session then ends by itself. Where programs still use the mount
 /// after the grace time, or when a second signal comes, everything is written, the volume closed, and the process ends:
 /// what the programs do after that fails.
-pub(super) fn watch(fs: Arc<dyn FileSystem>, unmounter: Unmounter) -> std::io::Result<()> {
+/// `finish` runs behind the closing then: what the caller does itself when the session ends.
+pub(crate) fn watch(fs: Arc<dyn FileSystem>, unmounter: Unmounter, finish: Finish) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
         tracing::info!(signal, "unmounting {}", unmounter.mount_point().display());
         if !unmount_in_time(&unmounter, &mut signals) {
-            end(&*fs, unmounter.mount_point());
+            end(&*fs, &finish, unmounter.mount_point());
         }
     })?;
     Ok(())
@@ -54,19 +60,15 @@ fn unmount_in_time(unmounter: &Unmounter, signals: &mut Signals) -> bool {
 }
 
 /// Makes everything durable, closes the volume, and ends the process, which ends the mount.
-fn end(fs: &dyn FileSystem, mount_point: &Path) -> ! {
+fn end(fs: &dyn FileSystem, finish: &Finish, mount_point: &Path) -> ! {
     // The kernel hands its dirty pages over.
     if let Err(error) = sync_mounted(mount_point) {
         tracing::error!("{error}");
     }
     detach(mount_point);
-    let code = match fs.close() {
-        Ok(()) => 0,
-        Err(error) => {
-            tracing::error!("closing the volume: {error}");
-            CLOSING_FAILED
-        }
-    };
+    let closed = fs.close().map_err(|error| tracing::error!("closing the volume: {error}"));
+    let finished = finish().map_err(|failure| tracing::error!("{}", failure.line()));
+    let code = if closed.is_ok() && finished.is_ok() { 0 } else { CLOSING_FAILED };
     std::process::exit(code)
 }
 

@@ -11,6 +11,10 @@ mod run;
 pub mod workload;
 pub mod workloads;
 
+pub mod record;
+pub mod replay;
+pub mod trace;
+
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::failure::Outcome;
@@ -25,6 +29,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Record(record::Args),
+    Replay(replay::Args),
+    Trace(trace::Args),
     Compare(compare::Args),
     #[command(hide = true)]
     Guest(guest::Args),
@@ -41,6 +48,9 @@ enum Command {
 /// Runs a command of the lab.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
+        Command::Record(args) => record::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Guest(args) => guest::run(args),
         Command::Lifetime(args) => lifetime::run(args),
