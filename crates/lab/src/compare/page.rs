@@ -29,10 +29,14 @@ fn section(rows: &[Row]) -> Section {
     let named = rows.iter().find(|row| row.measured.is_some()).or(rows.first());
     let title = named.map(|row| row.workload.clone()).unwrap_or_default();
     let mut section = Section::new(title)
-        .bars(bars(rows, "Flash pages programmed for each page of the application", &["page-level", "FAST"], |m| {
-            vec![m.flash_pages_per_page, m.flash_pages_per_page_fast]
-        }))
-        .bars(bars(rows, "Time of the device (seconds)", &[""], |m| vec![m.device_seconds]))
+        .bars(bars(
+            rows,
+            "Flash pages programmed for each page of the application",
+            "pages",
+            &["page-level", "FAST"],
+            |m| vec![m.flash_pages_per_page, m.flash_pages_per_page_fast],
+        ))
+        .bars(bars(rows, "Time of the device", "seconds", &[""], |m| vec![m.device_seconds]))
         .table(numbers(rows))
         .text(format!("{LEGEND}."));
     for row in rows {
@@ -43,8 +47,8 @@ fn section(rows: &[Row]) -> Section {
     section
 }
 
-fn bars(rows: &[Row], title: &str, series: &[&str], values: fn(&Measured) -> Vec<f64>) -> Bars {
-    let mut bars = Bars::new(title, Axis::new(title), series.iter().copied());
+fn bars(rows: &[Row], title: &str, unit: &str, series: &[&str], values: fn(&Measured) -> Vec<f64>) -> Bars {
+    let mut bars = Bars::new(title, Axis::new(unit), series.iter().copied());
     for row in rows {
         let values: Vec<Option<f64>> = match &row.measured {
             Some(measured) => values(measured).into_iter().map(Some).collect(),

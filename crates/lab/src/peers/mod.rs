@@ -59,7 +59,8 @@ impl Peer {
     /// How it is formatted and mounted, for reports.
     pub const fn setting(self) -> &'static str {
         match self {
-            Peer::Ext4 | Peer::Xfs => "defaults",
+            Peer::Ext4 => "defaults, blocks of 4 KiB",
+            Peer::Xfs => "defaults",
             Peer::Btrfs => "defaults: metadata twice",
             Peer::F2fs => "mode=adaptive with the policies of volumes over 16 GiB (ipu_policy 16, alloc_mode=default)",
             Peer::F2fsLfs => "mode=lfs",

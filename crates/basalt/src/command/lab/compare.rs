@@ -197,7 +197,7 @@ fn write_results(directory: &Path, comparison: &Comparison, rows: &[Row]) -> Res
     let mut lines = lines.map_err(|error| Failure::at("results", error))?;
     lines.push(String::new());
     write("results.jsonl", lines.join("\n"))?;
-    let command: Vec<String> = std::env::args().collect();
+    let command: Vec<String> = std::iter::once("basalt".to_owned()).chain(std::env::args().skip(1)).collect();
     write("report.html", compare::page::report(comparison, rows, &command.join(" ")).to_html())?;
     Ok(())
 }
