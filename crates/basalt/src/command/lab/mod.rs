@@ -1,10 +1,12 @@
 //! `basalt lab`: simulated flash, workloads, traces, comparisons, experiments. One file a command.
 
 pub mod compare;
+mod devices;
 pub mod guest;
 mod lifetime;
 mod plan;
 mod point;
+mod profile;
 mod report;
 mod reproduce;
 mod run;
@@ -29,15 +31,17 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Record(record::Args),
-    Replay(replay::Args),
-    Trace(trace::Args),
     Compare(compare::Args),
     #[command(hide = true)]
     Guest(guest::Args),
+    Record(record::Args),
+    Replay(replay::Args),
+    Trace(trace::Args),
+    Devices(devices::Args),
     Lifetime(lifetime::Args),
     Plan(plan::Args),
     Point(point::Args),
+    Profile(profile::Args),
     Report(report::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
@@ -48,14 +52,16 @@ enum Command {
 /// Runs a command of the lab.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
+        Command::Compare(args) => compare::run(args),
+        Command::Guest(args) => guest::run(args),
         Command::Record(args) => record::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Trace(args) => trace::run(args),
-        Command::Compare(args) => compare::run(args),
-        Command::Guest(args) => guest::run(args),
+        Command::Devices(args) => devices::run(args),
         Command::Lifetime(args) => lifetime::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Point(args) => point::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
