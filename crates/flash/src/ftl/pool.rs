@@ -14,6 +14,8 @@ pub(super) struct Pool<O> {
     pub geometry: Geometry,
     pub statistics: FtlStatistics,
     pages_per_block: u32,
+    /// The power of two that `pages_per_block` is, where it is one: a shift is several times faster than a division.
+    block_shift: Option<u32>,
     /// Logical page + 1 of each physical page that is live, else [`NOWHERE`].
     owners: Vec<u32>,
     /// Live pages of each block.
@@ -34,6 +36,10 @@ impl<O: FlashObserver> Pool<O> {
             geometry,
             statistics: FtlStatistics::default(),
             pages_per_block: geometry.pages_per_block(),
+            block_shift: geometry
+                .pages_per_block()
+                .checked_ilog2()
+                .filter(|_| geometry.pages_per_block().is_power_of_two()),
             owners: vec![NOWHERE; geometry.physical_pages() as usize],
             live: vec![0; blocks],
             next: vec![0; blocks],
@@ -69,7 +75,10 @@ impl<O: FlashObserver> Pool<O> {
     /// The block of a physical page.
     #[inline]
     pub fn block_of(&self, physical: u32) -> u32 {
-        physical / self.pages_per_block
+        match self.block_shift {
+            Some(shift) => physical >> shift,
+            None => physical / self.pages_per_block,
+        }
     }
 
     /// The physical page at an index within a block.
