@@ -118,7 +118,7 @@ fn outcome(result: &UmlResult, limit: Duration) -> PeerRun {
         (Status::TimedOut, _) => Err(Stop::Limit { limit, reached: reached(&result.output) }),
         (Status::Died, _) => failed(format!("the machine died: {}", last_line(&result.console))),
         (Status::Exited(NOT_MOUNTED), _) => failed(last_line(&result.output)),
-        (Status::Exited(NOT_UNMOUNTED), _) => failed("the volume cannot be unmounted".to_owned()),
+        (Status::Exited(NOT_UNMOUNTED), _) => failed(format!("not unmounted: {}", last_line(&result.output))),
         (Status::Exited(_), Some(report)) => report,
         (Status::Exited(code), None) => {
             failed(format!("the workload ended with {code}: {}", last_line(&result.output)))

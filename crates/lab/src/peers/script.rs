@@ -32,9 +32,13 @@ pub(super) fn script(peer: Peer, command: &[&str]) -> String {
         options = if peer == Peer::F2fsLfs { "-o mode=lfs " } else { "" },
         set_up = set_up(peer),
         command = command.join(" "),
-        before_unmount = if peer == Peer::Nilfs2 { "kill $cleaner; wait $cleaner\n" } else { "" },
+        before_unmount = if peer == Peer::Nilfs2 { STOP_CLEANER } else { "" },
     )
 }
+
+/// The cleaner is no child of the script; it ends its round before it lets go of the volume.
+const STOP_CLEANER: &str =
+    "kill $cleaner\nfor i in $(seq 100); do kill -0 $cleaner 2> /dev/null || break; sleep 0.1; done\n";
 
 /// Without discarding the device, which is new.
 fn format_command(peer: Peer) -> &'static str {
@@ -56,7 +60,8 @@ fn set_up(peer: Peer) -> &'static str {
             "echo 16 > /sys/fs/f2fs/ubda/ipu_policy && echo 16 > /sys/fs/f2fs/ubda/discard_granularity && \
              mount -i -o remount,alloc_mode=default /run/basalt/volume || fail 'the policies of F2FS cannot be set'\n"
         }
-        // The cleaner listens to a queue of messages, whose file system nobody has mounted yet.
+        // The cleaner listens to a queue of messages, whose file system nobody has mounted yet. It goes to the background
+        // whatever its options, and tells its process number.
         Peer::Nilfs2 => {
             "mkdir -p /dev/shm /dev/mqueue && mount -t tmpfs tmpfs /dev/shm && mount -t mqueue none /dev/mqueue || \
              fail 'what the cleaner needs cannot be mounted'\n\
@@ -77,8 +82,13 @@ fn set_up(peer: Peer) -> &'static str {
              use_mmap\n\
              log_priority info\n\
              END\n\
-             nilfs_cleanerd -n -c /run/cleaner.conf /dev/ubda /run/basalt/volume > /run/cleaner.log 2>&1 &\n\
-             cleaner=$!\n"
+             nilfs_cleanerd -c /run/cleaner.conf /dev/ubda /run/basalt/volume > /run/cleaner.log 2>&1 &\n\
+             for i in $(seq 50); do\n\
+             cleaner=$(sed -n s/^NILFS_CLEANERD_PID=//p /run/cleaner.log)\n\
+             [ -z \"$cleaner\" ] || break\n\
+             sleep 0.1\n\
+             done\n\
+             [ -n \"$cleaner\" ] || fail 'the cleaner of NILFS2 does not start'\n"
         }
     }
 }
