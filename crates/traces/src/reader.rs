@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufRead, Cursor, Read};
 use std::path::Path;
 
 use basalt_device::RequestKind;
@@ -231,7 +231,11 @@ impl Iterator for TraceReader {
 /// The format of a stream, if it is known, and the whole stream again.
 fn recognise(mut input: Input) -> io::Result<(Option<Format>, Input)> {
     let mut sample = Vec::new();
-    (&mut input).take(SAMPLE).read_to_end(&mut sample)?;
+    // An error behind a beginning comes out behind that beginning's requests.
+    let late = match (&mut input).take(SAMPLE).read_to_end(&mut sample) {
+        Err(error) if sample.is_empty() => return Err(error),
+        read => read.err(),
+    };
     let mut text = &sample[..];
     if sample.len() as u64 == SAMPLE {
         // The last line is cut off somewhere.
@@ -241,7 +245,28 @@ fn recognise(mut input: Input) -> io::Result<(Option<Format>, Input)> {
     let lines: Vec<&str> =
         text.split(|&byte| byte == b'\n').map(|line| std::str::from_utf8(line).unwrap_or("?")).collect();
     let found = format::detect(lines.iter().map(|line| line.trim_end_matches('\r')));
-    Ok((found, Box::new(Cursor::new(sample).chain(input))))
+    let rest = Cursor::new(sample);
+    Ok((
+        found,
+        if let Some(error) = late { Box::new(rest.chain(Failing(Some(error)))) } else { Box::new(rest.chain(input)) },
+    ))
+}
+
+/// A stream that ends in an error.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+impl BufRead for Failing {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.take().map_or(Ok(&[]), Err)
+    }
+
+    fn consume(&mut self, _: usize) {}
 }
 
 /// The entry itself, if its range is one that a device can have.
