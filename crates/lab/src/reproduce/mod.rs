@@ -11,6 +11,7 @@ mod markdown;
 mod page_cache;
 mod scj_figure_1;
 mod sfs_figure_1;
+mod sfs_figure_15;
 mod sfs_figure_9;
 
 pub use item::{Expectation, Item, Verdict, number};
@@ -74,6 +75,12 @@ pub const FIGURES: &[Figure] = &[
         figure: "9",
         title: "write cost over utilization, the baseline LFS-CB (with figures 7a and 11a)",
         run: sfs_figure_9::run,
+    },
+    Figure {
+        paper: "sfs",
+        figure: "15",
+        title: "write amplification and erases in the device: ext4, btrfs and a log (with figure 16)",
+        run: sfs_figure_15::run,
     },
 ];
 
