@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use basalt_fuse::{MountError, MountOptions, Session, UnmountError};
+use basalt_testkit::limit;
 use basalt_vfs::{FileSystem, SetAttributes};
 use support::memory::{MemoryFs, ROOT};
 
@@ -80,7 +81,7 @@ fn inner(dir: &Path) {
     assert!(matches!(unmounter.unmount(), Err(UnmountError::Busy(_))));
     drop(open);
     unmounter.unmount().unwrap();
-    server.join().unwrap().unwrap();
+    limit::join(server, limit::SHORT).unwrap();
     assert_eq!(fs.calls.closes.load(SeqCst), 1);
     assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use basalt_fuse::{MountOptions, Session, SessionError, UnmountError, Unmounter};
+use basalt_testkit::limit;
 use memory::MemoryFs;
 
 /// Why mounts cannot be tested here, if so.
@@ -70,8 +71,9 @@ impl Mounted {
     }
 
     /// Waits until the session has ended.
+    #[track_caller]
     pub fn join(&mut self) -> Result<(), SessionError> {
-        self.server.take().expect("joined once").join().unwrap()
+        limit::join(self.server.take().expect("joined once"), limit::SHORT)
     }
 
     /// Unmounts, however long someone else (an indexer, say) keeps it busy, and waits for the session's end.
