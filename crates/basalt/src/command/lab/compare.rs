@@ -58,7 +58,7 @@ pub struct Args {
     measure: Option<u64>,
 
     /// Stop a run that takes longer
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 150)]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 300)]
     limit: u64,
 
     /// Write a report (report.html) and the results (results.jsonl) to this directory
