@@ -294,12 +294,7 @@ impl SegmentTable {
         if !self.maps[at].insert(self.live[at], offset) {
             return false;
         }
-        self.live[at] += 1;
-        self.live_totals[usize::from(self.kinds[at].is_node())] += 1;
-        if let Some(index) = &mut self.by_live {
-            index.change(segment / self.segments_per_section, true);
-        }
-        self.touch(segment, now);
+        self.gained(segment, 1, now);
         true
     }
 
@@ -313,13 +308,35 @@ impl SegmentTable {
         if !self.maps[at].remove(self.live[at], offset) {
             return false;
         }
-        self.live[at] -= 1;
-        self.live_totals[usize::from(self.kinds[at].is_node())] -= 1;
-        if let Some(index) = &mut self.by_live {
-            index.change(segment / self.segments_per_section, false);
-        }
-        self.touch(segment, now);
+        self.lost(segment, 1, now);
         true
+    }
+
+    /// As [`SegmentTable::set_live`] for `count` neighbouring blocks of one segment, which is faster than one by one. False if one of
+    /// them was live already; those in front of it are live then.
+    #[must_use = "false is a corruption to report"]
+    pub fn set_live_run(&mut self, first: Block, count: u32, now: u64) -> bool {
+        let (segment, offset) = split(first);
+        let at = self.at(segment);
+        assert!(offset + count <= BLOCKS_PER_SEGMENT, "{count} blocks from {offset} on leave their segment");
+        let done = self.maps[at].insert_run(self.live[at], offset, count);
+        if done > 0 {
+            self.gained(segment, done, now);
+        }
+        done == count
+    }
+
+    /// As [`SegmentTable::clear_live`] for blocks of one segment, by their offsets, which is faster than one by one. False if one of
+    /// them was not live; those in front of it are dead then.
+    #[must_use = "false is a corruption to report"]
+    pub fn clear_live_all(&mut self, segment: SegmentNumber, offsets: &[u32], now: u64) -> bool {
+        let at = self.at(segment);
+        assert!(offsets.iter().all(|&offset| offset < BLOCKS_PER_SEGMENT), "an offset is outside its segment");
+        let done = self.maps[at].remove_all(self.live[at], offsets);
+        if done > 0 {
+            self.lost(segment, done, now);
+        }
+        done as usize == offsets.len()
     }
 
     /// Live blocks in data segments.
@@ -379,6 +396,28 @@ impl SegmentTable {
     fn at(&self, segment: SegmentNumber) -> usize {
         assert!((segment as usize) < self.live.len(), "segment {segment} of {}", self.live.len());
         segment as usize
+    }
+
+    /// Counts blocks of a segment that became live; at most as many as it has, so they fit.
+    fn gained(&mut self, segment: SegmentNumber, count: u32, now: u64) {
+        let at = segment as usize;
+        self.live[at] += count as u16;
+        self.live_totals[usize::from(self.kinds[at].is_node())] += u64::from(count);
+        if let Some(index) = &mut self.by_live {
+            index.change(segment / self.segments_per_section, true, count);
+        }
+        self.touch(segment, now);
+    }
+
+    /// Counts blocks of a segment that died.
+    fn lost(&mut self, segment: SegmentNumber, count: u32, now: u64) {
+        let at = segment as usize;
+        self.live[at] -= count as u16;
+        self.live_totals[usize::from(self.kinds[at].is_node())] -= u64::from(count);
+        if let Some(index) = &mut self.by_live {
+            index.change(segment / self.segments_per_section, false, count);
+        }
+        self.touch(segment, now);
     }
 
     /// After a change of a segment's live blocks: its entry is dirty, and closed segments change state with the count.

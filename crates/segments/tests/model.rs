@@ -147,6 +147,24 @@ impl Pair {
     fn apply(&mut self, operation: &Operation, now: u64) {
         let Pair { table, model, frozen } = self;
         match *operation {
+            Operation::SetLive(segment, from, count) if now % 2 == 1 => {
+                let live = &mut model.segments[segment as usize].live;
+                let count = count.min(512 - from);
+                let done = (from..from + count).take_while(|&offset| live.insert(offset)).count() as u32;
+                assert_eq!(table.set_live_run(segment * 512 + from, count, now), done == count);
+                if done > 0 {
+                    model.touch(segment as usize, now);
+                }
+            }
+            Operation::ClearLive(segment, from, count) if now % 2 == 1 => {
+                let live = &mut model.segments[segment as usize].live;
+                let offsets: Vec<u32> = (from..(from + count).min(512)).collect();
+                let done = offsets.iter().take_while(|offset| live.remove(offset)).count();
+                assert_eq!(table.clear_live_all(segment, &offsets, now), done == offsets.len());
+                if done > 0 {
+                    model.touch(segment as usize, now);
+                }
+            }
             Operation::SetLive(segment, from, count) => {
                 for offset in from..(from + count).min(512) {
                     let added = model.segments[segment as usize].live.insert(offset);

@@ -38,5 +38,8 @@ pub use options::{Age, Cleaning, FileModel, LogStart, Options};
 pub use statistics::{Memory, Statistics, UTILIZATION_BINS};
 pub use volume::Volume;
 
+/// The victim policies there are, by name.
+pub use basalt_segments::victim;
+
 /// Bytes in a block.
 pub const BLOCK_SIZE: u64 = 4096;

@@ -180,6 +180,25 @@ impl Volume {
         Ok(place)
     }
 
+    /// Takes the next places of a log, at most `most`: the first and how many. Their owners are the caller's to note.
+    fn allocate_run(&mut self, kind: SegmentKind, most: u32) -> Result<(Block, u32)> {
+        let log = self.logs[kind.index()];
+        let segment = match log.segment {
+            Some(segment) if log.offset < BLOCKS_PER_SEGMENT => segment,
+            _ => self.roll(kind)?,
+        };
+        let log = &mut self.logs[kind.index()];
+        let count = most.min(BLOCKS_PER_SEGMENT - log.offset);
+        let first = segment * BLOCKS_PER_SEGMENT + log.offset;
+        let were_dead = self.table.set_live_run(first, count, self.clock);
+        debug_assert!(were_dead, "a block behind {first} is live ahead of the log");
+        log.offset += count;
+        if log.offset == BLOCKS_PER_SEGMENT {
+            let _ = self.roll(kind);
+        }
+        Ok((first, count))
+    }
+
     /// Goes on in a free segment.
     fn roll(&mut self, kind: SegmentKind) -> Result<SegmentNumber> {
         let old = self.logs[kind.index()].segment;
@@ -193,13 +212,17 @@ impl Volume {
 
     #[inline]
     fn invalidate(&mut self, place: Block) {
-        let now = match self.options.age {
-            Age::Modified => self.clock,
-            Age::Written => self.table.modified(place / BLOCKS_PER_SEGMENT),
-        };
-        let was_live = self.table.clear_live(place, now);
+        let was_live = self.table.clear_live(place, self.death_time(place / BLOCKS_PER_SEGMENT));
         debug_assert!(was_live, "block {place} is dead, but something is there");
         self.changed = true;
+    }
+
+    /// What a segment's time of modification becomes when a block of it dies.
+    fn death_time(&self, segment: SegmentNumber) -> u64 {
+        match self.options.age {
+            Age::Modified => self.clock,
+            Age::Written => self.table.modified(segment),
+        }
     }
 
     /// Writes the dirty nodes, and frees what was emptied.

@@ -189,6 +189,16 @@ fn copies_are_blocks_of_victims_and_every_write_is_counted() {
     assert_eq!(recent.last().map(|victim| victim.number + 1), Some(statistics.victims));
 }
 
+#[test]
+fn many_victims_at_once_find_room() {
+    let mut rng = Rng::new(8);
+    let cleaning = Cleaning::FreeSections { least: 2, victims: 30 };
+    let options = Options { cleaning, policy: &CostBenefit, ..Options::of(256 << 20, 92).unwrap() };
+    let blocks = u64::from(options.blocks);
+    let statistics = steady(options, 2, 2, || rng.below(blocks) as u32);
+    assert!(statistics.victims > 500 && statistics.mean_victim_utilization(512) > 0.7, "{statistics:?}");
+}
+
 /// 6.96 in the SFS paper is 1 + 9.2 · 0.65, on its SSD-M: 10.6 MB/s random reads, 87 MB/s sequential writes.
 #[test]
 fn write_cost_is_dominated_by_reads() {

@@ -35,11 +35,11 @@ impl LiveIndex {
         index
     }
 
-    /// A block of the section became live, or died.
-    pub(super) fn change(&mut self, section: u32, gained: bool) {
+    /// This many blocks of the section became live, or died.
+    pub(super) fn change(&mut self, section: u32, gained: bool, count: u32) {
         self.unlink(section);
         let live = &mut self.live[section as usize];
-        *live = if gained { *live + 1 } else { *live - 1 };
+        *live = if gained { *live + count } else { *live - count };
         self.link(section);
     }
 

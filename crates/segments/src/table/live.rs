@@ -72,6 +72,48 @@ impl LiveMap {
         true
     }
 
+    /// As [`insert`](LiveMap::insert) of `count` neighbours, at least one, none of which is live; how many became live before one that
+    /// was.
+    pub(super) fn insert_run(&mut self, live: u16, first: u32, count: u32) -> u32 {
+        let mut words = self.words(live);
+        let mut done = 0;
+        while done < count {
+            let (word, bit) = place(first + done);
+            if words[word] & bit != 0 {
+                break;
+            }
+            words[word] |= bit;
+            done += 1;
+        }
+        self.keep(words, u32::from(live) + done);
+        done
+    }
+
+    /// As [`remove`](LiveMap::remove) of these blocks; how many died before one that was not live.
+    pub(super) fn remove_all(&mut self, live: u16, offsets: &[u32]) -> u32 {
+        let mut words = self.words(live);
+        let mut done = 0;
+        for &offset in offsets {
+            let (word, bit) = place(offset);
+            if words[word] & bit == 0 {
+                break;
+            }
+            words[word] &= !bit;
+            done += 1;
+        }
+        self.keep(words, u32::from(live) - done);
+        done
+    }
+
+    /// Keeps a bitmap of `live` blocks, if it says more than the number.
+    fn keep(&mut self, words: [u64; 8], live: u32) {
+        match &mut self.partly {
+            _ if live == 0 || live == u32::from(FULL) => self.partly = None,
+            Some(partly) => **partly = words,
+            none => *none = Some(Box::new(words)),
+        }
+    }
+
     /// The offsets of the live blocks, rising.
     pub(super) fn offsets(&self, live: u16) -> impl Iterator<Item = u32> + use<> {
         let mut words = self.words(live);

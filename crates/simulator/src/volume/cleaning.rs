@@ -74,6 +74,11 @@ impl Volume {
         }
         self.cleaner.plan(&self.table, best);
         while self.cleaner.current().is_some() {
+            // The next might be all but full, and there is no end to the plan before what it emptied is free.
+            if self.table.free_sections() < 2 && self.table.prefree_sections() > 0 {
+                self.checkpoint()?;
+                continue;
+            }
             self.follow_plan(self.table.section_blocks())?;
         }
         self.checkpoint()?;
@@ -187,6 +192,9 @@ impl Volume {
     fn move_blocks(&mut self, segment: u32, live: &[u32]) -> Result<()> {
         let is_node = self.table.kind(segment).is_node();
         self.moved += live.len() as u64;
+        if self.file.is_none() {
+            return self.move_together(segment, live);
+        }
         for &offset in live {
             let place = segment * BLOCKS_PER_SEGMENT + offset;
             let owner = self.owners[place as usize];
@@ -201,6 +209,27 @@ impl Volume {
                 self.statistics.copies += 1;
             }
         }
+        Ok(())
+    }
+
+    /// As [`move_blocks`](Volume::move_blocks) where nothing but the map points to them: run by run of what the log takes.
+    fn move_together(&mut self, segment: u32, live: &[u32]) -> Result<()> {
+        let mut rest = live;
+        while !rest.is_empty() {
+            let (first, count) = self.allocate_run(self.copy_log, rest.len() as u32)?;
+            let (run, behind) = rest.split_at(count as usize);
+            for (place, &offset) in (first..).zip(run) {
+                let owner = self.owners[(segment * BLOCKS_PER_SEGMENT + offset) as usize];
+                self.owners[place as usize] = owner;
+                self.places[owner as usize] = place;
+            }
+            let was_live = self.table.clear_live_all(segment, run, self.death_time(segment));
+            debug_assert!(was_live, "segment {segment} has fewer live blocks than it had");
+            self.statistics.copies += u64::from(count);
+            self.written += u64::from(count);
+            rest = behind;
+        }
+        self.changed = true;
         Ok(())
     }
 
