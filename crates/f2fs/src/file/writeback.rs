@@ -43,12 +43,15 @@ impl Volume {
         let mut pages = std::mem::take(&mut state.pages);
         let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
         let result = self.write_pages_out(ino, dirty, &mut written);
-        if !directory {
-            pages.retain(|_, page| page.dirty);
-        }
         let state = self.state(ino);
-        let still_dirty = pages.values().filter(|page| page.dirty).count();
-        let cleaned = state.dirty - still_dirty;
+        // Counted, not looked for: a piece must not cost as much as all that waits.
+        let cleaned = written.len();
+        let still_dirty = state.dirty - cleaned;
+        if still_dirty == 0 && !directory {
+            pages.clear();
+        } else if !directory {
+            written.iter().for_each(|index| drop(pages.remove(index)));
+        }
         state.dirty = still_dirty;
         state.pages = pages;
         *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= cleaned;
