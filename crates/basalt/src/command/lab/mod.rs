@@ -10,6 +10,7 @@ mod profile;
 mod report;
 mod reproduce;
 mod run;
+mod volume;
 pub mod workload;
 pub mod workloads;
 
@@ -45,6 +46,7 @@ enum Command {
     Report(report::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
+    Volume(volume::Args),
     Workload(workload::Args),
     Workloads(workloads::Args),
 }
@@ -65,6 +67,7 @@ pub fn run(args: &Args) -> Outcome {
         Command::Report(args) => report::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Run(args) => run::run(args),
+        Command::Volume(args) => volume::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Workloads(args) => workloads::run(args),
     }

@@ -1,0 +1,249 @@
+//! `basalt lab volume`: what a cleaning policy costs, on a volume without a file system.
+
+use basalt_simulator::{Age, Cleaning, Memory, Options, Statistics, UTILIZATION_BINS, Volume, victim};
+use basalt_workloads::Stream;
+use serde::Serialize;
+
+use crate::failure::{DONE, Failure, Outcome};
+use crate::output::Output;
+use crate::progress::{Progress, Unit};
+use crate::size::{human, parse};
+
+/// Writes between two looks at the progress bar.
+const PIECE: u64 = 1 << 20;
+/// Before it is measured, a volume ages by this many writes of all blocks.
+const AGED: u64 = 2;
+/// Measured unless told otherwise: this many writes of all blocks.
+const MEASURED: u64 = 3;
+/// Characters of the longest bar of the histogram.
+const BAR: u64 = 40;
+
+/// Simulate a volume without a file system: what does a cleaning policy cost?
+///
+/// Blocks are written once in order, then as the stream says: first to age the volume, then to be measured. Decisions are those of
+/// the F2FS engine, or the ones that the literature uses; there is no device, and nothing is written. Takes about 8 bytes of memory
+/// for each block of 4 KiB: 2 GiB for 1 TiB.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Size of the volume
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse)]
+    size: u64,
+
+    /// Blocks in use, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=99))]
+    utilization: u8,
+
+    /// Which block is written next: sequential, uniform, zipf:THETA, hotcold:WRITES/BLOCKS or tpcc
+    #[arg(long, value_name = "STREAM", default_value = "zipf:0.99")]
+    stream: String,
+
+    /// Which section is cleaned next
+    #[arg(long, value_name = "POLICY", default_value = "greedy", value_parser = ["greedy", "cost-benefit"])]
+    policy: String,
+
+    /// Segments of 2 MiB in a section, the unit of cleaning
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    section: u32,
+
+    /// Logs: 6 keep what cleaning copies apart from what is written, 2 do not
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::builder::RangedU64ValueParser::<u8>::new().range(2..=6))]
+    logs: u8,
+
+    /// When to clean: `free:N` keeps N sections free, `garbage:PERCENT` bounds the dead share of what is written, `paced` is as the
+    /// F2FS engine does it
+    #[arg(long, value_name = "RULE", default_value = "free:4")]
+    cleaning: String,
+
+    /// Let sections age from the last write to them, not from the last change
+    #[arg(long)]
+    age_by_writes: bool,
+
+    /// Block writes that are measured [default: three for each block in use]
+    #[arg(long, value_name = "N")]
+    writes: Option<u64>,
+
+    /// Block writes before that [default: two for each block in use]
+    #[arg(long, value_name = "N")]
+    age: Option<u64>,
+
+    /// Show the write cost of the SFS paper for a device's random reads of 4 KiB and sequential writes, as in 10.6/87 (MB/s)
+    #[arg(long, value_name = "READ/WRITE", value_parser = bandwidths)]
+    write_cost: Option<(f64, f64)>,
+
+    /// Seed of the stream
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report<'a> {
+    size: u64,
+    utilization: u8,
+    stream: &'a str,
+    policy: &'a str,
+    segments_per_section: u32,
+    logs: u8,
+    cleaning: &'a str,
+    seed: u64,
+    write_amplification: f64,
+    mean_victim_utilization: f64,
+    write_cost: Option<f64>,
+    statistics: Statistics,
+    memory: Memory,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no such stream or rule, or the volume has no room for what it keeps free.
+pub fn run(args: &Args) -> Outcome {
+    let options = options(args)?;
+    let blocks = u64::from(options.blocks);
+    let mut stream = Stream::parse(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
+    let name = stream.name().to_owned();
+    let mut volume = Volume::new(options).map_err(Failure::usage)?;
+    let (aged, measured) = (args.age.unwrap_or(AGED * blocks), args.writes.unwrap_or(MEASURED * blocks));
+    let mut progress = Progress::new("Writing", Unit::Things, args.quiet);
+    let total = blocks.saturating_add(aged).saturating_add(measured);
+    let mut next = 0;
+    let in_order = std::iter::from_fn(|| {
+        next += 1;
+        Some(next - 1)
+    });
+    write(&mut volume, in_order, blocks, &mut |done| progress.update(done, total))?;
+    write(&mut volume, &mut stream, aged, &mut |done| progress.update(blocks + done, total))?;
+    volume.take_statistics();
+    write(&mut volume, &mut stream, measured, &mut |done| progress.update(blocks + aged + done, total))?;
+    drop(progress);
+    let statistics = *volume.statistics();
+    let report = Report {
+        size: args.size,
+        utilization: args.utilization,
+        stream: &name,
+        policy: &args.policy,
+        segments_per_section: args.section,
+        logs: args.logs,
+        cleaning: &args.cleaning,
+        seed: args.seed,
+        write_amplification: statistics.write_amplification(),
+        mean_victim_utilization: statistics.mean_victim_utilization(volume.table().section_blocks()),
+        write_cost: args.write_cost.map(|(read, write)| statistics.write_cost(read, write)),
+        statistics,
+        memory: volume.memory(),
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json_line(&report)?;
+    } else {
+        describe(&report, &mut output)?;
+    }
+    output.finish()?;
+    Ok(DONE)
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let policy =
+        victim::by_name(&args.policy).ok_or_else(|| Failure::usage(format_args!("{}: no such policy", args.policy)))?;
+    let options = Options::of(args.size, args.utilization).map_err(Failure::usage)?;
+    // Whole sections: what is left over at the end is not used.
+    let segments = options.segments / args.section * args.section;
+    let victims = Options::victims_for(policy, segments / args.section);
+    Ok(Options {
+        segments,
+        segments_per_section: args.section,
+        logs: args.logs,
+        policy,
+        cleaning: cleaning(&args.cleaning, args.utilization, victims)?,
+        age: if args.age_by_writes { Age::Written } else { Age::Modified },
+        ..options
+    })
+}
+
+/// Reads a rule of cleaning.
+fn cleaning(rule: &str, utilization: u8, victims: u32) -> Result<Cleaning, Failure> {
+    let wrong = || Failure::usage(format_args!("--cleaning {rule}: write free:4, garbage:15 or paced"));
+    match rule.split_once(':') {
+        None if rule == "paced" => {
+            // As mkfs reserves for this much over-provisioning: enough that victims always gain a section, and the logs.
+            let spare = 100 - u32::from(utilization);
+            Ok(Cleaning::Paced { reserved_sections: 2 * (100 / spare + 1) + 6 })
+        }
+        Some(("free", least)) => Ok(Cleaning::FreeSections { least: least.parse().map_err(|_| wrong())?, victims }),
+        Some(("garbage", percent)) => {
+            let percent: f64 = percent.parse().map_err(|_| wrong())?;
+            Ok(Cleaning::GarbageShare { most: percent / 100.0, victims })
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn bandwidths(text: &str) -> Result<(f64, f64), String> {
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    text.split_once('/')
+        .and_then(|(read, write)| Some((number(read)?, number(write)?)))
+        .ok_or_else(|| format!("`{text}` is not two bandwidths; write for example 10.6/87"))
+}
+
+fn write(
+    volume: &mut Volume,
+    mut stream: impl Iterator<Item = u32>,
+    writes: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Failure> {
+    let mut done = 0;
+    while done < writes {
+        let piece = PIECE.min(writes - done);
+        for block in stream.by_ref().take(piece as usize) {
+            volume.write(block).map_err(Failure::new)?;
+        }
+        done += piece;
+        progress(done);
+    }
+    Ok(())
+}
+
+fn describe(report: &Report<'_>, output: &mut Output) -> Result<(), Failure> {
+    let Report { statistics, memory, .. } = report;
+    output.line(format_args!(
+        "{} at {} %, {}, {}, {} logs, {}",
+        human(report.size),
+        report.utilization,
+        report.stream,
+        report.policy,
+        report.logs,
+        report.cleaning
+    ))?;
+    output.line(format_args!("write amplification  {:.3}", report.write_amplification))?;
+    if let Some(cost) = report.write_cost {
+        output.line(format_args!("write cost           {cost:.3}"))?;
+    }
+    output.line(format_args!("blocks written       {}", statistics.user_blocks))?;
+    output.line(format_args!("blocks copied        {}", statistics.copies))?;
+    output.line(format_args!(
+        "sections emptied     {}, {:.1} % live on average",
+        statistics.victims,
+        report.mean_victim_utilization * 100.0
+    ))?;
+    output.line(format_args!("checkpoints          {}", statistics.checkpoints))?;
+    output.line(format_args!("memory               {}, {:.1} bytes a block", human(memory.bytes), memory.per_block))?;
+    let bins = &statistics.victims_by_utilization;
+    let most = bins.iter().copied().max().unwrap_or_default();
+    if most > 0 {
+        output.line("sections emptied by the share of blocks that had to be moved:")?;
+    }
+    for (bin, &count) in bins.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let upto = (bin + 1) * 100 / UTILIZATION_BINS;
+        let bar = "#".repeat((count * BAR).div_ceil(most) as usize);
+        output.line(format_args!("  to {upto:>3} %  {count:>9}  {bar}"))?;
+    }
+    Ok(())
+}
