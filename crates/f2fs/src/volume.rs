@@ -14,7 +14,7 @@ use basalt_segments::cleaning::Cleaner;
 use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
 use crate::checkpoint::CheckpointState;
-use crate::checkpoint::load::{Loaded, load, read_blocks};
+use crate::checkpoint::load::{Loaded, load, load_to_read, read_blocks};
 use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -119,7 +119,17 @@ impl Volume {
         let mut warnings: Vec<String> =
             first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
         features::expect_served(&geometry, &*device)?;
-        let (loaded, other_bad) = load(&*device, &geometry)?;
+        let (loaded, other_bad) = match load(&*device, &geometry) {
+            Err(Error::Device(error)) => {
+                let loaded = load_to_read(&*device, &geometry)?;
+                if !options.read_only {
+                    warnings.push(format!("mounted read-only: {error}; the checkpoint there may be the newer one"));
+                    options.read_only = true;
+                }
+                loaded
+            }
+            loaded => loaded?,
+        };
         warnings.extend(
             other_bad.map(|e| format!("{e}; the other pack, version {}, is used", loaded.pack.raw.checkpoint_ver)),
         );

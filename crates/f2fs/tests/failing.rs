@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use basalt_device::block::Result as DeviceResult;
 use basalt_device::{BlockDevice, DeviceError, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::node::RawNodeFooter;
-use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, Error, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags, SetAttributes};
 
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
@@ -295,4 +295,41 @@ fn a_bad_sector_concerns_only_what_lies_there() {
     fs.sync().unwrap();
     assert_eq!(read(&fs, "file4").unwrap(), [6; 40_000]);
     fs.close().unwrap();
+}
+
+/// Either head: that of the older checkpoint changes nothing but that nobody can know it is the older one.
+#[test]
+fn with_one_checkpoint_unreadable_a_volume_opens_to_be_read() {
+    let memory = fresh();
+    let fs = open(memory.clone());
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &[1; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 9_000, &[2; 100], false).unwrap();
+    fs.sync().unwrap();
+    drop(fs);
+    let checkpoints = u64::from(Geometry::read(&*memory).unwrap().0.checkpoint);
+    let mut sizes = Vec::new();
+    for pack in 0..2 {
+        let head = (checkpoints + pack * u64::from(BLOCKS_PER_SEGMENT)) * BLOCK_SIZE as u64;
+        let device = Arc::new(FaultyDevice::new(memory.snapshot()));
+        device.fail_when(move |request| {
+            let hit = request.kind == RequestKind::Read && (request.offset..request.end()).contains(&head);
+            (hit || request.kind == RequestKind::Write).then_some(ErrorKind::Other)
+        });
+        let fs = open(device);
+        let warnings = fs.warnings();
+        assert!(
+            warnings.iter().any(|warning| warning.contains("read-only") && warning.contains("newer")),
+            "{warnings:?}"
+        );
+        let found = read(&fs, "file").unwrap();
+        assert_eq!(found[..9_000], [1; 9_000]);
+        sizes.push(found.len());
+        assert!(!fs.is_writable());
+        assert!(matches!(fs.write(ino, 0, b"x", false), Err(Error::ReadOnly)));
+        fs.close().unwrap();
+    }
+    sizes.sort_unstable();
+    assert_eq!(sizes, [9_000, 9_100], "the older and the newer one");
 }

@@ -134,8 +134,8 @@ pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pac
     choose(device, geometry, &|index| is_unused(device, geometry, index))
 }
 
-/// As [`choose_pack`], for rescue: a pack whose head cannot be read is broken like any other. It may have been the newer one, so
-/// nothing may be written to a volume that is opened from the pack chosen here.
+/// As [`choose_pack`], for opening to read: a pack whose head cannot be read is broken like any other. It may have been the newer one,
+/// so nothing may be written to a volume that is opened from the pack chosen here.
 pub(crate) fn choose_pack_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
     choose(device, geometry, &|index| Ok(is_unused(device, geometry, index).unwrap_or(false)))
 }
@@ -166,7 +166,19 @@ fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Resul
 
 /// Reads the newest sound checkpoint. The second value says what was wrong with the other pack, if anything was.
 pub fn load(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Loaded, Option<Error>)> {
-    let (pack, warning) = choose_pack(device, geometry)?;
+    load_chosen(device, geometry, choose_pack(device, geometry)?)
+}
+
+/// As [`load`] from [`choose_pack_to_read`]'s pack: nothing may be written then.
+pub(crate) fn load_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Loaded, Option<Error>)> {
+    load_chosen(device, geometry, choose_pack_to_read(device, geometry)?)
+}
+
+fn load_chosen(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    (pack, warning): (Pack, Option<Error>),
+) -> Result<(Loaded, Option<Error>)> {
     check_fields(&pack, geometry)?;
     Ok((load_pack(device, geometry, pack)?, warning))
 }

@@ -37,7 +37,7 @@ pub use geometry::GeometrySource;
 pub(crate) use open::open_damaged;
 pub use report::{LostName, RescueReport, UnreadableRange};
 
-use crate::checkpoint::load::{Pack, choose_pack};
+use crate::checkpoint::load::{Pack, choose_pack_to_read};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -176,7 +176,7 @@ fn find_checkpoint(
     if options.nodes_only || source == GeometrySource::Nodes {
         return None;
     }
-    match choose_pack(device, geometry) {
+    match choose_pack_to_read(device, geometry) {
         Ok((pack, other_bad)) => {
             notes.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
             Some(pack)
