@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_testkit::loopdev::LoopDevice;
-use basalt_testkit::skip;
+use basalt_testkit::{limit, skip};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Mounted, Scratch, basalt, can_mount, mount_line, program};
@@ -39,7 +39,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn loop_devices_of(image: &str) -> String {
-    String::from_utf8(Command::new("losetup").args(["-j", image]).output().unwrap().stdout).unwrap()
+    let listed = limit::output(Command::new("losetup").args(["-j", image]), limit::SHORT);
+    String::from_utf8(listed.unwrap().stdout).unwrap()
 }
 
 #[test]
@@ -198,7 +199,7 @@ fn signals_unmount_and_leave_a_clean_volume() {
         let (child, mounted) = in_foreground(&scratch, options);
         fs::write(mounted.path("file"), "content").unwrap();
         signal(&child, number);
-        let ended = child.wait_with_output().unwrap();
+        let ended = limit::finish(child, limit::SHORT).unwrap();
         assert_eq!((ended.status.code(), ended.status.signal()), (Some(0), None), "{ended:?}");
         assert_eq!(mount_line(&mounted.point), None);
         scratch.expect_clean();
@@ -222,7 +223,7 @@ fn a_busy_mount_ends_clean_too() {
         // The second one ends the patience.
         std::thread::sleep(Duration::from_millis(500));
         signal(&child, Signal::TERM);
-        let ended = child.wait_with_output().unwrap();
+        let ended = limit::finish(child, limit::SHORT).unwrap();
         assert_eq!(ended.status.code(), Some(0), "{ended:?}");
         assert_eq!(mount_line(&mounted.point), None);
         assert!(open.write_all(b"too late").and_then(|()| open.sync_all()).is_err());
@@ -275,7 +276,7 @@ fn a_lock_is_waited_for() {
         drop(held);
     });
     let checked = basalt(["fsck", &image]);
-    release.join().unwrap();
+    limit::join(release, limit::SHORT);
     assert_eq!(checked.code(), 0, "{}", checked.err());
     assert!(checked.err().contains("waiting up to 30 s"), "{}", checked.err());
 }
@@ -359,7 +360,7 @@ fn mount_8_finds_its_helper() {
     let call = |more: &[&str]| {
         let mut command = Command::new(&helper);
         command.args([image.as_str(), point.to_str().unwrap()]).args(more);
-        command.output().unwrap()
+        limit::output(&mut command, limit::SHORT).unwrap()
     };
     let wrong = call(&["-o", "rw,frobnicate"]);
     assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
@@ -402,7 +403,7 @@ fn mount_8_and_fstab_work() {
     "#;
     let directory = scratch.dir.path().to_str().unwrap();
     let arguments = ["-m", "sh", "-c", script, "sh", program(), directory, &image, point.to_str().unwrap()];
-    let done = Command::new("unshare").args(arguments).output().unwrap();
+    let done = limit::output(Command::new("unshare").args(arguments), limit::SHORT).unwrap();
     assert!(done.status.success(), "{done:?}");
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(said.contains("\ncontent\n") && said.contains("Read-only file system"), "{done:?}");
@@ -453,7 +454,7 @@ fn ordinary_users_mount_their_own_images() {
     "#;
     let directory = scratch.dir.path().to_str().unwrap();
     let arguments = ["-m", "sh", "-c", script, "sh", program(), directory, &image, point.to_str().unwrap()];
-    let done = Command::new("unshare").args(arguments).output().unwrap();
+    let done = limit::output(Command::new("unshare").args(arguments), limit::SHORT).unwrap();
     assert!(done.status.success(), "{done:?}");
     assert!(String::from_utf8_lossy(&done.stdout).ends_with("file\nlost+found\n"), "{done:?}");
     scratch.expect_clean();

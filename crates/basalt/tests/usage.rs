@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use basalt_testkit::skip;
+use basalt_testkit::{limit, skip};
 use support::{Scratch, basalt, program, run};
 
 #[test]
@@ -160,7 +160,7 @@ fn output_that_nobody_reads_is_no_failure() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let ended = child.wait_with_output().unwrap();
+    let ended = limit::finish(child, limit::SHORT).unwrap();
     assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
 }
 
@@ -168,7 +168,9 @@ fn output_that_nobody_reads_is_no_failure() {
 fn full_output_is_a_failure() {
     let scratch = Scratch::with_volume("64M");
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let ended = Command::new(program()).args(["info", &scratch.text("image")]).stdout(full).output().unwrap();
+    let mut info = Command::new(program());
+    info.args(["info", &scratch.text("image")]).stdout(full).stderr(Stdio::piped());
+    let ended = limit::finish(info.spawn().unwrap(), limit::SHORT).unwrap();
     assert_eq!(ended.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("standard output"));
 }

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use basalt_testkit::rng::Rng;
-use basalt_testkit::skip;
+use basalt_testkit::{limit, skip};
 use rustix::process::{Pid, Signal};
 
 use crate::fixture::{Volume, sh, wait_for};
@@ -21,28 +21,35 @@ const VARIABLE: &str = "BASALT_DATABASE_KILLS";
 const USUAL: u64 = 2;
 /// PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long PostgreSQL may take to end when it is told to.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client in a process of its own that inserts rows one after the other and says the number of each that is committed.
 struct Client {
     process: Child,
     input: ChildStdin,
+    /// The file of what it says on standard error.
+    complaints: PathBuf,
 }
 
 impl Client {
-    fn start(command: &mut Command) -> Client {
+    fn start(command: &mut Command, complaints: PathBuf) -> Client {
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(fs::File::create(&complaints).unwrap())
             .spawn()
             .expect("starting a database's client");
         let input = process.stdin.take().expect("its standard input");
-        Client { process, input }
+        Client { process, input, complaints }
     }
 
     /// Inserts rows from `first` on until the client ends, calls `meanwhile` when the first is in; returns the last committed.
     fn insert(mut self, first: u64, line: impl Fn(u64) -> String + Send, meanwhile: impl FnOnce()) -> u64 {
+        let client = Pid::from_child(&self.process);
+        let _end = limit::Watchdog::new("a database's client", 2 * limit::SHORT, move || {
+            let _ = rustix::process::kill_process(client, Signal::KILL);
+        });
         let output = self.process.stdout.take().expect("its standard output");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
         let last = std::thread::scope(|scope| {
@@ -54,8 +61,10 @@ impl Client {
                     }
                 }
             });
-            let mut last = next_number(&mut lines).expect("the first row");
-            assert_eq!(last, first);
+            let said = || fs::read_to_string(&self.complaints).unwrap_or_default();
+            let mut last =
+                next_number(&mut lines).unwrap_or_else(|| panic!("no first row; the client says: {}", said()));
+            assert_eq!(last, first, "the client says: {}", said());
             meanwhile();
             while let Some(number) = next_number(&mut lines) {
                 assert_eq!(number, last + 1);
@@ -65,7 +74,7 @@ impl Client {
             let _ = self.process.kill();
             last
         });
-        let _ = self.process.wait();
+        let _ = limit::wait(&mut self.process, limit::SHORT);
         last
     }
 }
@@ -95,7 +104,8 @@ fn kill_sqlite(mode: &str, doubtful: u64) {
     let mut last = 0;
     for kill in 0..rounds(VARIABLE, USUAL) {
         let what = format!("{mode}, kill {kill}");
-        let mut client = Client::start(Command::new("sqlite3").arg(&database));
+        let mut client = Client::start(Command::new("sqlite3").arg(&database), volume.outside("complaints"));
+        let _end = volume.end_after(2 * limit::SHORT);
         client.input.write_all(settings.as_bytes()).unwrap();
         let line = |number| format!("INSERT INTO t VALUES({number}, randomblob(3000));\nSELECT {number};\n");
         let acknowledged = client.insert(last + 1, line, || {
@@ -182,7 +192,7 @@ impl<'a> Postgres<'a> {
 
     #[track_caller]
     fn ask(&self, sql: &str) -> String {
-        let output = self.psql().args(["-c", sql]).stdin(Stdio::null()).output().unwrap();
+        let output = limit::output(self.psql().args(["-c", sql]).stdin(Stdio::null()), limit::SHORT).unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
@@ -192,13 +202,8 @@ impl<'a> Postgres<'a> {
         if let Some(process) = Pid::from_raw(self.process.id() as i32) {
             let _ = rustix::process::kill_process(process, Signal::QUIT);
         }
-        let start = std::time::Instant::now();
-        while self.process.try_wait().is_ok_and(|status| status.is_none()) {
-            if start.elapsed() > PATIENCE / 6 {
-                let _ = self.process.kill();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        // It is killed when it does not.
+        let _ = limit::wait(&mut self.process, PATIENCE);
     }
 }
 
@@ -206,7 +211,7 @@ impl Drop for Postgres<'_> {
     fn drop(&mut self) {
         // After a failed test.
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = limit::wait(&mut self.process, PATIENCE);
     }
 }
 
@@ -220,14 +225,14 @@ fn postgresql_keeps_every_commit() {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap();
         std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    let initialised = Command::new(programs.join("initdb"))
+    let mut initdb = Command::new(programs.join("initdb"));
+    initdb
         .args(["--auth=trust", "--username=nobody", "--no-locale", "--encoding=UTF8", "-D"])
         .arg(&data)
         .uid(NOBODY)
         .gid(NOBODY)
-        .current_dir("/")
-        .output()
-        .unwrap();
+        .current_dir("/");
+    let initialised = limit::output(&mut initdb, limit::LONG).unwrap();
     assert!(initialised.status.success(), "{}", String::from_utf8_lossy(&initialised.stderr));
     let mut rng = Rng::new(10);
     let mut last = 0;
@@ -236,7 +241,9 @@ fn postgresql_keeps_every_commit() {
     for kill in 0..rounds(VARIABLE, USUAL) {
         let what = format!("kill {kill}");
         let line = |number| format!("INSERT INTO t VALUES({number}, repeat('x', 2000)) RETURNING id;\n");
-        let acknowledged = Client::start(&mut server.psql()).insert(last + 1, line, || {
+        let _end = volume.end_after(2 * limit::SHORT);
+        let client = Client::start(&mut server.psql(), volume.outside("complaints"));
+        let acknowledged = client.insert(last + 1, line, || {
             std::thread::sleep(Duration::from_millis(rng.below(800)));
             volume.kill_server();
         });

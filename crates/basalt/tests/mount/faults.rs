@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use basalt_testkit::loopdev::LoopDevice;
-use basalt_testkit::scratch;
+use basalt_testkit::{limit, scratch};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
@@ -129,7 +129,7 @@ fn a_volume_that_turned_read_only_says_so_once_and_still_answers() {
         assert!(fs::read(volume.path("first")).unwrap() == vec![1; 1 << 20]);
     }
     rustix::mount::unmount(&root, UnmountFlags::empty()).unwrap();
-    let status = server.wait().unwrap();
+    let status = limit::wait(&mut server, limit::SHORT).unwrap();
     assert_eq!(status.code(), Some(32), "as mount(8) fails: the volume was not closed cleanly");
     let messages = fs::read_to_string(&messages).unwrap();
     let lines: Vec<&str> = messages.lines().filter(|line| line.contains("turned read-only")).collect();

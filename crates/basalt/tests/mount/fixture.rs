@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use basalt_testkit::{images, scratch, skip};
+use basalt_testkit::{images, limit, scratch, skip};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -122,13 +122,19 @@ impl Volume {
 
     /// The process that serves the mount, while it lives.
     pub fn server(&self) -> Option<Pid> {
-        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let mut words = line.split(|&byte| byte == 0);
-            let is_server = words.any(|word| word == b"--background-process")
-                && words.any(|word| word == self.image.as_os_str().as_encoded_bytes());
-            if is_server { Pid::from_raw(number) } else { None }
+        server_of(&self.image)
+    }
+
+    /// Kills the server and detaches the mount after `limit`, unless the result is dropped before: whoever uses the mount then gets
+    /// errors, and no thread of a test waits for ever.
+    #[must_use]
+    pub fn end_after(&self, limit: Duration) -> limit::Watchdog {
+        let (image, root) = (self.image.clone(), self.root());
+        limit::Watchdog::new(format!("work on {}", root.display()), limit, move || {
+            if let Some(server) = server_of(&image) {
+                let _ = rustix::process::kill_process(server, Signal::KILL);
+            }
+            let _ = rustix::mount::unmount(&root, UnmountFlags::DETACH);
         })
     }
 
@@ -150,6 +156,8 @@ impl Volume {
         if let Some(server) = self.server() {
             // It may just have ended.
             let _ = rustix::process::kill_process(server, Signal::KILL);
+        } else if !std::thread::panicking() {
+            assert!(!self.is_mounted(), "{} is mounted, but nobody serves it", self.root().display());
         }
     }
 
@@ -175,8 +183,9 @@ impl Volume {
 
     /// The loop devices over the image.
     pub fn loop_devices(&self) -> Vec<String> {
-        let output = Command::new("losetup").args(["--noheadings", "--output", "NAME", "-j"]).arg(&self.image).output();
-        let names = String::from_utf8(output.unwrap().stdout).unwrap();
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--noheadings", "--output", "NAME", "-j"]).arg(&self.image);
+        let names = String::from_utf8(limit::output(&mut losetup, limit::SHORT).unwrap().stdout).unwrap();
         names.lines().map(|line| line.trim().to_owned()).collect()
     }
 
@@ -211,6 +220,18 @@ impl Drop for Volume {
     }
 }
 
+/// The process that serves an image in the background.
+fn server_of(image: &Path) -> Option<Pid> {
+    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let mut words = line.split(|&byte| byte == 0);
+        let is_server = words.any(|word| word == b"--background-process")
+            && words.any(|word| word == image.as_os_str().as_encoded_bytes());
+        if is_server { Pid::from_raw(number) } else { None }
+    })
+}
+
 /// Waits until something is so.
 #[track_caller]
 pub fn wait_for(what: &str, so: impl Fn() -> bool) {
@@ -231,12 +252,9 @@ pub fn sh(directory: &Path, script: &str) -> String {
 
 /// Runs a shell script in a directory: whether it succeeded, and what it printed, errors included.
 pub fn try_sh(directory: &Path, script: &str) -> (bool, String) {
-    let output = Command::new("sh")
-        .args(["-ec", &format!("exec 2>&1\n{script}")])
-        .current_dir(directory)
-        .env("LC_ALL", "C")
-        .output()
-        .expect("sh");
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &format!("exec 2>&1\n{script}")]).current_dir(directory).env("LC_ALL", "C");
+    let output = limit::output(&mut shell, limit::LONG).expect("sh");
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

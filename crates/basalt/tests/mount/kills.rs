@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use basalt_testkit::images;
 use basalt_testkit::rng::Rng;
+use basalt_testkit::{images, limit};
 
 use crate::fixture::Volume;
 use crate::support::basalt;
@@ -60,9 +60,12 @@ impl Writer {
         Writer { directory, rng, logs: BTreeMap::new(), next: 0, version: (0, 0), acknowledged: 0 }
     }
 
-    /// Works until the mount is dead.
+    /// Works until the mount is dead, which is soon.
     fn work(&mut self) {
-        while self.step().is_ok() {}
+        let start = Instant::now();
+        while self.step().is_ok() {
+            assert!(start.elapsed() < limit::SHORT, "the server was killed, and the mount goes on");
+        }
     }
 
     /// One operation, and the fsync that makes it durable.
@@ -207,6 +210,7 @@ fn what_fsync_acknowledged_outlives_every_kill() {
     let start = Instant::now();
     for kill in 0..kills {
         let round = format!("seed {seed}, kill {kill}");
+        let _end = volume.end_after(2 * limit::SHORT);
         std::thread::scope(|scope| {
             for writer in &mut writers {
                 scope.spawn(|| writer.work());

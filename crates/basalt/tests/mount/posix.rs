@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use basalt_testkit::{helper, skip};
+use basalt_testkit::{helper, limit, skip};
 
 use crate::fixture::Volume;
 use crate::fsx;
@@ -13,7 +13,8 @@ fn every_test_of_pjdfstest_that_ext4_passes() {
     let Some(volume) = Volume::new("1G") else { return };
     fs::create_dir(volume.path("suite")).unwrap();
     let script = helper::workspace().join("scripts/pjdfstest");
-    let output = Command::new(script).arg(volume.path("suite")).output().expect("scripts/pjdfstest");
+    let mut suite = Command::new(script);
+    let output = limit::output(suite.arg(volume.path("suite")), limit::LONG).expect("scripts/pjdfstest");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(2) && text.contains("run scripts/install-dependencies") {
         return skip::skip(text.trim());

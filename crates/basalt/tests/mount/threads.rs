@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use basalt_testkit::Manifest;
 use basalt_testkit::rng::Rng;
 use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate_tree};
+use basalt_testkit::{Manifest, limit};
 
 use crate::fixture::Volume;
 use crate::kills::{Writer, rounds};
@@ -33,6 +33,7 @@ fn trees_that_grow_at_once_are_as_they_are_elsewhere() {
     let Some(volume) = Volume::with_options("1G", "commit=0.2,cache=8M") else { return };
     let place = |seed: u64| volume.path(format!("tree{seed}"));
     let over = AtomicBool::new(false);
+    let _end = volume.end_after(limit::LONG);
     std::thread::scope(|scope| {
         // Somebody who keeps making everything durable, and somebody who keeps the kernel's caches small.
         let nuisance = scope.spawn(|| {
@@ -114,6 +115,7 @@ fn threads_contend_for_names() {
         fs::create_dir(volume.path(format!("d{number}"))).unwrap();
     }
     let root = volume.root();
+    let _end = volume.end_after(limit::LONG);
     std::thread::scope(|scope| {
         for seed in 0..THREADS {
             let root = &root;
@@ -133,6 +135,7 @@ fn writers_that_use_fsync_find_what_they_wrote() {
     let writers: Vec<Writer> = (0..12).map(|number| Writer::new(&volume.root(), number, 77)).collect();
     let end = Instant::now() + Duration::from_secs(seconds);
     let over = AtomicBool::new(false);
+    let _end = volume.end_after(limit::LONG + Duration::from_secs(seconds));
     let mut writers: Vec<Writer> = std::thread::scope(|scope| {
         let nuisance = scope.spawn(|| {
             while !over.load(SeqCst) {
@@ -173,6 +176,7 @@ fn threads_append_to_one_file_and_nothing_is_lost() {
             log.write_all(format!("{thread} {line}\n").as_bytes()).unwrap();
         }
     };
+    let _end = volume.end_after(limit::LONG);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || append(thread));

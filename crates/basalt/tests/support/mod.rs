@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use basalt_testkit::{scratch, skip};
+use basalt_testkit::{limit, scratch, skip};
 use tempfile::TempDir;
 
 /// Runs the program; standard input is empty.
 pub fn basalt<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Finished {
-    let output = Command::new(program()).args(arguments).stdin(Stdio::null()).output().expect("starting basalt");
-    Finished(output)
+    let mut command = Command::new(program());
+    command.args(arguments).stdin(Stdio::null());
+    Finished(limit::output(&mut command, limit::LONG).expect("running basalt"))
 }
 
 /// Runs the program with arguments separated by blanks.
@@ -149,7 +150,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if mount_line(&self.point).is_some() {
             // A test has failed; whatever is open there is lost.
-            let _ = Command::new("umount").arg("-l").arg(&self.point).output();
+            let _ = limit::output(Command::new("umount").arg("-l").arg(&self.point), limit::SHORT);
         }
     }
 }
