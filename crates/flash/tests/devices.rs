@@ -242,4 +242,7 @@ fn nonsensical_geometries_are_refused() {
     // 1 TiB: about nine bytes a page, known before anything is touched.
     let geometry = Geometry::for_bytes(1 << 40).unwrap();
     assert_eq!((geometry.logical_pages(), geometry.physical_blocks()), (1 << 28, (1_u64 << 21) * 11 / 10 + 1));
+    // The memory is the system's until it is touched.
+    let layer = PageLevel::new(geometry, PageLevelOptions::default()).unwrap();
+    assert!((8..9).contains(&(basalt_flash::TranslationLayer::memory(&layer) / geometry.logical_pages())));
 }

@@ -122,8 +122,9 @@ impl EngineRun {
         all.saturating_sub(self.engine.cleaning.total().blocks_copied)
     }
 
-    /// Write cost as the SFS paper has it (section 2.3): device time of new writes, cleaning reads and cleaning writes over that of
-    /// new writes, where writes cost what sequential ones do, and reads what random ones of 4 KiB do.
+    /// Write cost as the SFS paper has it (section 4.1): device time of new writes, cleaning reads and cleaning writes over that of
+    /// new writes, where writes cost what sequential ones do, and reads what random ones of 4 KiB do. New writes are nodes and
+    /// metadata too; cleaning reads are those that happened, dead blocks between live ones included.
     #[must_use]
     pub fn write_cost(&self) -> Option<f64> {
         let cleaning = self.engine.cleaning.total();

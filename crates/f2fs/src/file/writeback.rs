@@ -43,15 +43,15 @@ impl Volume {
         let mut pages = std::mem::take(&mut state.pages);
         let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
         let result = self.write_pages_out(ino, dirty, &mut written);
-        let state = self.state(ino);
         // Counted, not looked for: a piece must not cost as much as all that waits.
         let cleaned = written.len();
-        let still_dirty = state.dirty - cleaned;
+        let still_dirty = self.state(ino).dirty - cleaned;
         if still_dirty == 0 && !directory {
-            pages.clear();
+            self.clean_pages.reuse(std::mem::take(&mut pages).into_values());
         } else if !directory {
-            written.iter().for_each(|index| drop(pages.remove(index)));
+            self.clean_pages.reuse(written.iter().filter_map(|index| pages.remove(index)));
         }
+        let state = self.state(ino);
         state.dirty = still_dirty;
         state.pages = pages;
         *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= cleaned;

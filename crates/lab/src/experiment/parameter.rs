@@ -20,6 +20,13 @@ pub enum Form {
         /// The largest.
         largest: u64,
     },
+    /// A whole number of percent.
+    Percent {
+        /// The least.
+        least: u64,
+        /// The largest.
+        largest: u64,
+    },
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -54,7 +61,7 @@ impl Parameter {
                 bytes if bytes < least => Err(format!("`{text}` is less than {}", size::human(least))),
                 bytes => Ok(size::exact(bytes)),
             },
-            Form::Number { least, largest } => match text.parse::<u64>() {
+            Form::Number { least, largest } | Form::Percent { least, largest } => match text.parse::<u64>() {
                 Ok(number) if (least..=largest).contains(&number) => Ok(number.to_string()),
                 _ if largest == u64::MAX => Err(format!("`{text}` is no whole number from {least} on")),
                 _ => Err(format!("`{text}` is no whole number from {least} to {largest}")),
@@ -69,7 +76,7 @@ impl Parameter {
     pub fn number(&self, value: &str) -> Option<f64> {
         match self.form {
             Form::Size { .. } => size::parse(value).ok().map(|bytes| bytes as f64),
-            Form::Number { .. } => value.parse().ok(),
+            Form::Number { .. } | Form::Percent { .. } => value.parse().ok(),
             Form::Text | Form::Choice(_) => None,
         }
     }
@@ -77,13 +84,17 @@ impl Parameter {
     /// Whether its values are numbers.
     #[must_use]
     pub fn is_numeric(&self) -> bool {
-        matches!(self.form, Form::Size { .. } | Form::Number { .. })
+        !matches!(self.form, Form::Text | Form::Choice(_))
     }
 
     /// How its numbers are written on an axis.
     #[must_use]
     pub fn unit(&self) -> Unit {
-        if matches!(self.form, Form::Size { .. }) { Unit::Bytes } else { Unit::Plain }
+        match self.form {
+            Form::Size { .. } => Unit::Bytes,
+            Form::Percent { .. } => Unit::Percent,
+            _ => Unit::Plain,
+        }
     }
 }
 

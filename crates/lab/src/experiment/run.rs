@@ -72,12 +72,14 @@ impl Runner for Children<'_> {
         };
         match ended {
             Ended::Stopped => None,
-            Ended::Late => failed(format!("not finished after {} s", self.limit.as_secs())),
+            Ended::Late => failed(format!("not finished after {} s", self.limit.as_secs_f64())),
             Ended::Lost(why) => failed(why),
             Ended::By(status) => {
                 let line = read_all(&mut output);
                 match Record::from_line(line.trim_end()) {
                     Ok(record) if record.point == *point => Some(record),
+                    // Whoever stops a run from its terminal stops its children too.
+                    _ if self.stop.load(Ordering::Relaxed) => None,
                     _ => failed(why_without_result(status, &read_all(&mut errors))),
                 }
             }

@@ -17,12 +17,12 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("workload", "zipf:0.99", Form::Text, "workload with its options, as `basalt lab workloads` lists them"),
     parameter("device", "ssd-m", Form::Text, "preset of `basalt lab devices`, or the path of a device's TOML file"),
     parameter("size", "1G", Form::Size { least: 64 << 20 }, "size of the volume"),
-    parameter("utilization", "85", Form::Number { least: 1, largest: 99 }, "how full the volume is, in percent"),
+    parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "how full the volume is, in percent"),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
     parameter(
         "overprovision",
         "",
-        Form::Number { least: 1, largest: 90 },
+        Form::Percent { least: 1, largest: 90 },
         "share kept back for cleaning, in percent; else as mkfs chooses",
     ),
     parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs"),
@@ -91,7 +91,7 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("ftl_write_amplification", "write amplification of the translation layer"),
     Metric::plain("ftl_erases", "erases"),
     Metric::plain("ftl_pages_programmed", "flash pages programmed"),
-    Metric::plain("flash_pages_per_page", "flash pages programmed for each page of the application"),
+    Metric::plain("flash_pages_per_page", "flash pages per application page"),
     Metric::plain("utilization_reached", "utilization reached (%)"),
 ];
 

@@ -19,7 +19,12 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("device", "ssd-m", Form::Text, "preset of `basalt lab devices`, or the path of a device's TOML file"),
     parameter("size", "", Form::Size { least: 1 << 20 }, "size of the device; else as far as the trace reaches"),
     parameter("ftl", "page-level", Form::Choice(&["page-level", "fast"]), "flash translation layer"),
-    parameter("fill", "100", Form::Number { least: 0, largest: 100 }, "share of the device written before, in percent"),
+    parameter(
+        "fill",
+        "100",
+        Form::Percent { least: 0, largest: 100 },
+        "share of the device written before, in percent",
+    ),
     parameter(
         "repeat",
         "1",

@@ -26,7 +26,7 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     parameter("policy", "cost-benefit", Form::Choice(&["greedy", "cost-benefit"]), "which section is cleaned next"),
     parameter("size", "1G", Form::Size { least: 32 << 20 }, "size of the volume"),
-    parameter("utilization", "85", Form::Number { least: 1, largest: 99 }, "blocks in use, in percent"),
+    parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "blocks in use, in percent"),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
     parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs; 6 keep apart what cleaning copies"),
     parameter("age-from", "modified", Form::Choice(&["modified", "written"]), "from when on a section ages"),

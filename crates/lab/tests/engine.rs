@@ -1,0 +1,99 @@
+//! Workloads on the engine in virtual time.
+
+use std::time::Duration;
+
+use basalt_flash::device::presets;
+use basalt_flash::ftl::TranslationKind;
+use basalt_lab::engine::{EngineRun, EngineSettings, run};
+use basalt_workloads::{Limit, Settings, by_name};
+
+fn settings(device: &str, utilization_percent: u32) -> EngineSettings {
+    let workload = Settings {
+        size_bytes: 256 << 20,
+        utilization_percent,
+        age: Some(Limit::Bytes(40 << 20)),
+        measure: Some(Limit::Bytes(12 << 20)),
+        // Whatever is overwritten twice in between does not reach the device.
+        sync_every: Some(16),
+        ..Settings::default()
+    };
+    EngineSettings::new(presets::preset(device).unwrap(), workload)
+}
+
+fn run_named(name: &str, settings: &EngineSettings) -> EngineRun {
+    let mut workload = by_name(name, &settings.workload).unwrap();
+    run(workload.as_mut(), settings).unwrap_or_else(|error| panic!("{name}, seed {}: {error}", settings.workload.seed))
+}
+
+#[test]
+fn the_same_settings_give_the_same_run() {
+    let mut settings = settings("ssd-m", 80);
+    settings.layers = TranslationKind::ALL.to_vec();
+    for name in ["zipf:0.99", "varmail"] {
+        let (first, second) = (run_named(name, &settings), run_named(name, &settings));
+        assert_eq!(format!("{first:?}"), format!("{second:?}"), "{name}");
+        settings.workload.seed += 1;
+        let other = run_named(name, &settings);
+        assert_ne!(first.workload.measure.operation_hash, other.workload.measure.operation_hash, "{name}");
+    }
+}
+
+#[test]
+fn all_time_is_the_devices_and_all_bytes_are_the_engines() {
+    let mut settings = settings("ssd-m", 85);
+    settings.layers = vec![TranslationKind::PageLevel];
+    let run = run_named("uniform", &settings);
+    let measure = &run.workload.measure;
+    assert_eq!(measure.elapsed_ns, run.device.busy_ns());
+    let written = run.engine.written;
+    let blocks = written.data_blocks + written.node_blocks + written.metadata_blocks;
+    assert_eq!(run.device.write.bytes, blocks * 4096);
+    assert_eq!(run.layers[0].statistics.pages_written, blocks);
+    assert!(measure.written_bytes >= 12 << 20);
+    assert!(run.write_amplification().unwrap() > 1.0);
+
+    // At 85 % there is something to clean, and its time is part of the whole.
+    let cleaning = run.engine.cleaning.total();
+    assert!(cleaning.victims > 0 && cleaning.blocks_copied > 0, "{cleaning:?}");
+    assert!(run.write_cost().unwrap() > 1.0);
+    let spent = (cleaning.copy + cleaning.commit).as_nanos();
+    assert!(spent > 0 && spent < u128::from(measure.elapsed_ns), "{cleaning:?}");
+}
+
+#[test]
+fn a_fuller_volume_costs_more_and_a_slower_device_takes_longer() {
+    let cost = |utilization| run_named("uniform", &settings("ssd-m", utilization)).write_cost().unwrap();
+    let (low, high) = (cost(60), cost(88));
+    assert!(high > low * 1.1, "{low} at 60 %, {high} at 88 %");
+    let time = |device| run_named("uniform", &settings(device, 60)).workload.measure.elapsed_ns;
+    let (card, drive) = (time("sd-a"), time("nvme"));
+    assert!(card > drive * 5, "{card} ns on a card, {drive} ns on an NVMe drive");
+}
+
+#[test]
+fn thinking_lets_the_engine_clean_in_the_background() {
+    // A quarter of the volume, overwritten once: enough of it is dead for cleaning to be worth it.
+    let mut settings = settings("ssd-m", 60);
+    settings.workload.age = Some(Limit::Bytes(0));
+    settings.workload.measure = Some(Limit::Bytes(64 << 20));
+    settings.workload.sync_every = Some(64);
+    settings.think = Duration::from_secs(6);
+    let idle = run_named("uniform:set=25%", &settings);
+    assert!(idle.engine.cleaning.background.victims > 0, "{:?}", idle.engine.cleaning);
+    let measure = &idle.workload.measure;
+    assert!(measure.elapsed_ns >= (measure.operations - 1) * 6_000_000_000);
+    settings.options.background_cleaning = false;
+    let busy = run_named("uniform:set=25%", &settings);
+    assert_eq!(busy.engine.cleaning.background.victims, 0);
+}
+
+#[test]
+fn what_cannot_be_run_says_why() {
+    let mut small = settings("ssd-m", 85);
+    small.workload.size_bytes = 1 << 20;
+    let mut workload = by_name("uniform:set=50%", &settings("ssd-m", 20).workload).unwrap();
+    let error = run(workload.as_mut(), &small).unwrap_err().to_string();
+    assert!(error.starts_with("the volume: "), "{error}");
+    let error = run(workload.as_mut(), &settings("ssd-m", 20)).unwrap_err().to_string();
+    assert!(error.contains("uniform") && error.contains("20 %"), "{error}");
+}

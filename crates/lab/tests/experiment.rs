@@ -1,0 +1,282 @@
+//! Experiments: files, points, results, resuming.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use basalt_lab::experiment::{
+    DirectoryError, Experiment, InProcess, Kind, Point, Record, ResultsDirectory, Runner, Summary, run,
+};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use tempfile::TempDir;
+
+/// Eight points of a few milliseconds, of which two cannot be: 95 % of 128 MiB leave nothing to clean with.
+const SMALL: &str = r#"
+title = "Small <&>"
+about = "Two policies."
+kind = "volume"
+
+[settings]
+policy = ["greedy", "cost-benefit"]
+utilization = [60, 95]
+size = "128M"
+writes = 20000
+warm-up = 20000
+seed = [1, 2]
+
+[[plot]]
+title = "Write amplification"
+x = "utilization"
+y = ["write_amplification"]
+"#;
+
+fn parse(text: &str) -> Result<Experiment, String> {
+    Experiment::parse(text, Path::new("x.toml")).map_err(|error| error.to_string())
+}
+
+/// A directory with an experiment file in it.
+fn with_file(text: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.toml");
+    fs::write(&file, text).unwrap();
+    (directory, file)
+}
+
+/// Runs what is missing, and writes everything.
+fn run_all(directory: &Path, file: &Path, jobs: usize, runner: &dyn Runner) -> Summary {
+    let mut results = ResultsDirectory::create(directory, file).unwrap();
+    let summary = run(&mut results, jobs, runner, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    results.finish().unwrap();
+    summary
+}
+
+#[test]
+fn points_are_the_product_of_all_lists_in_the_order_of_the_file() {
+    let experiment = parse(SMALL).unwrap();
+    let points = experiment.points();
+    let shown: Vec<String> = points.iter().map(|point| point.arguments().join(" ")).collect();
+    assert_eq!(shown.len(), 8);
+    assert_eq!(shown[0], "volume policy=greedy size=128M utilization=60 warm-up=20000 writes=20000");
+    assert_eq!(shown[1], "volume policy=greedy size=128M utilization=60 warm-up=20000 writes=20000 seed=2");
+    assert_eq!(shown[2], "volume policy=greedy size=128M utilization=95 warm-up=20000 writes=20000");
+    assert_eq!(shown[7], "volume size=128M utilization=95 warm-up=20000 writes=20000 seed=2");
+    assert_eq!(points.iter().collect::<HashSet<_>>().len(), 8);
+}
+
+#[test]
+fn a_points_command_is_the_point() {
+    let point =
+        Point::parse(Kind::Engine, &["workload=fileserver:files=2000,size=64K", "size=1.5G", "device=./my card.toml"]);
+    let point = point.unwrap();
+    assert_eq!(point.value("size"), "1536M");
+    assert_eq!(
+        point.command(),
+        "basalt lab point engine workload=fileserver:files=2000,size=64K 'device=./my card.toml' size=1536M --json"
+    );
+    assert_eq!(Point::parse(Kind::Engine, &point.arguments()[1..]), Ok(point));
+}
+
+#[test]
+fn wrong_parameters_are_named() {
+    for (parameters, part) in [
+        (&["size"][..], "`size` is not of the form NAME=VALUE"),
+        (&["colour=red"], "engine points have no `colour`; they have workload, device, size"),
+        (&["size=12X"], "size: `12X` is not a size"),
+        (&["size=1M"], "size: `1M` is less than 64 MiB"),
+        (&["utilization=100"], "utilization: `100` is no whole number from 1 to 99"),
+        (&["ftl=ideal"], "ftl: `ideal` is none of none, page-level, fast"),
+        (&["seed=1", "seed=2"], "seed is given twice"),
+        (&["workload="], "workload: is empty"),
+    ] {
+        let error = Point::parse(Kind::Engine, parameters).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn wrong_files_name_the_line_and_the_field() {
+    let settings = "title = \"t\"\nkind = \"volume\"\n[settings]\n";
+    for (text, expected) in [
+        ("title = ", "x.toml, line 1: "),
+        ("kind = \"volume\"\n[settings]\n", "missing field `title`"),
+        ("title = \"t\"\nkind = \"dream\"\n[settings]\n", "x.toml, line 2: kind: `dream` is no kind of point"),
+        ("title = \"t\"\ncolour = 1\nkind = \"volume\"\n[settings]\n", "x.toml, line 2: unknown field `colour`"),
+        (&format!("{settings}\nspeed = 1\n"), "x.toml, line 5: settings.speed: volume points have no `speed`"),
+        (&format!("{settings}seed = [1, 1]\n"), "x.toml, line 4: settings.seed: holds `1` twice"),
+        (&format!("{settings}seed = []\n"), "x.toml, line 4: settings.seed: is an empty list"),
+        (&format!("{settings}seed = [[1]]\n"), "x.toml, line 4: settings.seed: is neither a text nor a number"),
+        (
+            &format!("{settings}utilization = \"full\"\n"),
+            "settings.utilization: `full` is no whole number from 1 to 99",
+        ),
+        (&format!("metrics = [\"speed\"]\n{settings}"), "x.toml, line 1: metrics: volume does not measure `speed`"),
+        (
+            &format!("{settings}[[plot]]\ntitle = \"p\"\nx = \"policy\"\ny = [\"copies\"]\n"),
+            "x.toml, line 6: plot.x: policy has no numbers; use shape = \"bars\"",
+        ),
+        (
+            &format!("{settings}[[plot]]\ntitle = \"p\"\nx = \"seed\"\ny = [\"copies\"]\nlogarithmic = [\"z\"]\n"),
+            "x.toml, line 8: plot.logarithmic: `z` is neither x nor y",
+        ),
+        (
+            &format!("{settings}seed = [{}]\nwrites = [{}]\n", numbers(400), numbers(400)),
+            "settings: there are more than 100000 points",
+        ),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let missing = Experiment::load(Path::new("/nonexistent/x.toml")).unwrap_err().to_string();
+    assert!(missing.starts_with("/nonexistent/x.toml: "), "{missing}");
+}
+
+fn numbers(count: u32) -> String {
+    (0..count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn results_do_not_depend_on_jobs_or_interruptions() {
+    let (one, file) = with_file(SMALL);
+    let first = one.path().join("one");
+    let expected = Summary { done: 4, before: 0, failed: 4, left: 0 };
+    assert_eq!(run_all(&first, &file, 1, &InProcess), expected);
+    let second = one.path().join("three");
+    assert_eq!(run_all(&second, &file, 3, &InProcess), expected);
+
+    // A third is stopped after three points, and its last line cut off.
+    let third = one.path().join("stopped");
+    let stop = AtomicBool::new(false);
+    let mut results = ResultsDirectory::create(&third, &file).unwrap();
+    let summary = run(&mut results, 1, &InProcess, &stop, &mut |done, _| stop.store(done >= 3, Ordering::Relaxed));
+    let summary = summary.unwrap();
+    assert!(summary.left > 0 && summary.done + summary.failed >= 3, "{summary:?}");
+    drop(results);
+    let lines = third.join("results.jsonl");
+    let mut text = fs::read(&lines).unwrap();
+    text.extend_from_slice(b"{\"kind\":\"volume\",\"para");
+    fs::write(&lines, text).unwrap();
+    let before = fs::read_to_string(&lines).unwrap().lines().filter(|line| line.contains("\"metrics\"")).count();
+    let summary = run_all(&third, &file, 2, &InProcess);
+    assert_eq!(summary, Summary { before, ..expected });
+
+    for name in ["results.jsonl", "results.parquet", "report.html"] {
+        let content = fs::read(first.join(name)).unwrap();
+        assert!(content == fs::read(second.join(name)).unwrap(), "{name} depends on jobs");
+        assert!(content == fs::read(third.join(name)).unwrap(), "{name} depends on interruptions");
+    }
+}
+
+/// Counts what it runs.
+struct Counting(AtomicUsize);
+
+impl Runner for Counting {
+    fn run(&self, point: &Point) -> Option<Record> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        InProcess.run(point)
+    }
+}
+
+#[test]
+fn what_was_measured_is_not_measured_again_and_failures_are() {
+    let (scratch, file) = with_file(SMALL);
+    let directory = scratch.path().join("results");
+    let counting = Counting(AtomicUsize::new(0));
+    run_all(&directory, &file, 2, &counting);
+    assert_eq!(counting.0.swap(0, Ordering::Relaxed), 8);
+    run_all(&directory, &file, 2, &counting);
+    assert_eq!(counting.0.load(Ordering::Relaxed), 4, "the failed ones");
+    let page = fs::read_to_string(directory.join("report.html")).unwrap();
+    assert!(page.contains("Failed points") && page.contains("Small &lt;&amp;&gt;"));
+}
+
+#[test]
+fn a_directory_is_for_one_run_of_one_experiment() {
+    let (scratch, file) = with_file(SMALL);
+    let directory = scratch.path().join("results");
+    let open = ResultsDirectory::create(&directory, &file).unwrap();
+    assert!(matches!(ResultsDirectory::create(&directory, &file), Err(DirectoryError::InUse { .. })));
+    drop(open);
+    fs::write(&file, SMALL.replace("128M", "192M")).unwrap();
+    assert!(matches!(ResultsDirectory::create(&directory, &file), Err(DirectoryError::OtherExperiment { .. })));
+    // Another title is no other experiment.
+    fs::write(&file, SMALL.replace("Small", "Little")).unwrap();
+    assert_eq!(ResultsDirectory::create(&directory, &file).unwrap().experiment().title, "Little <&>");
+    assert!(matches!(ResultsDirectory::open(scratch.path()), Err(DirectoryError::Experiment(_))));
+}
+
+#[test]
+fn the_table_holds_what_the_lines_hold() {
+    let (scratch, file) = with_file(SMALL);
+    run_all(scratch.path(), &file, 2, &InProcess);
+    let lines = fs::read_to_string(scratch.path().join("results.jsonl")).unwrap();
+    let records: Vec<Record> = lines.lines().map(|line| Record::from_line(line).unwrap()).collect();
+    for (record, line) in records.iter().zip(lines.lines()) {
+        assert_eq!(record.to_line(), line);
+    }
+
+    let table = SerializedFileReader::new(fs::File::open(scratch.path().join("results.parquet")).unwrap()).unwrap();
+    let rows: Vec<_> = table.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), records.len());
+    let names: Vec<String> = rows[0].get_column_iter().map(|(name, _)| name.clone()).collect();
+    let column = |name: &str| names.iter().position(|known| known == name).unwrap();
+    for (row, record) in rows.iter().zip(&records) {
+        assert_eq!(row.get_string(column("policy")).unwrap(), record.point.value("policy"));
+        assert_eq!(row.get_double(column("size")).unwrap(), f64::from(128 << 20));
+        let copies = row.get_double(column("copies")).ok();
+        assert_eq!(copies, record.metric("copies"));
+        assert_eq!(row.get_string(column("error")).ok(), record.outcome.as_ref().err());
+    }
+    assert!(records.iter().any(|record| record.metric("copies").is_some_and(|copies| copies > 0.0)));
+}
+
+/// Shrinks a setting of an example to its first value, or to another one.
+fn shrink(settings: &mut toml::Table, name: &str, to: Option<&str>) {
+    if let Some(value) = settings.get_mut(name) {
+        if let toml::Value::Array(items) = value {
+            items.truncate(1);
+        }
+        if let Some(to) = to {
+            *value = to.into();
+        }
+    }
+}
+
+#[test]
+fn the_examples_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let failed = Mutex::new(Vec::new());
+    let mut found = 0;
+    for entry in fs::read_dir(&examples).unwrap() {
+        let path = entry.unwrap().path();
+        let experiment = Experiment::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert!(experiment.points().len() > 1, "{}", path.display());
+        let mut small: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+        let settings = small["settings"].as_table_mut().unwrap();
+        let size = if experiment.kind == Kind::Engine { "256M" } else { "192M" };
+        for (name, to) in [
+            ("size", Some(size)),
+            ("age", Some("2M")),
+            ("measure", Some("2M")),
+            ("utilization", None),
+            ("seed", None),
+            ("device", None),
+            ("section", None),
+            ("stream", None),
+        ] {
+            shrink(settings, name, to);
+        }
+        let (scratch, file) = with_file(&small.to_string());
+        let summary = run_all(scratch.path(), &file, 2, &InProcess);
+        assert!(summary.done > 0);
+        if summary.failed > 0 {
+            failed.lock().unwrap().push(fs::read_to_string(scratch.path().join("results.jsonl")).unwrap());
+        }
+        found += 1;
+    }
+    assert!(found >= 2, "no examples in {}", examples.display());
+    assert!(failed.lock().unwrap().is_empty(), "{failed:?}");
+}
