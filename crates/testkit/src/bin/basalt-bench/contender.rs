@@ -80,6 +80,11 @@ impl Contender {
         Ok(Contender { kind, target, image_bytes, mount_point, mounted: false, basalt: options.basalt.clone() })
     }
 
+    /// Which file system it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// The name in the tables.
     pub fn name(&self) -> &'static str {
         self.kind.name()

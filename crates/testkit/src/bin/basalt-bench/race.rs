@@ -20,7 +20,7 @@ pub fn run(
     section.contenders = contenders.iter().map(|contender| contender.name().to_owned()).collect();
     for run in 1..=runs {
         for &workload in workloads {
-            for contender in contenders.iter_mut() {
+            for contender in contenders.iter_mut().filter(|contender| workload.suits(contender.kind())) {
                 eprintln!("run {run} of {runs}: {}, {}: {}", section.title, workload.name(), contender.name());
                 match once(contender, workload, scale, sources) {
                     Ok(samples) => samples.into_iter().for_each(|sample| section.add(contender.name(), sample)),

@@ -13,7 +13,7 @@ use std::time::Instant;
 use basalt_testkit::Result;
 use basalt_testkit::error::Context;
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Kind};
 use crate::options::Scale;
 use crate::report::Sample;
 use crate::sources::Sources;
@@ -72,6 +72,11 @@ impl Workload {
     /// Whether it is measured in User-Mode Linux, too. Disks there are too large and too slow to be filled.
     pub fn is_for_guests(self) -> bool {
         self != Workload::Overwrite
+    }
+
+    /// Whether it can be done there: btrfs says that a nearly full volume of that size is full when it is overwritten.
+    pub fn suits(self, kind: Kind) -> bool {
+        self != Workload::Overwrite || kind != Kind::Btrfs
     }
 
     /// The size of its volumes on the host.
