@@ -14,7 +14,7 @@ use super::{Phase, Workload, set_bytes};
 use crate::error::{Error, Result};
 use crate::fileset::{FileSet, read_range, write_range};
 use crate::operation::{File, MAX_REQUEST, Operation};
-use crate::settings::{Limit, Plan, Settings, blocks};
+use crate::settings::{BLOCK, Limit, Plan, Settings, blocks};
 use crate::specification::Specification;
 
 const FILE: File = File(0);
@@ -51,8 +51,8 @@ impl Postmark {
         };
         let (mean, request) = if classic { ((500 + CLASSIC_MAX) / 2, 512) } else { (128 << 10, 2 << 10) };
         let set = options.bytes("set", set_bytes(settings, SET_PERCENT), settings)?;
-        // A small file takes whole blocks, and a block for its inode.
-        let each = if classic { blocks(mean) + 4096 } else { mean };
+        // Small files may grow to whole blocks, a block for the inode of each, and their number by a quarter.
+        let each = if classic { (blocks(CLASSIC_MAX) + BLOCK) * 5 / 4 } else { mean };
         let files = options.number("files", (set / each).clamp(4, 50_000_000) as u32, 4, 50_000_000)?;
         let transactions = u64::from(files) * TRANSACTIONS_PER_FILE;
         let transactions = options.number("transactions", transactions, 0, u64::MAX)?;

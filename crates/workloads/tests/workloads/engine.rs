@@ -17,7 +17,7 @@ const SHAPES: [&str; 20] = [
     "fileserver",
     "varmail",
     "postmark:transactions=2000",
-    "postmark:classic,files=2000,transactions=2000",
+    "postmark:classic,transactions=2000",
     "sysbench:16K,set=20M",
     "create-files",
     "copy-files:files=50",
