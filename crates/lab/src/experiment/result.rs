@@ -40,11 +40,12 @@ impl Serialize for Ordered {
 }
 
 impl Record {
-    /// What a point gave.
+    /// What a point gave. Values are rounded to twelve significant digits, so that reading a line gives back what was written.
     #[must_use]
     pub fn new(point: Point, outcome: Result<Measured, String>) -> Record {
-        let metrics =
-            |measured: Measured| measured.values().iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        let metrics = |measured: Measured| {
+            measured.values().iter().map(|&(name, value)| (name.to_owned(), rounded(value))).collect()
+        };
         Record { point, outcome: outcome.map(metrics) }
     }
 
@@ -99,9 +100,19 @@ impl Record {
     }
 }
 
+/// Whether a value is a whole number that an `f64` holds exactly: below 2^53.
+fn is_whole(value: f64) -> bool {
+    value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0
+}
+
+/// A value to twelve significant digits; whole numbers stay as they are. The parser of JSON is exact for so few digits only: with
+/// more, a result that is read and written again could differ in its last digit.
+fn rounded(value: f64) -> f64 {
+    if is_whole(value) { value } else { format!("{value:.11e}").parse().unwrap_or(value) }
+}
+
 fn json_number(value: f64) -> Value {
-    // Whole numbers below 2^53 are exact.
-    if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 {
+    if is_whole(value) {
         return Value::Number(Number::from(value as i64));
     }
     Number::from_f64(value).map_or(Value::Null, Value::Number)
