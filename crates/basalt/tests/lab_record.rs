@@ -147,7 +147,7 @@ fn a_recorded_ext4_replays_to_the_same_bytes() {
     let scratch = Scratch::new();
     let (image, recording) = (scratch.path("image"), scratch.path("recording"));
     let (shown, mounted) = (scratch.directory("shown"), scratch.directory("mounted"));
-    let mut cleanup = Cleanup { mounts: vec![shown.clone(), mounted.clone()], ..Cleanup::default() };
+    let mut cleanup = Cleanup { mounts: vec![shown.clone(), mounted.clone()], loops: Vec::new() };
     let arguments = ["lab", "record", "--size", "96M", "--output", recording.to_str().unwrap()];
     basalt(arguments.iter().map(OsStr::new).chain([image.as_os_str(), shown.as_os_str()])).ok();
 
@@ -188,7 +188,7 @@ fn a_recorded_mount_replays_to_the_same_bytes() {
     let scratch = Scratch::with_volume("64M");
     let (image, copy, recording) = (scratch.path("image"), scratch.path("copy"), scratch.path("recording"));
     let mounted = scratch.directory("mnt");
-    let _cleanup = Cleanup { mounts: vec![mounted.clone()], ..Cleanup::default() };
+    let _cleanup = Cleanup { mounts: vec![mounted.clone()], loops: Vec::new() };
     fs::copy(&image, &copy).unwrap();
     let record = format!("record={}", recording.display());
     let mount = |options: &str| {
@@ -217,7 +217,7 @@ fn a_signal_ends_a_recording_that_is_complete() {
     let scratch = Scratch::new();
     let (image, recording, shown) = (scratch.path("image"), scratch.path("recording"), scratch.directory("shown"));
     fs::write(&image, vec![7; 4 << 20]).unwrap();
-    let _cleanup = Cleanup { mounts: vec![shown.clone()], ..Cleanup::default() };
+    let _cleanup = Cleanup { mounts: vec![shown.clone()], loops: Vec::new() };
     let mut command = Command::new(program());
     command.args(["lab", "record", "--foreground", "--output"]).arg(&recording).arg(&image).arg(&shown);
     let mut server = Killed(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 fn read(bytes: impl Into<Vec<u8>>, options: &ReadOptions) -> Result<(Vec<TraceRequest>, Format, Counts), TraceError> {
     let mut reader = TraceReader::new("sample", Cursor::new(bytes.into()), options)?;
     let mut requests = Vec::new();
-    while let Some(request) = reader.next() {
+    for request in reader.by_ref() {
         match request {
             Ok(request) => requests.push(request),
             Err(TraceError::BadLine(_)) if !options.strict => {}
@@ -26,8 +26,10 @@ fn read(bytes: impl Into<Vec<u8>>, options: &ReadOptions) -> Result<(Vec<TraceRe
     Ok((requests, reader.format(), reader.counts().clone()))
 }
 
-/// (time, kind, offset, length) of each request.
-fn plain(requests: &[TraceRequest]) -> Vec<(u64, RequestKind, u64, u64)> {
+/// Time, kind, offset and length of a request.
+type Plain = (u64, RequestKind, u64, u64);
+
+fn plain(requests: &[TraceRequest]) -> Vec<Plain> {
     requests.iter().map(|request| (request.time_ns, request.kind, request.offset, request.length)).collect()
 }
 
@@ -47,7 +49,7 @@ CPU3 (8,0):
 #[test]
 fn every_format_is_recognised_and_read() {
     let sector = |number: u64| number * 512;
-    let cases: [(&str, Format, Vec<(u64, RequestKind, u64, u64)>); 7] = [
+    let cases: [(&str, Format, Vec<Plain>); 7] = [
         (
             "fio version 2 iolog\n/dev/x add\n/dev/x open\n/dev/x write 4096 512\n/dev/x wait 100 0\n/dev/x sync 0 0\n/dev/x trim 0 4096\n/dev/x close\n",
             Format::Fio,

@@ -4,8 +4,11 @@ use std::fmt::Write;
 
 use super::row::{Measured, Row};
 
+/// Two lines of a heading, and the cell of a row.
+type Column = (&'static str, &'static str, fn(&Measured) -> String);
+
 /// The columns that are numbers: what they are called, in two lines, and what they show.
-const COLUMNS: [(&str, &str, fn(&Measured) -> String); 10] = [
+const COLUMNS: [Column; 10] = [
     ("device", "time (s)", |m| format!("{:.2}", m.device_seconds)),
     ("", "WAF", |m| format!("{:.2}", m.waf)),
     ("page-level", "WA", |m| format!("{:.2}", m.wa)),
