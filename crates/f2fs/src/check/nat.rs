@@ -97,7 +97,8 @@ impl NatTable {
 }
 
 fn parse(block: &[u8]) -> Option<Box<Entries>> {
-    if block.iter().all(|&byte| byte == 0) {
+    // Most blocks are zeros: compared as a whole, which is many times faster than byte by byte.
+    if block == [0; BLOCK_SIZE] {
         return None;
     }
     let (entries, _) = Entries::read_from_prefix(block).ok()?;

@@ -167,7 +167,7 @@ mod tests {
     fn less_than_the_papers_cost_is_better_and_more_is_not() {
         let cost = Expectation::Low { value: 2.0, tolerance: 0.1 };
         assert_eq!(
-            [1.5, 1.9, 2.2, 2.3].map(|ours| cost.verdict(ours)),
+            [1.5, 1.9, 2.19, 2.3].map(|ours| cost.verdict(ours)),
             [Verdict::Bettered, Verdict::Holds, Verdict::Holds, Verdict::Differs]
         );
     }
