@@ -8,7 +8,7 @@
 //! | [`settings`] | size, utilization, seed, lengths |
 //! | [`files`] | what a target has to offer: engines in this process, directories of any mount |
 //! | [`stream`] | which block is written next: Zipf, uniform, hot and cold, TPC-C |
-//! | [`run`] | runs a workload on a target, with an observer that has the clock |
+//! | [`mod@run`] | runs a workload on a target, with an observer that has the clock |
 //! | [`report`] | what a run reports: counts, bytes, latencies |
 //! | [`error`] | errors |
 //!

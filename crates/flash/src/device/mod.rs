@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`model`] | a device's costs as a TOML file gives them |
 //! | [`error`] | why a model cannot be had |
-//! | [`presets`] | the devices and chips that come with Basalt |
-//! | [`chip`] | bare NAND chips |
+//! | [`mod@presets`] | the devices and chips that come with Basalt |
+//! | [`mod@chip`] | bare NAND chips |
 //! | [`meter`] | times requests, without data |
 //! | [`clock`] | virtual time |
 //! | [`summary`] | a device in a line of a table |
