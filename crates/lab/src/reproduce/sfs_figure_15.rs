@@ -55,8 +55,9 @@ pub(super) fn run(scale: &Scale, say: Say<'_>) -> Outcome {
     let baseline = papers[0].3;
     let mut items = Vec::new();
     for (average, name, amplification, erases) in papers {
-        items.extend(amplifications(average, name, amplification));
-        if !std::ptr::eq(average, &log) {
+        let is_ours = std::ptr::eq(average, &log);
+        items.extend(amplifications(average, name, amplification, is_ours));
+        if !is_ours {
             let relative = [erases[0] / baseline[0], erases[1] / baseline[1]];
             items.extend(relative_erases(average, &log, name, relative));
         }
@@ -125,13 +126,16 @@ fn average(measured: &[&Measured], failed: &[String]) -> Average {
     }
 }
 
-/// Figure 15: write amplification of the two layers.
-fn amplifications(average: &Average, name: &str, papers: [f64; 2]) -> Vec<Item> {
+/// Figure 15: write amplification of the two layers. Only ours can be better: a peer that differs from the paper's is a difference.
+fn amplifications(average: &Average, name: &str, papers: [f64; 2], is_ours: bool) -> Vec<Item> {
     let measured = [("FAST", average.wa_fast), ("page-level", average.wa)];
     let item = |((layer, ours), paper): ((&str, f64), f64)| {
         let label = ("sfs", "15");
         let what = format!("write amplification in the device, {layer}, {name}");
-        let expectation = Expectation::Low { value: paper, tolerance: TOLERANCE };
+        let expectation = match is_ours {
+            true => Expectation::Low { value: paper, tolerance: TOLERANCE },
+            false => Expectation::Near { value: paper, tolerance: TOLERANCE },
+        };
         match average.workloads {
             0 => Item::missing(label, what, expectation, average.conditions.clone()),
             _ => Item::new(label, what, expectation, ours, average.conditions.clone()),
