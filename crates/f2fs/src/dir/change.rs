@@ -100,7 +100,7 @@ impl Volume {
             let block = block_from_inline(&old, &shape);
             self.state(dir).directory = true;
             self.reserve_block(dir, 0)?;
-            self.put_page(dir, 0, &block.0)?;
+            self.put_page(dir, 0, &block.0);
             let raw = self.inode_mut(dir)?;
             raw.i_current_depth.set(1);
             raw.i_size.set(BLOCK_SIZE as u64);

@@ -71,7 +71,7 @@ impl Volume {
         node.inode_mut().i_inline &= !(InlineFlags::DATA | InlineFlags::DATA_EXIST).bits();
         if exists && size > 0 {
             self.reserve_block(ino, 0)?;
-            self.put_page(ino, 0, &block.0)?;
+            self.put_page(ino, 0, &block.0);
         }
         Ok(())
     }

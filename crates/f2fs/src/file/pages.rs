@@ -3,6 +3,7 @@
 //! File pages live here only while dirty: whoever reads through the mount has the kernel's cache in front. Directory
 //! pages stay after writeback, within the budget.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use basalt_segments::BlockTraits;
@@ -33,38 +34,10 @@ pub struct InodeState {
     pub directory: bool,
 }
 
-/// Clean directory pages, oldest first, and blocks to reuse.
+/// Clean directory pages, oldest first.
 #[derive(Default)]
 pub struct CleanPages {
     order: VecDeque<(u32, u32)>,
-    spare: SpareBlocks,
-}
-
-/// Blocks of pages that were written back, for the next pages: warm in the processor's cache, and no work for the allocator.
-#[derive(Default)]
-pub struct SpareBlocks(Vec<Box<RawBlock>>);
-
-impl SpareBlocks {
-    /// Blocks kept: 1 MiB, as many as one piece of writeback frees.
-    const MOST: usize = 256;
-
-    /// A block whose content is of no matter.
-    fn take(&mut self) -> Box<RawBlock> {
-        self.0.pop().unwrap_or_else(RawBlock::zeroed)
-    }
-
-    fn keep(&mut self, block: Box<RawBlock>) {
-        if self.0.len() < Self::MOST {
-            self.0.push(block);
-        }
-    }
-}
-
-impl CleanPages {
-    /// Keeps the blocks of pages that nobody needs any more.
-    pub fn reuse(&mut self, pages: impl IntoIterator<Item = Page>) {
-        pages.into_iter().for_each(|page| self.spare.keep(page.block));
-    }
 }
 
 impl Volume {
@@ -96,33 +69,44 @@ impl Volume {
     }
 
     /// Puts a whole page in place, dirty; its block must be reserved.
-    pub(crate) fn put_page(&mut self, ino: u32, index: u32, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn put_page(&mut self, ino: u32, index: u32, bytes: &[u8; BLOCK_SIZE]) {
         let state = self.inodes.entry(ino).or_default();
-        if let Some(page) = state.pages.get_mut(&index) {
-            page.block.0.copy_from_slice(bytes);
-        } else {
-            let mut block = self.clean_pages.spare.take();
-            block.0.copy_from_slice(bytes);
-            state.pages.insert(index, Page { block, dirty: false });
+        match state.pages.entry(index) {
+            Entry::Occupied(page) => {
+                let page = page.into_mut();
+                page.block.0.copy_from_slice(bytes);
+                if page.dirty {
+                    self.changed = true;
+                    return;
+                }
+                page.dirty = true;
+            }
+            Entry::Vacant(place) => {
+                place.insert(Page { block: self.writer.copy_of(bytes), dirty: true });
+            }
         }
-        self.mark_page_dirty(ino, index).map(|_| ())
+        self.count_dirty_page(ino);
     }
 
     fn mark_page_dirty(&mut self, ino: u32, index: u32) -> Result<&mut Page> {
+        let missing = || Error::damaged("inode", format!("inode {ino} block {index}"), "not in memory");
+        let page = self.state(ino).pages.get_mut(&index).ok_or_else(missing)?;
+        if !std::mem::replace(&mut page.dirty, true) {
+            self.count_dirty_page(ino);
+        }
+        self.changed = true;
+        self.state(ino).pages.get_mut(&index).ok_or_else(missing)
+    }
+
+    /// Counts one more dirty page of an inode.
+    fn count_dirty_page(&mut self, ino: u32) {
         self.changed = true;
         let state = self.inodes.entry(ino).or_default();
-        let page = state.pages.get_mut(&index);
-        let page =
-            page.ok_or_else(|| Error::damaged("inode", format!("inode {ino} block {index}"), "not in memory"))?;
-        if !page.dirty {
-            page.dirty = true;
-            if state.dirty == 0 {
-                self.dirty_inodes.insert(ino);
-            }
-            state.dirty += 1;
-            *(if state.directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) += 1;
+        if state.dirty == 0 {
+            self.dirty_inodes.insert(ino);
         }
-        Ok(page)
+        state.dirty += 1;
+        *(if state.directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) += 1;
     }
 
     /// Forgets cached pages from `from` to `to` (exclusive): their blocks are being freed.

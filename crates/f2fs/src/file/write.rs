@@ -71,8 +71,8 @@ impl Volume {
             }
             let length = (BLOCK_SIZE - within).min(data.len() - done);
             let piece = &data[done..done + length];
-            let put = if length == BLOCK_SIZE {
-                self.reserve_block(ino, index).and_then(|()| self.put_page(ino, index, piece))
+            let put = if let Ok(whole) = piece.try_into() {
+                self.reserve_block(ino, index).map(|()| self.put_page(ino, index, whole))
             } else {
                 self.page_mut(ino, index).map(|page| page.block.0[within..within + length].copy_from_slice(piece))
             };

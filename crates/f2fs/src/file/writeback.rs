@@ -1,8 +1,12 @@
 //! Writeback: dirty pages get an address in the log of their class and go to the block writer.
 
+use std::collections::BTreeMap;
+
+use basalt_segments::SegmentKind;
+
 use super::pages::Page;
 use crate::error::{Error, Result};
-use crate::layout::{NEW_ADDR, NULL_ADDR};
+use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
 use crate::log::data_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
@@ -41,23 +45,20 @@ impl Volume {
         }
         let directory = state.directory;
         let mut pages = std::mem::take(&mut state.pages);
-        let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
-        let result = self.write_pages_out(ino, dirty, &mut written);
+        let result = if directory {
+            let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
+            self.write_pages_out(ino, dirty, &mut written)
+        } else {
+            self.hand_pages_over(ino, &mut pages, from, most, &mut written)
+        };
         // Counted, not looked for: a piece must not cost as much as all that waits.
-        let cleaned = written.len();
-        let still_dirty = self.state(ino).dirty - cleaned;
-        if still_dirty == 0 && !directory {
-            self.clean_pages.reuse(std::mem::take(&mut pages).into_values());
-        } else if !directory {
-            self.clean_pages.reuse(written.iter().filter_map(|index| pages.remove(index)));
-        }
         let state = self.state(ino);
-        state.dirty = still_dirty;
+        state.dirty -= written.len();
         state.pages = pages;
-        *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= cleaned;
-        if still_dirty == 0 {
+        if state.dirty == 0 {
             self.dirty_inodes.remove(&ino);
         }
+        *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= written.len();
         if directory {
             written.iter().for_each(|&index| self.note_clean(ino, index));
         } else if self.inodes.get(&ino).is_some_and(|state| state.lookups == 0 && state.pages.is_empty()) {
@@ -66,6 +67,7 @@ impl Volume {
         result.map(|()| written)
     }
 
+    /// Writes pages that stay in the cache.
     fn write_pages_out<'p>(
         &mut self,
         ino: u32,
@@ -74,26 +76,59 @@ impl Volume {
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
         let kind = self.placement.log(&traits);
-        let mut known: Option<(u32, Slot)> = None;
+        let mut known = None;
         for (&index, page) in pages {
-            // Neighbours share their node: look it up once.
-            let slot = match known {
-                Some((first, slot)) if index - first < slot.count => {
-                    Slot { byte: slot.byte + 4 * (index - first) as usize, index: slot.index + (index - first), ..slot }
-                }
-                _ => match self.map(ino, u64::from(index), false)? {
-                    Mapped::Slot(slot) => {
-                        known = Some((index, slot));
-                        slot
-                    }
-                    Mapped::Hole(_) => return Err(not_reserved(ino, index)),
-                },
-            };
+            let slot = self.slot_near(ino, index, &mut known)?;
             self.write_data_block(ino, index, slot, kind, &page.block.0)?;
             page.dirty = false;
             written.push(index);
         }
         Ok(())
+    }
+
+    /// Moves dirty pages out of the cache into the block writer. The page at which that fails stays.
+    fn hand_pages_over(
+        &mut self,
+        ino: u32,
+        pages: &mut BTreeMap<u32, Page>,
+        from: u32,
+        most: usize,
+        written: &mut Vec<u32>,
+    ) -> Result<()> {
+        let traits = self.data_traits(ino)?;
+        let kind = self.placement.log(&traits);
+        let mut known = None;
+        let mut kept = None;
+        for (index, page) in pages.extract_if(from.., |_, page| page.dirty).take(most) {
+            let slot = self.slot_near(ino, index, &mut known);
+            match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, kind, &page.block.0)) {
+                Ok(true) => self.writer.push(kind.index(), page.block),
+                Ok(false) => {}
+                Err(error) => {
+                    kept = Some((index, page, error));
+                    break;
+                }
+            }
+            written.push(index);
+        }
+        let Some((index, page, error)) = kept else { return Ok(()) };
+        pages.insert(index, page);
+        Err(error)
+    }
+
+    /// The slot of a reserved file block; `known` is that of one in front, if there was one. Neighbours share their node: it is
+    /// looked up once.
+    fn slot_near(&mut self, ino: u32, index: u32, known: &mut Option<(u32, Slot)>) -> Result<Slot> {
+        if let Some((first, slot)) = *known
+            && index - first < slot.count
+        {
+            let further = index - first;
+            return Ok(Slot { byte: slot.byte + 4 * further as usize, index: slot.index + further, ..slot });
+        }
+        match self.map(ino, u64::from(index), false)? {
+            Mapped::Slot(slot) => Ok(known.insert((index, slot)).1),
+            Mapped::Hole(_) => Err(not_reserved(ino, index)),
+        }
     }
 
     /// Writes one block of data to `kind`'s log and points its slot there.
@@ -102,25 +137,37 @@ impl Volume {
         ino: u32,
         index: u32,
         slot: Slot,
-        kind: basalt_segments::SegmentKind,
-        bytes: &[u8; crate::layout::BLOCK_SIZE],
+        kind: SegmentKind,
+        bytes: &[u8; BLOCK_SIZE],
     ) -> Result<()> {
-        let address = self.place_block(ino, index, slot, kind)?;
-        if mutant::active(Mutant::StaleBlockExposed) && index % 3 == 2 {
-            return Ok(());
+        if self.make_way_for_block(ino, index, slot, kind, bytes)? {
+            let block = self.writer.copy_of(bytes);
+            self.writer.push(kind.index(), block);
         }
-        self.since.unsealed.note(address, bytes);
-        self.writer.append(&*self.device, kind.index(), address, bytes)
+        Ok(())
     }
 
-    /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
-    pub(crate) fn place_block(
+    /// Points the slot of one block of data to its next address in `kind`'s log, to whose run the block must be added next. `false`
+    /// where a planted bug forgets that.
+    fn make_way_for_block(
         &mut self,
         ino: u32,
         index: u32,
         slot: Slot,
-        kind: basalt_segments::SegmentKind,
-    ) -> Result<u32> {
+        kind: SegmentKind,
+        bytes: &[u8; BLOCK_SIZE],
+    ) -> Result<bool> {
+        let address = self.place_block(ino, index, slot, kind)?;
+        if mutant::active(Mutant::StaleBlockExposed) && index % 3 == 2 {
+            return Ok(false);
+        }
+        self.since.unsealed.note(address, bytes);
+        self.writer.make_way(&*self.device, kind.index(), address)?;
+        Ok(true)
+    }
+
+    /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
+    pub(crate) fn place_block(&mut self, ino: u32, index: u32, slot: Slot, kind: SegmentKind) -> Result<u32> {
         let old = self.node(slot.nid)?.pointer(slot.byte);
         if old == NULL_ADDR {
             return Err(not_reserved(ino, index));

@@ -1,29 +1,34 @@
 //! Gathers the blocks of each log into large requests.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
 use basalt_device::BlockDevice;
 
 use crate::error::Result;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, RawBlock};
 
 /// Blocks in the largest request: 1 MiB.
 const RUN_MAX: usize = 256;
 
-/// A block aligned for direct I/O.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C, align(4096))]
-pub struct IoBlock(pub [u8; BLOCK_SIZE]);
-
 /// Neighbouring blocks of one log that wait to be written together.
 struct Run {
     start: u32,
-    blocks: Vec<IoBlock>,
+    blocks: Vec<Box<RawBlock>>,
+}
+
+/// Blocks that were written, for the next ones: warm in the processor's cache, and no work for the allocator.
+#[derive(Default)]
+struct SpareBlocks(Vec<Box<RawBlock>>);
+
+impl SpareBlocks {
+    fn keep(&mut self, blocks: impl IntoIterator<Item = Box<RawBlock>>) {
+        let room = RUN_MAX - self.0.len();
+        self.0.extend(blocks.into_iter().take(room));
+    }
 }
 
 /// One run for each log.
 pub struct BlockWriter {
     runs: Vec<Run>,
+    spare: SpareBlocks,
     /// Blocks handed to the device.
     pub blocks_written: u64,
 }
@@ -32,10 +37,21 @@ impl BlockWriter {
     /// A writer for `logs` logs.
     pub fn new(logs: usize) -> BlockWriter {
         let runs = (0..logs).map(|_| Run { start: 0, blocks: Vec::new() }).collect();
-        BlockWriter { runs, blocks_written: 0 }
+        BlockWriter { runs, spare: SpareBlocks::default(), blocks_written: 0 }
     }
 
-    /// Adds the block at `address` to the run of `log`; writes the run first if the block is no neighbour, or the run full.
+    /// A block with these bytes.
+    pub fn copy_of(&mut self, bytes: &[u8; BLOCK_SIZE]) -> Box<RawBlock> {
+        match self.spare.0.pop() {
+            Some(mut block) => {
+                block.0.copy_from_slice(bytes);
+                block
+            }
+            None => Box::new(RawBlock(*bytes)),
+        }
+    }
+
+    /// Adds a copy of the block at `address` to the run of `log`; writes the run first if the block is no neighbour, or the run full.
     pub fn append(
         &mut self,
         device: &dyn BlockDevice,
@@ -43,14 +59,26 @@ impl BlockWriter {
         address: u32,
         bytes: &[u8; BLOCK_SIZE],
     ) -> Result<()> {
+        self.make_way(device, log, address)?;
+        let block = self.copy_of(bytes);
+        self.push(log, block);
+        Ok(())
+    }
+
+    /// Writes the run of `log` unless the block at `address` can be added to it.
+    pub fn make_way(&mut self, device: &dyn BlockDevice, log: usize, address: u32) -> Result<()> {
         let run = &self.runs[log];
         let follows = !run.blocks.is_empty() && run.start + run.blocks.len() as u32 == address;
         if !follows || run.blocks.len() == RUN_MAX {
             self.write_run(device, log)?;
             self.runs[log].start = address;
         }
-        self.runs[log].blocks.push(IoBlock(*bytes));
         Ok(())
+    }
+
+    /// Adds the block that [`make_way`](Self::make_way) was last called for.
+    pub fn push(&mut self, log: usize, block: Box<RawBlock>) {
+        self.runs[log].blocks.push(block);
     }
 
     /// Hands everything that waits to the device.
@@ -74,12 +102,17 @@ impl BlockWriter {
 
     fn write_run(&mut self, device: &dyn BlockDevice, log: usize) -> Result<()> {
         let run = &mut self.runs[log];
-        if run.blocks.is_empty() {
-            return Ok(());
+        let offset = u64::from(run.start) * BLOCK_SIZE as u64;
+        match run.blocks.as_slice() {
+            [] => return Ok(()),
+            [block] => device.write_at(offset, &block.0)?,
+            blocks => {
+                let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
+                device.write_vectored_at(offset, &slices)?;
+            }
         }
-        device.write_at(u64::from(run.start) * BLOCK_SIZE as u64, run.blocks.as_bytes())?;
         self.blocks_written += run.blocks.len() as u64;
-        run.blocks.clear();
+        self.spare.keep(run.blocks.drain(..));
         Ok(())
     }
 }

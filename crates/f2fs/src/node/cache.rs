@@ -136,14 +136,16 @@ impl NodeCache {
         self.nodes.get(&nid).map(Node::bytes)
     }
 
-    fn mark_dirty(&mut self, nid: u32, essential: bool) {
-        let Some(node) = self.nodes.get_mut(&nid) else { return };
-        node.essential |= essential;
+    /// Marks a node that is in memory as one to be written.
+    fn mark_dirty(&mut self, nid: u32, essential: bool) -> Option<&mut Node> {
+        let node = self.nodes.get_mut(&nid)?;
+        (node.essential, node.used) = (node.essential | essential, true);
         if !node.dirty {
             node.dirty = true;
             self.dirty.entry(node.footer().ino.get()).or_default().insert(nid);
             self.dirty_count += 1;
         }
+        Some(node)
     }
 
     fn mark_clean(&mut self, nid: u32) {
@@ -195,27 +197,29 @@ impl Volume {
         if !self.nodes.nodes.contains_key(&nid) {
             self.load_node(nid)?;
         }
-        let node = self.nodes.nodes.get_mut(&nid);
-        let node = node.ok_or_else(|| Error::damaged("node", format!("node {nid}"), "not in memory"))?;
+        let node = self.nodes.nodes.get_mut(&nid).ok_or_else(|| not_in_memory(nid))?;
         node.used = true;
         Ok(node)
     }
 
     /// A node to change: it will be written by the next checkpoint at the latest.
     pub(crate) fn node_mut(&mut self, nid: u32) -> Result<&mut Node> {
-        self.node(nid)?;
+        self.node_to_change(nid, true)
+    }
+
+    /// As [`node_mut`](Self::node_mut); unless `essential`, only times are to change.
+    fn node_to_change(&mut self, nid: u32, essential: bool) -> Result<&mut Node> {
+        if !self.nodes.nodes.contains_key(&nid) {
+            self.load_node(nid)?;
+        }
         self.changed = true;
-        self.nodes.mark_dirty(nid, true);
-        self.node(nid)
+        self.nodes.mark_dirty(nid, essential).ok_or_else(|| not_in_memory(nid))
     }
 
     /// An inode of which only times are to change: fdatasync does not write it for them.
     pub(crate) fn inode_times_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
         self.check_inode(ino)?;
-        self.node(ino)?;
-        self.changed = true;
-        self.nodes.mark_dirty(ino, false);
-        Ok(self.node(ino)?.inode_mut())
+        Ok(self.node_to_change(ino, false)?.inode_mut())
     }
 
     /// Puts the block of an inode that had to be made anew into memory, dirty, and counts it.
@@ -421,8 +425,7 @@ impl Volume {
     }
 
     fn check_inode(&mut self, ino: u32) -> Result<()> {
-        if self.nodes.nodes.contains_key(&ino) {
-            let footer = self.node(ino)?.footer();
+        if let Some(footer) = self.nodes.footer(ino) {
             return if footer.ino.get() == ino { Ok(()) } else { Err(basalt_vfs::Error::Stale.into()) };
         }
         if ino == 0 || ino >= self.geometry.node_ids() {
@@ -434,4 +437,8 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+fn not_in_memory(nid: u32) -> Error {
+    Error::damaged("node", format!("node {nid}"), "not in memory")
 }
