@@ -84,7 +84,7 @@ impl<O: FlashObserver> PageLevel<O> {
     #[inline]
     fn forget(&mut self, old: u32) {
         if old != NOWHERE {
-            let block = self.pool.invalidate(old - 1);
+            let block = self.pool.forget(old - 1);
             self.victims.lost_a_page(block);
         }
     }
@@ -129,7 +129,9 @@ impl<O: FlashObserver> PageLevel<O> {
         while self.pool.live(victim) > 0 {
             let from = self.pool.page_of(victim, index);
             index += 1;
-            if let Some(logical) = self.pool.owner(from) {
+            // What was overwritten since is elsewhere by the map.
+            let owner = self.pool.owner(from).filter(|&logical| self.map[logical as usize] == from + 1);
+            if let Some(logical) = owner {
                 let block = self.copy_block();
                 self.map[logical as usize] = self.pool.copy(from, block, self.pool.next(block), logical) + 1;
             }

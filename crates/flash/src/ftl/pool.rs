@@ -16,7 +16,7 @@ pub(super) struct Pool<O> {
     pages_per_block: u32,
     /// The power of two that `pages_per_block` is, where it is one: a shift is several times faster than a division.
     block_shift: Option<u32>,
-    /// Logical page + 1 of each physical page that is live, else [`NOWHERE`].
+    /// Logical page + 1 of each physical page that is live; of others [`NOWHERE`], or, after [`forget`](Pool::forget), what it was.
     owners: Vec<u32>,
     /// Live pages of each block.
     live: Vec<u16>,
@@ -103,7 +103,7 @@ impl<O: FlashObserver> Pool<O> {
         self.next(block) == self.pages_per_block
     }
 
-    /// The logical page that a physical page holds, if it is live.
+    /// The logical page that a physical page holds, if it is live; one that was [forgotten](Self::forget) may still be named.
     #[inline]
     pub fn owner(&self, physical: u32) -> Option<u32> {
         self.owners[physical as usize].checked_sub(1)
@@ -130,6 +130,15 @@ impl<O: FlashObserver> Pool<O> {
         let physical = self.program(block, index, logical, Programmed::CopyOf(u64::from(from)));
         self.invalidate(from);
         physical
+    }
+
+    /// As [`invalidate`](Self::invalidate), but [`owner`](Self::owner) may go on naming the page: for a layer whose map tells better,
+    /// and which is spared a look at memory that is seldom in the processor's cache.
+    #[inline]
+    pub fn forget(&mut self, physical: u32) -> u32 {
+        let block = self.block_of(physical);
+        self.live[block as usize] -= 1;
+        block
     }
 
     /// Marks a live page dead and returns its block.

@@ -1,62 +1,65 @@
 //! Full blocks by their number of live pages: the emptiest is found without a search.
 
-/// Doubly linked rings, one for each number of live pages, in two arrays: blocks first, then the heads of the rings.
+/// Doubly linked rings, one for each number of live pages, in one array: blocks first, then the heads of the rings.
 pub(super) struct Victims {
-    next: Vec<u32>,
-    previous: Vec<u32>,
-    /// Live pages of each block that is in a ring, else [`ABSENT`].
-    live: Vec<u16>,
+    links: Vec<Link>,
     blocks: u32,
     /// No ring below this one has a block.
     lowest: u32,
     pages_per_block: u32,
 }
 
-const ABSENT: u16 = u16::MAX;
+/// A block or the head of a ring: together, since they are wanted together.
+#[derive(Clone, Copy)]
+struct Link {
+    next: u32,
+    previous: u32,
+    /// Live pages of a block that is in a ring, else [`ABSENT`].
+    live: u32,
+}
+
+const ABSENT: u32 = u32::MAX;
 
 impl Victims {
     pub fn new(blocks: u32, pages_per_block: u32) -> Victims {
         // Empty rings point at themselves.
-        let links: Vec<u32> = (0..blocks + pages_per_block + 1).collect();
-        Victims {
-            next: links.clone(),
-            previous: links,
-            live: vec![ABSENT; blocks as usize],
-            blocks,
-            lowest: pages_per_block + 1,
-            pages_per_block,
-        }
+        let link = |number| Link { next: number, previous: number, live: ABSENT };
+        let links = (0..blocks + pages_per_block + 1).map(link).collect();
+        Victims { links, blocks, lowest: pages_per_block + 1, pages_per_block }
     }
 
     pub fn memory(&self) -> u64 {
-        self.next.len() as u64 * 8 + self.live.len() as u64 * 2
+        (self.links.len() * size_of::<Link>()) as u64
     }
 
     /// Adds a block at the end of its ring.
     pub fn insert(&mut self, block: u32, live: u16) {
-        self.live[block as usize] = live;
-        self.lowest = self.lowest.min(u32::from(live));
-        let head = self.blocks + u32::from(live);
-        let last = self.previous[head as usize];
-        self.next[last as usize] = block;
-        self.previous[block as usize] = last;
-        self.next[block as usize] = head;
-        self.previous[head as usize] = block;
+        self.put(block, u32::from(live));
     }
 
+    #[inline(always)]
+    fn put(&mut self, block: u32, live: u32) {
+        self.lowest = self.lowest.min(live);
+        let head = self.blocks + live;
+        let last = std::mem::replace(&mut self.links[head as usize].previous, block);
+        self.links[last as usize].next = block;
+        self.links[block as usize] = Link { next: head, previous: last, live };
+    }
+
+    #[inline(always)]
     fn unlink(&mut self, block: u32) {
-        let (previous, next) = (self.previous[block as usize], self.next[block as usize]);
-        self.next[previous as usize] = next;
-        self.previous[next as usize] = previous;
+        let Link { next, previous, .. } = self.links[block as usize];
+        self.links[previous as usize].next = next;
+        self.links[next as usize].previous = previous;
     }
 
     /// Moves a block, if it is here, one ring down.
-    #[inline]
+    #[inline(always)]
     pub fn lost_a_page(&mut self, block: u32) {
-        let live = self.live[block as usize];
+        let live = self.links[block as usize].live;
         if live != ABSENT {
             self.unlink(block);
-            self.insert(block, live - 1);
+            self.put(block, live - 1);
         }
     }
 
@@ -64,10 +67,10 @@ impl Victims {
     pub fn take(&mut self) -> Option<u32> {
         while self.lowest < self.pages_per_block {
             let head = self.blocks + self.lowest;
-            let block = self.next[head as usize];
+            let block = self.links[head as usize].next;
             if block != head {
                 self.unlink(block);
-                self.live[block as usize] = ABSENT;
+                self.links[block as usize].live = ABSENT;
                 return Some(block);
             }
             self.lowest += 1;
