@@ -32,6 +32,11 @@ pub enum SegmentState {
     Prefree,
 }
 
+impl SegmentState {
+    /// How many states there are.
+    const COUNT: usize = 5;
+}
+
 /// The segments of a volume's main area: live blocks, kind, state and time of modification of each.
 ///
 /// Takes about 28 bytes a segment, and 64 more for each that is partly live: 14 MiB for the 524,288 segments of an
@@ -47,6 +52,8 @@ pub struct SegmentTable {
     live: Vec<u16>,
     kinds: Vec<SegmentKind>,
     states: Vec<SegmentState>,
+    /// Segments by state, in the order of [`SegmentState`].
+    state_counts: [u32; SegmentState::COUNT],
     modified: Vec<u64>,
     maps: Vec<LiveMap>,
     /// Live blocks of data segments, and of node segments.
@@ -114,6 +121,7 @@ impl SegmentTable {
             live: vec![0; count],
             kinds: vec![SegmentKind::HotData; count],
             states: vec![SegmentState::Free; count],
+            state_counts: [segments, 0, 0, 0, 0],
             modified: vec![0; count],
             maps: std::iter::repeat_with(LiveMap::default).take(count).collect(),
             live_totals: [0; 2],
@@ -153,6 +161,7 @@ impl SegmentTable {
     /// free, because what was loaded is what is durable; those set active stay so. Leaves the dirty entries as they are.
     pub fn finish_load(&mut self) {
         self.live_totals = [0; 2];
+        self.state_counts = [0; SegmentState::COUNT];
         self.free.clear();
         self.prefree.clear();
         self.free_sections.clear();
@@ -168,6 +177,7 @@ impl SegmentTable {
                     _ => SegmentState::Dirty,
                 };
             }
+            self.state_counts[self.states[at] as usize] += 1;
             if self.states[at] == SegmentState::Free {
                 self.free.insert(segment);
                 self.section_counts[(segment / self.segments_per_section) as usize].free += 1;
@@ -202,6 +212,12 @@ impl SegmentTable {
     #[must_use]
     pub fn sections(&self) -> u32 {
         self.sections
+    }
+
+    /// Segments in this state. Takes constant time.
+    #[must_use]
+    pub fn segments_in(&self, state: SegmentState) -> u32 {
+        self.state_counts[state as usize]
     }
 
     /// Segments in each section.

@@ -268,6 +268,10 @@ impl Pair {
         assert_eq!(table.free_segments() as usize, numbers(&|segment| segment.state == Free).len());
         assert_eq!(table.prefree_segments() as usize, prefree.len());
         assert_eq!(table.prefree(), prefree);
+        for state in [Free, Active, Dirty, Full, Prefree] {
+            let counted = numbers(&|segment| segment.state == state).len();
+            assert_eq!(table.segments_in(state) as usize, counted, "segments that are {state:?}");
+        }
         assert_eq!(table.dirty_entries(), numbers(&|segment| segment.dirty));
         assert_eq!(table.free_sections() as usize, (0..SECTIONS).filter(|&s| model.is_free_section(s)).count());
         assert_eq!(table.prefree_sections() as usize, (0..SECTIONS).filter(|&s| model.is_prefree_section(s)).count());

@@ -129,6 +129,8 @@ impl SegmentTable {
     pub(super) fn enter(&mut self, segment: SegmentNumber, state: SegmentState) {
         let at = self.at(segment);
         let old = std::mem::replace(&mut self.states[at], state);
+        self.state_counts[old as usize] -= 1;
+        self.state_counts[state as usize] += 1;
         let unused = |state| matches!(state, SegmentState::Free | SegmentState::Prefree);
         if old == state || !(unused(old) || unused(state)) {
             return;
