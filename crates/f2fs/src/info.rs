@@ -80,7 +80,8 @@ pub struct CheckpointInfo {
 }
 
 /// What is in use.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// Blocks that users may fill.
     pub user_blocks: u64,
@@ -97,7 +98,8 @@ pub struct Usage {
 }
 
 /// Segments of the main area by state.
-#[derive(Debug, Clone, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct States {
     /// Nothing live; may be written.
     pub free: u32,
@@ -170,14 +172,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
             orphans: volume.orphans.len(),
             mounted_seconds: volume.mounted_seconds(),
         },
-        usage: Usage {
-            user_blocks: volume.checkpoint.user_blocks,
-            used_blocks: volume.valid_blocks,
-            nodes: volume.valid_nodes,
-            inodes: volume.valid_inodes,
-            reserved_segments: raw.rsvd_segment_count.get(),
-            overprovision_segments: raw.overprov_segment_count.get(),
-        },
+        usage: usage(volume),
         states: states(volume),
         kinds: SegmentKind::ALL.iter().map(|kind| kind_info(volume, *kind)).collect(),
         logs: volume.logs.iter().map(|log| LogInfo { segment: log.segment, offset: log.offset }).collect(),
@@ -187,18 +182,29 @@ fn describe(volume: &Volume) -> VolumeInfo {
     }
 }
 
-fn states(volume: &Volume) -> States {
-    let mut states = States::default();
-    for segment in 0..volume.table.segments() {
-        *match volume.table.state(segment) {
-            SegmentState::Free => &mut states.free,
-            SegmentState::Active => &mut states.active,
-            SegmentState::Dirty => &mut states.dirty,
-            SegmentState::Full => &mut states.full,
-            SegmentState::Prefree => &mut states.prefree,
-        } += 1;
+/// In constant time.
+pub(crate) fn usage(volume: &Volume) -> Usage {
+    let raw = &volume.checkpoint.raw;
+    Usage {
+        user_blocks: volume.checkpoint.user_blocks,
+        used_blocks: volume.valid_blocks,
+        nodes: volume.valid_nodes,
+        inodes: volume.valid_inodes,
+        reserved_segments: raw.rsvd_segment_count.get(),
+        overprovision_segments: raw.overprov_segment_count.get(),
     }
-    states
+}
+
+/// In constant time.
+pub(crate) fn states(volume: &Volume) -> States {
+    let count = |state| volume.table.segments_in(state);
+    States {
+        free: count(SegmentState::Free),
+        active: count(SegmentState::Active),
+        dirty: count(SegmentState::Dirty),
+        full: count(SegmentState::Full),
+        prefree: count(SegmentState::Prefree),
+    }
 }
 
 fn kind_info(volume: &Volume, kind: SegmentKind) -> KindInfo {

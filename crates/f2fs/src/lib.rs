@@ -21,7 +21,7 @@
 //! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | [`repair`] | fsck's other half: makes a volume sound again |
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
-//! | `info`, `trim` | facts for people; FITRIM |
+//! | `info`, `live`, `trim` | facts for people: about a volume, about what an open one is doing; FITRIM |
 //! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
 
 pub mod check;
@@ -38,6 +38,7 @@ pub mod fuzzing;
 pub mod geometry;
 mod info;
 pub mod layout;
+mod live;
 mod log;
 mod maintenance;
 #[cfg_attr(feature = "mutants", doc(hidden))]
@@ -60,6 +61,7 @@ pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
+pub use live::LiveInfo;
 pub use ops::F2fs;
 pub use options::{Atime, OpenOptions};
 pub use volume::Counters;

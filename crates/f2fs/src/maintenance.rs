@@ -217,11 +217,7 @@ impl F2fs {
     /// What was written, cleaned and committed since the volume was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.with_volume(|volume| Statistics {
-            written: volume.counters,
-            cleaning: volume.cleaning,
-            checkpoints: volume.checkpoints,
-        })
+        self.with_volume(Volume::statistics)
     }
 
     /// The sections that cleaning emptied last, oldest first, at most 1024; their numbers tell whether some were missed. Those

@@ -15,7 +15,7 @@ use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Loaded, load, load_to_read, read_blocks};
-use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics};
+use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics, Statistics};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -34,7 +34,8 @@ use crate::recovery::since::SinceCheckpoint;
 const SIT_READ_BLOCKS: u32 = 256;
 
 /// What was written since the volume was opened, in blocks, and how often.
-#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// File and directory blocks.
     pub data_blocks: u64,
@@ -48,6 +49,14 @@ pub struct Counters {
     pub sections_cleaned: u64,
     /// Blocks copied by cleaning.
     pub blocks_moved: u64,
+}
+
+impl Counters {
+    /// Blocks of all kinds.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.data_blocks + self.node_blocks + self.metadata_blocks
+    }
 }
 
 /// Everything the engine knows about an open volume.
@@ -206,6 +215,11 @@ impl Volume {
             options,
             device,
         })
+    }
+
+    /// What was written, cleaned and committed since it was opened.
+    pub(crate) fn statistics(&self) -> Statistics {
+        Statistics { written: self.counters, cleaning: self.cleaning, checkpoints: self.checkpoints }
     }
 
     /// Whether changes are possible.

@@ -79,6 +79,13 @@ fn an_idle_volume_is_cleaned_in_bounded_pieces_until_it_is_not_worth_it() {
     assert_eq!(fs.statistics().cleaning.foreground, start.cleaning.foreground);
     let now = fs.info().states.free;
     assert!(now > free, "{free} free segments before, {now} after");
+    assert!(work.data_blocks_copied > 0 && work.data_blocks_copied <= work.blocks_copied, "{work:?}");
+    let live = fs.live();
+    assert_eq!(live.statistics.new_data_blocks(), start.new_data_blocks(), "copies count as new data");
+    assert!(live.statistics.write_amplification() > start.write_amplification());
+    let (used, on_device) = (live.usage.used_blocks, live.live_data_blocks + live.live_node_blocks);
+    assert_eq!((live.segments.free, used), (now, on_device));
+    assert!(!live.read_only && live.failed.is_none() && live.read_only_reason.is_none());
     fs.close().unwrap();
     assert!(check(&*device, &CheckOptions::default(), &mut |_| {}).unwrap().is_clean());
 }

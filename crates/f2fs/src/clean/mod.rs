@@ -160,6 +160,7 @@ impl Volume {
             self.node_mut(nid)?.set_pointer(byte, address);
         }
         self.note_moved(cause);
+        self.cleaning.of(cause).data_blocks_copied += 1;
         Ok(())
     }
 

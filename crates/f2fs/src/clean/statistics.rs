@@ -35,7 +35,8 @@ pub enum CheckpointCause {
 }
 
 /// Cleaning for one cause since the volume was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct CleaningWork {
     /// Sections that were emptied.
     pub victims: u64,
@@ -44,6 +45,8 @@ pub struct CleaningWork {
     pub blocks_read: u64,
     /// Live blocks moved: data copied, and nodes to be written again.
     pub blocks_copied: u64,
+    /// Those of `blocks_copied` that are data, and so were written as data blocks.
+    pub data_blocks_copied: u64,
     /// Checkpoints written to free victims.
     pub checkpoints: u64,
     /// Time spent choosing victims.
@@ -55,7 +58,8 @@ pub struct CleaningWork {
 }
 
 /// Cleaning since the volume was opened, by cause.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct CleaningStatistics {
     /// [`CleaningCause::Foreground`].
     pub foreground: CleaningWork,
@@ -76,7 +80,8 @@ impl CleaningStatistics {
 }
 
 /// Checkpoints since the volume was opened, by cause.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct CheckpointStatistics {
     /// [`CheckpointCause::Open`].
     pub open: u64,
@@ -119,7 +124,8 @@ impl CheckpointStatistics {
 }
 
 /// What the engine did since the volume was opened: [`F2fs::statistics`](crate::F2fs::statistics).
-#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Statistics {
     /// Blocks written.
     pub written: crate::Counters,
@@ -142,6 +148,19 @@ impl Statistics {
     #[must_use]
     pub fn since(&self, earlier: &Statistics) -> Statistics {
         *self - *earlier
+    }
+
+    /// Data blocks that were written because somebody changed something, and not because cleaning moved them.
+    #[must_use]
+    pub fn new_data_blocks(&self) -> u64 {
+        self.written.data_blocks.saturating_sub(self.cleaning.total().data_blocks_copied)
+    }
+
+    /// All blocks written for each new data block; `None` before there is one.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let new = self.new_data_blocks();
+        (new > 0).then(|| self.written.blocks() as f64 / new as f64)
     }
 }
 
@@ -194,7 +213,7 @@ sum_and_difference! {
     Statistics { written, cleaning, checkpoints }
     crate::Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved }
     CleaningStatistics { foreground, background, resize }
-    CleaningWork { victims, blocks_read, blocks_copied, checkpoints, select, copy, commit }
+    CleaningWork { victims, blocks_read, blocks_copied, data_blocks_copied, checkpoints, select, copy, commit }
     CheckpointStatistics { open, fsync, sync, interval, cleaning, trim, resize, close }
 }
 
@@ -218,5 +237,16 @@ mod tests {
         assert_eq!(between.cleaning.total(), CleaningWork { victims: 7, ..work });
         assert_eq!((between.checkpoints.total(), between.written.data_blocks), (2, 100));
         assert_eq!(before.since(&after).checkpoints.total(), 0);
+    }
+
+    #[test]
+    fn copies_of_cleaning_are_no_new_data() {
+        let mut statistics = Statistics::default();
+        assert_eq!(statistics.write_amplification(), None);
+        statistics.written =
+            crate::Counters { data_blocks: 30, node_blocks: 6, metadata_blocks: 4, ..statistics.written };
+        statistics.cleaning.foreground.data_blocks_copied = 4;
+        statistics.cleaning.background.data_blocks_copied = 6;
+        assert_eq!((statistics.new_data_blocks(), statistics.write_amplification()), (20, Some(2.0)));
     }
 }
