@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::{
-    cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, sync, umount,
+    cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, umount,
 };
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 
@@ -30,6 +30,7 @@ enum Command {
     Mount(mount::Args),
     Umount(umount::Args),
     Sync(sync::Args),
+    Stats(stats::Args),
     Fsck(fsck::Args),
     Resize(resize::Args),
     Rescue(rescue::Args),
@@ -51,6 +52,7 @@ impl Command {
             Command::Mount(_) => "mount",
             Command::Umount(_) => "umount",
             Command::Sync(_) => "sync",
+            Command::Stats(_) => "stats",
             Command::Fsck(_) => "fsck",
             Command::Resize(_) => "resize",
             Command::Rescue(_) => "rescue",
@@ -72,6 +74,7 @@ impl Command {
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => umount::run(&args),
             Command::Sync(args) => sync::run(&args),
+            Command::Stats(args) => stats::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Resize(args) => resize::run(&args),
             Command::Rescue(args) => rescue::run(&args),

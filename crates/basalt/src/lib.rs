@@ -8,6 +8,7 @@
 //! | [`transfer`] | copying trees in and out |
 //! | [`mount`] | options, the daemon, serving a mount, logging |
 //! | [`mounts`] | what is mounted |
+//! | [`statistics`] | the live counters of a mount: asking for them, showing them |
 //! | [`failure`], [`output`], [`progress`] | what users see: one line an error, results, a bar for what takes long |
 //! | [`size`], [`time`] | numbers as people write them |
 //!
@@ -21,6 +22,7 @@ pub mod mounts;
 pub mod output;
 pub mod progress;
 pub mod size;
+pub mod statistics;
 pub mod target;
 pub mod time;
 pub mod transfer;

@@ -22,6 +22,8 @@ pub struct Mount {
     pub source: PathBuf,
     /// Whether nothing can be changed through it.
     pub read_only: bool,
+    /// The user who mounted it and serves it, for FUSE mounts.
+    pub owner: Option<u32>,
 }
 
 impl Mount {
@@ -46,6 +48,11 @@ pub fn all() -> Vec<Mount> {
 /// The mount that one sees at a canonical path, if it is a mount point.
 pub fn at(path: &Path) -> Option<Mount> {
     all().into_iter().rev().find(|mount| mount.point == path)
+}
+
+/// A mount of the file system with this device number, wherever.
+pub fn with_device(number: &str) -> Option<Mount> {
+    all().into_iter().find(|mount| mount.device == number)
 }
 
 /// A mount of an image or block device by anybody.
@@ -95,12 +102,18 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     fields.find(|field| *field == b"-")?;
     let kind = unescape(fields.next()?);
     let source = unescape(fields.next()?);
+    let options = fields.next().unwrap_or_default();
+    let owner = options.split(|&byte| byte == b',').find_map(|option| {
+        let number = option.strip_prefix(b"user_id=")?;
+        std::str::from_utf8(number).ok()?.parse().ok()
+    });
     Some(Mount {
         device,
         point: OsString::from_vec(point).into(),
         kind,
         source: OsString::from_vec(source).into(),
         read_only,
+        owner,
     })
 }
 
@@ -143,5 +156,6 @@ mod tests {
         assert!(mounts[2].is_basalt());
         assert!(mounts[2].read_only && !mounts[1].read_only);
         assert_eq!(mounts[2].device, "7:0");
+        assert_eq!((mounts[1].owner, mounts[2].owner), (Some(0), None));
     }
 }

@@ -1,4 +1,6 @@
-//! Times as people read them, in UTC.
+//! Times as people read them, in UTC, and durations.
+
+use std::time::Duration;
 
 use basalt_vfs::Time;
 
@@ -17,6 +19,23 @@ pub fn minutes(time: Time) -> String {
     let mut text = seconds(time.seconds);
     text.truncate(text.len() - ":00".len());
     text
+}
+
+/// How long something took, in its two largest units: `0 s`, `250 µs`, `1.5 ms`, `12.3 s`, `3 min 20 s`, `2 d 5 h`.
+pub fn duration(time: Duration) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    let seconds = time.as_secs();
+    match seconds {
+        0 if time.is_zero() => "0 s".to_owned(),
+        0 if time < Duration::from_millis(1) => format!("{} µs", time.as_micros().max(1)),
+        0 => format!("{:.1} ms", time.as_secs_f64() * 1e3),
+        1..MINUTE => format!("{:.1} s", time.as_secs_f64()),
+        MINUTE..HOUR => format!("{} min {} s", seconds / MINUTE, seconds % MINUTE),
+        HOUR..DAY => format!("{} h {} min", seconds / HOUR, seconds % HOUR / MINUTE),
+        DAY.. => format!("{} d {} h", seconds / DAY, seconds % DAY / HOUR),
+    }
 }
 
 fn seconds(since_epoch: i64) -> String {
@@ -42,6 +61,23 @@ fn date(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations() {
+        for (nanoseconds, text) in [
+            (0, "0 s"),
+            (1, "1 µs"),
+            (250_000, "250 µs"),
+            (1_500_000, "1.5 ms"),
+            (12_300_000_000, "12.3 s"),
+            (200_000_000_000, "3 min 20 s"),
+            (7_500_000_000_000, "2 h 5 min"),
+            (190_800_000_000_000, "2 d 5 h"),
+        ] {
+            assert_eq!(duration(Duration::from_nanos(nanoseconds)), text);
+        }
+        duration(Duration::MAX);
+    }
 
     #[test]
     fn dates() {

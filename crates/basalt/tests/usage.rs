@@ -14,7 +14,8 @@ use support::{Scratch, basalt, program, run};
 fn help_and_version() {
     assert!(run("--version").ok().starts_with("basalt 0."));
     let help = run("--help").ok();
-    for command in ["mkfs", "mount", "umount", "sync", "fsck", "info", "ls", "cat", "stat", "get", "put", "completions"]
+    for command in
+        ["mkfs", "mount", "umount", "sync", "stats", "fsck", "info", "ls", "cat", "stat", "get", "put", "completions"]
     {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is missing in: {help}");
         assert!(run(&format!("{command} --help")).ok().contains("Usage: basalt"), "{command}");
@@ -39,6 +40,9 @@ fn wrong_arguments_give_one_line_and_the_usual_code() {
         ("fsck", 16, "<TARGET>"),
         ("fsck --backup file image", 16, "--repair"),
         ("info", 2, "<TARGET>"),
+        ("stats", 2, "<DIR>"),
+        ("stats --watch=0 /", 2, "less than"),
+        ("stats --json --prometheus /", 2, "--prometheus"),
         ("ls", 2, "<TARGET>"),
         ("cat image", 2, "<PATH>"),
         ("get image", 2, "<PATH>"),

@@ -15,6 +15,7 @@ pub mod put;
 pub mod rescue;
 pub mod resize;
 pub mod stat;
+pub mod stats;
 pub mod sync;
 mod transfer;
 pub mod umount;

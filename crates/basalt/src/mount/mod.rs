@@ -5,10 +5,12 @@
 //! | `options` | what `-o` takes: one table with names, defaults and help |
 //! | `daemon` | a copy of this program in the background, and how its parent learns that the mount serves |
 //! | `serve` | from target and directory to a served mount to a clean volume |
+//! | `counters` | live counters for `basalt stats`, on a socket |
 //! | `recorded` | the device of a mount, recorded or not |
 //! | `signals` | ending it on SIGTERM and the like |
 //! | `logging`, `syslog` | where messages go |
 
+mod counters;
 pub mod daemon;
 pub mod logging;
 pub mod options;

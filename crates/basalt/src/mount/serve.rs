@@ -7,13 +7,15 @@ use std::time::Duration;
 use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, SystemClock};
-use basalt_fuse::{MountError, MountOptions, Session};
+use basalt_fuse::{MountError, MountOptions, Session, Unmounter};
 use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
+use super::counters::Counters;
 use super::recorded::Device;
 use super::{MountChoices, signals};
 use crate::failure::{Failure, one_line};
+use crate::statistics::MountFacts;
 use crate::target;
 
 /// What to mount where.
@@ -48,7 +50,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
     let opened = open_volume(job, device.block_device()).inspect_err(|_| device.abandon())?;
     let mounted = mount(job, device.file(), &opened);
-    let fs = opened.fs;
+    let Opened { fs, engine, .. } = opened;
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
@@ -58,13 +60,18 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    let recorded = device.clone();
-    let finish = Box::new(move || recorded.finish());
+    let counters = Arc::new(serve_counters(job, engine, &session.unmounter()));
+    let (recorded, served) = (device.clone(), Arc::clone(&counters));
+    let finish = Box::new(move || {
+        served.stop();
+        recorded.finish()
+    });
     signals::watch(Arc::clone(&fs), session.unmounter(), finish)
         .map_err(|error| Failure::at("waiting for signals", error))?;
     tracing::info!("{} mounted on {}", job.target.display(), job.directory.display());
     ready();
     let served = session.run();
+    counters.stop();
     let recorded = device.finish();
     // Detached before the lock goes with the device: who waits for the lock finds the image free.
     drop(loop_device);
@@ -89,6 +96,8 @@ fn open_device(job: &Job) -> Result<FileDevice, Failure> {
 /// A volume that is open, and whether it can be changed.
 struct Opened {
     fs: Arc<dyn FileSystem>,
+    /// The same, where it has counters.
+    engine: Option<Arc<F2fs>>,
     is_writable: bool,
 }
 
@@ -98,7 +107,8 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failur
     match F2fs::open(device.clone(), engine.clone(), Arc::new(SystemClock)) {
         Ok(fs) => {
             fs.warnings().iter().for_each(|warning| job.warn(&format!("{path}: {warning}")));
-            Ok(Opened { is_writable: fs.is_writable(), fs: Arc::new(fs) })
+            let fs = Arc::new(fs);
+            Ok(Opened { is_writable: fs.is_writable(), engine: Some(fs.clone()), fs })
         }
         Err(error) if engine.rescue => {
             job.warn(&format!("{path}: {error}; rescue: the whole volume is searched for files, which takes a while"));
@@ -119,7 +129,27 @@ fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
         "{path}: rescue: {} inodes found, {} names are lost, {} bytes could not be read",
         report.inodes, report.lost_names, report.unreadable_bytes
     ));
-    Ok(Opened { fs: Arc::new(found), is_writable: false })
+    Ok(Opened { fs: Arc::new(found), engine: None, is_writable: false })
+}
+
+/// Serves the counters of a mount. Where that is not possible, the mount goes on without.
+fn serve_counters(job: &Job, engine: Option<Arc<F2fs>>, unmounter: &Unmounter) -> Counters {
+    let Some(engine) = engine else { return Counters::none() };
+    let Some(number) = unmounter.device_number() else {
+        job.warn("no live counters for `basalt stats`: /proc/self/mountinfo does not show the mount");
+        return Counters::none();
+    };
+    let mount = MountFacts {
+        mount_point: unmounter.mount_point().display().to_string(),
+        target: job.target.display().to_string(),
+        device_number: number.to_owned(),
+        process: std::process::id(),
+        uptime_seconds: 0.0,
+    };
+    Counters::serve(&engine, mount).unwrap_or_else(|error| {
+        job.warn(&format!("no live counters for `basalt stats`: {error}"));
+        Counters::none()
+    })
 }
 
 /// Mounts; an image through a loop device where that is possible. The loop device only lends its name: the engine reads and writes

@@ -59,6 +59,8 @@ fn fail_and_recover(volume: &Volume, heal: impl FnOnce()) {
     let refused = fs::create_dir(volume.path("directory")).unwrap_err();
     assert_eq!(Errno::from_io_error(&refused), Some(Errno::ROFS), "{refused}");
     assert_eq!(fs::read(volume.path("first")).unwrap(), vec![1; 100_000], "reading goes on");
+    let told = basalt(["stats".as_ref(), volume.root().as_os_str(), "--json".as_ref()]).json();
+    assert!(told["live"]["failed"].is_string() && told["live"]["read_only"] == true, "{told}");
     let synced = basalt(["sync".as_ref(), volume.root().as_os_str()]);
     synced.fails(1, &[volume.root().to_str().unwrap()]);
     let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);

@@ -13,8 +13,10 @@
 //! | `attributes` | times, ACLs, flags, set-uid, special files |
 //! | `system` | what the system sees: df, findmnt, losetup, fstrim, locks, read-only mounts |
 //! | `threads` | many at once |
+//! | `counters` | `basalt stats`: what a mount tells about itself, and to whom |
 
 mod attributes;
+mod counters;
 mod databases;
 mod durability;
 mod faults;

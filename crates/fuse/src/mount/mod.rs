@@ -131,6 +131,12 @@ impl Unmounter {
         &self.0.path
     }
 
+    /// The device number of what is mounted, `major:minor` in decimal, as in `/proc/self/mountinfo`; that of every file there. No other
+    /// file system has it as long as this one is mounted anywhere. `None` where `/proc` did not tell.
+    pub fn device_number(&self) -> Option<&str> {
+        self.0.device.as_deref()
+    }
+
     /// Unmounts, as umount(8) does. [`Session::run`](crate::Session::run) then closes the file system and returns; wait for
     /// that to know that the volume is clean (on `fuseblk` mounts it is when this returns).
     ///

@@ -1,0 +1,115 @@
+//! `basalt stats`: the live counters of a mount.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::failure::{DONE, Failure, Outcome, one_line};
+use crate::output::Output;
+use crate::size;
+use crate::statistics::{AskError, Document, Source, exposition, lines};
+
+/// Pauses between two looks that make sense: the shortest.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// Moves to the top of a terminal and empties it.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// Show the live counters of a mount: what was written, cleaned and committed since it was mounted
+///
+/// The process that serves the mount answers by itself: nothing is written, and the mount is not slowed down. Only the user who mounted
+/// and root may ask. Amplification is all blocks written for each data block that somebody changed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Mount point, or anything on the mount
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: PathBuf,
+
+    /// Go on every SECONDS (1), with what was added a second beside the totals, until interrupted or the mount is gone
+    #[arg(long, short, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = pause)]
+    watch: Option<Duration>,
+
+    /// Show it as JSON; with --watch one line each time
+    #[arg(long)]
+    json: bool,
+
+    /// Show it in Prometheus's text format
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    prometheus: bool,
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = size::seconds(text)?;
+    if pause < SHORTEST { Err(format!("`{text}` is less than {} s", SHORTEST.as_secs_f64())) } else { Ok(pause) }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When DIR is not on a mount of Basalt's, nobody serves its counters, or this user may not see them.
+pub fn run(args: &Args) -> Outcome {
+    let source = Source::of(&args.directory).map_err(|error| failure(args, &error))?;
+    let document = source.document().map_err(|error| failure(args, &error))?;
+    if let Some(pause) = args.watch {
+        return watch(args, &source, document, pause);
+    }
+    let mut output = Output::new();
+    if args.json {
+        output.json(&document)?;
+    } else if args.prometheus {
+        output.bytes(exposition(&document).as_bytes())?;
+    } else {
+        table(&document, None, &mut output)?;
+    }
+    output.finish()?;
+    Ok(DONE)
+}
+
+/// Shows one document after the other until the mount is gone.
+fn watch(args: &Args, source: &Source, mut document: Document, pause: Duration) -> Outcome {
+    let mut earlier = None;
+    loop {
+        show(args, &document, earlier.as_ref())?;
+        std::thread::sleep(pause);
+        let next = match source.document() {
+            Ok(next) if next.is_same_mount(&document) => next,
+            Ok(_) => break,
+            Err(error) if error.is_gone() => break,
+            Err(error) => return Err(failure(args, &error)),
+        };
+        earlier = Some(std::mem::replace(&mut document, next));
+    }
+    eprintln!("basalt: {}", one_line(&format!("{} is no longer mounted", document.mount.mount_point)));
+    Ok(DONE)
+}
+
+fn show(args: &Args, document: &Document, earlier: Option<&Document>) -> Result<(), Failure> {
+    let mut output = Output::new();
+    if args.json {
+        output.json_line(document)?;
+    } else {
+        if std::io::stdout().is_terminal() {
+            output.bytes(CLEAR.as_bytes())?;
+        } else if earlier.is_some() {
+            output.line("")?;
+        }
+        table(document, earlier, &mut output)?;
+    }
+    output.finish()
+}
+
+fn table(document: &Document, earlier: Option<&Document>, output: &mut Output) -> Result<(), Failure> {
+    lines(document, earlier).iter().try_for_each(|line| output.line(line))
+}
+
+fn failure(args: &Args, error: &AskError) -> Failure {
+    let failure = Failure::new(error);
+    let directory = args.directory.display();
+    match error {
+        AskError::NotBasalt(_) => failure.hint("`findmnt -t fuse.basalt,fuseblk.basalt` lists those that are"),
+        AskError::Gone(_) => failure.hint(format_args!("`basalt umount {directory}` takes the dead mount away")),
+        AskError::NoSocket(_) => failure.hint("it is gone, or could not make its socket: the system log says why"),
+        AskError::Denied { .. } => failure.hint("try again as one of them"),
+        AskError::Silent { .. } => failure.hint("it may be stopped, or its machine overloaded"),
+        AskError::Path { .. } | AskError::Answer { .. } => failure,
+    }
+}

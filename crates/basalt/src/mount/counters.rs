@@ -1,0 +1,266 @@
+//! Serves the live counters of a mount on a Unix socket; see `statistics` for the protocol, and for where the socket is.
+//!
+//! One thread serves one client after the other. An answer fits the socket's buffer, so clients that do not read cost nothing; others
+//! wait in the kernel's queue, which is short. The thread holds no file system: it never keeps a volume open.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use basalt_f2fs::F2fs;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+
+use crate::statistics::{Document, MountFacts, VolumeFacts, place};
+
+/// Clients that wait for their turn; more have to wait outside.
+const QUEUE: i32 = 16;
+/// How long a client may take to make room for its answer, if it does not fit at once.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for another process that changes the directory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the thread may take to end. Beyond that it ends with the process.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause when no client can be accepted, as when there are too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The counters of a mount, served until [`stop`](Self::stop).
+pub(crate) struct Counters {
+    served: std::sync::Mutex<Option<Served>>,
+}
+
+/// What goes when serving ends.
+struct Served {
+    socket: SocketFile,
+    /// The thread ends when this is closed.
+    stop: OwnedFd,
+    ended: Receiver<()>,
+}
+
+impl Counters {
+    /// Serves the counters of `fs` in a thread of their own. `mount` says what is mounted where.
+    ///
+    /// # Errors
+    /// Where no directory can be used, with the reason for each.
+    pub(crate) fn serve(fs: &Arc<F2fs>, mount: MountFacts) -> io::Result<Counters> {
+        let info = fs.info();
+        let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
+        let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let volume = VolumeFacts { label: info.label, uuid: info.uuid };
+        let teller = Teller { fs: Arc::downgrade(fs), mount, volume, start: Instant::now() };
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("counters".into()).spawn(move || {
+            // Closed when the thread ends.
+            let _end: Sender<()> = end;
+            answer_all(&listener, &stopped, &teller);
+        });
+        if let Err(error) = thread {
+            socket.remove();
+            return Err(error);
+        }
+        Ok(Counters { served: Some(Served { socket, stop, ended }).into() })
+    }
+
+    /// Counters that nobody serves.
+    pub(crate) fn none() -> Counters {
+        Counters { served: None.into() }
+    }
+
+    /// Removes the socket and ends the thread. Does nothing when called again.
+    pub(crate) fn stop(&self) {
+        let served = self.served.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let Some(Served { socket, stop, ended }) = served else { return };
+        socket.remove();
+        drop(stop);
+        // Disconnected when the thread has ended.
+        let _ = ended.recv_timeout(END_PATIENCE);
+    }
+}
+
+/// A socket in the file system.
+struct SocketFile {
+    directory: OwnedFd,
+    name: String,
+    /// By which it is recognised: another mount may have taken its place.
+    inode: u64,
+}
+
+impl SocketFile {
+    /// Makes a socket that listens, in the first directory that can be used. What a killed process left there is replaced.
+    fn make(name: &str) -> io::Result<(SocketFile, OwnedFd)> {
+        let mut reasons = Vec::new();
+        for path in place::own_directories() {
+            match place::make(&path).and_then(|directory| SocketFile::make_in(directory, name)) {
+                Ok(made) => return Ok(made),
+                Err(error) => reasons.push(format!("{}: {error}", path.display())),
+            }
+        }
+        Err(io::Error::other(reasons.join("; ")))
+    }
+
+    fn make_in(directory: OwnedFd, name: &str) -> io::Result<(SocketFile, OwnedFd)> {
+        let locked = DirectoryLock::take(&directory)?;
+        remove_dead(&directory)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Ready before it has its name: nobody meets a socket that does not listen yet, or has other permissions.
+        let draft = format!("{name}.{}", std::process::id());
+        rustix::net::bind(&listener, &place::address(&directory, &draft)?)?;
+        let named = Self::publish(&directory, &draft, name, &listener);
+        if named.is_err() {
+            let _ = rustix::fs::unlinkat(&directory, &draft, AtFlags::empty());
+        }
+        let inode = named?;
+        drop(locked);
+        Ok((SocketFile { directory, name: name.to_owned(), inode }, listener))
+    }
+
+    fn publish(directory: &OwnedFd, draft: &str, name: &str, listener: &OwnedFd) -> rustix::io::Result<u64> {
+        rustix::fs::chmodat(directory, draft, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        rustix::net::listen(listener, QUEUE)?;
+        let inode = rustix::fs::statat(directory, draft, AtFlags::SYMLINK_NOFOLLOW)?.st_ino;
+        rustix::fs::renameat(directory, draft, directory, name)?;
+        Ok(inode)
+    }
+
+    /// Takes the socket out of its directory, unless it is another mount's by now.
+    fn remove(&self) {
+        // Without the lock it stays; the next mount removes it.
+        let Ok(_locked) = DirectoryLock::take(&self.directory) else { return };
+        let found = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|found| found.st_ino == self.inode) {
+            let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Keeps others of Basalt's processes from changing a directory.
+struct DirectoryLock<'a>(&'a OwnedFd);
+
+impl DirectoryLock<'_> {
+    fn take(directory: &OwnedFd) -> io::Result<DirectoryLock<'_>> {
+        let start = Instant::now();
+        loop {
+            match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(DirectoryLock(directory)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if start.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(Errno::WOULDBLOCK) => return Err(io::Error::other("locked by another process")),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl Drop for DirectoryLock<'_> {
+    fn drop(&mut self) {
+        // It goes with the descriptor otherwise.
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Removes the sockets of processes that were killed. The directory is locked: nobody is about to listen.
+fn remove_dead(directory: &OwnedFd) -> io::Result<()> {
+    for entry in Dir::read_from(directory)?.flatten() {
+        let name = entry.file_name().to_string_lossy();
+        if !name.contains(".socket") {
+            continue;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let probe = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let Ok(address) = place::address(directory, &name) else { continue };
+        if rustix::net::connect(&probe, &address) == Err(Errno::CONNREFUSED) {
+            // Where that fails, it stays; a mount with its name replaces it.
+            let _ = rustix::fs::unlinkat(directory, &*name, AtFlags::empty());
+        }
+    }
+    Ok(())
+}
+
+/// What clients are told.
+struct Teller {
+    fs: Weak<F2fs>,
+    mount: MountFacts,
+    volume: VolumeFacts,
+    start: Instant,
+}
+
+impl Teller {
+    /// The document as of now; `None` when the file system is gone.
+    fn tell(&self) -> Option<Vec<u8>> {
+        let live = self.fs.upgrade()?.live();
+        let mount = MountFacts { uptime_seconds: self.start.elapsed().as_secs_f64(), ..self.mount.clone() };
+        serde_json::to_vec(&Document::new(mount, self.volume.clone(), live)).ok()
+    }
+}
+
+/// Answers clients until `stopped` is closed at its other end.
+fn answer_all(listener: &OwnedFd, stopped: &OwnedFd, teller: &Teller) {
+    loop {
+        match wait(listener, PollFlags::IN, stopped, None) {
+            Waited::Stopped => return,
+            Waited::TimedOut => continue,
+            Waited::Ready => {}
+        }
+        match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(client) => {
+                if let Some(text) = teller.tell() {
+                    send(&client, &text, stopped);
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            Err(errno) => {
+                tracing::debug!(%errno, "no client can be accepted");
+                if matches!(wait(stopped, PollFlags::IN, stopped, Some(PAUSE)), Waited::Stopped) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Sends an answer. A client that does not take it in time gets a part of it, which is no document.
+fn send(client: &OwnedFd, mut text: &[u8], stopped: &OwnedFd) {
+    let deadline = Instant::now() + CLIENT_PATIENCE;
+    while !text.is_empty() {
+        match rustix::net::send(client, text, SendFlags::NOSIGNAL) {
+            Ok(sent) => text = text.get(sent..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() || !matches!(wait(client, PollFlags::OUT, stopped, Some(left)), Waited::Ready) {
+                    return;
+                }
+            }
+            // It has gone.
+            Err(_) => return,
+        }
+    }
+}
+
+/// How a wait ended.
+enum Waited {
+    Ready,
+    TimedOut,
+    Stopped,
+}
+
+/// Waits until a descriptor is ready, or this thread is to end.
+fn wait(descriptor: &OwnedFd, events: PollFlags, stopped: &OwnedFd, limit: Option<Duration>) -> Waited {
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    let mut polled = [PollFd::new(stopped, PollFlags::IN), PollFd::new(descriptor, events)];
+    match rustix::event::poll(&mut polled, limit.as_ref()) {
+        Err(Errno::INTR) => Waited::TimedOut,
+        // Nothing to wait with: better no counters than a busy loop.
+        Err(_) => Waited::Stopped,
+        Ok(_) if !polled[0].revents().is_empty() => Waited::Stopped,
+        Ok(0) => Waited::TimedOut,
+        Ok(_) => Waited::Ready,
+    }
+}

@@ -1,0 +1,177 @@
+//! What a mount tells about itself: one JSON document.
+
+use basalt_f2fs::LiveInfo;
+use serde::{Deserialize, Serialize};
+
+/// What every document says it is.
+pub(super) const FORMAT: &str = "basalt-statistics";
+/// The version of the format: raised when fields change their meaning or go. New fields leave it as it is.
+pub(super) const VERSION: u32 = 1;
+
+/// The counters and facts of a mount, all of one moment. Counters begin at zero when the volume is mounted. Blocks are of 4096 bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// `basalt-statistics`.
+    pub format: String,
+    /// The version of the format, 1.
+    pub version: u32,
+    /// The mount.
+    pub mount: MountFacts,
+    /// The volume.
+    pub volume: VolumeFacts,
+    /// What it did and holds.
+    pub live: LiveInfo,
+    /// Blocks in use of those that users may fill, from 0 to 1.
+    pub utilization: f64,
+    /// All blocks written for each new data block, those that cleaning moved not counted as new; `null` before there is one.
+    pub write_amplification: Option<f64>,
+}
+
+/// A mount, and who serves it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountFacts {
+    /// The directory it was mounted on.
+    pub mount_point: String,
+    /// The image or device.
+    pub target: String,
+    /// The device number of every file there, `major:minor`.
+    pub device_number: String,
+    /// The process that serves it.
+    pub process: u32,
+    /// How long it has been mounted, in seconds.
+    pub uptime_seconds: f64,
+}
+
+/// The volume that is mounted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumeFacts {
+    /// Label.
+    pub label: String,
+    /// UUID.
+    pub uuid: String,
+}
+
+impl Document {
+    /// Puts a document of the current version together.
+    pub fn new(mount: MountFacts, volume: VolumeFacts, live: LiveInfo) -> Document {
+        let usage = &live.usage;
+        let utilization =
+            if usage.user_blocks == 0 { 0.0 } else { usage.used_blocks as f64 / usage.user_blocks as f64 };
+        let write_amplification = live.statistics.write_amplification();
+        let format = FORMAT.to_owned();
+        Document { format, version: VERSION, mount, volume, live, utilization, write_amplification }
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// A text for the user, when it is none, or one of a version that is not known.
+    pub(super) fn read(text: &[u8]) -> Result<Document, String> {
+        #[derive(Deserialize)]
+        struct Kind {
+            format: String,
+            version: u32,
+        }
+        let kind: Kind = serde_json::from_slice(text).map_err(|_| "its answer is no statistics".to_owned())?;
+        if kind.format != FORMAT {
+            return Err("its answer is no statistics".to_owned());
+        }
+        if kind.version != VERSION {
+            let version = kind.version;
+            return Err(format!("its statistics have version {version}, this program knows version {VERSION}"));
+        }
+        serde_json::from_slice(text).map_err(|error| format!("its answer is damaged: {error}"))
+    }
+
+    /// How long after `earlier` this was told, in seconds; `None` when they are not of one mount, or no time has gone by.
+    pub fn seconds_since(&self, earlier: &Document) -> Option<f64> {
+        let seconds = self.mount.uptime_seconds - earlier.mount.uptime_seconds;
+        (self.is_same_mount(earlier) && seconds > 0.0).then_some(seconds)
+    }
+
+    /// Whether both are of one mount: a later one can have the same device number.
+    pub fn is_same_mount(&self, earlier: &Document) -> bool {
+        let (now, before) = (&self.mount, &earlier.mount);
+        now.process == before.process && now.uptime_seconds >= before.uptime_seconds
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A mount that has done something of everything.
+    pub(crate) fn example() -> Document {
+        let mount = MountFacts {
+            mount_point: "/mnt/a \"b\"\\c".into(),
+            target: "/tmp/image".into(),
+            device_number: "7:3".into(),
+            process: 4711,
+            uptime_seconds: 3725.5,
+        };
+        let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };
+        let mut live = LiveInfo::default();
+        live.statistics.written.data_blocks = 512;
+        live.statistics.written.node_blocks = 100;
+        live.statistics.written.metadata_blocks = 28;
+        live.statistics.cleaning.foreground.victims = 3;
+        live.statistics.cleaning.foreground.blocks_read = 300;
+        live.statistics.cleaning.foreground.blocks_copied = 200;
+        live.statistics.cleaning.foreground.data_blocks_copied = 192;
+        live.statistics.cleaning.foreground.copy = Duration::from_micros(1500);
+        live.statistics.cleaning.background.commit = Duration::from_secs(2);
+        live.statistics.checkpoints.sync = 5;
+        live.usage.user_blocks = 1000;
+        live.usage.used_blocks = 250;
+        live.segments.free = 40;
+        live.segments.prefree = 2;
+        Document::new(mount, volume, live)
+    }
+
+    #[test]
+    fn documents_are_read_back() {
+        let document = example();
+        assert_eq!((document.utilization, document.write_amplification), (0.25, Some(2.0)));
+        let text = serde_json::to_vec(&document).unwrap();
+        assert_eq!(Document::read(&text), Ok(document));
+    }
+
+    #[test]
+    fn other_versions_and_other_things_are_refused() {
+        let mut later = example();
+        later.version = 2;
+        let error = Document::read(&serde_json::to_vec(&later).unwrap()).unwrap_err();
+        assert!(error.contains("version 2"), "{error}");
+        for text in
+            ["", "{}", "hello", r#"{"format":"x","version":1}"#, r#"{"format":"basalt-statistics","version":1}"#]
+        {
+            assert!(Document::read(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn counters_that_are_missing_are_zero_and_further_ones_are_passed_over() {
+        let mut value = serde_json::to_value(example()).unwrap();
+        value["live"]["statistics"]["cleaning"]["foreground"].as_object_mut().unwrap().remove("victims");
+        value["live"]["later"] = 5.into();
+        let read = Document::read(value.to_string().as_bytes()).unwrap();
+        let work = read.live.statistics.cleaning.foreground;
+        assert_eq!((work.victims, work.blocks_read), (0, 300));
+    }
+
+    #[test]
+    fn times_between_documents_are_of_one_mount() {
+        let earlier = example();
+        let mut later = earlier.clone();
+        assert_eq!(later.seconds_since(&earlier), None);
+        later.mount.uptime_seconds += 0.5;
+        assert_eq!(later.seconds_since(&earlier), Some(0.5));
+        assert_eq!(earlier.seconds_since(&later), None);
+        later.mount.process += 1;
+        assert_eq!(later.seconds_since(&earlier), None);
+    }
+}

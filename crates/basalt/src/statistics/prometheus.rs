@@ -1,0 +1,237 @@
+//! A document in Prometheus's text format, version 0.0.4.
+//!
+//! Base units and names as Prometheus asks for: bytes, seconds, `_total` for counters.
+//! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use basalt_f2fs::layout::BLOCK_SIZE;
+use basalt_f2fs::{CleaningWork, LiveInfo};
+
+use super::document::Document;
+
+/// A document as Prometheus reads it: whole, with a line end at its end.
+pub fn exposition(document: &Document) -> String {
+    let mut text = Exposition { text: String::new(), name: "", mount_point: &document.mount.mount_point };
+    about(document, &mut text);
+    space(document, &mut text);
+    written(&document.live, &mut text);
+    cleaning(&document.live, &mut text);
+    text.text
+}
+
+fn about(document: &Document, text: &mut Exposition) {
+    let Document { mount, volume, live, .. } = document;
+    text.metric("basalt_mount_info", Kind::Gauge, "What is mounted; always 1.");
+    let labels = [
+        ("target", mount.target.as_str()),
+        ("device_number", &mount.device_number),
+        ("label", &volume.label),
+        ("uuid", &volume.uuid),
+    ];
+    text.sample(&labels, 1);
+    text.single("basalt_uptime_seconds", Kind::Gauge, "Time since the volume was mounted.", mount.uptime_seconds);
+    text.single("basalt_read_only", Kind::Gauge, "1 if nothing can be changed, else 0.", u8::from(live.read_only));
+    let failed = u8::from(live.failed.is_some());
+    text.single("basalt_failed", Kind::Gauge, "1 if an error made the volume take no more changes, else 0.", failed);
+}
+
+fn space(document: &Document, text: &mut Exposition) {
+    let live = &document.live;
+    let usage = &live.usage;
+    let user = bytes(usage.user_blocks);
+    text.single("basalt_user_bytes", Kind::Gauge, "What users may fill.", user);
+    text.single(
+        "basalt_used_bytes",
+        Kind::Gauge,
+        "What is in use, reserved blocks included.",
+        bytes(usage.used_blocks),
+    );
+    text.single("basalt_utilization_ratio", Kind::Gauge, "Part in use of what users may fill.", document.utilization);
+    text.metric("basalt_live_bytes", Kind::Gauge, "What is live on the device.");
+    text.sample(&[("kind", "data")], bytes(live.live_data_blocks));
+    text.sample(&[("kind", "node")], bytes(live.live_node_blocks));
+    text.metric("basalt_dirty_bytes", Kind::Gauge, "What waits in memory to be written.");
+    text.sample(&[("kind", "data")], bytes(live.dirty_pages));
+    text.sample(&[("kind", "node")], bytes(live.dirty_nodes));
+    text.single("basalt_inodes", Kind::Gauge, "Inodes in use.", usage.inodes);
+    text.single("basalt_nodes", Kind::Gauge, "Nodes in use, inodes among them.", usage.nodes);
+    text.metric("basalt_segments", Kind::Gauge, "Segments of the main area by state.");
+    let segments = &live.segments;
+    for (state, count) in [
+        ("free", segments.free),
+        ("active", segments.active),
+        ("dirty", segments.dirty),
+        ("full", segments.full),
+        ("prefree", segments.prefree),
+    ] {
+        text.sample(&[("state", state)], count);
+    }
+}
+
+fn written(live: &LiveInfo, text: &mut Exposition) {
+    let statistics = &live.statistics;
+    let written = &statistics.written;
+    text.metric(
+        "basalt_written_bytes_total",
+        Kind::Counter,
+        "Written to the device, copies made by cleaning included.",
+    );
+    for (kind, blocks) in
+        [("data", written.data_blocks), ("node", written.node_blocks), ("metadata", written.metadata_blocks)]
+    {
+        text.sample(&[("kind", kind)], bytes(blocks));
+    }
+    let new = bytes(statistics.new_data_blocks());
+    text.single("basalt_new_data_bytes_total", Kind::Counter, "Data written that cleaning did not only move.", new);
+    text.metric("basalt_checkpoints_total", Kind::Counter, "Checkpoints by cause.");
+    let causes = &statistics.checkpoints;
+    for (cause, count) in [
+        ("open", causes.open),
+        ("fsync", causes.fsync),
+        ("sync", causes.sync),
+        ("interval", causes.interval),
+        ("cleaning", causes.cleaning),
+        ("trim", causes.trim),
+        ("resize", causes.resize),
+        ("close", causes.close),
+    ] {
+        text.sample(&[("cause", cause)], count);
+    }
+}
+
+fn cleaning(live: &LiveInfo, text: &mut Exposition) {
+    type Count = fn(&CleaningWork) -> u64;
+    let cleaning = &live.statistics.cleaning;
+    let causes =
+        [("foreground", &cleaning.foreground), ("background", &cleaning.background), ("resize", &cleaning.resize)];
+    let counters: [(&str, &str, Count); 5] = [
+        ("basalt_cleaning_victims_total", "Sections that were emptied.", |work| work.victims),
+        ("basalt_cleaning_read_bytes_total", "Read from sections that were emptied.", |work| bytes(work.blocks_read)),
+        ("basalt_cleaning_copied_bytes_total", "Live blocks moved.", |work| bytes(work.blocks_copied)),
+        ("basalt_cleaning_copied_data_bytes_total", "Live data blocks moved.", |work| bytes(work.data_blocks_copied)),
+        ("basalt_cleaning_checkpoints_total", "Checkpoints that freed sections.", |work| work.checkpoints),
+    ];
+    for (name, help, count) in counters {
+        text.metric(name, Kind::Counter, help);
+        for (cause, work) in causes {
+            text.sample(&[("cause", cause)], count(work));
+        }
+    }
+    text.metric("basalt_cleaning_seconds_total", Kind::Counter, "Time spent cleaning, by phase.");
+    for (cause, work) in causes {
+        for (phase, time) in [("select", work.select), ("copy", work.copy), ("commit", work.commit)] {
+            text.sample(&[("cause", cause), ("phase", phase)], seconds(time));
+        }
+    }
+}
+
+fn bytes(blocks: impl Into<u64>) -> u64 {
+    blocks.into().saturating_mul(BLOCK_SIZE as u64)
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// Metrics as they are written one after the other; all carry the mount point as a label.
+struct Exposition<'a> {
+    text: String,
+    /// The metric whose samples are being written.
+    name: &'static str,
+    mount_point: &'a str,
+}
+
+// Writing to a String cannot fail.
+impl Exposition<'_> {
+    /// Begins a metric; its samples follow.
+    fn metric(&mut self, name: &'static str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        self.name = name;
+    }
+
+    fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let _ = write!(self.text, "{}{{mount_point=\"{}\"", self.name, escape(self.mount_point));
+        for (label, text) in labels {
+            let _ = write!(self.text, ",{label}=\"{}\"", escape(text));
+        }
+        let _ = writeln!(self.text, "}} {value}");
+    }
+
+    /// A metric with one sample.
+    fn single(&mut self, name: &'static str, kind: Kind, help: &str, value: impl std::fmt::Display) {
+        self.metric(name, kind, help);
+        self.sample(&[], value);
+    }
+}
+
+/// A label's value: backslashes, quotation marks and line ends are escaped, everything else stays.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::document::tests::example;
+    use super::*;
+
+    #[test]
+    fn values_are_in_base_units_with_their_labels() {
+        let text = exposition(&example());
+        let point = r#"mount_point="/mnt/a \"b\"\\c""#;
+        for line in [
+            format!("basalt_uptime_seconds{{{point}}} 3725.5"),
+            format!("basalt_written_bytes_total{{{point},kind=\"data\"}} 2097152"),
+            format!("basalt_checkpoints_total{{{point},cause=\"sync\"}} 5"),
+            format!("basalt_cleaning_victims_total{{{point},cause=\"foreground\"}} 3"),
+            format!("basalt_cleaning_copied_bytes_total{{{point},cause=\"foreground\"}} 819200"),
+            format!("basalt_cleaning_seconds_total{{{point},cause=\"foreground\",phase=\"copy\"}} 0.0015"),
+            format!("basalt_cleaning_seconds_total{{{point},cause=\"background\",phase=\"commit\"}} 2"),
+            format!("basalt_segments{{{point},state=\"prefree\"}} 2"),
+            format!("basalt_utilization_ratio{{{point}}} 0.25"),
+            format!("basalt_new_data_bytes_total{{{point}}} 1310720"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_declared_once_and_followed_by_its_samples() {
+        let text = exposition(&example());
+        let (mut declared, mut samples, mut current) = (BTreeSet::new(), BTreeSet::new(), None);
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let name = rest.split(' ').next().unwrap();
+                assert!(declared.insert(name), "{name} is declared twice");
+                current = Some(name);
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert_eq!(current, Some(name));
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            } else {
+                let name = line.split('{').next().unwrap();
+                assert_eq!(current, Some(name), "{line}");
+                assert!(samples.insert(line.rsplit_once(' ').unwrap().0), "{line}: twice");
+            }
+        }
+        assert!(declared.len() > 20 && text.ends_with('\n'));
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escape("a\\b\"c\nd é"), "a\\\\b\\\"c\\nd é");
+    }
+}

@@ -1,0 +1,253 @@
+//! A document as people read it.
+
+use std::time::Duration;
+
+use basalt_f2fs::layout::BLOCK_SIZE;
+use basalt_f2fs::{CleaningWork, Statistics};
+
+use super::document::Document;
+use crate::failure::one_line;
+use crate::size::human;
+use crate::time;
+
+/// The lines of a document. With an `earlier` one of the same mount, counters show what was added a second since then as well.
+pub fn lines(document: &Document, earlier: Option<&Document>) -> Vec<String> {
+    let mut lines = facts(document);
+    let statistics = &document.live.statistics;
+    let change = earlier.and_then(|earlier| {
+        let seconds = document.seconds_since(earlier)?;
+        Some(Change { statistics: statistics.since(&earlier.live.statistics), seconds })
+    });
+    lines.push(String::new());
+    lines.extend(written(statistics, change.as_ref()));
+    lines.push(String::new());
+    lines.extend(checkpoints(statistics, change.as_ref()));
+    lines.push(String::new());
+    lines.extend(cleaning(statistics, change.as_ref()));
+    lines
+}
+
+/// What was done in some time.
+struct Change {
+    statistics: Statistics,
+    seconds: f64,
+}
+
+impl Change {
+    /// A count for each second.
+    fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.seconds
+    }
+
+    /// Blocks as bytes for each second.
+    fn bytes(&self, blocks: u64) -> String {
+        // A rate beyond what fits is cut off.
+        format!("{}/s", human((self.rate(blocks) * BLOCK_SIZE as f64) as u64))
+    }
+
+    fn events(&self, count: u64) -> String {
+        format!("{:.1}/s", self.rate(count))
+    }
+
+    /// Which part of the time something took.
+    fn share(&self, time: Duration) -> String {
+        format!("{:.1} %", 100.0 * time.as_secs_f64() / self.seconds)
+    }
+}
+
+fn blocks(count: u64) -> String {
+    human(count.saturating_mul(BLOCK_SIZE as u64))
+}
+
+/// What the mount is and how full, as `basalt info` shows a volume.
+fn facts(document: &Document) -> Vec<String> {
+    let Document { mount, volume, live, .. } = document;
+    let mut lines = Vec::new();
+    let mut row = |name: &str, value: String| lines.push(format!("{name:<16}{}", one_line(&value)));
+    let uptime = Duration::try_from_secs_f64(mount.uptime_seconds).unwrap_or_default();
+    row("mount", format!("{}, for {}", mount.mount_point, time::duration(uptime)));
+    row("device", format!("{} (number {}, served by process {})", mount.target, mount.device_number, mount.process));
+    row("label", if volume.label.is_empty() { "-".to_owned() } else { volume.label.clone() });
+    row("uuid", volume.uuid.clone());
+    row(
+        "changes",
+        match (&live.failed, &live.read_only_reason) {
+            (Some(reason), _) => format!("none any more: {reason}"),
+            (None, _) if !live.read_only => "possible".to_owned(),
+            (None, Some(reason)) => format!("none: {reason}"),
+            (None, None) => "none: mounted read-only".to_owned(),
+        },
+    );
+    let usage = &live.usage;
+    let share = 100.0 * document.utilization;
+    row("used", format!("{} of {} ({share:.1} %)", blocks(usage.used_blocks), blocks(usage.user_blocks)));
+    row("inodes", format!("{}, {} nodes in all", usage.inodes, usage.nodes));
+    let states = &live.segments;
+    row(
+        "main segments",
+        format!(
+            "{} free, {} active, {} dirty, {} full, {} free after the next checkpoint",
+            states.free, states.active, states.dirty, states.full, states.prefree
+        ),
+    );
+    row("live blocks", format!("{} of data, {} of nodes", live.live_data_blocks, live.live_node_blocks));
+    row("not yet written", format!("{} of data, {} of nodes", blocks(live.dirty_pages), blocks(live.dirty_nodes)));
+    let amplification = document.write_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    row("amplification", format!("{amplification} (all blocks written for each new data block)"));
+    lines
+}
+
+/// One line of a table of counters: name, total, rate.
+fn counter(name: &str, total: &str, rate: Option<String>) -> String {
+    format!("{name:<16}{total:>12}{:>16}", rate.unwrap_or_default()).trim_end().to_owned()
+}
+
+fn head(name: &str, change: Option<&Change>) -> String {
+    counter(name, "total", change.map(|_| "now".to_owned()))
+}
+
+fn written(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
+    type Count = fn(&Statistics) -> u64;
+    let rows: [(&str, Count); 5] = [
+        ("  data", |s| s.written.data_blocks),
+        ("  nodes", |s| s.written.node_blocks),
+        ("  metadata", |s| s.written.metadata_blocks),
+        ("  all", |s| s.written.blocks()),
+        ("  new data", Statistics::new_data_blocks),
+    ];
+    let row = |(name, count): (&str, Count)| {
+        counter(name, &blocks(count(statistics)), change.map(|change| change.bytes(count(&change.statistics))))
+    };
+    std::iter::once(head("written", change)).chain(rows.into_iter().map(row)).collect()
+}
+
+fn checkpoints(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
+    type Count = fn(&Statistics) -> u64;
+    // No mount is resized, and none that is closed is asked any more.
+    let rows: [(&str, Count); 7] = [
+        ("  open", |s| s.checkpoints.open),
+        ("  fsync", |s| s.checkpoints.fsync),
+        ("  sync", |s| s.checkpoints.sync),
+        ("  interval", |s| s.checkpoints.interval),
+        ("  cleaning", |s| s.checkpoints.cleaning),
+        ("  trim", |s| s.checkpoints.trim),
+        ("  all", |s| s.checkpoints.total()),
+    ];
+    let row = |(name, count): (&str, Count)| {
+        let rate = change.map(|change| change.events(count(&change.statistics)));
+        counter(name, &count(statistics).to_string(), rate)
+    };
+    std::iter::once(head("checkpoints", change)).chain(rows.into_iter().map(row)).collect()
+}
+
+/// One line of the table of cleaning.
+fn columns(name: &str, values: [String; 7]) -> String {
+    let mut line = format!("{name:<16}");
+    for value in values {
+        line.push_str(&format!(" {value:>12}"));
+    }
+    line
+}
+
+fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
+    type Work = fn(&Statistics) -> CleaningWork;
+    let causes: [(&str, Work); 2] =
+        [("  foreground", |s| s.cleaning.foreground), ("  background", |s| s.cleaning.background)];
+    let names = ["victims", "read", "copied", "checkpoints", "select", "copy", "commit"].map(str::to_owned);
+    let mut lines = vec![columns("cleaning", names)];
+    for (name, work) in causes {
+        let all = work(statistics);
+        lines.push(columns(
+            name,
+            [
+                all.victims.to_string(),
+                blocks(all.blocks_read),
+                blocks(all.blocks_copied),
+                all.checkpoints.to_string(),
+                time::duration(all.select),
+                time::duration(all.copy),
+                time::duration(all.commit),
+            ],
+        ));
+        if let Some(change) = change {
+            let now = work(&change.statistics);
+            lines.push(columns(
+                "    now",
+                [
+                    change.events(now.victims),
+                    change.bytes(now.blocks_read),
+                    change.bytes(now.blocks_copied),
+                    change.events(now.checkpoints),
+                    change.share(now.select),
+                    change.share(now.copy),
+                    change.share(now.commit),
+                ],
+            ));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::tests::example;
+    use super::*;
+
+    fn words(lines: &[String], name: &str) -> Vec<String> {
+        let line = lines.iter().find(|line| line.trim_start().starts_with(name)).expect(name);
+        line.trim_start()[name.len()..].split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn totals_have_units() {
+        let lines = lines(&example(), None);
+        assert_eq!(words(&lines, "data").join(" "), "2 MiB");
+        assert_eq!(words(&lines, "all").join(" "), "2.5 MiB");
+        assert_eq!(words(&lines, "new data").join(" "), "1.3 MiB");
+        assert_eq!(words(&lines, "sync"), ["5"]);
+        let foreground = "3 1.2 MiB 800 KiB 0 0 s 1.5 ms 0 s";
+        assert_eq!(words(&lines, "foreground").join(" "), foreground);
+        assert_eq!(words(&lines, "used").join(" "), "1000 KiB of 3.9 MiB (25.0 %)");
+        assert_eq!(words(&lines, "mount").join(" "), "/mnt/a \"b\"\\c, for 1 h 2 min");
+        assert_eq!(words(&lines, "amplification")[0], "2.00");
+        assert_eq!(words(&lines, "changes"), ["possible"]);
+        assert!(!lines.iter().any(|line| line.contains("now") || line.contains("/s")), "{lines:?}");
+    }
+
+    #[test]
+    fn what_was_added_is_shown_for_each_second() {
+        let earlier = example();
+        let mut later = earlier.clone();
+        later.mount.uptime_seconds += 2.0;
+        let statistics = &mut later.live.statistics;
+        statistics.written.data_blocks += 512;
+        statistics.checkpoints.sync += 1;
+        statistics.cleaning.foreground.victims += 8;
+        statistics.cleaning.foreground.copy += Duration::from_millis(500);
+        let lines = lines(&later, Some(&earlier));
+        assert_eq!(words(&lines, "data").join(" "), "4 MiB 1 MiB/s");
+        assert_eq!(words(&lines, "nodes").join(" "), "400 KiB 0 B/s");
+        assert_eq!(words(&lines, "sync").join(" "), "6 0.5/s");
+        assert_eq!(words(&lines, "now").join(" "), "4.0/s 0 B/s 0 B/s 0.0/s 0.0 % 25.0 % 0.0 %");
+        // Of another mount there are no rates.
+        later.mount.process += 1;
+        assert_eq!(super::lines(&later, Some(&earlier)), super::lines(&later, None));
+    }
+
+    #[test]
+    fn columns_are_aligned_and_nothing_breaks_out_of_its_line() {
+        let mut document = example();
+        document.live.read_only = true;
+        document.live.failed = Some("write failed\non sda".into());
+        let lines = lines(&document, None);
+        assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
+        assert_eq!(words(&lines, "changes").join(" "), "none any more: write failed\\non sda");
+        let table = lines.iter().skip_while(|line| !line.starts_with("cleaning"));
+        let widths: Vec<usize> = table.map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [widths[0]; 3]);
+        document.live.failed = None;
+        assert_eq!(words(&super::lines(&document, None), "changes").join(" "), "none: mounted read-only");
+        document.live.read_only_reason = Some("feature".into());
+        assert_eq!(words(&super::lines(&document, None), "changes").join(" "), "none: feature");
+    }
+}
