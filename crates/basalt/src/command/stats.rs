@@ -107,7 +107,7 @@ fn failure(args: &Args, error: &AskError) -> Failure {
     match error {
         AskError::NotBasalt(_) => failure.hint("`findmnt -t fuse.basalt,fuseblk.basalt` lists those that are"),
         AskError::Gone(_) => failure.hint(format_args!("`basalt umount {directory}` takes the dead mount away")),
-        AskError::NoSocket(_) => failure.hint("it is gone, or could not make its socket: the system log says why"),
+        AskError::NoSocket(_) => failure.hint("it is gone, or has none to serve: the system log says why"),
         AskError::Denied { .. } => failure.hint("try again as one of them"),
         AskError::Silent { .. } => failure.hint("it may be stopped, or its machine overloaded"),
         AskError::Path { .. } | AskError::Answer { .. } => failure,

@@ -134,7 +134,10 @@ fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
 
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
 fn serve_counters(job: &Job, engine: Option<Arc<F2fs>>, unmounter: &Unmounter) -> Counters {
-    let Some(engine) = engine else { return Counters::none() };
+    let Some(engine) = engine else {
+        tracing::info!("no live counters for `basalt stats`: what a search found has none");
+        return Counters::none();
+    };
     let Some(number) = unmounter.device_number() else {
         job.warn("no live counters for `basalt stats`: /proc/self/mountinfo does not show the mount");
         return Counters::none();

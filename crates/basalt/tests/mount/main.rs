@@ -13,7 +13,7 @@
 //! | `attributes` | times, ACLs, flags, set-uid, special files |
 //! | `system` | what the system sees: df, findmnt, losetup, fstrim, locks, read-only mounts |
 //! | `threads` | many at once |
-//! | `counters` | `basalt stats`: what a mount tells about itself, and to whom |
+//! | `counters`, `owners` | `basalt stats`: what a mount tells about itself; to whom |
 
 mod attributes;
 mod counters;
@@ -25,6 +25,7 @@ mod fsx;
 mod kills;
 mod mapping;
 mod names;
+mod owners;
 mod posix;
 mod programs;
 mod space;
