@@ -183,7 +183,7 @@ fn load_chosen(
     Ok((load_pack(device, geometry, pack)?, warning))
 }
 
-/// Reads the rest of a pack. Its logs must be inside the main area (see [`log_position`]); nothing else is taken for granted.
+/// Reads the rest of a pack. Nothing about it is taken for granted.
 pub fn load_pack(device: &dyn BlockDevice, geometry: &Geometry, pack: Pack) -> Result<Loaded> {
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, geometry)?;
     let orphans = read_orphans(device, &pack, geometry)?;
@@ -409,6 +409,12 @@ fn read_node_summaries(
     let mut summaries = Vec::with_capacity(3);
     for kind in &SegmentKind::ALL[3..] {
         let (segment, offset, in_slack) = log_position(pack, *kind);
+        if segment >= geometry.main_segments || offset > BLOCKS_PER_SEGMENT {
+            return Err(bad(
+                pack.index,
+                format!("{kind:?} log at segment {segment} block {offset}, outside the main area"),
+            ));
+        }
         let count = if in_slack { ENTRIES } else { offset as usize };
         let mut block = RawSummaryBlock::empty(TYPE_NODE);
         let bytes = read_blocks(device, geometry.main + segment * BLOCKS_PER_SEGMENT, count)?;
