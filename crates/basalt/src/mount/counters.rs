@@ -49,8 +49,9 @@ impl Counters {
     /// Where no directory can be used, with the reason for each.
     pub(crate) fn serve(fs: &Arc<F2fs>, mount: MountFacts) -> io::Result<Counters> {
         let info = fs.info();
-        let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
+        // First, since it may fail: no socket is left that nobody answers.
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
         let volume = VolumeFacts { label: info.label, uuid: info.uuid };
         let teller = Teller { fs: Arc::downgrade(fs), mount, volume, start: Instant::now() };
         let (end, ended) = mpsc::channel();

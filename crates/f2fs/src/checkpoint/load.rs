@@ -183,7 +183,8 @@ fn load_chosen(
     Ok((load_pack(device, geometry, pack)?, warning))
 }
 
-/// Reads the rest of a pack. Nothing about it is taken for granted.
+/// Reads the rest of a pack, of which nothing is taken for granted. Where its logs are is handed over as found (see
+/// [`log_position`]); `check_logs` tells whether that is in the main area.
 pub fn load_pack(device: &dyn BlockDevice, geometry: &Geometry, pack: Pack) -> Result<Loaded> {
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, geometry)?;
     let orphans = read_orphans(device, &pack, geometry)?;
