@@ -73,7 +73,8 @@ pub fn exhaustive(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), 
 
 /// Sequence `number` of those enumerated.
 pub fn enumerated(number: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
-    let engine = volume("roomy").unwrap_or(&VOLUMES[0]);
+    let name = if number % 2 == 0 { "roomy" } else { "tight-journal" };
+    let engine = volume(name).unwrap_or(&VOLUMES[0]);
     explore(engine, &sequence(number), Density { moments: Some(3), random: 1, nested: 5 }, number, setting, tally)
 }
 

@@ -215,7 +215,7 @@ impl Geometry {
     }
 }
 
-fn check_identity(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
+pub(crate) fn check_identity(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
     if sb.magic.get() != MAGIC {
         return Err(Error::NotF2fs {
             device: device.name().into(),
@@ -238,7 +238,7 @@ fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Resul
     if sectors & !0xFF == JOURNAL_GUARD {
         return Err(Error::Unsupported {
             device: device.name().into(),
-            reason: "holds a live cleaning journal; recover it with `basalt fsck --repair`".into(),
+            reason: "holds a live cleaning journal; a writable mount or `basalt fsck --repair` recovers it".into(),
         });
     }
     if sectors & !0xFF == RESIZE_GUARD {

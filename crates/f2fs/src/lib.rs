@@ -14,6 +14,7 @@
 //! | `log` | active logs and the block writer |
 //! | `clean` | segment cleaning |
 //! | [`checkpoint`] | reading one, writing the next |
+//! | [`journal`] | committing what was cleaned without a checkpoint, and recovering that |
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | `volume` | who owns what; opening |
@@ -37,6 +38,7 @@ pub mod format;
 pub mod fuzzing;
 pub mod geometry;
 mod info;
+pub mod journal;
 pub mod layout;
 mod live;
 mod log;

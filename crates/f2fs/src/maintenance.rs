@@ -57,6 +57,10 @@ impl F2fs {
         match next {
             Next::Go => Ok(()),
             Next::Commit => self.free_cleaned(CleaningCause::Foreground),
+            Next::Checkpoint => {
+                self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Foreground))?;
+                Ok(())
+            }
             Next::Clean => self.clean(),
         }
     }
@@ -87,16 +91,18 @@ impl F2fs {
         Ok(())
     }
 
-    /// The checkpoint that frees sections that were emptied.
+    /// Frees sections that were emptied, by the journal or by a checkpoint.
     fn free_cleaned(&self, cause: CleaningCause) -> Result<()> {
         let uptime = || self.with_volume(|volume| volume.clock.uptime());
         let start = uptime();
-        let written = self.checkpoint_if(false, CheckpointCause::Cleaning(cause))?;
+        let journaled = self.commit_by_journal()?;
+        let written = !journaled && self.checkpoint_if(false, CheckpointCause::Cleaning(cause))?;
         let took = uptime().saturating_sub(start);
         let mut volume = self.volume.lock();
         let work = volume.cleaning.of(cause);
         work.commit += took;
         work.checkpoints += u64::from(written);
+        work.journal_commits += u64::from(journaled);
         Ok(())
     }
 
@@ -140,9 +146,15 @@ impl F2fs {
         self.flush()?;
         self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
         self.flush()?;
+        self.discard_segments(&prepared.freed);
+        Ok(())
+    }
+
+    /// Tells the device that segments, which rise, hold nothing of value, if that is asked for.
+    pub(crate) fn discard_segments(&self, segments: &[u32]) {
         let (discard, main) = self.with_volume(|volume| (volume.options.discard, volume.geometry.main));
         if discard {
-            for (segment, count) in runs(&prepared.freed) {
+            for (segment, count) in runs(segments) {
                 let block = u64::from(main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT);
                 let length = u64::from(count) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE as u64;
                 if let Err(error) = self.device.discard(block * BLOCK_SIZE as u64, length) {
@@ -151,7 +163,6 @@ impl F2fs {
                 }
             }
         }
-        Ok(())
     }
 
     /// Writes all dirty data and then a checkpoint.
@@ -232,8 +243,10 @@ impl F2fs {
 enum Next {
     /// Nothing more.
     Go,
-    /// A checkpoint, to free sections.
+    /// A commit, to free sections.
     Commit,
+    /// A checkpoint, or recovery would run out of space.
+    Checkpoint,
     /// Cleaning until there is room.
     Clean,
 }
@@ -241,6 +254,9 @@ enum Next {
 /// The bounded part of making room, with the volume locked.
 fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
     relieve_pressure(volume)?;
+    if volume.is_recovery_cramped() {
+        return Ok(Next::Checkpoint);
+    }
     let paced = match volume.pressure() {
         Pressure::Low => return Ok(Next::Clean),
         Pressure::None => {

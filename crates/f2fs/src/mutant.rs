@@ -62,11 +62,31 @@ pub enum Mutant {
     NameNotRecovered,
     /// Reuse: a session writes its first nodes over the chain of the one before, which recovery would need if the power went again.
     ChainOverwritten,
+    /// Journal: sections are reused before the journal blocks that free them are durable.
+    JournalNotFlushed,
+    /// Journal: the last commit counts though a copy it names has not arrived.
+    CopyNotVerified,
+    /// Journal: a block counts though its checksum is wrong.
+    TornJournalAccepted,
+    /// Journal: of a block that was moved twice, the first place counts.
+    ChainMergedWrongly,
+    /// Journal: a move is applied to a pointer that was written after it, to whatever was put into the old place.
+    MoveAppliedToNewer,
+    /// Journal: a dead block that the last checkpoint needs is not copied.
+    PreInvalidNotCopied,
+    /// Journal: the move of a block written since the checkpoint is left out, though an fsync vouches for it.
+    FsyncedMoveForgotten,
+    /// Journal: a segment that the roll-forward chain runs through is cleaned and reused.
+    ChainSegmentReused,
+    /// Journal: recovery asks the summary of the old place who owns a block.
+    SummaryTrustedAfterReuse,
+    /// Journal: the guard goes before the last checkpoint holds.
+    GuardClearedEarly,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 25] = [
+    pub const ALL: [Mutant; 35] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -92,6 +112,16 @@ impl Mutant {
         Mutant::SizeNotRecovered,
         Mutant::NameNotRecovered,
         Mutant::ChainOverwritten,
+        Mutant::JournalNotFlushed,
+        Mutant::CopyNotVerified,
+        Mutant::TornJournalAccepted,
+        Mutant::ChainMergedWrongly,
+        Mutant::MoveAppliedToNewer,
+        Mutant::PreInvalidNotCopied,
+        Mutant::FsyncedMoveForgotten,
+        Mutant::ChainSegmentReused,
+        Mutant::SummaryTrustedAfterReuse,
+        Mutant::GuardClearedEarly,
     ];
 }
 

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;
 use crate::file::write::Times;
+use crate::journal::area::Area;
 use crate::layout::BLOCK_SIZE;
 use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
@@ -62,8 +63,12 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
-        let (volume, unclean) = roll_forward(volume, options, clock)?;
+        let (mut volume, unclean) = roll_forward(volume, options, clock)?;
         let writable = volume.is_writable();
+        if writable {
+            let area = Area::find(&*device, &volume.geometry)?;
+            volume.start_journal(area);
+        }
         let committed = volume.clock.now();
         let fs = F2fs {
             volume: Mutex::new(volume),
@@ -77,6 +82,7 @@ impl F2fs {
         if writable {
             // Nodes that an interrupted fsync left ahead of the log must not be taken for ours: move on to a new version.
             fs.checkpoint_if(unclean, CheckpointCause::Open)?;
+            fs.clear_guard()?;
         }
         Ok(fs)
     }
@@ -466,7 +472,11 @@ impl FileSystem for F2fs {
                 result?;
             }
         }
-        Ok(self.sync_all(CheckpointCause::Close)?)
+        if mutant::active(Mutant::GuardClearedEarly) {
+            self.clear_guard()?;
+        }
+        self.sync_all(CheckpointCause::Close)?;
+        Ok(self.clear_guard()?)
     }
 }
 

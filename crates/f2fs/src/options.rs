@@ -36,6 +36,11 @@ pub struct OpenOptions {
     pub background_cleaning: bool,
     /// How long nothing must have happened for the volume to count as idle.
     pub idle_after: Duration,
+    /// Commit cleaning by the journal, where the volume has one and there are 6 logs; else by checkpoints.
+    pub journal: bool,
+    /// Bytes of pre-invalid blocks from which on a cleaning is committed by a checkpoint all the same; `None` leaves that to
+    /// [the adaptive rule](basalt_segments::cleaning::Rule::Adaptive).
+    pub pre_invalid_bytes: Option<u64>,
     /// Access times.
     pub atime: Atime,
 }
@@ -53,6 +58,8 @@ impl Default for OpenOptions {
             background_cleaning: true,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),
+            journal: true,
+            pre_invalid_bytes: None,
             atime: Atime::Relatime,
         }
     }

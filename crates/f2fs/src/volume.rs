@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::features;
 use crate::file::pages::{CleanPages, InodeState};
 use crate::geometry::Geometry;
+use crate::journal::{Journal, area::Area, guard};
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
@@ -49,13 +50,15 @@ pub struct Counters {
     pub sections_cleaned: u64,
     /// Blocks copied by cleaning.
     pub blocks_moved: u64,
+    /// Blocks of the cleaning journal.
+    pub journal_blocks: u64,
 }
 
 impl Counters {
     /// Blocks of all kinds.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.data_blocks + self.node_blocks + self.metadata_blocks
+        self.data_blocks + self.node_blocks + self.metadata_blocks + self.journal_blocks
     }
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Volume {
     /// Why the volume takes no more changes: an error that left memory and device apart.
     pub failed: Option<String>,
     pub cleaner: Cleaner,
+    /// What commits cleaning without a checkpoint.
+    pub journal: Journal,
     /// What cleaning cost.
     pub cleaning: CleaningStatistics,
     pub counters: Counters,
@@ -124,9 +129,10 @@ impl Volume {
         if options.rescue {
             return crate::rescue::open_damaged(device, options, clock);
         }
-        let (geometry, first_bad) = Geometry::read(&*device)?;
+        let guard = guard::read(&*device)?;
+        let geometry = guard.geometry;
         let mut warnings: Vec<String> =
-            first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
+            guard.first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
         features::expect_served(&geometry, &*device)?;
         let (loaded, other_bad) = match load(&*device, &geometry) {
             Err(Error::Device(error)) => {
@@ -163,7 +169,16 @@ impl Volume {
         let logs = loaded.logs.map(|log| open_log(log, &table));
         let checkpoint = CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal);
         let orphans = loaded.orphans.into_iter().collect();
-        Volume::assemble(device, geometry, options, clock, Parts { checkpoint, table, logs, nat, orphans, warnings })
+        let parts = Parts { checkpoint, table, logs, nat, orphans, warnings };
+        let mut volume = Volume::assemble(device, geometry, options, clock, parts)?;
+        volume.journal.guarded = guard.is_set;
+        volume.journal.guard_is_torn = guard.is_torn;
+        if guard.is_set
+            && let Some(area) = Area::find(&*volume.device, &volume.geometry)?
+        {
+            volume.recover_journal(area)?;
+        }
+        Ok(volume)
     }
 
     /// Puts a volume together from what was read of it.
@@ -199,6 +214,7 @@ impl Volume {
             changed: false,
             failed: None,
             cleaner: Cleaner::default(),
+            journal: Journal::default(),
             cleaning: CleaningStatistics::default(),
             counters: Counters::default(),
             checkpoints: CheckpointStatistics::default(),
@@ -275,7 +291,7 @@ impl Volume {
 
     /// Whether the last shutdown was not clean.
     pub(crate) fn was_unclean(&self) -> bool {
-        !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
+        self.journal.guarded || !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
     }
 }
 
@@ -288,7 +304,7 @@ fn open_log(log: crate::checkpoint::load::LoadedLog, table: &SegmentTable) -> Ac
     // A log that filled holes, or has live blocks ahead of it, cannot append: it goes on in another segment.
     let blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
     let offset = if blocked { BLOCKS_PER_SEGMENT } else { log.offset };
-    ActiveLog { segment: log.segment, offset, summary: log.summary }
+    ActiveLog { segment: log.segment, offset, summary: log.summary, left: false }
 }
 
 fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) -> Result<SegmentTable> {

@@ -9,14 +9,17 @@
 //! |---|---|
 //! | `plan` | [`Cleaner`]: the sections to empty, in which order, and how far that has come |
 //! | `pace` | [`Load`] and [`Pressure`]: when it is time, and how much of it one writer waits for |
+//! | `commit` | [`Ledger`]: whether what was cleaned is committed by a journal or by a checkpoint |
 //! | `victims` | [`Victim`]: what became of each, for whoever wants to look |
 //!
 //! [`SegmentTable::movable`]: crate::SegmentTable::movable
 
+mod commit;
 mod pace;
 mod plan;
 mod victims;
 
+pub use commit::{Commit, Ledger, Prospect, Rule};
 pub use pace::{Load, Pressure};
 pub use plan::{Cleaner, Purpose};
 pub use victims::{RecentVictims, Victim};

@@ -2,11 +2,13 @@
 
 mod allocation;
 mod cleaning;
+mod durability;
 mod index;
 mod live;
 
 use crate::bitmap::Bitmap;
 use crate::{BLOCKS_PER_SEGMENT, Block, SegmentKind, SegmentNumber};
+use durability::Durability;
 use index::LiveIndex;
 use live::LiveMap;
 
@@ -71,6 +73,8 @@ pub struct SegmentTable {
     avoided: std::ops::Range<SegmentNumber>,
     /// Sections by live blocks, if somebody wants it.
     by_live: Option<LiveIndex>,
+    /// What else is known of blocks, if somebody wants it.
+    durability: Option<Box<Durability>>,
 }
 
 impl std::fmt::Debug for SegmentTable {
@@ -133,6 +137,7 @@ impl SegmentTable {
             prefree_sections: 0,
             avoided: 0..0,
             by_live: None,
+            durability: None,
         };
         table.finish_load();
         table
@@ -310,6 +315,7 @@ impl SegmentTable {
         if !self.maps[at].insert(self.live[at], offset) {
             return false;
         }
+        self.note_live(block, 1);
         self.gained(segment, 1, now);
         true
     }
@@ -324,6 +330,7 @@ impl SegmentTable {
         if !self.maps[at].remove(self.live[at], offset) {
             return false;
         }
+        self.note_dead(segment, &[offset]);
         self.lost(segment, 1, now);
         true
     }
@@ -337,6 +344,7 @@ impl SegmentTable {
         assert!(offset + count <= BLOCKS_PER_SEGMENT, "{count} blocks from {offset} on leave their segment");
         let done = self.maps[at].insert_run(self.live[at], offset, count);
         if done > 0 {
+            self.note_live(first, done);
             self.gained(segment, done, now);
         }
         done == count
@@ -350,6 +358,7 @@ impl SegmentTable {
         assert!(offsets.iter().all(|&offset| offset < BLOCKS_PER_SEGMENT), "an offset is outside its segment");
         let done = self.maps[at].remove_all(self.live[at], offsets);
         if done > 0 {
+            self.note_dead(segment, &offsets[..done as usize]);
             self.lost(segment, done, now);
         }
         done as usize == offsets.len()
@@ -402,6 +411,7 @@ impl SegmentTable {
             + self.maps.iter().map(LiveMap::memory).sum::<usize>()
             + self.section_counts.len() * size_of::<SectionCounts>()
             + self.by_live.as_ref().map_or(0, LiveIndex::memory)
+            + self.durability.as_ref().map_or(0, |known| known.memory())
             + [&self.free, &self.prefree, &self.dirty_entries, &self.free_sections]
                 .map(Bitmap::memory)
                 .iter()
@@ -412,6 +422,18 @@ impl SegmentTable {
     fn at(&self, segment: SegmentNumber) -> usize {
         assert!((segment as usize) < self.live.len(), "segment {segment} of {}", self.live.len());
         segment as usize
+    }
+
+    fn note_live(&mut self, first: Block, count: u32) {
+        if let Some(known) = &mut self.durability {
+            (first..first + count).for_each(|block| known.note_live(block));
+        }
+    }
+
+    fn note_dead(&mut self, segment: SegmentNumber, offsets: &[u32]) {
+        if let Some(known) = &mut self.durability {
+            offsets.iter().for_each(|offset| known.note_dead(segment * BLOCKS_PER_SEGMENT + offset));
+        }
     }
 
     /// Counts blocks of a segment that became live; at most as many as it has, so they fit.

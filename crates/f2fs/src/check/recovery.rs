@@ -8,6 +8,7 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use crate::checkpoint::load::log_position;
 use crate::error::Result;
+use crate::journal::translation::Translation;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::node::NodeFlags;
@@ -25,7 +26,9 @@ impl Checker<'_> {
             version
         };
         let (segment, offset, _) = log_position(pack, SegmentKind::WarmNode);
+        let moves = Translation::default();
         let start = Start {
+            moves: &moves,
             device: self.device,
             geometry: self.geometry,
             version: expected,

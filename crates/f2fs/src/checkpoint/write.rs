@@ -64,11 +64,16 @@ impl Volume {
         self.changed = false;
         self.since = SinceCheckpoint::default();
         self.checkpoint_under_way = true;
+        self.table.begin_checkpoint();
+        self.pin_chain();
+        self.journal.note_checkpoint_taken();
         Ok(Prepared { tail_address: start + (body.len() / BLOCK_SIZE) as u32, tail: tail.to_vec(), freed })
     }
 
     /// Step 4: the checkpoint holds.
     pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared) {
+        self.table.end_checkpoint();
+        self.journal.note_checkpoint();
         self.table.release(&prepared.freed);
         self.checkpoint_under_way = false;
         let sections: Vec<u32> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();

@@ -3,12 +3,14 @@
 //! | file | subject |
 //! |---|---|
 //! | here | moving live blocks: found by the segment's summary, verified against the node that should point to them |
+//! | `journaled` | what moves otherwise where a journal commits it |
 //! | `plan` | following the plan of cleaning, in the foreground and while idle |
 //! | `pace` | what the volume tells [`basalt_segments::cleaning`], which decides when, which and how much |
 //! | [`statistics`] | what it cost, by cause |
 //!
 //! Driven from `maintenance`. A section may be left half-way: what was moved is dead there, the rest is live, and both are true.
 
+mod journaled;
 mod pace;
 mod plan;
 pub mod statistics;
@@ -19,7 +21,9 @@ use basalt_segments::BlockTraits;
 
 use crate::checkpoint::load::read_blocks;
 use crate::error::{Error, Result};
+use crate::journal::moves::Owner;
 use crate::layout::inode::InlineFlags;
+use crate::layout::journal::KIND_DATA;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
@@ -42,7 +46,6 @@ pub(crate) struct Part {
 impl Volume {
     /// Moves every live block of a section to the logs. Active segments stay as they are, and so does a section that is damaged:
     /// its live blocks tell.
-    #[allow(dead_code)] // Until volumes can be made smaller.
     pub(crate) fn clean_section(&mut self, section: u32, cause: CleaningCause) -> Result<()> {
         self.clean_part(section, 0, u32::MAX, cause)?;
         self.cleaning.of(cause).victims += 1;
@@ -81,22 +84,23 @@ impl Volume {
         Ok(Part { moved, next: Some(from) })
     }
 
-    /// Moves these live blocks of a segment, which rise.
+    /// Moves these blocks of a segment, which rise: live ones and, where there is a journal, pre-invalid ones.
     fn move_blocks(&mut self, segment: u32, live: &[u32], cause: CleaningCause) -> Result<()> {
         let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
         let summary = self.read_block(self.geometry.summary_block(segment))?;
         self.cleaning.of(cause).blocks_read += 1;
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
+        let wanted = self.without_copied(base, live);
         if self.table.kind(segment).is_node() {
-            return live.iter().try_for_each(|&offset| {
+            return wanted.iter().try_for_each(|&offset| {
                 self.move_node(summary.entries[offset as usize].nid.get(), base + offset, cause)
             });
         }
         if self.writer.holds(base..base + BLOCKS_PER_SEGMENT) {
             self.writer.write_all(&*self.device)?;
         }
-        for near in live.chunk_by(|before, after| after - before <= GAP) {
+        for near in wanted.chunk_by(|before, after| after - before <= GAP) {
             let (Some(&first), Some(&last)) = (near.first(), near.last()) else { continue };
             let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
             self.cleaning.of(cause).blocks_read += u64::from(last - first + 1);
@@ -106,13 +110,35 @@ impl Volume {
                 // A slice of one block's length.
                 let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
                     .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
-                self.move_data(&summary.entries[offset as usize], base + offset, block, cause)?;
+                let owner = summary.entries[offset as usize];
+                if self.table.is_live(base + offset - self.geometry.main) {
+                    self.move_data(&owner, base + offset, block, cause)?;
+                } else {
+                    self.copy_pre_invalid_data(owner, base + offset, block, cause)?;
+                }
             }
         }
         Ok(())
     }
 
+    /// Of the blocks of a segment that have to be moved, those that were not copied already.
+    fn without_copied(&mut self, base: u32, blocks: &[u32]) -> Vec<u32> {
+        let mut wanted = Vec::with_capacity(blocks.len());
+        for &offset in blocks {
+            let block = base + offset - self.geometry.main;
+            if mutant::active(Mutant::PreInvalidNotCopied) && !self.table.is_live(block) {
+                self.table.forget_pre_invalid(block);
+            } else if !self.journal.moves.has_left(base + offset) {
+                wanted.push(offset);
+            }
+        }
+        wanted
+    }
+
     fn move_node(&mut self, nid: u32, address: u32, cause: CleaningCause) -> Result<()> {
+        if self.journal.is_on() {
+            return self.move_node_as_it_is(nid, address, cause);
+        }
         if self.nat_entry(nid)?.block_addr.get() != address {
             return Err(not_owned("NAT", nid, address));
         }
@@ -132,6 +158,26 @@ impl Volume {
         cause: CleaningCause,
     ) -> Result<()> {
         let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+        let (byte, ino) = self.pointer_of(nid, index, address)?;
+        let traits = BlockTraits { cold: true, ..self.data_traits(ino)? };
+        let kind = self.placement.log(&traits);
+        let slot = Slot { nid, byte, index, count: 1 };
+        let was_fresh = self.is_fresh(address);
+        self.write_data_block(ino, index, slot, kind, block)?;
+        if self.journal.is_on() && !was_fresh {
+            let new = self.node(nid)?.pointer(byte);
+            self.note_move(address, new, Owner { nid, index, kind: KIND_DATA }, block);
+        }
+        if mutant::active(Mutant::MovedBlockForgotten) {
+            self.node_mut(nid)?.set_pointer(byte, address);
+        }
+        self.note_moved(cause);
+        self.cleaning.of(cause).data_blocks_copied += 1;
+        Ok(())
+    }
+
+    /// The byte of node `nid` where pointer `index` to a data block is, which must be `address`, and the node's inode.
+    pub(crate) fn pointer_of(&mut self, nid: u32, index: u32, address: u32) -> Result<(usize, u32)> {
         if self.nat_entry(nid)?.block_addr.get() == 0 {
             return Err(not_owned("summary", nid, address));
         }
@@ -152,16 +198,7 @@ impl Volume {
         if !self.is_inode(ino)? {
             return Err(not_owned("node", nid, address));
         }
-        let traits = BlockTraits { cold: true, ..self.data_traits(ino)? };
-        let kind = self.placement.log(&traits);
-        let slot = Slot { nid, byte, index, count: 1 };
-        self.write_data_block(ino, index, slot, kind, block)?;
-        if mutant::active(Mutant::MovedBlockForgotten) {
-            self.node_mut(nid)?.set_pointer(byte, address);
-        }
-        self.note_moved(cause);
-        self.cleaning.of(cause).data_blocks_copied += 1;
-        Ok(())
+        Ok((byte, ino))
     }
 
     fn note_moved(&mut self, cause: CleaningCause) {

@@ -52,7 +52,10 @@ impl Volume {
     /// Goes on with the plan for up to `most` blocks, or to the end of the section under way; how many were moved.
     fn follow_plan(&mut self, cause: CleaningCause, most: u32) -> Result<u32> {
         let Some((section, position)) = self.cleaner.current() else { return Ok(0) };
+        let before = *self.cleaning.of(cause);
         let part = self.clean_part(section, position, most, cause)?;
+        let copied = *self.cleaning.of(cause) - before;
+        self.journal.ledger.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
         if self.cleaner.advance(&self.table, part.moved, part.next) {
             self.cleaning.of(cause).victims += 1;
             self.counters.sections_cleaned += 1;

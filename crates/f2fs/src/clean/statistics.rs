@@ -47,13 +47,17 @@ pub struct CleaningWork {
     pub blocks_copied: u64,
     /// Those of `blocks_copied` that are data, and so were written as data blocks.
     pub data_blocks_copied: u64,
+    /// Those of `blocks_copied` that were dead, but needed by the last checkpoint or by an fsync.
+    pub pre_invalid_copied: u64,
     /// Checkpoints written to free victims.
     pub checkpoints: u64,
+    /// Times the journal freed victims instead.
+    pub journal_commits: u64,
     /// Time spent choosing victims.
     pub select: Duration,
     /// Time spent moving live blocks.
     pub copy: Duration,
-    /// Time spent on the checkpoints.
+    /// Time spent on the checkpoints and on the journal.
     pub commit: Duration,
 }
 
@@ -211,9 +215,12 @@ impl Difference for Duration {
 
 sum_and_difference! {
     Statistics { written, cleaning, checkpoints }
-    crate::Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved }
+    crate::Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks }
     CleaningStatistics { foreground, background, resize }
-    CleaningWork { victims, blocks_read, blocks_copied, data_blocks_copied, checkpoints, select, copy, commit }
+    CleaningWork {
+        victims, blocks_read, blocks_copied, data_blocks_copied, pre_invalid_copied, checkpoints, journal_commits, select, copy,
+        commit
+    }
     CheckpointStatistics { open, fsync, sync, interval, cleaning, trim, resize, close }
 }
 

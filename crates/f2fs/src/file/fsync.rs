@@ -11,7 +11,8 @@ use basalt_segments::SegmentKind;
 use crate::clean::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::layout::BLOCKS_PER_SEGMENT;
-use crate::layout::node::NodeFlags;
+use crate::layout::inode::InlineFlags;
+use crate::layout::node::{NodeFlags, XATTR_NODE_OFFSET};
 use crate::log::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
@@ -138,13 +139,14 @@ impl Volume {
         self.note_chained();
         let next = self.next_address(kind);
         let mut placed = Vec::with_capacity(nodes.len());
-        let mut entries = self.since.unsealed.take();
+        let mut entries = self.entries_to_seal();
         for nid in nodes {
             let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
             let is_marked = nid == ino && !mutant::active(Mutant::FsyncMarkMissing);
             let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
             let Some((_, address)) = self.place_node(nid, marks)? else { continue };
             entries.extend(self.nodes.bytes(nid).map(|bytes| Sealed::of(address, bytes)));
+            self.keep_targets(nid);
             placed.push((nid, address));
         }
         let seal = Seal { nodes: placed.len() as u32, entries };
@@ -156,6 +158,44 @@ impl Volume {
             self.writer.append(&*self.device, kind.index(), address, bytes)?;
         }
         self.writer.write_all(&*self.device)
+    }
+
+    /// What the next seal has to list. Where a journal frees segments without a checkpoint, what it lists has to stay until then; blocks
+    /// that died with nobody to miss them are left out instead.
+    fn entries_to_seal(&mut self) -> Vec<Sealed> {
+        let mut entries = self.since.unsealed.take();
+        if self.journal.is_on() {
+            let main = self.geometry.main;
+            entries.retain(|entry| {
+                let block = entry.address - main;
+                self.table.is_live(block)
+                    || self.table.is_pre_invalid(block)
+                    || self.table.is_pinned(block / BLOCKS_PER_SEGMENT)
+            });
+            entries.iter().for_each(|entry| self.table.make_durable(entry.address - main));
+        }
+        entries
+    }
+
+    /// What a node of the chain points to has to stay until the next checkpoint, dead or alive, or its moves be told to recovery.
+    pub(crate) fn keep_targets(&mut self, nid: u32) {
+        if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
+            return;
+        }
+        let flexible = self.geometry.flexible_inline_xattr();
+        let Some(node) = self.nodes.get(nid) else { return };
+        let addresses = if node.footer().offset() != 0 {
+            if node.footer().offset() == XATTR_NODE_OFFSET { &[] } else { &node.raw().slots[..] }
+        } else if node.inode().is_inline(InlineFlags::DATA) {
+            &[]
+        } else {
+            let (first, count) =
+                ((node.inode().extra_size() / 4) as usize, node.inode().address_slots(flexible) as usize);
+            &node.inode().slots[first..first + count]
+        };
+        for address in addresses.iter().map(|address| address.get()).filter(|&address| self.geometry.in_main(address)) {
+            self.table.make_durable(address - self.geometry.main);
+        }
     }
 
     /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.

@@ -20,7 +20,8 @@ use basalt_vfs::Time;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
-use crate::geometry::superblock_block;
+use crate::geometry::{Geometry, superblock_block};
+use crate::journal::area::Area;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 use plan::Plan;
@@ -50,6 +51,8 @@ pub struct FormatOptions {
     /// Whether what reads as zeros after a discard will always do so (image files, memory). Zeros are then written only where
     /// something else is read: a new image stays sparse.
     pub discard_reads_zeros: bool,
+    /// Bytes of the cleaning journal, rounded up to blocks; 0 for none.
+    pub journal_bytes: u64,
     /// Owner and group of the root directory.
     pub root_owner: (u32, u32),
     /// Times of the root directory.
@@ -63,6 +66,10 @@ impl FormatOptions {
         .union(Features::SB_CHECKSUM)
         .union(Features::INODE_CRTIME)
         .union(Features::LOST_FOUND);
+
+    /// Bytes of the cleaning journal unless others are asked for: more gains nothing (E. Gwak and D. Shin, "Segment Cleaning
+    /// Journaling", IEEE Access 2021, figure 6).
+    pub const DEFAULT_JOURNAL_BYTES: u64 = 256 << 10;
 
     /// Features that a volume can be made with.
     pub const POSSIBLE_FEATURES: Features = Self::DEFAULT_FEATURES
@@ -83,6 +90,7 @@ impl Default for FormatOptions {
             uuid: None,
             discard: true,
             discard_reads_zeros: false,
+            journal_bytes: 0,
             root_owner: (0, 0),
             time: Time::default(),
         }
@@ -110,6 +118,8 @@ pub struct FormatReport {
     pub overprovision_segments: u32,
     /// Segments that cleaning keeps free at all times.
     pub reserved_segments: u32,
+    /// Bytes of the cleaning journal; 0 if there is none.
+    pub journal_bytes: u64,
 }
 
 /// Makes an empty volume of the whole device. `progress` is told how many of how many bytes have been discarded and zeroed.
@@ -135,6 +145,7 @@ pub fn format(
     // Version 0 keeps the second pack older than the first for as long as it takes to write the next checkpoint there.
     let second = pack::build(&plan, &root, 0);
     write_block(device, plan.checkpoint() + BLOCKS_PER_SEGMENT, &second)?;
+    Area::write(device, &Geometry::describe(plan.superblock), plan.journal_blocks)?;
     device.flush()?;
 
     let superblock = superblock_block(&plan.superblock);
@@ -241,6 +252,7 @@ fn report(plan: &Plan) -> FormatReport {
         overprovision_percent: plan.overprovision_percent,
         overprovision_segments: plan.overprovision_segments,
         reserved_segments: plan.reserved_segments,
+        journal_bytes: u64::from(plan.journal_blocks) << BLOCK_BITS,
     }
 }
 

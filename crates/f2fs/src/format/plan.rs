@@ -6,6 +6,8 @@ use zerocopy::little_endian::U16;
 
 use super::{FormatOptions, SEGMENT_SIZE, unsupported};
 use crate::error::Result;
+use crate::geometry::Geometry;
+use crate::journal::area::Area;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET};
 use crate::layout::superblock::{EXTENSION_MAX, Features, MAGIC, RawSuperblock};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
@@ -60,6 +62,8 @@ pub struct Plan {
     pub overprovision_segments: u32,
     /// The ratio they were computed from.
     pub overprovision_percent: f64,
+    /// Blocks of the cleaning journal.
+    pub journal_blocks: u32,
 }
 
 /// Segment counts of the areas.
@@ -114,6 +118,7 @@ impl Plan {
         };
         let mut superblock = superblock(device, options, areas);
         set_extensions(&mut superblock);
+        let journal_blocks = journal_blocks(device, options, &superblock)?;
         let lost_found = options.features.contains(Features::LOST_FOUND).then_some(superblock.root_ino.get() + 1);
         Ok(Plan {
             logs: place_logs(areas.main / per_section, per_section),
@@ -122,6 +127,7 @@ impl Plan {
             reserved_segments: reserve.reserved,
             overprovision_segments: reserve.overprovision,
             overprovision_percent: reserve.percent,
+            journal_blocks,
             superblock,
         })
     }
@@ -303,6 +309,17 @@ fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -
     sb.init_version = sb.version;
     sb.feature.set(options.features.bits());
     sb
+}
+
+fn journal_blocks(device: &dyn BlockDevice, options: &FormatOptions, sb: &RawSuperblock) -> Result<u32> {
+    let most = Area::capacity(&Geometry::describe(*sb));
+    match u32::try_from(options.journal_bytes.div_ceil(BLOCK_SIZE as u64)) {
+        Ok(blocks) if blocks <= most => Ok(blocks),
+        _ => Err(unsupported(
+            device,
+            format!("a journal of {} bytes, at most {} fit", options.journal_bytes, u64::from(most) << BLOCK_BITS),
+        )),
+    }
 }
 
 fn set_areas(sb: &mut RawSuperblock, per_section: u32, areas: Areas) {

@@ -3,6 +3,7 @@
 //! | module | where on the volume |
 //! |---|---|
 //! | [`superblock`] | byte 1024 of blocks 0 and 1 |
+//! | [`journal`] | from block 16 on, in front of segment 0: Basalt's own |
 //! | [`checkpoint`] | two packs at `cp_blkaddr` and `cp_blkaddr + 512` |
 //! | [`sit`] | segment information table: live blocks of every main segment, two copies of each block |
 //! | [`nat`] | node address table: where each node is, two copies of each block |
@@ -18,6 +19,7 @@ pub mod checkpoint;
 pub mod crc;
 pub mod dentry;
 pub mod inode;
+pub mod journal;
 pub mod nat;
 pub mod node;
 pub mod sit;

@@ -23,6 +23,8 @@ pub struct ActiveLog {
     pub offset: u32,
     /// Owners of the blocks written so far.
     pub summary: Box<RawSummaryBlock>,
+    /// The segment is not the log's any more, and `offset` its size: recovery found it in other use. The next block opens another.
+    pub left: bool,
 }
 
 /// The owner of a data block: the node that points to it, that node's version, and the index of the pointer.
@@ -67,20 +69,26 @@ impl Volume {
     /// Writes the summary of a log's segment and goes on in a free one.
     pub(crate) fn roll_log(&mut self, kind: SegmentKind) -> Result<()> {
         let old = self.logs[kind.index()].segment;
+        let has_left = self.logs[kind.index()].left;
         // First, because it may fail: no segment is taken that no log writes to.
         let address = self.geometry.summary_block(old);
         let mut block = RawBlock::zeroed();
         block.0.copy_from_slice(self.logs[kind.index()].summary.as_bytes());
-        if !mutant::active(Mutant::SummaryNotWritten) {
+        if !has_left && !mutant::active(Mutant::SummaryNotWritten) {
             self.write_metadata(address, &block.0)?;
         }
         let Some(next) = self.table.open_segment(kind, Some(old)) else {
             return Err(basalt_vfs::Error::NoSpace.into());
         };
-        self.table.close_segment(old);
+        if !has_left {
+            self.table.close_segment(old);
+        }
+        if kind == SegmentKind::WarmNode && !mutant::active(Mutant::ChainSegmentReused) {
+            self.table.pin(next);
+        }
         let kind_of_owner = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
         self.logs[kind.index()] =
-            ActiveLog { segment: next, offset: 0, summary: RawSummaryBlock::empty(kind_of_owner) };
+            ActiveLog { segment: next, offset: 0, summary: RawSummaryBlock::empty(kind_of_owner), left: false };
         Ok(())
     }
 

@@ -126,6 +126,11 @@ impl NodeCache {
         self.dirty.get(&ino).map(|nodes| nodes.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// A node in memory.
+    pub fn get(&self, nid: u32) -> Option<&Node> {
+        self.nodes.get(&nid)
+    }
+
     /// The footer of a node in memory.
     pub fn footer(&self, nid: u32) -> Option<&RawNodeFooter> {
         self.nodes.get(&nid).map(Node::footer)
@@ -346,7 +351,9 @@ impl Volume {
         let Some(node) = self.nodes.nodes.get(&nid) else { return Ok(()) };
         if kind == SegmentKind::WarmNode {
             self.since.unsealed.note(address, &node.block.0);
+            self.keep_targets(nid);
         }
+        let Some(node) = self.nodes.nodes.get(&nid) else { return Ok(()) };
         // In whichever log: with two logs none is the chain's, and the node is as little durable.
         self.since.note_unmarked(node.footer().ino.get());
         self.writer.append(&*self.device, kind.index(), address, &node.block.0)

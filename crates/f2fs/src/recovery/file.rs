@@ -19,12 +19,12 @@ impl Volume {
     pub(super) fn recover_file(&mut self, ino: u32, file: &Traces, chain: &Chain, owners: &mut Owners) -> Result<()> {
         let mut has_xattrs = None;
         if let Some(at) = file.inode {
-            let image = self.chain_inode(ino, chain.nodes[at].address)?;
+            let image = self.chain_inode(ino, &chain.nodes[at])?;
             has_xattrs = Some(as_inode(&image).i_xattr_nid.get() != 0);
             self.recover_inode(ino, &image, owners)?;
         }
         for (&offset, &at) in &file.nodes {
-            let image = self.chain_node(ino, offset, chain.nodes[at].address)?;
+            let image = self.chain_node(ino, offset, &chain.nodes[at])?;
             if offset == XATTR_NODE_OFFSET {
                 if has_xattrs != Some(false) {
                     self.recover_xattr_node(ino, &image)?;

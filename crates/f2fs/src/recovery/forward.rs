@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use basalt_segments::{SegmentKind, SegmentState};
 use basalt_vfs::FileKind;
 
-use super::scan::{Chain, Start, scan};
+use super::scan::{Chain, ChainNode, Start, scan};
 use crate::error::{Error, Result};
 use crate::features;
 use crate::file::inode;
@@ -19,7 +19,7 @@ use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA};
+use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCKS_PER_SEGMENT, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::nat;
@@ -50,6 +50,13 @@ pub struct Traces {
 #[derive(Default)]
 pub struct Owners {
     pub(super) changed: BTreeMap<u32, Box<RawSummaryBlock>>,
+}
+
+impl Owners {
+    /// A segment's summary is this one, whatever is on the volume.
+    pub(crate) fn keep(&mut self, segment: u32, summary: Box<RawSummaryBlock>) {
+        self.changed.insert(segment, summary);
+    }
 }
 
 impl Volume {
@@ -106,9 +113,19 @@ impl Volume {
             device: &*self.device,
             geometry: &self.geometry,
             version: self.checkpoint.node_version(),
+            moves: &self.journal.translation,
             address: main + segment * BLOCKS_PER_SEGMENT + offset,
         };
         scan(&start, &|address| self.table.is_live(address - main))
+    }
+
+    /// The log that writes to a segment.
+    fn log_in(&self, segment: u32) -> Option<SegmentKind> {
+        let writes = |kind: &SegmentKind| {
+            let log = &self.logs[kind.index()];
+            log.segment == segment && !log.left
+        };
+        SegmentKind::ALL.into_iter().find(writes)
     }
 
     /// Makes a log go on in another segment.
@@ -145,7 +162,7 @@ impl Volume {
     fn hold_targets(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         if let Some(at) = file.inode {
-            let image = self.chain_inode(ino, chain.nodes[at].address)?;
+            let image = self.chain_inode(ino, &chain.nodes[at])?;
             let raw = as_inode(&image);
             if !raw.is_inline(InlineFlags::DATA) {
                 let first = (raw.extra_size() / 4) as usize;
@@ -154,7 +171,7 @@ impl Volume {
             }
         }
         for (offset, &at) in &file.nodes {
-            let image = self.chain_node(ino, *offset, chain.nodes[at].address)?;
+            let image = self.chain_node(ino, *offset, &chain.nodes[at])?;
             if *offset != XATTR_NODE_OFFSET {
                 as_node(&image).slots.iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
             }
@@ -175,13 +192,13 @@ impl Volume {
         }
         let segment = (address - self.geometry.main) / BLOCKS_PER_SEGMENT;
         let live_nodes = self.table.kind(segment).is_node() && self.table.live(segment) > 0;
-        let of_node_log = self.logs[3..].iter().any(|log| log.segment == segment);
+        let of_node_log = self.logs[3..].iter().any(|log| log.segment == segment && !log.left);
         if live_nodes || of_node_log {
             let found = format!("fsynced with data in segment {segment}, which holds nodes");
             return Err(Error::damaged("node", format!("inode {ino}"), found));
         }
         self.table.hold(segment);
-        if let Some(kind) = SegmentKind::ALL.into_iter().find(|kind| self.logs[kind.index()].segment == segment)
+        if let Some(kind) = self.log_in(segment)
             && self.table.state(segment) == SegmentState::Active
         {
             self.leave_segment(kind);
@@ -192,7 +209,7 @@ impl Volume {
     /// Gives an inode that the checkpoint does not have its number back, with nothing in it.
     fn revive_inode(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
         let Some(at) = file.inode else { return Ok(()) };
-        let mut image = self.chain_inode(ino, chain.nodes[at].address)?;
+        let mut image = self.chain_inode(ino, &chain.nodes[at])?;
         self.reserve_blocks(1)?;
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
@@ -215,19 +232,41 @@ impl Volume {
         Ok(())
     }
 
-    /// The block of an inode in the chain, checked.
-    pub(super) fn chain_inode(&self, ino: u32, address: u32) -> Result<Box<RawBlock>> {
-        let image = self.chain_node(ino, 0, address)?;
+    /// The block of an inode in the chain, checked. What it points to is where cleaning moved that since.
+    pub(super) fn chain_inode(&self, ino: u32, node: &ChainNode) -> Result<Box<RawBlock>> {
+        let mut image = self.chain_block(ino, 0, node.address)?;
         let raw = as_inode(&image);
         inode::validate(raw, ino, &self.geometry)?;
         if FileKind::from_mode(u32::from(raw.i_mode.get())) != Some(FileKind::Regular) {
             return Err(Error::damaged("inode", format!("inode {ino}"), "fsynced, but no regular file"));
         }
+        if !raw.is_inline(InlineFlags::DATA) {
+            let (first, count) =
+                ((raw.extra_size() / 4) as usize, raw.address_slots(self.geometry.flexible_inline_xattr()));
+            let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
+            self.follow_moves(&mut raw.slots[first..first + count as usize], node);
+        }
         Ok(image)
     }
 
-    /// A node in the chain, checked to be the one it is taken for.
-    pub(super) fn chain_node(&self, ino: u32, offset: u32, address: u32) -> Result<Box<RawBlock>> {
+    /// A direct or xattr node in the chain, checked to be the one it is taken for. What it points to is where cleaning moved that since.
+    pub(super) fn chain_node(&self, ino: u32, offset: u32, node: &ChainNode) -> Result<Box<RawBlock>> {
+        let mut image = self.chain_block(ino, offset, node.address)?;
+        if offset != XATTR_NODE_OFFSET {
+            let raw = RawNode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
+            self.follow_moves(&mut raw.slots, node);
+        }
+        Ok(image)
+    }
+
+    fn follow_moves(&self, addresses: &mut [U32], node: &ChainNode) {
+        let moves = &self.journal.translation;
+        if !moves.is_empty() {
+            addresses.iter_mut().for_each(|address| address.set(moves.of_chain(address.get(), node.position)));
+        }
+    }
+
+    fn chain_block(&self, ino: u32, offset: u32, address: u32) -> Result<Box<RawBlock>> {
         let image = self.read_block(address)?;
         let footer = &as_node(&image).footer;
         if footer.ino.get() != ino
@@ -241,7 +280,7 @@ impl Volume {
     }
 
     /// Writes the summaries of segments that got live blocks: what they had for those may never have reached the device.
-    fn write_owners(&mut self, owners: Owners) -> Result<()> {
+    pub(crate) fn write_owners(&mut self, owners: Owners) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
@@ -257,8 +296,8 @@ impl Volume {
     /// Who owns a block, by its segment's summary.
     pub(super) fn owner_of(&mut self, block: u32, owners: &Owners) -> Result<RawSummary> {
         let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
-        if let Some(log) = self.logs.iter().find(|log| log.segment == segment) {
-            return Ok(log.summary.entries[offset]);
+        if let Some(kind) = self.log_in(segment) {
+            return Ok(self.logs[kind.index()].summary.entries[offset]);
         }
         match owners.changed.get(&segment) {
             Some(summary) => Ok(summary.entries[offset]),
@@ -267,11 +306,11 @@ impl Volume {
     }
 
     /// Records who owns a block that becomes live.
-    pub(super) fn set_owner(&mut self, block: u32, owner: RawSummary, owners: &mut Owners) -> Result<()> {
+    pub(crate) fn set_owner(&mut self, block: u32, owner: RawSummary, owners: &mut Owners) -> Result<()> {
         let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
-        if let Some(log) = self.logs.iter_mut().find(|log| log.segment == segment) {
+        if let Some(kind) = self.log_in(segment) {
             // Written when the log moves on.
-            log.summary.entries[offset] = owner;
+            self.logs[kind.index()].summary.entries[offset] = owner;
             return Ok(());
         }
         let summary = match owners.changed.entry(segment) {
@@ -279,11 +318,12 @@ impl Volume {
             Entry::Vacant(place) if self.table.live(segment) == 0 => place.insert(RawSummaryBlock::empty(TYPE_DATA)),
             Entry::Vacant(place) => place.insert(self.load_summary(segment)?),
         };
+        summary.entry_type = if self.table.kind(segment).is_node() { TYPE_NODE } else { TYPE_DATA };
         summary.entries[offset] = owner;
         Ok(())
     }
 
-    fn load_summary(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
+    pub(crate) fn load_summary(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
         let block = self.read_block(self.geometry.summary_block(segment))?;
         let mut summary = RawSummaryBlock::empty(TYPE_DATA);
         *summary = RawSummaryBlock::read_from_bytes(&block.0)

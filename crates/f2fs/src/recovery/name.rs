@@ -15,7 +15,7 @@ impl Volume {
     ///
     /// Source: the kernel's `recover_dentry`.
     pub(super) fn recover_name(&mut self, ino: u32, at: &ChainNode) -> Result<()> {
-        let image = self.chain_inode(ino, at.address)?;
+        let image = self.chain_inode(ino, at)?;
         let raw = as_inode(&image);
         let parent = raw.i_pino.get();
         let name = raw.i_name[..(raw.i_namelen.get() as usize).min(raw.i_name.len())].to_vec();

@@ -7,10 +7,11 @@ use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
 
-use super::seal::{Seal, is_seal};
+use super::seal::{Seal, Sealed, is_seal};
 use crate::checkpoint::load::read_blocks;
 use crate::error::Result;
 use crate::geometry::Geometry;
+use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
@@ -26,6 +27,8 @@ const READ_AHEAD: u32 = 64;
 pub struct ChainNode {
     /// Where it is.
     pub address: u32,
+    /// Blocks of the chain in front of it, seals included.
+    pub position: usize,
     /// Its inode.
     pub ino: u32,
     /// Its offset in the inode's tree.
@@ -55,6 +58,8 @@ pub struct Start<'a> {
     pub geometry: &'a Geometry,
     /// `cp_ver` of every node in the chain.
     pub version: u64,
+    /// What was moved since the checkpoint.
+    pub moves: &'a Translation,
     /// Address of the first.
     pub address: u32,
 }
@@ -83,6 +88,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
         if footer.cp_ver.get() != version {
             break;
         }
+        let position = chain.visited;
         chain.visited += 1;
         if is_seal(&footer) {
             let Some(seal) = Seal::decode(block) else {
@@ -90,7 +96,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
                 break;
             };
             sealed = Some(0);
-            let is_whole = mutant::active(Mutant::SealIgnored) || holds(device, geometry, &seal)?;
+            let is_whole = mutant::active(Mutant::SealIgnored) || holds(start, &seal, position)?;
             let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
             if seal.entries.len() > budget || !is_whole || is_end {
                 break;
@@ -99,7 +105,13 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
             chain.nodes.append(&mut pending);
             sealed = Some(seal.nodes);
         } else {
-            let node = ChainNode { address: at, ino: footer.ino.get(), offset: footer.offset(), flags: footer.flags() };
+            let node = ChainNode {
+                address: at,
+                position,
+                ino: footer.ino.get(),
+                offset: footer.offset(),
+                flags: footer.flags(),
+            };
             match sealed {
                 Some(left) if left > 0 => {
                     chain.nodes.push(node);
@@ -118,9 +130,12 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
     Ok(chain)
 }
 
-/// Whether everything that a seal lists is there.
-fn holds(device: &dyn BlockDevice, geometry: &Geometry, seal: &Seal) -> Result<bool> {
-    let mut entries = &seal.entries[..];
+/// Whether everything that a seal lists is there, or where cleaning moved it since. `position` is the seal's in the chain.
+fn holds(start: &Start<'_>, seal: &Seal, position: usize) -> Result<bool> {
+    let Start { device, geometry, moves, .. } = *start;
+    let here = |entry: &Sealed| Sealed { address: moves.of_chain(entry.address, position), ..*entry };
+    let entries: Vec<Sealed> = seal.entries.iter().map(here).collect();
+    let mut entries = &entries[..];
     while let Some(first) = entries.first() {
         let neighbours = entries.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
         let (run, rest) = entries.split_at(neighbours);

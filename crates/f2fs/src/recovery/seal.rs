@@ -61,6 +61,11 @@ impl Unsealed {
         !self.overflown && self.entries.len() + more <= ENTRIES_MAX
     }
 
+    /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
+    pub fn forget(&mut self, is_reused: impl Fn(u32) -> bool) {
+        self.entries.retain(|entry| !is_reused(entry.address));
+    }
+
     /// The entries so far, to be sealed or flushed.
     pub fn take(&mut self) -> Vec<Sealed> {
         self.overflown = false;

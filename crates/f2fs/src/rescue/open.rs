@@ -88,6 +88,7 @@ fn no_logs() -> [ActiveLog; 6] {
         segment: 0,
         offset: BLOCKS_PER_SEGMENT,
         summary: RawSummaryBlock::empty(TYPE_DATA),
+        left: false,
     })
 }
 

@@ -96,11 +96,13 @@ impl Cleaner {
     /// A checkpoint holds that freed these sections, rising: what is written there from now on is no victim.
     pub fn note_checkpoint(&mut self, freed: &[u32]) {
         self.emptied.clear();
-        let first = self.victims.front().copied();
-        self.victims.retain(|section| freed.binary_search(section).is_err());
-        if self.victims.front().copied() != first {
-            (self.position, self.moved) = (0, 0);
-        }
+        self.forget_planned(freed);
+    }
+
+    /// These sections, rising, were freed without a checkpoint: what is written there from now on is no victim.
+    pub fn note_freed(&mut self, freed: &[u32]) {
+        self.emptied.retain(|section| freed.binary_search(section).is_err());
+        self.forget_planned(freed);
     }
 
     /// Sections emptied last.
@@ -159,7 +161,7 @@ impl Cleaner {
         let mut victims = VecDeque::new();
         let (mut live, mut dead) = (0, 0);
         for section in best {
-            let used = table.live_in_section(section);
+            let used = table.needed_in_section(section);
             let is_cheap = victims.len() < USUAL_VICTIMS && capacity - used >= capacity / 4;
             if dead >= u64::from(capacity) && !is_cheap {
                 break;
@@ -184,9 +186,9 @@ impl Cleaner {
             return false;
         }
         let most = u64::from(table.section_blocks()) * u64::from(BACKGROUND_LIVE_PERCENT) / 100;
-        let skip = |section| self.avoids(section) || u64::from(table.live_in_section(section)) > most;
+        let skip = |section| self.avoids(section) || u64::from(table.needed_in_section(section)) > most;
         let Some(victim) = table.select_victim(&CostBenefit, now, &skip) else { return false };
-        let live = table.live_in_section(victim);
+        let live = table.needed_in_section(victim);
         self.set_plan(
             Purpose::Background,
             VecDeque::from([victim]),
@@ -206,6 +208,14 @@ impl Cleaner {
     /// Live blocks to move for a gain of `blocks`, by the plan at hand.
     pub(super) fn price(&self, blocks: u64) -> u64 {
         blocks * self.live / self.dead.max(1)
+    }
+
+    fn forget_planned(&mut self, freed: &[u32]) {
+        let first = self.victims.front().copied();
+        self.victims.retain(|section| freed.binary_search(section).is_err());
+        if self.victims.front().copied() != first {
+            (self.position, self.moved) = (0, 0);
+        }
     }
 
     fn set_plan(&mut self, purpose: Purpose, victims: VecDeque<u32>, live: u64, dead: u64) {

@@ -46,7 +46,7 @@ impl SegmentTable {
     #[must_use]
     pub fn select_victim(&self, policy: &dyn VictimPolicy, now: u64, skip: &dyn Fn(u32) -> bool) -> Option<u32> {
         if let Some(index) = self.by_live.as_ref().filter(|_| policy.is_by_live_alone()) {
-            let may = |section| !self.has_active(section) && !skip(section);
+            let may = |section| self.may_clean(section) && !skip(section);
             return index.emptiest(may, 1).first().copied();
         }
         let (oldest, youngest) = self.extremes(policy);
@@ -55,7 +55,7 @@ impl SegmentTable {
         self.each_partly_live(|view| {
             let cost = policy.cost(&view, now, oldest, youngest);
             // Whether the section may be cleaned is looked at last: most have lost by now.
-            if (cost < lowest || best.is_none()) && !self.has_active(view.section) && !skip(view.section) {
+            if (cost < lowest || best.is_none()) && self.may_clean(view.section) && !skip(view.section) {
                 (best, lowest) = (Some(view.section), cost);
             }
         });
@@ -73,7 +73,7 @@ impl SegmentTable {
         count: usize,
     ) -> Vec<u32> {
         if let Some(index) = self.by_live.as_ref().filter(|_| policy.is_by_live_alone()) {
-            return index.emptiest(|section| !self.has_active(section) && !skip(section), count);
+            return index.emptiest(|section| self.may_clean(section) && !skip(section), count);
         }
         let (oldest, youngest) = self.extremes(policy);
         // The best so far, the worst of them on top.
@@ -81,7 +81,7 @@ impl SegmentTable {
         self.each_partly_live(|view| {
             let candidate = Candidate { cost: policy.cost(&view, now, oldest, youngest), section: view.section };
             let wins = best.len() < count || best.peek().is_some_and(|worst| candidate < *worst);
-            if wins && !self.has_active(view.section) && !skip(view.section) {
+            if wins && self.may_clean(view.section) && !skip(view.section) {
                 best.push(candidate);
                 if best.len() > count {
                     best.pop();
@@ -91,8 +91,8 @@ impl SegmentTable {
         best.into_sorted_vec().into_iter().map(|candidate| candidate.section).collect()
     }
 
-    /// The live blocks of a section to be moved next: those of its first closed segment that has any at or behind block `from` of
-    /// the section, at most `most`, as offsets in the segment, rising. `None` if there is nothing more to move.
+    /// The blocks of a section to be moved next, live and pre-invalid ones: those of its first closed segment that has any at or behind
+    /// block `from` of the section, at most `most`, as offsets in the segment, rising. `None` if there is nothing more to move.
     ///
     /// Segments that are active stay as they are. Ask again after each answer: what is moved may open a segment of the section.
     #[must_use]
@@ -100,13 +100,14 @@ impl SegmentTable {
         let segments = self.segments_of(section);
         let first = segments.start;
         segments.skip((from / BLOCKS_PER_SEGMENT) as usize).find_map(|segment| {
-            if !matches!(self.state(segment), SegmentState::Dirty | SegmentState::Full) {
+            if matches!(self.state(segment), SegmentState::Free | SegmentState::Active) {
                 return None;
             }
             let start = (segment - first) * BLOCKS_PER_SEGMENT;
-            let live: Vec<u32> =
-                self.live_blocks(segment).filter(|offset| start + offset >= from).take(most as usize).collect();
-            (!live.is_empty()).then_some((segment, live))
+            let mut blocks = self.blocks_to_move(segment);
+            blocks.retain(|offset| start + offset >= from);
+            blocks.truncate(most as usize);
+            (!blocks.is_empty()).then_some((segment, blocks))
         })
     }
 
@@ -120,6 +121,13 @@ impl SegmentTable {
     #[must_use]
     pub fn live_in_section(&self, section: u32) -> u32 {
         self.segments_of(section).map(|segment| u32::from(self.live(segment))).sum()
+    }
+
+    /// Blocks of a section that are live, or pre-invalid: what has to be moved to empty it.
+    #[must_use]
+    pub fn needed_in_section(&self, section: u32) -> u32 {
+        let kept = |segment| u32::from(self.pre_invalid(segment));
+        self.live_in_section(section) + self.segments_of(section).map(kept).sum::<u32>()
     }
 
     /// Blocks that are neither live nor in a free or prefree segment.
@@ -142,10 +150,14 @@ impl SegmentTable {
         (oldest, youngest)
     }
 
-    /// Calls `visit` with every section that has a live and a dead block, rising.
+    /// Calls `visit` with every section that has a live and a dead block, rising. Pre-invalid blocks count as live ones: they have to be
+    /// moved like those.
     fn each_partly_live(&self, mut visit: impl FnMut(SectionView)) {
         let size = self.segments_per_section as usize;
         let capacity = self.segments_per_section * BLOCKS_PER_SEGMENT;
+        if self.pre_invalid_blocks() > 0 {
+            return self.each_partly_needed(capacity, visit);
+        }
         if size == 1 {
             // The common layout, without the sums of the general one: it has the most sections to go through.
             for (section, (&live, &modified)) in (0..).zip(self.live.iter().zip(&self.modified)) {
@@ -165,9 +177,25 @@ impl SegmentTable {
         }
     }
 
-    fn has_active(&self, section: u32) -> bool {
+    /// As [`each_partly_live`](Self::each_partly_live), where there are pre-invalid blocks.
+    fn each_partly_needed(&self, capacity: u32, mut visit: impl FnMut(SectionView)) {
+        for section in 0..self.sections {
+            let live = self.live_in_section(section);
+            let needed = self.needed_in_section(section);
+            if live != 0 && needed != capacity {
+                let segments = self.segments_of(section);
+                let segments = segments.start as usize..segments.end as usize;
+                let modified = mean_modified(&self.live[segments.clone()], &self.modified[segments], live);
+                visit(SectionView { section, live: needed, capacity, modified });
+            }
+        }
+    }
+
+    /// Whether nobody writes to a section, and nothing in it has to stay where it is.
+    fn may_clean(&self, section: u32) -> bool {
         let segments = self.segments_of(section);
-        self.states[segments.start as usize..segments.end as usize].contains(&SegmentState::Active)
+        let is_active = self.states[segments.start as usize..segments.end as usize].contains(&SegmentState::Active);
+        !is_active && !self.has_pinned(section)
     }
 }
 

@@ -1,0 +1,98 @@
+//! Moving blocks so that a journal can commit it: what something durable refers to is noted, and dead blocks that the last checkpoint or
+//! an fsync needs are copied too. Nodes move at once, as they are on the device: that they are to be written with the next checkpoint
+//! is not enough.
+
+use basalt_segments::SegmentKind;
+
+use super::{CleaningCause, not_owned};
+use crate::error::Result;
+use crate::journal::moves::Owner;
+use crate::layout::BLOCK_SIZE;
+use crate::layout::crc::crc;
+use crate::layout::journal::{KIND_DATA, KIND_NODE};
+use crate::layout::nat::RawNatEntry;
+use crate::layout::node::RawNode;
+use crate::layout::summary::RawSummary;
+use crate::log::node_owner;
+use crate::volume::Volume;
+use zerocopy::FromBytes;
+
+impl Volume {
+    /// Whether nothing durable refers to the live block at an address.
+    pub(super) fn is_fresh(&self, address: u32) -> bool {
+        self.table.is_fresh(address - self.geometry.main)
+    }
+
+    /// Notes that a block went from `old` to `new`, if recovery has to know: unless it was fresh.
+    pub(super) fn note_move(&mut self, old: u32, new: u32, owner: Owner, bytes: &[u8; BLOCK_SIZE]) {
+        self.table.make_durable(new - self.geometry.main);
+        self.journal.moves.add(old, new, owner, self.since.chained, crc(bytes));
+    }
+
+    /// Copies a dead data block that something durable refers to; `owner` is who pointed to it.
+    pub(super) fn copy_pre_invalid_data(
+        &mut self,
+        owner: RawSummary,
+        address: u32,
+        bytes: &[u8; BLOCK_SIZE],
+        cause: CleaningCause,
+    ) -> Result<()> {
+        let entry = Owner { nid: owner.nid.get(), index: u32::from(owner.ofs_in_node.get()), kind: KIND_DATA };
+        self.copy_pre_invalid(SegmentKind::ColdData, owner, entry, address, bytes, cause)?;
+        self.counters.data_blocks += 1;
+        self.cleaning.of(cause).data_blocks_copied += 1;
+        Ok(())
+    }
+
+    fn copy_pre_invalid(
+        &mut self,
+        kind: SegmentKind,
+        summary: RawSummary,
+        owner: Owner,
+        address: u32,
+        bytes: &[u8; BLOCK_SIZE],
+        cause: CleaningCause,
+    ) -> Result<()> {
+        let new = self.allocate(kind, summary)?;
+        self.writer.append(&*self.device, kind.index(), new, bytes)?;
+        self.invalidate(new)?;
+        self.table.set_pre_invalid(new - self.geometry.main);
+        self.note_move(address, new, owner, bytes);
+        self.note_moved(cause);
+        self.cleaning.of(cause).pre_invalid_copied += 1;
+        Ok(())
+    }
+
+    /// Moves a node as it is on the device, dead or alive.
+    pub(super) fn move_node_as_it_is(&mut self, nid: u32, address: u32, cause: CleaningCause) -> Result<()> {
+        let block = self.read_block(address)?;
+        let bytes = &block.0;
+        self.cleaning.of(cause).blocks_read += 1;
+        let owner = Owner { nid, index: 0, kind: KIND_NODE };
+        let is_node = RawNode::ref_from_bytes(bytes).is_ok_and(|node| node.footer.nid.get() == nid);
+        if !is_node {
+            return Err(not_owned("summary", nid, address));
+        }
+        let kind = SegmentKind::ColdNode;
+        if self.table.is_pre_invalid(address - self.geometry.main) {
+            self.copy_pre_invalid(kind, node_owner(nid), owner, address, bytes, cause)?;
+            self.counters.node_blocks += 1;
+            return Ok(());
+        }
+        let entry = self.nat_entry(nid)?;
+        if entry.block_addr.get() != address {
+            return Err(not_owned("NAT", nid, address));
+        }
+        let was_fresh = self.is_fresh(address);
+        let new = self.allocate(kind, node_owner(nid))?;
+        self.writer.append(&*self.device, kind.index(), new, bytes)?;
+        self.nat.set(nid, RawNatEntry { block_addr: new.into(), ..entry });
+        self.invalidate(address)?;
+        self.counters.node_blocks += 1;
+        if !was_fresh {
+            self.note_move(address, new, owner, bytes);
+        }
+        self.note_moved(cause);
+        Ok(())
+    }
+}

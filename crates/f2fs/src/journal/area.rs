@@ -1,0 +1,166 @@
+//! Where the journal is on the volume, and reading it.
+
+use basalt_device::BlockDevice;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::checkpoint::load::read_blocks;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::layout::crc::crc;
+use crate::layout::journal::{
+    BLOCKS_MAX, DESCRIPTOR_BLOCK, DESCRIPTOR_MAGIC, FORMAT_VERSION, RawDescriptor, RawJournalHeader, RawMove, decode,
+};
+use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::mutant::{self, Mutant};
+
+/// Blocks read in one request.
+const READ_BLOCKS: u32 = 256;
+
+/// The blocks of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// Address of the first.
+    pub first: u32,
+    /// How many.
+    pub blocks: u32,
+}
+
+impl Area {
+    /// The most blocks that a journal on this volume may have: what lies between the superblocks and segment 0, where F2FS keeps
+    /// nothing. Volumes with an odd layout have no room at all.
+    pub fn capacity(geometry: &Geometry) -> u32 {
+        geometry.segment0.saturating_sub(DESCRIPTOR_BLOCK + 1).min(BLOCKS_MAX)
+    }
+
+    /// The journal of a volume, if it has one. A descriptor of another volume, or one that is torn, is none.
+    ///
+    /// # Errors
+    /// When the device fails, and for a descriptor of a version that is not known.
+    pub fn find(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Option<Area>> {
+        let capacity = Area::capacity(geometry);
+        if capacity == 0 {
+            return Ok(None);
+        }
+        let block = read_blocks(device, DESCRIPTOR_BLOCK, 1)?;
+        let Ok((raw, _)) = RawDescriptor::read_from_prefix(&block) else { return Ok(None) };
+        if raw.magic != DESCRIPTOR_MAGIC || raw.uuid != geometry.uuid {
+            return Ok(None);
+        }
+        if raw.version.get() != FORMAT_VERSION {
+            return Err(Error::Unsupported {
+                device: device.name().into(),
+                reason: format!("a cleaning journal of version {}, this Basalt knows {FORMAT_VERSION}", raw.version),
+            });
+        }
+        let (first, blocks) = (raw.first.get(), raw.blocks.get());
+        let is_sound = raw.crc.get() == raw.expected_crc() && first == DESCRIPTOR_BLOCK + 1 && blocks <= capacity;
+        Ok((is_sound && blocks > 0).then_some(Area { first, blocks }))
+    }
+
+    /// Gives a volume a journal of `blocks` blocks, or none at 0, in place of what it had. The volume must not be open, and its journal
+    /// not live. Durable after the next flush.
+    ///
+    /// # Errors
+    /// When the device fails, or there is no room for so many; the message says how many there are.
+    pub fn write(device: &dyn BlockDevice, geometry: &Geometry, blocks: u32) -> Result<()> {
+        let capacity = Area::capacity(geometry);
+        if blocks > capacity {
+            let found = format!("room for a journal of {} KiB at most", capacity * 4);
+            return Err(Error::Unsupported { device: device.name().into(), reason: found });
+        }
+        if capacity == 0 {
+            return Ok(());
+        }
+        let mut block = RawBlock::zeroed();
+        if blocks > 0 {
+            let raw = RawDescriptor::new(geometry.uuid, blocks);
+            block.0[..size_of::<RawDescriptor>()].copy_from_slice(raw.as_bytes());
+        }
+        device.write_at(u64::from(DESCRIPTOR_BLOCK) * BLOCK_SIZE as u64, &block.0)?;
+        Ok(())
+    }
+
+    /// The moves that count behind the checkpoint of this version, in the order they were made.
+    ///
+    /// A commit counts if all its blocks are there and whole. All but the last were followed by a flush before anything came behind them;
+    /// of the last, the copies themselves are looked at too: it may have been cut off, and then nothing was freed by it.
+    ///
+    /// # Errors
+    /// When the device fails, and damage where a commit is missing that others follow: it was durable once.
+    pub fn read_moves(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Vec<RawMove>> {
+        let blocks = self.read(device, geometry, version)?;
+        let mut commits: Vec<Vec<RawMove>> = Vec::new();
+        let mut rest = blocks.iter().enumerate().peekable();
+        'commits: while let Some((at, Some((header, _)))) = rest.peek().copied() {
+            let count = header.blocks_in_commit.get();
+            let mut moves = Vec::new();
+            for index in 0..count {
+                let Some((_, Some((found, own)))) = rest.next() else { break 'commits };
+                let is_next = found.commit.get() as usize == commits.len()
+                    && (found.index_in_commit.get(), found.blocks_in_commit.get()) == (index, count);
+                if !is_next {
+                    break 'commits;
+                }
+                moves.extend_from_slice(own);
+            }
+            if count == 0 || at + usize::from(count) > blocks.len() {
+                break;
+            }
+            commits.push(moves);
+        }
+        if let Some(last) = commits.last()
+            && !mutant::active(Mutant::CopyNotVerified)
+            && !self.has_arrived(device, geometry, last)?
+        {
+            commits.pop();
+        }
+        let complete = commits.len();
+        let later = |block: &Option<(RawJournalHeader, Vec<RawMove>)>| {
+            block.as_ref().is_some_and(|(header, _)| header.commit.get() as usize > complete)
+        };
+        if let Some(at) = blocks.iter().position(later) {
+            return Err(Error::damaged(
+                "journal",
+                format!("block {}", self.first + at as u32),
+                format!("follows commit {complete}, which is missing or damaged"),
+            ));
+        }
+        Ok(commits.concat())
+    }
+
+    /// Every block of the journal that is whole, in its place, and of this version.
+    #[allow(clippy::type_complete)] // One place, one meaning: what `decode` gives.
+    fn read(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        version: u64,
+    ) -> Result<Vec<Option<(RawJournalHeader, Vec<RawMove>)>>> {
+        let mut found = Vec::with_capacity(self.blocks as usize);
+        while (found.len() as u32) < self.blocks {
+            let done = found.len() as u32;
+            let bytes = read_blocks(device, self.first + done, READ_BLOCKS.min(self.blocks - done) as usize)?;
+            for block in bytes.chunks_exact(BLOCK_SIZE) {
+                let sequence = found.len() as u32;
+                let is_current = |header: &RawJournalHeader| {
+                    header.checkpoint_version.get() == version && header.sequence.get() == sequence
+                };
+                found.push(decode(block, geometry.checksum_seed).filter(|(header, _)| is_current(header)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether every copy of a commit is what was copied.
+    fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[RawMove]) -> Result<bool> {
+        for one in moves {
+            if !geometry.in_main(one.new.get()) || !geometry.in_main(one.old.get()) {
+                return Ok(false);
+            }
+            if crc(&read_blocks(device, one.new.get(), 1)?) != one.crc.get() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

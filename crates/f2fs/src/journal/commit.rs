@@ -1,0 +1,188 @@
+//! Committing what was cleaned by the journal.
+//!
+//! 1. Under the volume's lock: everything that waits goes to the device, and the moves into journal blocks behind those of before.
+//! 2. Without the lock: one flush, shared with whoever else waits for one.
+//! 3. Under the lock: the old places are forgotten, and segments that nothing needs any more are free.
+//!
+//! All of it in the turn of checkpoints: none is under way. The journal blocks may reach the device before the copies they tell of;
+//! recovery looks at those of the last commit, so one flush is enough, and nothing is reused in front of it.
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+use basalt_segments::cleaning::{Commit, Prospect};
+
+use super::guard;
+use crate::error::Result;
+use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock, nat, sit};
+use crate::mutant::{self, Mutant};
+use crate::ops::{F2fs, note_failure};
+use crate::volume::Volume;
+
+/// What a checkpoint costs beyond the tables and nodes it writes, in blocks: its pack, and a second flush to wait for.
+const CHECKPOINT_BLOCKS: u64 = 24;
+
+/// A commit that is on its way.
+struct Written {
+    moves: Vec<RawMove>,
+    /// Segments that nothing needs once the moves are durable.
+    emptied: Vec<u32>,
+}
+
+impl F2fs {
+    /// Frees emptied sections by the journal, if the volume has one and a checkpoint is not the better choice; whether it did.
+    pub(crate) fn commit_by_journal(&self) -> Result<bool> {
+        let _turn = self.turn.lock();
+        if self.volume.lock().journal_prospect().is_none() {
+            return Ok(false);
+        }
+        self.set_guard()?;
+        let written = {
+            let mut volume = self.volume.lock();
+            let Some(prospect) = volume.journal_prospect() else { return Ok(false) };
+            volume.journal.ledger.note_journal(&prospect);
+            let result = volume.write_journal();
+            note_failure(&mut volume, &result);
+            result?
+        };
+        if !mutant::active(Mutant::JournalNotFlushed) {
+            self.flush()?;
+        }
+        let freed = self.volume.lock().forget_moved(written);
+        self.discard_segments(&freed);
+        let _reuse = self.reuse.write();
+        self.volume.lock().release_freed(&freed);
+        Ok(true)
+    }
+
+    /// Keeps every other F2FS off the volume, before the first journal block is written.
+    fn set_guard(&self) -> Result<()> {
+        let geometry = {
+            let volume = self.volume.lock();
+            if volume.journal.guarded {
+                return Ok(());
+            }
+            volume.geometry.clone()
+        };
+        self.tell_failure(guard::set(&*self.device, &geometry))?;
+        self.volume.lock().journal.guarded = true;
+        Ok(())
+    }
+
+    /// A checkpoint holds that needs no journal, and none will be written for now: other F2FSs may have the volume.
+    pub(crate) fn clear_guard(&self) -> Result<()> {
+        let geometry = {
+            let volume = self.volume.lock();
+            let journal = &volume.journal;
+            let is_needed = journal.guarded || journal.guard_is_torn && journal.is_on();
+            if !is_needed || volume.failed.is_some() {
+                return Ok(());
+            }
+            volume.geometry.clone()
+        };
+        self.tell_failure(guard::clear(&*self.device, &geometry))?;
+        let mut volume = self.volume.lock();
+        (volume.journal.guarded, volume.journal.guard_is_torn) = (false, false);
+        Ok(())
+    }
+
+    fn tell_failure(&self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            self.volume.lock().fail(&error.to_string());
+        }
+        result
+    }
+}
+
+impl Volume {
+    /// What a commit by the journal would bring; `None` where there is no journal, it is full, or a checkpoint is better.
+    fn journal_prospect(&self) -> Option<Prospect> {
+        let journal = &self.journal;
+        let area = journal.area.filter(|_| self.is_writable())?;
+        let blocks = journal.moves.blocks();
+        if blocks > area.blocks - journal.next || blocks > u32::from(u16::MAX) {
+            return None;
+        }
+        let leaving = journal.moves.left_by_segment(self.geometry.main);
+        let is_unneeded = |segment| self.table.is_unneeded(segment, leaving.get(&segment).copied().unwrap_or(0));
+        let freed_by_journal = self.table.sections_freed_by(is_unneeded);
+        let free = self.table.free_segments() + freed_by_journal * self.geometry.segments_per_section;
+        if free < self.recovery_segments(journal.pointing.len() + journal.moves.len()) {
+            return None;
+        }
+        let prospect = Prospect {
+            freed_by_journal,
+            freed_by_checkpoint_alone: self.table.prefree_sections() - freed_by_journal,
+            pre_invalid: self.table.pre_invalid_blocks(),
+            checkpoint_price: self.checkpoint_price(),
+        };
+        (journal.ledger.choose(journal.rule, &prospect) == Commit::Journal).then_some(prospect)
+    }
+
+    /// Blocks that a checkpoint would write now, about.
+    fn checkpoint_price(&self) -> u64 {
+        // Nodes and directory blocks that are dirty change the NAT too; neighbours share a block of it.
+        let nat_blocks = self.nat.dirty.len().div_ceil(nat::ENTRIES_PER_BLOCK as usize / 8);
+        let sit_blocks = self.table.dirty_entry_count().min(self.table.segments().div_ceil(sit::ENTRIES_PER_BLOCK));
+        let dirty = self.nodes.dirty_count() + self.dirty_directory_pages;
+        dirty as u64 + nat_blocks as u64 + u64::from(sit_blocks) + CHECKPOINT_BLOCKS
+    }
+
+    /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device.
+    fn write_journal(&mut self) -> Result<Written> {
+        self.writer.write_all(&*self.device)?;
+        let moves = self.journal.moves.take();
+        self.journal.pointing.extend(moves.iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
+        let blocks = self.compose_journal(&moves);
+        if let (Some(area), false) = (self.journal.area, blocks.is_empty()) {
+            let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
+            let address = u64::from(area.first + self.journal.next) * BLOCK_SIZE as u64;
+            self.device.write_vectored_at(address, &slices)?;
+            self.counters.journal_blocks += blocks.len() as u64;
+            self.journal.next += blocks.len() as u32;
+            self.journal.commits += 1;
+        }
+        // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.
+        Ok(Written { moves, emptied: self.table.prefree() })
+    }
+
+    fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
+        let count = moves.len().div_ceil(ENTRIES_PER_BLOCK);
+        let block = |(index, part): (usize, &[RawMove])| {
+            let header = RawJournalHeader {
+                magic: U32::new(0),
+                crc: U32::new(0),
+                checkpoint_version: U64::new(self.checkpoint.node_version()),
+                sequence: U32::new(self.journal.next + index as u32),
+                commit: U32::new(self.journal.commits),
+                blocks_in_commit: U16::new(count as u16),
+                index_in_commit: U16::new(index as u16),
+                count: U32::new(0),
+            };
+            encode(header, part, self.geometry.checksum_seed)
+        };
+        moves.chunks(ENTRIES_PER_BLOCK).enumerate().map(block).collect()
+    }
+
+    /// The moves are durable: nothing needs the old places. Returns the segments that are free by that.
+    fn forget_moved(&mut self, written: Written) -> Vec<u32> {
+        for one in &written.moves {
+            self.table.forget_pre_invalid(one.old.get() - self.geometry.main);
+        }
+        let mut freed = written.emptied;
+        freed.retain(|&segment| self.table.is_unneeded(segment, 0));
+        freed
+    }
+
+    /// Makes segments free that nothing needs, without a checkpoint.
+    fn release_freed(&mut self, freed: &[u32]) {
+        self.table.release(freed);
+        self.since.unsealed.forget(|address| {
+            let segment = (address - self.geometry.main) / BLOCKS_PER_SEGMENT;
+            freed.binary_search(&segment).is_ok()
+        });
+        let mut sections: Vec<u32> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        sections.dedup();
+        self.cleaner.note_freed(&sections);
+    }
+}

@@ -1,0 +1,100 @@
+//! The guard: while a journal is live, the superblock says so in a way that makes every other F2FS refuse the volume and leave it alone.
+//! To them the last checkpoint alone counts, and what it refers to may have been moved and written over.
+//!
+//! The guard is [`JOURNAL_GUARD`] in `log_sectors_per_block` of both copies. It is set and durable before the first journal block is
+//! written, and goes when a checkpoint holds that needs no journal: at the end, and at open after recovery. Each copy is flushed before
+//! the other is touched, so there is a whole one at any time; whether a copy that is torn had it makes no difference.
+
+use basalt_device::BlockDevice;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, check_identity, superblock_block};
+use crate::layout::BLOCK_SIZE;
+use crate::layout::superblock::{
+    CHECKSUM_OFFSET, Features, JOURNAL_GUARD, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+};
+
+/// A volume's geometry, whether or not it is guarded.
+pub struct Guarded {
+    /// Where everything is; the superblock in it is that of a volume without the guard.
+    pub geometry: Geometry,
+    /// What is wrong with the first copy of the superblock, if anything is.
+    pub first_bad: Option<Error>,
+    /// A copy has the guard.
+    pub is_set: bool,
+    /// A copy is torn: setting or clearing the guard may have been cut off.
+    pub is_torn: bool,
+}
+
+/// Reads the superblock as [`Geometry::read`] does, through the guard.
+///
+/// # Errors
+/// As [`Geometry::read`].
+pub fn read(device: &dyn BlockDevice) -> Result<Guarded> {
+    let (first, second) = (read_copy(device, 0), read_copy(device, 1));
+    let has_guard = |copy: &Result<(Geometry, bool)>| copy.as_ref().is_ok_and(|(_, guarded)| *guarded);
+    let is_set = has_guard(&first) || has_guard(&second);
+    let is_torn = first.is_err() || second.is_err();
+    match (first, second) {
+        (Ok((geometry, _)), _) => Ok(Guarded { geometry, first_bad: None, is_set, is_torn }),
+        (Err(error), Ok((geometry, _))) => Ok(Guarded { geometry, first_bad: Some(error), is_set, is_torn }),
+        // A volume that must be finished first, whatever is wrong with the other copy.
+        (Err(_), Err(error @ Error::Unsupported { .. })) => Err(error),
+        // The first copy's fault says more than the second's.
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<(Geometry, bool)> {
+    if device.size() < 2 * BLOCK_SIZE as u64 {
+        // Says so in the words of everybody else.
+        return Geometry::read_copy(device, copy).map(|geometry| (geometry, false));
+    }
+    let mut bytes = vec![0; SUPERBLOCK_SIZE];
+    device.read_at(copy * BLOCK_SIZE as u64 + SUPERBLOCK_OFFSET as u64, &mut bytes)?;
+    let mut superblock = RawSuperblock::read_from_bytes(&bytes)
+        .map_err(|_| Error::damaged("superblock", format!("copy {}", copy + 1), "shorter than a superblock"))?;
+    let sectors = superblock.log_sectors_per_block.get();
+    let guarded = sectors & !0xFF == JOURNAL_GUARD;
+    if guarded {
+        check_identity(&superblock, copy, device)?;
+        superblock.log_sectors_per_block.set(sectors & 0xFF);
+        if superblock.features().contains(Features::SB_CHECKSUM) {
+            superblock.checksum_offset.set(CHECKSUM_OFFSET);
+            superblock.crc.set(superblock.expected_crc());
+        }
+    }
+    Ok((Geometry::from_superblock(superblock, copy, device)?, guarded))
+}
+
+/// Sets the guard; it is durable on return.
+///
+/// # Errors
+/// When the device fails.
+pub fn set(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+    let mut superblock = *geometry.superblock;
+    let sectors = superblock.log_sectors_per_block.get();
+    superblock.log_sectors_per_block.set(sectors | JOURNAL_GUARD);
+    write(device, &superblock)
+}
+
+/// Takes the guard away; that is durable on return.
+///
+/// # Errors
+/// When the device fails.
+pub fn clear(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+    write(device, &geometry.superblock)
+}
+
+fn write(device: &dyn BlockDevice, superblock: &RawSuperblock) -> Result<()> {
+    let block = superblock_block(superblock);
+    let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
+    debug_assert_eq!(bytes.len(), superblock.as_bytes().len());
+    for copy in 0..2 {
+        // What is in front of the superblock (a boot sector, perhaps) stays.
+        device.write_at(copy * BLOCK_SIZE as u64 + SUPERBLOCK_OFFSET as u64, bytes)?;
+        device.flush()?;
+    }
+    Ok(())
+}

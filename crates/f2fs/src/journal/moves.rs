@@ -1,0 +1,115 @@
+//! What cleaning moved since the last commit, of what something durable refers to.
+
+use rustc_hash::FxHashMap;
+use zerocopy::little_endian::{U16, U32};
+
+use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::journal::{ENTRIES_PER_BLOCK, RawMove};
+use crate::mutant::{self, Mutant};
+
+/// Who points to a block that is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The node that points to it; of a node, its own id.
+    pub nid: u32,
+    /// Index of the pointer in the node; 0 of nodes.
+    pub index: u32,
+    /// [`KIND_DATA`](crate::layout::journal::KIND_DATA) or [`KIND_NODE`](crate::layout::journal::KIND_NODE).
+    pub kind: u8,
+}
+
+/// The moves of the next commit, in the order they were made.
+#[derive(Debug, Default)]
+pub struct Moves {
+    list: Vec<RawMove>,
+    /// Which of them led to an address.
+    to: FxHashMap<u32, Vec<usize>>,
+    /// Which addresses were left.
+    from: FxHashMap<u32, usize>,
+}
+
+impl Moves {
+    /// Notes that the block of CRC `crc` went from `old` to `new`, when the roll-forward chain had `chained` blocks.
+    ///
+    /// A block that is moved again before the commit gets a second move, and its first one leads to the new place at once: the place in
+    /// between may be reused as soon as the commit is durable.
+    pub fn add(&mut self, old: u32, new: u32, owner: Owner, chained: u32, crc: u32) {
+        let mut here = Vec::with_capacity(1);
+        if !mutant::active(Mutant::ChainMergedWrongly) {
+            here = self.to.remove(&old).unwrap_or_default();
+            here.iter().for_each(|&at| self.list[at].new.set(new));
+        }
+        here.push(self.list.len());
+        self.from.insert(old, self.list.len());
+        self.to.insert(new, here);
+        self.list.push(RawMove {
+            old: U32::new(old),
+            new: U32::new(new),
+            nid: U32::new(owner.nid),
+            chained: U32::new(chained),
+            crc: U32::new(crc),
+            ofs_in_node: U16::new(owner.index as u16),
+            kind: owner.kind,
+            reserved: 0,
+        });
+    }
+
+    /// Whether the block at this address was copied already.
+    pub fn has_left(&self, address: u32) -> bool {
+        self.from.contains_key(&address)
+    }
+
+    /// How many blocks of each segment were left; `main` is the address of the first.
+    pub fn left_by_segment(&self, main: u32) -> FxHashMap<u32, u16> {
+        let mut counts = FxHashMap::default();
+        for one in &self.list {
+            // At most as many as a segment has: each address is left once.
+            *counts.entry((one.old.get() - main) / BLOCKS_PER_SEGMENT).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Journal blocks that they take.
+    pub fn blocks(&self) -> u32 {
+        self.list.len().div_ceil(ENTRIES_PER_BLOCK) as u32
+    }
+
+    /// Hands the moves out, and begins anew.
+    pub fn take(&mut self) -> Vec<RawMove> {
+        self.to.clear();
+        self.from.clear();
+        std::mem::take(&mut self.list)
+    }
+
+    /// Forgets them: a checkpoint has what they tell.
+    pub fn clear(&mut self) {
+        self.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::journal::KIND_DATA;
+
+    #[test]
+    fn a_block_that_was_moved_twice_is_found_from_both_places() {
+        let owner = Owner { nid: 9, index: 3, kind: KIND_DATA };
+        let mut moves = Moves::default();
+        moves.add(100, 200, owner, 1, 7);
+        moves.add(101, 201, owner, 1, 8);
+        moves.add(200, 300, owner, 5, 7);
+        moves.add(300, 400, owner, 6, 7);
+        assert!(moves.has_left(100) && moves.has_left(200) && !moves.has_left(400));
+        assert_eq!(moves.left_by_segment(100).get(&0), Some(&4));
+        let list: Vec<(u32, u32, u32)> =
+            moves.take().iter().map(|one| (one.old.get(), one.new.get(), one.chained.get())).collect();
+        assert_eq!(list, [(100, 400, 1), (101, 201, 1), (200, 400, 5), (300, 400, 6)]);
+        assert_eq!(moves.blocks(), 0);
+    }
+}

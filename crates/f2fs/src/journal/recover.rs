@@ -1,0 +1,179 @@
+//! Recovery: the state of the last checkpoint is brought to where the journal says its blocks are. In memory; the checkpoint that
+//! follows makes it durable. Until that holds, nothing is written to a place that the journal or the chain refers to, so a power cut in
+//! between leaves everything for the next attempt.
+//!
+//! 1. Every block that the checkpoint has and the journal moved is dead at its old place; segments that held nothing else are free.
+//! 2. Segments that moved blocks lie in are held; logs that the checkpoint had in a segment which was emptied or written since leave it.
+//! 3. The blocks are live at their last places, with the owners that the moves name; summaries are never asked, for they may be another
+//!    use's by now.
+//! 4. Nodes first, in the NAT; then the pointers to data in them.
+
+use std::collections::BTreeSet;
+
+use basalt_segments::{SegmentKind, SegmentState};
+
+use super::area::Area;
+use super::moves::Owner;
+use super::translation::Translation;
+use crate::error::{Error, Result};
+use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::journal::{KIND_DATA, KIND_NODE, RawMove};
+use crate::layout::summary::RawSummary;
+use crate::log::{data_owner, node_owner};
+use crate::mutant::{self, Mutant};
+use crate::recovery::forward::Owners;
+use crate::volume::Volume;
+
+/// A block of the checkpoint that was moved.
+struct Moved {
+    old: u32,
+    last: u32,
+    owner: Owner,
+}
+
+impl Volume {
+    /// Applies the journal behind the last checkpoint; returns how many blocks of that were moved.
+    ///
+    /// Errors: the device's; damage where a move contradicts the checkpoint.
+    pub(crate) fn recover_journal(&mut self, area: Area) -> Result<usize> {
+        let moves = area.read_moves(&*self.device, &self.geometry, self.checkpoint.node_version())?;
+        if moves.is_empty() {
+            return Ok(0);
+        }
+        for one in &moves {
+            if !self.geometry.in_main(one.old.get()) || !self.geometry.in_main(one.new.get()) || one.kind > KIND_NODE {
+                return Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known"));
+            }
+        }
+        let translation = Translation::new(&moves);
+        let moved = self.moved_of_checkpoint(&moves, &translation)?;
+        self.clear_old_places(&moved)?;
+        let mut owners = Owners::default();
+        self.leave_touched_logs(&moves, &mut owners);
+        for last in translation.last_places() {
+            self.table.hold((last - self.geometry.main) / BLOCKS_PER_SEGMENT);
+        }
+        for one in &moved {
+            self.settle(one, &mut owners)?;
+        }
+        for one in moved.iter().filter(|one| one.owner.kind == KIND_NODE) {
+            self.point_nat(one)?;
+        }
+        for one in moved.iter().filter(|one| one.owner.kind == KIND_DATA) {
+            self.point_node(one)?;
+        }
+        self.write_owners(owners)?;
+        self.journal.translation = translation;
+        self.changed = true;
+        Ok(moved.len())
+    }
+
+    /// The blocks that the checkpoint has live and the journal moved, with their last places.
+    fn moved_of_checkpoint(&self, moves: &[RawMove], translation: &Translation) -> Result<Vec<Moved>> {
+        let main = self.geometry.main;
+        let mut seen = BTreeSet::new();
+        let mut found = Vec::new();
+        for one in moves {
+            let old = one.old.get();
+            if !seen.insert(old) || !self.table.is_live(old - main) {
+                continue;
+            }
+            let mut owner = Owner { nid: one.nid.get(), index: u32::from(one.ofs_in_node.get()), kind: one.kind };
+            if mutant::active(Mutant::SummaryTrustedAfterReuse) {
+                owner = self.owner_by_summary(old - main, owner)?;
+            }
+            let Some(last) = translation.of_checkpoint(old) else { continue };
+            found.push(Moved { old, last, owner });
+        }
+        Ok(found)
+    }
+
+    fn owner_by_summary(&self, block: u32, owner: Owner) -> Result<Owner> {
+        let summary = self.load_summary(block / BLOCKS_PER_SEGMENT)?;
+        let entry = summary.entries[(block % BLOCKS_PER_SEGMENT) as usize];
+        Ok(Owner { nid: entry.nid.get(), index: u32::from(entry.ofs_in_node.get()), ..owner })
+    }
+
+    fn clear_old_places(&mut self, moved: &[Moved]) -> Result<()> {
+        let mut segments = BTreeSet::new();
+        for one in moved {
+            let block = one.old - self.geometry.main;
+            let time = self.table.modified(block / BLOCKS_PER_SEGMENT);
+            if !self.table.clear_live(block, time) {
+                return Err(damaged(one.old, "not live, but the checkpoint had it"));
+            }
+            segments.insert(block / BLOCKS_PER_SEGMENT);
+        }
+        let emptied: Vec<u32> =
+            segments.into_iter().filter(|&segment| self.table.state(segment) == SegmentState::Prefree).collect();
+        self.table.release(&emptied);
+        Ok(())
+    }
+
+    /// Takes logs out of segments that were emptied or written to after them. What they knew of owners is written with the rest.
+    fn leave_touched_logs(&mut self, moves: &[RawMove], owners: &mut Owners) {
+        let main = self.geometry.main;
+        let touched = |one: &RawMove| [one.old.get(), one.new.get()].map(|at| (at - main) / BLOCKS_PER_SEGMENT);
+        let touched: BTreeSet<u32> = moves.iter().flat_map(touched).collect();
+        for kind in SegmentKind::ALL {
+            let log = &mut self.logs[kind.index()];
+            if !touched.contains(&log.segment) || log.left {
+                continue;
+            }
+            log.left = true;
+            log.offset = BLOCKS_PER_SEGMENT;
+            let (segment, summary) = (log.segment, log.summary.clone());
+            self.table.close_segment(segment);
+            if self.table.live(segment) > 0 {
+                owners.keep(segment, summary);
+            }
+        }
+    }
+
+    /// Makes a block live at its last place.
+    fn settle(&mut self, one: &Moved, owners: &mut Owners) -> Result<()> {
+        let block = one.last - self.geometry.main;
+        let segment = block / BLOCKS_PER_SEGMENT;
+        let is_node = one.owner.kind == KIND_NODE;
+        if self.table.kind(segment).is_node() != is_node {
+            if self.table.live(segment) > 0 {
+                return Err(damaged(one.last, "moved to a segment of the other kind"));
+            }
+            self.table.set_kind(segment, if is_node { SegmentKind::ColdNode } else { SegmentKind::ColdData });
+        }
+        let owner = self.summary_entry(one.owner)?;
+        self.set_owner(block, owner, owners)?;
+        let now = self.mounted_seconds();
+        if !self.table.set_live(block, now) {
+            return Err(damaged(one.last, "two blocks were moved there, or one is live there already"));
+        }
+        Ok(())
+    }
+
+    fn summary_entry(&mut self, owner: Owner) -> Result<RawSummary> {
+        if owner.kind == KIND_NODE {
+            return Ok(node_owner(owner.nid));
+        }
+        let version = self.nat_entry(owner.nid)?.version;
+        Ok(data_owner(owner.nid, version, owner.index))
+    }
+
+    fn point_nat(&mut self, one: &Moved) -> Result<()> {
+        let entry = self.nat_entry(one.owner.nid)?;
+        if entry.block_addr.get() != one.old {
+            return Err(damaged(one.old, &format!("moved, but node {} is at {}", one.owner.nid, entry.block_addr)));
+        }
+        self.nat.set(one.owner.nid, crate::layout::nat::RawNatEntry { block_addr: one.last.into(), ..entry });
+        Ok(())
+    }
+
+    fn point_node(&mut self, one: &Moved) -> Result<()> {
+        let (byte, ino) = self.pointer_of(one.owner.nid, one.owner.index, one.old)?;
+        self.node_mut(one.owner.nid)?.set_pointer(byte, one.last);
+        self.forget_extent(ino)
+    }
+}
+
+fn damaged(address: u32, found: &str) -> Error {
+    Error::damaged("journal", format!("block {address}"), found)
+}

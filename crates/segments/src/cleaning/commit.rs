@@ -1,0 +1,130 @@
+//! How a cleaning is committed: by a journal block, which frees the victims alone, or by a checkpoint, which frees everything that is
+//! dead and forgets what was pre-invalid, at the price of writing all metadata that changed.
+//!
+//! A journal block is always the cheaper commit of the two. What it costs comes later: pre-invalid blocks pile up, they have to be
+//! copied out of victims, and sections that died by themselves stay taken, so that others are cleaned in their place.
+//!
+//! | rule | a checkpoint is taken when |
+//! |---|---|
+//! | [`Rule::Threshold`] | more blocks than this are pre-invalid (E. Gwak and D. Shin, "Segment Cleaning Journaling", IEEE Access 2021, section IV: 128 MiB) |
+//! | [`Rule::Adaptive`] | the copies that a checkpoint would have spared since the last one have cost as much as a checkpoint does now |
+//!
+//! The second is the rule of whoever may rent or buy and does not know for how long: pay rent until it adds up to the price, then
+//! buy. Whatever the workload does next, that costs at most twice what the best choice in hindsight does.
+
+/// When a checkpoint is taken although a journal block would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// More than this many blocks are pre-invalid.
+    Threshold(u64),
+    /// Copies that a checkpoint would have spared have cost as much as one; or more than this many blocks are pre-invalid, which
+    /// bounds the space they take.
+    Adaptive(u64),
+}
+
+/// A way to commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// Journal blocks.
+    Journal,
+    /// A checkpoint.
+    Checkpoint,
+}
+
+/// What the next commit would bring.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prospect {
+    /// Sections that a journal block would free.
+    pub freed_by_journal: u32,
+    /// Further sections that a checkpoint would free: they died by themselves, but the last checkpoint needs some of their blocks.
+    pub freed_by_checkpoint_alone: u32,
+    /// Pre-invalid blocks.
+    pub pre_invalid: u64,
+    /// Blocks that a checkpoint would write now, and what waiting for it is worth in blocks.
+    pub checkpoint_price: u64,
+}
+
+impl Prospect {
+    /// Of the blocks copied for this commit, those that an earlier checkpoint would have spared: pre-invalid ones, and where sections wait
+    /// that it would have freed, all.
+    fn avoidable(&self, live: u64, pre_invalid: u64) -> u64 {
+        pre_invalid + if self.freed_by_checkpoint_alone > 0 { live } else { 0 }
+    }
+}
+
+/// What was copied since the last checkpoint that it would have spared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Up to the last commit.
+    avoidable: u64,
+    /// Copied since then.
+    live: u64,
+    pre_invalid: u64,
+}
+
+impl Ledger {
+    /// Blocks were copied out of victims: `live` ones and `pre_invalid` ones.
+    pub fn note_copied(&mut self, live: u64, pre_invalid: u64) {
+        self.live += live;
+        self.pre_invalid += pre_invalid;
+    }
+
+    /// The journal committed what was copied, with this prospect.
+    pub fn note_journal(&mut self, prospect: &Prospect) {
+        self.avoidable += prospect.avoidable(self.live, self.pre_invalid);
+        (self.live, self.pre_invalid) = (0, 0);
+    }
+
+    /// A checkpoint holds.
+    pub fn note_checkpoint(&mut self) {
+        *self = Ledger::default();
+    }
+
+    /// How to commit.
+    #[must_use]
+    pub fn choose(&self, rule: Rule, prospect: &Prospect) -> Commit {
+        let avoidable = self.avoidable + prospect.avoidable(self.live, self.pre_invalid);
+        let is_due = match rule {
+            Rule::Threshold(most) => prospect.pre_invalid > most,
+            Rule::Adaptive(most) => prospect.pre_invalid > most || avoidable >= prospect.checkpoint_price,
+        };
+        if is_due || prospect.freed_by_journal == 0 { Commit::Checkpoint } else { Commit::Journal }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROSPECT: Prospect =
+        Prospect { freed_by_journal: 1, freed_by_checkpoint_alone: 0, pre_invalid: 500, checkpoint_price: 300 };
+
+    #[test]
+    fn rent_is_paid_until_it_adds_up_to_the_price() {
+        let rule = Rule::Adaptive(1000);
+        let mut ledger = Ledger::default();
+        ledger.note_copied(400, 100);
+        assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal, "live blocks would be copied in any case");
+        let waiting = Prospect { freed_by_checkpoint_alone: 2, ..PROSPECT };
+        assert_eq!(ledger.choose(rule, &waiting), Commit::Checkpoint, "all of it could have been spared");
+        ledger.note_journal(&PROSPECT);
+        ledger.note_copied(1000, 199);
+        assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal);
+        ledger.note_copied(0, 1);
+        assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Checkpoint);
+        ledger.note_checkpoint();
+        assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal);
+        assert_eq!(ledger.choose(rule, &Prospect { pre_invalid: 1001, ..PROSPECT }), Commit::Checkpoint);
+    }
+
+    #[test]
+    fn a_threshold_looks_at_pre_invalid_blocks_alone() {
+        let mut ledger = Ledger::default();
+        ledger.note_copied(10_000, 10_000);
+        let prospect = Prospect { pre_invalid: 64, checkpoint_price: 1, ..PROSPECT };
+        assert_eq!(ledger.choose(Rule::Threshold(64), &prospect), Commit::Journal);
+        assert_eq!(ledger.choose(Rule::Threshold(63), &prospect), Commit::Checkpoint);
+        let vain = Prospect { freed_by_journal: 0, ..prospect };
+        assert_eq!(ledger.choose(Rule::Threshold(64), &vain), Commit::Checkpoint, "a journal would free nothing");
+    }
+}
