@@ -58,7 +58,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 11] = [
+pub const VOLUMES: [F2fsVolume; 12] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -86,6 +86,14 @@ pub const VOLUMES: [F2fsVolume; 11] = [
     // Full after a few commits.
     F2fsVolume { name: "tight-small-journal", journal_bytes: 24 << 10, pre_invalid_bytes: Some(4 << 20), ..TIGHT },
     F2fsVolume { name: "tightest-journal", journal_bytes: 256 << 10, ..TIGHTEST },
+    // Room enough that a checkpoint is hardly ever due.
+    F2fsVolume {
+        name: "wide-journal",
+        size_mib: 88,
+        journal_bytes: 1 << 20,
+        pre_invalid_bytes: Some(1 << 30),
+        ..TIGHT
+    },
     F2fsVolume { name: "sections-journal", journal_bytes: 64 << 10, pre_invalid_bytes: Some(1 << 30), ..SECTIONS },
 ];
 
@@ -95,11 +103,17 @@ pub fn volume(name: &str) -> Option<&'static F2fsVolume> {
 }
 
 impl F2fsVolume {
+    /// Whether it is tight, and has a journal.
+    pub fn is_journaled(&self) -> bool {
+        self.journal_bytes > 0 && self.overprovision_percent.is_some()
+    }
+
     /// Bytes that files can take, about; more for volumes that are not tight.
     pub fn user_bytes(&self) -> u64 {
         match self.size_mib {
             52 => 6 << 20,
             56 => 8 << 20,
+            88 => 14 << 20,
             104 => 12 << 20,
             _ => 32 << 20,
         }

@@ -15,6 +15,12 @@ pub enum Flavour {
     Churn(u64),
     /// Mostly fsync: what comes between two checkpoints.
     Fsync,
+    /// Overwriting and fsync of what nearly fills the volume, hardly ever a sync: cleaning goes on for long between two checkpoints, of
+    /// what those need and of what only an fsync vouches for. So many bytes are written first.
+    Cleaning(u64),
+    /// As that, with nothing but small writes, an fsync behind most, and large ones now and then: the roll-forward chain runs through
+    /// several segments, which are good to clean because most of it is dead.
+    Chain(u64),
 }
 
 /// Bytes of one file of a volume that is filled.
@@ -26,7 +32,8 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
     for name in ["d0", "d1", "d0/e"] {
         steps.push(Step::Mkdir(name.to_owned()));
     }
-    if let Flavour::Pressure(bytes) | Flavour::Churn(bytes) = flavour {
+    if let Flavour::Pressure(bytes) | Flavour::Churn(bytes) | Flavour::Cleaning(bytes) | Flavour::Chain(bytes) = flavour
+    {
         for number in 0..bytes.div_ceil(FILL_FILE) {
             let path = format!("fill{number}");
             steps.push(Step::Create(path.clone()));
@@ -39,6 +46,8 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Pressure(bytes) if rng.chance(75) => pressure(rng, bytes),
             Flavour::Churn(bytes) => overwrite(rng, bytes, 128),
             Flavour::Fsync if rng.chance(55) => fsync_heavy(rng),
+            Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
+            Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
             _ => mixed(rng),
         });
     }
@@ -98,6 +107,34 @@ fn pressure(rng: &mut Rng, bytes: u64) -> Step {
         2 => Step::Unlink(file),
         3 => Step::Create(file),
         _ => overwrite(rng, bytes, 40),
+    }
+}
+
+fn cleaning(rng: &mut Rng, bytes: u64) -> Step {
+    // Some files are hot, so that segments of them die soon.
+    let files = bytes.div_ceil(FILL_FILE);
+    let file = format!("fill{}", if rng.chance(60) { rng.below(files.min(3)) } else { rng.below(files) });
+    match rng.below(100) {
+        0..45 => Step::Fsync(file),
+        45..47 => Step::Remount,
+        47 => Step::Unlink(file),
+        48 => Step::Create(file),
+        49..65 => Step::Write(file, 4096 * rng.below(FILL_FILE / 4096), 4096, seed(rng)),
+        65..80 => overwrite(rng, bytes, 12),
+        80..92 => overwrite(rng, bytes, 40),
+        _ => overwrite(rng, bytes, 128),
+    }
+}
+
+fn chain(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
+    let files = bytes.div_ceil(FILL_FILE);
+    match last {
+        Some(Step::Write(file, _, 4096, _)) if rng.chance(90) => Step::Fsync(file.clone()),
+        _ if rng.chance(12) => overwrite(rng, bytes, 128),
+        _ => {
+            let block = rng.below(FILL_FILE / 4096);
+            Step::Write(format!("fill{}", rng.below(files.min(6))), 4096 * block, 4096, seed(rng))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use basalt_crash::campaign::{Outcome, campaign};
 use basalt_crash::enumerate::PAIRS;
 use basalt_crash::explore::{Finding, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
-use basalt_crash::modes::{Setting, enumerated, exhaustive, random};
+use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
 use clap::{Parser, Subcommand};
@@ -49,7 +49,9 @@ enum Command {
     Enumerate(Range),
     /// Long random workloads, cut at random moments
     Random(Range),
-    /// All three, a third of the cuts each
+    /// Long workloads on volumes whose cleaning a journal commits, cut at random moments
+    Journaled(Range),
+    /// All four, a quarter of the cuts each
     Campaign {
         /// Power cuts to make
         #[arg(long, default_value_t = 1_000_000)]
@@ -78,12 +80,13 @@ fn main() -> ExitCode {
         Command::Exhaustive(range) => run("exhaustive", exhaustive, range, 200),
         Command::Enumerate(range) => run("enumerated", enumerated, range, PAIRS),
         Command::Random(range) => run("random", random, range, 1000),
+        Command::Journaled(range) => run("journaled", journaled, range, 1000),
         Command::Campaign { cuts, first } => {
-            let range = Range { first, seeds: None, cuts: Some(cuts.div_ceil(3)), fsck_every: 500 };
-            let modes: [(&'static str, Mode); 3] =
-                [("exhaustive", exhaustive), ("enumerated", enumerated), ("random", random)];
+            let range = Range { first, seeds: None, cuts: Some(cuts.div_ceil(4)), fsck_every: 500 };
+            let modes: [(&'static str, Mode); 4] =
+                [("exhaustive", exhaustive), ("enumerated", enumerated), ("random", random), ("journaled", journaled)];
             let all = modes.map(|(name, mode)| run(name, mode, range, 0) == ExitCode::SUCCESS);
-            if all == [true; 3] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if all == [true; 4] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Command::Replay { file, shrink } => replay(file, shrink),
     }

@@ -1,10 +1,11 @@
-//! Three ways to choose what is done and where the power goes.
+//! Four ways to choose what is done and where the power goes.
 //!
 //! | mode | workloads | cuts |
 //! |---|---|---|
 //! | exhaustive | short ones, written by hand and random | at every request, all styles |
 //! | enumerated | every sequence of two operations, each followed by nothing, fsync or sync; three, sampled (as CrashMonkey's ACE, OSDI 2018) | at the end, and chosen ones |
 //! | random | long ones; tiny volumes nearly full, where cleaning never stops | chosen ones, and cuts of what follows them |
+//! | journaled | longer ones on tight volumes with a journal, fsync-heavy or not | as random |
 
 use std::sync::OnceLock;
 
@@ -92,6 +93,22 @@ pub fn random(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Find
         _ => Flavour::Mixed,
     };
     let steps = steps(&mut rng, flavour, 120);
+    explore(engine, &steps, Density { moments: Some(24), random: 1, nested: 12 }, seed, setting, tally)
+}
+
+/// A long workload on a volume whose journal is never idle.
+pub fn journaled(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
+    let mut rng = Rng::new(seed ^ 0x10);
+    let engines: Vec<&F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
+    let engine = engines[rng.index(engines.len())];
+    let user = engine.user_bytes();
+    let (flavour, count) = match rng.below(8) {
+        0 => (Flavour::Pressure(user / 100 * rng.between(60, 90)), 260),
+        1 => (Flavour::Churn(user / 100 * rng.between(40, 80)), 260),
+        2..4 => (Flavour::Chain(user / 100 * rng.between(60, 90)), 1200),
+        _ => (Flavour::Cleaning(user / 100 * rng.between(50, 85)), [160, 260, 600][rng.index(3)]),
+    };
+    let steps = steps(&mut rng, flavour, count);
     explore(engine, &steps, Density { moments: Some(24), random: 1, nested: 12 }, seed, setting, tally)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use basalt_crash::campaign::campaign;
 use basalt_crash::explore::{Finding, Tally};
 use basalt_crash::f2fs::volume;
-use basalt_crash::modes::{Setting, enumerated, exhaustive, random};
+use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
 use basalt_crash::shrink::shrink;
 use basalt_testkit::images::TOOLS;
 use basalt_testkit::skip::tools_or_skip;
@@ -47,8 +47,9 @@ fn fifty_thousand_power_cuts_violate_nothing() {
     // Every number of a sequence is as good as another: an odd stride reaches all kinds early.
     let spread =
         |number: u64, setting, tally: &mut Tally| enumerated(number.wrapping_mul(2_503) % 20_000, setting, tally);
-    let made = cut("exhaustive", wanted / 3, exhaustive)
-        + cut("enumerated", wanted / 3, spread)
-        + cut("random", wanted / 3, random);
-    assert!(made >= wanted / 3 * 3, "only {made} power cuts");
+    let made = cut("exhaustive", wanted / 4, exhaustive)
+        + cut("enumerated", wanted / 4, spread)
+        + cut("random", wanted / 4, random)
+        + cut("journaled", wanted / 4, journaled);
+    assert!(made >= wanted / 4 * 4, "only {made} power cuts");
 }

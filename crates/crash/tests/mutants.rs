@@ -7,7 +7,7 @@ use basalt_crash::campaign::campaign;
 use basalt_crash::device_mutant::DeviceMutant;
 use basalt_crash::enumerate::PAIRS;
 use basalt_crash::explore::{Finding, Tally};
-use basalt_crash::modes::{Setting, enumerated, exhaustive, random};
+use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
 use basalt_crash::scenario::Scenario;
 use basalt_f2fs::mutant::{self, Mutant};
 
@@ -37,6 +37,7 @@ fn hunt(planted: Planted, tally: &mut Tally) -> Option<Finding> {
         exhaustive(round, setting, tally)
             .and_then(|()| enumerated(some_pair, setting, tally))
             .and_then(|()| random(round, setting, tally))
+            .and_then(|()| journaled(round, setting, tally))
             .err()
     });
     mutant::activate(None);

@@ -57,10 +57,7 @@ impl F2fs {
         match next {
             Next::Go => Ok(()),
             Next::Commit => self.free_cleaned(CleaningCause::Foreground),
-            Next::Checkpoint => {
-                self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Foreground))?;
-                Ok(())
-            }
+            Next::Checkpoint => self.checkpoint_to_clean(),
             Next::Clean => self.clean(),
         }
     }
@@ -68,7 +65,7 @@ impl F2fs {
     /// Foreground cleaning: until enough sections are free, or nothing is to be gained.
     fn clean(&self) -> Result<()> {
         for _ in 0..CLEANING_ROUNDS {
-            let before = {
+            let (before, held) = {
                 let mut volume = self.volume.lock();
                 if volume.pressure() != Pressure::Low || !volume.is_writable() {
                     return Ok(());
@@ -77,18 +74,27 @@ impl F2fs {
                 if !volume.wants_sections_freed(false) {
                     let result = volume.clean_round();
                     note_failure(&mut volume, &result);
-                    if !result? {
+                    if !result? && !volume.is_held_by_checkpoint() {
                         return Ok(());
                     }
                 }
-                volume.table.free_sections()
+                (volume.table.free_sections(), volume.is_held_by_checkpoint() && !volume.cleaner.has_emptied())
             };
+            if held {
+                self.checkpoint_to_clean()?;
+                continue;
+            }
             self.free_cleaned(CleaningCause::Foreground)?;
             if self.volume.lock().table.free_sections() <= before {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// A checkpoint without which cleaning cannot go on.
+    fn checkpoint_to_clean(&self) -> Result<()> {
+        self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Foreground)).map(|_| ())
     }
 
     /// Frees sections that were emptied, by the journal or by a checkpoint.
@@ -265,7 +271,11 @@ fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
         }
         pressure @ (Pressure::Paced | Pressure::Hard) => {
             let due = volume.cleaning_due(weight, pressure);
-            volume.clean_step(due)?
+            let gains = volume.clean_step(due)?;
+            if !gains && volume.is_held_by_checkpoint() {
+                return Ok(Next::Checkpoint);
+            }
+            gains
         }
     };
     Ok(if volume.wants_sections_freed(paced) { Next::Commit } else { Next::Go })

@@ -48,6 +48,21 @@ impl F2fs {
     ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
+        F2fs::open_to(device, options, clock, true)
+    }
+
+    /// Recovers a volume in place, and closes it; what was fsynced since the last checkpoint only if asked for. For repair.
+    pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, roll_forward: bool) -> Result<()> {
+        let options = OpenOptions { journal: false, ..OpenOptions::default() };
+        Ok(F2fs::open_to(device, options, clock, roll_forward)?.close()?)
+    }
+
+    fn open_to(
+        device: Arc<dyn BlockDevice>,
+        options: OpenOptions,
+        clock: Arc<dyn Clock>,
+        rolls_forward: bool,
+    ) -> Result<F2fs> {
         if !options.read_only && !options.rescue {
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
@@ -63,7 +78,7 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
-        let (mut volume, unclean) = roll_forward(volume, options, clock)?;
+        let (mut volume, unclean) = roll_forward(volume, options, clock, rolls_forward)?;
         let writable = volume.is_writable();
         if writable {
             let area = Area::find(&*device, &volume.geometry)?;
@@ -176,9 +191,14 @@ pub(crate) fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
 
 /// Recovers what was fsynced after the checkpoint. What cannot be is not given up: the volume is opened again, read-only, as the
 /// checkpoint has it. Also tells whether the volume must move on to a new checkpoint before anything is written.
-fn roll_forward(mut volume: Volume, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<(Volume, bool)> {
+fn roll_forward(
+    mut volume: Volume,
+    options: OpenOptions,
+    clock: Arc<dyn Clock>,
+    is_wanted: bool,
+) -> Result<(Volume, bool)> {
     let unclean = volume.was_unclean();
-    let may = volume.may_roll_forward();
+    let may = is_wanted && volume.may_roll_forward();
     if unclean {
         let since = if may { ", and what was fsynced since" } else { "" };
         volume.warnings.push(format!("not unmounted cleanly: the last checkpoint counts{since}"));

@@ -172,7 +172,9 @@ impl Volume {
                     || self.table.is_pre_invalid(block)
                     || self.table.is_pinned(block / BLOCKS_PER_SEGMENT)
             });
-            entries.iter().for_each(|entry| self.table.make_durable(entry.address - main));
+            if !mutant::active(Mutant::FsyncedMoveForgotten) {
+                entries.iter().for_each(|entry| self.table.make_durable(entry.address - main));
+            }
         }
         entries
     }

@@ -75,7 +75,7 @@ impl F2fs {
             let volume = self.volume.lock();
             let journal = &volume.journal;
             let is_needed = journal.guarded || journal.guard_is_torn && journal.is_on();
-            if !is_needed || volume.failed.is_some() {
+            if !is_needed || !volume.is_writable() {
                 return Ok(());
             }
             volume.geometry.clone()
@@ -107,7 +107,7 @@ impl Volume {
         let is_unneeded = |segment| self.table.is_unneeded(segment, leaving.get(&segment).copied().unwrap_or(0));
         let freed_by_journal = self.table.sections_freed_by(is_unneeded);
         let free = self.table.free_segments() + freed_by_journal * self.geometry.segments_per_section;
-        if free < self.recovery_segments(journal.pointing.len() + journal.moves.len()) {
+        if free < self.recovery_segments(journal.pointing.len() + journal.moves.count()) {
             return None;
         }
         let prospect = Prospect {

@@ -91,7 +91,9 @@ fn write(device: &dyn BlockDevice, superblock: &RawSuperblock) -> Result<()> {
     let block = superblock_block(superblock);
     let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
     debug_assert_eq!(bytes.len(), superblock.as_bytes().len());
-    for copy in 0..2 {
+    // A copy that is torn first: the other is all there is.
+    let order = if read_copy(device, 1).is_err() { [1, 0] } else { [0, 1] };
+    for copy in order {
         // What is in front of the superblock (a boot sector, perhaps) stays.
         device.write_at(copy * BLOCK_SIZE as u64 + SUPERBLOCK_OFFSET as u64, bytes)?;
         device.flush()?;

@@ -107,6 +107,11 @@ impl Volume {
         self.journal.commits > 0 && self.table.free_segments() < self.recovery_segments(self.journal.pointing.len())
     }
 
+    /// Whether sections' worth of dead blocks wait for a checkpoint: where cleaning finds nothing to gain, that is what to do.
+    pub(crate) fn is_held_by_checkpoint(&self) -> bool {
+        self.table.pre_invalid_blocks() >= u64::from(self.table.section_blocks())
+    }
+
     /// Segments that recovery may need where so many nodes point to moved blocks.
     fn recovery_segments(&self, pointing: usize) -> u32 {
         let nodes = pointing as u32 + self.since.chained;

@@ -5,7 +5,6 @@ use zerocopy::little_endian::{U16, U32};
 
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, RawMove};
-use crate::mutant::{self, Mutant};
 
 /// Who points to a block that is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +33,8 @@ impl Moves {
     /// A block that is moved again before the commit gets a second move, and its first one leads to the new place at once: the place in
     /// between may be reused as soon as the commit is durable.
     pub fn add(&mut self, old: u32, new: u32, owner: Owner, chained: u32, crc: u32) {
-        let mut here = Vec::with_capacity(1);
-        if !mutant::active(Mutant::ChainMergedWrongly) {
-            here = self.to.remove(&old).unwrap_or_default();
-            here.iter().for_each(|&at| self.list[at].new.set(new));
-        }
+        let mut here = self.to.remove(&old).unwrap_or_default();
+        here.iter().for_each(|&at| self.list[at].new.set(new));
         here.push(self.list.len());
         self.from.insert(old, self.list.len());
         self.to.insert(new, here);
@@ -70,7 +66,7 @@ impl Moves {
     }
 
     /// How many.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.list.len()
     }
 

@@ -28,7 +28,8 @@ impl Translation {
         let mut left: FxHashMap<u32, Vec<Step>> = FxHashMap::default();
         for one in moves.iter().rev() {
             let (old, new) = (one.old.get(), one.new.get());
-            let end = last.get(&new).copied().unwrap_or(new);
+            let merged = last.get(&new).copied().filter(|_| !mutant::active(Mutant::ChainMergedWrongly));
+            let end = merged.unwrap_or(new);
             last.insert(old, end);
             left.entry(old).or_default().push(Step { chained: one.chained.get(), last: end });
         }

@@ -3,6 +3,7 @@
 //! Everything happens on a `staged` device first: the volume below is not touched until [`Plan::commit`]. So a dry run is a plan
 //! without a commit, what is overwritten can be saved before, and a power cut leaves the volume as it was or as it will be.
 //!
+//! 0. A live cleaning journal is recovered, in place: that is safe by itself, and changes what is free.
 //! 1. Superblock and checkpoint are brought to where the volume can be checked; what was fsynced is recovered.
 //! 2. Rounds of check and repair, each on the lowest layer with faults: nodes, then entries and fields, names, counts of inodes.
 //!    What follows from the rest (segment information, summaries, the checkpoint's counts) is derived last.
@@ -11,6 +12,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `journal` | a live cleaning journal, first of all |
 //! | `superblock`, `checkpoint`, `pack` | where things are; the checkpoint to start from, and the next |
 //! | `nat`, `node` | node addresses and footers; pointers to nodes and blocks |
 //! | `inode`, `xattr`, `directory`, `lost_found` | fields, attributes, entries, names |
@@ -24,6 +26,7 @@ mod checkpoint;
 mod commit;
 mod directory;
 mod inode;
+mod journal;
 mod lost_found;
 mod nat;
 mod node;
@@ -174,6 +177,8 @@ pub struct Plan {
     staged: Arc<Staged>,
     report: RepairReport,
     writes: commit::Writes,
+    /// A journal has to be recovered in place first; the plan is what comes then, as far as that can be told.
+    journal: Option<RepairOptions>,
 }
 
 impl Plan {
@@ -187,6 +192,14 @@ impl Plan {
     /// # Errors
     /// When the device cannot be written.
     pub fn commit(self) -> Result<RepairReport> {
+        if let Some(options) = self.journal {
+            let device = self.staged.base_device();
+            let recovered = journal::recover(&device, &options.clock)?;
+            let mut report = plan(device, &options, &mut |_| {})?.commit()?;
+            report.repairs.insert(0, recovered);
+            report.repaired += 1;
+            return Ok(report);
+        }
         self.writes.write(self.staged.base())?;
         Ok(self.report)
     }
@@ -196,6 +209,10 @@ impl Plan {
     /// # Errors
     /// When the device cannot be read or the backup not be written.
     pub fn back_up(&self, to: &mut dyn std::io::Write) -> std::result::Result<(), RestoreError> {
+        if self.journal.is_some() {
+            let what = "a live cleaning journal has to be recovered first: mount the volume once, or repair it without a backup";
+            return Err(std::io::Error::other(what).into());
+        }
         backup::save(&self.staged, &self.writes, to)
     }
 }
@@ -209,6 +226,9 @@ pub fn plan(
     options: &RepairOptions,
     progress: &mut dyn FnMut(RepairProgress),
 ) -> Result<Plan> {
+    if journal::is_live(&*device)? {
+        return plan_behind_journal(device, options, progress);
+    }
     let log = Log {
         repairs: Vec::new(),
         seen: FxHashSet::default(),
@@ -224,6 +244,24 @@ pub fn plan(
     }
     let report = work.recover(options, report)?;
     work.run(options, report)
+}
+
+/// As [`plan`] for a volume with a live journal: that is recovered on a copy in memory, to see what is left to repair.
+fn plan_behind_journal(
+    device: Arc<dyn BlockDevice>,
+    options: &RepairOptions,
+    progress: &mut dyn FnMut(RepairProgress),
+) -> Result<Plan> {
+    let staged = Arc::new(Staged::new(device));
+    let copy: Arc<dyn BlockDevice> = Arc::clone(&staged) as Arc<dyn BlockDevice>;
+    let recovered = journal::recover(&copy, &options.clock)?;
+    let behind = plan(copy, options, progress)?;
+    let mut report = behind.report;
+    report.repairs.insert(0, recovered);
+    report.repairs.truncate(options.max_listed.max(1));
+    report.repaired += 1;
+    report.blocks += staged.changes()?.len() as u64;
+    Ok(Plan { staged, report, writes: commit::Writes::default(), journal: Some(options.clone()) })
 }
 
 /// A repair under way.
@@ -275,7 +313,7 @@ impl Work<'_> {
             rounds: self.round,
             counts: report.counts,
         };
-        Plan { staged: self.staged, report, writes: commit::Writes::default() }
+        Plan { staged: self.staged, report, writes: commit::Writes::default(), journal: None }
     }
 
     /// Lets the engine recover what was fsynced, where the volume is sound enough for that.

@@ -93,7 +93,7 @@ impl Work<'_> {
             rounds: self.round,
             counts: report.counts,
         };
-        Plan { staged: self.staged, report, writes }
+        Plan { staged: self.staged, report, writes, journal: None }
     }
 
     /// Checks and repairs until the volume is clean or a round changes nothing; what the last check said.

@@ -26,6 +26,11 @@ impl Staged {
         &*self.base
     }
 
+    /// As [`base`](Self::base), shared.
+    pub(super) fn base_device(&self) -> Arc<dyn BlockDevice> {
+        Arc::clone(&self.base)
+    }
+
     /// Addresses and contents of the blocks that differ from the device, in order.
     ///
     /// # Errors

@@ -133,7 +133,9 @@ pub fn resize(
     finish(&**device, progress)?;
     let mut report: Option<ResizeReport> = None;
     for _ in 0..STEPS {
-        let fs = F2fs::open(device.clone(), options.clone(), clock.clone())?;
+        // What is moved out of the way is committed by checkpoints: the new layout is put in place behind one.
+        let options = OpenOptions { journal: false, ..options.clone() };
+        let fs = F2fs::open(device.clone(), options, clock.clone())?;
         if !fs.is_writable() {
             let reasons = fs.warnings().join("; ");
             return Err(unsupported(&**device, format!("cannot be resized: {reasons}")));

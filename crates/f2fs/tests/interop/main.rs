@@ -15,6 +15,7 @@
 //! | [`resized`] | volumes that Basalt resized |
 //! | [`unclean`] | power cuts, orphans, torn checkpoints, logs that Linux left in slack |
 //! | [`fsync`] | what one fsynced before a power cut, recovered by the other |
+//! | [`journal`] | cleaning that a journal committed, and a journal that is live |
 //! | [`read_only`] | volumes that Basalt only reads |
 
 mod changes;
@@ -25,6 +26,7 @@ mod volumes;
 
 mod fsync;
 mod huge;
+mod journal;
 mod layouts;
 mod maintenance;
 mod read_only;

@@ -96,6 +96,8 @@ impl Cleaner {
     /// A checkpoint holds that freed these sections, rising: what is written there from now on is no victim.
     pub fn note_checkpoint(&mut self, freed: &[u32]) {
         self.emptied.clear();
+        // What it needed and is dead may be gained now.
+        self.in_vain = None;
         self.forget_planned(freed);
     }
 

@@ -1,0 +1,213 @@
+//! Cleaning committed by the journal, through the public door.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::journal::area::Area;
+use basalt_f2fs::journal::guard;
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::{Error, F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
+use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode};
+
+const MIB: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+
+/// A volume of 96 MiB with a journal of so many bytes.
+fn volume(journal_bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(96 * MIB, 512));
+    let options = FormatOptions {
+        journal_bytes,
+        overprovision_percent: Some(30.0),
+        uuid: Some([9; 16]),
+        discard_reads_zeros: true,
+        ..FormatOptions::default()
+    };
+    format(&*device, &options, &mut |_, _| {}).unwrap();
+    device
+}
+
+fn eager() -> OpenOptions {
+    OpenOptions { pre_invalid_bytes: Some(1 << 30), cache_bytes: 1 << 20, ..OpenOptions::default() }
+}
+
+fn open(device: &Arc<MemoryDevice>, options: OpenOptions) -> F2fs {
+    F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
+}
+
+/// Files of 1 MiB that fill the volume to 85 percent, and what is in each block of each.
+struct Files {
+    inodes: Vec<InodeNumber>,
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Files {
+    fn fill(fs: &F2fs) -> Files {
+        let count = fs.stat_fs().unwrap().available * BLOCK * 85 / 100 / MIB;
+        let mut files = Files { inodes: Vec::new(), blocks: Vec::new() };
+        for number in 0..count {
+            let name = format!("file{number}");
+            let ino = fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+            fs.write(ino, 0, &vec![number as u8; MIB as usize], false).unwrap();
+            files.inodes.push(ino);
+            files.blocks.push(vec![number as u8; (MIB / BLOCK) as usize]);
+        }
+        fs.sync().unwrap();
+        files
+    }
+
+    /// Overwrites single blocks; with `synced`, each is fsynced.
+    fn overwrite(&mut self, fs: &F2fs, rng: &mut Rng, count: u32, synced: bool) {
+        for _ in 0..count {
+            let file = rng.index(self.inodes.len());
+            let block = rng.index(self.blocks[file].len());
+            let value = rng.next_u64() as u8;
+            fs.write(self.inodes[file], block as u64 * BLOCK, &[value; BLOCK as usize], false).unwrap();
+            self.blocks[file][block] = value;
+            if synced {
+                fs.sync_file(self.inodes[file], false).unwrap();
+            }
+        }
+    }
+
+    fn expect(&self, fs: &F2fs, context: &str) {
+        let mut bytes = vec![0; MIB as usize];
+        for (&ino, blocks) in self.inodes.iter().zip(&self.blocks) {
+            assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len(), "{context}");
+            for (block, value) in bytes.chunks(BLOCK as usize).zip(blocks) {
+                assert!(block.iter().all(|byte| byte == value), "{context}: inode {ino}");
+            }
+        }
+    }
+}
+
+fn expect_clean(device: &MemoryDevice, context: &str) {
+    let report = check(device, &CheckOptions::default(), &mut |_| {}).unwrap();
+    assert!(report.is_clean(), "{context}: {:?}", report.faults);
+}
+
+fn is_guarded(device: &MemoryDevice) -> bool {
+    guard::read(device).unwrap().is_set
+}
+
+/// A volume whose journal is live, as after a power cut that lost nothing; and what was fsynced there.
+fn left_alive() -> (Arc<MemoryDevice>, Files) {
+    let device = volume(256 << 10);
+    let fs = open(&device, eager());
+    let mut files = Files::fill(&fs);
+    let mut rng = Rng::new(3);
+    for _ in 0..100 {
+        let before = fs.statistics();
+        files.overwrite(&fs, &mut rng, 400, true);
+        let done = fs.statistics().since(&before);
+        if done.cleaning.total().journal_commits > 1 && done.checkpoints.total() == 0 {
+            return (Arc::new(device.snapshot()), files);
+        }
+    }
+    panic!("the journal was not used: {:?}", fs.statistics());
+}
+
+#[test]
+fn cleaning_needs_few_checkpoints_and_leaves_a_volume_like_any_other() {
+    let mut checkpoints = Vec::new();
+    for journal in [false, true] {
+        let device = volume(256 << 10);
+        let fs = open(&device, OpenOptions { journal, ..eager() });
+        let mut files = Files::fill(&fs);
+        files.overwrite(&fs, &mut Rng::new(1), 20_000, false);
+        let done = fs.statistics();
+        let cleaning = done.cleaning.total();
+        assert_eq!(cleaning.journal_commits > 0, journal, "{done:?}");
+        assert_eq!(done.written.journal_blocks > 0, journal, "{done:?}");
+        assert_eq!(cleaning.pre_invalid_copied > 0, journal, "{done:?}");
+        assert_eq!(is_guarded(&device), journal);
+        checkpoints.push(cleaning.checkpoints);
+        files.expect(&fs, "open");
+        fs.close().unwrap();
+        assert!(!is_guarded(&device), "the guard is left behind");
+        expect_clean(&device, "closed");
+        files.expect(&open(&device, OpenOptions::default()), "opened again");
+    }
+    assert!(checkpoints[1] * 3 < checkpoints[0], "checkpoints without and with a journal: {checkpoints:?}");
+}
+
+#[test]
+fn a_live_journal_is_recovered_by_a_mount_and_seen_by_a_reader() {
+    let (device, files) = left_alive();
+    assert!(is_guarded(&device));
+    assert!(matches!(check(&*device, &CheckOptions::default(), &mut |_| {}), Err(Error::Unsupported { .. })));
+    let before = device.snapshot();
+    let fs = open(&device, OpenOptions { read_only: true, ..OpenOptions::default() });
+    files.expect(&fs, "read only");
+    fs.close().unwrap();
+    assert_same(&before, &device);
+    // Also by whoever does not want to use it.
+    let fs = open(&device, OpenOptions { journal: false, logs: 4, ..OpenOptions::default() });
+    files.expect(&fs, "recovered");
+    assert!(!is_guarded(&device), "nothing is live after recovery");
+    expect_clean(&device, "recovered");
+    fs.close().unwrap();
+    expect_clean(&device, "closed");
+}
+
+fn assert_same(before: &MemoryDevice, after: &MemoryDevice) {
+    let (mut one, mut other) = (vec![0; MIB as usize], vec![0; MIB as usize]);
+    for at in (0..before.size()).step_by(MIB as usize) {
+        before.read_at(at, &mut one).unwrap();
+        after.read_at(at, &mut other).unwrap();
+        assert!(one == other, "something was written in the MiB at {at}");
+    }
+}
+
+#[test]
+fn repair_recovers_a_live_journal_and_a_plan_alone_writes_nothing() {
+    let (device, files) = left_alive();
+    let before = device.snapshot();
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(planned.report().clean && planned.report().repairs.len() == 1, "{:?}", planned.report());
+    assert!(planned.back_up(&mut Vec::new()).is_err(), "what recovery overwrites is in no backup");
+    assert_same(&before, &device);
+    let report = planned.commit().unwrap();
+    assert!(report.clean && report.repairs[0].action.contains("recovered"), "{report:?}");
+    expect_clean(&device, "repaired");
+    files.expect(&open(&device, OpenOptions::default()), "repaired");
+}
+
+/// A commit that others follow was durable: if it cannot be read, that is damage, and not the end of the journal.
+#[test]
+fn a_hole_in_the_journal_is_damage_and_repair_goes_on_without_it() {
+    let (device, _) = left_alive();
+    let geometry = guard::read(&*device).unwrap().geometry;
+    let area = Area::find(&*device, &geometry).unwrap().unwrap();
+    device.write_at(u64::from(area.first) * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
+    let error =
+        F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).err().expect("damage is told");
+    assert!(error.to_string().contains("journal at block"), "{error}");
+    let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.repairs[0].action.contains("given up"), "{report:?}");
+    assert!(!is_guarded(&device));
+    expect_clean(&device, "repaired without its journal");
+}
+
+#[test]
+fn a_journal_can_be_had_where_there_is_room() {
+    let device = volume(0);
+    let (geometry, _) = Geometry::read(&*device).unwrap();
+    assert_eq!(Area::find(&*device, &geometry).unwrap(), None);
+    let most = Area::capacity(&geometry);
+    assert!(Area::write(&*device, &geometry, most + 1).is_err());
+    Area::write(&*device, &geometry, most).unwrap();
+    assert_eq!(Area::find(&*device, &geometry).unwrap().unwrap().blocks, most);
+    let fs = open(&device, eager());
+    let mut files = Files::fill(&fs);
+    files.overwrite(&fs, &mut Rng::new(5), 4_000, true);
+    assert!(fs.statistics().cleaning.total().journal_commits > 0);
+    fs.close().unwrap();
+    Area::write(&*device, &geometry, 0).unwrap();
+    assert_eq!(Area::find(&*device, &geometry).unwrap(), None);
+    expect_clean(&device, "the journal was removed");
+    files.expect(&open(&device, OpenOptions::default()), "the journal was removed");
+}
