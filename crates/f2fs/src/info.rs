@@ -3,7 +3,8 @@
 use basalt_segments::{SegmentKind, SegmentState};
 
 use crate::features;
-use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::journal::area::Area;
+use crate::layout::{BLOCK_BITS, BLOCKS_PER_SEGMENT};
 use crate::ops::F2fs;
 use crate::volume::{Counters, Volume};
 
@@ -43,6 +44,10 @@ pub struct VolumeInfo {
     pub kinds: Vec<KindInfo>,
     /// Where each log writes next, in the order of `kinds`.
     pub logs: Vec<LogInfo>,
+    /// Bytes of the cleaning journal; 0 if there is none.
+    pub journal_bytes: u64,
+    /// Whether the journal is live: it holds moves that the last checkpoint does not know.
+    pub journal_live: bool,
     /// Written since the volume was opened.
     pub counters: Counters,
     /// Whether changes are possible, and if not, why.
@@ -176,10 +181,18 @@ fn describe(volume: &Volume) -> VolumeInfo {
         states: states(volume),
         kinds: SegmentKind::ALL.iter().map(|kind| kind_info(volume, *kind)).collect(),
         logs: volume.logs.iter().map(|log| LogInfo { segment: log.segment, offset: log.offset }).collect(),
+        journal_bytes: journal_bytes(volume),
+        journal_live: volume.journal.guarded,
         counters: volume.counters,
         read_only: !volume.is_writable(),
         warnings: volume.warnings.clone(),
     }
+}
+
+/// The journal's size. One that is not used, as on a volume that is only read, is looked up on the device.
+fn journal_bytes(volume: &Volume) -> u64 {
+    let look_up = || Area::find(&*volume.device, &volume.geometry).unwrap_or_default();
+    volume.journal.area.or_else(look_up).map_or(0, |area| u64::from(area.blocks) << BLOCK_BITS)
 }
 
 /// In constant time.

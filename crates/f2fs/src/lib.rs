@@ -19,6 +19,7 @@
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
 //! | `volume` | who owns what; opening |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
+//! | [`tune`] | a cleaning journal for a volume that there is, or none any more |
 //! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | [`repair`] | fsck's other half: makes a volume sound again |
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
@@ -54,6 +55,7 @@ pub mod rescue;
 pub mod resize;
 mod sync;
 mod trim;
+pub mod tune;
 mod volume;
 
 pub use clean::statistics::{

@@ -28,6 +28,9 @@ pub struct LiveInfo {
     pub dirty_pages: u64,
     /// Nodes that wait in memory to be written.
     pub dirty_nodes: u64,
+    /// Dead blocks that may not be written over, because the last checkpoint or an fsync needs them: counted where cleaning is
+    /// committed by the journal.
+    pub pre_invalid_blocks: u64,
     /// Nothing can be changed.
     pub read_only: bool,
     /// Why not, where nobody asked for that: a feature that is not served, damage, a device that cannot be written.
@@ -54,6 +57,7 @@ fn describe(volume: &Volume) -> LiveInfo {
         live_node_blocks: volume.table.live_node_blocks(),
         dirty_pages: (volume.dirty_file_pages + volume.dirty_directory_pages) as u64,
         dirty_nodes: volume.nodes.dirty_count() as u64,
+        pre_invalid_blocks: volume.table.pre_invalid_blocks(),
         read_only: !volume.is_writable(),
         read_only_reason: volume.warnings.iter().find_map(|warning| warning.strip_prefix(READ_ONLY)).map(str::to_owned),
         failed: volume.failed.clone(),
