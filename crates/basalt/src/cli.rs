@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::{
-    cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, umount,
+    cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, tune, umount,
 };
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
 
@@ -33,6 +33,7 @@ enum Command {
     Stats(stats::Args),
     Fsck(fsck::Args),
     Resize(resize::Args),
+    Tune(tune::Args),
     Rescue(rescue::Args),
     Info(info::Args),
     Ls(ls::Args),
@@ -55,6 +56,7 @@ impl Command {
             Command::Stats(_) => "stats",
             Command::Fsck(_) => "fsck",
             Command::Resize(_) => "resize",
+            Command::Tune(_) => "tune",
             Command::Rescue(_) => "rescue",
             Command::Info(_) => "info",
             Command::Ls(_) => "ls",
@@ -77,6 +79,7 @@ impl Command {
             Command::Stats(args) => stats::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Resize(args) => resize::run(&args),
+            Command::Tune(args) => tune::run(&args),
             Command::Rescue(args) => rescue::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Ls(args) => ls::run(&args),

@@ -9,9 +9,24 @@ fn every_command_has_a_page() {
     let scratch = Scratch::new();
     let pages = scratch.text("man/man1");
     basalt(["man", &pages]).ok();
-    for command in
-        ["mkfs", "mount", "umount", "sync", "stats", "fsck", "info", "ls", "cat", "stat", "get", "put", "completions"]
-    {
+    for command in [
+        "mkfs",
+        "mount",
+        "umount",
+        "sync",
+        "stats",
+        "fsck",
+        "resize",
+        "tune",
+        "rescue",
+        "info",
+        "ls",
+        "cat",
+        "stat",
+        "get",
+        "put",
+        "completions",
+    ] {
         let page = std::fs::read_to_string(scratch.path(&format!("man/man1/basalt-{command}.1"))).expect(command);
         assert!(page.contains(&format!("basalt {command}")) || page.contains(&format!("basalt\\-{command}")), "{page}");
         assert!(page.contains(".SH SYNOPSIS"), "{command}");

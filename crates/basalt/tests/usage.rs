@@ -14,13 +14,29 @@ use support::{Scratch, basalt, program, run};
 fn help_and_version() {
     assert!(run("--version").ok().starts_with("basalt 0."));
     let help = run("--help").ok();
-    for command in
-        ["mkfs", "mount", "umount", "sync", "stats", "fsck", "info", "ls", "cat", "stat", "get", "put", "completions"]
-    {
+    for command in [
+        "mkfs",
+        "mount",
+        "umount",
+        "sync",
+        "stats",
+        "fsck",
+        "resize",
+        "tune",
+        "rescue",
+        "info",
+        "ls",
+        "cat",
+        "stat",
+        "get",
+        "put",
+        "completions",
+    ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is missing in: {help}");
         assert!(run(&format!("{command} --help")).ok().contains("Usage: basalt"), "{command}");
     }
     assert!(run("mount --help").ok().contains("checkpoint=SECONDS"));
+    assert!(run("mount --help").ok().contains("nojournal"));
 }
 
 #[test]
@@ -36,6 +52,11 @@ fn wrong_arguments_give_one_line_and_the_usual_code() {
         ("mount image", 1, "<DIR>"),
         ("mount -o frobnicate image /", 1, "frobnicate"),
         ("mount -o commit=never image /", 1, "commit=never"),
+        ("mount -o pre_invalid=much image /", 1, "pre_invalid=much"),
+        ("mount -o journal=on image /", 1, "takes no value"),
+        ("mkfs --journal-size on image", 2, "--journal-size"),
+        ("tune", 2, "<TARGET>"),
+        ("tune --journal both image", 2, "on, off or a size"),
         ("umount", 2, "<DIR>"),
         ("fsck", 16, "<TARGET>"),
         ("fsck --backup file image", 16, "--repair"),
@@ -56,10 +77,12 @@ fn wrong_arguments_give_one_line_and_the_usual_code() {
 }
 
 /// Every command with a target, its exit code for what cannot be done, and its further arguments.
-const WITH_TARGET: [(&str, i32, &[&str]); 7] = [
+const WITH_TARGET: [(&str, i32, &[&str]); 9] = [
     ("mkfs", 1, &[]),
     ("fsck", 8, &[]),
     ("info", 1, &[]),
+    ("tune", 1, &[]),
+    ("tune", 1, &["--journal", "on"]),
     ("ls", 1, &[]),
     ("cat", 1, &["/x"]),
     ("stat", 1, &["/x"]),

@@ -101,6 +101,8 @@ fn describe(info: &VolumeInfo, output: &mut Output) -> Result<(), Failure> {
             usage.overprovision_segments, usage.reserved_segments
         ),
     )?;
+    let live = if info.journal_live { ", live: only Basalt can use the volume until it is recovered" } else { "" };
+    row("journal", format!("{}{live}", super::tune::journal_size(info.journal_bytes)))?;
     let states = &info.states;
     row(
         "main segments",

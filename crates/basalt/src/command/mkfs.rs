@@ -43,6 +43,10 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     overprovision: Option<f64>,
 
+    /// Size of the cleaning journal; 0 for none [default: 256K, none with --boot]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    journal_size: Option<u64>,
+
     /// Features, separated by commas, in place of the usual ones
     #[arg(short = 'O', long, value_name = "LIST", value_parser = parse_features)]
     features: Option<Features>,
@@ -195,6 +199,12 @@ fn format_device(args: &Args, device: &dyn BlockDevice, reads_zeros: bool) -> Re
         uuid: args.uuid.map(uuid::Uuid::into_bytes),
         discard: !args.no_discard,
         discard_reads_zeros: reads_zeros,
+        journal_bytes: match args.journal_size {
+            Some(bytes) => bytes,
+            // After a power cut, only Basalt reads a volume whose journal is live: no boot loader.
+            None if args.boot => 0,
+            None => FormatOptions::DEFAULT_JOURNAL_BYTES,
+        },
         root_owner: args.root_owner.unwrap_or(if me.0 == 0 { (0, 0) } else { me }),
         time: SystemClock.now(),
     };
@@ -219,7 +229,8 @@ fn describe(args: &Args, report: &FormatReport, output: &mut Output) -> Result<(
     output.line(format_args!(
         "  segments   {} of 2 MiB, {} for files, {} sections",
         report.segments, report.main_segments, report.sections
-    ))
+    ))?;
+    output.line(format_args!("  journal    {}", super::tune::journal_size(report.journal_bytes)))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

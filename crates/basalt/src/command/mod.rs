@@ -18,4 +18,5 @@ pub mod stat;
 pub mod stats;
 pub mod sync;
 mod transfer;
+pub mod tune;
 pub mod umount;

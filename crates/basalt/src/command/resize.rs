@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FileDevice, OpenOptions as DeviceOptions};
 use basalt_f2fs::resize::{ResizeReport, Stage, finish, plan, resize};
+use basalt_f2fs::tune::journal;
 use basalt_f2fs::{Clock, F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::FileSystem;
 use serde::Serialize;
@@ -96,7 +97,9 @@ fn change(args: &Args) -> Result<Report, Failure> {
         let resize = plan(&device, size).map_err(|error| failure(args, &error))?;
         return Ok(Report { finished_interrupted: true, device_bytes: device.size(), resize });
     }
-    let device = if args.minimum { settled(args, device)? } else { device };
+    // Until a live journal is recovered, there is nothing to plan with.
+    let is_live = journal(&device).is_ok_and(|journal| journal.live);
+    let device = if args.minimum || is_live { settled(args, device)? } else { device };
     let size = wanted(args, &device)?;
     plan(&device, size).map_err(|error| failure(args, &error))?;
     let before = device.size();
@@ -149,8 +152,8 @@ fn is_cut_off(args: &Args, device: &FileDevice, size: u64) -> bool {
 /// Opened and closed once: what the last user left unfinished counts in the minimum.
 fn settled(args: &Args, device: FileDevice) -> Result<FileDevice, Failure> {
     let device = Arc::new(device);
-    let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock))
-        .map_err(|error| failure(args, &error))?;
+    let options = OpenOptions { journal: false, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).map_err(|error| failure(args, &error))?;
     fs.close().map_err(|error| Failure::at(args.target.path.display(), error))?;
     drop(fs);
     Arc::into_inner(device).map_or_else(|| args.target.open_exclusive(), Ok)

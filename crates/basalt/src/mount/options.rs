@@ -132,6 +132,17 @@ const KNOWN: &[Known] = &[
         };
         Ok(())
     }),
+    flag("journal", "free what was cleaned by the volume's journal (default)", set!(c => c.engine.journal = true)),
+    flag("nojournal", "free it by checkpoints alone", set!(c => c.engine.journal = false)),
+    with_value(
+        "pre_invalid",
+        "SIZE",
+        "checkpoint once so much is kept for the last one (adaptive)",
+        |choices, value| {
+            choices.engine.pre_invalid_bytes = Some(size::parse(value)?);
+            Ok(())
+        },
+    ),
     flag("relatime", "note a read where it tells something new (default)", set!(c => c.engine.atime = Atime::Relatime)),
     flag("noatime", "note no reads", set!(c => c.engine.atime = Atime::Noatime)),
     flag("strictatime", "note every read", set!(c => c.engine.atime = Atime::Strict)),
@@ -277,7 +288,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -285,14 +296,16 @@ mod tests {
         assert_eq!(choices.engine.cache_bytes, 128 << 20);
         assert_eq!(choices.engine.logs, 2);
         assert!(!choices.engine.discard);
+        assert!(!choices.engine.journal);
+        assert_eq!(choices.engine.pre_invalid_bytes, Some(16 << 20));
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
 
     #[test]
     fn the_later_option_wins() {
-        let choices = parse("ro,nosuid,noexec,rw,suid").unwrap();
-        assert!(!choices.engine.read_only && !choices.nosuid && choices.noexec);
+        let choices = parse("ro,nosuid,noexec,nojournal,rw,suid,journal").unwrap();
+        assert!(!choices.engine.read_only && choices.engine.journal && !choices.nosuid && choices.noexec);
     }
 
     #[test]
@@ -310,6 +323,9 @@ mod tests {
             ("ro=1", "`ro` takes no value"),
             ("logs=3", "2, 4 or 6"),
             ("cache=1M", "at least 4M"),
+            ("journal=on", "`journal` takes no value"),
+            ("pre_invalid", "pre_invalid=SIZE"),
+            ("pre_invalid=x", "`pre_invalid=x`"),
             ("threads=0", "1 to 64"),
             ("record=", "`record=`"),
             ("log=loud", "`log=loud`"),
@@ -331,5 +347,7 @@ mod tests {
         assert_eq!(engine.logs, 6);
         assert!(engine.discard);
         assert!(engine.background_cleaning);
+        assert!(engine.journal);
+        assert_eq!(engine.pre_invalid_bytes, None);
     }
 }

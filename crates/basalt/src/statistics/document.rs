@@ -117,11 +117,14 @@ pub(super) mod tests {
         let mut live = LiveInfo::default();
         live.statistics.written.data_blocks = 512;
         live.statistics.written.node_blocks = 100;
-        live.statistics.written.metadata_blocks = 28;
+        live.statistics.written.metadata_blocks = 20;
+        live.statistics.written.journal_blocks = 8;
         live.statistics.cleaning.foreground.victims = 3;
         live.statistics.cleaning.foreground.blocks_read = 300;
         live.statistics.cleaning.foreground.blocks_copied = 200;
         live.statistics.cleaning.foreground.data_blocks_copied = 192;
+        live.statistics.cleaning.foreground.pre_invalid_copied = 10;
+        live.statistics.cleaning.foreground.journal_commits = 6;
         live.statistics.cleaning.foreground.copy = Duration::from_micros(1500);
         live.statistics.cleaning.background.commit = Duration::from_secs(2);
         live.statistics.checkpoints.sync = 5;
@@ -129,6 +132,7 @@ pub(super) mod tests {
         live.usage.used_blocks = 250;
         live.segments.free = 40;
         live.segments.prefree = 2;
+        live.pre_invalid_blocks = 25;
         Document::new(mount, volume, live)
     }
 

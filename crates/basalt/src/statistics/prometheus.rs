@@ -55,6 +55,12 @@ fn space(document: &Document, text: &mut Exposition) {
     text.metric("basalt_dirty_bytes", Kind::Gauge, "What waits in memory to be written.");
     text.sample(&[("kind", "data")], bytes(live.dirty_pages));
     text.sample(&[("kind", "node")], bytes(live.dirty_nodes));
+    text.single(
+        "basalt_pre_invalid_bytes",
+        Kind::Gauge,
+        "What is dead but kept, because the last checkpoint or an fsync needs it.",
+        bytes(live.pre_invalid_blocks),
+    );
     text.single("basalt_inodes", Kind::Gauge, "Inodes in use.", usage.inodes);
     text.single("basalt_nodes", Kind::Gauge, "Nodes in use, inodes among them.", usage.nodes);
     text.metric("basalt_segments", Kind::Gauge, "Segments of the main area by state.");
@@ -78,9 +84,12 @@ fn written(live: &LiveInfo, text: &mut Exposition) {
         Kind::Counter,
         "Written to the device, copies made by cleaning included.",
     );
-    for (kind, blocks) in
-        [("data", written.data_blocks), ("node", written.node_blocks), ("metadata", written.metadata_blocks)]
-    {
+    for (kind, blocks) in [
+        ("data", written.data_blocks),
+        ("node", written.node_blocks),
+        ("metadata", written.metadata_blocks),
+        ("journal", written.journal_blocks),
+    ] {
         text.sample(&[("kind", kind)], bytes(blocks));
     }
     let new = bytes(statistics.new_data_blocks());
@@ -106,12 +115,20 @@ fn cleaning(live: &LiveInfo, text: &mut Exposition) {
     let cleaning = &live.statistics.cleaning;
     let causes =
         [("foreground", &cleaning.foreground), ("background", &cleaning.background), ("resize", &cleaning.resize)];
-    let counters: [(&str, &str, Count); 5] = [
+    let counters: [(&str, &str, Count); 7] = [
         ("basalt_cleaning_victims_total", "Sections that were emptied.", |work| work.victims),
         ("basalt_cleaning_read_bytes_total", "Read from sections that were emptied.", |work| bytes(work.blocks_read)),
-        ("basalt_cleaning_copied_bytes_total", "Live blocks moved.", |work| bytes(work.blocks_copied)),
+        ("basalt_cleaning_copied_bytes_total", "Blocks moved.", |work| bytes(work.blocks_copied)),
+        (
+            "basalt_cleaning_pre_invalid_copied_bytes_total",
+            "Blocks moved that were dead, but needed by the last checkpoint or by an fsync.",
+            |work| bytes(work.pre_invalid_copied),
+        ),
         ("basalt_cleaning_copied_data_bytes_total", "Live data blocks moved.", |work| bytes(work.data_blocks_copied)),
         ("basalt_cleaning_checkpoints_total", "Checkpoints that freed sections.", |work| work.checkpoints),
+        ("basalt_cleaning_journal_commits_total", "Times the journal freed sections without a checkpoint.", |work| {
+            work.journal_commits
+        }),
     ];
     for (name, help, count) in counters {
         text.metric(name, Kind::Counter, help);
@@ -195,6 +212,10 @@ mod tests {
         for line in [
             format!("basalt_uptime_seconds{{{point}}} 3725.5"),
             format!("basalt_written_bytes_total{{{point},kind=\"data\"}} 2097152"),
+            format!("basalt_written_bytes_total{{{point},kind=\"journal\"}} 32768"),
+            format!("basalt_pre_invalid_bytes{{{point}}} 102400"),
+            format!("basalt_cleaning_pre_invalid_copied_bytes_total{{{point},cause=\"foreground\"}} 40960"),
+            format!("basalt_cleaning_journal_commits_total{{{point},cause=\"foreground\"}} 6"),
             format!("basalt_checkpoints_total{{{point},cause=\"sync\"}} 5"),
             format!("basalt_cleaning_victims_total{{{point},cause=\"foreground\"}} 3"),
             format!("basalt_cleaning_copied_bytes_total{{{point},cause=\"foreground\"}} 819200"),

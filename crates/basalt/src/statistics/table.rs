@@ -92,6 +92,7 @@ fn facts(document: &Document) -> Vec<String> {
     );
     row("live blocks", format!("{} of data, {} of nodes", live.live_data_blocks, live.live_node_blocks));
     row("not yet written", format!("{} of data, {} of nodes", blocks(live.dirty_pages), blocks(live.dirty_nodes)));
+    row("pre-invalid", format!("{} (dead, but kept for the last checkpoint)", blocks(live.pre_invalid_blocks)));
     let amplification = document.write_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     row("amplification", format!("{amplification} (all blocks written for each new data block)"));
     lines
@@ -108,10 +109,11 @@ fn head(name: &str, change: Option<&Change>) -> String {
 
 fn written(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
     type Count = fn(&Statistics) -> u64;
-    let rows: [(&str, Count); 5] = [
+    let rows: [(&str, Count); 6] = [
         ("  data", |s| s.written.data_blocks),
         ("  nodes", |s| s.written.node_blocks),
         ("  metadata", |s| s.written.metadata_blocks),
+        ("  journal", |s| s.written.journal_blocks),
         ("  all", |s| s.written.blocks()),
         ("  new data", Statistics::new_data_blocks),
     ];
@@ -141,10 +143,10 @@ fn checkpoints(statistics: &Statistics, change: Option<&Change>) -> Vec<String> 
 }
 
 /// One line of the table of cleaning.
-fn columns(name: &str, values: [String; 7]) -> String {
+fn columns(name: &str, values: [String; 9]) -> String {
     let mut line = format!("{name:<16}");
     for value in values {
-        line.push_str(&format!(" {value:>12}"));
+        line.push_str(&format!(" {value:>11}"));
     }
     line
 }
@@ -153,8 +155,8 @@ fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
     type Work = fn(&Statistics) -> CleaningWork;
     let causes: [(&str, Work); 2] =
         [("  foreground", |s| s.cleaning.foreground), ("  background", |s| s.cleaning.background)];
-    let names = ["victims", "read", "copied", "checkpoints", "select", "copy", "commit"].map(str::to_owned);
-    let mut lines = vec![columns("cleaning", names)];
+    let names = ["victims", "read", "copied", "pre-invalid", "checkpoints", "journal", "select", "copy", "commit"];
+    let mut lines = vec![columns("cleaning", names.map(str::to_owned))];
     for (name, work) in causes {
         let all = work(statistics);
         lines.push(columns(
@@ -163,7 +165,9 @@ fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
                 all.victims.to_string(),
                 blocks(all.blocks_read),
                 blocks(all.blocks_copied),
+                blocks(all.pre_invalid_copied),
                 all.checkpoints.to_string(),
+                all.journal_commits.to_string(),
                 time::duration(all.select),
                 time::duration(all.copy),
                 time::duration(all.commit),
@@ -177,7 +181,9 @@ fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
                     change.events(now.victims),
                     change.bytes(now.blocks_read),
                     change.bytes(now.blocks_copied),
+                    change.bytes(now.pre_invalid_copied),
                     change.events(now.checkpoints),
+                    change.events(now.journal_commits),
                     change.share(now.select),
                     change.share(now.copy),
                     change.share(now.commit),
@@ -203,9 +209,11 @@ mod tests {
         let lines = lines(&example(), None);
         assert_eq!(words(&lines, "data").join(" "), "2 MiB");
         assert_eq!(words(&lines, "all").join(" "), "2.5 MiB");
+        assert_eq!(words(&lines, "journal").join(" "), "32 KiB");
+        assert_eq!(words(&lines, "pre-invalid")[..2].join(" "), "100 KiB");
         assert_eq!(words(&lines, "new data").join(" "), "1.3 MiB");
         assert_eq!(words(&lines, "sync"), ["5"]);
-        let foreground = "3 1.2 MiB 800 KiB 0 0 s 1.5 ms 0 s";
+        let foreground = "3 1.2 MiB 800 KiB 40 KiB 0 6 0 s 1.5 ms 0 s";
         assert_eq!(words(&lines, "foreground").join(" "), foreground);
         assert_eq!(words(&lines, "used").join(" "), "1000 KiB of 3.9 MiB (25.0 %)");
         assert_eq!(words(&lines, "mount").join(" "), "/mnt/a \"b\"\\c, for 1 h 2 min");
@@ -228,7 +236,7 @@ mod tests {
         assert_eq!(words(&lines, "data").join(" "), "4 MiB 1 MiB/s");
         assert_eq!(words(&lines, "nodes").join(" "), "400 KiB 0 B/s");
         assert_eq!(words(&lines, "sync").join(" "), "6 0.5/s");
-        assert_eq!(words(&lines, "now").join(" "), "4.0/s 0 B/s 0 B/s 0.0/s 0.0 % 25.0 % 0.0 %");
+        assert_eq!(words(&lines, "now").join(" "), "4.0/s 0 B/s 0 B/s 0 B/s 0.0/s 0.0/s 0.0 % 25.0 % 0.0 %");
         // Of another mount there are no rates.
         later.mount.process += 1;
         assert_eq!(super::lines(&later, Some(&earlier)), super::lines(&later, None));

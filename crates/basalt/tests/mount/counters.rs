@@ -99,7 +99,7 @@ fn the_document_has_all_fields() {
     let mut expected: Vec<String> = [
         "/format /version /utilization /write_amplification /mount/mount_point /mount/target /mount/device_number",
         "/mount/process /mount/uptime_seconds /volume/label /volume/uuid /live/read_only /live/read_only_reason",
-        "/live/failed /live/dirty_pages /live/dirty_nodes /live/live_data_blocks /live/live_node_blocks",
+        "/live/pre_invalid_blocks /live/failed /live/dirty_pages /live/dirty_nodes /live/live_data_blocks /live/live_node_blocks",
         "/live/segments_per_section /live/usage/user_blocks /live/usage/used_blocks /live/usage/inodes",
         "/live/usage/nodes /live/usage/reserved_segments /live/usage/overprovision_segments",
     ]
@@ -112,10 +112,12 @@ fn the_document_has_all_fields() {
     };
     add("segments", "free active dirty full prefree");
     add("statistics/written", "data_blocks node_blocks metadata_blocks checkpoints sections_cleaned blocks_moved");
+    add("statistics/written", "journal_blocks");
     add("statistics/checkpoints", "open fsync sync interval cleaning trim resize close");
     for cause in ["foreground", "background", "resize"] {
         let place = format!("statistics/cleaning/{cause}");
         add(&place, "victims blocks_read blocks_copied data_blocks_copied checkpoints");
+        add(&place, "pre_invalid_copied journal_commits");
         add(&place, "select/secs select/nanos copy/secs copy/nanos commit/secs commit/nanos");
     }
     let missing: Vec<&String> = expected.iter().filter(|name| !found.contains_key(*name)).collect();
