@@ -97,3 +97,13 @@ fn what_cannot_be_run_says_why() {
     let error = run(workload.as_mut(), &settings("ssd-m", 20)).unwrap_err().to_string();
     assert!(error.contains("uniform") && error.contains("20 %"), "{error}");
 }
+
+#[test]
+fn a_checkpoint_behind_each_victim_can_be_asked_for() {
+    let mut settings = settings("ssd-m", 85);
+    let shared = run_named("uniform", &settings).engine.cleaning.foreground;
+    settings.options.sections_per_commit = Some(1);
+    let each = run_named("uniform", &settings).engine.cleaning.foreground;
+    assert!(each.victims > 0 && each.checkpoints * 5 >= each.victims * 4, "{each:?}");
+    assert!(shared.checkpoints * 2 < shared.victims, "{shared:?}");
+}

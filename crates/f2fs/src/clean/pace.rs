@@ -13,7 +13,9 @@ impl Volume {
 
     /// Whether a checkpoint has to free sections before the next change; with `paced` also, whether it is worth it.
     pub(crate) fn wants_sections_freed(&self, paced: bool) -> bool {
-        self.cleaner.wants_sections_freed(&self.table, &self.load(), paced)
+        let most = self.options.sections_per_commit.filter(|_| paced);
+        most.is_some_and(|most| self.cleaner.emptied_sections() >= most.max(1))
+            || self.cleaner.wants_sections_freed(&self.table, &self.load(), paced)
     }
 
     /// Live blocks that a change writing `weight` blocks has to move.

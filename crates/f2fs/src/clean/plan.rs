@@ -26,8 +26,11 @@ impl Volume {
         if !self.plan_foreground() {
             return Ok(false);
         }
+        let most = self.options.sections_per_commit.unwrap_or(u32::MAX).max(1);
         let mut sections = 0;
-        while self.cleaner.current().is_some() && (sections == 0 || self.load().has_workspace(&self.table)) {
+        while self.cleaner.current().is_some()
+            && (sections == 0 || sections < most && self.load().has_workspace(&self.table))
+        {
             self.follow_plan(CleaningCause::Foreground, self.table.section_blocks())?;
             sections += 1;
         }

@@ -119,6 +119,12 @@ impl Cleaner {
         !self.emptied.is_empty()
     }
 
+    /// How many sections were emptied that no commit has freed yet.
+    #[must_use]
+    pub fn emptied_sections(&self) -> u32 {
+        self.emptied.len() as u32
+    }
+
     /// Sections that will be free after a checkpoint and are not now.
     #[must_use]
     pub fn sections_to_be_freed(&self, table: &SegmentTable) -> u32 {
