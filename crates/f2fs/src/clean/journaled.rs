@@ -63,11 +63,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Moves a node as it is on the device, dead or alive.
-    pub(super) fn move_node_as_it_is(&mut self, nid: u32, address: u32, cause: CleaningCause) -> Result<()> {
-        let block = self.read_block(address)?;
-        let bytes = &block.0;
-        self.cleaning.of(cause).blocks_read += 1;
+    /// Moves a node as it is on the device, dead or alive: whatever its copy in memory has become.
+    pub(super) fn move_node_as_it_is(
+        &mut self,
+        nid: u32,
+        address: u32,
+        bytes: &[u8; BLOCK_SIZE],
+        cause: CleaningCause,
+    ) -> Result<()> {
         let owner = Owner { nid, index: 0, kind: KIND_NODE };
         let is_node = RawNode::ref_from_bytes(bytes).is_ok_and(|node| node.footer.nid.get() == nid);
         if !is_node {

@@ -92,7 +92,8 @@ impl Volume {
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
         let wanted = self.without_copied(base, live);
-        if self.table.kind(segment).is_node() {
+        let are_nodes = self.table.kind(segment).is_node();
+        if are_nodes && !self.journal.is_on() {
             return wanted.iter().try_for_each(|&offset| {
                 self.move_node(summary.entries[offset as usize].nid.get(), base + offset, cause)
             });
@@ -111,7 +112,9 @@ impl Volume {
                 let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
                     .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
                 let owner = summary.entries[offset as usize];
-                if self.table.is_live(base + offset - self.geometry.main) {
+                if are_nodes {
+                    self.move_node_as_it_is(owner.nid.get(), base + offset, block, cause)?;
+                } else if self.table.is_live(base + offset - self.geometry.main) {
                     self.move_data(&owner, base + offset, block, cause)?;
                 } else {
                     self.copy_pre_invalid_data(owner, base + offset, block, cause)?;
@@ -136,9 +139,6 @@ impl Volume {
     }
 
     fn move_node(&mut self, nid: u32, address: u32, cause: CleaningCause) -> Result<()> {
-        if self.journal.is_on() {
-            return self.move_node_as_it_is(nid, address, cause);
-        }
         if self.nat_entry(nid)?.block_addr.get() != address {
             return Err(not_owned("NAT", nid, address));
         }
