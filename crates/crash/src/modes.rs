@@ -74,7 +74,7 @@ pub fn exhaustive(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), 
 
 /// Sequence `number` of those enumerated.
 pub fn enumerated(number: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
-    let name = if number % 2 == 0 { "roomy" } else { "tight-journal" };
+    let name = if number.is_multiple_of(2) { "roomy" } else { "tight-journal" };
     let engine = volume(name).unwrap_or(&VOLUMES[0]);
     explore(engine, &sequence(number), Density { moments: Some(3), random: 1, nested: 5 }, number, setting, tally)
 }

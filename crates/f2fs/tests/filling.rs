@@ -43,6 +43,7 @@ impl Full {
             segments_per_section,
             discard_reads_zeros: true,
             uuid: Some([7; 16]),
+            journal_bytes: FormatOptions::DEFAULT_JOURNAL_BYTES,
             ..FormatOptions::default()
         };
         format(&*device, &options, &mut |_, _| {}).unwrap();

@@ -92,6 +92,8 @@ impl Shape {
             features: self.features,
             uuid: Some([7; 16]),
             discard_reads_zeros: true,
+            // Used where there are six logs.
+            journal_bytes: FormatOptions::DEFAULT_JOURNAL_BYTES,
             time: BEGINNING,
             ..FormatOptions::default()
         };
@@ -105,6 +107,8 @@ impl Shape {
             logs: self.logs,
             cache_bytes: self.cache_bytes,
             discard: self.discard,
+            // Never a checkpoint if the journal will do, or when it is worth it.
+            pre_invalid_bytes: self.discard.then_some(1 << 30),
             atime: self.atime,
             ..OpenOptions::default()
         };

@@ -20,6 +20,8 @@ pub enum Kind {
     Btrfs,
     /// Basalt's mount of F2FS.
     Basalt,
+    /// The same with cleaning committed by checkpoints, not by the journal.
+    BasaltCheckpoints,
     /// Linux's F2FS with its defaults, which below 16 GiB overwrite in place where they can.
     F2fs,
     /// Linux's F2FS that always appends, as Basalt does.
@@ -34,9 +36,15 @@ impl Kind {
             Kind::Xfs => "xfs",
             Kind::Btrfs => "btrfs",
             Kind::Basalt => "Basalt",
+            Kind::BasaltCheckpoints => "Basalt, nojournal",
             Kind::F2fs => "F2FS",
             Kind::F2fsLfs => "F2FS, mode=lfs",
         }
+    }
+
+    /// Whether it is Basalt, however it is mounted.
+    fn is_ours(self) -> bool {
+        matches!(self, Kind::Basalt | Kind::BasaltCheckpoints)
     }
 
     fn format_command(self) -> &'static [&'static str] {
@@ -44,7 +52,7 @@ impl Kind {
             Kind::Ext4 => &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
             Kind::Xfs => &["mkfs.xfs", "-q", "-f"],
             Kind::Btrfs => &["mkfs.btrfs", "-q", "-f"],
-            Kind::Basalt => &["basalt", "mkfs", "--quiet", "--force"],
+            Kind::Basalt | Kind::BasaltCheckpoints => &["basalt", "mkfs", "--quiet", "--force"],
             Kind::F2fs | Kind::F2fsLfs => &["mkfs.f2fs", "-q", "-f"],
         }
     }
@@ -108,7 +116,7 @@ impl Contender {
             file.set_len(bytes).doing("size", &self.target)?;
         }
         let (program, arguments) = self.kind.format_command().split_first().unwrap_or((&"false", &[]));
-        let program = if self.kind == Kind::Basalt { self.basalt.display().to_string() } else { (*program).to_owned() };
+        let program = if self.kind.is_ours() { self.basalt.display().to_string() } else { (*program).to_owned() };
         run(&program, arguments.iter().map(AsRef::as_ref).chain([self.target.as_os_str()]))?.success()?;
         Ok(())
     }
@@ -117,7 +125,11 @@ impl Contender {
     pub fn mount(&mut self) -> Result<()> {
         let (target, mount_point) = (self.target.as_os_str(), self.mount_point.as_os_str());
         let finished = match self.kind {
-            Kind::Basalt => run(&self.basalt.display().to_string(), ["mount".as_ref(), target, mount_point]),
+            kind if kind.is_ours() => {
+                let options = if kind == Kind::Basalt { "journal" } else { "nojournal" };
+                let arguments = ["mount".as_ref(), "-o".as_ref(), options.as_ref(), target, mount_point];
+                run(&self.basalt.display().to_string(), arguments)
+            }
             kind => {
                 let mut arguments: Vec<&str> = Vec::new();
                 if self.image_bytes.is_some() {
@@ -137,7 +149,9 @@ impl Contender {
     /// Unmounts; everything is durable afterwards.
     pub fn unmount(&mut self) -> Result<()> {
         let finished = match self.kind {
-            Kind::Basalt => run(&self.basalt.display().to_string(), ["umount".as_ref(), self.mount_point.as_os_str()]),
+            kind if kind.is_ours() => {
+                run(&self.basalt.display().to_string(), ["umount".as_ref(), self.mount_point.as_os_str()])
+            }
             _ => run("umount", [&self.mount_point]),
         }?;
         finished.success()?;
@@ -188,7 +202,7 @@ fn remove_if_there(path: &Path) -> Result<()> {
 /// Names the missing program.
 pub fn check_installed(kind: Kind) -> Result<()> {
     let program = kind.format_command().first().copied().unwrap_or_default();
-    if kind == Kind::Basalt || basalt_testkit::skip::find_program(program).is_some() {
+    if kind.is_ours() || basalt_testkit::skip::find_program(program).is_some() {
         return Ok(());
     }
     Err(Error::Invalid(format!("{program} is not installed (scripts/install-dependencies)")))

@@ -64,6 +64,19 @@ fn outside(options: &Options) -> Result<bool> {
     Ok(report.sections.iter().all(|section| section.failures.is_empty()))
 }
 
+/// What the cleaning journal gives: the same mount with and without it, under constant cleaning.
+fn measure_cleaning(options: &Options, scale: &Scale) -> Result<Section> {
+    let (ours, other) = (Kind::Basalt, Kind::BasaltCheckpoints);
+    let mut section = Section::new("Cleaning committed by the journal, or by checkpoints", ours.name(), other.name());
+    let sources = Sources::make(&options.directory.join("sources"), &[Workload::Overwrite], options.quick)?;
+    let mut contenders = Vec::new();
+    for kind in [other, ours] {
+        contenders.push(Contender::image(kind, options, scale.full_bytes)?);
+    }
+    race::run(&mut section, &mut contenders, &[Workload::Overwrite], scale, &sources, options.runs());
+    Ok(section)
+}
+
 fn measure(options: &Options) -> Result<Report> {
     let mut report = Report { machine: machine::facts(options), sections: Vec::new() };
     let scale = Scale::host(options.quick);
@@ -80,6 +93,9 @@ fn measure(options: &Options) -> Result<Report> {
         }
         race::run(&mut section, &mut contenders, &workloads, &scale, &sources, options.runs());
         report.sections.push(section);
+    }
+    if options.wants("cleaning") {
+        report.sections.push(measure_cleaning(options, &scale)?);
     }
     if options.wants("volume") {
         report.sections.push(huge::measure(options)?);

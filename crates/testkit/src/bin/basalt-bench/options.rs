@@ -10,8 +10,8 @@ use crate::workload::Workload;
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "bench",
-    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail, overwrite (on the host); volume (mount time and \
-memory of 1 TiB); fsck (a check of 500,000 files); uml (all but overwrite in User-Mode Linux), uml-sequential, uml-files, ….\n\
+    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail, overwrite (on the host); cleaning \
+(overwrite with and without a cleaning journal); volume (mount time and memory of 1 TiB); fsck (a check of 500,000 files); uml (all but overwrite in User-Mode Linux), uml-sequential, uml-files, ….\n\
 Progress goes to standard error, the tables to standard output."
 )]
 pub struct Options {
@@ -62,7 +62,7 @@ impl Options {
     pub fn workloads(&self, prefix: &str) -> Result<Vec<Workload>> {
         for name in &self.only {
             let workload = name.strip_prefix("uml-").unwrap_or(name);
-            if !["volume", "fsck", "uml"].contains(&name.as_str())
+            if !["cleaning", "volume", "fsck", "uml"].contains(&name.as_str())
                 && Workload::ALL.iter().all(|known| known.name() != workload)
             {
                 return Err(Error::Invalid(format!("--only {name}: unknown; --help lists the names")));
