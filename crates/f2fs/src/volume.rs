@@ -23,6 +23,7 @@ use crate::file::pages::{CleanPages, InodeState};
 use crate::geometry::Geometry;
 use crate::journal::{Journal, area::Area, guard};
 use crate::layout::checkpoint::CheckpointFlags;
+use crate::layout::journal::DESCRIPTOR_BLOCK;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::log::{ActiveLog, BlockWriter};
@@ -173,9 +174,14 @@ impl Volume {
         let mut volume = Volume::assemble(device, geometry, options, clock, parts)?;
         volume.journal.guarded = guard.is_set;
         volume.journal.guard_is_torn = guard.is_torn;
-        if guard.is_set
-            && let Some(area) = Area::find(&*volume.device, &volume.geometry)?
-        {
+        if guard.is_set {
+            let area = Area::find(&*volume.device, &volume.geometry)?.ok_or_else(|| {
+                Error::damaged(
+                    "journal",
+                    format!("block {DESCRIPTOR_BLOCK}"),
+                    "no descriptor, but the volume is guarded",
+                )
+            })?;
             volume.recover_journal(area)?;
         }
         Ok(volume)

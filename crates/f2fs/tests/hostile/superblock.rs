@@ -92,24 +92,36 @@ fn what_is_laid_out_otherwise_is_refused_even_for_reading() {
     expect_unsupported(&with_superblock(|superblock| superblock.log_blocksize.set(14)), "2^14");
 }
 
+/// A guard says that a journal has to be recovered. Without one, what the checkpoint refers to may be anything.
 #[test]
-fn a_volume_with_a_live_journal_is_left_alone() {
+fn a_guarded_volume_without_its_journal_is_refused() {
     let guard = |superblock: &mut RawSuperblock| {
         let sectors = superblock.log_sectors_per_block.get() | JOURNAL_GUARD;
         superblock.log_sectors_per_block.set(sectors);
     };
-    expect_unsupported(&with_superblock(guard), "journal");
-    // The other copy being unreadable does not open the door.
+    let both = with_superblock(guard);
+    let mut devices = vec![both];
+    // The other copy being unreadable does not open the door, nor does one that has no guard.
     for copy in 0..2 {
-        let editor = editor();
-        editor.superblock(copy, guard);
-        editor.put(1 - copy, &[0; 4096]);
-        expect_unsupported(&editor.device, "journal");
+        for spoilt in [false, true] {
+            let editor = editor();
+            editor.superblock(copy, guard);
+            if spoilt {
+                editor.put(1 - copy, &[0; 4096]);
+            }
+            devices.push(editor.device);
+        }
     }
-    // A guard on one copy only was cut off before the journal came to life.
-    let editor = editor();
-    editor.superblock(0, guard);
-    assert_eq!(read(&open(&editor.device), "small"), b"inline");
+    for device in devices {
+        for read_only in [false, true] {
+            match try_open(&device, read_only).map(drop) {
+                Err(error @ Error::Damaged { structure: "journal", .. }) => {
+                    assert!(error.to_string().contains("no descriptor"), "{error}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
 
 #[test]
