@@ -18,7 +18,7 @@ use basalt_f2fs::{Clock, F2fs, OpenOptions, Statistics};
 use basalt_flash::device::{DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock};
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
 use basalt_vfs::{FileSystem, Time};
-use basalt_workloads::{Event, Observer, Runner, Settings, VfsFiles, Workload, WorkloadReport};
+use basalt_workloads::{Event, Observer, Phase, Runner, Settings, VfsFiles, Workload, WorkloadReport};
 
 /// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
 const EPOCH_SECONDS: i64 = 1_767_225_600;
@@ -40,6 +40,8 @@ pub struct EngineSettings {
     pub segments_per_section: u32,
     /// Share kept back for cleaning, in percent; `None` as mkfs chooses it.
     pub overprovision_percent: Option<f64>,
+    /// Bytes of the volume's cleaning journal; 0 leaves it out.
+    pub journal_bytes: u64,
     /// How the volume is opened.
     pub options: OpenOptions,
     /// Time that passes after each operation before the application asks for the next one.
@@ -57,6 +59,7 @@ impl EngineSettings {
             workload,
             segments_per_section: 1,
             overprovision_percent: None,
+            journal_bytes: FormatOptions::default().journal_bytes,
             options: OpenOptions::default(),
             think: Duration::ZERO,
             layers: Vec::new(),
@@ -150,20 +153,33 @@ impl Clock for EngineClock {
     }
 }
 
+/// Sees the measured phase of a run as it goes.
+pub trait Watch {
+    /// Behind each operation: what it was, and what the engine has done since the volume was opened.
+    fn operation(&mut self, event: &Event, statistics: &Statistics);
+
+    /// Behind each step of the workload: the virtual time in nanoseconds.
+    fn step(&mut self, now: u64);
+}
+
 /// Lets time pass between operations, and the engine work in it.
-struct Ticker<'a> {
+struct Ticker<'a, 'w> {
     engine: &'a F2fs,
     clock: EngineClock,
     think_ns: u64,
     next_tick: u64,
+    watch: Option<&'a mut (dyn Watch + 'w)>,
 }
 
-impl Observer for Ticker<'_> {
+impl Observer for Ticker<'_, '_> {
     fn now(&mut self) -> u64 {
         self.clock.0.now()
     }
 
-    fn operation(&mut self, _event: &Event) -> basalt_workloads::Result<()> {
+    fn operation(&mut self, event: &Event) -> basalt_workloads::Result<()> {
+        if let Some(watch) = self.watch.as_mut().filter(|_| event.phase == Phase::Measure) {
+            watch.operation(event, &self.engine.statistics());
+        }
         let until = self.clock.0.now().saturating_add(self.think_ns);
         while self.next_tick <= until {
             self.clock.0.advance_to(self.next_tick);
@@ -173,6 +189,13 @@ impl Observer for Ticker<'_> {
         self.clock.0.advance_to(until);
         Ok(())
     }
+
+    fn progress(&mut self, phase: Phase, done: u64, _total: u64) {
+        // The first call of a phase comes before its first step.
+        if let Some(watch) = self.watch.as_mut().filter(|_| phase == Phase::Measure && done > 0) {
+            watch.step(self.clock.0.now());
+        }
+    }
 }
 
 /// Runs a workload. The whole volume is in memory while it does.
@@ -180,6 +203,26 @@ impl Observer for Ticker<'_> {
 /// # Errors
 /// When the volume cannot be made so, or the workload does not fit or fails.
 pub fn run(workload: &mut dyn Workload, settings: &EngineSettings) -> Result<EngineRun, EngineError> {
+    run_with(workload, settings, None)
+}
+
+/// As [`run`], while somebody watches the measured phase.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched(
+    workload: &mut dyn Workload,
+    settings: &EngineSettings,
+    watch: &mut dyn Watch,
+) -> Result<EngineRun, EngineError> {
+    run_with(workload, settings, Some(watch))
+}
+
+fn run_with(
+    workload: &mut dyn Workload,
+    settings: &EngineSettings,
+    watch: Option<&mut dyn Watch>,
+) -> Result<EngineRun, EngineError> {
     let clock = EngineClock(VirtualClock::new());
     let memory = MemoryDevice::new(settings.workload.size_bytes, SECTOR);
     let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
@@ -191,7 +234,7 @@ pub fn run(workload: &mut dyn Workload, settings: &EngineSettings) -> Result<Eng
     make_volume(&*device, settings, &clock)?;
     let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<MemoryDevice>>::clone(&device);
     let engine = F2fs::open(shared, settings.options.clone(), Arc::new(clock.clone()))?;
-    let run = measure(workload, settings, &engine, &device, clock);
+    let run = measure(workload, settings, &engine, &device, clock, watch);
     engine.close().map_err(|error| EngineError::Volume(error.into()))?;
     run
 }
@@ -200,6 +243,7 @@ fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &Engi
     let options = FormatOptions {
         segments_per_section: settings.segments_per_section,
         overprovision_percent: settings.overprovision_percent,
+        journal_bytes: settings.journal_bytes,
         uuid: Some(UUID),
         discard_reads_zeros: true,
         time: clock.now(),
@@ -216,10 +260,11 @@ fn measure(
     engine: &F2fs,
     device: &TimedDevice<MemoryDevice>,
     clock: EngineClock,
+    watch: Option<&mut dyn Watch>,
 ) -> Result<EngineRun, EngineError> {
     let name = workload.name();
     let think_ns = u64::try_from(settings.think.as_nanos()).unwrap_or(u64::MAX);
-    let mut ticker = Ticker { engine, clock, think_ns, next_tick: 0 };
+    let mut ticker = Ticker { engine, clock, think_ns, next_tick: 0, watch };
     let mut files = VfsFiles::new(engine);
     let mut runner = Runner::new(workload, &settings.workload, &mut files, &mut ticker);
     let mut before = vec![runner.prepare()?, runner.fill()?];

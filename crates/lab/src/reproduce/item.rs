@@ -42,6 +42,20 @@ pub enum Expectation {
         /// Share of it that ours may be off.
         tolerance: f64,
     },
+    /// The value or more.
+    High {
+        /// The paper's number.
+        value: f64,
+        /// Share of it that ours may be off.
+        tolerance: f64,
+    },
+    /// Within a range of which more is better: above it is better than the paper, below is not.
+    Band {
+        /// The least that the paper reports.
+        low: f64,
+        /// The most.
+        high: f64,
+    },
     /// Less than this, where the paper gives a relation and no number.
     Below(f64),
     /// More than this, where the paper gives a relation and no number.
@@ -49,18 +63,20 @@ pub enum Expectation {
 }
 
 impl Expectation {
-    /// The number of the paper, or the bound.
+    /// The number of the paper, or the bound; of a band the lower end.
     pub fn value(self) -> f64 {
         match self {
-            Expectation::Near { value, .. } | Expectation::Low { value, .. } => value,
+            Expectation::Near { value, .. } | Expectation::Low { value, .. } | Expectation::High { value, .. } => value,
+            Expectation::Band { low, .. } => low,
             Expectation::Below(bound) | Expectation::Above(bound) => bound,
         }
     }
 
-    /// The paper's side in words: `6.96`, `< 1`, `> 1`.
+    /// The paper's side in words: `6.96`, `1.13 to 1.63`, `< 1`, `> 1`.
     pub fn text(self) -> String {
         match self {
-            Expectation::Near { value, .. } | Expectation::Low { value, .. } => number(value),
+            Expectation::Band { low, high } => format!("{} to {}", number(low), number(high)),
+            Expectation::Near { .. } | Expectation::Low { .. } | Expectation::High { .. } => number(self.value()),
             Expectation::Below(bound) => format!("< {}", number(bound)),
             Expectation::Above(bound) => format!("> {}", number(bound)),
         }
@@ -73,6 +89,10 @@ impl Expectation {
             Expectation::Near { value, tolerance } => off(value).abs() <= tolerance,
             Expectation::Low { value, tolerance } if off(value) < -tolerance => return Verdict::Bettered,
             Expectation::Low { value, tolerance } => off(value) <= tolerance,
+            Expectation::High { value, tolerance } if off(value) > tolerance => return Verdict::Bettered,
+            Expectation::High { value, tolerance } => off(value) >= -tolerance,
+            Expectation::Band { high, .. } if ours > high => return Verdict::Bettered,
+            Expectation::Band { low, .. } => ours >= low,
             Expectation::Below(bound) => ours < bound,
             Expectation::Above(bound) => ours > bound,
         };
@@ -170,6 +190,21 @@ mod tests {
             [1.5, 1.9, 2.19, 2.3].map(|ours| cost.verdict(ours)),
             [Verdict::Bettered, Verdict::Holds, Verdict::Holds, Verdict::Differs]
         );
+    }
+
+    #[test]
+    fn more_than_the_papers_speed_is_better_and_less_is_not() {
+        let speed = Expectation::High { value: 2.0, tolerance: 0.1 };
+        assert_eq!(
+            [2.5, 2.1, 1.81, 1.7].map(|ours| speed.verdict(ours)),
+            [Verdict::Bettered, Verdict::Holds, Verdict::Holds, Verdict::Differs]
+        );
+        let band = Expectation::Band { low: 1.13, high: 1.63 };
+        assert_eq!(
+            [1.7, 1.63, 1.13, 1.12].map(|ours| band.verdict(ours)),
+            [Verdict::Bettered, Verdict::Holds, Verdict::Holds, Verdict::Differs]
+        );
+        assert_eq!(band.text(), "1.13 to 1.63");
     }
 
     #[test]

@@ -4,18 +4,28 @@
 //! |---|---|
 //! | `item` | a number of a paper, ours, and the verdict |
 //! | `sfs_figure_1`, … | one module a figure: the experiment, and what is compared |
+//! | `scj` | what the SCJ paper's figures share: volume, workloads, ways of committing, and runs made once for all |
 //! | `markdown` | the tables of docs/reproduction.md |
 
 mod item;
 mod markdown;
 mod page_cache;
+mod scj;
 mod scj_figure_1;
+mod scj_figure_10;
+mod scj_figure_11;
+mod scj_figure_4;
+mod scj_figure_6;
+mod scj_figure_7;
+mod scj_figure_8;
+mod scj_figure_9;
 mod sfs_figure_1;
 mod sfs_figure_15;
 mod sfs_figure_9;
 
 pub use item::{Expectation, Item, Verdict, number};
 pub use markdown::markdown;
+pub use scj::Runs;
 
 /// How large and with which seed experiments run.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +50,10 @@ pub struct Figure {
     pub figure: &'static str,
     /// What it shows.
     pub title: &'static str,
+    /// About how long the experiment takes, when none of its runs is made yet and full size is not asked for.
+    pub takes: &'static str,
     /// The experiment.
-    run: fn(&Scale, Say<'_>) -> Outcome,
+    run: fn(&Scale, &mut Runs, Say<'_>) -> Outcome,
 }
 
 impl Figure {
@@ -50,9 +62,9 @@ impl Figure {
         format!("{} figure {}", self.paper.to_uppercase(), self.figure)
     }
 
-    /// Runs the experiment; `say` hears what is done.
-    pub fn run(&self, scale: &Scale, say: Say<'_>) -> Outcome {
-        (self.run)(scale, say)
+    /// Runs the experiment; `say` hears what is done. What other figures have run already is taken from `runs`.
+    pub fn run(&self, scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome {
+        (self.run)(scale, runs, say)
     }
 }
 
@@ -62,24 +74,84 @@ pub const FIGURES: &[Figure] = &[
         paper: "scj",
         figure: "1",
         title: "the share of each phase in the time of segment cleaning (section III)",
+        takes: "1 min",
         run: scj_figure_1::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "4",
+        title: "speed, cleaning and checkpoints over the interval of checkpoints (section VI.B)",
+        takes: "4 min",
+        run: scj_figure_4::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "5",
+        title: "metadata written over the interval of checkpoints (section VI.B)",
+        takes: "1 min",
+        run: scj_figure_4::metadata,
+    },
+    Figure {
+        paper: "scj",
+        figure: "6",
+        title: "speed and checkpoints over the size of the journal area (section VI.C)",
+        takes: "1 min",
+        run: scj_figure_6::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "7",
+        title: "latency of each cleaning, one after the other (section VI.D)",
+        takes: "20 s",
+        run: scj_figure_7::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "8",
+        title: "speed, latency of cleaning, checkpoints and metadata for all workloads (section VI.E)",
+        takes: "1 min",
+        run: scj_figure_8::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "9",
+        title: "latency of reads and updates of YCSB (section VI.E)",
+        takes: "20 s",
+        run: scj_figure_9::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "10",
+        title: "speed and write amplification over the utilization (section VI.F)",
+        takes: "1 min",
+        run: scj_figure_10::run,
+    },
+    Figure {
+        paper: "scj",
+        figure: "11",
+        title: "speed and writes over the locality of random writes (section VI.G)",
+        takes: "1 min",
+        run: scj_figure_11::run,
     },
     Figure {
         paper: "sfs",
         figure: "1",
         title: "random writes catch up with sequential ones when requests are large (with table 1)",
+        takes: "1 s",
         run: sfs_figure_1::run,
     },
     Figure {
         paper: "sfs",
         figure: "9",
         title: "write cost over utilization, the baseline LFS-CB (with figures 7a and 11a)",
+        takes: "10 s",
         run: sfs_figure_9::run,
     },
     Figure {
         paper: "sfs",
         figure: "15",
         title: "write amplification and erases in the device: ext4, btrfs and a log (with figure 16)",
+        takes: "10 min",
         run: sfs_figure_15::run,
     },
 ];

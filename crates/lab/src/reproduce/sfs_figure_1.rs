@@ -7,7 +7,7 @@ use basalt_device::RequestKind;
 use basalt_flash::device::{DeviceModel, preset};
 use basalt_random::Rng;
 
-use super::{Expectation, Item, Outcome, Say, Scale};
+use super::{Expectation, Item, Outcome, Runs, Say, Scale};
 
 const LABEL: (&str, &str) = ("sfs", "1");
 /// Bytes written for one bandwidth.
@@ -33,7 +33,7 @@ const DEVICES: [Device; 3] = [
     Device { name: "ssd-l", bandwidths: [69.1, 5.3, 38.0, 0.002], converges_mib: 16 },
 ];
 
-pub(super) fn run(scale: &Scale, say: Say<'_>) -> Outcome {
+pub(super) fn run(scale: &Scale, _runs: &mut Runs, say: Say<'_>) -> Outcome {
     let mut items = Vec::new();
     for device in &DEVICES {
         say(device.name);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use basalt_flash::device::preset;
 use basalt_workloads::Settings;
 
-use super::{Expectation, Item, Outcome, Say, Scale};
+use super::{Expectation, Item, Outcome, Runs, Say, Scale};
 use crate::compare::{Comparison, Measured, System};
 use crate::peers::Peer;
 
@@ -37,7 +37,7 @@ struct Average {
     conditions: String,
 }
 
-pub(super) fn run(scale: &Scale, say: Say<'_>) -> Outcome {
+pub(super) fn run(scale: &Scale, _runs: &mut Runs, say: Say<'_>) -> Outcome {
     let log = measure(System::Basalt, UTILIZATION, scale, say)?;
     let ext4 = measure(System::Peer(Peer::Ext4), UTILIZATION, scale, say)?;
     let mut btrfs = measure(System::Peer(Peer::Btrfs), UTILIZATION, scale, say)?;

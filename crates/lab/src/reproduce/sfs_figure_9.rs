@@ -10,7 +10,7 @@ use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume};
 use basalt_workloads::stream::Stream;
 
 use super::page_cache::PageCache;
-use super::{Expectation, Item, Outcome, Say, Scale};
+use super::{Expectation, Item, Outcome, Runs, Say, Scale};
 
 const LABEL: (&str, &str) = ("sfs", "9");
 /// Segments of F2FS in one of SFS: 32 MiB.
@@ -53,7 +53,7 @@ struct Run {
     statistics: Statistics,
 }
 
-pub(super) fn run(scale: &Scale, say: Say<'_>) -> Outcome {
+pub(super) fn run(scale: &Scale, _runs: &mut Runs, say: Say<'_>) -> Outcome {
     // A quarter of every size; the sections shrink with them, so that there are as many.
     let divisor = if scale.full { 1 } else { 4 };
     let mut items = Vec::new();

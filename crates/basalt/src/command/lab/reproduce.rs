@@ -1,6 +1,6 @@
 //! `basalt lab reproduce`: the papers' results, measured again.
 
-use basalt_lab::reproduce::{Figure, Item, Scale, Verdict, markdown, select};
+use basalt_lab::reproduce::{Figure, Item, Runs, Scale, Verdict, markdown, select};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(value_name = "FIGURE", requires = "paper")]
     figure: Option<String>,
 
-    /// Show which figures there are, and run none
+    /// Show which figures there are and about how long each takes, and run none
     #[arg(long)]
     list: bool,
 
@@ -54,15 +54,16 @@ pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
     if args.list {
         for figure in figures {
-            output.line(format_args!("{} {}\t{}", figure.paper, figure.figure, figure.title))?;
+            output.line(format_args!("{} {}\t{}\t{}", figure.paper, figure.figure, figure.takes, figure.title))?;
         }
         output.finish()?;
         return Ok(DONE);
     }
     let scale = Scale { full: args.full, seed: args.seed };
     let mut results = Vec::new();
+    let mut runs = Runs::default();
     for figure in figures {
-        let items = measure(figure, &scale)?;
+        let items = measure(figure, &scale, &mut runs)?;
         if !args.markdown {
             show(figure, &items, args.json)?;
         }
@@ -75,9 +76,9 @@ pub fn run(args: &Args) -> Outcome {
     Ok(DONE)
 }
 
-fn measure(figure: &Figure, scale: &Scale) -> Result<Vec<Item>, Failure> {
+fn measure(figure: &Figure, scale: &Scale, runs: &mut Runs) -> Result<Vec<Item>, Failure> {
     eprintln!("{}: {}", figure.label(), figure.title);
-    figure.run(scale, &mut |step| eprintln!("  {step}")).map_err(|why| Failure::at(figure.label(), why))
+    figure.run(scale, runs, &mut |step| eprintln!("  {step}")).map_err(|why| Failure::at(figure.label(), why))
 }
 
 /// Shows the items of a figure as soon as they are there.

@@ -1,0 +1,465 @@
+//! The machine of the SCJ paper (section VI.A): its volume, its workloads, and the ways of committing cleaning that it compares.
+//!
+//! A volume of 16 GiB at 80 % on a Samsung 970 class SSD, an eighth of that unless full size is asked for; the thresholds of the
+//! adaptive checkpoint shrink with it, the journal area does not. Time is the device's, whose requests come one after the other:
+//! processors and memory take none of it. Checkpoints by age come after 60 s, as in the paper's F2FS.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use basalt_f2fs::{CleaningWork, Statistics};
+use basalt_flash::device::preset;
+use basalt_workloads::{Event, Kind, Latencies, LatencySummary, Limit, Settings, by_name};
+
+use super::{Say, Scale};
+use crate::engine::{EngineRun, EngineSettings, Watch, run_watched};
+use crate::size;
+
+/// Size of the paper's file system in bytes, and what it is divided by unless asked otherwise.
+const SIZE: u64 = 16 << 30;
+const DIVISOR: u64 = 8;
+/// Utilization of the paper's runs, in percent, unless it is what varies.
+pub(super) const UTILIZATION: u32 = 80;
+/// Bytes that the application writes before and while it is measured, as shares of the volume in sixteenths.
+const AGEING: u64 = 6;
+const MEASURED: u64 = 6;
+/// Checkpoints by age in the paper's F2FS (section II.C).
+const INTERVAL: Duration = Duration::from_secs(60);
+/// The threshold that the paper found best, in bytes at its size, and its journal area.
+pub(super) const THRESHOLD: u64 = 128 << 20;
+pub(super) const JOURNAL: u64 = 256 << 10;
+/// Connections of the paper's YCSB (table 1).
+const CONNECTIONS: usize = 32;
+const MICROSECOND: f64 = 1e-6;
+
+/// The workloads of the paper's table 1 with its data sets, as far as the utilization leaves room for what they grow by.
+pub(super) const LOADS: [(&str, &str); 4] =
+    [("fileserver", "fileserver"), ("varmail", "varmail"), ("tpcc", "tpcc:set=48%"), ("ycsb-a", "ycsb-a")];
+/// The workload of figures 4 to 7 and 10.
+pub(super) const FILESERVER: &str = LOADS[0].1;
+
+/// By what cleaning is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Commit {
+    /// A checkpoint.
+    Checkpoint,
+    /// The journal, and a checkpoint once this many bytes, at the paper's size, are pre-invalid.
+    Threshold(u64),
+    /// The journal, and a checkpoint when the engine's own rule finds it cheaper.
+    Rule,
+}
+
+/// How cleaning is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Way {
+    /// By what.
+    pub commit: Commit,
+    /// Whether victims share a commit, as many as the engine's pace allows; else one is emptied at a time, as in the paper.
+    pub shared: bool,
+}
+
+/// The paper's baseline, F2FS in LFS mode: a checkpoint behind each victim.
+pub(super) const BASELINE: Way = Way { commit: Commit::Checkpoint, shared: false };
+/// Basalt without a journal: a checkpoint that many victims share.
+pub(super) const SHARED: Way = Way { commit: Commit::Checkpoint, shared: true };
+/// The paper's own way: a journal block behind each victim, and its best threshold.
+pub(super) const PAPER: Way = Way { commit: Commit::Threshold(THRESHOLD), shared: false };
+/// Basalt with a journal.
+pub(super) const OURS: Way = Way { commit: Commit::Rule, shared: true };
+/// The journalled ways that are held against the baseline, as rows name them.
+pub(super) const JOURNALED: [(&str, Way); 2] = [("journal as in the paper", PAPER), ("journal as Basalt's", OURS)];
+
+/// One run: what runs on which volume.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Setup {
+    /// The workload's specification.
+    pub workload: String,
+    /// How full the volume is, in percent.
+    pub utilization: u32,
+    /// How cleaning is committed.
+    pub way: Way,
+    /// Bytes of the journal area.
+    pub journal_bytes: u64,
+    /// fsync after that many writes where the workload leaves it open.
+    pub sync_every: Option<u64>,
+}
+
+impl Setup {
+    /// A workload at the usual utilization with the usual journal area.
+    pub(super) fn new(workload: &str, way: Way) -> Setup {
+        Setup { workload: workload.to_owned(), utilization: UTILIZATION, way, journal_bytes: JOURNAL, sync_every: None }
+    }
+
+    fn label(&self) -> String {
+        let journal = size::human(self.journal_bytes);
+        let commit = match self.way.commit {
+            Commit::Checkpoint => "checkpoints".to_owned(),
+            Commit::Threshold(bytes) => format!("a journal of {journal}, at most {} pre-invalid", mebibytes(bytes)),
+            Commit::Rule => format!("a journal of {journal}, own rule"),
+        };
+        let shared = if self.way.shared { "victims together" } else { "each victim" };
+        format!("{}, {} % in use: {shared} by {commit}", self.workload, self.utilization)
+    }
+}
+
+/// A threshold as the paper writes it.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// One commit of cleaning in the foreground.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cleaning {
+    /// Victims that it freed.
+    pub victims: u64,
+    /// Device time of choosing and copying them and of the commit.
+    pub took: Duration,
+}
+
+impl Cleaning {
+    /// Device time for each victim.
+    pub(super) fn each(&self) -> Duration {
+        self.took / u32::try_from(self.victims.max(1)).unwrap_or(u32::MAX)
+    }
+}
+
+/// What is kept of a run: the measured phase.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    /// Device time of the phase.
+    pub elapsed: Duration,
+    /// Bytes that the application wrote.
+    pub application_bytes: u64,
+    /// Bytes that the device was given.
+    pub device_bytes: u64,
+    /// What the application asked for, as one number.
+    pub operations: u64,
+    /// What the engine did.
+    pub engine: Statistics,
+    /// Each commit of cleaning.
+    pub cleanings: Vec<Cleaning>,
+    /// Accesses of a database's connections that read, and those that commit an update.
+    pub reads: LatencySummary,
+    pub updates: LatencySummary,
+}
+
+impl Measured {
+    fn new(run: &EngineRun, watched: Watched) -> Measured {
+        Measured {
+            elapsed: Duration::from_nanos(run.workload.measure.elapsed_ns),
+            application_bytes: run.workload.measure.written_bytes,
+            device_bytes: run.device.write.bytes,
+            operations: run.workload.measure.operation_hash,
+            engine: run.engine,
+            cleanings: watched.cleanings,
+            reads: watched.reads.summary(),
+            updates: watched.updates.summary(),
+        }
+    }
+
+    /// How many times as fast as another run of the same operations.
+    pub(super) fn speedup(&self, other: &Measured) -> f64 {
+        debug_assert_eq!(self.operations, other.operations, "runs of different operations");
+        ratio(other.elapsed.as_secs_f64(), self.elapsed.as_secs_f64())
+    }
+
+    /// Cleaning in the foreground.
+    pub(super) fn cleaning(&self) -> CleaningWork {
+        self.engine.cleaning.foreground
+    }
+
+    /// Checkpoints of all causes.
+    pub(super) fn checkpoints(&self) -> u64 {
+        self.engine.checkpoints.total()
+    }
+
+    /// Device time of cleaning for each victim: select, copy and commit.
+    pub(super) fn latency(&self) -> Duration {
+        let work = self.cleaning();
+        (work.select + work.copy + work.commit) / u32::try_from(work.victims.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The device time of cleaning for each victim in words, by phase.
+    pub(super) fn phases(&self) -> String {
+        let work = self.cleaning();
+        let each = |time: Duration| time.as_secs_f64() * 1e3 / work.victims.max(1) as f64;
+        let nodes = (work.blocks_copied - work.data_blocks_copied) as f64 / work.victims.max(1) as f64;
+        format!("copy {:.2}, commit {:.2} ({nodes:.0} nodes copied)", each(work.copy), each(work.commit))
+    }
+
+    /// Microseconds of a part of cleaning for each block of data that the application wrote: the paper's overhead.
+    pub(super) fn overhead(&self, part: impl Fn(&CleaningWork) -> Duration) -> f64 {
+        let blocks = self.engine.new_data_blocks() as f64;
+        ratio(part(&self.cleaning()).as_secs_f64() / MICROSECOND, blocks)
+    }
+
+    /// Node, journal and other metadata blocks for each block of data that the application wrote.
+    pub(super) fn metadata(&self) -> f64 {
+        let written = self.engine.written;
+        let metadata = written.node_blocks + written.metadata_blocks + written.journal_blocks;
+        ratio(metadata as f64, self.engine.new_data_blocks() as f64)
+    }
+
+    /// Bytes to the device for each byte of the application.
+    pub(super) fn amplification(&self) -> f64 {
+        ratio(self.device_bytes as f64, self.application_bytes as f64)
+    }
+
+    /// What was done, in the words of the tables.
+    pub(super) fn account(&self) -> String {
+        let work = self.cleaning();
+        format!(
+            "{} victims, {} blocks copied ({} pre-invalid), {} journal commits, {} checkpoints",
+            work.victims,
+            work.blocks_copied,
+            work.pre_invalid_copied,
+            work.journal_commits,
+            self.checkpoints()
+        )
+    }
+}
+
+/// A share, 0 of nothing.
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Runs that figures have in common: each is made once.
+#[derive(Debug, Default)]
+pub struct Runs {
+    done: HashMap<(Setup, bool, u64), Result<Rc<Measured>, String>>,
+}
+
+impl Runs {
+    /// The result of a run, made now or before.
+    pub(super) fn get(&mut self, scale: &Scale, setup: &Setup, say: Say<'_>) -> Result<Rc<Measured>, String> {
+        let key = (setup.clone(), scale.full, scale.seed);
+        let run = self.done.entry(key).or_insert_with(|| {
+            say(&setup.label());
+            let size = if scale.full { SIZE } else { SIZE / DIVISOR };
+            measure(setup, size, scale.seed).map(Rc::new)
+        });
+        run.clone().map_err(|error| format!("{}: {error}", setup.label()))
+    }
+}
+
+/// Runs a setup on a volume of this size.
+fn measure(setup: &Setup, size_bytes: u64, seed: u64) -> Result<Measured, String> {
+    let workload = Settings {
+        size_bytes,
+        utilization_percent: setup.utilization,
+        seed,
+        age: Some(Limit::Bytes(size_bytes / 16 * AGEING)),
+        measure: Some(Limit::Bytes(size_bytes / 16 * MEASURED)),
+        sync_every: setup.sync_every,
+        ..Settings::default()
+    };
+    let device = preset("nvme").map_err(|error| error.to_string())?;
+    let mut settings = EngineSettings::new(device, workload);
+    let options = &mut settings.options;
+    (options.checkpoint_interval, options.commit_interval) = (INTERVAL, INTERVAL);
+    options.journal = setup.way.commit != Commit::Checkpoint;
+    options.sections_per_commit = (!setup.way.shared).then_some(1);
+    if let Commit::Threshold(bytes) = setup.way.commit {
+        options.pre_invalid_bytes = Some(bytes / (SIZE / size_bytes).max(1));
+    }
+    // The same volume for all: what the journal takes is taken from the baseline too.
+    settings.journal_bytes = setup.journal_bytes;
+    let mut workload = by_name(&setup.workload, &settings.workload).map_err(|error| error.to_string())?;
+    let mut watched = Watched::new();
+    let run = run_watched(workload.as_mut(), &settings, &mut watched).map_err(|error| error.to_string())?;
+    Ok(Measured::new(&run, watched))
+}
+
+/// Collects cleanings and latencies while a run is measured.
+struct Watched {
+    cleanings: Vec<Cleaning>,
+    /// Foreground cleaning up to the last commit.
+    committed: Option<CleaningWork>,
+    queue: Queue,
+    kind: Option<Kind>,
+    reads: Latencies,
+    updates: Latencies,
+}
+
+impl Watched {
+    fn new() -> Watched {
+        Watched {
+            cleanings: Vec::new(),
+            committed: None,
+            queue: Queue::new(CONNECTIONS),
+            kind: None,
+            reads: Latencies::default(),
+            updates: Latencies::default(),
+        }
+    }
+
+    /// Notes a commit if there was one since the last call.
+    fn cleaned(&mut self, now: CleaningWork) {
+        let Some(before) = self.committed else {
+            self.committed = Some(now);
+            return;
+        };
+        let since = now - before;
+        if since.checkpoints + since.journal_commits == 0 {
+            return;
+        }
+        self.committed = Some(now);
+        // Sections that died by themselves may be all that was freed.
+        if since.victims > 0 {
+            let took = since.select + since.copy + since.commit;
+            self.cleanings.push(Cleaning { victims: since.victims, took });
+        }
+    }
+}
+
+impl Watch for Watched {
+    fn operation(&mut self, event: &Event, statistics: &Statistics) {
+        self.queue.begin(event.start_ns);
+        self.cleaned(statistics.cleaning.foreground);
+        match event.kind {
+            Kind::Read => self.kind = self.kind.or(Some(Kind::Read)),
+            Kind::Fsync | Kind::Fdatasync => self.kind = Some(event.kind),
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, now: u64) {
+        let latency = self.queue.done(now);
+        match self.kind.take() {
+            Some(Kind::Read) => self.reads.record(latency),
+            Some(_) => self.updates.record(latency),
+            None => {}
+        }
+    }
+}
+
+/// A database's connections in front of a device that serves them in turn: each asks for its next access when its last is
+/// answered, so an access waits for those of all others that came before it. This is how cleaning for one delays the others'
+/// reads.
+struct Queue {
+    /// When each connection asked for its access under way; empty before the first.
+    asked: Vec<u64>,
+    next: usize,
+    connections: usize,
+}
+
+impl Queue {
+    fn new(connections: usize) -> Queue {
+        Queue { asked: Vec::new(), next: 0, connections }
+    }
+
+    /// The first call begins everything.
+    fn begin(&mut self, now: u64) {
+        if self.asked.is_empty() {
+            self.asked = vec![now; self.connections];
+        }
+    }
+
+    /// The access whose turn it was is answered: how long it took, and its connection asks for the next.
+    fn done(&mut self, now: u64) -> u64 {
+        let connection = self.next;
+        self.next = (connection + 1) % self.connections;
+        self.asked.get_mut(connection).map_or(0, |asked| now.saturating_sub(std::mem::replace(asked, now)))
+    }
+}
+
+#[cfg(test)]
+impl Measured {
+    /// A run that took so long, wrote so much metadata for each block of data, and had so many checkpoints.
+    pub(super) fn example(milliseconds: u64, metadata: u64, checkpoints: u64) -> Measured {
+        let mut engine = Statistics::default();
+        (engine.written.data_blocks, engine.written.metadata_blocks) = (1, metadata);
+        engine.checkpoints.cleaning = checkpoints;
+        Measured {
+            elapsed: Duration::from_millis(milliseconds),
+            application_bytes: 4096,
+            device_bytes: 4096 * (1 + metadata),
+            operations: 0,
+            engine,
+            cleanings: Vec::new(),
+            reads: LatencySummary::default(),
+            updates: LatencySummary::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_waits_for_those_of_all_connections_before_it() {
+        let mut queue = Queue::new(3);
+        queue.begin(100);
+        // Every access takes 10, but for the third: the three behind it wait for it.
+        let latencies = [110, 120, 180, 190, 200, 210].map(|now| queue.done(now));
+        assert_eq!(latencies, [10, 20, 80, 80, 80, 30]);
+    }
+
+    #[test]
+    fn each_commit_of_cleaning_is_one_of_the_series() {
+        let mut watched = Watched::new();
+        let work = |victims, journal_commits, checkpoints, milliseconds| CleaningWork {
+            victims,
+            journal_commits,
+            checkpoints,
+            copy: Duration::from_millis(milliseconds),
+            ..CleaningWork::default()
+        };
+        for now in [
+            work(5, 2, 1, 100),
+            work(6, 2, 1, 103),
+            work(7, 2, 1, 106),
+            work(7, 3, 1, 108),
+            // A checkpoint for sections that died by themselves is none of the series.
+            work(7, 3, 2, 120),
+            work(8, 3, 3, 121),
+        ] {
+            watched.cleaned(now);
+        }
+        let cleaning = |victims, milliseconds| Cleaning { victims, took: Duration::from_millis(milliseconds) };
+        assert_eq!(watched.cleanings, [cleaning(2, 8), cleaning(1, 1)]);
+        assert_eq!(watched.cleanings[0].each(), Duration::from_millis(4));
+    }
+
+    #[test]
+    fn numbers_of_a_run() {
+        let (fast, slow) = (Measured::example(10, 1, 2), Measured::example(15, 3, 9));
+        assert_eq!(fast.speedup(&slow), 1.5);
+        assert_eq!((slow.metadata(), slow.amplification(), slow.checkpoints()), (3.0, 4.0, 9));
+        assert_eq!(ratio(1.0, 0.0), 0.0);
+    }
+
+    /// The ways of committing do the same work of the application on the same volume, and are counted apart.
+    #[test]
+    fn a_small_volume_is_measured() {
+        let size = 256 << 20;
+        let get = |way| {
+            let setup = Setup { utilization: 75, ..Setup::new("uniform", way) };
+            measure(&setup, size, 1).unwrap_or_else(|error| panic!("{}: {error}", setup.label()))
+        };
+        let (each, shared) = (get(BASELINE), get(SHARED));
+        assert_eq!(each.operations, shared.operations);
+        assert!(each.cleaning().victims > 0 && each.updates.count > 0, "{each:?}");
+        assert!(shared.speedup(&each) > 1.0 && shared.checkpoints() < each.checkpoints(), "{shared:?}");
+        assert_eq!((each.cleaning().journal_commits, each.engine.written.journal_blocks), (0, 0));
+        let victims: u64 = each.cleanings.iter().map(|cleaning| cleaning.victims).sum();
+        assert!(victims > 0 && victims <= each.cleaning().victims, "{victims} of {:?}", each.cleaning());
+        let journal = get(PAPER);
+        assert_eq!(journal.operations, each.operations);
+    }
+
+    #[test]
+    fn runs_are_made_once_and_failures_are_kept() {
+        let scale = Scale { full: false, seed: 1 };
+        let setup = Setup::new("no such workload", OURS);
+        let (mut runs, mut said) = (Runs::default(), 0);
+        for _ in 0..2 {
+            let error = runs.get(&scale, &setup, &mut |_| said += 1).unwrap_err();
+            assert!(error.contains("no such workload") && error.contains("own rule"), "{error}");
+        }
+        assert_eq!(said, 1);
+    }
+}

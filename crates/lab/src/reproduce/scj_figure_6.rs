@@ -1,0 +1,93 @@
+//! SCJ figure 6 (section VI.C): how large the journal area has to be.
+//!
+//! 4 KiB to 1 MiB, with the paper's threshold. An area of one block is full after each commit, which makes it the baseline.
+
+use std::rc::Rc;
+
+use super::scj::{BASELINE, FILESERVER, JOURNAL, Measured, PAPER, Runs, Setup};
+use super::{Expectation, Item, Outcome, Say, Scale};
+use crate::size;
+
+const LABEL: (&str, &str) = ("scj", "6");
+/// The sweep in bytes.
+const SMALLEST: u64 = 4 << 10;
+const STEPS: u32 = 9;
+/// What counts as the same speed.
+const SAME: f64 = 0.02;
+
+/// A size of the area, and the run with it or why there is none.
+type Point = (u64, Result<Rc<Measured>, String>);
+
+pub(super) fn run(scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome {
+    let baseline = runs.get(scale, &Setup::new(FILESERVER, BASELINE), say)?;
+    let mut points = Vec::new();
+    for journal_bytes in (0..STEPS).map(|step| SMALLEST << step) {
+        let setup = Setup { journal_bytes, ..Setup::new(FILESERVER, PAPER) };
+        points.push((journal_bytes, runs.get(scale, &setup, say)));
+    }
+    Ok(items(&baseline, &points))
+}
+
+fn items(baseline: &Measured, points: &[Point]) -> Vec<Item> {
+    let told = |run: &Measured| format!("{:.3} ({} checkpoints)", run.speedup(baseline), run.checkpoints());
+    let list = points.iter().map(|(bytes, run)| {
+        let told = run.as_ref().map_or_else(|why| format!("none: {why}"), |run| told(run));
+        format!("{}: {told}", size::human(*bytes))
+    });
+    let list = format!("speed over the baseline's: {}", list.collect::<Vec<_>>().join(", "));
+    let at = |bytes: u64| points.iter().find(|point| point.0 == bytes).and_then(|point| point.1.as_ref().ok());
+    let compared = |what: &str, expectation, ours: Option<f64>| match ours {
+        Some(ours) => Item::new(LABEL, what, expectation, ours, list.clone()),
+        None => Item::missing(LABEL, what, expectation, list.clone()),
+    };
+    let (smallest, largest, paper) = (at(SMALLEST), at(SMALLEST << (STEPS - 1)), at(JOURNAL));
+    let enough = points.iter().find(|(_, run)| {
+        let speed = run.as_ref().ok().map(|run| run.speedup(baseline));
+        let most = largest.map(|run| run.speedup(baseline));
+        speed.zip(most).is_some_and(|(speed, most)| speed >= most * (1.0 - SAME))
+    });
+    vec![
+        compared(
+            "fileserver, speed with 4 KiB over the baseline's",
+            Expectation::Near { value: 1.0, tolerance: 0.1 },
+            smallest.map(|run| run.speedup(baseline)),
+        ),
+        compared(
+            "fileserver, speed with 1 MiB over that with 256 KiB",
+            Expectation::Near { value: 1.0, tolerance: SAME },
+            largest.zip(paper).map(|(largest, paper)| largest.speedup(paper)),
+        ),
+        compared(
+            "fileserver, checkpoints with 1 MiB over those with 256 KiB",
+            Expectation::Near { value: 1.0, tolerance: SAME },
+            largest.zip(paper).map(|(largest, paper)| largest.checkpoints() as f64 / paper.checkpoints() as f64),
+        ),
+        compared(
+            "fileserver, KiB of journal behind which nothing is gained",
+            Expectation::Low { value: 256.0, tolerance: 0.0 },
+            enough.map(|(bytes, _)| *bytes as f64 / 1024.0),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::Verdict;
+
+    #[test]
+    fn the_area_that_is_enough_is_found_and_impossible_ones_are_told() {
+        let baseline = Measured::example(120, 4, 20);
+        let times = [118, 110, 105, 103, 100, 100, 100, 99, 99];
+        let points = times.iter().enumerate();
+        let mut points: Vec<Point> =
+            points.map(|(step, time)| (SMALLEST << step, Ok(Rc::new(Measured::example(*time, 3, 5))))).collect();
+        let found = items(&baseline, &points);
+        assert_eq!(found[3].ours, Some(64.0));
+        assert!(found.iter().all(|item| item.verdict != Verdict::Differs), "{found:?}");
+        points[0].1 = Err("too small".to_owned());
+        let found = items(&baseline, &points);
+        assert!(found[0].ours.is_none() && found[0].why.contains("too small"), "{found:?}");
+        assert_eq!(found[3].ours, Some(64.0));
+    }
+}
