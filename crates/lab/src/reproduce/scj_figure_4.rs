@@ -13,6 +13,9 @@ const FIVE: (&str, &str) = ("scj", "5");
 /// The sweep in bytes at the paper's size.
 const SHORTEST: u64 = 32 << 20;
 const STEPS: u32 = 9;
+/// Every interval of the sweep, or every other one where they are only to be compared with the rule.
+const FINE: usize = 1;
+const COARSE: usize = 2;
 /// Falls and rises smaller than this are none: the runs do not write the same blocks.
 const LEVEL: f64 = 0.01;
 /// How near to the best interval the rule, or the paper's, has to come: a share of its speed.
@@ -26,10 +29,17 @@ struct Sweep {
 
 impl Sweep {
     /// Of victims emptied one by one, or together; the baseline in the same way.
-    fn measure(load: &str, shared: bool, scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Result<Sweep, String> {
+    fn measure(
+        load: &str,
+        shared: bool,
+        step: usize,
+        scale: &Scale,
+        runs: &mut Runs,
+        say: Say<'_>,
+    ) -> Result<Sweep, String> {
         let baseline = runs.get(scale, &Setup::new(load, Way { shared, ..BASELINE }), say)?;
         let mut points = Vec::new();
-        for interval in (0..STEPS).map(|step| SHORTEST << step) {
+        for interval in (0..STEPS).step_by(step).map(|step| SHORTEST << step) {
             let way = Way { commit: Commit::Threshold(interval), shared };
             points.push((interval, runs.get(scale, &Setup::new(load, way), say)?));
         }
@@ -62,16 +72,16 @@ impl Sweep {
 }
 
 pub(super) fn run(scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome {
-    let sweep = Sweep::measure(FILESERVER, false, scale, runs, say)?;
+    let sweep = Sweep::measure(FILESERVER, false, FINE, scale, runs, say)?;
     let mut items = speeds(&sweep);
     items.extend(overheads(&sweep));
     for (name, load) in LOADS {
-        let sweep = Sweep::measure(load, false, scale, runs, say)?;
+        let sweep = Sweep::measure(load, false, COARSE, scale, runs, say)?;
         items.push(optimum(name, &sweep));
     }
     for (name, load) in LOADS {
         for shared in [false, true] {
-            let sweep = Sweep::measure(load, shared, scale, runs, say)?;
+            let sweep = Sweep::measure(load, shared, COARSE, scale, runs, say)?;
             let rule = runs.get(scale, &Setup::new(load, Way { commit: Commit::Rule, shared }), say)?;
             let label = if shared { "victims together" } else { "each victim" };
             items.push(against_rule(&format!("{name}, {label}"), &sweep, &rule));
@@ -175,7 +185,7 @@ fn against_rule(name: &str, sweep: &Sweep, rule: &Measured) -> Item {
 
 /// Figure 5.
 pub(super) fn metadata(scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome {
-    let sweep = Sweep::measure(FILESERVER, false, scale, runs, say)?;
+    let sweep = Sweep::measure(FILESERVER, false, FINE, scale, runs, say)?;
     let shares = sweep.values(Measured::metadata);
     let baseline = sweep.baseline.metadata();
     let why = format!("blocks for each block of data: baseline {baseline:.3}, {}", sweep.list(&shares));

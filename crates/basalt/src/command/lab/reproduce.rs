@@ -60,19 +60,11 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(DONE);
     }
     let scale = Scale { full: args.full, seed: args.seed };
-    let mut results = Vec::new();
     let mut runs = Runs::default();
     for figure in figures {
         let items = measure(figure, &scale, &mut runs)?;
-        if !args.markdown {
-            show(figure, &items, args.json)?;
-        }
-        results.push((figure, items));
+        show(figure, items, args)?;
     }
-    if args.markdown {
-        output.bytes(markdown(&results).as_bytes())?;
-    }
-    output.finish()?;
     Ok(DONE)
 }
 
@@ -82,14 +74,18 @@ fn measure(figure: &Figure, scale: &Scale, runs: &mut Runs) -> Result<Vec<Item>,
 }
 
 /// Shows the items of a figure as soon as they are there.
-fn show(figure: &Figure, items: &[Item], json: bool) -> Result<(), Failure> {
+fn show(figure: &'static Figure, items: Vec<Item>, args: &Args) -> Result<(), Failure> {
     let mut output = Output::new();
-    if json {
+    if args.markdown {
+        output.bytes(markdown(&[(figure, items)]).as_bytes())?;
+        return output.finish();
+    }
+    if args.json {
         items.iter().try_for_each(|item| output.json_line(item))?;
         return output.finish();
     }
     output.line(format_args!("{}: {}", figure.label(), figure.title))?;
-    for item in items {
+    for item in &items {
         let mark = if item.verdict == Verdict::Differs { "!" } else { " " };
         output.line(format_args!(
             "{mark} {:<9} {:<58} paper {:>9}  ours {:>9}",
