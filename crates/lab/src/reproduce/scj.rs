@@ -139,6 +139,8 @@ pub(super) struct Measured {
     pub engine: Statistics,
     /// Each commit of cleaning.
     pub cleanings: Vec<Cleaning>,
+    /// Device time of those commits that were checkpoints.
+    pub checkpointing: Duration,
     /// Accesses of a database's connections that read, and those that commit an update.
     pub reads: LatencySummary,
     pub updates: LatencySummary,
@@ -153,6 +155,7 @@ impl Measured {
             operations: run.workload.measure.operation_hash,
             engine: run.engine,
             cleanings: watched.cleanings,
+            checkpointing: watched.checkpointing,
             reads: watched.reads.summary(),
             updates: watched.updates.summary(),
         }
@@ -188,10 +191,9 @@ impl Measured {
         format!("copy {:.2}, commit {:.2} ({nodes:.0} nodes copied)", each(work.copy), each(work.commit))
     }
 
-    /// Microseconds of a part of cleaning for each block of data that the application wrote: the paper's overhead.
-    pub(super) fn overhead(&self, part: impl Fn(&CleaningWork) -> Duration) -> f64 {
-        let blocks = self.engine.new_data_blocks() as f64;
-        ratio(part(&self.cleaning()).as_secs_f64() / MICROSECOND, blocks)
+    /// Microseconds for each block of data that the application wrote: the paper's overhead.
+    pub(super) fn overhead(&self, time: Duration) -> f64 {
+        ratio(time.as_secs_f64() / MICROSECOND, self.engine.new_data_blocks() as f64)
     }
 
     /// Node, journal and other metadata blocks for each block of data that the application wrote.
@@ -275,6 +277,7 @@ fn measure(setup: &Setup, size_bytes: u64, seed: u64) -> Result<Measured, String
 /// Collects cleanings and latencies while a run is measured.
 struct Watched {
     cleanings: Vec<Cleaning>,
+    checkpointing: Duration,
     /// Foreground cleaning up to the last commit.
     committed: Option<CleaningWork>,
     queue: Queue,
@@ -287,6 +290,7 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             cleanings: Vec::new(),
+            checkpointing: Duration::ZERO,
             committed: None,
             queue: Queue::new(CONNECTIONS),
             kind: None,
@@ -306,6 +310,9 @@ impl Watched {
             return;
         }
         self.committed = Some(now);
+        if since.checkpoints > 0 {
+            self.checkpointing += since.commit;
+        }
         // Sections that died by themselves may be all that was freed.
         if since.victims > 0 {
             let took = since.select + since.copy + since.commit;
@@ -379,6 +386,7 @@ impl Measured {
             operations: 0,
             engine,
             cleanings: Vec::new(),
+            checkpointing: Duration::ZERO,
             reads: LatencySummary::default(),
             updates: LatencySummary::default(),
         }
@@ -406,6 +414,7 @@ mod tests {
             journal_commits,
             checkpoints,
             copy: Duration::from_millis(milliseconds),
+            commit: Duration::from_millis(milliseconds * 10),
             ..CleaningWork::default()
         };
         for now in [
@@ -420,8 +429,9 @@ mod tests {
             watched.cleaned(now);
         }
         let cleaning = |victims, milliseconds| Cleaning { victims, took: Duration::from_millis(milliseconds) };
-        assert_eq!(watched.cleanings, [cleaning(2, 8), cleaning(1, 1)]);
-        assert_eq!(watched.cleanings[0].each(), Duration::from_millis(4));
+        assert_eq!(watched.cleanings, [cleaning(2, 88), cleaning(1, 11)]);
+        assert_eq!(watched.cleanings[0].each(), Duration::from_millis(44));
+        assert_eq!(watched.checkpointing, Duration::from_millis(130));
     }
 
     #[test]
