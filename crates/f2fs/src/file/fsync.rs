@@ -11,8 +11,7 @@ use basalt_segments::SegmentKind;
 use crate::clean::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::layout::BLOCKS_PER_SEGMENT;
-use crate::layout::inode::InlineFlags;
-use crate::layout::node::{NodeFlags, XATTR_NODE_OFFSET};
+use crate::layout::node::NodeFlags;
 use crate::log::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
@@ -184,18 +183,7 @@ impl Volume {
         if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
             return;
         }
-        let flexible = self.geometry.flexible_inline_xattr();
-        let Some(node) = self.nodes.get(nid) else { return };
-        let addresses = if node.footer().offset() != 0 {
-            if node.footer().offset() == XATTR_NODE_OFFSET { &[] } else { &node.raw().slots[..] }
-        } else if node.inode().is_inline(InlineFlags::DATA) {
-            &[]
-        } else {
-            let (first, count) =
-                ((node.inode().extra_size() / 4) as usize, node.inode().address_slots(flexible) as usize);
-            &node.inode().slots[first..first + count]
-        };
-        for address in addresses.iter().map(|address| address.get()).filter(|&address| self.geometry.in_main(address)) {
+        for address in self.since.take_placed(nid) {
             self.table.make_durable(address - self.geometry.main);
         }
     }

@@ -175,6 +175,9 @@ impl Volume {
         let version = self.nat_entry(slot.nid)?.version;
         let address = self.allocate(kind, data_owner(slot.nid, version, slot.index))?;
         self.node_mut(slot.nid)?.set_pointer(slot.byte, address);
+        if self.journal.is_on() {
+            self.since.note_placed(slot.nid, address);
+        }
         self.counters.data_blocks += 1;
         if old != NEW_ADDR {
             self.forget_extent(ino)?;

@@ -3,7 +3,7 @@
 //! between leaves everything for the next attempt.
 //!
 //! 1. Every block that the checkpoint has and the journal moved is dead at its old place; segments that held nothing else are free.
-//! 2. Segments that moved blocks lie in are held; logs that the checkpoint had in a segment which was emptied or written since leave it.
+//! 2. Logs leave the segments that the checkpoint has them in; segments that moved blocks lie in are held.
 //! 3. The blocks are live at their last places, with the owners that the moves name; summaries are never asked, for they may be another
 //!    use's by now.
 //! 4. Nodes first, in the NAT; then the pointers to data in them.
@@ -37,7 +37,10 @@ impl Volume {
     /// Errors: the device's; damage where a move contradicts the checkpoint.
     pub(crate) fn recover_journal(&mut self, area: Area) -> Result<usize> {
         let moves = area.read_moves(&*self.device, &self.geometry, self.checkpoint.node_version())?;
+        let mut owners = Owners::default();
         if moves.is_empty() {
+            self.leave_logs(&mut owners);
+            self.write_owners(owners)?;
             return Ok(0);
         }
         for one in &moves {
@@ -48,8 +51,7 @@ impl Volume {
         let translation = Translation::new(&moves);
         let moved = self.moved_of_checkpoint(&moves, &translation)?;
         self.clear_old_places(&moved)?;
-        let mut owners = Owners::default();
-        self.leave_touched_logs(&moves, &mut owners);
+        self.leave_logs(&mut owners);
         for last in translation.last_places() {
             self.table.hold((last - self.geometry.main) / BLOCKS_PER_SEGMENT);
         }
@@ -110,16 +112,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes logs out of segments that were emptied or written to after them. What they knew of owners is written with the rest.
-    fn leave_touched_logs(&mut self, moves: &[RawMove], owners: &mut Owners) {
-        let main = self.geometry.main;
-        let touched = |one: &RawMove| [one.old.get(), one.new.get()].map(|at| (at - main) / BLOCKS_PER_SEGMENT);
-        let touched: BTreeSet<u32> = moves.iter().flat_map(touched).collect();
+    /// Takes all logs out of the segments that the checkpoint has them in: where none of its blocks needed to stay, those may be in any
+    /// other use by now, and no move tells. What the logs knew of owners is written with the rest.
+    fn leave_logs(&mut self, owners: &mut Owners) {
         for kind in SegmentKind::ALL {
             let log = &mut self.logs[kind.index()];
-            if !touched.contains(&log.segment) || log.left {
-                continue;
-            }
             log.left = true;
             log.offset = BLOCKS_PER_SEGMENT;
             let (segment, summary) = (log.segment, log.summary.clone());

@@ -126,11 +126,6 @@ impl NodeCache {
         self.dirty.get(&ino).map(|nodes| nodes.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// A node in memory.
-    pub fn get(&self, nid: u32) -> Option<&Node> {
-        self.nodes.get(&nid)
-    }
-
     /// The footer of a node in memory.
     pub fn footer(&self, nid: u32) -> Option<&RawNodeFooter> {
         self.nodes.get(&nid).map(Node::footer)

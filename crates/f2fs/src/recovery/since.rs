@@ -45,6 +45,8 @@ pub struct SinceCheckpoint {
     pub chained: u32,
     /// Written since the last seal.
     pub unsealed: Unsealed,
+    /// Where data was put since each node was last written to the chain, by the node that points there.
+    placed: FxHashMap<u32, Vec<u32>>,
 }
 
 impl SinceCheckpoint {
@@ -89,6 +91,16 @@ impl SinceCheckpoint {
     /// Whether something in the chain may be out of reach.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()
+    }
+
+    /// A node points to data at this address from now on.
+    pub fn note_placed(&mut self, nid: u32, address: u32) {
+        self.placed.entry(nid).or_default().push(address);
+    }
+
+    /// A node goes to the chain: the addresses that it got since it last did.
+    pub fn take_placed(&mut self, nid: u32) -> Vec<u32> {
+        self.placed.remove(&nid).unwrap_or_default()
     }
 
     /// Nodes of this inode went to a log without a mark: its next fsync has something to do.
