@@ -19,6 +19,15 @@ const READ_BLOCKS: u32 = 256;
 /// A journal block that is whole.
 type Found = (RawJournalHeader, Vec<RawMove>);
 
+/// What a journal says.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// Commits since the checkpoint. Each may have freed segments, also those without a move.
+    pub commits: usize,
+    /// Their moves, in the order they were made.
+    pub moves: Vec<RawMove>,
+}
+
 /// The blocks of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Area {
@@ -83,14 +92,14 @@ impl Area {
         Ok(())
     }
 
-    /// The moves that count behind the checkpoint of this version, in the order they were made.
+    /// The commits that count behind the checkpoint of this version.
     ///
     /// A commit counts if all its blocks are there and whole. All but the last were followed by a flush before anything came behind them;
     /// of the last, the copies themselves are looked at too: it may have been cut off, and then nothing was freed by it.
     ///
     /// # Errors
     /// When the device fails, and damage where a commit is missing that others follow: it was durable once.
-    pub fn read_moves(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Vec<RawMove>> {
+    pub fn read_moves(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Replay> {
         let blocks = self.read(device, geometry, version)?;
         let mut commits: Vec<Vec<RawMove>> = Vec::new();
         let mut rest = blocks.iter().enumerate().peekable();
@@ -128,7 +137,7 @@ impl Area {
                 format!("follows commit {complete}, which is missing or damaged"),
             ));
         }
-        Ok(commits.concat())
+        Ok(Replay { commits: complete, moves: commits.concat() })
     }
 
     /// Every block of the journal that is whole, in its place, and of this version.

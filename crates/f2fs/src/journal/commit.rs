@@ -134,7 +134,7 @@ impl Volume {
         let moves = self.journal.moves.take();
         self.journal.pointing.extend(moves.iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
         let blocks = self.compose_journal(&moves);
-        if let (Some(area), false) = (self.journal.area, blocks.is_empty()) {
+        if let Some(area) = self.journal.area {
             let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
             let address = u64::from(area.first + self.journal.next) * BLOCK_SIZE as u64;
             self.device.write_vectored_at(address, &slices)?;
@@ -147,7 +147,7 @@ impl Volume {
     }
 
     fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
-        let count = moves.len().div_ceil(ENTRIES_PER_BLOCK);
+        let count = moves.len().div_ceil(ENTRIES_PER_BLOCK).max(1);
         let block = |(index, part): (usize, &[RawMove])| {
             let header = RawJournalHeader {
                 magic: U32::new(0),
@@ -161,6 +161,10 @@ impl Volume {
             };
             encode(header, part, self.geometry.checksum_seed)
         };
+        if moves.is_empty() {
+            // Segments may be freed all the same, by blocks that died fresh: recovery has to know that logs may have been in them.
+            return vec![block((0, moves))];
+        }
         moves.chunks(ENTRIES_PER_BLOCK).enumerate().map(block).collect()
     }
 

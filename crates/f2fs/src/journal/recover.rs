@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use basalt_segments::{SegmentKind, SegmentState};
 
-use super::area::Area;
+use super::area::{Area, Replay};
 use super::moves::Owner;
 use super::translation::Translation;
 use crate::error::{Error, Result};
@@ -36,13 +36,12 @@ impl Volume {
     ///
     /// Errors: the device's; damage where a move contradicts the checkpoint.
     pub(crate) fn recover_journal(&mut self, area: Area) -> Result<usize> {
-        let moves = area.read_moves(&*self.device, &self.geometry, self.checkpoint.node_version())?;
-        let mut owners = Owners::default();
-        if moves.is_empty() {
-            self.leave_logs(&mut owners);
-            self.write_owners(owners)?;
+        let Replay { commits, moves } =
+            area.read_moves(&*self.device, &self.geometry, self.checkpoint.node_version())?;
+        if commits == 0 {
             return Ok(0);
         }
+        let mut owners = Owners::default();
         for one in &moves {
             if !self.geometry.in_main(one.old.get()) || !self.geometry.in_main(one.new.get()) || one.kind > KIND_NODE {
                 return Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known"));
@@ -123,6 +122,8 @@ impl Volume {
             self.table.close_segment(segment);
             if self.table.live(segment) > 0 {
                 owners.keep(segment, summary);
+            } else {
+                self.table.release(&[segment]);
             }
         }
     }

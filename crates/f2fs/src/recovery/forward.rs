@@ -79,7 +79,7 @@ impl Volume {
             return Ok(recovered);
         }
         // Nothing the chain needs is written over before the checkpoint: its segments are as if they had just been emptied.
-        chain.segments.iter().for_each(|&segment| self.table.hold(segment));
+        chain.segments.iter().for_each(|&segment| self.hold_segment(segment));
         let files = self.known_files(traces(&chain), &chain)?;
         for (ino, file) in &files {
             self.hold_targets(*ino, file, &chain)?;
@@ -197,13 +197,18 @@ impl Volume {
             let found = format!("fsynced with data in segment {segment}, which holds nodes");
             return Err(Error::damaged("node", format!("inode {ino}"), found));
         }
+        self.hold_segment(segment);
+        Ok(())
+    }
+
+    /// Keeps a segment from being written to until the next checkpoint, by whatever log.
+    fn hold_segment(&mut self, segment: u32) {
         self.table.hold(segment);
         if let Some(kind) = self.log_in(segment)
             && self.table.state(segment) == SegmentState::Active
         {
             self.leave_segment(kind);
         }
-        Ok(())
     }
 
     /// Gives an inode that the checkpoint does not have its number back, with nothing in it.

@@ -42,7 +42,8 @@ pub struct ChainNode {
 pub struct Chain {
     /// The nodes that count, in order.
     pub nodes: Vec<ChainNode>,
-    /// Segments of the main area that the chain runs through, and the one where it ends.
+    /// Segments of the main area that the chain runs through, the one where it ends, and those of everything that its seals list: what
+    /// has to stay for the chain to count again, should the power go before the next checkpoint.
     pub segments: BTreeSet<u32>,
     /// Blocks seen that belong to the chain.
     pub visited: usize,
@@ -96,12 +97,14 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
                 break;
             };
             sealed = Some(0);
-            let is_whole = mutant::active(Mutant::SealIgnored) || holds(start, &seal, position)?;
+            let entries = entries_now(start, &seal, position);
+            let is_whole = mutant::active(Mutant::SealIgnored) || holds(start, &entries)?;
             let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
             if seal.entries.len() > budget || !is_whole || is_end {
                 break;
             }
             budget -= seal.entries.len();
+            chain.segments.extend(entries.iter().map(|entry| (entry.address - geometry.main) / BLOCKS_PER_SEGMENT));
             chain.nodes.append(&mut pending);
             sealed = Some(seal.nodes);
         } else {
@@ -130,12 +133,15 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
     Ok(chain)
 }
 
-/// Whether everything that a seal lists is there, or where cleaning moved it since. `position` is the seal's in the chain.
-fn holds(start: &Start<'_>, seal: &Seal, position: usize) -> Result<bool> {
-    let Start { device, geometry, moves, .. } = *start;
-    let here = |entry: &Sealed| Sealed { address: moves.of_chain(entry.address, position), ..*entry };
-    let entries: Vec<Sealed> = seal.entries.iter().map(here).collect();
-    let mut entries = &entries[..];
+/// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
+fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Vec<Sealed> {
+    let here = |entry: &Sealed| Sealed { address: start.moves.of_chain(entry.address, position), ..*entry };
+    seal.entries.iter().map(here).collect()
+}
+
+/// Whether all of it is there.
+fn holds(start: &Start<'_>, mut entries: &[Sealed]) -> Result<bool> {
+    let Start { device, geometry, .. } = *start;
     while let Some(first) = entries.first() {
         let neighbours = entries.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
         let (run, rest) = entries.split_at(neighbours);
