@@ -45,6 +45,7 @@ impl F2fs {
 
     /// Before a change that writes about `weight` blocks: writes back when too much is dirty, cleans when free sections run short.
     pub(crate) fn make_room_for(&self, weight: u32) -> Result<()> {
+        self.finish_flushed_commit()?;
         let next = {
             let mut volume = self.volume.lock();
             if !volume.is_writable() {
@@ -56,7 +57,7 @@ impl F2fs {
         };
         match next {
             Next::Go => Ok(()),
-            Next::Commit => self.free_cleaned(CleaningCause::Foreground),
+            Next::Commit { wait } => self.free_cleaned(CleaningCause::Foreground, wait),
             Next::Checkpoint => self.checkpoint_to_clean(),
             Next::Clean => self.clean(),
         }
@@ -84,7 +85,7 @@ impl F2fs {
                 self.checkpoint_to_clean()?;
                 continue;
             }
-            self.free_cleaned(CleaningCause::Foreground)?;
+            self.free_cleaned(CleaningCause::Foreground, true)?;
             if self.volume.lock().table.free_sections() <= before {
                 return Ok(());
             }
@@ -97,18 +98,17 @@ impl F2fs {
         self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Foreground)).map(|_| ())
     }
 
-    /// Frees sections that were emptied, by the journal or by a checkpoint.
-    fn free_cleaned(&self, cause: CleaningCause) -> Result<()> {
+    /// Frees sections that were emptied, by the journal or by a checkpoint. Unless `wait`, the journal's commit may still lack its flush.
+    fn free_cleaned(&self, cause: CleaningCause, wait: bool) -> Result<()> {
         let uptime = || self.with_volume(|volume| volume.clock.uptime());
         let start = uptime();
-        let journaled = self.commit_by_journal()?;
+        let journaled = self.commit_by_journal(cause, wait)?;
         let written = !journaled && self.checkpoint_if(false, CheckpointCause::Cleaning(cause))?;
         let took = uptime().saturating_sub(start);
         let mut volume = self.volume.lock();
         let work = volume.cleaning.of(cause);
         work.commit += took;
         work.checkpoints += u64::from(written);
-        work.journal_commits += u64::from(journaled);
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl F2fs {
             let more = result.unwrap_or_default();
             (more, if more { volume.wants_sections_freed(true) } else { volume.cleaner.has_emptied() })
         };
-        if commit && let Err(error) = self.free_cleaned(CleaningCause::Background) {
+        if commit && let Err(error) = self.free_cleaned(CleaningCause::Background, true) {
             tracing::error!(%error, "background cleaning failed");
             return None;
         }
@@ -249,8 +249,8 @@ impl F2fs {
 enum Next {
     /// Nothing more.
     Go,
-    /// A commit, to free sections.
-    Commit,
+    /// A commit, to free sections; whether they are needed at once.
+    Commit { wait: bool },
     /// A checkpoint, or recovery would run out of space.
     Checkpoint,
     /// Cleaning until there is room.
@@ -278,7 +278,10 @@ fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
             gains
         }
     };
-    Ok(if volume.wants_sections_freed(paced) { Next::Commit } else { Next::Go })
+    let wait = volume.wants_sections_freed(false);
+    // A commit that waits for its flush frees what it can.
+    let is_due = wait || volume.journal.written.is_none() && volume.wants_sections_freed(paced);
+    Ok(if is_due { Next::Commit { wait } } else { Next::Go })
 }
 
 /// Writes back what is dirty beyond the limits, in pieces large enough for large requests.

@@ -7,8 +7,8 @@ use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
-use basalt_f2fs::repair::{RepairOptions, plan};
-use basalt_f2fs::{Error, F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
+use basalt_f2fs::{Clock, Error, F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode};
 
@@ -140,6 +140,9 @@ fn a_live_journal_is_recovered_by_a_mount_and_seen_by_a_reader() {
     assert!(is_guarded(&device));
     assert!(matches!(check(&*device, &CheckOptions::default(), &mut |_| {}), Err(Error::Unsupported { .. })));
     let before = device.snapshot();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let report = check_recovered(device.clone(), &CheckOptions::default(), &clock, &mut |_| ()).unwrap();
+    assert!(report.is_clean() && report.faults[0].found.contains("live cleaning journal"), "{:?}", report.faults);
     let fs = open(&device, OpenOptions { read_only: true, ..OpenOptions::default() });
     files.expect(&fs, "read only");
     fs.close().unwrap();

@@ -4,8 +4,12 @@ mod explain;
 mod repair;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, Stage, check};
+use basalt_device::BlockDevice;
+use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, Stage};
+use basalt_f2fs::repair::check_recovered;
+use basalt_f2fs::{Clock, SystemClock};
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::Output;
@@ -94,10 +98,11 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn check_only(args: &Args, target: &Target) -> Outcome {
-    let device = target.open_shared()?;
+    let device: Arc<dyn BlockDevice> = Arc::new(target.open_shared()?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let report = {
         let mut bar: Option<(Stage, Progress)> = None;
-        check(&device, &CheckOptions { max_faults: args.max_faults }, &mut |progress| {
+        check_recovered(device, &CheckOptions { max_faults: args.max_faults }, &clock, &mut |progress| {
             if bar.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
                 let label = stage_name(progress.stage);
                 // The old bar goes before the new one comes.

@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use basalt_testkit::limit;
 use basalt_testkit::rng::Rng;
-use basalt_testkit::{images, limit};
 
 use crate::fixture::Volume;
 use crate::support::basalt;
@@ -221,7 +221,7 @@ fn what_fsync_acknowledged_outlives_every_kill() {
         volume.clean_up();
         basalt(["fsck".as_ref(), volume.image().as_os_str()]).ok();
         if kill % SAMPLED == 0 {
-            let mut report = images::fsck_f2fs(volume.image()).expect("fsck.f2fs");
+            let mut report = volume.fsck_f2fs();
             report.faults.retain(|fault| !fault.starts_with("Invalid CP CRC"));
             if !report.gave_up() {
                 report.expect_clean();

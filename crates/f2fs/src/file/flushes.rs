@@ -35,6 +35,11 @@ impl Flushes {
         self.state.lock().begun + 1
     }
 
+    /// Whether a flush has succeeded that is this one or began later.
+    pub(crate) fn has_succeeded(&self, number: u64) -> bool {
+        self.state.lock().succeeded >= number
+    }
+
     /// Returns once a flush has succeeded that is this one or began later; `flush` runs one if nobody else does.
     ///
     /// Errors: those of `flush`, and EIO with the same words after it has failed for another caller.

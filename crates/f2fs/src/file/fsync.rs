@@ -79,7 +79,7 @@ impl F2fs {
     }
 
     /// Flushes the device; a failure is noted before anybody is told, or the next flush may begin.
-    fn flush_device(&self) -> Result<()> {
+    pub(crate) fn flush_device(&self) -> Result<()> {
         if let Some(reason) = self.failure() {
             return Err(basalt_vfs::Error::Io(reason).into());
         }

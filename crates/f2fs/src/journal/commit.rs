@@ -1,17 +1,20 @@
 //! Committing what was cleaned by the journal.
 //!
 //! 1. Under the volume's lock: everything that waits goes to the device, and the moves into journal blocks behind those of before.
-//! 2. Without the lock: one flush, shared with whoever else waits for one.
+//! 2. One flush that begins after that, whoever asks for it: only who is short of free sections waits for one, others go on until an fsync
+//!    or somebody else has had one.
 //! 3. Under the lock: the old places are forgotten, and segments that nothing needs any more are free.
 //!
-//! All of it in the turn of checkpoints: none is under way. The journal blocks may reach the device before the copies they tell of;
-//! recovery looks at those of the last commit, so one flush is enough, and nothing is reused in front of it.
+//! Steps 1 and 3 happen in the turn of checkpoints: none is under way. One that is taken in between makes step 3 needless. The journal
+//! blocks may reach the device before the copies they tell of; recovery looks at those of the last commit, so one flush is enough, and
+//! nothing is reused in front of it.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
 use basalt_segments::cleaning::{Commit, Prospect};
 
 use super::guard;
+use crate::clean::statistics::CleaningCause;
 use crate::error::Result;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock, nat, sit};
@@ -23,32 +26,67 @@ use crate::volume::Volume;
 const CHECKPOINT_BLOCKS: u64 = 24;
 
 /// A commit that is on its way.
-struct Written {
+#[derive(Debug)]
+pub struct Written {
     moves: Vec<RawMove>,
     /// Segments that nothing needs once the moves are durable.
     emptied: Vec<u32>,
+    /// The flush that makes them so.
+    flush: u64,
 }
 
 impl F2fs {
-    /// Frees emptied sections by the journal, if the volume has one and a checkpoint is not the better choice; whether it did.
-    pub(crate) fn commit_by_journal(&self) -> Result<bool> {
+    /// Frees emptied sections by the journal, if the volume has one and a checkpoint is not the better choice; whether it did, or will
+    /// with the next flush. With `wait` they are free on return.
+    pub(crate) fn commit_by_journal(&self, cause: CleaningCause, wait: bool) -> Result<bool> {
         let _turn = self.turn.lock();
+        if self.finish_commit()? {
+            return Ok(true);
+        }
         if self.volume.lock().journal_prospect().is_none() {
             return Ok(false);
         }
         self.set_guard()?;
-        let written = {
+        {
             let mut volume = self.volume.lock();
             let Some(prospect) = volume.journal_prospect() else { return Ok(false) };
             volume.journal.ledger.note_journal(&prospect);
-            let result = volume.write_journal();
+            let result = volume.write_journal(self.flushes.next());
             note_failure(&mut volume, &result);
-            result?
+            volume.journal.written = Some(result?);
+            volume.cleaning.of(cause).journal_commits += 1;
+        }
+        if wait {
+            self.finish_commit()?;
+        }
+        Ok(true)
+    }
+
+    /// Frees what the last commit emptied, if a flush has come by since. Called before every change.
+    pub(crate) fn finish_flushed_commit(&self) -> Result<()> {
+        let is_flushed = |written: &Written| self.flushes.has_succeeded(written.flush);
+        if !self.with_volume(|volume| volume.journal.written.as_ref().is_some_and(is_flushed)) {
+            return Ok(());
+        }
+        // Whoever has the turn takes a checkpoint, or does the same.
+        let Some(_turn) = self.turn.try_lock() else { return Ok(()) };
+        self.finish_commit().map(|_| ())
+    }
+
+    /// Waits for the flush of the last commit, and frees what it emptied; false if there is none under way. In the turn of checkpoints.
+    fn finish_commit(&self) -> Result<bool> {
+        let Some(flush) = self.with_volume(|volume| volume.journal.written.as_ref().map(|written| written.flush))
+        else {
+            return Ok(false);
         };
         if !mutant::active(Mutant::JournalNotFlushed) {
-            self.flush()?;
+            self.flushes.wait_for(flush, || self.flush_device())?;
         }
-        let freed = self.volume.lock().forget_moved(written);
+        let freed = {
+            let mut volume = self.volume.lock();
+            let Some(written) = volume.journal.written.take() else { return Ok(false) };
+            volume.forget_moved(written)
+        };
         self.discard_segments(&freed);
         let _reuse = self.reuse.write();
         self.volume.lock().release_freed(&freed);
@@ -128,8 +166,9 @@ impl Volume {
         dirty as u64 + nat_blocks as u64 + u64::from(sit_blocks) + CHECKPOINT_BLOCKS
     }
 
-    /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device.
-    fn write_journal(&mut self) -> Result<Written> {
+    /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device. `flush`: the first to begin
+    /// from now on.
+    fn write_journal(&mut self, flush: u64) -> Result<Written> {
         self.writer.write_all(&*self.device)?;
         let moves = self.journal.moves.take();
         self.journal.pointing.extend(moves.iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
@@ -143,7 +182,7 @@ impl Volume {
             self.journal.commits += 1;
         }
         // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.
-        Ok(Written { moves, emptied: self.table.prefree() })
+        Ok(Written { moves, emptied: self.table.prefree(), flush })
     }
 
     fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {

@@ -29,6 +29,7 @@ use rustc_hash::FxHashSet;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::volume::Volume;
 use area::Area;
+use commit::Written;
 use moves::Moves;
 use translation::Translation;
 
@@ -51,6 +52,8 @@ pub struct Journal {
     pub ledger: Ledger,
     /// When a checkpoint is taken although the journal would do.
     rule: Rule,
+    /// A commit that waits for its flush.
+    pub written: Option<Written>,
     /// The next block of the journal.
     next: u32,
     /// Commits since the checkpoint.
@@ -71,6 +74,7 @@ impl Default for Journal {
             moves: Moves::default(),
             ledger: Ledger::default(),
             rule: Rule::Adaptive(0),
+            written: None,
             next: 0,
             commits: 0,
             pointing: FxHashSet::default(),
@@ -85,9 +89,10 @@ impl Journal {
         self.area.is_some()
     }
 
-    /// A checkpoint was taken: the moves so far are part of it.
+    /// A checkpoint was taken: the moves so far are part of it, and so are those of a commit that waits.
     pub fn note_checkpoint_taken(&mut self) {
         self.moves.clear();
+        self.written = None;
     }
 
     /// The checkpoint holds: what the journal says is of before.

@@ -217,6 +217,37 @@ impl Plan {
     }
 }
 
+/// As [`check`](crate::check::check), but a live cleaning journal, which alone tells where things are, is recovered on a copy in memory
+/// first. Writes nothing.
+///
+/// # Errors
+/// As [`check`](crate::check::check).
+pub fn check_recovered(
+    device: Arc<dyn BlockDevice>,
+    options: &CheckOptions,
+    clock: &Arc<dyn Clock>,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    if !journal::is_live(&*device)? {
+        return crate::check::check(&*device, options, progress);
+    }
+    let copy: Arc<dyn BlockDevice> = Arc::new(Staged::new(device));
+    let recovered = journal::recover(&copy, clock)?;
+    let mut report = crate::check::check(&*copy, options, progress)?;
+    report.faults.insert(
+        0,
+        Fault {
+            kind: recovered.kind,
+            severity: recovered.severity,
+            place: recovered.place,
+            found: format!("{}, in memory {}", recovered.found, recovered.action),
+            expected: "none, after a clean unmount".to_owned(),
+            right: None,
+        },
+    );
+    Ok(report)
+}
+
 /// Finds out how to repair a volume. Writes nothing.
 ///
 /// # Errors
