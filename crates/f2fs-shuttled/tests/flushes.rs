@@ -71,6 +71,13 @@ fn writers(failing: Option<u64>) {
                         assert!(error.to_string().contains("the medium is gone"), "{error}");
                     } else {
                         assert!(device.durable.load(Ordering::SeqCst) >= write, "told so, but not durable");
+                        assert!(flushes.has_succeeded(number), "it forgets");
+                    }
+                    if flushes.has_succeeded(number) {
+                        assert!(
+                            device.durable.load(Ordering::SeqCst) >= write,
+                            "said to whoever asks, but not durable"
+                        );
                     }
                     assert!(!(refused && result.is_ok()), "all is well again after a failure");
                     refused = result.is_err();
