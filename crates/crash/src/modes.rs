@@ -104,8 +104,8 @@ pub fn journaled(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), F
     let user = engine.user_bytes();
     let (flavour, count) = match rng.below(8) {
         0 => (Flavour::Pressure(user / 100 * rng.between(60, 90)), 260),
-        1 => (Flavour::Churn(user / 100 * rng.between(40, 80)), 260),
-        2..4 => (Flavour::Chain(user / 100 * rng.between(60, 90)), 1200),
+        1..3 => (Flavour::Churn(user / 100 * rng.between(40, 80)), 400),
+        3..5 => (Flavour::Chain(user / 100 * rng.between(60, 90)), 1200),
         _ => (Flavour::Cleaning(user / 100 * rng.between(50, 85)), [160, 260, 600][rng.index(3)]),
     };
     let steps = steps(&mut rng, flavour, count);

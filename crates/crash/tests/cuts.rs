@@ -1,6 +1,6 @@
-//! Fifty thousand power cuts violate nothing.
+//! A hundred thousand power cuts violate nothing; half of them meet volumes whose cleaning a journal commits.
 //!
-//! `BASALT_CUTS=1000000` makes as many; `BASALT_SEED=17` begins with another seed.
+//! `BASALT_CUTS=1000000` makes twice as many; `BASALT_SEED=17` begins with another seed.
 
 use std::time::{Duration, Instant};
 
@@ -42,14 +42,15 @@ fn cut(label: &'static str, cuts: u64, mode: impl Fn(u64, Setting, &mut Tally) -
 }
 
 #[test]
-fn fifty_thousand_power_cuts_violate_nothing() {
+fn a_hundred_thousand_power_cuts_violate_nothing() {
     let wanted = number("BASALT_CUTS", 51_000);
     // Every number of a sequence is as good as another: an odd stride reaches all kinds early.
     let spread =
         |number: u64, setting, tally: &mut Tally| enumerated(number.wrapping_mul(2_503) % 20_000, setting, tally);
-    let made = cut("exhaustive", wanted / 4, exhaustive)
-        + cut("enumerated", wanted / 4, spread)
+    // Short workloads are the cheap ones. About every second cut of each of the first three modes meets a volume with a journal.
+    let made = cut("exhaustive", wanted * 3 / 4, exhaustive)
+        + cut("enumerated", wanted * 3 / 4, spread)
         + cut("random", wanted / 4, random)
         + cut("journaled", wanted / 4, journaled);
-    assert!(made >= wanted / 4 * 4, "only {made} power cuts");
+    assert!(made >= wanted * 2 - 4, "only {made} power cuts");
 }

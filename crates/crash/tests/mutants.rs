@@ -12,7 +12,7 @@ use basalt_crash::scenario::Scenario;
 use basalt_f2fs::mutant::{self, Mutant};
 
 /// Runs of each mode that a planted bug may survive.
-const ROUNDS: u64 = 60;
+const ROUNDS: u64 = 120;
 
 /// A planted bug.
 #[derive(Debug, Clone, Copy)]
