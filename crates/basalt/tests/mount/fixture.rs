@@ -108,6 +108,13 @@ impl Volume {
 
     #[track_caller]
     pub fn unmount(&self) {
+        // Another test's thread may be starting a program: until that has begun, the new process holds files that are open here.
+        for _ in 0..20 {
+            if basalt(["umount".as_ref(), self.root().as_os_str()]).code() == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
         basalt(["umount".as_ref(), self.root().as_os_str()]).ok();
     }
 
