@@ -206,6 +206,7 @@ impl Volume {
         self.table.hold(segment);
         if let Some(kind) = self.log_in(segment)
             && self.table.state(segment) == SegmentState::Active
+            && !(kind == SegmentKind::WarmNode && mutant::active(Mutant::ChainOverwritten))
         {
             self.leave_segment(kind);
         }
