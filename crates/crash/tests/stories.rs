@@ -27,3 +27,16 @@ fn fsync_covers_inodes_that_memory_pressure_wrote() {
         }
     }
 }
+
+/// Found on volumes with a cleaning journal: recovery wrote over what a seal lists, found no room, or went on in a reused segment.
+#[test]
+fn recovery_that_is_cut_off_leaves_everything_for_the_next() {
+    let stories = [
+        include_str!("stories/recovery-cut-behind-a-seal.txt"),
+        include_str!("stories/recovery-without-room.txt"),
+        include_str!("stories/log-in-a-reused-segment.txt"),
+    ];
+    for text in stories {
+        assert_eq!(play(text), Ok(()), "{text}");
+    }
+}
