@@ -17,7 +17,8 @@
 //! | [`journal`] | committing what was cleaned without a checkpoint, and recovering that |
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
-//! | `volume` | who owns what; opening |
+//! | `open` | opening: checkpoint, journal, what was fsynced since, orphans |
+//! | `volume` | who owns what; put together from a checkpoint |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
 //! | [`tune`] | a cleaning journal for a volume that there is, or none any more |
 //! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
@@ -47,6 +48,7 @@ mod maintenance;
 #[cfg_attr(feature = "mutants", doc(hidden))]
 pub mod mutant;
 mod node;
+mod open;
 mod ops;
 mod options;
 mod recovery;

@@ -7,22 +7,19 @@
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
 use basalt_vfs::{
     Attributes, Background, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags, InodeNumber,
     NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
 use crate::clean::statistics::CheckpointCause;
-use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;
 use crate::file::write::Times;
-use crate::journal::area::Area;
 use crate::layout::BLOCK_SIZE;
 use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
-use crate::options::OpenOptions;
+use crate::open::free_orphans;
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -37,71 +34,12 @@ pub struct F2fs {
     pub(crate) turn: Mutex<()>,
     pub(crate) reuse: RwLock<()>,
     pub(crate) device: Arc<dyn BlockDevice>,
-    root: u32,
+    pub(crate) root: u32,
     pub(crate) timing: Mutex<Timing>,
     pub(crate) flushes: Flushes,
 }
 
 impl F2fs {
-    /// Opens the volume on `device`. An unclean volume falls back to its last checkpoint and what was fsynced since. For writing,
-    /// this is made durable, and orphans are freed; read-only, it stays in memory.
-    ///
-    /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
-    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
-        F2fs::open_to(device, options, clock, true)
-    }
-
-    /// Recovers a volume in place, and closes it; what was fsynced since the last checkpoint only if asked for. For repair.
-    pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, roll_forward: bool) -> Result<()> {
-        let options = OpenOptions { journal: false, ..OpenOptions::default() };
-        Ok(F2fs::open_to(device, options, clock, roll_forward)?.close()?)
-    }
-
-    fn open_to(
-        device: Arc<dyn BlockDevice>,
-        options: OpenOptions,
-        clock: Arc<dyn Clock>,
-        rolls_forward: bool,
-    ) -> Result<F2fs> {
-        if !options.read_only && !options.rescue {
-            crate::resize::finish(&*device, &mut |_, _, _| ())?;
-        }
-        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone())?;
-        let root = volume.geometry.root_ino;
-        if !volume.is_inode(root)? {
-            return Err(Error::damaged("NAT", "root inode", "does not exist"));
-        }
-        if !volume.is_directory(root)? || volume.inode(root)?.i_links.get() == 0 {
-            return Err(Error::damaged("inode", "root inode", "is no directory, or has no links"));
-        }
-        let writable = volume.is_writable();
-        if writable {
-            free_orphans(&mut volume)?;
-        }
-        let (mut volume, unclean) = roll_forward(volume, options, clock, rolls_forward)?;
-        let writable = volume.is_writable();
-        if writable {
-            let area = Area::find(&*device, &volume.geometry)?;
-            volume.start_journal(area);
-        }
-        let committed = volume.clock.now();
-        let fs = F2fs {
-            volume: Mutex::new(volume),
-            turn: Mutex::new(()),
-            reuse: RwLock::new(()),
-            device,
-            root,
-            timing: Mutex::new(Timing::new(committed)),
-            flushes: Flushes::default(),
-        };
-        if writable {
-            // Nodes that an interrupted fsync left ahead of the log must not be taken for ours: move on to a new version.
-            fs.checkpoint_if(unclean, CheckpointCause::Open)?;
-            fs.clear_guard()?;
-        }
-        Ok(fs)
-    }
-
     /// What was unusual when the volume was opened, one line each.
     pub fn warnings(&self) -> Vec<String> {
         self.volume.lock().warnings.clone()
@@ -187,75 +125,6 @@ pub(crate) fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
     {
         volume.fail(&error.to_string());
     }
-}
-
-/// Recovers what was fsynced after the checkpoint. What cannot be is not given up: the volume is opened again, read-only, as the
-/// checkpoint has it. Also tells whether the volume must move on to a new checkpoint before anything is written.
-fn roll_forward(
-    mut volume: Volume,
-    options: OpenOptions,
-    clock: Arc<dyn Clock>,
-    is_wanted: bool,
-) -> Result<(Volume, bool)> {
-    let unclean = volume.was_unclean();
-    let may = is_wanted && volume.may_roll_forward();
-    if unclean {
-        let since = if may { ", and what was fsynced since" } else { "" };
-        volume.warnings.push(format!("not unmounted cleanly: the last checkpoint counts{since}"));
-    }
-    // Nodes of an fsync that was cut off may lie behind the checkpoint, without the beginning of their chain. Until the next
-    // checkpoint nothing may be written there: it would carry the same version, and lead to them.
-    if !mutant::active(Mutant::ChainOverwritten) {
-        volume.leave_segment(SegmentKind::WarmNode);
-    }
-    volume.since.close("the first since the volume was opened");
-    if !may {
-        return Ok((volume, unclean));
-    }
-    match volume.roll_forward() {
-        Ok(recovered) => {
-            if recovered.files > 0 {
-                let files = if recovered.files == 1 { "file" } else { "files" };
-                volume
-                    .warnings
-                    .push(format!("{} {files} fsynced after the last checkpoint recovered", recovered.files));
-            }
-            Ok((volume, unclean || recovered.visited > 0))
-        }
-        Err(error @ (Error::Damaged { .. } | Error::Refused(_))) => {
-            let warning =
-                format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
-            let device = volume.device.clone();
-            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock)?;
-            volume.warnings.push(warning);
-            Ok((volume, false))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn free_orphans(volume: &mut Volume) -> Result<()> {
-    let orphans: Vec<u32> = volume.orphans.iter().copied().collect();
-    for ino in orphans {
-        if !volume.is_inode(ino)? {
-            return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
-        }
-        if volume.inode(ino)?.i_links.get() != 0 {
-            // Got a name again after the list was written.
-            volume.orphans.remove(&ino);
-        } else if let Err(error) = volume.attempt(|volume| volume.evict(ino)) {
-            if volume.failed.is_some() || !error.is_from_reading() {
-                return Err(error);
-            }
-            // It costs its blocks and nothing else: no reason to refuse the volume.
-            volume
-                .warnings
-                .push(format!("unlinked inode {ino} cannot be freed: {error}; basalt fsck --repair frees it"));
-            continue;
-        }
-        volume.changed = true;
-    }
-    Ok(())
 }
 
 impl FileSystem for F2fs {

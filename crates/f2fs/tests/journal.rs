@@ -7,6 +7,7 @@ use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
+use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, RawDescriptor};
 use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
 use basalt_f2fs::{Clock, Error, F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -193,6 +194,23 @@ fn a_hole_in_the_journal_is_damage_and_repair_goes_on_without_it() {
     assert!(report.repairs[0].action.contains("given up"), "{report:?}");
     assert!(!is_guarded(&device));
     expect_clean(&device, "repaired without its journal");
+}
+
+#[test]
+fn a_journal_of_another_version_is_left_alone_and_said_so() {
+    let device = volume(256 << 10);
+    let at = u64::from(DESCRIPTOR_BLOCK) * BLOCK + std::mem::offset_of!(RawDescriptor, version) as u64;
+    device.write_at(at, &9u32.to_le_bytes()).unwrap();
+    let fs = open(&device, eager());
+    assert!(fs.warnings().iter().any(|warning| warning.contains("journal of version 9")), "{:?}", fs.warnings());
+    let mut files = Files::fill(&fs);
+    files.overwrite(&fs, &mut Rng::new(6), 4_000, true);
+    assert_eq!(fs.statistics().cleaning.total().journal_commits, 0);
+    assert!(fs.statistics().cleaning.total().checkpoints > 0);
+    fs.close().unwrap();
+    let mut version = [0; 4];
+    device.read_at(at, &mut version).unwrap();
+    assert_eq!(version, 9u32.to_le_bytes());
 }
 
 #[test]
