@@ -26,7 +26,7 @@ use crate::layout::inode::InlineFlags;
 use crate::layout::journal::KIND_DATA;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Slot, inode_slot, is_direct};
 use crate::volume::Volume;
@@ -92,36 +92,58 @@ impl Volume {
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
         let wanted = self.without_copied(base, live);
-        let are_nodes = self.table.kind(segment).is_node();
-        if are_nodes && !self.journal.is_on() {
-            return wanted.iter().try_for_each(|&offset| {
-                self.move_node(summary.entries[offset as usize].nid.get(), base + offset, cause)
-            });
-        }
+        let wanted = if self.table.kind(segment).is_node() && !self.journal.is_on() {
+            self.move_nodes_in_memory(base, summary, wanted, cause)?
+        } else {
+            wanted
+        };
         if self.writer.holds(base..base + BLOCKS_PER_SEGMENT) {
             self.writer.write_all(&*self.device)?;
         }
-        for near in wanted.chunk_by(|before, after| after - before <= GAP) {
-            let (Some(&first), Some(&last)) = (near.first(), near.last()) else { continue };
-            let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
-            self.cleaning.of(cause).blocks_read += u64::from(last - first + 1);
-            for &offset in near {
-                let from = if mutant::active(Mutant::WrongBlockCopied) { first } else { offset };
-                let at = (from - first) as usize * BLOCK_SIZE;
-                // A slice of one block's length.
-                let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
-                    .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
-                let owner = summary.entries[offset as usize];
-                if are_nodes {
-                    self.move_node_as_it_is(owner.nid.get(), base + offset, block, cause)?;
-                } else if self.table.is_live(base + offset - self.geometry.main) {
-                    self.move_data(&owner, base + offset, block, cause)?;
-                } else {
-                    self.copy_pre_invalid_data(owner, base + offset, block, cause)?;
-                }
+        wanted
+            .chunk_by(|before, after| after - before <= GAP)
+            .try_for_each(|near| self.move_near(segment, summary, near, cause))
+    }
+
+    /// Reads blocks that lie near each other in one request, and moves them.
+    fn move_near(&mut self, segment: u32, summary: &RawSummaryBlock, near: &[u32], cause: CleaningCause) -> Result<()> {
+        let (Some(&first), Some(&last)) = (near.first(), near.last()) else { return Ok(()) };
+        let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+        let are_nodes = self.table.kind(segment).is_node();
+        let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
+        self.cleaning.of(cause).blocks_read += u64::from(last - first + 1);
+        for &offset in near {
+            let from = if mutant::active(Mutant::WrongBlockCopied) { first } else { offset };
+            let at = (from - first) as usize * BLOCK_SIZE;
+            // A slice of one block's length.
+            let block = <&[u8; BLOCK_SIZE]>::try_from(&bytes[at..at + BLOCK_SIZE])
+                .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
+            let owner = summary.entries[offset as usize];
+            if are_nodes && self.journal.is_on() {
+                self.move_node_as_it_is(owner.nid.get(), base + offset, block, cause)?;
+            } else if are_nodes {
+                self.move_node(owner.nid.get(), base + offset, Some(block), cause)?;
+            } else if self.table.is_live(base + offset - self.geometry.main) {
+                self.move_data(&owner, base + offset, block, cause)?;
+            } else {
+                self.copy_pre_invalid_data(owner, base + offset, block, cause)?;
             }
         }
         Ok(())
+    }
+
+    /// Of these nodes of a segment, has those that are in memory written again; returns those that have to be read.
+    fn move_nodes_in_memory(
+        &mut self,
+        base: u32,
+        summary: &RawSummaryBlock,
+        nodes: Vec<u32>,
+        cause: CleaningCause,
+    ) -> Result<Vec<u32>> {
+        let nid = |offset: u32| summary.entries[offset as usize].nid.get();
+        let (in_memory, rest) = nodes.into_iter().partition::<Vec<u32>, _>(|&offset| self.nodes.contains(nid(offset)));
+        in_memory.into_iter().try_for_each(|offset| self.move_node(nid(offset), base + offset, None, cause))?;
+        Ok(rest)
     }
 
     /// Of the blocks of a segment that have to be moved, those that were not copied already.
@@ -138,12 +160,20 @@ impl Volume {
         wanted
     }
 
-    fn move_node(&mut self, nid: u32, address: u32, cause: CleaningCause) -> Result<()> {
-        if self.nat_entry(nid)?.block_addr.get() != address {
+    /// Has a node written again; `block` is what was read of it, `None` where it is in memory.
+    fn move_node(
+        &mut self,
+        nid: u32,
+        address: u32,
+        block: Option<&[u8; BLOCK_SIZE]>,
+        cause: CleaningCause,
+    ) -> Result<()> {
+        let entry = self.nat_entry(nid)?;
+        if entry.block_addr.get() != address {
             return Err(not_owned("NAT", nid, address));
         }
-        if !self.nodes.contains(nid) {
-            self.cleaning.of(cause).blocks_read += 1;
+        if let Some(&block) = block {
+            self.keep_node(nid, &entry, Box::new(RawBlock(block)))?;
         }
         self.node_mut(nid)?;
         self.note_moved(cause);

@@ -245,6 +245,12 @@ impl Volume {
             ));
         }
         let block = self.read_block(address)?;
+        self.keep_node(nid, &entry, block)
+    }
+
+    /// Puts a node that was read from where its NAT entry says into memory, if it is that node.
+    pub(crate) fn keep_node(&mut self, nid: u32, entry: &RawNatEntry, block: Box<RawBlock>) -> Result<()> {
+        let address = entry.block_addr.get();
         let node = Node { block, dirty: false, essential: false, used: true };
         let footer = *node.footer();
         if footer.nid.get() != nid || footer.ino != entry.ino {
