@@ -269,7 +269,7 @@ fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
             volume.forgive_cleaning();
             false
         }
-        pressure @ (Pressure::Paced | Pressure::Hard) => {
+        pressure @ (Pressure::Paced(_) | Pressure::Hard) => {
             let due = volume.cleaning_due(weight, pressure);
             let gains = volume.clean_step(due)?;
             if !gains && volume.is_held_by_checkpoint() {

@@ -17,6 +17,8 @@ impl Volume {
         while left > 0 && self.cleaner.current().is_some() {
             left -= self.follow_plan(CleaningCause::Foreground, left)?;
         }
+        let load = self.load();
+        self.cleaner.note_step(&load);
         Ok(true)
     }
 

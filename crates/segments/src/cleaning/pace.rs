@@ -1,10 +1,11 @@
 //! When sections are cleaned, and how much of it one writer waits for.
 //!
-//! Sections that are free, or will be once a checkpoint holds, are kept above a mark: room for what is dirty, the reserve of
-//! the format, and a margin. A little above it, every change moves a few live blocks, as many as what is written makes
-//! necessary: a writer never waits for more than such a step and, once in a while, for the checkpoint that frees what was
-//! emptied. Steps are longer below the mark, and only where the next change might find no free block does a writer wait for
-//! whole rounds.
+//! Sections that are free, or will be once a commit holds, are kept above a mark: room for what is dirty, the reserve of
+//! the format, and a margin. A little above it, changes move live blocks in proportion to what they write, so that each waits for about
+//! the same: more the closer the mark is, so that cleaning settles where it gains as much as is written, and neither stops nor
+//! has to hurry. A writer never waits for more than such a step and, once in a while, for the commit that frees what was
+//! emptied. Below the mark no change goes without a longer step, and only where the next change might find no free block does a
+//! writer wait for whole rounds.
 
 use super::Cleaner;
 use crate::{BLOCKS_PER_SEGMENT, SegmentTable};
@@ -14,23 +15,28 @@ const MARGIN_SECTIONS: u32 = 2;
 /// Sections that are never used up by cleaning before its checkpoint.
 const WORKSPACE_SECTIONS: u32 = 2;
 /// Sections above the mark at which steps begin.
-const SLACK_SECTIONS: std::ops::RangeInclusive<u32> = 2..=4;
+const SLACK_SECTIONS: std::ops::RangeInclusive<u32> = 3..=6;
 /// Of a volume's sections, one in this many may be slack: a small volume is not cleaned for the sake of it.
 const SLACK_SHARE: u32 = 32;
-/// Live blocks moved in the smallest step.
-const STEP_MIN: u64 = 16;
+/// Live blocks moved in the smallest step: fewer are not worth a request.
+const STEP_MIN: u64 = 32;
 /// Live blocks moved in a step for each block written, unless the volume is so full that more are needed.
 const STEP_MAX: u64 = 64;
 /// The same below the mark.
 const STEP_HARD: u64 = 128;
+/// Of the price that the plan promises, what changes pay at the mark, in percent. What cleaning really gains is more or less: nodes that
+/// point to moved blocks take room too, and sections die by themselves.
+const URGENCY_MAX: u64 = 300;
+/// Parts of a block that debts are reckoned in: one change writes a block or two.
+const DEBT_PARTS: u64 = 1024;
 
 /// How urgent cleaning is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pressure {
     /// There are free sections enough.
     None,
-    /// Changes pay for their space in steps.
-    Paced,
+    /// Changes pay for their space in steps: so many percent of the price.
+    Paced(u32),
     /// Changes pay for more than their space, in longer steps.
     Hard,
     /// Changes wait until there is room.
@@ -95,15 +101,15 @@ impl Cleaner {
     /// How urgent cleaning is.
     #[must_use]
     pub fn pressure(&self, table: &SegmentTable, load: &Load) -> Pressure {
-        let mark = load.sections_needed(table) + load.reserved_sections + MARGIN_SECTIONS;
-        let under_way = u32::from(self.is_under_way());
-        let after = table.free_sections() + self.sections_to_be_freed(table) + under_way;
-        if after < mark {
-            if load.is_low(table) { Pressure::Low } else { Pressure::Hard }
-        } else if after < mark + slack(table) {
-            Pressure::Paced
-        } else {
-            Pressure::None
+        let blocks = |sections: u32| u64::from(sections) * u64::from(table.section_blocks());
+        let mark = blocks(load.sections_needed(table) + load.reserved_sections + MARGIN_SECTIONS);
+        let after = blocks(table.free_sections() + self.sections_to_be_freed(table)) + self.blocks_under_way();
+        let slack = blocks(slack(table));
+        match after.checked_sub(mark) {
+            None if load.is_low(table) => Pressure::Low,
+            None => Pressure::Hard,
+            Some(above) if above < slack => Pressure::Paced((URGENCY_MAX * (slack - above)).div_ceil(slack) as u32),
+            Some(_) => Pressure::None,
         }
     }
 
@@ -115,25 +121,28 @@ impl Cleaner {
         waiting > 0 && (paced && waiting >= batch || load.is_low(table))
     }
 
-    /// Live blocks that a change writing `weight` blocks has to move, at least one: the debt of what was written since the last
-    /// call, in steps.
+    /// Live blocks that a change writing `weight` blocks has to move: the debt of what was written since the last call, in steps.
     pub fn due(&mut self, load: &Load, weight: u32, pressure: Pressure) -> u32 {
         let demand = load.demand();
         let (new, less) = (demand.saturating_sub(self.reckoned), self.reckoned.saturating_sub(demand));
         self.reckoned = demand;
-        // A quarter more than what the plan promises to gain by it: nodes that point to moved blocks take room too.
-        self.debt += self.price(new + new.div_ceil(4));
-        self.debt = self.debt.saturating_sub(self.price(less));
+        let urgency = if let Pressure::Paced(percent) = pressure { percent } else { 100 };
+        let parts = |blocks: u64| self.price(blocks * DEBT_PARTS) * u64::from(urgency) / 100;
+        self.debt = (self.debt + parts(new)).saturating_sub(parts(less));
+        let debt = self.debt / DEBT_PARTS;
         let weight = u64::from(weight.max(1));
         let due = match pressure {
-            Pressure::None | Pressure::Paced => {
-                let most = STEP_MAX.max(2 * self.price(1)) * weight;
-                self.debt.clamp(STEP_MIN, most)
-            }
+            Pressure::None | Pressure::Paced(_) if debt < STEP_MIN => 0,
+            Pressure::None | Pressure::Paced(_) => debt.min(STEP_MAX.max(4 * self.price(1)) * weight),
             Pressure::Hard | Pressure::Low => STEP_HARD.max(4 * self.price(1)) * weight,
         };
-        self.debt = self.debt.saturating_sub(due);
+        self.debt = self.debt.saturating_sub(due * DEBT_PARTS);
         due.min(u64::from(u32::MAX)) as u32
+    }
+
+    /// A step was made: the nodes that it changed are part of its price, and no new demand.
+    pub fn note_step(&mut self, load: &Load) {
+        self.reckoned = self.reckoned.max(load.demand());
     }
 
     /// There is room: nobody owes anything.

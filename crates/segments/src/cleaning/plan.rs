@@ -43,7 +43,7 @@ pub struct Cleaner {
     avoided: HashSet<u32>,
     /// Dead blocks of the volume when nothing was to be gained.
     in_vain: Option<u64>,
-    /// Blocks that writers have to move, because of what they wrote.
+    /// What writers have to move, because of what they wrote, in parts of a block.
     pub(super) debt: u64,
     /// The demand when the debt was reckoned last.
     pub(super) reckoned: u64,
@@ -68,10 +68,9 @@ impl Cleaner {
         self.victims.front().map(|&section| (section, self.position))
     }
 
-    /// Whether a section is emptied in part.
-    #[must_use]
-    pub fn is_under_way(&self) -> bool {
-        self.position > 0 && !self.victims.is_empty()
+    /// How far the section at hand is emptied, in blocks.
+    pub(super) fn blocks_under_way(&self) -> u64 {
+        if self.victims.is_empty() { 0 } else { u64::from(self.position) }
     }
 
     /// Blocks of the section at hand were moved; the next of it to look at is `next`, or none is left. Returns whether the section

@@ -95,7 +95,7 @@ impl Volume {
                 self.cleaner.forgive(&load);
                 false
             }
-            pressure @ (Pressure::Paced | Pressure::Hard) => {
+            pressure @ (Pressure::Paced(_) | Pressure::Hard) => {
                 let due = self.cleaner.due(&load, 1, pressure);
                 self.clean_step(reserved_sections, due)?
             }
@@ -133,6 +133,8 @@ impl Volume {
         while left > 0 && self.cleaner.current().is_some() {
             left -= self.follow_plan(left)?;
         }
+        let load = self.load(reserved_sections);
+        self.cleaner.note_step(&load);
         Ok(true)
     }
 
