@@ -70,9 +70,12 @@ impl DeviceMutant {
                     changes[at + 2] = nothing();
                 }
                 DeviceMutant::DiscardEarly if is_checkpoint => {
-                    let end = at + 3;
-                    let discards = changes[end..].iter().take_while(|c| matches!(c, Change::Discard { .. })).count();
-                    changes[at..end + discards].rotate_right(discards);
+                    // They come some time later, in the background.
+                    let is_discard = |change: &Change| matches!(change, Change::Discard { .. });
+                    let Some(first) = changes[at + 3..].iter().position(is_discard) else { continue };
+                    let first = at + 3 + first;
+                    let count = changes[first..].iter().take_while(|change| is_discard(change)).count();
+                    changes[at..first + count].rotate_right(count);
                 }
                 DeviceMutant::WriteDropped if at % 7 == 6 && matches!(changes[at], Change::Write { .. }) => {
                     changes[at] = nothing();

@@ -13,6 +13,7 @@
 //! | `node` | node cache, node address table, the way from a file offset to a node |
 //! | `log` | active logs and the block writer |
 //! | `clean` | segment cleaning |
+//! | `discard` | telling the device what is free |
 //! | [`checkpoint`] | reading one, writing the next |
 //! | [`journal`] | committing what was cleaned without a checkpoint, and recovering that |
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
@@ -32,6 +33,7 @@ pub mod checkpoint;
 mod clean;
 mod clock;
 pub mod dir;
+mod discard;
 pub mod error;
 pub mod features;
 mod file;

@@ -9,8 +9,9 @@ use basalt_vfs::{Background, Time};
 
 use crate::checkpoint::write::Prepared;
 use crate::clean::statistics::{CheckpointCause, CleaningCause, Statistics};
+use crate::discard;
 use crate::error::Result;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::BLOCK_SIZE;
 use crate::ops::{F2fs, note_failure};
 use crate::volume::Volume;
 
@@ -22,6 +23,13 @@ const PIECE: usize = 256;
 const IDLE_STEP: u32 = 128;
 /// Pause between two pieces of background cleaning.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why a checkpoint is written without which cleaning cannot go on.
+const TO_CLEAN: CheckpointCause = CheckpointCause::Cleaning(CleaningCause::Foreground);
+/// What a changed entry of the NAT takes in memory, in bytes, with its share of the tree it is in.
+const NAT_ENTRY_BYTES: usize = 32;
+/// So many changed entries may wait in any case: a checkpoint's own journal holds some without writing them to the NAT.
+const NAT_ENTRIES_MIN: usize = 4096;
 
 /// When background work was done last.
 pub(crate) struct Timing {
@@ -58,7 +66,7 @@ impl F2fs {
         match next {
             Next::Go => Ok(()),
             Next::Commit { wait } => self.free_cleaned(CleaningCause::Foreground, wait),
-            Next::Checkpoint => self.checkpoint_to_clean(),
+            Next::Checkpoint(cause) => self.checkpoint_if(true, cause).map(|_| ()),
             Next::Clean => self.clean(),
         }
     }
@@ -82,7 +90,7 @@ impl F2fs {
                 (volume.table.free_sections(), volume.is_held_by_checkpoint() && !volume.cleaner.has_emptied())
             };
             if held {
-                self.checkpoint_to_clean()?;
+                self.checkpoint_if(true, TO_CLEAN)?;
                 continue;
             }
             self.free_cleaned(CleaningCause::Foreground, true)?;
@@ -93,17 +101,15 @@ impl F2fs {
         Ok(())
     }
 
-    /// A checkpoint without which cleaning cannot go on.
-    fn checkpoint_to_clean(&self) -> Result<()> {
-        self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Foreground)).map(|_| ())
-    }
-
-    /// Frees sections that were emptied, by the journal or by a checkpoint. Unless `wait`, the journal's commit may still lack its flush.
+    /// Frees sections that were emptied, by the journal or by a checkpoint. Unless `wait`, the journal's commit may still lack its flush,
+    /// and nothing is done where somebody else has the turn, who frees them.
     fn free_cleaned(&self, cause: CleaningCause, wait: bool) -> Result<()> {
+        let turn = if wait { Some(self.turn.lock()) } else { self.turn.try_lock() };
+        let Some(_turn) = turn else { return Ok(()) };
         let uptime = || self.with_volume(|volume| volume.clock.uptime());
         let start = uptime();
         let journaled = self.commit_by_journal(cause, wait)?;
-        let written = !journaled && self.checkpoint_if(false, CheckpointCause::Cleaning(cause))?;
+        let written = !journaled && self.checkpoint_in_turn(false, CheckpointCause::Cleaning(cause))?;
         let took = uptime().saturating_sub(start);
         let mut volume = self.volume.lock();
         let work = volume.cleaning.of(cause);
@@ -116,8 +122,14 @@ impl F2fs {
     /// `force` always. For [`CheckpointCause::Close`] it is one of a clean volume. Returns whether one was written.
     pub(crate) fn checkpoint_if(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
         let _turn = self.turn.lock();
-        let prepared = {
+        self.checkpoint_in_turn(force, cause)
+    }
+
+    /// As [`checkpoint_if`](Self::checkpoint_if), by who has the turn.
+    fn checkpoint_in_turn(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
+        let (prepared, start, blocks) = {
             let mut volume = self.volume.lock();
+            let (start, blocks) = (volume.clock.uptime(), volume.checkpoint_blocks());
             if let Some(reason) = &volume.failed {
                 return Err(basalt_vfs::Error::Io(reason.clone()).into());
             }
@@ -134,7 +146,7 @@ impl F2fs {
             volume.checkpoints.count(cause);
             let result = volume.prepare_checkpoint(unmount);
             note_failure(&mut volume, &result);
-            result?
+            (result?, start, blocks)
         };
         let result = self.commit(&prepared);
         let _reuse = self.reuse.write();
@@ -143,32 +155,18 @@ impl F2fs {
             volume.fail(&error.to_string());
         } else {
             volume.finish_checkpoint(&prepared);
+            volume.note_freed(&prepared.freed);
+            let took = volume.clock.uptime().saturating_sub(start);
+            volume.note_checkpoint_time(took, blocks);
         }
         result.map(|()| true)
     }
 
-    /// Makes a prepared checkpoint hold, and tells the device what it freed.
+    /// Makes a prepared checkpoint hold.
     fn commit(&self, prepared: &Prepared) -> Result<()> {
         self.flush()?;
         self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
-        self.flush()?;
-        self.discard_segments(&prepared.freed);
-        Ok(())
-    }
-
-    /// Tells the device that segments, which rise, hold nothing of value, if that is asked for.
-    pub(crate) fn discard_segments(&self, segments: &[u32]) {
-        let (discard, main) = self.with_volume(|volume| (volume.options.discard, volume.geometry.main));
-        if discard {
-            for (segment, count) in runs(segments) {
-                let block = u64::from(main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT);
-                let length = u64::from(count) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE as u64;
-                if let Err(error) = self.device.discard(block * BLOCK_SIZE as u64, length) {
-                    // Only a hint.
-                    tracing::warn!(%error, "discard failed");
-                }
-            }
-        }
+        self.flush()
     }
 
     /// Writes all dirty data and then a checkpoint.
@@ -203,7 +201,7 @@ impl F2fs {
             tracing::error!(%error, "background commit failed");
         }
         // Halves, so that nothing waits much longer than the interval.
-        let next = wait / 2;
+        let next = if self.discard_some() { discard::PAUSE.min(wait / 2) } else { wait / 2 };
         Background { next: self.clean_when_idle().map_or(next, |clean| clean.min(next)) }
     }
 
@@ -251,8 +249,8 @@ enum Next {
     Go,
     /// A commit, to free sections; whether they are needed at once.
     Commit { wait: bool },
-    /// A checkpoint, or recovery would run out of space.
-    Checkpoint,
+    /// A checkpoint, or cleaning could not go on, recovery would run out of space, or memory would.
+    Checkpoint(CheckpointCause),
     /// Cleaning until there is room.
     Clean,
 }
@@ -260,8 +258,11 @@ enum Next {
 /// The bounded part of making room, with the volume locked.
 fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
     relieve_pressure(volume)?;
+    if volume.holds_too_much_for_checkpoint() {
+        return Ok(Next::Checkpoint(CheckpointCause::Memory));
+    }
     if volume.is_recovery_cramped() {
-        return Ok(Next::Checkpoint);
+        return Ok(Next::Checkpoint(TO_CLEAN));
     }
     let paced = match volume.pressure() {
         Pressure::Low => return Ok(Next::Clean),
@@ -273,7 +274,7 @@ fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
             let due = volume.cleaning_due(weight, pressure);
             let gains = volume.clean_step(due)?;
             if !gains && volume.is_held_by_checkpoint() {
-                return Ok(Next::Checkpoint);
+                return Ok(Next::Checkpoint(TO_CLEAN));
             }
             gains
         }
@@ -282,6 +283,15 @@ fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
     // A commit that waits for its flush frees what it can.
     let is_due = wait || volume.journal.written.is_none() && volume.wants_sections_freed(paced);
     Ok(if is_due { Next::Commit { wait } } else { Next::Go })
+}
+
+impl Volume {
+    /// Whether what can be written back and forgotten by a checkpoint alone takes more than an eighth of the memory for caches. Dirty pages and
+    /// nodes can go to their logs instead; changed entries of the NAT cannot.
+    fn holds_too_much_for_checkpoint(&self) -> bool {
+        let entries = self.nat.dirty.len() + self.journal.notes();
+        entries > (self.options.cache_bytes / 8 / NAT_ENTRY_BYTES).max(NAT_ENTRIES_MIN)
+    }
 }
 
 /// Writes back what is dirty beyond the limits, in pieces large enough for large requests.
@@ -295,16 +305,4 @@ fn relieve_pressure(volume: &mut Volume) -> Result<()> {
         volume.write_some_nodes(over.max(PIECE))?;
     }
     Ok(())
-}
-
-/// Neighbouring numbers of a sorted list, as first and count.
-fn runs(sorted: &[u32]) -> Vec<(u32, u32)> {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for &number in sorted {
-        match runs.last_mut() {
-            Some((first, count)) if *first + *count == number => *count += 1,
-            _ => runs.push((number, 1)),
-        }
-    }
-    runs
 }

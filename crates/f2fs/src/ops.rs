@@ -365,6 +365,7 @@ impl FileSystem for F2fs {
             self.clear_guard()?;
         }
         self.sync_all(CheckpointCause::Close)?;
+        self.discard_all();
         Ok(self.clear_guard()?)
     }
 }

@@ -97,6 +97,8 @@ pub(crate) struct Volume {
     /// Why the volume takes no more changes: an error that left memory and device apart.
     pub failed: Option<String>,
     pub cleaner: Cleaner,
+    /// Segments that were freed, and the device was not told so.
+    pub undiscarded: BTreeSet<u32>,
     /// What commits cleaning without a checkpoint.
     pub journal: Journal,
     /// What cleaning cost.
@@ -220,6 +222,7 @@ impl Volume {
             changed: false,
             failed: None,
             cleaner: Cleaner::default(),
+            undiscarded: BTreeSet::new(),
             journal: Journal::default(),
             cleaning: CleaningStatistics::default(),
             counters: Counters::default(),

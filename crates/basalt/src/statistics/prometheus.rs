@@ -101,6 +101,7 @@ fn written(live: &LiveInfo, text: &mut Exposition) {
         ("fsync", causes.fsync),
         ("sync", causes.sync),
         ("interval", causes.interval),
+        ("memory", causes.memory),
         ("cleaning", causes.cleaning),
         ("trim", causes.trim),
         ("resize", causes.resize),

@@ -126,11 +126,12 @@ fn written(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
 fn checkpoints(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
     type Count = fn(&Statistics) -> u64;
     // No mount is resized, and none that is closed is asked any more.
-    let rows: [(&str, Count); 7] = [
+    let rows: [(&str, Count); 8] = [
         ("  open", |s| s.checkpoints.open),
         ("  fsync", |s| s.checkpoints.fsync),
         ("  sync", |s| s.checkpoints.sync),
         ("  interval", |s| s.checkpoints.interval),
+        ("  memory", |s| s.checkpoints.memory),
         ("  cleaning", |s| s.checkpoints.cleaning),
         ("  trim", |s| s.checkpoints.trim),
         ("  all", |s| s.checkpoints.total()),

@@ -24,6 +24,8 @@ pub enum CheckpointCause {
     Sync,
     /// A change was left alone for as long as the options allow.
     Interval,
+    /// What only a checkpoint lets go of takes too much memory.
+    Memory,
     /// Cleaned sections are needed.
     Cleaning(CleaningCause),
     /// Free space is about to be discarded.
@@ -95,6 +97,8 @@ pub struct CheckpointStatistics {
     pub sync: u64,
     /// [`CheckpointCause::Interval`].
     pub interval: u64,
+    /// [`CheckpointCause::Memory`].
+    pub memory: u64,
     /// [`CheckpointCause::Cleaning`] of any cause.
     pub cleaning: u64,
     /// [`CheckpointCause::Trim`].
@@ -109,8 +113,8 @@ impl CheckpointStatistics {
     /// Checkpoints of all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
-        let Self { open, fsync, sync, interval, cleaning, trim, resize, close } = *self;
-        open + fsync + sync + interval + cleaning + trim + resize + close
+        let Self { open, fsync, sync, interval, memory, cleaning, trim, resize, close } = *self;
+        open + fsync + sync + interval + memory + cleaning + trim + resize + close
     }
 
     pub(crate) fn count(&mut self, cause: CheckpointCause) {
@@ -119,6 +123,7 @@ impl CheckpointStatistics {
             CheckpointCause::Fsync => &mut self.fsync,
             CheckpointCause::Sync => &mut self.sync,
             CheckpointCause::Interval => &mut self.interval,
+            CheckpointCause::Memory => &mut self.memory,
             CheckpointCause::Cleaning(_) => &mut self.cleaning,
             CheckpointCause::Trim => &mut self.trim,
             CheckpointCause::Resize => &mut self.resize,
@@ -221,7 +226,7 @@ sum_and_difference! {
         victims, blocks_read, blocks_copied, data_blocks_copied, pre_invalid_copied, checkpoints, journal_commits, select, copy,
         commit
     }
-    CheckpointStatistics { open, fsync, sync, interval, cleaning, trim, resize, close }
+    CheckpointStatistics { open, fsync, sync, interval, memory, cleaning, trim, resize, close }
 }
 
 #[cfg(test)]

@@ -17,13 +17,10 @@ use super::guard;
 use crate::clean::statistics::CleaningCause;
 use crate::error::Result;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock, nat, sit};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::ops::{F2fs, note_failure};
 use crate::volume::Volume;
-
-/// What a checkpoint costs beyond the tables and nodes it writes, in blocks: its pack, and a second flush to wait for.
-const CHECKPOINT_BLOCKS: u64 = 24;
 
 /// A commit that is on its way.
 #[derive(Debug)]
@@ -37,10 +34,10 @@ pub struct Written {
 
 impl F2fs {
     /// Frees emptied sections by the journal, if the volume has one and a checkpoint is not the better choice; whether it did, or will
-    /// with the next flush. With `wait` they are free on return.
+    /// with the next flush. With `wait` they are free on return. In the turn of checkpoints.
     pub(crate) fn commit_by_journal(&self, cause: CleaningCause, wait: bool) -> Result<bool> {
-        let _turn = self.turn.lock();
-        if self.finish_commit()? {
+        let is_under_way = self.with_volume(|volume| volume.journal.written.is_some());
+        if is_under_way && !wait || self.finish_commit()? {
             return Ok(true);
         }
         if self.volume.lock().journal_prospect().is_none() {
@@ -87,9 +84,10 @@ impl F2fs {
             let Some(written) = volume.journal.written.take() else { return Ok(false) };
             volume.forget_moved(written)
         };
-        self.discard_segments(&freed);
         let _reuse = self.reuse.write();
-        self.volume.lock().release_freed(&freed);
+        let mut volume = self.volume.lock();
+        volume.release_freed(&freed);
+        volume.note_freed(&freed);
         Ok(true)
     }
 
@@ -155,15 +153,6 @@ impl Volume {
             checkpoint_price: self.checkpoint_price(),
         };
         (journal.ledger.choose(journal.rule, &prospect) == Commit::Journal).then_some(prospect)
-    }
-
-    /// Blocks that a checkpoint would write now, about.
-    fn checkpoint_price(&self) -> u64 {
-        // Nodes and directory blocks that are dirty change the NAT too; neighbours share a block of it.
-        let nat_blocks = self.nat.dirty.len().div_ceil(nat::ENTRIES_PER_BLOCK as usize / 8);
-        let sit_blocks = self.table.dirty_entry_count().min(self.table.segments().div_ceil(sit::ENTRIES_PER_BLOCK));
-        let dirty = self.nodes.dirty_count() + self.dirty_directory_pages;
-        dirty as u64 + nat_blocks as u64 + u64::from(sit_blocks) + CHECKPOINT_BLOCKS
     }
 
     /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device. `flush`: the first to begin

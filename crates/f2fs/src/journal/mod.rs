@@ -11,6 +11,7 @@
 //! | [`moves`] | what was moved since the last commit |
 //! | [`commit`] | writing the moves, and freeing what they emptied; or why a checkpoint is better |
 //! | [`translation`] | recovery: where what was at an address went |
+//! | [`price`] | what a checkpoint costs on this device, as measured |
 //! | `recover` | recovery: the checkpoint's nodes, tables and summaries brought to where things are |
 //!
 //! Source: E. Gwak and D. Shin, "Segment Cleaning Journaling", IEEE Access 2021, section IV. Beyond it: node segments are victims too,
@@ -20,6 +21,7 @@ pub mod area;
 pub mod commit;
 pub mod guard;
 pub mod moves;
+pub mod price;
 mod recover;
 pub mod translation;
 
@@ -31,6 +33,7 @@ use crate::volume::Volume;
 use area::Area;
 use commit::Written;
 use moves::Moves;
+use price::CheckpointWait;
 use translation::Translation;
 
 /// Pre-invalid blocks of a large volume from which on a checkpoint is taken: 128 MiB, the best of the paper's sweep (figure 5).
@@ -52,6 +55,8 @@ pub struct Journal {
     pub ledger: Ledger,
     /// When a checkpoint is taken although the journal would do.
     rule: Rule,
+    /// How long checkpoints wait for the device.
+    pub checkpoint_wait: CheckpointWait,
     /// A commit that waits for its flush.
     pub written: Option<Written>,
     /// The next block of the journal.
@@ -74,6 +79,7 @@ impl Default for Journal {
             moves: Moves::default(),
             ledger: Ledger::default(),
             rule: Rule::Adaptive(0),
+            checkpoint_wait: CheckpointWait::default(),
             written: None,
             next: 0,
             commits: 0,
@@ -87,6 +93,11 @@ impl Journal {
     /// Whether cleaning may be committed by it.
     pub fn is_on(&self) -> bool {
         self.area.is_some()
+    }
+
+    /// Moves and nodes that are kept in memory until a checkpoint.
+    pub fn notes(&self) -> usize {
+        self.moves.count() + self.pointing.len()
     }
 
     /// A checkpoint was taken: the moves so far are part of it, and so are those of a commit that waits.

@@ -7,7 +7,7 @@
 //! | rule | a checkpoint is taken when |
 //! |---|---|
 //! | [`Rule::Threshold`] | more blocks than this are pre-invalid (E. Gwak and D. Shin, "Segment Cleaning Journaling", IEEE Access 2021, section IV: 128 MiB) |
-//! | [`Rule::Adaptive`] | the copies that a checkpoint would have spared since the last one have cost as much as a checkpoint does now |
+//! | [`Rule::Adaptive`] | the copies that a checkpoint would have spared since the last one have cost as much as a checkpoint does now, or are about to |
 //!
 //! The second is the rule of whoever may rent or buy and does not know for how long: pay rent until it adds up to the price, then
 //! buy. Whatever the workload does next, that costs at most twice what the best choice in hindsight does.
@@ -44,14 +44,6 @@ pub struct Prospect {
     pub checkpoint_price: u64,
 }
 
-impl Prospect {
-    /// Of the blocks copied for this commit, those that an earlier checkpoint would have spared: pre-invalid ones, and where sections wait
-    /// that it would have freed, all.
-    fn avoidable(&self, live: u64, pre_invalid: u64) -> u64 {
-        pre_invalid + if self.freed_by_checkpoint_alone > 0 { live } else { 0 }
-    }
-}
-
 /// What was copied since the last checkpoint that it would have spared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ledger {
@@ -60,6 +52,8 @@ pub struct Ledger {
     /// Copied since then.
     live: u64,
     pre_invalid: u64,
+    /// Sections that waited for a checkpoint at the last commit: what they would have spared is counted.
+    waiting: u32,
 }
 
 impl Ledger {
@@ -71,8 +65,9 @@ impl Ledger {
 
     /// The journal committed what was copied, with this prospect.
     pub fn note_journal(&mut self, prospect: &Prospect) {
-        self.avoidable += prospect.avoidable(self.live, self.pre_invalid);
+        self.avoidable = self.avoidable_with(prospect);
         (self.live, self.pre_invalid) = (0, 0);
+        self.waiting = self.waiting.max(prospect.freed_by_checkpoint_alone);
     }
 
     /// A checkpoint holds.
@@ -80,13 +75,24 @@ impl Ledger {
         *self = Ledger::default();
     }
 
+    /// Of the blocks copied since the last checkpoint, with those for this commit, how many it would have spared: pre-invalid ones, and
+    /// for each section that it would have freed without a copy, what one costs that is emptied.
+    fn avoidable_with(&self, prospect: &Prospect) -> u64 {
+        let spared = prospect.freed_by_checkpoint_alone.saturating_sub(self.waiting).min(prospect.freed_by_journal);
+        self.avoidable + self.pre_invalid + self.live * u64::from(spared) / u64::from(prospect.freed_by_journal.max(1))
+    }
+
     /// How to commit.
     #[must_use]
     pub fn choose(&self, rule: Rule, prospect: &Prospect) -> Commit {
-        let avoidable = self.avoidable + prospect.avoidable(self.live, self.pre_invalid);
+        let avoidable = self.avoidable_with(prospect);
         let is_due = match rule {
             Rule::Threshold(most) => prospect.pre_invalid > most,
-            Rule::Adaptive(most) => prospect.pre_invalid > most || avoidable >= prospect.checkpoint_price,
+            // Who would buy next time, were the rent the same, buys now.
+            Rule::Adaptive(most) => {
+                let expected = avoidable - self.avoidable;
+                prospect.pre_invalid > most || avoidable + expected >= prospect.checkpoint_price
+            }
         };
         if is_due || prospect.freed_by_journal == 0 { Commit::Checkpoint } else { Commit::Journal }
     }
@@ -97,21 +103,27 @@ mod tests {
     use super::*;
 
     const PROSPECT: Prospect =
-        Prospect { freed_by_journal: 1, freed_by_checkpoint_alone: 0, pre_invalid: 500, checkpoint_price: 300 };
+        Prospect { freed_by_journal: 4, freed_by_checkpoint_alone: 0, pre_invalid: 500, checkpoint_price: 300 };
 
     #[test]
     fn rent_is_paid_until_it_adds_up_to_the_price() {
         let rule = Rule::Adaptive(1000);
         let mut ledger = Ledger::default();
-        ledger.note_copied(400, 100);
+        ledger.note_copied(400, 20);
         assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal, "live blocks would be copied in any case");
-        let waiting = Prospect { freed_by_checkpoint_alone: 2, ..PROSPECT };
-        assert_eq!(ledger.choose(rule, &waiting), Commit::Checkpoint, "all of it could have been spared");
+        let waiting = |sections| Prospect { freed_by_checkpoint_alone: sections, ..PROSPECT };
+        assert_eq!(ledger.choose(rule, &waiting(2)), Commit::Checkpoint, "half of it could have been spared");
+        assert_eq!(ledger.choose(rule, &waiting(1)), Commit::Journal);
+        let mut renting = ledger;
+        renting.note_journal(&waiting(1));
+        renting.note_copied(4000, 0);
+        assert_eq!(renting.choose(rule, &waiting(1)), Commit::Journal, "the same section is not counted twice");
+        assert_eq!(renting.choose(rule, &waiting(2)), Commit::Checkpoint);
         ledger.note_journal(&PROSPECT);
-        ledger.note_copied(1000, 199);
+        ledger.note_copied(1000, 139);
         assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal);
         ledger.note_copied(0, 1);
-        assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Checkpoint);
+        assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Checkpoint, "160 paid, and 140 to come");
         ledger.note_checkpoint();
         assert_eq!(ledger.choose(rule, &PROSPECT), Commit::Journal);
         assert_eq!(ledger.choose(rule, &Prospect { pre_invalid: 1001, ..PROSPECT }), Commit::Checkpoint);

@@ -1,0 +1,92 @@
+//! Telling the device which segments are free: once a commit has freed them, in pieces, while nobody waits.
+//!
+//! A discard may take as long as a write (an image file gives its blocks back, an SD card erases), and under constant cleaning what was
+//! freed is soon in use again: so freed segments are only noted, and those that are still free are discarded in the background, and at closing.
+
+use std::time::Duration;
+
+use basalt_segments::SegmentState;
+use basalt_segments::cleaning::Pressure;
+
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::ops::F2fs;
+use crate::volume::Volume;
+
+/// Segments that are discarded in one go: so many cannot be taken meanwhile, and commits wait.
+const PIECE: usize = 4;
+/// Pause between two of them.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
+impl Volume {
+    /// Notes segments that were freed, if the device is to be told.
+    pub(crate) fn note_freed(&mut self, segments: &[u32]) {
+        if self.options.discard {
+            self.undiscarded.extend(segments);
+        }
+    }
+
+    /// Takes up to `most` segments off the list that are still free, and keeps everybody from using them.
+    fn hold_undiscarded(&mut self, most: usize) -> Vec<u32> {
+        let mut held = Vec::new();
+        while held.len() < most
+            && let Some(segment) = self.undiscarded.pop_first()
+        {
+            if self.table.state(segment) == SegmentState::Free {
+                self.table.hold(segment);
+                held.push(segment);
+            }
+        }
+        held
+    }
+}
+
+impl F2fs {
+    /// Discards a few of the segments that were freed and still are free; whether there are more.
+    pub(crate) fn discard_some(&self) -> bool {
+        self.discard_freed(PIECE)
+    }
+
+    /// Discards all segments that were freed and still are free. For closing.
+    pub(crate) fn discard_all(&self) {
+        self.discard_freed(usize::MAX);
+    }
+
+    fn discard_freed(&self, most: usize) -> bool {
+        // Nothing is released by others meanwhile. Whoever has the turn may free more.
+        let Some(_turn) = self.turn.try_lock() else { return true };
+        let (held, main) = {
+            let mut volume = self.volume.lock();
+            if !volume.is_writable() {
+                return false;
+            }
+            if most != usize::MAX && volume.pressure() == Pressure::Low {
+                // All that is free is wanted.
+                return !volume.undiscarded.is_empty();
+            }
+            (volume.hold_undiscarded(most), volume.geometry.main)
+        };
+        for (segment, count) in runs(&held) {
+            let block = u64::from(main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT);
+            let length = u64::from(count) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE as u64;
+            if let Err(error) = self.device.discard(block * BLOCK_SIZE as u64, length) {
+                // Only a hint.
+                tracing::warn!(%error, "discard failed");
+            }
+        }
+        let mut volume = self.volume.lock();
+        volume.table.release(&held);
+        !volume.undiscarded.is_empty()
+    }
+}
+
+/// Neighbouring numbers of a sorted list, as first and count.
+fn runs(sorted: &[u32]) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in sorted {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == number => *count += 1,
+            _ => runs.push((number, 1)),
+        }
+    }
+    runs
+}
