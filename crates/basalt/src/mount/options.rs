@@ -143,6 +143,16 @@ const KNOWN: &[Known] = &[
             Ok(())
         },
     ),
+    with_value(
+        "sections_per_commit",
+        "N",
+        "free at most so many sections by one commit (as many as there is room for)",
+        |choices, value| {
+            let sections = value.parse().ok().filter(|&sections| sections > 0);
+            choices.engine.sections_per_commit = Some(sections.ok_or("a number, 1 or more")?);
+            Ok(())
+        },
+    ),
     flag("relatime", "note a read where it tells something new (default)", set!(c => c.engine.atime = Atime::Relatime)),
     flag("noatime", "note no reads", set!(c => c.engine.atime = Atime::Noatime)),
     flag("strictatime", "note every read", set!(c => c.engine.atime = Atime::Strict)),
@@ -288,7 +298,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -298,6 +308,7 @@ mod tests {
         assert!(!choices.engine.discard);
         assert!(!choices.engine.journal);
         assert_eq!(choices.engine.pre_invalid_bytes, Some(16 << 20));
+        assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -326,6 +337,7 @@ mod tests {
             ("journal=on", "`journal` takes no value"),
             ("pre_invalid", "pre_invalid=SIZE"),
             ("pre_invalid=x", "`pre_invalid=x`"),
+            ("sections_per_commit=0", "1 or more"),
             ("threads=0", "1 to 64"),
             ("record=", "`record=`"),
             ("log=loud", "`log=loud`"),

@@ -22,6 +22,10 @@ pub enum Kind {
     Basalt,
     /// The same with cleaning committed by checkpoints, not by the journal.
     BasaltCheckpoints,
+    /// Basalt's mount with a commit for each victim, by the journal.
+    BasaltEach,
+    /// The same by checkpoints, as F2FS in Linux does it.
+    BasaltEachCheckpoints,
     /// Linux's F2FS with its defaults, which below 16 GiB overwrite in place where they can.
     F2fs,
     /// Linux's F2FS that always appends, as Basalt does.
@@ -37,6 +41,8 @@ impl Kind {
             Kind::Btrfs => "btrfs",
             Kind::Basalt => "Basalt",
             Kind::BasaltCheckpoints => "Basalt, nojournal",
+            Kind::BasaltEach => "Basalt, each victim",
+            Kind::BasaltEachCheckpoints => "Basalt, each victim, nojournal",
             Kind::F2fs => "F2FS",
             Kind::F2fsLfs => "F2FS, mode=lfs",
         }
@@ -44,7 +50,18 @@ impl Kind {
 
     /// Whether it is Basalt, however it is mounted.
     fn is_ours(self) -> bool {
-        matches!(self, Kind::Basalt | Kind::BasaltCheckpoints)
+        self.basalt_options().is_some()
+    }
+
+    /// What Basalt is mounted with; `None` for others.
+    fn basalt_options(self) -> Option<&'static str> {
+        match self {
+            Kind::Basalt => Some("journal"),
+            Kind::BasaltCheckpoints => Some("nojournal"),
+            Kind::BasaltEach => Some("journal,sections_per_commit=1"),
+            Kind::BasaltEachCheckpoints => Some("nojournal,sections_per_commit=1"),
+            Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::F2fs | Kind::F2fsLfs => None,
+        }
     }
 
     fn format_command(self) -> &'static [&'static str] {
@@ -52,7 +69,9 @@ impl Kind {
             Kind::Ext4 => &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
             Kind::Xfs => &["mkfs.xfs", "-q", "-f"],
             Kind::Btrfs => &["mkfs.btrfs", "-q", "-f"],
-            Kind::Basalt | Kind::BasaltCheckpoints => &["basalt", "mkfs", "--quiet", "--force"],
+            Kind::Basalt | Kind::BasaltCheckpoints | Kind::BasaltEach | Kind::BasaltEachCheckpoints => {
+                &["basalt", "mkfs", "--quiet", "--force"]
+            }
             Kind::F2fs | Kind::F2fsLfs => &["mkfs.f2fs", "-q", "-f"],
         }
     }
@@ -124,13 +143,12 @@ impl Contender {
     /// Mounts, as a user would: with defaults.
     pub fn mount(&mut self) -> Result<()> {
         let (target, mount_point) = (self.target.as_os_str(), self.mount_point.as_os_str());
-        let finished = match self.kind {
-            kind if kind.is_ours() => {
-                let options = if kind == Kind::Basalt { "journal" } else { "nojournal" };
+        let finished = match (self.kind, self.kind.basalt_options()) {
+            (_, Some(options)) => {
                 let arguments = ["mount".as_ref(), "-o".as_ref(), options.as_ref(), target, mount_point];
                 run(&self.basalt.display().to_string(), arguments)
             }
-            kind => {
+            (kind, None) => {
                 let mut arguments: Vec<&str> = Vec::new();
                 if self.image_bytes.is_some() {
                     arguments.extend(["-o", "loop"]);

@@ -65,15 +65,15 @@ fn outside(options: &Options) -> Result<bool> {
 }
 
 /// What the cleaning journal gives: the same mount with and without it, under constant cleaning.
-fn measure_cleaning(options: &Options, scale: &Scale) -> Result<Section> {
-    let (ours, other) = (Kind::Basalt, Kind::BasaltCheckpoints);
-    let mut section = Section::new("Cleaning committed by the journal, or by checkpoints", ours.name(), other.name());
-    let sources = Sources::make(&options.directory.join("sources"), &[Workload::Overwrite], options.quick)?;
+fn measure_cleaning(options: &Options, scale: &Scale, title: &str, ours: Kind, other: Kind) -> Result<Section> {
+    let workloads = [Workload::Overwrite, Workload::OverwriteFiles];
+    let mut section = Section::new(title, ours.name(), other.name());
+    let sources = Sources::make(&options.directory.join("sources"), &workloads, options.quick)?;
     let mut contenders = Vec::new();
     for kind in [other, ours] {
         contenders.push(Contender::image(kind, options, scale.full_bytes)?);
     }
-    race::run(&mut section, &mut contenders, &[Workload::Overwrite], scale, &sources, options.runs());
+    race::run(&mut section, &mut contenders, &workloads, scale, &sources, options.runs());
     Ok(section)
 }
 
@@ -95,7 +95,12 @@ fn measure(options: &Options) -> Result<Report> {
         report.sections.push(section);
     }
     if options.wants("cleaning") {
-        report.sections.push(measure_cleaning(options, &scale)?);
+        for (title, ours, other) in [
+            ("Cleaning committed by the journal, or by checkpoints", Kind::Basalt, Kind::BasaltCheckpoints),
+            ("The same with a commit for each victim", Kind::BasaltEach, Kind::BasaltEachCheckpoints),
+        ] {
+            report.sections.push(measure_cleaning(options, &scale, title, ours, other)?);
+        }
     }
     if options.wants("volume") {
         report.sections.push(huge::measure(options)?);

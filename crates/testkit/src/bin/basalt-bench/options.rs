@@ -10,8 +10,8 @@ use crate::workload::Workload;
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "bench",
-    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail, overwrite (on the host); cleaning \
-(overwrite with and without a cleaning journal); volume (mount time and memory of 1 TiB); fsck (a check of 500,000 files); uml (all but overwrite in User-Mode Linux), uml-sequential, uml-files, ….\n\
+    after_help = "Names for --only: sequential, random, files, untar, clone, fsync, varmail, overwrite, overwrite-files (on the host); cleaning \
+(both of these with and without a cleaning journal); volume (mount time and memory of 1 TiB); fsck (a check of 500,000 files); uml (all but these two in User-Mode Linux), uml-sequential, uml-files, ….\n\
 Progress goes to standard error, the tables to standard output."
 )]
 pub struct Options {

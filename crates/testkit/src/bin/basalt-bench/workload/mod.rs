@@ -38,13 +38,15 @@ pub enum Workload {
     Fsync,
     /// A mail server's spool: small files, many threads, fsync after each write.
     Varmail,
-    /// 4 KiB at random places of a nearly full volume, under constant cleaning.
+    /// 4 KiB at random places of a file that nearly fills its volume, under constant cleaning.
     Overwrite,
+    /// The same with many small files.
+    OverwriteFiles,
 }
 
 impl Workload {
     /// All of them, in the order in which they run.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Workload::Sequential,
         Workload::Random,
         Workload::Files,
@@ -53,6 +55,7 @@ impl Workload {
         Workload::Fsync,
         Workload::Varmail,
         Workload::Overwrite,
+        Workload::OverwriteFiles,
     ];
 
     /// The name on the command line.
@@ -66,22 +69,27 @@ impl Workload {
             Workload::Fsync => "fsync",
             Workload::Varmail => "varmail",
             Workload::Overwrite => "overwrite",
+            Workload::OverwriteFiles => "overwrite-files",
         }
     }
 
     /// Whether it is measured in User-Mode Linux, too. Disks there are too large and too slow to be filled.
     pub fn is_for_guests(self) -> bool {
-        self != Workload::Overwrite
+        !self.fills_volume()
+    }
+
+    fn fills_volume(self) -> bool {
+        matches!(self, Workload::Overwrite | Workload::OverwriteFiles)
     }
 
     /// Whether it can be done there: btrfs says that a nearly full volume of that size is full when it is overwritten.
     pub fn suits(self, kind: Kind) -> bool {
-        self != Workload::Overwrite || kind != Kind::Btrfs
+        !self.fills_volume() || kind != Kind::Btrfs
     }
 
     /// The size of its volumes on the host.
     pub fn volume_bytes(self, scale: &Scale) -> u64 {
-        if self == Workload::Overwrite { scale.full_bytes } else { scale.volume_bytes }
+        if self.fills_volume() { scale.full_bytes } else { scale.volume_bytes }
     }
 
     /// Does the work and says how long each part of it took.
@@ -94,7 +102,8 @@ impl Workload {
             Workload::Clone => trees::clone(volume, sources),
             Workload::Fsync => content::fsyncs(volume, scale),
             Workload::Varmail => mail::varmail(volume, scale),
-            Workload::Overwrite => overwrite::overwrite(volume, scale),
+            Workload::Overwrite => overwrite::one_file(volume, scale),
+            Workload::OverwriteFiles => overwrite::many_files(volume, scale),
         }
     }
 }
