@@ -27,6 +27,7 @@ pub struct F2fsVolume {
     discard: bool,
     journal_bytes: u64,
     pre_invalid_bytes: Option<u64>,
+    sections_per_commit: Option<u32>,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -40,6 +41,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     discard: true,
     journal_bytes: 0,
     pre_invalid_bytes: None,
+    sections_per_commit: None,
 };
 
 const TIGHT: F2fsVolume =
@@ -81,8 +83,14 @@ pub const VOLUMES: [F2fsVolume; 12] = [
         ..ROOMY
     },
     F2fsVolume { name: "roomy-journal", journal_bytes: 256 << 10, ..ROOMY },
-    // A checkpoint only where nothing else helps: the journal does as much as it can.
-    F2fsVolume { name: "tight-journal", journal_bytes: 256 << 10, pre_invalid_bytes: Some(1 << 30), ..TIGHT },
+    // A checkpoint only where nothing else helps, and a commit for each victim: the journal does as much as it can.
+    F2fsVolume {
+        name: "tight-journal",
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        ..TIGHT
+    },
     // Full after a few commits.
     F2fsVolume { name: "tight-small-journal", journal_bytes: 24 << 10, pre_invalid_bytes: Some(4 << 20), ..TIGHT },
     F2fsVolume { name: "tightest-journal", journal_bytes: 256 << 10, ..TIGHTEST },
@@ -92,6 +100,7 @@ pub const VOLUMES: [F2fsVolume; 12] = [
         size_mib: 88,
         journal_bytes: 1 << 20,
         pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
         ..TIGHT
     },
     F2fsVolume { name: "sections-journal", journal_bytes: 64 << 10, pre_invalid_bytes: Some(1 << 30), ..SECTIONS },
@@ -163,6 +172,7 @@ impl Engine for F2fsVolume {
             cache_bytes: self.cache_bytes,
             discard: self.discard,
             pre_invalid_bytes: self.pre_invalid_bytes,
+            sections_per_commit: self.sections_per_commit,
             // Looking at what is left must not change it.
             atime: Atime::Noatime,
             ..OpenOptions::default()

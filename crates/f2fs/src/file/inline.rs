@@ -72,6 +72,10 @@ impl Volume {
         if exists && size > 0 {
             self.reserve_block(ino, 0)?;
             self.put_page(ino, 0, &block.0);
+            if self.since.may_be_durable(ino) {
+                // A checkpoint to come may have the inode and not its pages: what was durable must not be gone by that.
+                self.write_back(ino)?;
+            }
         }
         Ok(())
     }
