@@ -105,6 +105,8 @@ impl<'a> Session<'a> {
     pub fn run(&mut self, step: &Step) -> Result<(), String> {
         let first = self.done.last().map_or(0, |done| done.changes.end);
         let mut tree = self.tree().clone();
+        // A mount does that by itself, again and again: what was freed is discarded.
+        self.fs.tick(self.clock.read());
         let answer = self.perform(step);
         let mut promise = Promise::Nothing;
         match &answer {
