@@ -152,6 +152,24 @@ fn columns(name: &str, values: [String; 9]) -> String {
     line
 }
 
+/// Means of all victims.
+fn each_victim(all: &CleaningWork) -> [String; 9] {
+    let mean = |count: u64| blocks((count + all.victims / 2) / all.victims);
+    let took = |time: Duration| time::duration(time / u32::try_from(all.victims).unwrap_or(u32::MAX));
+    let nothing = || "-".to_owned();
+    [
+        nothing(),
+        mean(all.blocks_read),
+        mean(all.blocks_copied),
+        mean(all.pre_invalid_copied),
+        nothing(),
+        nothing(),
+        took(all.select),
+        took(all.copy),
+        took(all.commit),
+    ]
+}
+
 fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
     type Work = fn(&Statistics) -> CleaningWork;
     let causes: [(&str, Work); 2] =
@@ -174,6 +192,9 @@ fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
                 time::duration(all.commit),
             ],
         ));
+        if all.victims > 0 {
+            lines.push(columns("    each", each_victim(&all)));
+        }
         if let Some(change) = change {
             let now = work(&change.statistics);
             lines.push(columns(
