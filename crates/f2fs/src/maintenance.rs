@@ -279,7 +279,8 @@ fn step(volume: &mut Volume, weight: u32) -> Result<Next> {
             gains
         }
     };
-    let wait = volume.wants_sections_freed(false);
+    let is_full = paced && volume.journal.written.is_some() && volume.is_commit_full();
+    let wait = is_full || volume.wants_sections_freed(false);
     // A commit that waits for its flush frees what it can.
     let is_due = wait || volume.journal.written.is_none() && volume.wants_sections_freed(paced);
     Ok(if is_due { Next::Commit { wait } } else { Next::Go })

@@ -13,9 +13,14 @@ impl Volume {
 
     /// Whether a checkpoint has to free sections before the next change; with `paced` also, whether it is worth it.
     pub(crate) fn wants_sections_freed(&self, paced: bool) -> bool {
-        let most = self.options.sections_per_commit.filter(|_| paced);
-        most.is_some_and(|most| self.cleaner.emptied_sections() >= most.max(1))
-            || self.cleaner.wants_sections_freed(&self.table, &self.load(), paced)
+        paced && self.is_commit_full() || self.cleaner.wants_sections_freed(&self.table, &self.load(), paced)
+    }
+
+    /// Whether as many sections as may share a commit were emptied since the last one.
+    pub(crate) fn is_commit_full(&self) -> bool {
+        let committed = self.journal.written.as_ref().map_or(0, |written| written.sections);
+        let emptied = self.cleaner.emptied_sections().saturating_sub(committed);
+        self.options.sections_per_commit.is_some_and(|most| emptied >= most.max(1))
     }
 
     /// Live blocks that a change writing `weight` blocks has to move.

@@ -30,6 +30,8 @@ pub struct Written {
     emptied: Vec<u32>,
     /// The flush that makes them so.
     flush: u64,
+    /// Sections that cleaning had emptied.
+    pub sections: u32,
 }
 
 impl F2fs {
@@ -171,7 +173,7 @@ impl Volume {
             self.journal.commits += 1;
         }
         // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.
-        Ok(Written { moves, emptied: self.table.prefree(), flush })
+        Ok(Written { moves, emptied: self.table.prefree(), flush, sections: self.cleaner.emptied_sections() })
     }
 
     fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
