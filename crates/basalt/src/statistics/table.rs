@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(words(&lines, "changes").join(" "), "none any more: write failed\\non sda");
         let table = lines.iter().skip_while(|line| !line.starts_with("cleaning"));
         let widths: Vec<usize> = table.map(|line| line.chars().count()).collect();
-        assert_eq!(widths, [widths[0]; 3]);
+        assert_eq!(widths, [widths[0]; 4]);
         document.live.failed = None;
         assert_eq!(words(&super::lines(&document, None), "changes").join(" "), "none: mounted read-only");
         document.live.read_only_reason = Some("feature".into());
