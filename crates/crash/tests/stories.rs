@@ -40,3 +40,10 @@ fn recovery_that_is_cut_off_leaves_everything_for_the_next() {
         assert_eq!(play(text), Ok(()), "{text}");
     }
 }
+
+/// A single block was recovered in a segment that had held nodes: its summary went on to call it one of nodes.
+#[test]
+fn summaries_say_what_recovery_made_of_a_segment() {
+    let text = include_str!("stories/one-block-in-a-former-node-segment.txt");
+    assert_eq!(play(text), Ok(()));
+}

@@ -208,10 +208,11 @@ impl Volume {
             self.take_from_owner(address, owners)?;
         }
         let version = self.nat_entry(nid)?.version;
-        self.set_owner(block, data_owner(nid, version, index), owners)?;
+        // First: the summary says which kind of segment it is.
         if self.table.live(segment) == 0 && self.table.kind(segment).is_node() {
             self.table.set_kind(segment, basalt_segments::SegmentKind::WarmData);
         }
+        self.set_owner(block, data_owner(nid, version, index), owners)?;
         let now = self.mounted_seconds();
         // Whether it was live was asked above.
         let _ = self.table.set_live(block, now);
