@@ -66,7 +66,7 @@ impl F2fs {
         match next {
             Next::Go => Ok(()),
             Next::Commit { wait } => self.free_cleaned(CleaningCause::Foreground, wait),
-            Next::Checkpoint(cause) => self.checkpoint_if(true, cause).map(|_| ()),
+            Next::Checkpoint(cause) => self.checkpoint_if(cause != CheckpointCause::Memory, cause).map(|_| ()),
             Next::Clean => self.clean(),
         }
     }
@@ -138,6 +138,7 @@ impl F2fs {
                 _ if force => true,
                 // Somebody else's may have freed them while this one waited for its turn.
                 CheckpointCause::Cleaning(_) => volume.cleaner.sections_to_be_freed(&volume.table) > 0,
+                CheckpointCause::Memory => volume.holds_too_much_for_checkpoint(),
                 _ => volume.changed || unmount && volume.was_unclean(),
             };
             if !due || !volume.is_writable() {
