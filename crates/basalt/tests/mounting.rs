@@ -162,8 +162,13 @@ fn umount_returns_when_everything_is_durable() {
     let mounted = Mounted::new(&scratch, "");
     fs::write(mounted.path("file"), vec![7; 3 << 20]).unwrap();
     let server = server_of(&image).expect("a server");
-    // Not Basalt's umount, which waits by itself.
-    rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty()).unwrap();
+    // Not Basalt's umount, which waits by itself. Programs that other tests start may hold the file for a moment, from fork to exec.
+    wait_until("it is unmounted", || {
+        match rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty()) {
+            Err(rustix::io::Errno::BUSY) => false,
+            unmounted => unmounted.map(|()| true).unwrap(),
+        }
+    });
     let _ = kill_process(server, Signal::KILL);
     wait_until("the server has ended", || server_of(&image).is_none());
     wait_until("the loop device is gone", || loop_devices_of(&image).is_empty());

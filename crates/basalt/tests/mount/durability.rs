@@ -10,9 +10,8 @@ use std::time::Duration;
 use basalt_testkit::rng::Rng;
 use basalt_testkit::tree::{MutateOptions, TreeOptions, build_random_tree, mutate_tree};
 use basalt_testkit::{Manifest, skip};
-use rustix::mount::UnmountFlags;
 
-use crate::fixture::{Volume, sh, wait_for};
+use crate::fixture::{Volume, sh, unmount_by_call, wait_for};
 use crate::support::basalt;
 
 /// Since when the kernel passes sync(2) and syncfs(2) on to the server of a block device.
@@ -85,7 +84,7 @@ fn syncfs_means_sync() {
 #[test]
 fn umount_means_sync() {
     all_is_there_after("", "umount", |volume| {
-        rustix::mount::unmount(volume.root(), UnmountFlags::empty()).unwrap();
+        unmount_by_call(&volume.root());
     });
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
-use crate::fixture::{Volume, sh, wait_for};
+use crate::fixture::{Volume, sh, unmount_by_call, wait_for};
 use crate::support::{basalt, can_mount, program};
 
 /// A small file system in memory, for an image that seems larger.
@@ -130,7 +130,7 @@ fn a_volume_that_turned_read_only_says_so_once_and_still_answers() {
         sh(&root, "findmnt --target . > /dev/null; df . > /dev/null; ls -l > /dev/null");
         assert!(fs::read(volume.path("first")).unwrap() == vec![1; 1 << 20]);
     }
-    rustix::mount::unmount(&root, UnmountFlags::empty()).unwrap();
+    unmount_by_call(&root);
     let status = limit::wait(&mut server, limit::SHORT).unwrap();
     assert_eq!(status.code(), Some(32), "as mount(8) fails: the volume was not closed cleanly");
     let messages = fs::read_to_string(&messages).unwrap();

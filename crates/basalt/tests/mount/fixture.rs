@@ -259,6 +259,15 @@ fn server_of(image: &Path) -> Option<Pid> {
     })
 }
 
+/// umount(2), and not Basalt's command, which waits by itself. Programs that other tests start may hold a file for a moment, from fork to
+/// exec.
+pub fn unmount_by_call(root: &Path) {
+    wait_for("it is unmounted", || match rustix::mount::unmount(root, UnmountFlags::empty()) {
+        Err(Errno::BUSY) => false,
+        unmounted => unmounted.map(|()| true).unwrap(),
+    });
+}
+
 /// Waits until something is so.
 #[track_caller]
 pub fn wait_for(what: &str, so: impl Fn() -> bool) {
