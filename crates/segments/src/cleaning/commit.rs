@@ -10,7 +10,8 @@
 //! | [`Rule::Adaptive`] | the copies that a checkpoint would have spared since the last one have cost as much as a checkpoint does now, or are about to |
 //!
 //! The second is the rule of whoever may rent or buy and does not know for how long: pay rent until it adds up to the price, then
-//! buy. Whatever the workload does next, that costs at most twice what the best choice in hindsight does.
+//! buy. Whatever the workload does next, that costs at most twice what the best choice in hindsight does. Here the next rent is expected
+//! to be like the last, so half the price may have been paid: then it is three times at most, and less where the guess is right.
 
 /// When a checkpoint is taken although a journal block would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

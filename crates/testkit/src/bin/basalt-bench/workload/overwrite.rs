@@ -26,7 +26,6 @@ const IN_DIRECTORY: u64 = 1000;
 /// Fills the volume with one file, overwrites more of it than was left free, and then measures.
 pub fn one_file(volume: &mut Contender, scale: &Scale) -> Result<Vec<Sample>> {
     let path = volume.mount_point().join("full");
-    // Both may be 64 bits wide, so the percentage comes first.
     let bytes = (room(volume.mount_point())? / 100 * FULL_PERCENT) >> 20 << 20;
     write_file(&path, bytes)?.sync_all().doing("sync", &path)?;
     let file = OpenOptions::new().write(true).open(&path).doing("open", &path)?;
