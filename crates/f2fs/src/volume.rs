@@ -31,6 +31,7 @@ use crate::node::cache::NodeCache;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
 use crate::recovery::since::SinceCheckpoint;
+use crate::rescue::Moved;
 
 /// SIT blocks read in one request.
 const SIT_READ_BLOCKS: u32 = 256;
@@ -101,6 +102,8 @@ pub(crate) struct Volume {
     pub undiscarded: BTreeSet<u32>,
     /// What commits cleaning without a checkpoint.
     pub journal: Journal,
+    /// For rescue: what cleaning moved since the checkpoint.
+    pub moved: Option<Moved>,
     /// What cleaning cost.
     pub cleaning: CleaningStatistics,
     pub counters: Counters,
@@ -224,6 +227,7 @@ impl Volume {
             cleaner: Cleaner::default(),
             undiscarded: BTreeSet::new(),
             journal: Journal::default(),
+            moved: None,
             cleaning: CleaningStatistics::default(),
             counters: Counters::default(),
             checkpoints: CheckpointStatistics::default(),

@@ -1,5 +1,6 @@
 //! Cleaning committed by the journal, through the public door.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -7,11 +8,13 @@ use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
-use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, RawDescriptor};
+use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, RawDescriptor, RawJournalHeader};
 use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Clock, Error, F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode};
+use zerocopy::FromBytes;
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
@@ -40,6 +43,7 @@ fn open(device: &Arc<MemoryDevice>, options: OpenOptions) -> F2fs {
 }
 
 /// Files of 1 MiB that fill the volume to 85 percent, and what is in each block of each.
+#[derive(Clone)]
 struct Files {
     inodes: Vec<InodeNumber>,
     blocks: Vec<Vec<u8>>,
@@ -96,16 +100,29 @@ fn is_guarded(device: &MemoryDevice) -> bool {
 
 /// A volume whose journal is live, as after a power cut that lost nothing; and what was fsynced there.
 fn left_alive() -> (Arc<MemoryDevice>, Files) {
+    left_alive_behind(true)
+}
+
+/// As [`left_alive`]; unless it is to be `synced`, all that counts is what the last checkpoint has.
+fn left_alive_behind(synced: bool) -> (Arc<MemoryDevice>, Files) {
     let device = volume(256 << 10);
-    let fs = open(&device, eager());
+    let fs = open(&device, OpenOptions { sections_per_commit: Some(1), ..eager() });
     let mut files = Files::fill(&fs);
     let mut rng = Rng::new(3);
+    // Synced, what was freed is in other use by the sixth commit.
+    let least = if synced { 6 } else { 1 };
     for _ in 0..100 {
+        if !synced {
+            fs.sync().unwrap();
+        }
+        let durable = files.clone();
         let before = fs.statistics();
-        files.overwrite(&fs, &mut rng, 400, true);
-        let done = fs.statistics().since(&before);
-        if done.cleaning.total().journal_commits > 1 && done.checkpoints.total() == 0 {
-            return (Arc::new(device.snapshot()), files);
+        while fs.statistics().since(&before).checkpoints.total() == 0 {
+            files.overwrite(&fs, &mut rng, 20, synced);
+            let done = fs.statistics().since(&before);
+            if done.cleaning.total().journal_commits > least && done.checkpoints.total() == 0 {
+                return (Arc::new(device.snapshot()), if synced { files } else { durable });
+            }
         }
     }
     panic!("the journal was not used: {:?}", fs.statistics());
@@ -194,6 +211,85 @@ fn a_hole_in_the_journal_is_damage_and_repair_goes_on_without_it() {
     assert!(report.repairs[0].action.contains("given up"), "{report:?}");
     assert!(!is_guarded(&device));
     expect_clean(&device, "repaired without its journal");
+}
+
+/// Old places may be in other use: who reads a volume without recovering it has to know where things went.
+#[test]
+fn rescue_follows_a_live_journal() {
+    let (device, files) = left_alive();
+    rescue(&device).expect(&files, "searched, with what was fsynced");
+    // As the checkpoint has it: nothing was fsynced since.
+    let (device, files) = left_alive_behind(false);
+    spoil_old_places(&device);
+    rescue(&device).expect(&files, "searched");
+    let options = OpenOptions { rescue: true, ..OpenOptions::default() };
+    files.expect(&open(&device, options), "read from the checkpoint");
+    // With a block of the NAT gone, the moves and the nodes themselves tell.
+    let geometry = guard::read(&*device).unwrap().geometry;
+    for copy in [false, true] {
+        device.write_at(u64::from(geometry.nat_block(0, copy)) * BLOCK, &[0; BLOCK as usize]).unwrap();
+    }
+    rescue(&device).expect(&files, "searched without NAT");
+}
+
+#[test]
+fn rescue_uses_what_is_left_of_a_journal() {
+    let (device, files) = left_alive_behind(false);
+    spoil_old_places(&device);
+    let geometry = guard::read(&*device).unwrap().geometry;
+    let area = Area::find(&*device, &geometry).unwrap().unwrap();
+    let before = rescue(&device).wrong(&files);
+    device.write_at(u64::from(area.first) * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
+    let rescued = rescue(&device);
+    assert!(rescued.notes.iter().any(|note| note.contains("what else the journal says")), "{:?}", rescued.notes);
+    // One block has 169 moves.
+    let wrong = rescued.wrong(&files);
+    assert!(before == 0 && (1..=169).contains(&wrong), "{wrong} blocks are wrong");
+}
+
+/// Writes over every place that a block was moved away from, and none was moved to: they are free.
+fn spoil_old_places(device: &MemoryDevice) {
+    let geometry = guard::read(device).unwrap().geometry;
+    let area = Area::find(device, &geometry).unwrap().unwrap();
+    // Its version, and the checksum of the checkpoint above it.
+    let mut block = vec![0; BLOCK as usize];
+    device.read_at(u64::from(area.first) * BLOCK, &mut block).unwrap();
+    let version = RawJournalHeader::read_from_prefix(&block).unwrap().0.checkpoint_version.get();
+    let moves = area.read_moves(device, &geometry, version).unwrap().moves;
+    let places: BTreeSet<u32> = moves.iter().map(|one| one.new.get()).collect();
+    let free: Vec<u32> = moves.iter().map(|one| one.old.get()).filter(|old| !places.contains(old)).collect();
+    assert!(free.len() > 500, "{} blocks were moved", free.len());
+    free.iter().for_each(|&at| device.write_at(u64::from(at) * BLOCK, &[0x5A; BLOCK as usize]).unwrap());
+}
+
+struct Found {
+    fs: Rescued,
+    notes: Vec<String>,
+}
+
+fn rescue(device: &Arc<MemoryDevice>) -> Found {
+    let fs = Rescued::open(device.clone(), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+    let notes = fs.report().notes.clone();
+    Found { fs, notes }
+}
+
+impl Found {
+    fn expect(&self, files: &Files, context: &str) {
+        assert!(self.notes.iter().any(|note| note.contains("journal is live")), "{context}: {:?}", self.notes);
+        assert_eq!(self.wrong(files), 0, "{context}: {:?}", self.notes);
+    }
+
+    /// Blocks that are not what they should be.
+    fn wrong(&self, files: &Files) -> usize {
+        let mut bytes = vec![0; MIB as usize];
+        let mut wrong = 0;
+        for (&ino, blocks) in files.inodes.iter().zip(&files.blocks) {
+            assert_eq!(self.fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+            let is_wrong = |(block, value): &(&[u8], &u8)| block.iter().any(|byte| byte != *value);
+            wrong += bytes.chunks(BLOCK as usize).zip(blocks).filter(is_wrong).count();
+        }
+        wrong
+    }
 }
 
 #[test]

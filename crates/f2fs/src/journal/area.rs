@@ -140,6 +140,29 @@ impl Area {
         Ok(Replay { commits: complete, moves: commits.concat() })
     }
 
+    /// The moves of all blocks that are whole, but for those of the last commit if that did not arrive. For rescue, where
+    /// [`read_moves`](Self::read_moves) finds damage.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn read_whole_blocks(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        version: u64,
+    ) -> Result<Vec<RawMove>> {
+        let mut blocks: Vec<Found> = self.read(device, geometry, version)?.into_iter().flatten().collect();
+        let Some(last) = blocks.last().map(|(header, _)| header.commit) else { return Ok(Vec::new()) };
+        let begin = blocks.partition_point(|(header, _)| header.commit.get() < last.get());
+        for (_, moves) in &blocks[begin..] {
+            if !self.has_arrived(device, geometry, moves)? {
+                blocks.truncate(begin);
+                break;
+            }
+        }
+        Ok(blocks.into_iter().flat_map(|(_, moves)| moves).collect())
+    }
+
     /// Every block of the journal that is whole, in its place, and of this version.
     fn read(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Vec<Option<Found>>> {
         let mut found = Vec::with_capacity(self.blocks as usize);

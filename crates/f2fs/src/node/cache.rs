@@ -245,7 +245,11 @@ impl Volume {
             ));
         }
         let block = self.read_block(address)?;
-        self.keep_node(nid, &entry, block)
+        self.keep_node(nid, &entry, block)?;
+        if let (Some(moved), Some(node)) = (&self.moved, self.nodes.nodes.get_mut(&nid)) {
+            moved.lead_pointers(node, address, &self.geometry);
+        }
+        Ok(())
     }
 
     /// Puts a node that was read from where its NAT entry says into memory, if it is that node.

@@ -15,6 +15,7 @@
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
+use super::moved::Moved;
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
@@ -192,6 +193,18 @@ impl Evidence {
         let live = |segment: &SegmentEvidence| segment.map.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
         self.sit_is_whole =
             self.segments.values().filter(|segment| segment.holds_nodes).map(live).sum::<u64>() == nodes;
+    }
+
+    /// Nodes are where cleaning moved them, and segments hold what it put there.
+    pub(super) fn follow(&mut self, moved: &Moved) {
+        for node in &moved.nodes {
+            // A block of the NAT that is gone cannot contradict.
+            let address = self.addresses.entry(node.nid).or_insert(node.last);
+            if *address == node.old {
+                *address = node.last;
+            }
+        }
+        self.segments.retain(|segment, _| !moved.node_segments.contains(segment));
     }
 
     /// What is known of a node that was found at `address`.

@@ -8,6 +8,7 @@ use basalt_segments::SegmentTable;
 use zerocopy::FromZeros;
 
 use super::geometry::from_superblocks;
+use super::moved::Moved;
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Pack, choose_pack_to_read, read_data_summaries, version_bitmaps};
 use crate::clock::Clock;
@@ -16,6 +17,7 @@ use crate::features;
 use crate::geometry::Geometry;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::checkpoint::RawCheckpoint;
+use crate::layout::nat::RawNatEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, nat_journal};
 use crate::log::ActiveLog;
 use crate::node::nat::Nat;
@@ -39,7 +41,16 @@ pub(crate) fn open_damaged(
     warnings.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
     let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings);
-    let nat = Nat::new(&geometry, nat_bitmap, journal, 0);
+    let mut nat = Nat::new(&geometry, nat_bitmap, journal, 0);
+    let moved = Moved::find(&*device, &geometry, &pack, &mut warnings);
+    for node in moved.iter().flat_map(|moved| &moved.nodes) {
+        // An entry that cannot be read is missed when it is needed.
+        if let Ok(entry) = nat.get(&*device, &geometry, node.nid)
+            && entry.block_addr.get() == node.old
+        {
+            nat.set(node.nid, RawNatEntry { block_addr: node.last.into(), ..entry });
+        }
+    }
     let parts = Parts {
         checkpoint: CheckpointState::new(pack, sit_bitmap, &[]),
         // Nothing will be allocated: which blocks are free does not matter.
@@ -49,7 +60,9 @@ pub(crate) fn open_damaged(
         orphans: BTreeSet::new(),
         warnings,
     };
-    Volume::assemble(device, geometry, to_read(options), clock, parts)
+    let mut volume = Volume::assemble(device, geometry, to_read(options), clock, parts)?;
+    volume.moved = moved;
+    Ok(volume)
 }
 
 /// The volume that nodes which were searched for make.
@@ -98,7 +111,7 @@ pub(super) fn read_nat_journal(
     geometry: &Geometry,
     pack: &Pack,
     warnings: &mut Vec<String>,
-) -> BTreeMap<u32, crate::layout::nat::RawNatEntry> {
+) -> BTreeMap<u32, RawNatEntry> {
     let journals = match read_data_summaries(device, pack) {
         Ok((_, journals)) => journals,
         Err(error) => {
