@@ -15,6 +15,7 @@ use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
 use crate::ops::F2fs;
 use crate::options::OpenOptions;
+use crate::recovery::Extent;
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -24,25 +25,25 @@ impl F2fs {
     ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
-        F2fs::open_to(device, options, clock, true)
+        F2fs::open_to(device, options, clock, Extent::All)
     }
 
-    /// Recovers a volume in place, and closes it; what was fsynced since the last checkpoint only if asked for. For repair.
-    pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, roll_forward: bool) -> Result<()> {
+    /// Recovers a volume in place, and closes it. For repair.
+    pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, extent: Extent) -> Result<()> {
         let options = OpenOptions { journal: false, ..OpenOptions::default() };
-        Ok(F2fs::open_to(device, options, clock, roll_forward)?.close()?)
+        Ok(F2fs::open_to(device, options, clock, extent)?.close()?)
     }
 
     fn open_to(
         device: Arc<dyn BlockDevice>,
         options: OpenOptions,
         clock: Arc<dyn Clock>,
-        rolls_forward: bool,
+        extent: Extent,
     ) -> Result<F2fs> {
         if !options.read_only && !options.rescue {
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
-        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone())?;
+        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone(), extent)?;
         let root = volume.geometry.root_ino;
         if !volume.is_inode(root)? {
             return Err(Error::damaged("NAT", "root inode", "does not exist"));
@@ -54,7 +55,7 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
-        let (mut volume, unclean) = roll_forward(volume, options, clock, rolls_forward)?;
+        let (mut volume, unclean) = roll_forward(volume, options, clock, extent == Extent::All)?;
         let writable = volume.is_writable();
         if writable {
             let area = find_journal(&mut volume)?;
@@ -127,7 +128,7 @@ fn roll_forward(
             let warning =
                 format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
             let device = volume.device.clone();
-            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock)?;
+            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock, Extent::Journal)?;
             volume.warnings.push(warning);
             Ok((volume, false))
         }

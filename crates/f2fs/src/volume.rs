@@ -30,6 +30,7 @@ use crate::log::{ActiveLog, BlockWriter};
 use crate::node::cache::NodeCache;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
+use crate::recovery::Extent;
 use crate::recovery::since::SinceCheckpoint;
 use crate::rescue::Moved;
 
@@ -126,11 +127,12 @@ pub(crate) struct Parts {
 }
 
 impl Volume {
-    /// Reads a volume's metadata. Writes nothing.
+    /// Reads a volume's metadata, through a cleaning journal that is live. Writes nothing.
     pub(crate) fn open(
         device: Arc<dyn BlockDevice>,
         mut options: OpenOptions,
         clock: Arc<dyn Clock>,
+        extent: Extent,
     ) -> Result<Volume> {
         if options.rescue {
             return crate::rescue::open_damaged(device, options, clock);
@@ -187,7 +189,7 @@ impl Volume {
                     "no descriptor, but the volume is guarded",
                 )
             })?;
-            volume.recover_journal(area)?;
+            volume.recover_journal(area, extent == Extent::RestOfJournal)?;
         }
         Ok(volume)
     }

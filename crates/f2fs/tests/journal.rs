@@ -79,13 +79,19 @@ impl Files {
     }
 
     fn expect(&self, fs: &F2fs, context: &str) {
+        assert_eq!(self.wrong(fs), 0, "{context}: blocks that are wrong");
+    }
+
+    /// Blocks that are not what they should be.
+    fn wrong(&self, fs: &dyn FileSystem) -> usize {
         let mut bytes = vec![0; MIB as usize];
+        let mut wrong = 0;
         for (&ino, blocks) in self.inodes.iter().zip(&self.blocks) {
-            assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len(), "{context}");
-            for (block, value) in bytes.chunks(BLOCK as usize).zip(blocks) {
-                assert!(block.iter().all(|byte| byte == value), "{context}: inode {ino}");
-            }
+            assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+            let is_wrong = |(block, value): &(&[u8], &u8)| block.iter().any(|byte| byte != *value);
+            wrong += bytes.chunks(BLOCK as usize).zip(blocks).filter(is_wrong).count();
         }
+        wrong
     }
 }
 
@@ -96,6 +102,10 @@ fn expect_clean(device: &MemoryDevice, context: &str) {
 
 fn is_guarded(device: &MemoryDevice) -> bool {
     guard::read(device).unwrap().is_set
+}
+
+fn journal_of(device: &MemoryDevice) -> Area {
+    Area::find(device, &guard::read(device).unwrap().geometry).unwrap().unwrap()
 }
 
 /// A volume whose journal is live, as after a power cut that lost nothing; and what was fsynced there.
@@ -199,14 +209,33 @@ fn repair_recovers_a_live_journal_and_a_plan_alone_writes_nothing() {
 
 /// A commit that others follow was durable: if it cannot be read, that is damage, and not the end of the journal.
 #[test]
-fn a_hole_in_the_journal_is_damage_and_repair_goes_on_without_it() {
-    let (device, _) = left_alive();
-    let geometry = guard::read(&*device).unwrap().geometry;
-    let area = Area::find(&*device, &geometry).unwrap().unwrap();
+fn a_hole_in_the_journal_is_damage_and_repair_uses_the_rest() {
+    let (device, mut files) = left_alive_behind(false);
+    spoil_old_places(&device);
+    let area = journal_of(&device);
     device.write_at(u64::from(area.first) * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
     let error =
         F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).err().expect("damage is told");
     assert!(error.to_string().contains("journal at block"), "{error}");
+    let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.repairs[0].action.contains("as far as it is whole"), "{report:?}");
+    assert!(!is_guarded(&device));
+    expect_clean(&device, "repaired with what is left of its journal");
+    let fs = open(&device, OpenOptions::default());
+    let wrong = files.wrong(&fs);
+    // One block has 169 moves.
+    assert!((1..=169).contains(&wrong), "{wrong} blocks are wrong");
+    // And it works.
+    files.overwrite(&fs, &mut Rng::new(8), 4_000, true);
+    assert!(files.wrong(&fs) <= wrong);
+    fs.close().unwrap();
+    expect_clean(&device, "used again");
+}
+
+#[test]
+fn a_journal_that_is_gone_is_given_up_by_repair() {
+    let (device, _) = left_alive();
+    device.write_at(u64::from(DESCRIPTOR_BLOCK) * BLOCK, &[0; BLOCK as usize]).unwrap();
     let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
     assert!(report.repairs[0].action.contains("given up"), "{report:?}");
     assert!(!is_guarded(&device));
@@ -236,21 +265,19 @@ fn rescue_follows_a_live_journal() {
 fn rescue_uses_what_is_left_of_a_journal() {
     let (device, files) = left_alive_behind(false);
     spoil_old_places(&device);
-    let geometry = guard::read(&*device).unwrap().geometry;
-    let area = Area::find(&*device, &geometry).unwrap().unwrap();
-    let before = rescue(&device).wrong(&files);
+    let area = journal_of(&device);
+    let before = files.wrong(&rescue(&device).fs);
     device.write_at(u64::from(area.first) * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
     let rescued = rescue(&device);
     assert!(rescued.notes.iter().any(|note| note.contains("what else the journal says")), "{:?}", rescued.notes);
     // One block has 169 moves.
-    let wrong = rescued.wrong(&files);
+    let wrong = files.wrong(&rescued.fs);
     assert!(before == 0 && (1..=169).contains(&wrong), "{wrong} blocks are wrong");
 }
 
 /// Writes over every place that a block was moved away from, and none was moved to: they are free.
 fn spoil_old_places(device: &MemoryDevice) {
-    let geometry = guard::read(device).unwrap().geometry;
-    let area = Area::find(device, &geometry).unwrap().unwrap();
+    let (geometry, area) = (guard::read(device).unwrap().geometry, journal_of(device));
     // Its version, and the checksum of the checkpoint above it.
     let mut block = vec![0; BLOCK as usize];
     device.read_at(u64::from(area.first) * BLOCK, &mut block).unwrap();
@@ -276,19 +303,7 @@ fn rescue(device: &Arc<MemoryDevice>) -> Found {
 impl Found {
     fn expect(&self, files: &Files, context: &str) {
         assert!(self.notes.iter().any(|note| note.contains("journal is live")), "{context}: {:?}", self.notes);
-        assert_eq!(self.wrong(files), 0, "{context}: {:?}", self.notes);
-    }
-
-    /// Blocks that are not what they should be.
-    fn wrong(&self, files: &Files) -> usize {
-        let mut bytes = vec![0; MIB as usize];
-        let mut wrong = 0;
-        for (&ino, blocks) in files.inodes.iter().zip(&files.blocks) {
-            assert_eq!(self.fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
-            let is_wrong = |(block, value): &(&[u8], &u8)| block.iter().any(|byte| byte != *value);
-            wrong += bytes.chunks(BLOCK as usize).zip(blocks).filter(is_wrong).count();
-        }
-        wrong
+        assert_eq!(files.wrong(&self.fs), 0, "{context}: {:?}", self.notes);
     }
 }
 

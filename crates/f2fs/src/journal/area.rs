@@ -140,19 +140,16 @@ impl Area {
         Ok(Replay { commits: complete, moves: commits.concat() })
     }
 
-    /// The moves of all blocks that are whole, but for those of the last commit if that did not arrive. For rescue, where
-    /// [`read_moves`](Self::read_moves) finds damage.
+    /// The moves of all blocks that are whole, but for those of the last commit if that did not arrive. For rescue and repair,
+    /// where [`read_moves`](Self::read_moves) finds damage.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn read_whole_blocks(
-        &self,
-        device: &dyn BlockDevice,
-        geometry: &Geometry,
-        version: u64,
-    ) -> Result<Vec<RawMove>> {
+    pub fn read_whole_blocks(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Replay> {
         let mut blocks: Vec<Found> = self.read(device, geometry, version)?.into_iter().flatten().collect();
-        let Some(last) = blocks.last().map(|(header, _)| header.commit) else { return Ok(Vec::new()) };
+        let Some(last) = blocks.last().map(|(header, _)| header.commit) else {
+            return Ok(Replay::default());
+        };
         let begin = blocks.partition_point(|(header, _)| header.commit.get() < last.get());
         for (_, moves) in &blocks[begin..] {
             if !self.has_arrived(device, geometry, moves)? {
@@ -160,7 +157,9 @@ impl Area {
                 break;
             }
         }
-        Ok(blocks.into_iter().flat_map(|(_, moves)| moves).collect())
+        let moves = blocks.into_iter().flat_map(|(_, moves)| moves).collect();
+        // At least one freed segments, whether or not it is whole.
+        Ok(Replay { commits: last.get() as usize + 1, moves })
     }
 
     /// Every block of the journal that is whole, in its place, and of this version.

@@ -32,21 +32,36 @@ struct Moved {
 }
 
 impl Volume {
-    /// Applies the journal behind the last checkpoint; returns how many blocks of that were moved.
+    /// Applies the journal behind the last checkpoint; returns how many blocks of that were moved. If it is `damaged`, whatever of it
+    /// makes sense is applied.
     ///
-    /// Errors: the device's; damage where a move contradicts the checkpoint.
-    pub(crate) fn recover_journal(&mut self, area: Area) -> Result<usize> {
-        let Replay { commits, moves } =
-            area.read_moves(&*self.device, &self.geometry, self.checkpoint.node_version())?;
+    /// Errors: the device's; damage where a move contradicts the checkpoint, unless it is known to be `damaged`.
+    pub(crate) fn recover_journal(&mut self, area: Area, is_damaged: bool) -> Result<usize> {
+        let version = self.checkpoint.node_version();
+        let Replay { commits, mut moves } = if is_damaged {
+            area.read_whole_blocks(&*self.device, &self.geometry, version)?
+        } else {
+            area.read_moves(&*self.device, &self.geometry, version)?
+        };
         if commits == 0 {
             return Ok(0);
         }
         let mut owners = Owners::default();
-        for one in &moves {
-            if !self.geometry.in_main(one.old.get()) || !self.geometry.in_main(one.new.get()) || one.kind > KIND_NODE {
-                return Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known"));
-            }
+        let is_possible = |one: &RawMove| {
+            self.geometry.in_main(one.old.get()) && self.geometry.in_main(one.new.get()) && one.kind <= KIND_NODE
+        };
+        if is_damaged {
+            moves.retain(is_possible);
+        } else if let Some(one) = moves.iter().find(|one| !is_possible(one)) {
+            return Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known"));
         }
+        let pass = |result: Result<()>| match result {
+            Err(error @ Error::Damaged { .. }) if is_damaged => {
+                tracing::warn!(%error, "a move is left out");
+                Ok(())
+            }
+            result => result,
+        };
         let translation = Translation::new(&moves);
         let moved = self.moved_of_checkpoint(&moves, &translation)?;
         self.clear_old_places(&moved)?;
@@ -55,13 +70,13 @@ impl Volume {
             self.table.hold((last - self.geometry.main) / BLOCKS_PER_SEGMENT);
         }
         for one in &moved {
-            self.settle(one, &mut owners)?;
+            pass(self.settle(one, &mut owners))?;
         }
         for one in moved.iter().filter(|one| one.owner.kind == KIND_NODE) {
-            self.point_nat(one)?;
+            pass(self.point_nat(one))?;
         }
         for one in moved.iter().filter(|one| one.owner.kind == KIND_DATA) {
-            self.point_node(one)?;
+            pass(self.point_node(one))?;
         }
         self.write_owners(owners)?;
         self.journal.translation = translation;

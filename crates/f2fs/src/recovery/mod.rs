@@ -22,3 +22,14 @@ mod name;
 pub mod scan;
 pub mod seal;
 pub mod since;
+
+/// How much of what is behind the last checkpoint is recovered, from most to least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The cleaning journal, and what was fsynced.
+    All,
+    /// The cleaning journal.
+    Journal,
+    /// As much of a damaged cleaning journal as makes sense.
+    RestOfJournal,
+}

@@ -139,7 +139,7 @@ fn read_moves(
         Ok(replay) => Ok(replay.moves),
         Err(error @ Error::Damaged { .. }) => {
             notes.push(format!("{error}; what else the journal says is used"));
-            area.read_whole_blocks(device, geometry, version)
+            Ok(area.read_whole_blocks(device, geometry, version)?.moves)
         }
         Err(error) => Err(error),
     }
