@@ -8,8 +8,10 @@
 //! | `transfer` | reading and writing all of a request |
 //! | `direct` | aligned buffers for direct I/O |
 //! | `ioctl` | what the kernel tells about block devices |
+//! | `early` | image files: what was written is on its way before somebody waits for it |
 
 mod direct;
+mod early;
 mod in_use;
 mod ioctl;
 mod lock;
@@ -185,7 +187,11 @@ impl BlockDevice for FileDevice {
     fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         let length = total_length(slices);
         self.check_writable("write", offset, length)?;
-        self.write_request(offset, slices).map_err(|error| self.io_error("write", offset, length, error))
+        self.write_request(offset, slices).map_err(|error| self.io_error("write", offset, length, error))?;
+        if !self.direct {
+            early::start(&self.file, offset, length);
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
