@@ -95,11 +95,16 @@ fn measure(options: &Options) -> Result<Report> {
         report.sections.push(section);
     }
     if options.wants("cleaning") {
-        for (title, ours, other) in [
-            ("Cleaning committed by the journal, or by checkpoints", Kind::Basalt, Kind::BasaltCheckpoints),
-            ("The same with a commit for each victim", Kind::BasaltEach, Kind::BasaltEachCheckpoints),
-        ] {
-            report.sections.push(measure_cleaning(options, &scale, title, ours, other)?);
+        // The paper's utilization, and one that is harder.
+        for full_percent in [80, 90] {
+            for (title, ours, other) in [
+                ("Cleaning committed by the journal, or by checkpoints", Kind::Basalt, Kind::BasaltCheckpoints),
+                ("The same with a commit for each victim", Kind::BasaltEach, Kind::BasaltEachCheckpoints),
+            ] {
+                let title = format!("{title}, {full_percent} % full");
+                let scale = Scale { full_percent, slowest_aim: Some(1.0 / 0.6), ..scale };
+                report.sections.push(measure_cleaning(options, &scale, &title, ours, other)?);
+            }
         }
     }
     if options.wants("volume") {

@@ -95,8 +95,12 @@ pub struct Scale {
     pub mail_turns: u32,
     /// Size of a volume that is filled and then overwritten.
     pub full_bytes: u64,
+    /// How much of the space that a new volume offers files take there, in percent.
+    pub full_percent: u64,
     /// Overwrites of 4 KiB of a full volume that are measured; as many come before.
     pub overwrites: u64,
+    /// How many times as long the slowest of a hundred overwrites is to take with the other contender, if that is an aim.
+    pub slowest_aim: Option<f64>,
 }
 
 impl Scale {
@@ -114,7 +118,9 @@ impl Scale {
             fsyncs: 2_000,
             mail_turns: 2_000,
             full_bytes: 1 << 30,
+            full_percent: 90,
             overwrites: 65_536,
+            slowest_aim: None,
         }
     }
 
@@ -144,7 +150,9 @@ impl Scale {
             fsyncs: 200,
             mail_turns: 200,
             full_bytes: 512 << 20,
+            full_percent: 90,
             overwrites: 16_384,
+            slowest_aim: None,
         }
     }
 }

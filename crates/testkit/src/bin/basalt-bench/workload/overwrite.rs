@@ -15,8 +15,6 @@ use crate::contender::Contender;
 use crate::options::Scale;
 use crate::report::{Aim, Sample, Unit};
 
-/// How much of the space that a new volume offers files take, in percent.
-const FULL_PERCENT: u64 = 90;
 /// An fsync follows every so many writes, and counts as part of the last.
 const BATCH: u64 = 32;
 /// Size of many small files, and how many are in one directory.
@@ -26,7 +24,7 @@ const IN_DIRECTORY: u64 = 1000;
 /// Fills the volume with one file, overwrites more of it than was left free, and then measures.
 pub fn one_file(volume: &mut Contender, scale: &Scale) -> Result<Vec<Sample>> {
     let path = volume.mount_point().join("full");
-    let bytes = (room(volume.mount_point())? / 100 * FULL_PERCENT) >> 20 << 20;
+    let bytes = (room(volume.mount_point())? / 100 * scale.full_percent) >> 20 << 20;
     write_file(&path, bytes)?.sync_all().doing("sync", &path)?;
     let file = OpenOptions::new().write(true).open(&path).doing("open", &path)?;
     let page = random_bytes(PAGE, 8);
@@ -40,7 +38,7 @@ pub fn one_file(volume: &mut Contender, scale: &Scale) -> Result<Vec<Sample>> {
 /// Fills the volume with small files; each write opens and closes one.
 pub fn many_files(volume: &mut Contender, scale: &Scale) -> Result<Vec<Sample>> {
     let root = volume.mount_point().to_owned();
-    let files = room(&root)? / 100 * FULL_PERCENT / SMALL_BYTES;
+    let files = room(&root)? / 100 * scale.full_percent / SMALL_BYTES;
     let content = random_bytes(SMALL_BYTES as usize, 10);
     for number in 0..files {
         let path = small(&root, number);
@@ -98,7 +96,11 @@ fn measure(place: &str, scale: &Scale, mut write: impl FnMut(bool) -> Result<()>
     let rate = scale.overwrites as f64 / seconds;
     let mut samples =
         vec![Sample::new(format!("{title}, {}", count(scale.overwrites)), Unit::PerSecond, rate).aim(Aim::Ratio(1.0))];
-    samples.extend([500, 990, 999].map(|per_mille| share("take at most", &times, per_mille)));
+    let mut slowest = share("take at most", &times, 990);
+    if let Some(aim) = scale.slowest_aim {
+        slowest = slowest.aim(Aim::Ratio(aim));
+    }
+    samples.extend([share("take at most", &times, 500), slowest, share("take at most", &times, 999)]);
     samples
         .extend([500, 950, 990].map(|per_mille| share(&format!("of all {BATCH} take at most"), &batches, per_mille)));
     Ok(samples)
