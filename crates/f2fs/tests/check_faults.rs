@@ -647,6 +647,9 @@ fn segment_faults_are_repaired() {
 fn every_kind_of_fault_is_tried() {
     let tried: BTreeSet<FaultKind> =
         [SUPERBLOCK, CHECKPOINT, NODES, INODES, NAMES, SEGMENTS].into_iter().flatten().map(|case| case.kind).collect();
-    let missing: Vec<_> = FaultKind::ALL.iter().filter(|kind| !tried.contains(kind)).collect();
+    // A live journal is not for `check` alone: tests/journal.rs.
+    let elsewhere = BTreeSet::from([CleaningJournal]);
+    let missing: Vec<_> =
+        FaultKind::ALL.iter().filter(|kind| !tried.contains(kind) && !elsewhere.contains(kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

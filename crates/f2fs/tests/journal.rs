@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
@@ -217,6 +217,7 @@ fn a_hole_in_the_journal_is_damage_and_repair_uses_the_rest() {
     let error =
         F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).err().expect("damage is told");
     assert!(error.to_string().contains("journal at block"), "{error}");
+    expect_damaged_journal(&device, "as far as it is whole");
     let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
     assert!(report.repairs[0].action.contains("as far as it is whole"), "{report:?}");
     assert!(!is_guarded(&device));
@@ -232,10 +233,20 @@ fn a_hole_in_the_journal_is_damage_and_repair_uses_the_rest() {
     expect_clean(&device, "used again");
 }
 
+/// A check that writes nothing must not call a volume clean that cannot be mounted.
+fn expect_damaged_journal(device: &Arc<MemoryDevice>, what: &str) {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let report = check_recovered(device.clone(), &CheckOptions::default(), &clock, &mut |_| ()).unwrap();
+    assert!(!report.is_clean(), "{:?}", report.faults);
+    assert_eq!(report.faults[0].kind, FaultKind::CleaningJournal);
+    assert!(report.faults[0].found.contains(what), "{:?}", report.faults);
+}
+
 #[test]
 fn a_journal_that_is_gone_is_given_up_by_repair() {
     let (device, _) = left_alive();
     device.write_at(u64::from(DESCRIPTOR_BLOCK) * BLOCK, &[0; BLOCK as usize]).unwrap();
+    expect_damaged_journal(&device, "given up");
     let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
     assert!(report.repairs[0].action.contains("given up"), "{report:?}");
     assert!(!is_guarded(&device));

@@ -86,6 +86,9 @@ kinds! {
         "A block of the checkpoint's orphan list holds more entries than fit.";
     OrphanInode = "orphan-inode", Damage,
         "The orphan list names something that is no inode, or an inode that still has links or a name.";
+    CleaningJournal = "cleaning-journal", Fatal,
+        "The volume was not unmounted, its cleaning journal alone tells where blocks went since the last checkpoint, and that is \
+         damaged. Mounting refuses the volume.";
     NotUnmounted = "not-unmounted", Note,
         "The volume was not unmounted: it is consistent as of its last checkpoint, and mounting it recovers what was fsynced \
          since.";

@@ -23,6 +23,10 @@ pub const fn advice(kind: FaultKind) -> &'static str {
         SitJournal => "The journal is dropped: the table is computed anew.",
         OrphanBlock => "The entries that name inodes are kept.",
         OrphanInode => "The inode is taken off the list.",
+        CleaningJournal => {
+            "What is whole of it is applied, and what contradicts the checkpoint left out; what was fsynced since is lost. Where nothing of it \
+             can be read, the volume goes back to its last checkpoint, and blocks that were moved since may hold another's data."
+        }
         NotUnmounted | RollForward => {
             "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where other damage makes that \
              dangerous, the volume goes back to its last checkpoint."

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use basalt_device::BlockDevice;
 
 use super::Repair;
-use crate::check::{FaultKind, Place, Severity};
+use crate::check::{FaultKind, Place};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::journal::guard;
@@ -24,41 +24,40 @@ pub(super) fn is_live(device: &dyn BlockDevice) -> Result<bool> {
     }
 }
 
-/// What is tried, and how it is told.
-const ATTEMPTS: [(Extent, &str); 3] = [
-    (Extent::All, "recovered, as mounting does"),
-    (Extent::Journal, "recovered, but not what was fsynced since the last checkpoint"),
+/// What is tried, what fault it is that this helps, and how it is told.
+const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
+    (Extent::All, FaultKind::NotUnmounted, "recovered, as mounting does"),
+    (Extent::Journal, FaultKind::NotUnmounted, "recovered, but not what was fsynced since the last checkpoint"),
     (
         Extent::RestOfJournal,
+        FaultKind::CleaningJournal,
         "recovered as far as it is whole; what was fsynced since the last checkpoint is lost, and of what was cleaned some may be",
     ),
 ];
+const GIVEN_UP: &str = "given up: it is damaged; what was cleaned since the last checkpoint may be lost";
 
 /// Recovers the journal and what was fsynced; without what was fsynced, if that cannot be; and of a journal that is damaged what is
 /// left. If nothing helps it is given up. The volume is not guarded any more then.
 pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> Result<Repair> {
-    let mut action = None;
-    for (extent, told) in ATTEMPTS {
+    for (extent, kind, action) in ATTEMPTS {
         match attempt(device, clock, extent) {
-            Ok(()) => {
-                action = Some(told);
-                break;
-            }
+            Ok(()) => return Ok(told(kind, action)),
             Err(Error::Device(error)) => return Err(error.into()),
             Err(_) => {}
         }
     }
-    if action.is_none() {
-        guard::clear(&**device, &guard::read(&**device)?.geometry)?;
-    }
-    let action = action.unwrap_or("given up: it is damaged; what was cleaned since the last checkpoint may be lost");
-    Ok(Repair {
-        kind: FaultKind::NotUnmounted,
-        severity: Severity::Note,
+    guard::clear(&**device, &guard::read(&**device)?.geometry)?;
+    Ok(told(FaultKind::CleaningJournal, GIVEN_UP))
+}
+
+fn told(kind: FaultKind, action: &str) -> Repair {
+    Repair {
+        kind,
+        severity: kind.severity(),
         place: Place::Volume,
         found: "a live cleaning journal".to_owned(),
         action: action.to_owned(),
-    })
+    }
 }
 
 fn attempt(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, extent: Extent) -> Result<()> {

@@ -234,6 +234,7 @@ pub fn check_recovered(
     let copy: Arc<dyn BlockDevice> = Arc::new(Staged::new(device));
     let recovered = journal::recover(&copy, clock)?;
     let mut report = crate::check::check(&*copy, options, progress)?;
+    report.worst = report.worst.max(Some(recovered.severity));
     report.faults.insert(
         0,
         Fault {
