@@ -32,7 +32,7 @@ use crate::node::nat::Nat;
 use crate::options::OpenOptions;
 use crate::recovery::Extent;
 use crate::recovery::since::SinceCheckpoint;
-use crate::rescue::Moved;
+use crate::rescue::Behind;
 
 /// SIT blocks read in one request.
 const SIT_READ_BLOCKS: u32 = 256;
@@ -103,8 +103,8 @@ pub(crate) struct Volume {
     pub undiscarded: BTreeSet<u32>,
     /// What commits cleaning without a checkpoint.
     pub journal: Journal,
-    /// For rescue: what cleaning moved since the checkpoint.
-    pub moved: Option<Moved>,
+    /// For rescue: what cleaning and fsync left behind the checkpoint.
+    pub behind: Option<Behind>,
     /// What cleaning cost.
     pub cleaning: CleaningStatistics,
     pub counters: Counters,
@@ -229,7 +229,7 @@ impl Volume {
             cleaner: Cleaner::default(),
             undiscarded: BTreeSet::new(),
             journal: Journal::default(),
-            moved: None,
+            behind: None,
             cleaning: CleaningStatistics::default(),
             counters: Counters::default(),
             checkpoints: CheckpointStatistics::default(),

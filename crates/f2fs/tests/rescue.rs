@@ -210,3 +210,30 @@ fn a_damaged_directory_shows_the_rest() {
     let report = found.report();
     assert!(report.placed_by_inode > 0 && report.without_place == 0, "{report:#?}");
 }
+
+/// Only the last node of an fsync has its mark; those in front of it count all the same.
+#[test]
+fn what_was_fsynced_of_a_large_file_is_found() {
+    let device = Arc::new(MemoryDevice::new(SIZE, 512));
+    format(&device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| ()).unwrap();
+    let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let new = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+    let ino = fs.create(fs.root(), b"large", &new, &Caller::default()).unwrap().ino;
+    let mut bytes = vec![1; 16 << 20];
+    fs.write(ino, 0, &bytes, false).unwrap();
+    fs.sync().unwrap();
+    // Behind the addresses that an inode has room for, several times the same node.
+    let mut rng = Rng::new(4);
+    for value in 2..40 {
+        let at = (5 << 20) + rng.below(2000) as usize * BLOCK as usize;
+        bytes[at..at + BLOCK as usize].fill(value);
+        fs.write(ino, at as u64, &bytes[at..at + BLOCK as usize], false).unwrap();
+        fs.sync_file(ino, true).unwrap();
+    }
+    let left = Arc::new(device.snapshot());
+    let found = Rescued::open(left, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+    let mut read = vec![0; bytes.len()];
+    assert_eq!(found.read(ino, 0, &mut read).unwrap(), bytes.len());
+    let wrong: Vec<usize> = (0..bytes.len()).step_by(BLOCK as usize).filter(|&at| read[at] != bytes[at]).collect();
+    assert!(wrong.is_empty(), "not what was fsynced at {wrong:?}");
+}

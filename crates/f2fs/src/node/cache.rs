@@ -246,8 +246,8 @@ impl Volume {
         }
         let block = self.read_block(address)?;
         self.keep_node(nid, &entry, block)?;
-        if let (Some(moved), Some(node)) = (&self.moved, self.nodes.nodes.get_mut(&nid)) {
-            moved.lead_pointers(node, address, &self.geometry);
+        if let (Some(behind), Some(node)) = (&self.behind, self.nodes.nodes.get_mut(&nid)) {
+            behind.lead_pointers(node, address, &self.geometry);
         }
         Ok(())
     }

@@ -362,6 +362,12 @@ fn traces(chain: &Chain) -> Vec<(u32, Traces)> {
     files
 }
 
+/// Where the nodes of a chain are that count: of each file the last ones up to its last fsync mark.
+pub(crate) fn vouched(chain: &Chain) -> impl Iterator<Item = u32> + '_ {
+    let of_file = |(_, file): (u32, Traces)| file.inode.into_iter().chain(file.nodes.into_values());
+    traces(chain).into_iter().flat_map(of_file).map(|at| chain.nodes[at].address)
+}
+
 /// A block as a node. Sizes are asserted in `layout`.
 pub(super) fn as_node(block: &RawBlock) -> &RawNode {
     RawNode::ref_from_bytes(&block.0).expect("a block is the size of a node")

@@ -12,10 +12,10 @@
 //! checkpoint's count of nodes, because zeros are what a dying card gives back. Nodes that fsync wrote after the checkpoint are newer
 //! than anything it knows.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
-use super::moved::Moved;
+use super::behind::Behind;
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
@@ -61,6 +61,8 @@ pub enum TableState {
 pub(super) struct Evidence {
     /// `cp_ver` of nodes written after the checkpoint.
     version_after: Option<u64>,
+    /// Where nodes are that an fsync after the checkpoint vouches for.
+    fsynced: FxHashSet<u32>,
     addresses: FxHashMap<u32, u32>,
     /// Which blocks of the NAT can say that a node does not exist.
     nat_trusted: Vec<bool>,
@@ -195,16 +197,17 @@ impl Evidence {
             self.segments.values().filter(|segment| segment.holds_nodes).map(live).sum::<u64>() == nodes;
     }
 
-    /// Nodes are where cleaning moved them, and segments hold what it put there.
-    pub(super) fn follow(&mut self, moved: &Moved) {
-        for node in &moved.nodes {
+    /// Nodes are where cleaning moved them or fsync wrote them, and segments hold what was put there.
+    pub(super) fn follow(&mut self, behind: &Behind) {
+        for node in &behind.moved_nodes {
             // A block of the NAT that is gone cannot contradict.
             let address = self.addresses.entry(node.nid).or_insert(node.last);
             if *address == node.old {
                 *address = node.last;
             }
         }
-        self.segments.retain(|segment, _| !moved.node_segments.contains(segment));
+        self.segments.retain(|segment, _| !behind.node_segments.contains(segment));
+        self.fsynced.clone_from(&behind.fsynced);
     }
 
     /// What is known of a node that was found at `address`.
@@ -212,7 +215,9 @@ impl Evidence {
         if self.addresses.get(&seen.nid) == Some(&address) {
             return Standing::Named;
         }
-        if seen.fsynced && self.version_after == Some(seen.version) {
+        // A mark counts too where the chain to it is broken.
+        let is_behind = self.version_after == Some(seen.version);
+        if is_behind && (seen.fsynced || self.fsynced.contains(&address)) {
             return Standing::Newer;
         }
         let block = (seen.nid / nat::ENTRIES_PER_BLOCK) as usize;

@@ -2,7 +2,7 @@
 //!
 //! 1. `geometry`: where the areas are, from a superblock, a checkpoint, or nothing.
 //! 2. `evidence`: what NAT and SIT of the last checkpoint know, as far as they can be believed.
-//!    `moved`: what a cleaning journal knows better.
+//!    `behind`: what a cleaning journal and the roll-forward chain know better.
 //! 3. `node`, `index`: every block of the main area that is a node; for each node id the version that counts.
 //! 4. `tree`: names, from the directories' entries, else from what each inode says of its own name and directory.
 //! 5. `open`, `fs`: the nodes make a NAT, and with it the engine reads files as ever. What has no place in the tree is in
@@ -14,12 +14,12 @@
 //! A volume that can be read from its last checkpoint after all, damage or not, is opened without a search
 //! ([`OpenOptions::rescue`](crate::OpenOptions::rescue)).
 
+mod behind;
 mod entries;
 mod evidence;
 mod fs;
 mod geometry;
 mod index;
-mod moved;
 mod node;
 mod open;
 mod reader;
@@ -34,9 +34,9 @@ use basalt_device::BlockDevice;
 use parking_lot::Mutex;
 use zerocopy::little_endian::U32;
 
+pub(crate) use behind::Behind;
 pub use evidence::TableState;
 pub use geometry::GeometrySource;
-pub(crate) use moved::Moved;
 pub(crate) use open::open_damaged;
 pub use report::{LostName, RescueReport, UnreadableRange};
 
@@ -112,15 +112,13 @@ impl Rescued {
         let (mut geometry, source) = find_geometry(&*device, &mut reader, options, &mut notes)?;
         let pack = find_checkpoint(&*device, &geometry, source, options, &mut notes);
         let mut evidence = Evidence::default();
-        let mut moved = None;
-        if let Some(pack) = &pack {
+        let behind = pack.as_ref().map(|pack| {
             evidence = Evidence::gather(&mut reader, &*device, &geometry, pack, &mut notes);
             evidence.add_sit_journal(pack, &*device);
-            moved = Moved::find(&*device, &geometry, pack, &mut notes);
-        }
-        if let Some(moved) = &moved {
-            evidence.follow(moved);
-        }
+            let behind = Behind::find(&*device, &geometry, pack, &mut notes);
+            evidence.follow(&behind);
+            behind
+        });
         let knows_features = source == GeometrySource::Superblock;
         let mut search = Search { geometry: &geometry, evidence: &evidence, knows_features, flexible: [0; 2] };
         let index = search.run(&mut reader, options.deleted, progress);
@@ -134,7 +132,7 @@ impl Rescued {
         let mut report = RescueReport::new(source, pack.as_ref(), &evidence, &index, &geometry, &reader);
         let nat = make_nat(&index, options.deleted);
         let mut volume = open::open_rebuilt(device.clone(), geometry, pack, nat, clock)?;
-        volume.moved = moved;
+        volume.behind = behind;
         let tree = tree::build(&mut volume, &mut reader, &index, options.deleted, &mut report, progress)?;
         report.set_unreadable(&reader);
         report.notes = notes;

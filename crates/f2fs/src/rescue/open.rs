@@ -7,8 +7,8 @@ use basalt_device::BlockDevice;
 use basalt_segments::SegmentTable;
 use zerocopy::FromZeros;
 
+use super::behind::Behind;
 use super::geometry::from_superblocks;
-use super::moved::Moved;
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Pack, choose_pack_to_read, read_data_summaries, version_bitmaps};
 use crate::clock::Clock;
@@ -42,8 +42,8 @@ pub(crate) fn open_damaged(
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
     let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings);
     let mut nat = Nat::new(&geometry, nat_bitmap, journal, 0);
-    let moved = Moved::find(&*device, &geometry, &pack, &mut warnings);
-    for node in moved.iter().flat_map(|moved| &moved.nodes) {
+    let behind = Behind::find(&*device, &geometry, &pack, &mut warnings);
+    for node in &behind.moved_nodes {
         // An entry that cannot be read is missed when it is needed.
         if let Ok(entry) = nat.get(&*device, &geometry, node.nid)
             && entry.block_addr.get() == node.old
@@ -61,7 +61,7 @@ pub(crate) fn open_damaged(
         warnings,
     };
     let mut volume = Volume::assemble(device, geometry, to_read(options), clock, parts)?;
-    volume.moved = moved;
+    volume.behind = Some(behind);
     Ok(volume)
 }
 

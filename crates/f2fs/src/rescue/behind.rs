@@ -1,5 +1,6 @@
-//! What cleaning moved since the checkpoint, as far as a cleaning journal tells: rescue follows it, because old places may be in other
-//! use by now. Nothing is recovered; each node's pointers are led to the last places when it is read.
+//! What was done since the checkpoint, as far as a cleaning journal and the roll-forward chain tell. Nothing is recovered: rescue takes
+//! the nodes that fsync wrote, and leads each node's pointers to where cleaning took what they point to when it reads the node, because
+//! old places may be in other use by now.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,8 @@ use crate::layout::journal::{KIND_NODE, RawMove};
 use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::node::cache::Node;
 use crate::node::path::is_direct;
-use crate::recovery::scan::{Start, scan};
+use crate::recovery::forward::vouched;
+use crate::recovery::scan::{Chain, Start, scan};
 
 /// A node that the checkpoint knows and cleaning moved.
 #[derive(Debug, Clone, Copy)]
@@ -33,10 +35,12 @@ pub(super) struct MovedNode {
     pub(super) last: u32,
 }
 
-/// The moves behind a checkpoint.
-pub(crate) struct Moved {
+/// What is behind a checkpoint.
+pub(crate) struct Behind {
     translation: Translation,
-    pub(super) nodes: Vec<MovedNode>,
+    pub(super) moved_nodes: Vec<MovedNode>,
+    /// Addresses of nodes that an fsync vouches for.
+    pub(super) fsynced: FxHashSet<u32>,
     /// Segments that hold nodes now, whatever the checkpoint says of them.
     pub(super) node_segments: BTreeSet<u32>,
     /// `cp_ver` of nodes written after the checkpoint, and their positions in the roll-forward chain, by address.
@@ -44,53 +48,47 @@ pub(crate) struct Moved {
     chain: FxHashMap<u32, usize>,
 }
 
-impl Moved {
-    /// The moves behind a checkpoint; `None` if nothing was moved, or nobody knows. What cannot be used is told in `notes`.
-    pub(super) fn find(
-        device: &dyn BlockDevice,
-        geometry: &Geometry,
-        pack: &Pack,
-        notes: &mut Vec<String>,
-    ) -> Option<Moved> {
+impl Behind {
+    /// What is behind a checkpoint. What cannot be used of it is told in `notes`.
+    pub(super) fn find(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, notes: &mut Vec<String>) -> Behind {
         let version = CheckpointState::new(pack.clone(), Vec::new(), &[]).node_version();
         let mut moves = read_moves(device, geometry, version, notes).unwrap_or_else(|error| {
             notes.push(format!("{error}; what was cleaned since the checkpoint may be wrong"));
             Vec::new()
         });
         moves.retain(|one| geometry.in_main(one.old.get()) && geometry.in_main(one.new.get()));
-        if moves.is_empty() {
-            return None;
+        if !moves.is_empty() {
+            let count = moves.len();
+            notes
+                .push(format!("a cleaning journal is live: the {count} blocks it moved are read at their last places"));
         }
-        notes.push(format!(
-            "a cleaning journal is live: the {} blocks it moved are read at their last places",
-            moves.len()
-        ));
         let translation = Translation::new(&moves);
-        let mut found = Moved {
-            nodes: moved_nodes(&moves, &translation),
-            node_segments: BTreeSet::new(),
+        let moved_nodes = moved_nodes(&moves, &translation);
+        let segment_of = |address: u32| (address - geometry.main) / BLOCKS_PER_SEGMENT;
+        let mut found = Behind {
+            node_segments: moved_nodes.iter().map(|node| segment_of(node.last)).collect(),
+            moved_nodes,
+            fsynced: FxHashSet::default(),
             version,
             translation,
             chain: FxHashMap::default(),
         };
-        found.node_segments.extend(found.nodes.iter().map(|node| (node.last - geometry.main) / BLOCKS_PER_SEGMENT));
-        found.follow_chain(device, geometry, pack, notes);
-        Some(found)
+        match found.follow_chain(device, geometry, pack) {
+            Ok(chain) => {
+                found.fsynced = vouched(&chain).collect();
+                found.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
+                found.node_segments.extend(found.chain.keys().map(|&address| segment_of(address)));
+            }
+            Err(error) => notes.push(format!("{error}; what was fsynced since the checkpoint may be missing")),
+        }
+        found
     }
 
-    fn follow_chain(&mut self, device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, notes: &mut Vec<String>) {
+    fn follow_chain(&self, device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Chain> {
         let (segment, offset) = (pack.raw.cur_node_segno[1].get(), u32::from(pack.raw.cur_node_blkoff[1].get()));
         let address = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
-        let Ok(address) = u32::try_from(address) else { return };
-        let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
-        match scan(&start, &|_| false) {
-            Ok(chain) => {
-                self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
-                let of_chain = self.chain.keys().map(|address| (address - geometry.main) / BLOCKS_PER_SEGMENT);
-                self.node_segments.extend(of_chain);
-            }
-            Err(error) => notes.push(format!("{error}; what was fsynced since the checkpoint may be wrong")),
-        }
+        let Ok(address) = u32::try_from(address) else { return Ok(Chain::default()) };
+        scan(&Start { device, geometry, version: self.version, moves: &self.translation, address }, &|_| false)
     }
 
     /// Leads the pointers to data of a node, read from `address`, to where cleaning took that.
