@@ -32,45 +32,60 @@ struct Moved {
 }
 
 impl Volume {
-    /// Applies the journal behind the last checkpoint; returns how many blocks of that were moved. If it is `damaged`, whatever of it
-    /// makes sense is applied.
+    /// Applies the journal behind the last checkpoint; returns how many blocks of that were moved. If it is damaged, whatever of it makes
+    /// sense is applied.
     ///
-    /// Errors: the device's; damage where a move contradicts the checkpoint, unless it is known to be `damaged`.
+    /// Errors: the device's; damage where a move contradicts the checkpoint, unless it is known to be damaged.
     pub(crate) fn recover_journal(&mut self, area: Area, is_damaged: bool) -> Result<usize> {
-        let version = self.checkpoint.node_version();
-        let Replay { commits, mut moves } = if is_damaged {
-            area.read_whole_blocks(&*self.device, &self.geometry, version)?
-        } else {
-            area.read_moves(&*self.device, &self.geometry, version)?
-        };
+        let Replay { commits, moves } = self.read_journal(area, is_damaged)?;
         if commits == 0 {
             return Ok(0);
         }
-        let mut owners = Owners::default();
-        let is_possible = |one: &RawMove| {
-            self.geometry.in_main(one.old.get()) && self.geometry.in_main(one.new.get()) && one.kind <= KIND_NODE
-        };
-        if is_damaged {
-            moves.retain(is_possible);
-        } else if let Some(one) = moves.iter().find(|one| !is_possible(one)) {
-            return Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known"));
-        }
-        let pass = |result: Result<()>| match result {
-            Err(error @ Error::Damaged { .. }) if is_damaged => {
-                tracing::warn!(%error, "a move is left out");
-                Ok(())
-            }
-            result => result,
-        };
         let translation = Translation::new(&moves);
         let moved = self.moved_of_checkpoint(&moves, &translation)?;
+        let mut owners = Owners::default();
         self.clear_old_places(&moved)?;
         self.leave_logs(&mut owners);
         for last in translation.last_places() {
             self.table.hold((last - self.geometry.main) / BLOCKS_PER_SEGMENT);
         }
-        for one in &moved {
-            pass(self.settle(one, &mut owners))?;
+        self.put_at_last_places(&moved, &mut owners, is_damaged)?;
+        self.write_owners(owners)?;
+        self.journal.translation = translation;
+        self.changed = true;
+        Ok(moved.len())
+    }
+
+    /// What the journal says. Each move is one that there can be.
+    fn read_journal(&self, area: Area, is_damaged: bool) -> Result<Replay> {
+        let version = self.checkpoint.node_version();
+        let is_possible = |one: &RawMove| {
+            self.geometry.in_main(one.old.get()) && self.geometry.in_main(one.new.get()) && one.kind <= KIND_NODE
+        };
+        if is_damaged {
+            let mut replay = area.read_whole_blocks(&*self.device, &self.geometry, version)?;
+            replay.moves.retain(is_possible);
+            return Ok(replay);
+        }
+        let replay = area.read_moves(&*self.device, &self.geometry, version)?;
+        match replay.moves.iter().find(|one| !is_possible(one)) {
+            Some(one) => Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known")),
+            None => Ok(replay),
+        }
+    }
+
+    /// Makes moved blocks live where they are, and leads what points to them there: first the NAT, then the nodes.
+    fn put_at_last_places(&mut self, moved: &[Moved], owners: &mut Owners, is_damaged: bool) -> Result<()> {
+        let mut left_out = 0;
+        let mut pass = |result: Result<()>| match result {
+            Err(Error::Damaged { .. }) if is_damaged => {
+                left_out += 1;
+                Ok(())
+            }
+            result => result,
+        };
+        for one in moved {
+            pass(self.settle(one, owners))?;
         }
         for one in moved.iter().filter(|one| one.owner.kind == KIND_NODE) {
             pass(self.point_nat(one))?;
@@ -78,10 +93,10 @@ impl Volume {
         for one in moved.iter().filter(|one| one.owner.kind == KIND_DATA) {
             pass(self.point_node(one))?;
         }
-        self.write_owners(owners)?;
-        self.journal.translation = translation;
-        self.changed = true;
-        Ok(moved.len())
+        if left_out > 0 {
+            tracing::warn!(left_out, "moves that contradict the checkpoint are left out");
+        }
+        Ok(())
     }
 
     /// The blocks that the checkpoint has live and the journal moved, with their last places.
