@@ -60,6 +60,7 @@ pub struct FileDevice {
     /// Cleared when the first discard is refused as not supported.
     can_discard: AtomicBool,
     bounce: direct::Pool,
+    early: early::EarlyWriteback,
     /// Held while a sector is read, changed in part and written.
     partial_sectors: Mutex<()>,
 }
@@ -189,7 +190,7 @@ impl BlockDevice for FileDevice {
         self.check_writable("write", offset, length)?;
         self.write_request(offset, slices).map_err(|error| self.io_error("write", offset, length, error))?;
         if !self.direct {
-            early::start(&self.file, offset, length);
+            self.early.note_write(&self.file, offset, length);
         }
         Ok(())
     }
@@ -198,6 +199,7 @@ impl BlockDevice for FileDevice {
         if self.read_only {
             return Ok(());
         }
+        self.early.note_flush();
         rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file))
             .map_err(|error| self.io_error("flush", 0, self.size, error))
     }

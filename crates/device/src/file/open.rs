@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::{FileDevice, Kind, Lock, direct, ioctl, lock};
+use super::{FileDevice, Kind, Lock, direct, early, ioctl, lock};
 use crate::block::{DeviceError, Result};
 
 /// Sector size given to image files that are read through the page cache.
@@ -61,6 +61,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
         direct,
         can_discard: AtomicBool::new(true),
         bounce: direct::Pool::default(),
+        early: early::EarlyWriteback::default(),
         partial_sectors: Mutex::new(()),
     })
 }
