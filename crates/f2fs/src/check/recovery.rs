@@ -10,7 +10,6 @@ use crate::checkpoint::load::log_position;
 use crate::error::Result;
 use crate::journal::translation::Translation;
 use crate::layout::SEGMENT_BITS;
-use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::node::NodeFlags;
 use crate::recovery::scan::{Start, scan};
 
@@ -19,19 +18,13 @@ impl Checker<'_> {
     /// checkpoint. Tells how many files mounting would recover.
     pub(super) fn look_for_roll_forward(&mut self) -> Result<()> {
         let pack = &self.loaded.pack;
-        let version = pack.raw.checkpoint_ver.get();
-        let expected = if pack.raw.flags().contains(CheckpointFlags::CRC_RECOVERY) {
-            version | u64::from(pack.checksum) << 32
-        } else {
-            version
-        };
         let (segment, offset, _) = log_position(pack, SegmentKind::WarmNode);
         let moves = Translation::default();
         let start = Start {
             moves: &moves,
             device: self.device,
             geometry: self.geometry,
-            version: expected,
+            version: pack.raw.node_version(pack.checksum),
             address: self.geometry.main + (segment << SEGMENT_BITS) + offset,
         };
         let chain = scan(&start, &|_| false)?;

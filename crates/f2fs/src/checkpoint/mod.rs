@@ -6,7 +6,7 @@ pub mod write;
 
 use std::collections::BTreeSet;
 
-use crate::layout::checkpoint::{CheckpointFlags, RawCheckpoint};
+use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::summary::RawSitJournalEntry;
 use load::Pack;
 
@@ -44,11 +44,6 @@ impl CheckpointState {
 
     /// `cp_ver` of a node footer: the version, and the checksum above it where the checkpoint says so.
     pub fn node_version(&self) -> u64 {
-        let version = self.raw.checkpoint_ver.get();
-        if self.raw.flags().contains(CheckpointFlags::CRC_RECOVERY) {
-            version | u64::from(self.checksum) << 32
-        } else {
-            version
-        }
+        self.raw.node_version(self.checksum)
     }
 }

@@ -108,4 +108,10 @@ impl RawCheckpoint {
     pub fn flags(&self) -> CheckpointFlags {
         CheckpointFlags::from_bits_retain(self.ckpt_flags.get())
     }
+
+    /// `cp_ver` of nodes written behind a checkpoint with this checksum: the version, and the checksum above it where the flags say so.
+    pub fn node_version(&self, checksum: u32) -> u64 {
+        let version = self.checkpoint_ver.get();
+        if self.flags().contains(CheckpointFlags::CRC_RECOVERY) { version | u64::from(checksum) << 32 } else { version }
+    }
 }

@@ -233,6 +233,17 @@ impl RawInode {
         SLOTS - self.extra_size() / 4 - self.inline_xattr_slots(flexible)
     }
 
+    /// The slots for block addresses themselves; only sensible where they hold some.
+    pub fn addresses(&self, flexible: bool) -> &[U32] {
+        &self.slots[(self.extra_size() / 4) as usize..][..self.address_slots(flexible) as usize]
+    }
+
+    /// As [`addresses`](Self::addresses), to change.
+    pub fn addresses_mut(&mut self, flexible: bool) -> &mut [U32] {
+        let (first, count) = ((self.extra_size() / 4) as usize, self.address_slots(flexible) as usize);
+        &mut self.slots[first..][..count]
+    }
+
     /// Byte range of inline data (or of the inline directory) within the inode block.
     pub fn inline_data_range(&self, flexible: bool) -> std::ops::Range<usize> {
         let start = SLOTS_OFFSET + 4 * (self.extra_size() / 4 + INLINE_RESERVED_SLOTS) as usize;

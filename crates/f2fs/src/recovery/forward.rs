@@ -165,9 +165,7 @@ impl Volume {
             let image = self.chain_inode(ino, &chain.nodes[at])?;
             let raw = as_inode(&image);
             if !raw.is_inline(InlineFlags::DATA) {
-                let first = (raw.extra_size() / 4) as usize;
-                let count = raw.address_slots(flexible) as usize;
-                raw.slots[first..first + count].iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
+                raw.addresses(flexible).iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
             }
         }
         for (offset, &at) in &file.nodes {
@@ -219,8 +217,7 @@ impl Volume {
         self.reserve_blocks(1)?;
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
-        let (first, count) = ((raw.extra_size() / 4) as usize, raw.address_slots(flexible) as usize);
-        raw.slots[first..first + count].fill(U32::new(0));
+        raw.addresses_mut(flexible).fill(U32::new(0));
         raw.i_inline &= !(InlineFlags::DATA | InlineFlags::DATA_EXIST).bits();
         raw.i_nid.fill(U32::new(0));
         raw.i_links.set(1);
@@ -247,10 +244,8 @@ impl Volume {
             return Err(Error::damaged("inode", format!("inode {ino}"), "fsynced, but no regular file"));
         }
         if !raw.is_inline(InlineFlags::DATA) {
-            let (first, count) =
-                ((raw.extra_size() / 4) as usize, raw.address_slots(self.geometry.flexible_inline_xattr()));
             let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
-            self.follow_moves(&mut raw.slots[first..first + count as usize], node);
+            self.follow_moves(raw.addresses_mut(self.geometry.flexible_inline_xattr()), node);
         }
         Ok(image)
     }

@@ -161,8 +161,11 @@ impl State {
         }
         // The end of the last block there is.
         let own = inode.address_slots(flexible);
-        let slots = &inode.slots[(inode.extra_size() / 4) as usize..][..own as usize];
-        let mut blocks = slots.iter().rposition(|slot| slot.get() != NULL_ADDR).map_or(0, |last| last as u64 + 1);
+        let mut blocks = inode
+            .addresses(flexible)
+            .iter()
+            .rposition(|slot| slot.get() != NULL_ADDR)
+            .map_or(0, |last| last as u64 + 1);
         for (&nid, reference) in survey.references.iter().filter(|(_, reference)| reference.ino == ino) {
             if reference.offset != crate::layout::node::XATTR_NODE_OFFSET
                 && let Level::Direct { file_block } = level(reference.offset, own, crate::layout::node::ADDRS_PER_NODE)

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
 use basalt_vfs::FileKind;
 use zerocopy::little_endian::U32;
 
-use crate::checkpoint::CheckpointState;
-use crate::checkpoint::load::Pack;
+use crate::checkpoint::load::{Pack, log_position};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
@@ -23,7 +23,7 @@ use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::node::cache::Node;
 use crate::node::path::is_direct;
 use crate::recovery::forward::vouched;
-use crate::recovery::scan::{Chain, Start, scan};
+use crate::recovery::scan::{Start, scan};
 
 /// A node that the checkpoint knows and cleaning moved.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +39,6 @@ pub(super) struct MovedNode {
 pub(crate) struct Behind {
     translation: Translation,
     pub(super) moved_nodes: Vec<MovedNode>,
-    /// Addresses of nodes that an fsync vouches for.
-    pub(super) fsynced: FxHashSet<u32>,
     /// Segments that hold nodes now, whatever the checkpoint says of them.
     pub(super) node_segments: BTreeSet<u32>,
     /// `cp_ver` of nodes written after the checkpoint, and their positions in the roll-forward chain, by address.
@@ -49,9 +47,9 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// What is behind a checkpoint. What cannot be used of it is told in `notes`.
+    /// What a journal says of what is behind a checkpoint. What cannot be used of it is told in `notes`.
     pub(super) fn find(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, notes: &mut Vec<String>) -> Behind {
-        let version = CheckpointState::new(pack.clone(), Vec::new(), &[]).node_version();
+        let version = pack.raw.node_version(pack.checksum);
         let mut moves = read_moves(device, geometry, version, notes).unwrap_or_else(|error| {
             notes.push(format!("{error}; what was cleaned since the checkpoint may be wrong"));
             Vec::new()
@@ -65,30 +63,40 @@ impl Behind {
         let translation = Translation::new(&moves);
         let moved_nodes = moved_nodes(&moves, &translation);
         let segment_of = |address: u32| (address - geometry.main) / BLOCKS_PER_SEGMENT;
-        let mut found = Behind {
+        Behind {
             node_segments: moved_nodes.iter().map(|node| segment_of(node.last)).collect(),
             moved_nodes,
-            fsynced: FxHashSet::default(),
             version,
             translation,
             chain: FxHashMap::default(),
-        };
-        match found.follow_chain(device, geometry, pack) {
-            Ok(chain) => {
-                found.fsynced = vouched(&chain).collect();
-                found.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
-                found.node_segments.extend(found.chain.keys().map(|&address| segment_of(address)));
-            }
-            Err(error) => notes.push(format!("{error}; what was fsynced since the checkpoint may be missing")),
         }
-        found
     }
 
-    fn follow_chain(&self, device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Chain> {
-        let (segment, offset) = (pack.raw.cur_node_segno[1].get(), u32::from(pack.raw.cur_node_blkoff[1].get()));
-        let address = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
-        let Ok(address) = u32::try_from(address) else { return Ok(Chain::default()) };
-        scan(&Start { device, geometry, version: self.version, moves: &self.translation, address }, &|_| false)
+    /// Follows the roll-forward chain; returns the addresses of the nodes that an fsync vouches for. For who reads those: the checkpoint's
+    /// do without.
+    pub(super) fn follow_chain(
+        &mut self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        pack: &Pack,
+        notes: &mut Vec<String>,
+    ) -> FxHashSet<u32> {
+        let (segment, offset, _) = log_position(pack, SegmentKind::WarmNode);
+        let first = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
+        let Ok(address) = u32::try_from(first) else { return FxHashSet::default() };
+        let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
+        match scan(&start, &|_| false) {
+            Ok(chain) => {
+                self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
+                let of_chain = self.chain.keys().map(|address| (address - geometry.main) / BLOCKS_PER_SEGMENT);
+                self.node_segments.extend(of_chain);
+                vouched(&chain).collect()
+            }
+            Err(error) => {
+                notes.push(format!("{error}; what was fsynced since the checkpoint may be missing"));
+                FxHashSet::default()
+            }
+        }
     }
 
     /// Leads the pointers to data of a node, read from `address`, to where cleaning took that.
@@ -107,11 +115,8 @@ impl Behind {
             pointer.set(now);
         };
         if footer.ino == footer.nid {
-            let raw = node.inode();
-            if has_pointers(raw) {
-                let first = (raw.extra_size() / 4) as usize;
-                let count = raw.address_slots(geometry.flexible_inline_xattr()) as usize;
-                node.inode_mut().slots[first..first + count].iter_mut().for_each(lead);
+            if has_pointers(node.inode()) {
+                node.inode_mut().addresses_mut(geometry.flexible_inline_xattr()).iter_mut().for_each(lead);
             }
         } else if is_direct(footer.offset()) && footer.offset() != XATTR_NODE_OFFSET {
             node.raw_mut().slots.iter_mut().for_each(lead);

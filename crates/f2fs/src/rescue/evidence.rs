@@ -19,7 +19,6 @@ use super::behind::Behind;
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
-use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Pack, version_bitmaps};
 use crate::geometry::Geometry;
 use crate::layout::nat::{self, RawNatEntry};
@@ -102,7 +101,7 @@ impl Evidence {
         evidence.nat_is_whole = evidence.addresses.len() as u64 == nodes;
         let live_nodes = evidence.read_sit(reader, geometry, &sit_bitmap);
         evidence.sit_is_whole = live_nodes == nodes;
-        evidence.version_after = Some(CheckpointState::new(pack.clone(), Vec::new(), &[]).node_version());
+        evidence.version_after = Some(pack.raw.node_version(pack.checksum));
         evidence
     }
 
@@ -198,7 +197,7 @@ impl Evidence {
     }
 
     /// Nodes are where cleaning moved them or fsync wrote them, and segments hold what was put there.
-    pub(super) fn follow(&mut self, behind: &Behind) {
+    pub(super) fn follow(&mut self, behind: &Behind, fsynced: FxHashSet<u32>) {
         for node in &behind.moved_nodes {
             // A block of the NAT that is gone cannot contradict.
             let address = self.addresses.entry(node.nid).or_insert(node.last);
@@ -207,7 +206,7 @@ impl Evidence {
             }
         }
         self.segments.retain(|segment, _| !behind.node_segments.contains(segment));
-        self.fsynced.clone_from(&behind.fsynced);
+        self.fsynced = fsynced;
     }
 
     /// What is known of a node that was found at `address`.

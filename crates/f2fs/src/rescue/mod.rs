@@ -115,8 +115,9 @@ impl Rescued {
         let behind = pack.as_ref().map(|pack| {
             evidence = Evidence::gather(&mut reader, &*device, &geometry, pack, &mut notes);
             evidence.add_sit_journal(pack, &*device);
-            let behind = Behind::find(&*device, &geometry, pack, &mut notes);
-            evidence.follow(&behind);
+            let mut behind = Behind::find(&*device, &geometry, pack, &mut notes);
+            let fsynced = behind.follow_chain(&*device, &geometry, pack, &mut notes);
+            evidence.follow(&behind, fsynced);
             behind
         });
         let knows_features = source == GeometrySource::Superblock;
