@@ -10,6 +10,7 @@ use basalt_segments::SegmentKind;
 
 use crate::clean::statistics::CheckpointCause;
 use crate::error::Result;
+use crate::file::flushes::Flushes;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;
 use crate::log::node_owner;
@@ -45,7 +46,7 @@ impl F2fs {
                 if !volume.is_writable() {
                     return Ok(());
                 }
-                let result = volume.append_fsync(ino, data_only, self.flushes.next());
+                let result = volume.append_fsync(ino, data_only, &self.flushes);
                 note_failure(&mut volume, &result);
                 (result?, volume.checkpoint_under_way)
             };
@@ -92,8 +93,8 @@ impl F2fs {
 }
 
 impl Volume {
-    /// Writes what an fsync has to, and says what is left to do. `flush`: the first flush to begin from now on.
-    fn append_fsync(&mut self, ino: u32, data_only: bool, flush: u64) -> Result<Step> {
+    /// Writes what an fsync has to, and says what is left to do.
+    fn append_fsync(&mut self, ino: u32, data_only: bool, flushes: &Flushes) -> Result<Step> {
         let has_pages = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0);
         let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
         if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) && !self.is_directory(ino)? {
@@ -102,19 +103,26 @@ impl Volume {
         if self.checkpoint_reason(ino)?.is_some() {
             return Ok(Step::Checkpoint);
         }
+        // Somebody left to a flush what a seal of now would have to list.
+        let left_to = self.since.unsealed.left_to().filter(|&flush| !flushes.has_succeeded(flush));
+        if let Some(flush) = left_to {
+            return Ok(Step::Again(flush));
+        }
         self.write_back(ino)?;
         let nodes = self.direct_nodes(ino);
         if !self.since.unsealed.fits(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
             self.writer.write_all(&*self.device)?;
-            self.since.unsealed.take();
+            let flush = flushes.next();
+            self.since.unsealed.leave_to_flush(flush);
             return Ok(Step::Again(flush));
         }
         self.append_nodes(ino, nodes)?;
         if self.since.is_closed() {
             return Ok(Step::Checkpoint);
         }
+        let flush = flushes.next();
         let trail = self.since.trails.entry(ino).or_default();
         (trail.unmarked, trail.flush) = (false, flush);
         Ok(Step::Flush(flush))
@@ -161,10 +169,14 @@ impl Volume {
 
     /// What the next seal has to list. Where a journal frees segments without a checkpoint, what it lists has to stay until then; blocks
     /// that died with nobody to miss them are left out instead.
+    ///
+    /// What cleaning has moved since is listed where it went: the commit that tells of the move may free the old place for others, and
+    /// recovery takes moves that are older than the seal for known to it.
     fn entries_to_seal(&mut self) -> Vec<Sealed> {
         let mut entries = self.since.unsealed.take();
         if self.journal.is_on() {
             let main = self.geometry.main;
+            entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));
             entries.retain(|entry| {
                 let block = entry.address - main;
                 self.table.is_live(block)

@@ -14,8 +14,10 @@ use zerocopy::little_endian::{U16, U32, U64};
 use basalt_segments::cleaning::{Commit, Prospect};
 
 use super::guard;
+use super::moves::Moves;
 use crate::clean::statistics::CleaningCause;
 use crate::error::Result;
+use crate::file::flushes::Flushes;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
@@ -25,7 +27,7 @@ use crate::volume::Volume;
 /// A commit that is on its way.
 #[derive(Debug)]
 pub struct Written {
-    moves: Vec<RawMove>,
+    pub(super) moves: Moves,
     /// Segments that nothing needs once the moves are durable.
     emptied: Vec<u32>,
     /// The flush that makes them so.
@@ -50,7 +52,7 @@ impl F2fs {
             let mut volume = self.volume.lock();
             let Some(prospect) = volume.journal_prospect() else { return Ok(false) };
             volume.journal.ledger.note_journal(&prospect);
-            let result = volume.write_journal(self.flushes.next());
+            let result = volume.write_journal(&self.flushes);
             note_failure(&mut volume, &result);
             volume.journal.written = Some(result?);
             volume.cleaning.of(cause).journal_commits += 1;
@@ -157,13 +159,12 @@ impl Volume {
         (journal.ledger.choose(journal.rule, &prospect) == Commit::Journal).then_some(prospect)
     }
 
-    /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device. `flush`: the first to begin
-    /// from now on.
-    fn write_journal(&mut self, flush: u64) -> Result<Written> {
+    /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device.
+    fn write_journal(&mut self, flushes: &Flushes) -> Result<Written> {
         self.writer.write_all(&*self.device)?;
         let moves = self.journal.moves.take();
-        self.journal.pointing.extend(moves.iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
-        let blocks = self.compose_journal(&moves);
+        self.journal.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
+        let blocks = self.compose_journal(moves.list());
         if let Some(area) = self.journal.area {
             let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
             let address = u64::from(area.first + self.journal.next) * BLOCK_SIZE as u64;
@@ -173,7 +174,8 @@ impl Volume {
             self.journal.commits += 1;
         }
         // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.
-        Ok(Written { moves, emptied: self.table.prefree(), flush, sections: self.cleaner.emptied_sections() })
+        let (emptied, sections) = (self.table.prefree(), self.cleaner.emptied_sections());
+        Ok(Written { moves, emptied, flush: flushes.next(), sections })
     }
 
     fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
@@ -200,7 +202,7 @@ impl Volume {
 
     /// The moves are durable: nothing needs the old places. Returns the segments that are free by that.
     fn forget_moved(&mut self, written: Written) -> Vec<u32> {
-        for one in &written.moves {
+        for one in written.moves.list() {
             self.table.forget_pre_invalid(one.old.get() - self.geometry.main);
         }
         let mut freed = written.emptied;

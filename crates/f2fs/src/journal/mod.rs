@@ -95,6 +95,12 @@ impl Journal {
         self.area.is_some()
     }
 
+    /// Where the block of this address is now: cleaning may have moved it, and the commit that tells of that may still be on its way.
+    pub fn place_of(&self, address: u32) -> u32 {
+        let waiting = self.written.as_ref().and_then(|written| written.moves.place_of(address)).unwrap_or(address);
+        self.moves.place_of(waiting).unwrap_or(waiting)
+    }
+
     /// Moves and nodes that are kept in memory until a checkpoint.
     pub fn notes(&self) -> usize {
         self.moves.count() + self.pointing.len()
@@ -102,7 +108,7 @@ impl Journal {
 
     /// A checkpoint was taken: the moves so far are part of it, and so are those of a commit that waits.
     pub fn note_checkpoint_taken(&mut self) {
-        self.moves.clear();
+        self.moves = Moves::default();
         self.written = None;
     }
 

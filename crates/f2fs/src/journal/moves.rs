@@ -50,6 +50,16 @@ impl Moves {
         });
     }
 
+    /// Where the block at this address went, if it was moved.
+    pub fn place_of(&self, address: u32) -> Option<u32> {
+        self.from.get(&address).map(|&at| self.list[at].new.get())
+    }
+
+    /// The moves, in the order they were made.
+    pub fn list(&self) -> &[RawMove] {
+        &self.list
+    }
+
     /// Whether the block at this address was copied already.
     pub fn has_left(&self, address: u32) -> bool {
         self.from.contains_key(&address)
@@ -76,15 +86,8 @@ impl Moves {
     }
 
     /// Hands the moves out, and begins anew.
-    pub fn take(&mut self) -> Vec<RawMove> {
-        self.to.clear();
-        self.from.clear();
-        std::mem::take(&mut self.list)
-    }
-
-    /// Forgets them: a checkpoint has what they tell.
-    pub fn clear(&mut self) {
-        self.take();
+    pub fn take(&mut self) -> Moves {
+        std::mem::take(self)
     }
 }
 
@@ -103,8 +106,13 @@ mod tests {
         moves.add(300, 400, owner, 6, 7);
         assert!(moves.has_left(100) && moves.has_left(200) && !moves.has_left(400));
         assert_eq!(moves.left_by_segment(100).get(&0), Some(&4));
+        assert_eq!(
+            [100, 101, 200, 300, 400].map(|at| moves.place_of(at)),
+            [Some(400), Some(201), Some(400), Some(400), None]
+        );
+        let taken = moves.take();
         let list: Vec<(u32, u32, u32)> =
-            moves.take().iter().map(|one| (one.old.get(), one.new.get(), one.chained.get())).collect();
+            taken.list().iter().map(|one| (one.old.get(), one.new.get(), one.chained.get())).collect();
         assert_eq!(list, [(100, 400, 1), (101, 201, 1), (200, 400, 5), (300, 400, 6)]);
         assert_eq!((moves.count(), moves.blocks()), (0, 1));
     }

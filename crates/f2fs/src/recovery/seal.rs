@@ -44,6 +44,8 @@ impl Sealed {
 pub struct Unsealed {
     entries: Vec<Sealed>,
     overflown: bool,
+    /// The flush that blocks were left to, which the list does not have any more.
+    left_to: Option<u64>,
 }
 
 impl Unsealed {
@@ -66,10 +68,22 @@ impl Unsealed {
         self.entries.retain(|entry| !is_reused(entry.address));
     }
 
-    /// The entries so far, to be sealed or flushed.
+    /// The entries so far, for a seal to list.
     pub fn take(&mut self) -> Vec<Sealed> {
         self.overflown = false;
         std::mem::take(&mut self.entries)
+    }
+
+    /// Leaves all so far to flush number `flush`, which has not begun. Until it has succeeded no seal may be written: it would vouch for
+    /// blocks that it does not list.
+    pub fn leave_to_flush(&mut self, flush: u64) {
+        self.take();
+        self.left_to = Some(flush);
+    }
+
+    /// The flush that has to succeed before the next seal, if blocks were left to one.
+    pub fn left_to(&self) -> Option<u64> {
+        self.left_to
     }
 }
 
