@@ -53,7 +53,7 @@ impl F2fs {
 
     fn discard_freed(&self, most: usize) -> bool {
         // Nothing is released by others meanwhile. Whoever has the turn may free more.
-        let Some(_turn) = self.turn.try_lock() else { return true };
+        let Some(_turn) = self.try_turn() else { return true };
         let (held, main) = {
             let mut volume = self.volume.lock();
             if !volume.is_writable() {

@@ -32,6 +32,7 @@ pub mod check;
 pub mod checkpoint;
 mod clean;
 mod clock;
+mod closing;
 pub mod dir;
 mod discard;
 pub mod error;
@@ -45,6 +46,7 @@ mod info;
 pub mod journal;
 pub mod layout;
 mod live;
+mod lock;
 mod log;
 mod maintenance;
 #[cfg_attr(feature = "mutants", doc(hidden))]

@@ -34,14 +34,12 @@ const NAT_ENTRIES_MIN: usize = 4096;
 /// When background work was done last.
 pub(crate) struct Timing {
     committed: Time,
-    /// The volume has been closed: there is nothing left to do.
-    pub closed: bool,
 }
 
 impl Timing {
     /// Of a volume whose last checkpoint is as old as `now`.
     pub(crate) fn new(now: Time) -> Timing {
-        Timing { committed: now, closed: false }
+        Timing { committed: now }
     }
 }
 
@@ -104,7 +102,7 @@ impl F2fs {
     /// Frees sections that were emptied, by the journal or by a checkpoint. Unless `wait`, the journal's commit may still lack its flush,
     /// and nothing is done where somebody else has the turn, who frees them.
     fn free_cleaned(&self, cause: CleaningCause, wait: bool) -> Result<()> {
-        let turn = if wait { Some(self.turn.lock()) } else { self.turn.try_lock() };
+        let turn = if wait { Some(self.take_turn()) } else { self.try_turn() };
         let Some(_turn) = turn else { return Ok(()) };
         let uptime = || self.with_volume(|volume| volume.clock.uptime());
         let start = uptime();
@@ -121,7 +119,7 @@ impl F2fs {
     /// Writes a checkpoint if there is reason to: something changed, or, where sections are to be freed, there are some; with
     /// `force` always. For [`CheckpointCause::Close`] it is one of a clean volume. Returns whether one was written.
     pub(crate) fn checkpoint_if(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
-        let _turn = self.turn.lock();
+        let _turn = self.take_turn();
         self.checkpoint_in_turn(force, cause)
     }
 
@@ -189,10 +187,11 @@ impl F2fs {
         let (commit, interval) =
             self.with_volume(|volume| (volume.options.commit_interval, volume.options.checkpoint_interval));
         let wait = commit.min(interval).max(Duration::from_millis(100));
+        let Ok(_open) = self.keep_open() else { return Background { next: wait } };
         let due = {
             let mut timing = self.timing.lock();
             let since = now.seconds.saturating_sub(timing.committed.seconds);
-            let due = !timing.closed && (since < 0 || since as u64 >= wait.as_secs().max(1));
+            let due = since < 0 || since as u64 >= wait.as_secs().max(1);
             if due {
                 timing.committed = now;
             }
@@ -210,7 +209,7 @@ impl F2fs {
     fn clean_when_idle(&self) -> Option<Duration> {
         let (more, commit) = {
             let mut volume = self.volume.lock();
-            if !volume.is_writable() || !volume.options.background_cleaning || self.timing.lock().closed {
+            if !volume.is_writable() || !volume.options.background_cleaning {
                 return None;
             }
             let idle = volume.clock.uptime().saturating_sub(volume.last_used);

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;
 use crate::journal::area::Area;
+use crate::lock::VolumeLock;
 use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
 use crate::ops::F2fs;
@@ -63,7 +64,8 @@ impl F2fs {
         }
         let committed = volume.clock.now();
         let fs = F2fs {
-            volume: Mutex::new(volume),
+            volume: VolumeLock::new(volume),
+            closed: RwLock::new(None),
             turn: Mutex::new(()),
             reuse: RwLock::new(()),
             device,

@@ -1,6 +1,6 @@
 //! The only door in: the file-system interface on a volume.
 //!
-//! Locks, always taken in this order: `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while
+//! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while
 //! they read from the device; exclusive while blocks become free), `volume` (everything in memory; never held over a
 //! flush).
 
@@ -13,13 +13,13 @@ use basalt_vfs::{
 };
 
 use crate::clean::statistics::CheckpointCause;
+use crate::closing::Closed;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
+use crate::lock::VolumeLock;
 use crate::maintenance::Timing;
-use crate::mutant::{self, Mutant};
-use crate::open::free_orphans;
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -30,7 +30,9 @@ const RESERVED_NODES: u64 = 3;
 
 /// An open F2FS volume.
 pub struct F2fs {
-    pub(crate) volume: Mutex<Volume>,
+    pub(crate) volume: VolumeLock,
+    /// How closing ended, if it has begun. Held shared by every change, exclusively by closing.
+    pub(crate) closed: RwLock<Closed>,
     pub(crate) turn: Mutex<()>,
     pub(crate) reuse: RwLock<()>,
     pub(crate) device: Arc<dyn BlockDevice>,
@@ -66,9 +68,12 @@ impl F2fs {
         Ok(work(&mut volume)?)
     }
 
-    /// Before an operation that may renew an access time. Looking goes on where making room failed: that has been noted.
+    /// Before an operation that may renew an access time. Looking goes on where making room failed, which has been noted, and on a
+    /// volume that is closed.
     fn make_room_to_look(&self) {
-        let _ = self.make_room();
+        if let Ok(_open) = self.keep_open() {
+            let _ = self.make_room();
+        }
     }
 
     /// Runs an operation that changes the volume: first makes room, then checks and runs it.
@@ -78,6 +83,7 @@ impl F2fs {
 
     /// As [`change`](Self::change), for an operation that writes about `weight` blocks.
     fn change_much<T>(&self, weight: u32, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
+        let _open = self.keep_open()?;
         self.make_room_for(weight)?;
         let mut volume = self.volume.lock();
         volume.last_used = volume.clock.uptime();
@@ -142,6 +148,8 @@ impl FileSystem for F2fs {
 
     fn forget(&self, ino: InodeNumber, count: u64) {
         let Ok(ino) = Self::inode_number(ino) else { return };
+        // Closing frees what is unlinked.
+        let Ok(_open) = self.keep_open() else { return };
         let mut volume = self.volume.lock();
         if let Err(error) = volume.attempt(|volume| volume.forget(ino, count)) {
             // An orphan that is still one goes at the next mount.
@@ -296,11 +304,12 @@ impl FileSystem for F2fs {
     }
 
     fn sync_file(&self, ino: InodeNumber, data_only: bool) -> basalt_vfs::Result<()> {
-        Ok(self.fsync(Self::inode_number(ino)?, data_only)?)
+        let ino = Self::inode_number(ino)?;
+        self.make_durable(|| self.fsync(ino, data_only))
     }
 
     fn sync(&self) -> basalt_vfs::Result<()> {
-        Ok(self.sync_all(CheckpointCause::Sync)?)
+        self.make_durable(|| self.sync_all(CheckpointCause::Sync))
     }
 
     fn stat_fs(&self) -> basalt_vfs::Result<StatFs> {
@@ -338,6 +347,7 @@ impl FileSystem for F2fs {
     }
 
     fn trim(&self, offset: u64, length: u64, minimum: u64) -> basalt_vfs::Result<u64> {
+        let _open = self.keep_open()?;
         Ok(self.trim_free(offset, length, minimum)?)
     }
 
@@ -346,27 +356,7 @@ impl FileSystem for F2fs {
     }
 
     fn close(&self) -> basalt_vfs::Result<()> {
-        {
-            let mut timing = self.timing.lock();
-            if std::mem::replace(&mut timing.closed, true) {
-                return Ok(());
-            }
-        }
-        {
-            let mut volume = self.volume.lock();
-            if volume.is_writable() {
-                // Nobody can use an unlinked file any more.
-                let result = free_orphans(&mut volume);
-                note_failure(&mut volume, &result);
-                result?;
-            }
-        }
-        if mutant::active(Mutant::GuardClearedEarly) {
-            self.clear_guard()?;
-        }
-        self.sync_all(CheckpointCause::Close)?;
-        self.discard_all();
-        Ok(self.clear_guard()?)
+        self.close_once()
     }
 }
 

@@ -96,6 +96,8 @@ pub(crate) struct Volume {
     pub checkpoint_under_way: bool,
     /// Something differs from the last checkpoint.
     pub changed: bool,
+    /// The volume is being closed, or is: access times stay as they are.
+    pub closing: bool,
     /// Why the volume takes no more changes: an error that left memory and device apart.
     pub failed: Option<String>,
     pub cleaner: Cleaner,
@@ -225,6 +227,7 @@ impl Volume {
             since: SinceCheckpoint::default(),
             checkpoint_under_way: false,
             changed: false,
+            closing: false,
             failed: None,
             cleaner: Cleaner::default(),
             undiscarded: BTreeSet::new(),

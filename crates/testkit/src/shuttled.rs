@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 pub use shuttle;
+pub use shuttle::sync::RwLockReadGuard;
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A mutual exclusion lock.
@@ -105,8 +106,13 @@ impl<T> RwLock<T> {
     }
 
     /// Waits for the lock, to read.
-    pub fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, to read, if nobody writes.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.0.try_read().ok()
     }
 
     /// Waits for the lock, to write.

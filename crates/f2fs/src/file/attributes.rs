@@ -238,7 +238,7 @@ impl Volume {
 
     /// Renews the access time where the mount and the inode want it.
     pub(crate) fn touch_access(&mut self, ino: u32) -> Result<()> {
-        if !self.is_writable() || self.options.atime == Atime::Noatime {
+        if !self.is_writable() || self.closing || self.options.atime == Atime::Noatime {
             return Ok(());
         }
         let now = self.clock.now();

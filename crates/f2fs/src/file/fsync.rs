@@ -52,7 +52,7 @@ impl F2fs {
             };
             if under_way {
                 // These nodes belong to the checkpoint that is being written: without it they lead nowhere.
-                drop(self.turn.lock());
+                drop(self.take_turn());
                 if let Some(reason) = self.failure() {
                     return Err(basalt_vfs::Error::Io(reason).into());
                 }
@@ -84,6 +84,7 @@ impl F2fs {
         if let Some(reason) = self.failure() {
             return Err(basalt_vfs::Error::Io(reason).into());
         }
+        let _must_end = self.must_end();
         let result = self.device.flush();
         if let Err(error) = &result {
             self.volume.lock().fail(&error.to_string());

@@ -70,7 +70,7 @@ impl F2fs {
             return Ok(());
         }
         // Whoever has the turn takes a checkpoint, or does the same.
-        let Some(_turn) = self.turn.try_lock() else { return Ok(()) };
+        let Some(_turn) = self.try_turn() else { return Ok(()) };
         self.finish_commit().map(|_| ())
     }
 
