@@ -107,13 +107,14 @@ fn roll_forward(
         let since = if may { ", and what was fsynced since" } else { "" };
         volume.warnings.push(format!("not unmounted cleanly: the last checkpoint counts{since}"));
     }
-    // Nodes of an fsync that was cut off may lie behind the checkpoint, without the beginning of their chain. Until the next
-    // checkpoint nothing may be written there: it would carry the same version, and lead to them.
+    // Nodes of an fsync that was cut off may lie behind the checkpoint, without the beginning of their chain. Recovery must write
+    // nothing there: it would carry the same version, and lead to them.
+    let place = volume.logs[SegmentKind::WarmNode.index()].offset;
     if !mutant::active(Mutant::ChainOverwritten) {
         volume.leave_segment(SegmentKind::WarmNode);
     }
-    volume.since.close("the first since the volume was opened");
     if !may {
+        volume.since.close("the volume has features that recovery does not know, or is damaged");
         return Ok((volume, unclean));
     }
     match volume.roll_forward() {
@@ -124,7 +125,13 @@ fn roll_forward(
                     .warnings
                     .push(format!("{} {files} fsynced after the last checkpoint recovered", recovered.files));
             }
-            Ok((volume, unclean || recovered.visited > 0))
+            let is_new = recovered.visited == 0;
+            if is_new && !unclean {
+                volume.begin_chain_behind_open(place);
+            } else {
+                volume.since.close("recovery has not ended with a checkpoint");
+            }
+            Ok((volume, unclean || !is_new))
         }
         Err(error @ (Error::Damaged { .. } | Error::Refused(_))) => {
             let warning =

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
+use crate::recovery::begin::Beginning;
 use crate::volume::Volume;
 
 /// One of the six logs: a segment being filled from front to back.
@@ -40,6 +41,9 @@ pub fn node_owner(nid: u32) -> RawSummary {
 impl Volume {
     /// Takes the next block of a log for `owner` and returns its address.
     pub(crate) fn allocate(&mut self, kind: SegmentKind, owner: RawSummary) -> Result<u32> {
+        if kind == SegmentKind::WarmNode {
+            self.look_behind_checkpoint();
+        }
         if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
             self.roll_log(kind)?;
         }
@@ -55,7 +59,9 @@ impl Volume {
         }
         log.summary.entries[log.offset as usize] = mutant::owner(kind, owner);
         log.offset += 1;
-        if log.offset == BLOCKS_PER_SEGMENT {
+        // Nobody has looked at what the next segment holds, and the chain would lead there.
+        let ends_here = kind == SegmentKind::WarmNode && self.since.beginning == Beginning::Free;
+        if self.logs[kind.index()].offset == BLOCKS_PER_SEGMENT && !ends_here {
             // That no segment is free shows when the next block is wanted; this one has its place.
             if let Err(error) = self.roll_log(kind)
                 && error.is_failure()

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use basalt_segments::{BlockTraits, SegmentKind};
 use basalt_vfs::FileKind;
 
+use super::begin::Beginning;
 use super::seal::Unsealed;
 use crate::error::Result;
 use crate::mutant::{self, Mutant};
@@ -45,6 +46,8 @@ pub struct SinceCheckpoint {
     pub chained: u32,
     /// Written since the last seal.
     pub unsealed: Unsealed,
+    /// Until the first checkpoint of the session: where its chain may be.
+    pub beginning: Beginning,
     /// Where data was put since each node was last written to the chain, by the node that points there.
     placed: FxHashMap<u32, Vec<u32>>,
 }

@@ -1,0 +1,68 @@
+//! Where the roll-forward chain of a new session begins: right behind the checkpoint that the last session left.
+//!
+//! Nodes of an fsync that a power cut interrupted may lie there, without the beginning of their chain: the volume looks as clean as the
+//! checkpoint. They carry the version that the new session's nodes will carry, and a chain that grows up to them would lead into them. So
+//! before its first node, the session looks at the rest of the segment. If one block there is of that version, it goes on in another
+//! segment, and fsync is a checkpoint, after which the version is another.
+
+use zerocopy::FromBytes;
+
+use basalt_segments::SegmentKind;
+
+use crate::checkpoint::load::read_blocks;
+use crate::layout::node::RawNode;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
+use crate::volume::Volume;
+
+/// What is known of the place behind the checkpoint that the volume was opened with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Beginning {
+    /// Nothing: a chain may begin there once it was looked at.
+    Unknown,
+    /// No block of the checkpoint's version: the chain may use the rest of the segment. What lies in other segments is not known.
+    Free,
+    /// A checkpoint was taken since, or no chain begins there.
+    #[default]
+    Past,
+}
+
+impl Volume {
+    /// Lets the chain begin behind the checkpoint that the volume was opened with, if that is safe once it is needed; `offset` is where
+    /// the warm node log was in its segment.
+    pub(crate) fn begin_chain_behind_open(&mut self, offset: u32) {
+        let named = self.checkpoint.raw.cur_node_segno[1].get();
+        let log = &mut self.logs[SegmentKind::WarmNode.index()];
+        if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
+            log.offset = offset;
+            self.since.beginning = Beginning::Unknown;
+        } else {
+            self.since.close("no place for the chain behind the checkpoint");
+        }
+    }
+
+    /// Before the first block goes to the warm node log: looks at what lies behind the checkpoint.
+    pub(crate) fn look_behind_checkpoint(&mut self) {
+        if self.since.beginning != Beginning::Unknown {
+            return;
+        }
+        if self.is_beginning_free() || mutant::active(Mutant::StaleChainJoined) {
+            self.since.beginning = Beginning::Free;
+        } else {
+            self.since.beginning = Beginning::Past;
+            self.since.close("nodes of an interrupted fsync lie behind the checkpoint");
+            self.leave_segment(SegmentKind::WarmNode);
+        }
+    }
+
+    /// Whether no block in the rest of the segment is of the checkpoint's version. One that cannot be read counts as one that is.
+    fn is_beginning_free(&self) -> bool {
+        let log = &self.logs[SegmentKind::WarmNode.index()];
+        let (from, count) = (self.next_address(SegmentKind::WarmNode), BLOCKS_PER_SEGMENT - log.offset);
+        let Ok(bytes) = read_blocks(&*self.device, from, count as usize) else { return false };
+        let version = self.checkpoint.node_version();
+        let is_of_version =
+            |block: &[u8]| RawNode::ref_from_bytes(block).is_ok_and(|node| node.footer.cp_ver.get() == version);
+        !bytes.chunks_exact(BLOCK_SIZE).any(is_of_version)
+    }
+}
