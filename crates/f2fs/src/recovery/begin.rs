@@ -12,7 +12,6 @@ use basalt_segments::SegmentKind;
 use crate::checkpoint::load::read_blocks;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 /// What is known of the place behind the checkpoint that the volume was opened with.
@@ -46,7 +45,7 @@ impl Volume {
         if self.since.beginning != Beginning::Unknown {
             return;
         }
-        if self.is_beginning_free() || mutant::active(Mutant::StaleChainJoined) {
+        if self.is_beginning_free() {
             self.since.beginning = Beginning::Free;
         } else {
             self.since.beginning = Beginning::Past;
