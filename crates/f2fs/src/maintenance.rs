@@ -125,6 +125,7 @@ impl F2fs {
 
     /// As [`checkpoint_if`](Self::checkpoint_if), by who has the turn.
     fn checkpoint_in_turn(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
+        self.write_ordered_in_pieces()?;
         let (prepared, start, blocks) = {
             let mut volume = self.volume.lock();
             let (start, blocks) = (volume.clock.uptime(), volume.checkpoint_blocks());
@@ -159,6 +160,22 @@ impl F2fs {
             volume.note_checkpoint_time(took, blocks);
         }
         result.map(|()| true)
+    }
+
+    /// Writes what a checkpoint must not leave in memory, piece by piece, so that nobody waits long for the lock. What comes meanwhile is
+    /// left to the checkpoint itself.
+    fn write_ordered_in_pieces(&self) -> Result<()> {
+        let pieces = self.with_volume(|volume| volume.dirty_file_pages.div_ceil(PIECE));
+        for _ in 0..pieces {
+            let mut volume = self.volume.lock();
+            if volume.ordered.is_empty() || !volume.is_writable() {
+                return Ok(());
+            }
+            let result = volume.write_ordered(PIECE);
+            note_failure(&mut volume, &result);
+            result?;
+        }
+        Ok(())
     }
 
     /// Makes a prepared checkpoint hold.

@@ -81,6 +81,8 @@ pub(crate) struct Volume {
     pub inodes: FxHashMap<u32, InodeState>,
     pub clean_pages: CleanPages,
     pub dirty_inodes: BTreeSet<u32>,
+    /// Of dirty inodes: those whose pages, from this one on, no checkpoint may leave in memory.
+    pub ordered: BTreeMap<u32, u32>,
     pub dirty_file_pages: usize,
     pub dirty_directory_pages: usize,
     /// Where writeback goes on when it does not write everything: inode and page.
@@ -217,6 +219,7 @@ impl Volume {
             inodes: FxHashMap::default(),
             clean_pages: CleanPages::default(),
             dirty_inodes: BTreeSet::new(),
+            ordered: BTreeMap::new(),
             dirty_file_pages: 0,
             dirty_directory_pages: 0,
             written_to: (0, 0),

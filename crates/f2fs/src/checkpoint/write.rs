@@ -1,6 +1,6 @@
 //! Writing a checkpoint.
 //!
-//! 1. Under the volume's lock: dirty directory blocks, then nodes, go to their logs; NAT and SIT changes to the journals or
+//! 1. Under the volume's lock: ordered pages of files, dirty directory blocks, then nodes, go to their logs; NAT and SIT changes to the journals or
 //!    the other copies of their blocks; the pack to the place of the older one, all but its last block.
 //! 2. Without the lock: flush, last block, flush. The checkpoint holds from here on.
 //! 3. Without the lock: discard what the checkpoint freed.
@@ -42,6 +42,7 @@ pub struct Prepared {
 impl Volume {
     /// Steps 1: everything but the last block. With `unmount`, the pack is that of a clean volume.
     pub(crate) fn prepare_checkpoint(&mut self, unmount: bool) -> Result<Prepared> {
+        self.write_ordered(usize::MAX)?;
         if !mutant::active(Mutant::DirectoriesNotWritten) {
             self.write_back_directories()?;
         }

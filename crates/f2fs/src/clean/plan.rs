@@ -28,6 +28,8 @@ impl Volume {
         if !self.plan_foreground() {
             return Ok(false);
         }
+        // The checkpoint that frees what is emptied has to write these, and cleaning would take their room.
+        self.write_ordered(usize::MAX)?;
         let most = self.options.sections_per_commit.unwrap_or(u32::MAX).max(1);
         let mut sections = 0;
         while self.cleaner.current().is_some()

@@ -183,6 +183,8 @@ impl Volume {
         self.orphans.remove(&ino);
         self.change_links(ino, 1)?;
         if links == 0 {
+            // The name must lead to all of it.
+            self.order_pages(ino, 0);
             inode::set_name(self.inode_mut(ino)?, dir, name);
         }
         self.touch_change(ino)
@@ -407,6 +409,9 @@ impl Volume {
         self.since.note_renamed(moved.ino);
         if self.is_directory(moved.ino)? {
             self.since.close("a directory was renamed");
+        } else {
+            // The name must lead to all of it.
+            self.order_pages(moved.ino, 0);
         }
         self.touch_change(moved.ino)?;
         if from != to && self.is_directory(moved.ino)? {

@@ -72,10 +72,8 @@ impl Volume {
         if exists && size > 0 {
             self.reserve_block(ino, 0)?;
             self.put_page(ino, 0, &block.0);
-            if self.since.may_be_durable(ino) {
-                // A checkpoint to come may have the inode and not its pages: what was durable must not be gone by that.
-                self.write_back(ino)?;
-            }
+            // What was durable in the inode must not be gone by a checkpoint that has the inode and not its pages.
+            self.order_pages(ino, 0);
         }
         Ok(())
     }

@@ -122,6 +122,7 @@ impl Volume {
         }
         if state.dirty == 0 {
             self.dirty_inodes.remove(&ino);
+            self.ordered.remove(&ino);
         }
     }
 
@@ -157,7 +158,7 @@ impl Volume {
     }
 
     /// Reads a block of a file from the volume; `None` for a hole or a block never written.
-    fn read_file_block(&mut self, ino: u32, index: u32) -> Result<Option<Box<RawBlock>>> {
+    pub(crate) fn read_file_block(&mut self, ino: u32, index: u32) -> Result<Option<Box<RawBlock>>> {
         match self.address(ino, u64::from(index))? {
             NULL_ADDR => Ok(None),
             NEW_ADDR => Ok(Some(RawBlock::zeroed())),

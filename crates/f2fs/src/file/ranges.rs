@@ -52,26 +52,18 @@ impl Volume {
     }
 
     fn preallocate(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {
-        let size = self.inode(ino)?.i_size.get();
-        if self.has_inline_data(ino)? && end <= self.inline_capacity(ino)? {
-            // The inode holds the range already.
-            if end > size && !keep_size {
-                self.inode_mut(ino)?.i_size.set(end);
-            }
-            return Ok(());
+        if !keep_size {
+            self.clear_behind_end(ino, end, end)?;
         }
-        self.convert_inline_data(ino)?;
-        self.reserve_range(ino, offset, end)?;
-        if end > size {
-            let raw = self.inode_mut(ino)?;
-            if keep_size {
-                raw.i_advise |= Advise::KEEP_SIZE.bits();
-            } else {
-                raw.i_size.set(end);
-                self.zero_tail(ino, size)?;
+        // If the inode holds the range, there is nothing to reserve.
+        if !self.has_inline_data(ino)? || end > self.inline_capacity(ino)? {
+            self.convert_inline_data(ino)?;
+            self.reserve_range(ino, offset, end)?;
+            if keep_size && end > self.inode(ino)?.i_size.get() {
+                self.inode_mut(ino)?.i_advise |= Advise::KEEP_SIZE.bits();
             }
         }
-        Ok(())
+        if keep_size { Ok(()) } else { self.extend_to(ino, end) }
     }
 
     /// Reserves a block for every hole of a range.

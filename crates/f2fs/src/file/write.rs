@@ -31,6 +31,7 @@ impl Volume {
         }
         let end = offset.checked_add(data.len() as u64).filter(|&end| end <= SIZE_MAX);
         let end = end.ok_or(basalt_vfs::Error::FileTooLarge)?;
+        self.clear_behind_end(ino, offset, end)?;
         if self.has_inline_data(ino)? {
             if end <= self.inline_capacity(ino)? {
                 self.write_inline(ino, offset as usize, data)?;
@@ -83,10 +84,7 @@ impl Volume {
     }
 
     fn finish_write(&mut self, ino: u32, end: u64, times: Times) -> Result<()> {
-        let raw = self.inode_mut(ino)?;
-        if end > raw.i_size.get() {
-            raw.i_size.set(end);
-        }
+        self.extend_to(ino, end)?;
         if times == Times::Renew { self.touch(ino) } else { Ok(()) }
     }
 
@@ -135,6 +133,7 @@ impl Volume {
             return Err(basalt_vfs::Error::FileTooLarge.into());
         }
         let old = self.inode(ino)?.i_size.get();
+        self.clear_behind_end(ino, size, size)?;
         if self.inode(ino)?.is_inline(InlineFlags::DATA) {
             if size > self.inline_capacity(ino)? {
                 self.convert_inline_data(ino)?;
@@ -142,31 +141,14 @@ impl Volume {
                 self.zero_inline(ino, size as usize, old as usize)?;
             }
         }
-        self.inode_mut(ino)?.i_size.set(size);
-        if !self.has_inline_data(ino)? {
-            // Blocks past the end may exist even when growing (KEEP_SIZE): they must not come into sight.
-            if size < old {
+        self.extend_to(ino, size)?;
+        if size < old {
+            self.inode_mut(ino)?.i_size.set(size);
+            if !self.has_inline_data(ino)? {
                 self.truncate(ino, size)?;
-            }
-            if size > old {
-                self.zero_tail(ino, old)?;
             }
         }
         self.touch(ino)
-    }
-
-    /// Zeroes the rest of the block that holds byte `from`, if it has content.
-    pub(crate) fn zero_tail(&mut self, ino: u32, from: u64) -> Result<()> {
-        let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
-        let index = from >> BLOCK_BITS;
-        if within == 0 || !self.has_content(ino, index)? {
-            return Ok(());
-        }
-        let page = self.page_mut(ino, index as u32)?;
-        if page.block.0[within..].iter().any(|&byte| byte != 0) {
-            page.block.0[within..].fill(0);
-        }
-        Ok(())
     }
 
     /// Whether a file block holds bytes that are not known to be zero.

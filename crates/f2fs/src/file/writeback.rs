@@ -37,7 +37,7 @@ impl Volume {
     }
 
     /// Writes up to `most` dirty pages of one inode, from page `from` on; which.
-    fn write_back_from(&mut self, ino: u32, from: u32, most: usize) -> Result<Vec<u32>> {
+    pub(crate) fn write_back_from(&mut self, ino: u32, from: u32, most: usize) -> Result<Vec<u32>> {
         let mut written = Vec::new();
         let Some(state) = self.inodes.get_mut(&ino) else { return Ok(written) };
         if state.dirty == 0 {
@@ -57,6 +57,7 @@ impl Volume {
         state.pages = pages;
         if state.dirty == 0 {
             self.dirty_inodes.remove(&ino);
+            self.ordered.remove(&ino);
         }
         *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= written.len();
         if directory {

@@ -91,11 +91,6 @@ impl SinceCheckpoint {
         self.created.contains(&ino)
     }
 
-    /// Whether the checkpoint, or an fsync since, has this inode.
-    pub fn may_be_durable(&self, ino: u32) -> bool {
-        !self.is_created(ino) || self.trails.get(&ino).is_some_and(|trail| trail.flush > 0)
-    }
-
     /// Whether something in the chain may be out of reach.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()

@@ -5,6 +5,7 @@
 //! | [`power`] | a device whose power goes, and a volume on it |
 //! | [`content`] | data, sizes, holes, inline data, xattrs |
 //! | [`names`] | new files, renames, links, names taken over |
+//! | [`ordered`] | what no checkpoint may have without its data: sizes, links, names that replace |
 //! | [`rules`] | when an fsync is one flush, when a checkpoint, and when nothing |
 //! | [`beside`] | several fsyncs at once |
 //! | [`cuts`] | power cuts at random inside fsync and inside recovery |
@@ -12,6 +13,11 @@
 mod beside;
 mod content;
 mod cuts;
+/// Finds structures on a volume and changes them, checksums brought up to date.
+#[allow(dead_code)]
+#[path = "../editor/mod.rs"]
+mod editor;
 mod names;
+mod ordered;
 mod power;
 mod rules;

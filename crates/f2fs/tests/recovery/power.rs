@@ -117,6 +117,13 @@ impl BlockDevice for Powered {
     }
 }
 
+fn formatted(size: u64) -> MemoryDevice {
+    let memory = MemoryDevice::new(size, 512);
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&memory, &options, &mut |_, _| {}).unwrap();
+    memory
+}
+
 /// A volume on a device that can lose its power.
 pub struct Bench {
     pub device: Arc<Powered>,
@@ -126,10 +133,7 @@ pub struct Bench {
 impl Bench {
     /// A volume of 64 MiB with a checkpoint of this mount, from which on fsyncs are rolled forward, and an empty file.
     pub fn new() -> Bench {
-        let memory = MemoryDevice::new(64 << 20, 512);
-        let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
-        format(&memory, &options, &mut |_, _| {}).unwrap();
-        let bench = Bench::open(memory);
+        let bench = Bench::open(formatted(64 << 20));
         bench.create("first");
         bench.fs.sync().unwrap();
         bench
@@ -137,6 +141,33 @@ impl Bench {
 
     pub fn open(memory: MemoryDevice) -> Bench {
         Bench::open_with(memory, OpenOptions::default())
+    }
+
+    /// A volume with little memory: see [`cut_behind_a_checkpoint_without_pages`](Bench::cut_behind_a_checkpoint_without_pages).
+    pub fn with_little_memory() -> Bench {
+        let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
+        let bench = Bench::open_with(formatted(128 << 20), options);
+        let ino = bench.create("overwritten");
+        bench.fs.write(ino, 0, &[b'o'; 4096], false).unwrap();
+        bench.fs.sync().unwrap();
+        bench
+    }
+
+    /// Makes so many files that memory runs short and a checkpoint is taken for its sake, as cleaning takes them, too: it leaves dirty
+    /// pages in memory. Then the power goes, and all that was not flushed is lost.
+    pub fn cut_behind_a_checkpoint_without_pages(&self) -> Bench {
+        self.fs.write(self.ino("overwritten").unwrap(), 0, &[b'n'; 4096], false).unwrap();
+        let checkpoints = || self.fs.statistics().written.checkpoints;
+        let before = checkpoints();
+        for number in 0..8192 {
+            self.fs.forget(self.create(&format!("crowd {before} {number}")), 1);
+            if checkpoints() > before {
+                let after = self.after_cut();
+                assert!(after.read("overwritten") == Some(vec![b'o'; 4096]), "the checkpoint wrote all pages");
+                return after;
+            }
+        }
+        panic!("no checkpoint for the sake of memory");
     }
 
     pub fn open_with(memory: MemoryDevice, options: OpenOptions) -> Bench {

@@ -1,0 +1,111 @@
+//! Files that grow: a size is never durable without the bytes it covers, and nothing that lay behind an end comes into sight.
+//!
+//! Checkpoints that cleaning or memory pressure needs leave dirty file pages in memory. Of a page that was there before, such a checkpoint
+//! has the older bytes, which is as good a moment of the file as any. But where the size grew there are no older bytes: what would be
+//! there are zeros that nobody wrote, or what a truncation had cut off. So these pages are *ordered*: written before the next checkpoint,
+//! whatever it is for. Also ordered are the pages of a file that gets another name, which somebody may have written to take the place of an
+//! older file (ext4 does the same: `auto_da_alloc`).
+
+use crate::error::Result;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::node::path::Mapped;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Makes a file end at `end`, unless it ends behind it. What lies between must be as it is to be read.
+    pub(crate) fn extend_to(&mut self, ino: u32, end: u64) -> Result<()> {
+        let old = self.inode(ino)?.i_size.get();
+        if end > old {
+            self.inode_mut(ino)?.i_size.set(end);
+            self.order_pages(ino, (old >> BLOCK_BITS) as u32);
+        }
+        Ok(())
+    }
+
+    /// Before a file grows to `end`, where `written` and what follows it will be overwritten: makes the bytes from its end on zero. Whoever
+    /// truncated it last may have left them, on this system or on another.
+    pub(crate) fn clear_behind_end(&mut self, ino: u32, written: u64, end: u64) -> Result<()> {
+        let size = self.inode(ino)?.i_size.get();
+        if end <= size {
+            return Ok(());
+        }
+        if self.has_inline_data(ino)? {
+            let to = written.min(self.inline_capacity(ino)?);
+            return if to > size { self.zero_inline(ino, size as usize, to as usize) } else { Ok(()) };
+        }
+        if written > size {
+            self.zero_tail(ino, size)?;
+        }
+        self.free_content(ino, Self::blocks_for(size), Self::blocks_for(end))
+    }
+
+    /// Makes file blocks that hold bytes into holes, from `from` to `to` (exclusive); what is only reserved stays.
+    fn free_content(&mut self, ino: u32, from: u64, to: u64) -> Result<()> {
+        let mut index = from;
+        while index < to {
+            let slot = match self.map(ino, index, false)? {
+                Mapped::Hole(next) => {
+                    index = next;
+                    continue;
+                }
+                Mapped::Slot(slot) => slot,
+            };
+            let count = u64::from(slot.count).min(to - index);
+            let node = self.node(slot.nid)?;
+            let holds_bytes = |step: &u64| {
+                let address = node.pointer(slot.byte + 4 * *step as usize);
+                address != NULL_ADDR && address != NEW_ADDR
+            };
+            let full: Vec<u64> = (0..count).filter(holds_bytes).collect();
+            full.into_iter().try_for_each(|step| self.free_range(ino, index + step, index + step + 1))?;
+            index += count;
+        }
+        Ok(())
+    }
+
+    /// Zeroes the rest of the block that holds byte `from`, if there is anything else. The page goes with the next checkpoint, because
+    /// other systems may show what lies behind the end when they extend the file.
+    pub(crate) fn zero_tail(&mut self, ino: u32, from: u64) -> Result<()> {
+        let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
+        let index = from >> BLOCK_BITS;
+        if within == 0 || !self.has_content(ino, index)? {
+            return Ok(());
+        }
+        let index = index as u32;
+        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
+            self.page_mut(ino, index)?.block.0[within..].fill(0);
+        } else if let Some(mut block) = self.read_file_block(ino, index)?
+            && block.0[within..].iter().any(|&byte| byte != 0)
+        {
+            block.0[within..].fill(0);
+            self.put_page(ino, index, &block.0);
+        }
+        self.order_pages(ino, index);
+        Ok(())
+    }
+
+    /// Has the dirty pages of a file from block `from` on written before the next checkpoint; not those of one without a name, which is
+    /// gone after a power cut.
+    pub(crate) fn order_pages(&mut self, ino: u32, from: u32) {
+        let is_dirty_file = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0 && !state.directory);
+        if is_dirty_file && !self.orphans.contains(&ino) {
+            let first = self.ordered.entry(ino).or_insert(from);
+            *first = from.min(*first);
+        }
+    }
+
+    /// Writes up to `most` of the pages that the next checkpoint has to have.
+    pub(crate) fn write_ordered(&mut self, most: usize) -> Result<()> {
+        let mut left = most;
+        while left > 0
+            && let Some((&ino, &from)) = self.ordered.first_key_value()
+        {
+            let written = self.write_back_from(ino, from, left)?.len();
+            if written < left {
+                self.ordered.remove(&ino);
+            }
+            left -= written;
+        }
+        Ok(())
+    }
+}
