@@ -98,8 +98,12 @@ impl Volume {
     fn append_fsync(&mut self, ino: u32, data_only: bool, flushes: &Flushes) -> Result<Step> {
         let has_pages = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0);
         let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
-        if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) && !self.is_directory(ino)? {
-            return Ok(Step::Flush(trail.flush));
+        if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) {
+            // Nothing to write, but the way to it may have changed.
+            return Ok(match self.checkpoint_reason_of_clean(ino)? {
+                Some(_) => Step::Checkpoint,
+                None => Step::Flush(trail.flush),
+            });
         }
         if self.checkpoint_reason(ino)?.is_some() {
             return Ok(Step::Checkpoint);

@@ -124,33 +124,46 @@ impl SinceCheckpoint {
 impl Volume {
     /// Why fsync of this inode needs a checkpoint; `None` if the chain can carry it. Source: the kernel's `need_do_checkpoint`.
     pub(crate) fn checkpoint_reason(&mut self, ino: u32) -> Result<Option<&'static str>> {
-        if self.kind(ino)? != FileKind::Regular {
-            return Ok(Some("not a regular file"));
+        if let Some(reason) = self.checkpoint_reason_of_clean(ino)? {
+            return Ok(Some(reason));
         }
         let direct = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
         let has_log = self.placement.log(&direct) == SegmentKind::WarmNode;
-        let raw = self.inode(ino)?;
-        let (links, parent) = (raw.i_links.get(), raw.i_pino.get());
-        let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
-        let name: Box<[u8]> = raw.i_name[..length].into();
+        let links = self.inode(ino)?.i_links.get();
         let since = &self.since;
         let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.reserved);
         Ok(match () {
-            () if since.closed.is_some() => since.closed,
             () if !has_log => Some("file nodes have no log of their own"),
             () if links != 1 => Some("not exactly one link"),
             () if self.orphans.contains(&ino) => Some("was an orphan"),
+            () if since.reshaped.contains(&ino) => Some("it lost nodes"),
+            () if used > self.checkpoint.user_blocks => Some("recovery could run out of space"),
+            () if since.chained > CHAIN_MAX => Some("the chain is long"),
+            () => None,
+        })
+    }
+
+    /// Of these reasons, those that hold although nothing of the inode itself waits to be written: the way to it by its name may not be
+    /// durable. A directory that was renamed closes the chain; which files are below it nobody looks for.
+    pub(crate) fn checkpoint_reason_of_clean(&mut self, ino: u32) -> Result<Option<&'static str>> {
+        if self.kind(ino)? != FileKind::Regular {
+            return Ok(Some("not a regular file"));
+        }
+        let raw = self.inode(ino)?;
+        let parent = raw.i_pino.get();
+        let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
+        let name: Box<[u8]> = raw.i_name[..length].into();
+        let since = &self.since;
+        Ok(match () {
+            () if since.closed.is_some() => since.closed,
             () if since.renamed.contains(&ino) && !mutant::active(Mutant::RenameNotNoticed) => {
                 Some("its names changed")
             }
-            () if since.reshaped.contains(&ino) => Some("it lost nodes"),
             () if since.created.contains(&parent) => Some("its directory is new"),
             () if since.reshaped.contains(&parent) => Some("its directory's attributes changed"),
             () if since.created.contains(&ino) && since.left.contains(&(parent, name)) => {
                 Some("its name was another inode's, which moved")
             }
-            () if used > self.checkpoint.user_blocks => Some("recovery could run out of space"),
-            () if since.chained > CHAIN_MAX => Some("the chain is long"),
             () => None,
         })
     }

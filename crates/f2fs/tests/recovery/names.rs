@@ -1,6 +1,6 @@
 //! Which names lead where, after fsyncs and a power cut.
 
-use basalt_vfs::FileSystem;
+use basalt_vfs::{Caller, FileSystem, RenameFlags};
 
 use crate::power::Bench;
 
@@ -142,6 +142,39 @@ fn below_a_renamed_directory() {
     expect(&after, "e/new", "new");
     expect(&after, "e/old", "old");
     after.close_clean("renamed directory");
+}
+
+/// An fsync of a file that has not changed makes its path durable, too: whatever directory on the way to it was renamed.
+#[test]
+fn unchanged_files_below_renamed_directories() {
+    type Change = (&'static str, fn(&Bench));
+    let changes: [Change; 5] = [
+        ("a/b/c/file", |bench| bench.rename("a/b/c", "a/b/d")),
+        ("a/b/c/file", |bench| bench.rename("a/b", "a/d")),
+        ("a/b/c/file", |bench| bench.rename("a", "d")),
+        ("a/b/c/file", |bench| bench.rename("a/b/c", "c")),
+        ("a/b/c/file", |bench| {
+            let (root, exchange) = (bench.fs.root(), RenameFlags::EXCHANGE);
+            bench.fs.rename(root, b"a", root, b"other", exchange, &Caller::default()).unwrap();
+        }),
+    ];
+    let moved = ["a/b/d/file", "a/d/c/file", "d/b/c/file", "c/file", "other/b/c/file"];
+    for data_only in [false, true] {
+        for ((from, change), to) in changes.iter().zip(moved) {
+            let bench = Bench::new();
+            for path in ["a", "a/b", "a/b/c", "other"] {
+                bench.mkdir(path);
+            }
+            put(&bench, from, "unchanged");
+            bench.fs.sync().unwrap();
+            change(&bench);
+            bench.fs.sync_file(bench.ino(to).unwrap(), data_only).unwrap();
+            let after = bench.after_cut();
+            expect(&after, to, "unchanged");
+            assert_eq!(after.ino(from), None, "{from}");
+            after.close_clean(to);
+        }
+    }
 }
 
 #[test]
