@@ -13,7 +13,8 @@ use crate::volume::open_to_read;
 /// Copy files out of a volume that nobody mounts
 ///
 /// Permissions, times, attributes, hard links and holes are kept, and by root owners and devices too. With several paths the last one is
-/// the destination outside, as for cp; with one, the destination is the current directory.
+/// the destination outside, as for cp; with one, the destination is the current directory. Directories that are there keep their own
+/// owner, permissions and attributes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all copied, 1 failed or something was left out, 2 wrong arguments.")]
 pub struct Args {
@@ -32,6 +33,11 @@ pub struct Args {
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
+    /// Keep nothing that gives rights: no owners, no set-uid, set-gid and sticky bits, no devices, no ACLs, capabilities and
+    /// trusted attributes; and apply the umask. Without root it is always so
+    #[arg(long)]
+    safe: bool,
+
     /// Say what was copied
     #[arg(short, long)]
     verbose: bool,
@@ -49,7 +55,12 @@ pub fn run(args: &Args) -> Outcome {
     check(args, sources, &destination)?;
     let volume = open_to_read(&args.target)?;
     let mut teller = Teller::new("get", args.verbose);
-    let options = GetOptions { recursive: args.recursive, exact_destination: args.no_target_directory };
+    let options = GetOptions {
+        recursive: args.recursive,
+        exact_destination: args.no_target_directory,
+        safe: args.safe,
+        new_destination: false,
+    };
     let mut get = Get::new(&volume.fs, options, &mut teller);
     sources.iter().try_for_each(|source| get.copy(source.as_bytes(), &destination)).map_err(|error| failure(&error))?;
     let report = get.report();
@@ -57,7 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     volume.close()?;
     if args.recursive && !rustix::process::geteuid().is_root() {
         eprintln!(
-            "basalt: get: owners are not kept, nor attributes that only root may set; run it as root to keep them"
+            "basalt: get: owners are not kept, nor ACLs, set-uid bits and attributes that only root may set; run it as root to keep them"
         );
     }
     teller.finish(&report)

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,6 +63,11 @@ pub struct Args {
     /// First block of the main area, where superblock and checkpoint are gone and this is known
     #[arg(long, value_name = "BLOCK")]
     main_block: Option<u32>,
+
+    /// Keep nothing that gives rights: no owners, no set-uid, set-gid and sticky bits, no devices, no ACLs, capabilities and
+    /// trusted attributes; and apply the umask. Without root it is always so
+    #[arg(long)]
+    safe: bool,
 
     /// Show the report as JSON
     #[arg(long)]
@@ -148,9 +154,7 @@ impl Salvage for Known<'_> {
 /// When the target cannot be opened or holds no node, or the directory cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let destination = args.directory.as_deref().filter(|_| !args.list);
-    if let Some(directory) = destination {
-        prepare(directory)?;
-    }
+    let is_new = destination.map_or(Ok(false), prepare)?;
     let found = search(args)?;
     let mut listener = Listener {
         progress: Progress::new("copied", Unit::Bytes, args.quiet),
@@ -162,7 +166,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let mut output = Output::new();
     let copied = match destination {
-        Some(directory) => copy(&found, directory, &mut listener)?,
+        Some(directory) => copy(args, &found, directory, is_new, &mut listener)?,
         None => list(args, &found, &mut listener, &mut output)?,
     };
     let Listener { progress, holes, files_with_holes, warnings, .. } = listener;
@@ -179,15 +183,17 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if is_whole { DONE } else { MISSING })
 }
 
-/// Makes the directory, or makes sure that there is nothing in it.
-fn prepare(directory: &Path) -> Result<(), Failure> {
+/// Makes the directory, for this user alone, or makes sure that there is nothing in it; returns whether it was made.
+fn prepare(directory: &Path) -> Result<bool, Failure> {
     let failed = |error| Failure::at(directory.display(), error);
     match fs::read_dir(directory) {
         Ok(mut entries) => match entries.next() {
-            None => Ok(()),
+            None => Ok(false),
             Some(_) => Err(Failure::at(directory.display(), "is not empty").hint("rescue into a new directory")),
         },
-        Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir(directory).map_err(failed),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs::DirBuilder::new().mode(0o700).create(directory).map(|()| true).map_err(failed)
+        }
         Err(error) => Err(failed(error)),
     }
 }
@@ -216,8 +222,14 @@ fn search(args: &Args) -> Result<Rescued, Failure> {
     })
 }
 
-fn copy(found: &Rescued, directory: &Path, listener: &mut Listener) -> Result<Report, Failure> {
-    let options = GetOptions { recursive: true, exact_destination: false };
+fn copy(
+    args: &Args,
+    found: &Rescued,
+    directory: &Path,
+    is_new: bool,
+    listener: &mut Listener,
+) -> Result<Report, Failure> {
+    let options = GetOptions { recursive: true, exact_destination: false, safe: args.safe, new_destination: is_new };
     let salvage = Known(found);
     let mut get = Get::new(found, options, listener).salvaging(&salvage);
     get.copy(b"/", directory).map_err(|error| super::transfer::failure(&error))?;

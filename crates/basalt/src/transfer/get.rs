@@ -1,31 +1,33 @@
 //! From a volume to the host.
 //!
 //! The volume is not trusted: its names are checked, every file is made anew, and no symbolic link that came out of it is ever followed.
+//! Others who may write to the destination are not trusted either: names are looked up in open directories only, and what was
+//! made is changed through its descriptor.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
 
 use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::MAX_DEPTH;
+use super::beneath;
 use super::host::{self, Place};
+use super::keep::{Keep, Made};
+use super::make::{self, Directory};
 use super::report::{Error, Observer, Report, join};
 use super::sparse::{self, CHUNK};
-use super::xattrs::{self, Carrier};
 use crate::failure::printable;
 use crate::volume::Reference;
 use crate::volume::list::Entries;
 use crate::volume::path::{resolve, split};
-
-/// Permission bits that lend a file's owner to whoever runs it.
-const SUID_SGID: u32 = 0o6000;
 
 /// How to copy out of a volume.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +36,12 @@ pub struct GetOptions {
     pub recursive: bool,
     /// The destination is what the source becomes, never a directory to put it into.
     pub exact_destination: bool,
+    /// Keep nothing that gives rights: no owners, no set-uid and the like, no devices, and of attributes only those of users.
+    /// For users other than root it is always so.
+    pub safe: bool,
+    /// The destination is an empty directory that was made for this copy: a source that is copied without its name gives it its
+    /// attributes.
+    pub new_destination: bool,
 }
 
 /// A volume of which parts are gone, and that knows which.
@@ -45,6 +53,23 @@ pub trait Salvage {
 /// The smallest piece of a file that can be read by itself.
 const PIECE: u64 = 4096;
 
+/// The directory that a copy goes into.
+#[derive(Clone)]
+struct Base {
+    directory: Rc<OwnedFd>,
+    /// How much of a path for messages leads to it.
+    path_length: usize,
+}
+
+/// Where a file with several names was copied to.
+struct FirstName {
+    base: Base,
+    /// Its path for messages; behind the base's it is the path from there.
+    path: Vec<u8>,
+    /// Device and inode number on the host.
+    identity: (u64, u64),
+}
+
 /// Copies from a volume to the host.
 pub struct Get<'a> {
     fs: &'a dyn FileSystem,
@@ -53,10 +78,9 @@ pub struct Get<'a> {
     /// Leave holes where a file cannot be read, and go on.
     salvage: Option<&'a dyn Salvage>,
     report: Report,
-    /// Only root can give files away.
-    is_root: bool,
+    keep: Keep,
     /// Files with further names to come: where the first one went.
-    links: HashMap<InodeNumber, PathBuf>,
+    links: HashMap<InodeNumber, FirstName>,
     /// The directories seen below one source. One with two names is damage, and may have no end.
     seen: HashSet<InodeNumber>,
     buffer: Vec<u8>,
@@ -65,13 +89,14 @@ pub struct Get<'a> {
 impl<'a> Get<'a> {
     /// A copy out of `fs` that tells `observer` how it goes.
     pub fn new(fs: &'a dyn FileSystem, options: GetOptions, observer: &'a mut dyn Observer) -> Get<'a> {
+        let keep = Keep::new(options.safe);
         Get {
             fs,
             observer,
             options,
             salvage: None,
             report: Report::default(),
-            is_root: rustix::process::geteuid().is_root(),
+            keep,
             links: HashMap::new(),
             seen: HashSet::new(),
             buffer: vec![0; CHUNK],
@@ -99,21 +124,37 @@ impl<'a> Get<'a> {
         }
         let (_, name) = split(source);
         let whole = self.options.exact_destination || matches!(name, b"" | b"." | b"..");
-        let place = Place::top(destination, true);
-        if !destination.is_dir() {
-            let place = Place { follow: false, ..place };
-            return self.get(&found, &place, destination, 0);
-        }
+        let path = destination.as_os_str().as_bytes();
+        let Some(directory) = make::open_destination(destination)? else {
+            return self.copy_as(&found, destination);
+        };
         if whole && !is_directory {
-            return Err(Error::refused(place.path, "is a directory, and would be replaced by a file"));
+            return Err(Error::refused(path, "is a directory, and would be replaced by a file"));
         }
-        let directory = place.open_directory()?;
         if whole {
-            return self.get_contents(&found, directory, place.path, destination, 0);
+            let directory = match self.options.new_destination {
+                true => Directory::New(make::open_new_destination(destination)?),
+                false => Directory::Old(directory),
+            };
+            let base = Base::new(directory.as_fd(), path)?;
+            return self.get_contents(&found, directory, &base, path, 0);
         }
-        let path = join(place.path, name);
-        let inside = Place { directory: directory.as_fd(), name, path: &path, follow: false };
-        self.get(&found, &inside, &destination.join(std::ffi::OsStr::from_bytes(name)), 0)
+        let base = Base::new(directory.as_fd(), path)?;
+        let place = Place { directory: directory.as_fd(), name, path: &join(path, name), follow: false };
+        self.get(&found, &place, &base, 0)
+    }
+
+    /// Copies an inode as `destination`, which is no directory.
+    fn copy_as(&mut self, from: &Reference<'a>, destination: &Path) -> Result<(), Error> {
+        let path = destination.as_os_str().as_bytes();
+        if path.ends_with(b"/") && from.attributes.kind != FileKind::Directory {
+            return Err(Error::refused(path, "no such directory"));
+        }
+        let (parent, name) = make::open_parent(destination)?;
+        let parent_path = destination.parent().map(|parent| parent.as_os_str().as_bytes()).unwrap_or_default();
+        let base = Base::new(parent.as_fd(), parent_path)?;
+        let place = Place { directory: parent.as_fd(), name: name.as_bytes(), path, follow: false };
+        self.get(from, &place, &base, 0)
     }
 
     /// What was copied so far.
@@ -121,55 +162,51 @@ impl<'a> Get<'a> {
         self.report
     }
 
-    /// Copies an inode to `place`, which is `full` for those calls that need a path.
-    fn get(&mut self, from: &Reference<'a>, place: &Place<'_>, full: &Path, depth: usize) -> Result<(), Error> {
+    /// Copies an inode to `place`.
+    fn get(&mut self, from: &Reference<'a>, place: &Place<'_>, base: &Base, depth: usize) -> Result<(), Error> {
         let attributes = &from.attributes;
         if attributes.kind == FileKind::Directory {
-            let directory = self.make_directory(place)?;
-            return self.get_contents(from, directory, place.path, full, depth);
+            let directory = place.make_directory()?;
+            self.report.directories += u64::from(matches!(directory, Directory::New(_)));
+            return self.get_contents(from, directory, base, place.path, depth);
         }
+        self.keep.check(attributes.kind, place)?;
         place.make_room(attributes.kind)?;
         if attributes.links > 1 && self.get_link(attributes.ino, place)? {
             return Ok(());
         }
-        match attributes.kind {
+        let made = match attributes.kind {
             FileKind::Regular => self.get_file(attributes, place)?,
             FileKind::Symlink => {
                 let target = self.fs.read_link(attributes.ino).map_err(|error| Error::volume(place.path, error))?;
-                rustix::fs::symlinkat(target.as_slice(), place.directory, place.name)
-                    .map_err(|errno| place.error("cannot be made", errno))?;
+                let made = place.make_symlink(&target)?;
                 self.report.symlinks += 1;
-                self.finish_special(attributes, place)?;
+                Made::Special(made)
             }
-            _ => {
-                self.make_special(attributes, place)?;
+            kind => {
+                let device = host::decode_device(attributes.rdev);
+                let made = place.make_special(FileType::from_raw_mode(kind.mode_bits()), device)?;
                 self.report.special += 1;
-                self.finish_special(attributes, place)?;
+                Made::Special(made)
             }
-        }
+        };
+        self.finish(attributes, &made, place.path)?;
         if attributes.links > 1 {
-            self.links.insert(attributes.ino, full.to_path_buf());
+            let identity = made.identity().map_err(|errno| place.error("cannot be looked at", errno))?;
+            let first = FirstName { base: base.clone(), path: place.path.to_vec(), identity };
+            self.links.insert(attributes.ino, first);
         }
         self.observer.progress(&self.report);
         Ok(())
     }
 
-    /// A directory to copy into: a new one, or one that is there.
-    fn make_directory(&mut self, place: &Place<'_>) -> Result<OwnedFd, Error> {
-        match rustix::fs::mkdirat(place.directory, place.name, Mode::RWXU) {
-            Ok(()) => self.report.directories += 1,
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(place.error("cannot be made", errno)),
-        }
-        place.open_directory()
-    }
-
+    /// Copies what is in a directory. One that was there keeps its owner, its permissions and its attributes.
     fn get_contents(
         &mut self,
         from: &Reference<'a>,
-        directory: OwnedFd,
+        directory: Directory,
+        base: &Base,
         path: &[u8],
-        full: &Path,
         depth: usize,
     ) -> Result<(), Error> {
         if depth > MAX_DEPTH {
@@ -178,17 +215,19 @@ impl<'a> Get<'a> {
         if !self.seen.insert(from.ino()) {
             return Err(Error::refused(path, "is a directory that has another name too; run `basalt fsck`"));
         }
-        self.get_entries(from, &directory, path, full, depth)?;
-        let directory = File::from(directory);
-        self.finish_open(&from.attributes, &directory, path)
+        self.get_entries(from, &directory, base, path, depth)?;
+        match directory {
+            Directory::New(directory) => self.finish(&from.attributes, &Made::Open(directory.into()), path),
+            Directory::Old(_) => Ok(()),
+        }
     }
 
     fn get_entries(
         &mut self,
         from: &Reference<'a>,
-        directory: &OwnedFd,
+        directory: &Directory,
+        base: &Base,
         path: &[u8],
-        full: &Path,
         depth: usize,
     ) -> Result<(), Error> {
         for entry in Entries::new(self.fs, from.ino()) {
@@ -200,7 +239,7 @@ impl<'a> Get<'a> {
                 }
                 let place = Place { directory: directory.as_fd(), name, path: &path, follow: false };
                 let child = from.lookup(name).map_err(|error| Error::volume(&path, error))?;
-                self.get(&child, &place, &full.join(std::ffi::OsStr::from_bytes(name)), depth + 1)
+                self.get(&child, &place, base, depth + 1)
             });
             match copied {
                 Err(error) if !is_fatal(&error) => self.leave_out(&error.to_string()),
@@ -212,19 +251,19 @@ impl<'a> Get<'a> {
 
     /// Gives a file that was copied already one more name.
     fn get_link(&mut self, ino: InodeNumber, place: &Place<'_>) -> Result<bool, Error> {
-        let Some(first) = self.links.get(&ino) else { return Ok(false) };
-        match rustix::fs::linkat(CWD, first.as_path(), place.directory, place.name, AtFlags::empty()) {
+        let Some(first) = self.links.get(&ino).and_then(FirstName::find) else { return Ok(false) };
+        match beneath::link(&first, place.directory, place.name) {
             Ok(()) => {
                 self.report.hard_links += 1;
                 Ok(true)
             }
-            // The host has a limit of its own, or the first one was replaced by a later name: then this is a file by itself.
-            Err(Errno::MLINK | Errno::PERM | Errno::NOENT | Errno::NAMETOOLONG | Errno::XDEV) => Ok(false),
+            // The host has a limit of its own, or the first one is gone: then this is a file by itself.
+            Err(Errno::MLINK | Errno::PERM | Errno::NOENT | Errno::XDEV) => Ok(false),
             Err(errno) => Err(place.error("cannot be linked", errno)),
         }
     }
 
-    fn get_file(&mut self, attributes: &Attributes, place: &Place<'_>) -> Result<(), Error> {
+    fn get_file(&mut self, attributes: &Attributes, place: &Place<'_>) -> Result<Made, Error> {
         let file = place.create_file()?;
         self.report.files += 1;
         let volume_error = |error| Error::volume(place.path, error);
@@ -253,7 +292,7 @@ impl<'a> Get<'a> {
             end = data_end;
         }
         file.set_len(size).map_err(host_error)?;
-        self.finish_open(attributes, &file, place.path)
+        Ok(Made::Open(file))
     }
 
     /// Copies what can be read of a range, in small pieces; where the next read has to begin.
@@ -287,59 +326,16 @@ impl<'a> Get<'a> {
         Ok(at)
     }
 
-    fn make_special(&self, attributes: &Attributes, place: &Place<'_>) -> Result<(), Error> {
-        let kind = FileType::from_raw_mode(attributes.kind.mode_bits());
-        let device = host::decode_device(attributes.rdev);
-        let mode = Mode::from_raw_mode(attributes.permissions & !SUID_SGID);
-        rustix::fs::mknodat(place.directory, place.name, kind, mode, device).map_err(|errno| match errno {
-            Errno::PERM => Error::refused(place.path, "is a device node, which only root can make"),
-            errno => place.error("cannot be made", errno),
-        })
-    }
-
-    /// Owner, attributes, permissions and times of what is open: in this order, because each one changes those behind it.
-    fn finish_open(&mut self, attributes: &Attributes, file: &File, path: &[u8]) -> Result<(), Error> {
+    /// Owner, attributes, permissions and times: in this order, because each one changes those behind it.
+    fn finish(&mut self, attributes: &Attributes, made: &Made, path: &[u8]) -> Result<(), Error> {
         let failed = |doing| move |errno: Errno| Error::host(path, doing, errno);
-        if self.is_root {
-            let (uid, gid) = owner(attributes);
-            rustix::fs::fchown(file, uid, gid).map_err(failed("its owner cannot be set"))?;
-        }
-        self.set_xattrs(attributes.ino, &Carrier::Open(file), path)?;
-        let mode = Mode::from_raw_mode(self.permissions(attributes));
-        rustix::fs::fchmod(file, mode).map_err(failed("its permissions cannot be set"))?;
-        rustix::fs::futimens(file, &host::timestamps(attributes.atime, attributes.mtime))
-            .map_err(failed("its times cannot be set"))
+        made.set_owner(self.keep, attributes).map_err(failed("its owner cannot be set"))?;
+        self.set_xattrs(attributes.ino, made, path)?;
+        made.set_permissions(self.keep, attributes).map_err(failed("its permissions cannot be set"))?;
+        made.set_times(attributes).map_err(failed("its times cannot be set"))
     }
 
-    /// The same for what cannot be opened.
-    fn finish_special(&mut self, attributes: &Attributes, place: &Place<'_>) -> Result<(), Error> {
-        if self.is_root {
-            let (uid, gid) = owner(attributes);
-            rustix::fs::chownat(place.directory, place.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
-                .map_err(|errno| place.error("its owner cannot be set", errno))?;
-        }
-        self.set_xattrs(attributes.ino, &Carrier::Path(&place.proc_path()), place.path)?;
-        if attributes.kind != FileKind::Symlink {
-            // It was made a moment ago, and is no symbolic link.
-            let mode = Mode::from_raw_mode(self.permissions(attributes));
-            rustix::fs::chmodat(place.directory, place.name, mode, AtFlags::empty())
-                .map_err(|errno| place.error("its permissions cannot be set", errno))?;
-        }
-        let times = host::timestamps(attributes.atime, attributes.mtime);
-        rustix::fs::utimensat(place.directory, place.name, &times, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| place.error("its times cannot be set", errno))
-    }
-
-    /// Permission bits on the host: without its owner, a file must not lend the copying user's rights.
-    fn permissions(&self, attributes: &Attributes) -> u32 {
-        if self.is_root || attributes.kind == FileKind::Directory {
-            attributes.permissions
-        } else {
-            attributes.permissions & !SUID_SGID
-        }
-    }
-
-    fn set_xattrs(&mut self, ino: InodeNumber, to: &Carrier<'_>, path: &[u8]) -> Result<(), Error> {
+    fn set_xattrs(&mut self, ino: InodeNumber, to: &Made, path: &[u8]) -> Result<(), Error> {
         let failed = |error| Error::volume(path, error);
         let list = match self.fs.list_xattrs(ino) {
             Ok(list) => list,
@@ -350,13 +346,10 @@ impl<'a> Get<'a> {
             }
             Err(error) => return Err(failed(error)),
         };
-        for name in list.split(|&byte| byte == 0).filter(|name| xattrs::is_portable(name)) {
-            // Only root may set these; that they are not kept was said with the owners.
-            if !self.is_root && (name.starts_with(b"trusted.") || name.starts_with(b"security.")) {
-                continue;
-            }
+        let keep = self.keep;
+        for name in list.split(|&byte| byte == 0).filter(|name| keep.keeps_xattr(name)) {
             let value = self.fs.get_xattr(ino, name).map_err(failed)?;
-            if let Err(errno) = to.set(name, &value) {
+            if let Err(errno) = to.set_xattr(name, &value) {
                 self.leave_out(&format!("{}: attribute {}: {errno}", printable(path), printable(name)));
             }
         }
@@ -369,10 +362,23 @@ impl<'a> Get<'a> {
     }
 }
 
-fn owner(attributes: &Attributes) -> (Option<Uid>, Option<Gid>) {
-    // All ones means "leave it alone" to the system call, and nobody on a volume.
-    let known = |id: u32| (id != u32::MAX).then_some(id);
-    (known(attributes.uid).map(Uid::from_raw), known(attributes.gid).map(Gid::from_raw))
+impl Base {
+    /// The directory `path`, which is open.
+    fn new(directory: BorrowedFd<'_>, path: &[u8]) -> Result<Base, Error> {
+        let directory = directory.try_clone_to_owned().map_err(|error| Error::host(path, "cannot be used", error))?;
+        Ok(Base { directory: Rc::new(directory), path_length: path.len() })
+    }
+}
+
+impl FirstName {
+    /// The file as long as it is the one that has this name, by a descriptor that refers to it.
+    fn find(&self) -> Option<OwnedFd> {
+        let below = self.path.get(self.base.path_length..)?;
+        let names = below.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        let found = beneath::open_path(&self.base.directory, names).ok()?;
+        let stat = rustix::fs::fstat(&found).ok()?;
+        (beneath::identity(&stat) == self.identity).then_some(found)
+    }
 }
 
 /// Whether there is no point in going on with the next file: the host takes nothing more.

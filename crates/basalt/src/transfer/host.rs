@@ -59,35 +59,6 @@ impl<'a> Place<'a> {
             .map_err(|errno| self.error("cannot be opened", errno))
     }
 
-    /// Makes a regular file that did not exist, open to write, for nobody else yet.
-    pub(super) fn create_file(&self) -> Result<File, Error> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | NEVER_FOLLOW;
-        let made = rustix::fs::openat(self.directory, self.name, flags, Mode::RUSR | Mode::WUSR);
-        made.map(File::from).map_err(|errno| self.error("cannot be made", errno))
-    }
-
-    /// Takes away what is there, for something of kind `new`. Directories stay, and so do devices and pipes, which a
-    /// careless destination such as /dev/null may name.
-    pub(super) fn make_room(&self, new: FileKind) -> Result<(), Error> {
-        let old = match rustix::fs::statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => kind(&stat),
-            Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(self.error("cannot be looked at", errno)),
-        };
-        match old {
-            Some(FileKind::Regular | FileKind::Symlink) => {}
-            Some(FileKind::Directory) => {
-                return Err(Error::refused(self.path, "is a directory, and would be replaced by something else"));
-            }
-            old if old == Some(new) => {}
-            _ => return Err(Error::refused(self.path, "is a device or pipe; `basalt cat` writes a file into one")),
-        }
-        match rustix::fs::unlinkat(self.directory, self.name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.error("cannot be replaced", errno)),
-        }
-    }
-
     /// A path for the calls that know no directory descriptors; a symbolic link at its end is not followed by those
     /// that begin with `l`.
     pub(super) fn proc_path(&self) -> Vec<u8> {

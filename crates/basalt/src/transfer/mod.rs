@@ -5,15 +5,21 @@
 //! | `put` | from the host into a volume |
 //! | `get` | from a volume to the host |
 //! | `host` | the host's files, by directory descriptors |
+//! | `make` | making files on the host, where nothing is in the way |
+//! | `keep` | what copies on the host keep of owners, permissions, attributes and times |
+//! | `beneath` | opening names such that nobody who may change a directory leads elsewhere |
 //! | `sparse` | the data in a file, holes left out |
 //! | `xattrs` | extended attributes of the host's files |
 //! | `report` | what was copied, what was left out, and who is told |
 //!
 //! Both walk with one open directory a level, so that no path is too long and nobody can lead them astray with a symbolic link while
-//! they work. Hard links stay links, holes stay holes, times keep their nanoseconds.
+//! they work. What was made is changed through its descriptor only. Hard links stay links, holes stay holes, times keep their nanoseconds.
 
+mod beneath;
 mod get;
 mod host;
+mod keep;
+mod make;
 mod put;
 mod report;
 mod sparse;

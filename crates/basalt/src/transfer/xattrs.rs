@@ -2,7 +2,6 @@
 
 use std::fs::File;
 
-use rustix::fs::XattrFlags;
 use rustix::io::{Errno, Result};
 
 /// Most that the kernel gives as a list of names, and as a value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
@@ -37,14 +36,6 @@ impl Carrier<'_> {
             }
         }
         Ok(found)
-    }
-
-    /// Sets one attribute.
-    pub(super) fn set(&self, name: &[u8], value: &[u8]) -> Result<()> {
-        match self {
-            Carrier::Open(file) => rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()),
-            Carrier::Path(path) => rustix::fs::lsetxattr(*path, name, value, XattrFlags::empty()),
-        }
     }
 
     fn list(&self, space: &mut [u8]) -> Result<usize> {
