@@ -14,11 +14,13 @@ use crate::failure::{DONE, Failure, Outcome};
 use crate::mount::serve::true_path;
 use crate::mounts::{self, Mount};
 use crate::size;
+use crate::statistics::AskError;
+use crate::statistics::farewell::{End, Farewell};
 use crate::target;
 
 /// Unmount a volume, and wait until it is clean
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 unmounted and clean, 1 failed, 2 wrong arguments.")]
+#[command(after_help = "Exit codes: 0 unmounted and clean, 1 failed or something was lost, 2 wrong arguments.")]
 pub struct Args {
     /// Directory that a volume is mounted on, or the volume's image or device
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::AnyPath, required = true)]
@@ -43,12 +45,36 @@ pub fn run(args: &Args) -> Outcome {
 fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let mount = find(place)?;
     let target = mount.target();
+    let farewell = Farewell::of(&mount);
     take_away(&mount)?;
-    let Some(device) = wait_for_close(&target, wait)? else { return Ok(()) };
-    if !mount.read_only {
-        check_clean(&target, device)?;
+    // It may stay mounted elsewhere. Another volume may have got the number meanwhile, and the loop device.
+    if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {
+        return Ok(());
     }
-    Ok(())
+    match farewell.map(|farewell| farewell.wait(wait)) {
+        Ok(End::Closed) => Ok(()),
+        Ok(End::Failed(reason)) => Err(not_clean(&target, &reason)),
+        Ok(End::Late) => {
+            Err(Failure::at(target.display(), format_args!("it was unmounted, but is not closed after {wait:?}")))
+        }
+        // Whoever changes nothing loses nothing.
+        Ok(End::Silent) | Err(AskError::Gone(_)) if !mount.read_only => {
+            Err(not_clean(&target, "the process that served it has ended without closing it"))
+        }
+        Ok(End::Silent) | Err(_) => look_for_end(&mount, &target, wait),
+    }
+}
+
+fn not_clean(target: &Path, reason: &str) -> Failure {
+    let what = format_args!("unmounted, but the volume was not closed cleanly: {reason}").to_string();
+    let hint = format_args!("the system log says more, `basalt fsck {}` what is there", target.display()).to_string();
+    Failure::at(target.display(), what).hint(hint)
+}
+
+/// Where nobody tells how a mount ended: waits for its lock, and looks at the volume.
+fn look_for_end(mount: &Mount, target: &Path, wait: Duration) -> Result<(), Failure> {
+    let Some(device) = wait_for_close(target, wait)? else { return Ok(()) };
+    if mount.read_only { Ok(()) } else { check_clean(target, device) }
 }
 
 fn find(place: &Path) -> Result<Mount, Failure> {
@@ -109,6 +135,5 @@ fn check_clean(target: &Path, device: FileDevice) -> Result<(), Failure> {
     if fs.info().checkpoint.clean {
         return Ok(());
     }
-    let hint = format_args!("the system log says why, `basalt fsck {}` what is wrong", target.display()).to_string();
-    Err(Failure::at(target.display(), "unmounted, but the volume was not closed cleanly").hint(hint))
+    Err(not_clean(target, "its last checkpoint is not that of a closed volume"))
 }

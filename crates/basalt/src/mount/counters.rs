@@ -1,4 +1,5 @@
-//! Serves the live counters of a mount on a Unix socket; see `statistics` for the protocol, and for where the socket is.
+//! Serves the live counters of a mount on a Unix socket, and the news of its end on another; see `statistics` for the protocols, and
+//! for where the sockets are.
 //!
 //! One thread serves one client after the other. An answer fits the socket's buffer, so clients that do not read cost nothing; others
 //! wait in the kernel's queue, which is short. The thread holds no file system: it never keeps a volume open.
@@ -16,10 +17,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
-use crate::statistics::{Document, MountFacts, VolumeFacts, place};
+use crate::statistics::{Document, MountFacts, VolumeFacts, farewell, place};
 
 /// Clients that wait for their turn; more have to wait outside.
 const QUEUE: i32 = 16;
+/// From so many clients on that wait for the end, those that have gone are looked for.
+const CROWD: usize = 16;
 /// How long a client may take to make room for its answer, if it does not fit at once.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait for another process that changes the directory.
@@ -36,10 +39,27 @@ pub(crate) struct Counters {
 
 /// What goes when serving ends.
 struct Served {
-    socket: SocketFile,
+    /// For the counters, and for the news of the end.
+    sockets: [SocketFile; 2],
     /// The thread ends when this is closed.
     stop: OwnedFd,
-    ended: Receiver<()>,
+    /// Those who wait for the news.
+    ended: Receiver<Vec<OwnedFd>>,
+}
+
+/// Those who wait to hear how the mount has ended. Who is told nothing takes it for a bad end.
+#[derive(Default)]
+pub(crate) struct Waiting(Vec<OwnedFd>);
+
+impl Waiting {
+    /// Tells them. The process has to end soon: they wait for that, too.
+    pub(crate) fn tell(self, outcome: Result<(), &str>) {
+        let line = farewell::line(outcome);
+        for client in self.0 {
+            // Short enough for an empty buffer; who has gone needs no news.
+            let _ = rustix::net::send(&client, line.as_bytes(), SendFlags::NOSIGNAL);
+        }
+    }
 }
 
 impl Counters {
@@ -52,19 +72,23 @@ impl Counters {
         // First, since it may fail: no socket is left that nobody answers.
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
+        let farewell = SocketFile::make(&place::farewell_name(&mount.device_number));
+        let (farewell, waiting) = farewell.inspect_err(|_| socket.remove())?;
+        let sockets = [socket, farewell];
         let volume = VolumeFacts { label: info.label, uuid: info.uuid };
         let teller = Teller { fs: Arc::downgrade(fs), mount, volume, start: Instant::now() };
         let (end, ended) = mpsc::channel();
         let thread = std::thread::Builder::new().name("counters".into()).spawn(move || {
-            // Closed when the thread ends.
-            let _end: Sender<()> = end;
-            answer_all(&listener, &stopped, &teller);
+            let end: Sender<Vec<OwnedFd>> = end;
+            let clients = answer_all(&listener, &waiting, &stopped, &teller);
+            // Nobody listens where this took too long.
+            let _ = end.send(clients);
         });
         if let Err(error) = thread {
-            socket.remove();
+            sockets.iter().for_each(SocketFile::remove);
             return Err(error);
         }
-        Ok(Counters { served: Some(Served { socket, stop, ended }).into() })
+        Ok(Counters { served: Some(Served { sockets, stop, ended }).into() })
     }
 
     /// Counters that nobody serves.
@@ -72,14 +96,13 @@ impl Counters {
         Counters { served: None.into() }
     }
 
-    /// Removes the socket and ends the thread. Does nothing when called again.
-    pub(crate) fn stop(&self) {
+    /// Removes the sockets and ends the thread; who waits for the news of the end is to be told. Does nothing when called again.
+    pub(crate) fn stop(&self) -> Waiting {
         let served = self.served.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let Some(Served { socket, stop, ended }) = served else { return };
-        socket.remove();
+        let Some(Served { sockets, stop, ended }) = served else { return Waiting::default() };
+        sockets.iter().for_each(SocketFile::remove);
         drop(stop);
-        // Disconnected when the thread has ended.
-        let _ = ended.recv_timeout(END_PATIENCE);
+        Waiting(ended.recv_timeout(END_PATIENCE).unwrap_or_default())
     }
 }
 
@@ -201,11 +224,14 @@ impl Teller {
     }
 }
 
-/// Answers clients until `stopped` is closed at its other end.
-fn answer_all(listener: &OwnedFd, stopped: &OwnedFd, teller: &Teller) {
+/// Answers clients until `stopped` is closed at its other end; returns those who wait for the end.
+fn answer_all(listener: &OwnedFd, farewell: &OwnedFd, stopped: &OwnedFd, teller: &Teller) -> Vec<OwnedFd> {
+    let mut waiting = Vec::new();
     loop {
-        match wait(listener, PollFlags::IN, stopped, None) {
-            Waited::Stopped => return,
+        let waited = wait(&[listener, farewell], PollFlags::IN, stopped, None);
+        accept_waiting(farewell, &mut waiting);
+        match waited {
+            Waited::Stopped => return waiting,
             Waited::TimedOut => continue,
             Waited::Ready => {}
         }
@@ -218,12 +244,30 @@ fn answer_all(listener: &OwnedFd, stopped: &OwnedFd, teller: &Teller) {
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => {
                 tracing::debug!(%errno, "no client can be accepted");
-                if matches!(wait(stopped, PollFlags::IN, stopped, Some(PAUSE)), Waited::Stopped) {
-                    return;
+                if matches!(wait(&[], PollFlags::IN, stopped, Some(PAUSE)), Waited::Stopped) {
+                    accept_waiting(farewell, &mut waiting);
+                    return waiting;
                 }
             }
         }
     }
+}
+
+/// Takes in all who have come to wait for the end.
+fn accept_waiting(listener: &OwnedFd, waiting: &mut Vec<OwnedFd>) {
+    while let Ok(client) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        if waiting.len() >= CROWD {
+            waiting.retain(|client| !has_gone(client));
+        }
+        waiting.push(client);
+    }
+}
+
+/// Whether a client has hung up.
+fn has_gone(client: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(client, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(PollFlags::HUP)
 }
 
 /// Sends an answer. A client that does not take it in time gets a part of it, which is no document.
@@ -235,7 +279,7 @@ fn send(client: &OwnedFd, mut text: &[u8], stopped: &OwnedFd) {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() || !matches!(wait(client, PollFlags::OUT, stopped, Some(left)), Waited::Ready) {
+                if left.is_zero() || !matches!(wait(&[client], PollFlags::OUT, stopped, Some(left)), Waited::Ready) {
                     return;
                 }
             }
@@ -252,10 +296,11 @@ enum Waited {
     Stopped,
 }
 
-/// Waits until a descriptor is ready, or this thread is to end.
-fn wait(descriptor: &OwnedFd, events: PollFlags, stopped: &OwnedFd, limit: Option<Duration>) -> Waited {
+/// Waits until one of the descriptors is ready, or this thread is to end.
+fn wait(descriptors: &[&OwnedFd], events: PollFlags, stopped: &OwnedFd, limit: Option<Duration>) -> Waited {
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-    let mut polled = [PollFd::new(stopped, PollFlags::IN), PollFd::new(descriptor, events)];
+    let mut polled = vec![PollFd::new(stopped, PollFlags::IN)];
+    polled.extend(descriptors.iter().map(|descriptor| PollFd::new(*descriptor, events)));
     match rustix::event::poll(&mut polled, limit.as_ref()) {
         Err(Errno::INTR) => Waited::TimedOut,
         // Nothing to wait with: better no counters than a busy loop.

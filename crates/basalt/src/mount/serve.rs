@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
+use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{Atime, F2fs, SystemClock};
-use basalt_fuse::{MountError, MountOptions, Session, Unmounter};
+use basalt_f2fs::{Atime, F2fs, LiveInfo, SystemClock};
+use basalt_fuse::{MountError, MountOptions, Session, SessionError, Unmounter};
 use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
@@ -15,6 +16,7 @@ use super::counters::Counters;
 use super::recorded::Device;
 use super::{MountChoices, signals};
 use crate::failure::{Failure, one_line};
+use crate::size::human;
 use crate::statistics::MountFacts;
 use crate::target;
 
@@ -47,6 +49,8 @@ impl Job {
 /// # Errors
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
 pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
+    // First: threads inherit it.
+    basalt_fuse::protect_server();
     let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
     let opened = open_volume(job, device.block_device()).inspect_err(|_| device.abandon())?;
     let mounted = mount(job, device.file(), &opened);
@@ -60,30 +64,52 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    let counters = Arc::new(serve_counters(job, engine, &session.unmounter()));
+    let counters = Arc::new(serve_counters(job, engine.clone(), &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
-        served.stop();
+        // Nobody waits for the end of a mount that others use.
+        drop(served.stop());
         recorded.finish()
     });
     signals::watch(Arc::clone(&fs), session.unmounter(), finish)
         .map_err(|error| Failure::at("waiting for signals", error))?;
     tracing::info!("{} mounted on {}", job.target.display(), job.directory.display());
     ready();
+    let losses = session.losses();
     let served = session.run();
-    counters.stop();
+    let waiting = counters.stop();
     let recorded = device.finish();
     // Detached before the lock goes with the device: who waits for the lock finds the image free.
     drop(loop_device);
-    match served {
+    let ended = outcome(served, losses.bytes(), engine.map(|engine| engine.live()));
+    waiting.tell(ended.as_ref().map(|&()| ()).map_err(String::as_str));
+    match ended {
         Ok(()) => {
             tracing::info!("{} unmounted from {}, clean", job.target.display(), job.directory.display());
             recorded.inspect_err(|failure| tracing::error!("{}", failure.line()))
         }
-        Err(error) => {
-            tracing::error!("{}: {error}", job.target.display());
-            Err(Failure::at(job.target.display(), error))
+        Err(reason) => {
+            tracing::error!("{}: {reason}", job.target.display());
+            Err(Failure::at(job.target.display(), reason))
         }
+    }
+}
+
+/// How a mount ended, in words where something was lost: `refused` bytes that the kernel handed over too late, and what the engine
+/// still has in memory.
+fn outcome(served: Result<(), SessionError>, refused: u64, live: Option<LiveInfo>) -> Result<(), String> {
+    let failed = live.filter(|live| live.failed.is_some());
+    let unwritten = failed.map_or(0, |live| live.dirty_pages * BLOCK_SIZE as u64);
+    let amount = match refused + unwritten {
+        0 => String::new(),
+        bytes => format!(", {} or more", human(bytes)),
+    };
+    let lost = format!("lost is what was not fsynced or synced before{amount}");
+    match served {
+        Ok(()) if refused == 0 => Ok(()),
+        Ok(()) => Err(format!("not everything could be written back: {lost}")),
+        Err(SessionError::Close(reason)) => Err(format!("{reason}: {lost}")),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -1,12 +1,10 @@
 //! Ending a mount on SIGTERM, SIGINT and SIGHUP, with a clean volume in every case.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basalt_fuse::{UnmountError, Unmounter, sync_mounted};
 use basalt_vfs::FileSystem;
-use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -33,7 +31,7 @@ pub(crate) fn watch(fs: Arc<dyn FileSystem>, unmounter: Unmounter, finish: Finis
         let Some(signal) = signals.forever().next() else { return };
         tracing::info!(signal, "unmounting {}", unmounter.mount_point().display());
         if !unmount_in_time(&unmounter, &mut signals) {
-            end(&*fs, &finish, unmounter.mount_point());
+            end(&*fs, &finish, &unmounter);
         }
     })?;
     Ok(())
@@ -60,28 +58,15 @@ fn unmount_in_time(unmounter: &Unmounter, signals: &mut Signals) -> bool {
 }
 
 /// Makes everything durable, closes the volume, and ends the process, which ends the mount.
-fn end(fs: &dyn FileSystem, finish: &Finish, mount_point: &Path) -> ! {
+fn end(fs: &dyn FileSystem, finish: &Finish, unmounter: &Unmounter) -> ! {
     // The kernel hands its dirty pages over.
-    if let Err(error) = sync_mounted(mount_point) {
+    if let Err(error) = sync_mounted(unmounter.mount_point()) {
         tracing::error!("{error}");
     }
-    detach(mount_point);
+    // Nothing new begins there.
+    unmounter.detach();
     let closed = fs.close().map_err(|error| tracing::error!("closing the volume: {error}"));
     let finished = finish().map_err(|failure| tracing::error!("{}", failure.line()));
     let code = if closed.is_ok() && finished.is_ok() { 0 } else { CLOSING_FAILED };
     std::process::exit(code)
-}
-
-/// Takes the mount out of the tree, so that nothing new begins there.
-fn detach(mount_point: &Path) {
-    if rustix::process::geteuid().is_root() {
-        if let Err(errno) = rustix::mount::unmount(mount_point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-            tracing::warn!(%errno, "a dead mount stays at {}", mount_point.display());
-        }
-        return;
-    }
-    let helper = std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mount_point).status();
-    if !helper.is_ok_and(|status| status.success()) {
-        tracing::warn!("a dead mount stays at {}", mount_point.display());
-    }
 }

@@ -14,7 +14,7 @@ use rustix::process::Uid;
 
 use super::document::Document;
 use super::place;
-use crate::mounts;
+use crate::mounts::{self, Mount};
 
 /// How long the server may take. It answers at once unless it was stopped, or its machine is very busy.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -94,15 +94,24 @@ impl Source {
         if mount.as_ref().is_some_and(|mount| !mount.is_basalt()) {
             return Err(AskError::NotBasalt(path.to_path_buf()));
         }
-        let me = rustix::process::geteuid();
-        let owner = mount.as_ref().and_then(|mount| mount.owner).map_or(me, Uid::from_raw);
-        let directories = if owner == me { place::own_directories() } else { place::directories(owner, None) };
-        let source = Source { path: path.to_path_buf(), owner, directories, name: place::name(&number) };
+        let source = Source::named(path, mount.as_ref(), place::name(&number));
         // Seen from another mount namespace, as below /proc/PID/root, a mount is in no table here, but its socket may be.
         if mount.is_none() && matches!(source.connect(), Err(AskError::NoSocket(_))) {
             return Err(AskError::NotBasalt(path.to_path_buf()));
         }
         Ok(source)
+    }
+
+    /// The source with this name of a mount.
+    pub(super) fn of_mount(mount: &Mount, name: String) -> Source {
+        Source::named(&mount.point, Some(mount), name)
+    }
+
+    fn named(path: &Path, mount: Option<&Mount>, name: String) -> Source {
+        let me = rustix::process::geteuid();
+        let owner = mount.and_then(|mount| mount.owner).map_or(me, Uid::from_raw);
+        let directories = if owner == me { place::own_directories() } else { place::directories(owner, None) };
+        Source { path: path.to_path_buf(), owner, directories, name }
     }
 
     /// The mount's counters as of now.
@@ -115,7 +124,7 @@ impl Source {
         Document::read(&answer).map_err(|reason| self.failed(reason))
     }
 
-    fn connect(&self) -> Result<UnixStream, AskError> {
+    pub(super) fn connect(&self) -> Result<UnixStream, AskError> {
         for directory in &self.directories {
             let opened = match place::open(directory, self.owner) {
                 Ok(opened) => opened,

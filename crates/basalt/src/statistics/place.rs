@@ -1,6 +1,6 @@
-//! Where the socket of a mount is.
+//! Where the sockets of a mount are.
 //!
-//! `DIRECTORY/MAJOR:MINOR.socket`, with the device number of the mount. Device numbers are the same in all mount namespaces, and belong to
+//! `DIRECTORY/MAJOR:MINOR.socket`, and `MAJOR:MINOR.farewell.socket` for the news of its end, with the device number of the mount. Device numbers are the same in all mount namespaces, and belong to
 //! one file system as long as it is mounted anywhere. The directory depends on who serves the mount:
 //!
 //! | server | directory |
@@ -44,6 +44,11 @@ pub(crate) fn own_directories() -> Vec<PathBuf> {
 /// The name of a mount's socket.
 pub(crate) fn name(device_number: &str) -> String {
     format!("{device_number}.socket")
+}
+
+/// The name of the socket that tells of a mount's end.
+pub(crate) fn farewell_name(device_number: &str) -> String {
+    format!("{device_number}.farewell.socket")
 }
 
 /// Opens a directory only to reach what is in it. It must belong to `owner`, and nobody else may write to it.

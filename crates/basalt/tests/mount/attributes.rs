@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use basalt_testkit::{Manifest, skip};
+use basalt_testkit::{Manifest, limit, skip};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use crate::fixture::{Volume, sh, try_sh, try_sh_as_nobody};
@@ -268,4 +269,46 @@ fn modes_follow_umask_and_set_group_id() {
     assert_eq!(fs::metadata(volume.path("file")).unwrap().mode() & 0o7777, 0o7777);
     let appended = OpenOptions::new().append(true).open(volume.path("file")).unwrap();
     (&appended).write_all(b"root may").unwrap();
+}
+
+#[test]
+fn trusted_attributes_are_the_administrators() {
+    let Some(volume) = Volume::new("128M") else { return };
+    if !skip::tools_or_skip(&["setpriv", "getfattr", "setfattr"]) {
+        return;
+    }
+    let file = volume.path("file");
+    fs::write(&file, "content").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    for (name, value) in [("trusted.secret", "t"), ("user.open", "u"), ("trusted.other", "o"), ("user.more", "m")] {
+        rustix::fs::setxattr(&file, name, value.as_bytes(), rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    let run = |how: &[&str], words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(how).args(words).arg(&file);
+        let output = limit::output(&mut command, limit::SHORT).unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let list = ["getfattr", "--absolute-names", "-m", "-"];
+    let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let powerless = ["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"];
+    for who in [&user[..], &powerless] {
+        let (_, listed) = run(who, &list);
+        assert!(listed.contains("user.open") && listed.contains("user.more"), "{who:?}: {listed}");
+        assert!(!listed.contains("trusted"), "{who:?}: {listed}");
+        assert!(!run(who, &["getfattr", "-n", "trusted.secret"]).0, "{who:?} may read it");
+        assert!(!run(who, &["setfattr", "-n", "trusted.secret", "-v", "x"]).0, "{who:?} may change it");
+        assert!(!run(who, &["setfattr", "-n", "trusted.new", "-v", "x"]).0, "{who:?} may make one");
+        assert!(!run(who, &["setfattr", "-x", "trusted.secret"]).0, "{who:?} may remove it");
+    }
+    // Another user with the capability may.
+    let able = ["--reuid", "65534", "--clear-groups", "--inh-caps", "+sys_admin", "--ambient-caps", "+sys_admin"];
+    for who in [&["--no-new-privs"][..], &able] {
+        let (_, listed) = run(who, &list);
+        assert!(listed.contains("trusted.secret") && listed.contains("trusted.other"), "{who:?}: {listed}");
+        assert!(run(who, &["getfattr", "-n", "trusted.secret"]).0, "{who:?}");
+    }
+    let mut value = [0; 8];
+    assert_eq!(rustix::fs::getxattr(&file, "trusted.secret", &mut value[..]).unwrap(), 1);
+    assert_eq!(value[0], b't');
 }

@@ -160,3 +160,86 @@ fn an_image_cut_short_under_the_mount_gives_errors_and_no_hang() {
     // Nothing is left to be checked: a fresh volume for the end.
     basalt(["mkfs", "-q", "--force", "--size", "128M", volume.image().to_str().unwrap()]).ok();
 }
+
+/// Writes more than the device takes, without waiting for any of it, and expects that whoever unmounts hears of the loss.
+fn lose_and_unmount(volume: &Volume, heal: impl FnOnce()) {
+    fs::write(volume.path("lost"), vec![3; 40 << 20]).unwrap();
+    // Nothing was ever committed by this mount: the checkpoint on the device is that of a clean volume.
+    let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    unmounted.fails(1, &["not closed cleanly", "of ", "bytes at offset", "lost is what was not fsynced", "MiB"]);
+    assert!(!volume.is_mounted());
+    heal();
+    volume.expect_cut_short();
+    assert_eq!(basalt(["fsck".as_ref(), volume.image().as_os_str()]).code(), 0);
+}
+
+#[test]
+fn unmounting_tells_of_what_could_not_be_written_back() {
+    if !can_mount() {
+        return;
+    }
+    for options in ["", "noloop"] {
+        let small = Small::new(24);
+        let Some(volume) = Volume::in_image(Some(small.image()), "128M", options) else { return };
+        volume.mount();
+        lose_and_unmount(&volume, || small.resize(200));
+        drop(volume);
+    }
+    let small = Small::new(24);
+    File::create(small.image()).unwrap().set_len(128 << 20).unwrap();
+    let device = LoopDevice::attach(&small.image()).unwrap();
+    let Some(volume) = Volume::in_image(Some(device.path().to_owned()), "", "") else { return };
+    volume.mount();
+    lose_and_unmount(&volume, || small.resize(200));
+    drop(volume);
+}
+
+#[test]
+fn unmounting_what_was_killed_is_not_clean() {
+    let Some(volume) = Volume::new("128M") else { return };
+    fs::write(volume.path("lost"), vec![3; 1 << 20]).unwrap();
+    // The checkpoint on the device is a clean one: nothing was committed since the volume was mounted.
+    volume.kill_server();
+    let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    unmounted.fails(1, &["not closed cleanly", "the process that served it"]);
+    volume.wait_for_release();
+    assert_eq!(basalt(["fsck".as_ref(), volume.image().as_os_str()]).code(), 0);
+}
+
+#[test]
+fn umount_8_tells_of_what_could_not_be_written_back() {
+    if !can_mount() {
+        return;
+    }
+    let small = Small::new(24);
+    let Some(volume) = Volume::in_image(Some(small.image()), "128M", "") else { return };
+    // In a mount namespace of its own, in which /sbin has the helper.
+    let script = r#"
+        set -e
+        mkdir "$2/upper" "$2/work"
+        sed "s|^BASALT=.*|BASALT=$1|" "$3" > "$2/upper/umount.fuseblk.basalt"
+        chmod 755 "$2/upper/umount.fuseblk.basalt"
+        sbin=$(readlink -f /sbin)
+        mount -t overlay -o "lowerdir=$sbin,upperdir=$2/upper,workdir=$2/work" overlay "$sbin"
+        "$1" mount "$4" "$5"
+        umount "$5"
+        echo "nothing was lost"
+        "$1" mount "$4" "$5"
+        head -c 41943040 /dev/urandom > "$5/lost" || true
+        umount "$5"
+    "#;
+    let helper = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/umount.fuse.basalt");
+    let (outside, root) = (volume.outside("helper"), volume.root());
+    fs::create_dir(&outside).unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", script, "sh", program()]);
+    unshare.args([outside.as_os_str(), helper.as_ref(), volume.image().as_os_str(), root.as_os_str()]);
+    let done = limit::output(&mut unshare, limit::LONG).unwrap();
+    let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(out.contains("nothing was lost") && said.contains("not closed cleanly"), "{done:?}");
+    assert!(!done.status.success());
+    small.resize(200);
+    volume.expect_cut_short();
+    assert_eq!(basalt(["fsck".as_ref(), volume.image().as_os_str()]).code(), 0);
+    drop(volume);
+}

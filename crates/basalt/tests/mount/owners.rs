@@ -62,7 +62,7 @@ fn ordinary_users_have_sockets_of_their_own() {
         r#"
         export XDG_RUNTIME_DIR="$2/runtime"
         as_user "$1" mount "$2/image" "$2/mnt"
-        stat -c 'mode %a' "$2"/runtime/basalt "$2"/runtime/basalt/*.socket
+        stat -c 'mode %a' "$2"/runtime/basalt "$2"/runtime/basalt/*:*.socket
         as_user "$1" stats "$2/mnt" | grep -c '^mount'
         unset XDG_RUNTIME_DIR
         as_user "$1" umount "$2/mnt"
@@ -80,8 +80,8 @@ fn ordinary_users_have_sockets_of_their_own() {
     "#,
     );
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[..7], ["mode 700", "mode 600", "1", "0", "mode 700", "1", "1"], "{said}");
-    assert!(lines[7].contains("only user 65534 and root") && lines[8] == "code 1", "{said}");
+    assert_eq!(lines[..8], ["mode 700", "mode 600", "mode 600", "1", "0", "mode 700", "1", "1"], "{said}");
+    assert!(lines[8].contains("only user 65534 and root") && lines[9] == "code 1", "{said}");
 }
 
 #[test]

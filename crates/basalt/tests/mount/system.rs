@@ -3,15 +3,16 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use basalt_testkit::hash::Hasher;
 use basalt_testkit::loopdev::LoopDevice;
-use basalt_testkit::skip;
+use basalt_testkit::{limit, skip};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::fixture::{Volume, sh, try_sh};
-use crate::support::{basalt, can_mount};
+use crate::fixture::{Volume, sh, try_sh, unmount_by_call, wait_for};
+use crate::support::{basalt, can_mount, program};
 
 #[test]
 fn an_image_has_a_device_by_name() {
@@ -163,4 +164,68 @@ fn what_is_mounted_is_left_alone() {
     // And the system's own umount.
     sh(Path::new("/"), &format!("umount '{here}'"));
     assert!(!volume.is_mounted());
+}
+
+/// `PF_MEMALLOC_NOIO` and `PF_LOCAL_THROTTLE` of `linux/sched.h`: what `PR_SET_IO_FLUSHER` sets in a thread.
+const IO_FLUSHER: u64 = 0x0018_0000;
+
+/// Whether this process has `CAP_SYS_RESOURCE`, which not every root has.
+fn may_protect() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(effective.trim(), 16).unwrap() & (1 << 24) != 0
+}
+
+#[test]
+fn the_server_is_spared_when_memory_is_short() {
+    if !can_mount() {
+        return;
+    }
+    let Some(volume) = Volume::in_image(None, "128M", "") else { return };
+    let (root, messages) = (volume.root(), volume.outside("messages"));
+    let mut server = Command::new(program())
+        .args(["mount".as_ref(), "--foreground".as_ref(), volume.image().as_os_str(), root.as_os_str()])
+        .args(["-o", "log=debug"])
+        .stdin(Stdio::null())
+        .stderr(File::create(&messages).unwrap())
+        .spawn()
+        .unwrap();
+    wait_for("the mount", || volume.is_mounted());
+    // So that event loops are hired.
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let path = volume.path(format!("file{thread}"));
+            scope.spawn(move || {
+                for round in 0..20_u8 {
+                    fs::write(&path, [round; 100]).unwrap();
+                    File::open(&path).unwrap().sync_all().unwrap();
+                }
+            });
+        }
+    });
+    if may_protect() {
+        expect_protected(server.id());
+    }
+    unmount_by_call(&root);
+    assert!(limit::wait(&mut server, limit::SHORT).unwrap().success());
+    let messages = fs::read_to_string(&messages).unwrap();
+    for complaint in ["not marked as serving storage", "not protected from the out-of-memory killer"] {
+        assert_eq!(messages.contains(complaint), !may_protect(), "{messages}");
+    }
+}
+
+/// Expects the score of a process, and the flags of each of its threads.
+fn expect_protected(process: u32) {
+    let server = format!("/proc/{process}");
+    assert_eq!(fs::read_to_string(format!("{server}/oom_score_adj")).unwrap().trim(), "-1000");
+    let mut threads = 0;
+    for task in fs::read_dir(format!("{server}/task")).unwrap().flatten() {
+        // One that ends meanwhile says nothing.
+        let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
+        // The ninth field, seven behind the name in parentheses.
+        let flags: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(6).unwrap().parse().unwrap();
+        assert_eq!(flags & IO_FLUSHER, IO_FLUSHER, "{stat}");
+        threads += 1;
+    }
+    assert!(threads > 4, "{threads} threads");
 }

@@ -10,6 +10,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
 };
 
+use crate::protect::unprotected;
+
 use super::{MountError, MountOptions, SUBTYPE, UnmountError};
 
 const HELPER: &str = "fusermount3";
@@ -27,7 +29,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(MountError::Device)?;
     // The helper's end is its standard input: descriptor 0, open in the child and nowhere else.
-    let output = Command::new(HELPER)
+    let output = unprotected(&mut Command::new(HELPER))
         .env(SOCKET_VARIABLE, "0")
         .args(["-o", &words(options).join(","), "--"])
         .arg(path)
@@ -94,7 +96,13 @@ pub(super) fn detach(path: &Path) {
 
 fn run(arguments: &[&str], path: &Path) -> std::io::Result<Output> {
     // In the C locale the helper says "busy" where it means it.
-    Command::new(HELPER).env("LC_ALL", "C").args(arguments).arg("--").arg(path).stdin(Stdio::null()).output()
+    unprotected(&mut Command::new(HELPER))
+        .env("LC_ALL", "C")
+        .args(arguments)
+        .arg("--")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
 }
 
 /// What the helper wrote to its standard error, without its own name.

@@ -159,6 +159,13 @@ impl Unmounter {
     }
 }
 
+impl Unmounter {
+    /// Takes the mount out of the tree though programs use it: nothing new begins there. Nothing is written back for that.
+    pub fn detach(&self) {
+        self.0.detach();
+    }
+}
+
 impl Mount {
     pub(crate) fn unmounter(&self) -> Unmounter {
         Unmounter(self.clone())
@@ -170,6 +177,10 @@ impl Mount {
             return;
         }
         tracing::warn!(path = %self.path.display(), "taking a dead mount away");
+        self.detach();
+    }
+
+    fn detach(&self) {
         if self.by_helper {
             helper::detach(&self.path);
         } else if let Err(errno) = rustix::mount::unmount(&self.path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {

@@ -10,6 +10,8 @@
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
+//! | `losses` | what the kernel handed over when it was too late |
+//! | `privacy` | who may see `trusted.` attributes |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `seeker` | LSEEK, which needs the kernel's dirty pages first |
 //! | `ticker` | background work |
@@ -23,7 +25,9 @@ mod buffer;
 mod convert;
 mod handshake;
 mod locks;
+mod losses;
 mod nodes;
+mod privacy;
 mod reply;
 mod seeker;
 mod server;
@@ -39,6 +43,7 @@ use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
 use crate::mount::{self, Mount, MountError, MountOptions, Unmounter};
+pub use losses::Losses;
 use server::Server;
 use wakeful::Wakeful;
 
@@ -110,6 +115,11 @@ impl Session {
             return Err(SessionError::Close(error.to_string()));
         }
         served
+    }
+
+    /// What programs have written and nobody keeps any more, as long as this is served and afterwards.
+    pub fn losses(&self) -> Losses {
+        self.server.losses.clone()
     }
 
     /// A handle by which another thread, such as a signal handler's, ends [`run`](Self::run).

@@ -7,6 +7,7 @@ use basalt_vfs::{Caller, FileSystem, InodeNumber};
 use rustix::io::Errno;
 
 use super::handshake::Agreed;
+use super::losses::Losses;
 use super::nodes::Nodes;
 use super::reply::{Answer, Failure, Reply};
 use super::shortage::Shortage;
@@ -41,6 +42,8 @@ pub(super) struct Server {
     pub(super) direct_io: bool,
     /// Files that lost pages because the volume is full.
     pub(super) shortage: Shortage,
+    /// What the kernel handed over in vain.
+    pub(super) losses: Losses,
     /// The outcome of closing, once it happened.
     closed: OnceLock<basalt_vfs::Result<()>>,
 }
@@ -66,6 +69,7 @@ impl Server {
             read_only: options.read_only,
             direct_io: options.direct_io,
             shortage: Shortage::default(),
+            losses: Losses::default(),
             closed: OnceLock::new(),
         })
     }
@@ -76,6 +80,7 @@ impl Server {
             fs: Arc::clone(&self.fs),
             agreed,
             shortage: Shortage::default(),
+            losses: self.losses.clone(),
             closed: OnceLock::new(),
             ..*self
         })
@@ -115,6 +120,7 @@ impl Server {
                 _ => Verdict::Reply,
             },
             Err(failure) => {
+                self.losses.note(&request.operation, &failure);
                 report(header, &failure);
                 Verdict::Error(failure.errno())
             }
@@ -156,7 +162,7 @@ impl Server {
             Operation::StatFs => self.statfs(reply),
             Operation::SetXattr(body) => self.setxattr(ino, &body),
             Operation::GetXattr { size, name } => sized(&self.fs.get_xattr(ino, name)?, size, reply),
-            Operation::ListXattr { size } => sized(&self.fs.list_xattrs(ino)?, size, reply),
+            Operation::ListXattr { size } => sized(&self.visible_xattrs(ino, header)?, size, reply),
             Operation::RemoveXattr { name } => Ok(self.fs.remove_xattr(ino, name)?),
             Operation::Ioctl { arguments, input } => self.ioctl(header, &arguments, input, reply),
 

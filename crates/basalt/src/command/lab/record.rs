@@ -103,9 +103,7 @@ fn serve(args: &Args, ready: impl FnOnce()) -> Result<(), Failure> {
         Failure::at(args.directory.display(), error).hint(format_args!("`mkdir {}`", args.directory.display()))
     })?;
     // Before any thread starts: they inherit it.
-    if !expose::do_not_wait_for_writeback() {
-        tracing::debug!("not marked as serving storage: that needs root");
-    }
+    basalt_fuse::protect_server();
     expose::keep_in_memory();
     let recorder = Arc::new(recorder(open(args)?, &args.output, !args.no_content)?);
     let file = Arc::new(ImageFile::new(recorder.clone()));

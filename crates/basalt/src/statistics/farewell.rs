@@ -1,0 +1,83 @@
+//! How a mount ended: told by who served it to those who unmount it.
+//!
+//! Beside the socket for counters there is one whose clients wait: when the file system is closed, each is sent one line, `closed` or
+//! `failed: ` and the reason, and hung up on. A server that ends without a word has not closed its file system.
+
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::sockopt;
+use rustix::process::PidfdFlags;
+
+use super::ask::{AskError, Source};
+use super::place;
+use crate::mounts::Mount;
+
+/// What a server says that could close its file system.
+const CLOSED: &str = "closed";
+/// What precedes the reason of one that could not.
+const FAILED: &str = "failed: ";
+/// Bytes of the longest line that is read.
+const LONGEST: u64 = 1 << 16;
+
+/// How a mount ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The file system was closed; everything is on the device.
+    Closed,
+    /// It was not, for this reason.
+    Failed(String),
+    /// Whoever served it ended without a word.
+    Silent,
+    /// It has not ended in time.
+    Late,
+}
+
+/// The line that is sent for the outcome of closing.
+pub(crate) fn line(outcome: Result<(), &str>) -> String {
+    outcome.map_or_else(|reason| format!("{FAILED}{}", crate::failure::one_line(reason)), |()| CLOSED.to_owned())
+}
+
+/// Somebody who waits for the end of a mount.
+#[derive(Debug)]
+pub struct Farewell {
+    stream: UnixStream,
+}
+
+impl Farewell {
+    /// Begins to wait, before the mount is taken away.
+    ///
+    /// # Errors
+    /// When nobody serves the mount any more, it is somebody else's, or its server tells nothing.
+    pub fn of(mount: &Mount) -> Result<Farewell, AskError> {
+        let stream = Source::of_mount(mount, place::farewell_name(&mount.device)).connect()?;
+        Ok(Farewell { stream })
+    }
+
+    /// Waits until the mount has ended, and its server, too: then nothing is locked any more.
+    #[must_use]
+    pub fn wait(mut self, limit: Duration) -> End {
+        let server = sockopt::socket_peercred(&self.stream).map(|peer| peer.pid);
+        let server = server.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
+        let end = self.read(limit);
+        if let (Ok(server), End::Closed | End::Failed(_)) = (server, &end) {
+            // A descriptor of a process is readable once that has ended. It has nothing left to do but that.
+            let limit = Timespec::try_from(limit).ok();
+            let _ = rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], limit.as_ref());
+        }
+        end
+    }
+
+    fn read(&mut self, limit: Duration) -> End {
+        let limited = self.stream.set_read_timeout(Some(limit.max(Duration::from_millis(1))));
+        let mut text = String::new();
+        match limited.and_then(|()| (&self.stream).take(LONGEST).read_to_string(&mut text)) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => End::Late,
+            Err(_) => End::Silent,
+            Ok(_) if text == CLOSED => End::Closed,
+            Ok(_) => text.strip_prefix(FAILED).map_or(End::Silent, |reason| End::Failed(reason.to_owned())),
+        }
+    }
+}
