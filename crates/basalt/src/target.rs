@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use basalt_device::file::mounted_over;
 use basalt_device::{DeviceError, FileDevice, Lock, OpenOptions};
 
 use crate::failure::{Failure, one_line};
@@ -52,7 +53,7 @@ impl Target {
     }
 }
 
-/// Opens a device. What is mounted is refused at once; for what is merely locked (a volume being closed, a check that
+/// Opens a device. What is mounted, also by another loop device or as a part of something larger, is refused at once; for what is merely locked (a volume being closed, a check that
 /// ends) this waits, and says so.
 ///
 /// # Errors
@@ -65,7 +66,8 @@ pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDe
             Err(DeviceError::InUse { reason, .. }) => reason,
             opened => return opened.map_err(|error| Failure::device(&error)),
         };
-        let mounted = mounts::of(path).map(|mount| format!("mounted on {}", mount.point.display()));
+        let mount_point = mounts::of(path).map(|mount| mount.point).or_else(|| mounted_over(path));
+        let mounted = mount_point.map(|point| format!("mounted on {}", point.display()));
         if mounted.is_some() || start.elapsed() >= wait {
             let error = DeviceError::InUse { name: path.display().to_string(), reason: mounted.unwrap_or(reason) };
             return Err(Failure::device(&error));

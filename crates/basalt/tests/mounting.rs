@@ -262,6 +262,68 @@ fn a_mounted_volume_is_refused_at_once() {
     assert_eq!(mount_line(&mounted.point), None);
 }
 
+/// Every command that would change a volume or has to rely on nobody's doing so refuses `target`, at once, because of the mount.
+#[track_caller]
+fn expect_all_refused(scratch: &Scratch, target: &str, point: &Path) {
+    let words = [target, "in use", &format!("mounted on {}", point.display())];
+    let other = scratch.directory("other");
+    let start = Instant::now();
+    basalt(["mount", target, other.to_str().unwrap()]).fails(32, &words);
+    basalt(["mount", "-o", "ro", target, other.to_str().unwrap()]).fails(32, &words);
+    basalt(["fsck", target]).fails(8, &words);
+    basalt(["fsck", "--repair", target]).fails(8, &words);
+    basalt(["mkfs", "--force", target]).fails(1, &words);
+    basalt(["resize", target, "128M"]).fails(1, &words);
+    basalt(["tune", "--journal", "off", target]).fails(1, &words);
+    basalt(["put", target, "/etc/passwd"]).fails(1, &words);
+    basalt(["rescue", "--list", target]).fails(1, &words);
+    // Without the thirty seconds that each would wait for a lock.
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_mounted_image_is_refused_behind_a_loop_device() {
+    if !can_mount() || !skip::tools_or_skip(&["losetup"]) {
+        return;
+    }
+    for options in ["", "noloop"] {
+        let scratch = Scratch::with_volume("64M");
+        let mounted = Mounted::new(&scratch, options);
+        fs::write(mounted.path("file"), "content").unwrap();
+        let device = LoopDevice::attach(&scratch.path("image")).expect("a loop device");
+        expect_all_refused(&scratch, device.path().to_str().unwrap(), &mounted.point);
+        let link = scratch.path("link");
+        symlink(device.path(), &link).unwrap();
+        basalt(["mkfs", "--force", link.to_str().unwrap()]).fails(1, &["in use", "mounted on"]);
+        mounted.unmount();
+        drop(device);
+        scratch.expect_clean();
+        assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
+    }
+}
+
+#[test]
+fn an_image_is_refused_while_a_loop_device_over_it_is_mounted() {
+    if !can_mount() || !skip::tools_or_skip(&["losetup"]) {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.path("image");
+    let device = LoopDevice::attach(&image).expect("a loop device");
+    let point = scratch.directory("mnt");
+    basalt(["mount".as_ref(), device.path().as_os_str(), point.as_os_str()]).ok();
+    let mounted = Mounted { point };
+    fs::write(mounted.path("file"), "content").unwrap();
+    let again = LoopDevice::attach(&image).expect("another loop device");
+    for target in [&image, again.path()] {
+        expect_all_refused(&scratch, target.to_str().unwrap(), &mounted.point);
+    }
+    drop(again);
+    mounted.unmount();
+    basalt(["fsck".as_ref(), device.path().as_os_str()]).ok();
+    assert_eq!(basalt(["cat".as_ref(), device.path().as_os_str(), "file".as_ref()]).ok(), "content");
+}
+
 #[test]
 fn a_lock_is_waited_for() {
     let scratch = Scratch::with_volume("64M");

@@ -3,13 +3,15 @@
 //! | module | what |
 //! |---|---|
 //! | `open` | opening and creating, and every reason why not, in words |
-//! | `lock` | keeping others off: flock, exclusive claim, loop devices |
+//! | `lock` | keeping others off: flock, locks of what lies behind, exclusive claim, loop devices |
+//! | `behind` | the disk of a partition, the file of a loop device, and so on down |
 //! | `in_use` | who has a file or device, for the message |
 //! | `transfer` | reading and writing all of a request |
 //! | `direct` | aligned buffers for direct I/O |
 //! | `ioctl` | what the kernel tells about block devices |
 //! | `early` | image files: what was written is on its way before somebody waits for it |
 
+mod behind;
 mod direct;
 mod early;
 mod in_use;
@@ -31,6 +33,7 @@ use rustix::io::Errno;
 use crate::block::{BlockDevice, DeviceError, Result};
 use crate::range::{self, total_length};
 
+pub use in_use::mounted_over;
 pub use lock::Lock;
 pub use open::OpenOptions;
 
@@ -53,6 +56,8 @@ pub struct FileDevice {
     file: File,
     /// The exclusive claim on a block device, until [`FileDevice::release_exclusive`].
     claim: Mutex<Option<OwnedFd>>,
+    /// What lies behind a partition or loop device, locked.
+    _behind: Vec<File>,
     size: u64,
     sector_size: u32,
     read_only: bool,

@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
 use crate::block::{DeviceError, Result};
 
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 
@@ -102,6 +103,26 @@ impl LoopDevice {
 fn open(path: &Path, read_only: bool) -> rustix::io::Result<File> {
     let opened = File::options().read(true).write(!read_only).open(path);
     opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// What a loop device is attached to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Device number of the file system that the file is on.
+    pub(crate) device: u64,
+    /// The file's inode number there.
+    pub(crate) inode: u64,
+    /// Where the file is a device node: the number of that device; else 0.
+    pub(crate) rdevice: u64,
+}
+
+/// Asks a loop device what it is attached to; `ENXIO` where that is nothing.
+#[allow(unsafe_code)]
+pub(crate) fn status(device: &File) -> rustix::io::Result<Status> {
+    // SAFETY: LOOP_GET_STATUS64 stores one `struct loop_info64`, laid out as above, behind its argument.
+    let info = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }?;
+    // Major and minor are packed as in the first 32 bits of a dev_t (`huge_encode_dev`).
+    Ok(Status { device: info.device, inode: info.inode, rdevice: info.rdevice })
 }
 
 /// `LOOP_CTL_GET_FREE`: the number is the call's own result.

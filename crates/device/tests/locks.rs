@@ -183,3 +183,195 @@ fn mounted_block_devices_are_refused_with_their_mount_point() {
     }
     FileDevice::open(&attached.path, &exclusive(5000)).unwrap();
 }
+
+/// What must be refused while `path` cannot be had, with words that the message has.
+#[track_caller]
+fn expect_refused(path: &Path, words: &str) {
+    for options in [exclusive(0), with(Lock::Shared)] {
+        let message = refusal(FileDevice::open(path, &options));
+        let expected = format!("{} is in use: ", path.display());
+        assert!(message.starts_with(&expected) && message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn one_image_behind_two_loop_devices() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let (Some(first), Some(second)) = (LoopDevice::attach(&path, 512), LoopDevice::attach(&path, 512)) else { return };
+    let writer = FileDevice::open(&first.path, &exclusive(5000)).unwrap();
+    expect_refused(&second.path, &format!("{}, which is behind it, is locked by process", path.display()));
+    expect_refused(&path, "locked by process");
+    // The mount will have the claim; the locks stay.
+    writer.release_exclusive();
+    expect_refused(&second.path, "locked by process");
+    drop(writer);
+    let readers = [&first, &second].map(|device| FileDevice::open(&device.path, &with(Lock::Shared)).unwrap());
+    assert!(refusal(FileDevice::open(&second.path, &exclusive(0))).contains("locked by process"));
+    drop(readers);
+    FileDevice::open(&second.path, &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn an_image_in_use_and_a_loop_device_over_it() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let writer = FileDevice::open(&path, &exclusive(0)).unwrap();
+    let Some(attached) = LoopDevice::attach(&path, 512) else { return };
+    expect_refused(&attached.path, "which is behind it, is locked by process");
+    // By any other name.
+    let (link, hard) = (directory.path().join("link"), directory.path().join("hard"));
+    std::os::unix::fs::symlink(&attached.path, &link).unwrap();
+    expect_refused(&link, "which is behind it, is locked by process");
+    std::fs::hard_link(&path, &hard).unwrap();
+    let Some(other) = LoopDevice::attach(&hard, 512) else { return };
+    expect_refused(&other.path, "which is behind it, is locked by process");
+    drop(other);
+    drop(writer);
+    let reader = FileDevice::open(&link, &with(Lock::Shared)).unwrap();
+    drop(reader);
+    FileDevice::open(&link, &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn a_loop_device_over_a_loop_device() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let Some(lower) = LoopDevice::attach(&path, 512) else { return };
+    let Some(upper) = LoopDevice::attach(&lower.path, 512) else { return };
+    let writer = FileDevice::open(&upper.path, &exclusive(5000)).unwrap();
+    expect_refused(&lower.path, "locked by process");
+    expect_refused(&path, "locked by process");
+    drop(writer);
+    let writer = FileDevice::open(&lower.path, &exclusive(5000)).unwrap();
+    expect_refused(&upper.path, "is locked by process");
+    drop(writer);
+    FileDevice::open(&upper.path, &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn parts_of_one_image_are_separate_and_what_overlaps_is_not() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let part = |offset: &str, size: &str| LoopDevice::attach_with(&path, &["--offset", offset, "--sizelimit", size]);
+    let (Some(first), Some(second), Some(across)) = (part("0", "8M"), part("8M", "8M"), part("4M", "8M")) else {
+        return;
+    };
+    let one = FileDevice::open(&first.path, &exclusive(5000)).unwrap();
+    let two = FileDevice::open(&second.path, &exclusive(5000)).unwrap();
+    expect_refused(&across.path, "which is behind it, is locked by process");
+    expect_refused(&path, "locked by process");
+    drop(one);
+    expect_refused(&across.path, "which is behind it, is locked by process");
+    drop(two);
+    FileDevice::open(&across.path, &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn partitions_of_an_image() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let attach = || LoopDevice::attach_with(&path, &["--partscan"]);
+    let (Some(disk), Some(again)) = (attach(), attach()) else { return };
+    let part = |disk: &LoopDevice, number: u32| std::path::PathBuf::from(format!("{}p{number}", disk.path.display()));
+    // In sectors; addpart(8) tells the kernel without a table on the disk, for which it may know no format.
+    for (device, number, start, length) in
+        [&disk, &again].into_iter().flat_map(|disk| [(disk, "1", "2048", "14336"), (disk, "2", "16384", "16384")])
+    {
+        let made = Command::new("addpart").arg(&device.path).args([number, start, length]).status();
+        if !made.is_ok_and(|status| status.success()) {
+            println!("skipped: cannot make partitions on loop devices");
+            return;
+        }
+    }
+    // Both partitions at once, also through different loop devices.
+    let first = FileDevice::open(part(&disk, 1), &exclusive(5000)).unwrap();
+    let second = FileDevice::open(part(&again, 2), &exclusive(5000)).unwrap();
+    for path in [part(&again, 1), part(&disk, 2), again.path.clone(), path.clone()] {
+        let message = refusal(FileDevice::open(&path, &exclusive(0)));
+        assert!(message.contains("in use: "), "{message}");
+        refusal(FileDevice::open(&path, &with(Lock::Shared)));
+    }
+    drop(first);
+    let first = FileDevice::open(part(&again, 1), &exclusive(5000)).unwrap();
+    drop((first, second));
+    // A reader of the whole disk keeps writers off its partitions.
+    let reader = FileDevice::open(&disk.path, &with(Lock::Shared)).unwrap();
+    for path in [part(&disk, 1), part(&again, 2)] {
+        assert!(refusal(FileDevice::open(&path, &exclusive(0))).contains("locked by process"));
+        FileDevice::open(&path, &with(Lock::Shared)).unwrap();
+    }
+    drop(reader);
+    FileDevice::open(part(&disk, 1), &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn an_image_without_a_name() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let writer = FileDevice::open(&path, &exclusive(0)).unwrap();
+    let (Some(first), Some(second)) = (LoopDevice::attach(&path, 512), LoopDevice::attach(&path, 512)) else { return };
+    std::fs::remove_file(&path).unwrap();
+    // Another image where it was.
+    drop(image(directory.path()));
+    expect_refused(&first.path, "locked by another program");
+    drop(writer);
+    let writer = FileDevice::open(&first.path, &exclusive(5000)).unwrap();
+    expect_refused(&second.path, &format!("is also {}, ", first.path.display()));
+    drop(writer);
+    FileDevice::open(&second.path, &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn what_linux_has_mounted_by_another_loop_device() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let (Some(first), Some(second)) = (LoopDevice::attach(&path, 512), LoopDevice::attach(&path, 512)) else { return };
+    let mount_point = directory.path().join("mounted");
+    std::fs::create_dir(&mount_point).unwrap();
+    let made = Command::new("mkfs.ext4").arg("-q").arg(&first.path).status();
+    let mounted = Command::new("mount").arg(&first.path).arg(&mount_point).status();
+    if !(made.is_ok_and(|status| status.success()) && mounted.is_ok_and(|status| status.success())) {
+        println!("skipped: cannot make and mount an ext4 volume");
+        return;
+    }
+    let opened = [exclusive(0), with(Lock::Shared)].map(|options| FileDevice::open(&second.path, &options));
+    let over = [&path, &first.path, &second.path].map(|path| basalt_device::file::mounted_over(path));
+    assert!(Command::new("umount").arg(&mount_point).status().unwrap().success());
+    for message in opened.map(refusal) {
+        let by = format!("{} is also {}, mounted on {}", path.display(), first.path.display(), mount_point.display());
+        assert!(message.ends_with(&by), "{message}");
+    }
+    assert_eq!(over, [(); 3].map(|()| Some(mount_point.clone())));
+    assert_eq!(basalt_device::file::mounted_over(&second.path), None);
+    FileDevice::open(&second.path, &exclusive(5000)).unwrap();
+}
+
+#[test]
+fn locks_of_bytes_that_others_have() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    // As qemu does with the images of its machines: one byte, shared.
+    let script = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_SH, 1, 100); print(1, flush=True); sys.stdin.read()";
+    let child =
+        Command::new("python3").args(["-c", script]).arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        println!("skipped: no python3");
+        return;
+    };
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let message = refusal(FileDevice::open(&path, &exclusive(0)));
+    assert!(message.ends_with(&format!("locked by process {} (python3)", child.id())), "{message}");
+    FileDevice::open(&path, &with(Lock::Shared)).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    FileDevice::open(&path, &exclusive(0)).unwrap();
+}

@@ -2,13 +2,19 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, makedev, minor};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
-/// Who holds the flock that `file` did not get.
+use super::behind::{
+    self, Ask, Backing, Identity, Layer, Via, device_number, directory_names, parse_device_number, sysfs,
+};
+
+/// Who holds the lock that `file` did not get.
 pub(super) fn lock_holder(file: &File) -> String {
     let unknown = || "locked by another program".to_owned();
     let Ok(wanted) = file.metadata() else {
@@ -16,7 +22,10 @@ pub(super) fn lock_holder(file: &File) -> String {
     };
     // The table of locks names the process that took a lock; after a fork only the child may be left of it. So first
     // look for a process that has the lock now.
-    let pid = processes_with(&wanted, |fdinfo| has_flock(&fdinfo)).into_iter().next().or_else(|| {
+    let me = std::process::id();
+    let holders = processes_with(&wanted, |fdinfo| has_lock(&fdinfo));
+    // This process has another lock on it, perhaps.
+    let pid = holders.iter().find(|&&pid| pid != me).or(holders.first()).copied().or_else(|| {
         let locks = fs::read_to_string("/proc/locks").ok()?;
         lock_taker(&locks, wanted.dev(), wanted.ino())
     });
@@ -56,30 +65,86 @@ pub(super) fn block_device_user(device: &File) -> String {
 
 /// The loop device, other than `allowed`, that has `image` as its backing file.
 pub(super) fn loop_device_over(image: &File, allowed: Option<&Path>) -> Option<PathBuf> {
-    let wanted = image.metadata().ok()?;
+    let wanted = Identity::of(&image.metadata().ok()?);
     let allowed = allowed.and_then(|path| fs::metadata(path).ok()).map(|node| node.rdev());
-    directory_names(Path::new("/sys/block")).into_iter().filter(|name| name.starts_with("loop")).find_map(|name| {
-        let sysfs = Path::new("/sys/block").join(&name);
-        let mut backing = fs::read(sysfs.join("loop/backing_file")).ok()?;
-        backing.pop_if(|last| *last == b'\n');
-        let backing = fs::metadata(OsString::from_vec(backing)).ok()?;
-        let is_ours = allowed.is_some() && device_number(&sysfs) == allowed;
-        (is_same(&backing, &wanted) && !is_ours).then(|| Path::new("/dev").join(name))
+    let mut others = behind::loop_devices().into_iter().filter(|&(_, id)| Some(id) != allowed);
+    let found = others
+        .find(|(sysfs, _)| Backing::of(sysfs, Ask::Nameless).is_some_and(|backing| backing.identity == Some(wanted)));
+    found.map(|(_, id)| behind::node(id))
+}
+
+/// Who uses some of the bytes of a layer by another way than the device through which it was reached: that is not the kernel's
+/// business, so it refuses nothing.
+pub(super) fn other_user(layer: &Layer) -> Option<String> {
+    let Via::Loop(own) = layer.via else { return None };
+    if let Identity::Device(id) = layer.identity
+        && let Some(user) = user_of(id, &layer.range)
+    {
+        return Some(user);
+    }
+    behind::loop_devices().into_iter().filter(|&(_, id)| id != own).find_map(|(sysfs, id)| {
+        let backing = Backing::of(&sysfs, Ask::Nameless)?;
+        if backing.identity != Some(layer.identity) || !behind::overlap(&backing.range, &layer.range) {
+            return None;
+        }
+        let start = layer.range.start.saturating_sub(backing.range.start);
+        let end = layer.range.end.saturating_sub(backing.range.start);
+        let user = user_of(id, &(start..end))?;
+        Some(format!("{} is also {}, {user}", layer.path.display(), behind::node(id).display()))
     })
 }
 
-fn sysfs(id: u64) -> PathBuf {
-    PathBuf::from(format!("/sys/dev/block/{}:{}", major(id), minor(id)))
+/// Who has the exclusive claim on a device, or on a partition of it with some bytes of this range.
+fn user_of(id: u64, range: &Range<u64>) -> Option<String> {
+    let device = claimed(id)?;
+    // A claim on any partition keeps others from the whole disk.
+    let partitions = behind::partitions(id);
+    let taken = partitions.iter().filter_map(|(part, bytes)| Some((claimed(*part)?, bytes)));
+    let taken: Vec<(File, &Range<u64>)> = taken.collect();
+    let part = taken.iter().find(|(_, bytes)| behind::overlap(bytes, range));
+    match part {
+        Some((part, _)) => Some(block_device_user(part)),
+        None if taken.is_empty() => Some(block_device_user(&device)),
+        None => None,
+    }
 }
 
-/// The device number that a directory of a block device in sysfs gives.
-fn device_number(sysfs: &Path) -> Option<u64> {
-    parse_device_number(fs::read_to_string(sysfs.join("dev")).ok()?.trim(), 10)
+/// A device that somebody claims, open.
+fn claimed(id: u64) -> Option<File> {
+    let path = behind::node(id);
+    let open = |flags: OFlags| rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty());
+    let device = File::from(open(OFlags::empty()).ok()?);
+    if Identity::of(&device.metadata().ok()?) != Identity::Device(id) {
+        return None;
+    }
+    (open(OFlags::EXCL).err()? == Errno::BUSY).then_some(device)
 }
 
-fn parse_device_number(text: &str, radix: u32) -> Option<u64> {
-    let (major, minor) = text.split_once(':')?;
-    Some(makedev(u32::from_str_radix(major, radix).ok()?, u32::from_str_radix(minor, radix).ok()?))
+/// Whether somebody has a lock, other than a shared one where those are allowed, on a file that cannot be opened here.
+pub(super) fn is_locked_unseen(identity: Identity, shared_allowed: bool) -> bool {
+    let Identity::File(device, inode) = identity else { return false };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut taken = locks.lines().filter(|line| lock_place(line) == Some((device, inode)));
+    taken.any(|line| !shared_allowed || line.split_whitespace().nth(3) != Some("READ"))
+}
+
+/// The mount point of something that has some of the same bytes as `path`: the same device or image, a partition of it, or any
+/// of that through loop devices.
+pub fn mounted_over(path: &Path) -> Option<PathBuf> {
+    let wanted = behind::layers(&fs::metadata(path).ok()?, path, Ask::Nameless);
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    // Later mounts hide earlier ones.
+    mounts.rsplit(|&byte| byte == b'\n').find_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        let separator = fields.iter().position(|field| *field == b"-")?;
+        let source = PathBuf::from(OsString::from_vec(unescape(fields.get(separator + 2)?)));
+        // Only what can be an image or a device is looked at.
+        let metadata = fs::metadata(&source).ok().filter(|_| source.is_absolute())?;
+        let is_source = metadata.is_file() || metadata.file_type().is_block_device();
+        let layers = is_source.then(|| behind::layers(&metadata, &source, Ask::Nameless))?;
+        let point = PathBuf::from(OsString::from_vec(unescape(fields.get(4)?)));
+        behind::share(&wanted, &layers).then_some(point)
+    })
 }
 
 /// The partitions of a disk, or the disk of a partition, each with its path and number.
@@ -133,24 +198,29 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The process that took the flock on an inode, from the text of /proc/locks.
+/// The process that took a lock on an inode, from the text of /proc/locks.
 fn lock_taker(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    locks.lines().find_map(|line| {
-        // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131090 0 EOF; those who wait have "->" before FLOCK.
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, place, ..] = fields[..] else {
-            return None;
-        };
-        let (number, place_inode) = place.rsplit_once(':')?;
-        let matches = parse_device_number(number, 16)? == device && place_inode.parse() == Ok(inode);
+    locks.lines().filter(|line| lock_place(line) == Some((device, inode))).find_map(|line| {
         // 0 and -1 stand for processes that this one cannot see.
-        pid.parse().ok().filter(|&pid| matches && pid > 0)
+        line.split_whitespace().nth(4)?.parse().ok().filter(|&pid| pid > 0)
     })
 }
 
-/// Whether a descriptor's fdinfo shows a flock.
-fn has_flock(fdinfo: &str) -> bool {
-    fdinfo.lines().any(|line| line.starts_with("lock:") && line.split_whitespace().any(|word| word == "FLOCK"))
+/// The device and inode number of a lock that somebody has, from a line of /proc/locks.
+fn lock_place(line: &str) -> Option<(u64, u64)> {
+    // 1: FLOCK  ADVISORY  WRITE 1234 08:01:131090 0 EOF; those who wait have "->" before FLOCK.
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, "FLOCK" | "OFDLCK" | "POSIX", _, _, _, place, ..] = fields[..] else {
+        return None;
+    };
+    let (device, inode) = place.rsplit_once(':')?;
+    Some((parse_device_number(device, 16)?, inode.parse().ok()?))
+}
+
+/// Whether a descriptor's fdinfo shows a lock, of the whole file or of a range.
+fn has_lock(fdinfo: &str) -> bool {
+    let is_lock = |word: &str| matches!(word, "FLOCK" | "OFDLCK" | "POSIX");
+    fdinfo.lines().any(|line| line.starts_with("lock:") && line.split_whitespace().any(is_lock))
 }
 
 /// The processes with a descriptor of this file or device that `accept` takes, judging by its fdinfo.
@@ -159,19 +229,12 @@ fn processes_with(wanted: &Metadata, accept: impl Fn(String) -> bool) -> Vec<u32
     pids.filter(|pid| {
         let process = PathBuf::from(format!("/proc/{pid}"));
         directory_names(&process.join("fd")).into_iter().any(|descriptor| {
-            fs::metadata(process.join("fd").join(&descriptor)).is_ok_and(|open| is_same(&open, wanted))
+            fs::metadata(process.join("fd").join(&descriptor))
+                .is_ok_and(|open| Identity::of(&open) == Identity::of(wanted))
                 && fs::read_to_string(process.join("fdinfo").join(&descriptor)).is_ok_and(&accept)
         })
     })
     .collect()
-}
-
-/// Whether both are the same file, or nodes of the same device.
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    if one.file_type().is_block_device() && other.file_type().is_block_device() {
-        return one.rdev() == other.rdev();
-    }
-    one.dev() == other.dev() && one.ino() == other.ino()
 }
 
 fn process_name(pid: u32) -> String {
@@ -181,17 +244,10 @@ fn process_name(pid: u32) -> String {
     }
 }
 
-fn directory_names(directory: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::fs::makedev;
+
     use super::*;
 
     #[test]
@@ -223,9 +279,10 @@ damaged line\n";
 3: FLOCK  ADVISORY  WRITE 0 08:01:77 0 EOF\n\
 4: FLOCK  ADVISORY  WRITE 14 fe:1a:131090 0 EOF\n";
         assert_eq!(lock_taker(locks, makedev(0xfe, 0x1a), 131_090), Some(14));
-        assert_eq!(lock_taker(locks, makedev(8, 1), 131_090), None);
+        assert_eq!(lock_taker(locks, makedev(8, 1), 131_090), Some(11));
         assert_eq!(lock_taker(locks, makedev(8, 1), 77), None);
-        assert!(has_flock("pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n"));
-        assert!(!has_flock("pos:\t0\nflags:\t02\n"));
+        assert!(has_lock("pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n"));
+        assert!(has_lock("lock:\t1: OFDLCK ADVISORY  WRITE -1 00:13:11691 100 200\n"));
+        assert!(!has_lock("pos:\t0\nflags:\t02\n"));
     }
 }

@@ -41,7 +41,7 @@ pub struct OpenOptions {
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
     let kind = kind_of(path, std::fs::metadata(path).map_err(|error| refused(path, options, error))?.file_type())?;
     let (file, direct) = open_file(path, kind, options)?;
-    let claim = lock::take(&file, path, kind, options.lock, options.allow_loop.as_deref())?;
+    let lock::Held { claim, behind } = lock::take(&file, path, kind, options.lock, options.allow_loop.as_deref())?;
     if let Some(size) = options.resize {
         resize(&file, path, kind, size)?;
     }
@@ -55,6 +55,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<FileDevice> {
         kind,
         file,
         claim: Mutex::new(claim),
+        _behind: behind,
         size,
         sector_size,
         read_only: options.read_only,
