@@ -1,9 +1,10 @@
 //! Where the engine's time comes from: injected, so that a run can be repeated.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use basalt_vfs::Time;
+use rustix::time::{ClockId, clock_gettime};
 
 /// A source of time.
 pub trait Clock: Send + Sync {
@@ -18,17 +19,15 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// The system's clock.
+/// The system's clock, as of the kernel's last tick: the clock by which the kernel stamps files itself. With a finer one, a file
+/// that the kernel stamps would be older than one that was stamped here before it, in the same tick.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Time {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => Time { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
-            // A clock set before 1970.
-            Err(before) => Time { seconds: -(before.duration().as_secs() as i64), nanoseconds: 0 },
-        }
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Time { seconds: now.tv_sec, nanoseconds: now.tv_nsec.clamp(0, 999_999_999) as u32 }
     }
 
     fn uptime(&self) -> Duration {

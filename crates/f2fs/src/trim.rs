@@ -13,7 +13,13 @@ impl F2fs {
     ///
     /// A checkpoint first frees what can be freed. The volume is locked for one run at a time, so that no run is allocated
     /// while it is discarded.
+    ///
+    /// Errors: `Invalid` for a range that begins behind the volume's end or is shorter than a block, as everywhere.
     pub(crate) fn trim_free(&self, offset: u64, length: u64, minimum: u64) -> Result<u64> {
+        let size = self.with_volume(|volume| volume.geometry.block_count) * BLOCK_SIZE as u64;
+        if offset >= size || length < BLOCK_SIZE as u64 {
+            return Err(basalt_vfs::Error::Invalid("range to trim").into());
+        }
         self.sync_all(CheckpointCause::Trim)?;
         let end = offset.saturating_add(length);
         let mut segment = 0;

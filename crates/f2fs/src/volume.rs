@@ -115,6 +115,8 @@ pub(crate) struct Volume {
     pub checkpoints: CheckpointStatistics,
     /// When an operation last came, by the clock's uptime.
     pub last_used: Duration,
+    /// Whether whoever changes content keeps its times, and sets them.
+    pub times_are_set: bool,
     pub warnings: Vec<String>,
     opened_at: i64,
     generation: u32,
@@ -240,6 +242,7 @@ impl Volume {
             counters: Counters::default(),
             checkpoints: CheckpointStatistics::default(),
             last_used: clock.uptime(),
+            times_are_set: false,
             warnings,
             opened_at: now.seconds,
             // Distinct from one mount to the next: the version rises with every checkpoint.

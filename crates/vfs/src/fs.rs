@@ -22,7 +22,7 @@ pub struct Background {
 /// [`forget`](Self::forget); an inode without links lives until its last reference goes. The root needs none.
 ///
 /// **Permissions** are checked by the caller (the kernel); the engine refuses only what immutable and append-only flags
-/// forbid. **Times** are kept by the engine from its own clock unless set.
+/// forbid. **Times** are kept by the engine from its own clock unless set, or [left to the caller](Self::leave_times_to_caller).
 ///
 /// Errors are those of the system call of the same name; see [`Error`].
 pub trait FileSystem: Send + Sync {
@@ -75,6 +75,11 @@ pub trait FileSystem: Send + Sync {
         let _ = (ino, how);
         Ok(())
     }
+
+    /// From now on the caller keeps mtime and ctime of regular files while their content changes, and sets them by
+    /// [`set_attributes`](Self::set_attributes): [`write`](Self::write), [`fallocate`](Self::fallocate) and a new size leave them alone.
+    /// So does a kernel with a writeback cache. Two clocks would differ by a tick, and what is shown would not be what is stored.
+    fn leave_times_to_caller(&self) {}
 
     /// Fills `buf` from byte `offset`; returns how many bytes, fewer only at the end of the file.
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize>;

@@ -134,6 +134,9 @@ pub struct SetAttributes {
     pub ctime: Option<SetTime>,
     /// Clear set-uid, and set-gid where the group may execute (a chown or a size change by an unprivileged caller).
     pub clear_suid_sgid: bool,
+    /// The change belongs to an earlier one that was allowed: times that a cache kept, or set-uid bits that go because content
+    /// changes. The immutable and append-only flags, which may have come since, do not forbid it.
+    pub is_due: bool,
 }
 
 /// Who asks. Permission checks are the kernel's (`default_permissions`); the engine needs the ids for new inodes.

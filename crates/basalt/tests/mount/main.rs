@@ -11,11 +11,16 @@
 //! | `faults` | a device that takes no more |
 //! | `names` | large directories, long and strange names, renames, unnamed files |
 //! | `attributes` | times, ACLs, flags, set-uid, special files |
+//! | `privileges` | set-uid and set-gid bits and file capabilities go when content changes, as on ext4 |
+//! | `clocks` | times in the order of what happened, and as they were shown |
+//! | `coherence` | direct writes, also asynchronous ones, beside readers through the page cache |
 //! | `system` | what the system sees: df, findmnt, losetup, fstrim, locks, read-only mounts |
 //! | `threads` | many at once |
 //! | `counters`, `owners` | `basalt stats`: what a mount tells about itself; to whom |
 
 mod attributes;
+mod clocks;
+mod coherence;
 mod counters;
 mod databases;
 mod durability;
@@ -27,6 +32,7 @@ mod mapping;
 mod names;
 mod owners;
 mod posix;
+mod privileges;
 mod programs;
 mod space;
 #[path = "../support/mod.rs"]

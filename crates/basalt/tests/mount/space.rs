@@ -105,6 +105,70 @@ fn who_only_writes_hears_it_too() {
     }
 }
 
+/// Bytes that tell their place, from `offset` on.
+fn pattern(offset: u64, len: usize) -> Vec<u8> {
+    (offset..offset + len as u64).map(|at| (at ^ (at >> 8) ^ (at >> 16).wrapping_mul(37)) as u8).collect()
+}
+
+/// Appends pieces by write(2) until one is refused; returns how many bytes were taken.
+fn append_until_refused(path: &Path, piece: usize) -> u64 {
+    let file = File::options().create(true).append(true).open(path).unwrap();
+    let mut taken = file.metadata().unwrap().len();
+    for number in 0.. {
+        match (&file).write(&pattern(taken, piece)) {
+            Ok(written) => taken += written as u64,
+            Err(error) => {
+                assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC), "{error}");
+                break;
+            }
+        }
+        // Whoever looks at the file meanwhile changes nothing.
+        if number % 16 == 0 {
+            fs::metadata(path).unwrap();
+        }
+    }
+    file.sync_all().expect("what was taken finds room");
+    taken
+}
+
+#[track_caller]
+fn expect_pattern(path: &Path, len: u64) {
+    let read = fs::read(path).unwrap();
+    assert_eq!(read.len() as u64, len, "{}", path.display());
+    let wrong =
+        read.chunks(4096).zip(0u64..).filter(|(page, index)| **page != pattern(index * 4096, page.len())).count();
+    assert_eq!(wrong, 0, "pages of {} that are not what was written", path.display());
+}
+
+#[test]
+fn what_write_took_on_a_volume_that_fills_up_is_there() {
+    let Some(volume) = Volume::new("256M") else { return };
+    for piece in [1 << 20, 300_000, 20_000] {
+        let path = volume.path("filling");
+        let taken = append_until_refused(&path, piece);
+        expect_pattern(&path, taken);
+        volume.remount();
+        expect_pattern(&path, taken);
+        assert!(available(&volume) < 4 << 20, "pieces of {piece}: {} bytes are left", available(&volume));
+        fs::remove_file(&path).unwrap();
+        sh(&volume.root(), "sync .");
+    }
+}
+
+#[test]
+fn a_full_volume_is_overwritten_through_the_cache() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let path = volume.path("filling");
+    let taken = append_until_refused(&path, 100_000);
+    let file = File::options().write(true).open(&path).unwrap();
+    for offset in (0..taken - 5_000).step_by(50_000) {
+        file.write_all_at(b"again", offset).unwrap();
+    }
+    file.sync_all().unwrap();
+    let read = fs::read(&path).unwrap();
+    assert!((0..taken as usize - 5_000).step_by(50_000).all(|offset| read[offset..].starts_with(b"again")));
+}
+
 #[test]
 fn small_files_and_directories_fill_a_volume_too() {
     let Some(volume) = Volume::new("64M") else { return };

@@ -124,6 +124,16 @@ fn fstrim_gives_room_back_to_the_image() {
 }
 
 #[test]
+fn fstrim_refuses_ranges_that_make_no_sense() {
+    let Some(volume) = Volume::new("64M") else { return };
+    for range in ["-o 64M", "-o 1T", "-l 0", "-l 4095", "-o 1T -l 0"] {
+        let (ok, text) = try_sh(&volume.root(), &format!("fstrim {range} ."));
+        assert!(!ok && text.contains("Invalid argument"), "fstrim {range}: {text}");
+    }
+    sh(&volume.root(), "fstrim -l 4096 .; fstrim -o 60M .; fstrim .");
+}
+
+#[test]
 fn locks_keep_others_out() {
     let Some(volume) = Volume::new("64M") else { return };
     let path = volume.path("file");

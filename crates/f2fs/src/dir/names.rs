@@ -22,9 +22,30 @@ const INHERITED: RawInodeFlags = RawInodeFlags::SYNC
 const SET_GID: u32 = 0o2000;
 
 impl Volume {
-    /// Finds a name.
+    /// Finds a name. What is no directory answers to `.` as well, and knows the directory of its name as `..`: so whoever has only a
+    /// number (a file handle) finds it again.
     pub(crate) fn lookup(&mut self, dir: u32, name: &[u8]) -> Result<u32> {
-        Ok(self.expect_entry(dir, name)?.ino)
+        match name {
+            b"." | b".." if !self.is_directory(dir)? => {
+                let raw = self.inode(dir)?;
+                let (links, parent) = (raw.i_links.get(), raw.i_pino.get());
+                let length = raw.i_namelen.get() as usize;
+                let own_name = raw.i_name.get(..length).unwrap_or_default().to_vec();
+                if links == 0 {
+                    return Err(basalt_vfs::Error::NotFound.into());
+                }
+                if name == b"." { Ok(dir) } else { self.directory_with(parent, &own_name, dir) }
+            }
+            _ => Ok(self.expect_entry(dir, name)?.ino),
+        }
+    }
+
+    /// The directory `parent`, if it has `name` for `ino`: an inode does not know all its names.
+    fn directory_with(&mut self, parent: u32, name: &[u8], ino: u32) -> Result<u32> {
+        let is_there = self.is_inode(parent)?
+            && self.is_directory(parent)?
+            && self.find_entry(parent, name)?.is_some_and(|found| found.ino == ino);
+        if is_there { Ok(parent) } else { Err(basalt_vfs::Error::NotFound.into()) }
     }
 
     /// Makes an inode with a name in `dir`.

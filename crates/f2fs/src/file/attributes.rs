@@ -143,21 +143,7 @@ impl Volume {
 
     /// Changes attributes, size included.
     pub(crate) fn set_attributes(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
-        // Nobody but a cache that buffers writes sets ctime: these were due before the flags came.
-        let is_late = changes.ctime.is_some()
-            && *changes == SetAttributes { mtime: changes.mtime, ctime: changes.ctime, ..Default::default() };
-        let times_only = changes.permissions.is_none()
-            && changes.uid.is_none()
-            && changes.gid.is_none()
-            && changes.size.is_none()
-            && changes.atime.is_none_or(|t| t == SetTime::Now)
-            && changes.mtime.is_none_or(|t| t == SetTime::Now);
-        if !is_late
-            && (self.has_flag(ino, RawInodeFlags::IMMUTABLE)?
-                || !times_only && self.has_flag(ino, RawInodeFlags::APPEND)?)
-        {
-            return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
-        }
+        self.expect_attributes_changeable(ino, changes)?;
         if let Some(size) = changes.size {
             self.set_size(ino, size)?;
         }
@@ -166,8 +152,9 @@ impl Volume {
         }
         let now = self.clock.now();
         let is_directory = self.kind(ino)? == FileKind::Directory;
-        let times =
-            SetAttributes { atime: changes.atime, mtime: changes.mtime, ctime: changes.ctime, ..Default::default() };
+        let SetAttributes { atime, mtime, ctime, is_due, .. } = *changes;
+        let times = SetAttributes { atime, mtime, ctime, is_due, ..Default::default() };
+        let leaves_ctime = self.times_are_set && changes.size.is_some();
         let raw = if *changes == times { self.inode_times_mut(ino)? } else { self.inode_mut(ino)? };
         if let Some(uid) = changes.uid {
             raw.i_uid.set(uid);
@@ -189,7 +176,30 @@ impl Volume {
         if let Some(time) = changes.mtime {
             inode::set_time(raw, Stamp::Modify, to(time));
         }
-        inode::set_time(raw, Stamp::Change, changes.ctime.map_or(now, to));
+        if changes.ctime.is_some() || !leaves_ctime {
+            inode::set_time(raw, Stamp::Change, changes.ctime.map_or(now, to));
+        }
+        Ok(())
+    }
+
+    /// Fails if the inode's flags forbid this change of its attributes. An append-only file may be marked as read or written now.
+    fn expect_attributes_changeable(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
+        if changes.is_due || !self.has_flag(ino, RawInodeFlags::IMMUTABLE | RawInodeFlags::APPEND)? {
+            return Ok(());
+        }
+        let SetAttributes { atime, mtime, ctime, .. } = *changes;
+        let has_only_times = *changes == SetAttributes { atime, mtime, ctime, ..Default::default() };
+        // Whoever keeps times writes a new ctime back long after the change that it belongs to, and an mtime that is not new with it.
+        let modified = inode::time(self.inode(ino)?, Stamp::Modify);
+        if has_only_times && atime.is_none() && ctime.is_some() && mtime == Some(SetTime::To(modified)) {
+            return Ok(());
+        }
+        self.expect_mutable(ino)?;
+        // A kernel with a writeback cache sends its own "now": the same in mtime and ctime.
+        let is_now = |time: SetTime| time == SetTime::Now || Some(time) == ctime;
+        if !has_only_times || !atime.is_none_or(is_now) || !mtime.is_none_or(is_now) {
+            return Err(basalt_vfs::Error::NotPermitted("append-only").into());
+        }
         Ok(())
     }
 
@@ -227,6 +237,11 @@ impl Volume {
         inode::set_time(raw, Stamp::Modify, now);
         inode::set_time(raw, Stamp::Change, now);
         Ok(())
+    }
+
+    /// Marks a file's content as changed now, unless the caller keeps such times.
+    pub(crate) fn touch_content(&mut self, ino: u32) -> Result<()> {
+        if self.times_are_set { Ok(()) } else { self.touch(ino) }
     }
 
     /// Marks attributes as changed now.

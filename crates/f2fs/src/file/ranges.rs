@@ -24,7 +24,7 @@ impl Volume {
             FallocateMode::PUNCH_HOLE if keep_size => {
                 self.expect_changeable(ino)?;
                 self.punch(ino, offset, end)?;
-                return self.touch(ino);
+                return self.touch_content(ino);
             }
             FallocateMode::ZERO_RANGE => {
                 self.expect_changeable(ino)?;
@@ -42,7 +42,7 @@ impl Volume {
             _ => return Err(basalt_vfs::Error::NotSupported("this mode of fallocate").into()),
         }
         self.preallocate(ino, offset, end, keep_size)?;
-        self.touch(ino)
+        self.touch_content(ino)
     }
 
     /// Fails if the range could not be held even by an empty volume; keeps a hopeless request from filling it first.

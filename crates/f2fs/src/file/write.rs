@@ -13,7 +13,7 @@ pub const SIZE_MAX: u64 = BLOCKS_MAX << BLOCK_BITS;
 /// What a write does to the times of last content and attribute change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
-    /// They become now.
+    /// They become now, unless the caller keeps all times.
     Renew,
     /// They stay: whoever buffered the data keeps them.
     Keep,
@@ -85,7 +85,7 @@ impl Volume {
 
     fn finish_write(&mut self, ino: u32, end: u64, times: Times) -> Result<()> {
         self.extend_to(ino, end)?;
-        if times == Times::Renew { self.touch(ino) } else { Ok(()) }
+        if times == Times::Renew { self.touch_content(ino) } else { Ok(()) }
     }
 
     /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
@@ -148,7 +148,7 @@ impl Volume {
                 self.truncate(ino, size)?;
             }
         }
-        self.touch(ino)
+        self.touch_content(ino)
     }
 
     /// Whether a file block holds bytes that are not known to be zero.

@@ -127,12 +127,12 @@ impl FileSystem for Rescued {
     }
 
     fn lookup(&self, parent: InodeNumber, name: &[u8]) -> Result<Attributes> {
-        let children = self.children(parent)?;
         match name {
             b"." => return self.attributes(parent),
             b".." => return self.attributes(self.tree.parents.get(&parent).copied().unwrap_or(parent)),
             _ => {}
         }
+        let children = self.children(parent)?;
         let at = children.binary_search_by(|child| (*child.name).cmp(name)).map_err(|_| Error::NotFound)?;
         self.attributes(children[at].ino)
     }

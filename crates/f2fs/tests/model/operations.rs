@@ -330,6 +330,7 @@ fn changes(rng: &mut Rng) -> SetAttributes {
         mtime: time(rng),
         ctime: time(rng),
         clear_suid_sgid: rng.chance(20),
+        is_due: rng.chance(10),
     }
 }
 

@@ -5,9 +5,11 @@
 //! | `options` | [`MountOptions`] |
 //! | `direct` | as root: mount(2) |
 //! | `helper` | otherwise: `fusermount3` |
+//! | `dirty` | how much the kernel may hold back of what was written |
 //! | `table` | what is mounted where: `/proc/self/mountinfo` |
 
 mod direct;
+mod dirty;
 mod helper;
 mod options;
 mod table;
@@ -19,6 +21,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+pub(crate) use dirty::DirtyLimit;
 pub use options::MountOptions;
 
 /// The type that mounts have behind `fuse.` or `fuseblk.`.
@@ -190,12 +193,17 @@ impl Mount {
 
     /// Raises the kernel's readahead, which is 128 KiB, where the rights allow that.
     pub(crate) fn tune(&self, options: &MountOptions) {
-        let Some(device) = &self.device else { return };
-        let suffix = if options.block_device.is_some() { "-fuseblk" } else { "" };
-        let path = format!("/sys/class/bdi/{device}{suffix}/read_ahead_kb");
+        let Some(directory) = self.backing_device(options) else { return };
+        let path = directory.join("read_ahead_kb");
         if let Err(error) = std::fs::write(&path, (options.read_ahead / 1024).to_string()) {
-            tracing::debug!(path, %error, "readahead left as it is");
+            tracing::debug!(path = %path.display(), %error, "readahead left as it is");
         }
+    }
+
+    /// Where the kernel shows, and takes, what it does with this mount's pages.
+    pub(crate) fn backing_device(&self, options: &MountOptions) -> Option<PathBuf> {
+        let suffix = if options.block_device.is_some() { "-fuseblk" } else { "" };
+        self.device.as_ref().map(|device| Path::new("/sys/class/bdi").join(format!("{device}{suffix}")))
     }
 
     /// Whether this very mount is the one seen at its place. Asks the kernel's table, not the server.

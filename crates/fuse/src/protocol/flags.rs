@@ -2,6 +2,9 @@
 
 use bitflags::bitflags;
 
+/// Among the flags of an OPEN: the file is opened to be executed. Source: the kernel's `__FMODE_EXEC`.
+pub const EXECUTE: u32 = 1 << 5;
+
 bitflags! {
     /// What the kernel offers and the server accepts in INIT; bits 32 and up travel in `flags2`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +68,8 @@ bitflags! {
         const ATIME = 1 << 4;
         /// `mtime`.
         const MTIME = 1 << 5;
+        /// An open file; without `SIZE`, its times are written back.
+        const FILE_HANDLE = 1 << 6;
         /// With `ATIME`: now, instead of the value.
         const ATIME_NOW = 1 << 7;
         /// With `MTIME`: now, instead of the value.
@@ -73,7 +78,7 @@ bitflags! {
         const CTIME = 1 << 10;
         /// Clear set-uid and set-gid.
         const KILL_SUIDGID = 1 << 11;
-        /// File handle and lock owner, of no use here.
+        /// Lock owner, of no use here.
         const _ = !0;
     }
 
@@ -82,9 +87,20 @@ bitflags! {
     pub struct WriteFlags: u32 {
         /// Written back from the kernel's page cache.
         const CACHE = 1;
+        /// A lock owner is given: the write goes past the page cache.
+        const LOCK_OWNER = 1 << 1;
         /// Clear set-uid and set-gid.
         const KILL_SUIDGID = 1 << 2;
-        /// Lock owner, of no use here.
+        /// What newer kernels add.
+        const _ = !0;
+    }
+
+    /// Flags of a READ.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct ReadFlags: u32 {
+        /// A lock owner is given: the read goes past the page cache.
+        const LOCK_OWNER = 1 << 1;
+        /// What newer kernels add.
         const _ = !0;
     }
 

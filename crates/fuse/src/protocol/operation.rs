@@ -27,8 +27,8 @@ pub enum Operation<'a> {
     },
     BatchForget(ForgetList<'a>),
     GetAttr {
-        /// The kernel asks on behalf of somebody who has the file open, and not for `stat(2)`.
-        by_file: bool,
+        /// The handle of the open file for which the kernel asks, where it does not ask for `stat(2)`.
+        by_file: Option<u64>,
     },
     Statx,
     SetAttr(SetattrIn),
@@ -175,7 +175,10 @@ const fn line(
 static TABLE: [Line; 53] = [
     line(1, "LOOKUP", |a| Some(Operation::Lookup { name: a.name()? })),
     line(2, "FORGET", |a| Some(Operation::Forget { count: a.take::<ForgetIn>()?.count })),
-    line(3, "GETATTR", |a| Some(Operation::GetAttr { by_file: a.take::<GetattrIn>()?.flags & 1 != 0 })),
+    line(3, "GETATTR", |a| {
+        let GetattrIn { flags, fh, .. } = a.take()?;
+        Some(Operation::GetAttr { by_file: (flags & 1 != 0).then_some(fh) })
+    }),
     line(4, "SETATTR", |a| Some(Operation::SetAttr(a.take()?))),
     line(5, "READLINK", |_| Some(Operation::ReadLink)),
     line(6, "SYMLINK", |a| Some(Operation::SymLink { name: a.name()?, target: a.name()? })),

@@ -363,7 +363,7 @@ wire! {
         offset: u64,
         /// Largest reply in bytes.
         size: u32,
-        /// Unused.
+        /// See [`ReadFlags`](super::flags::ReadFlags).
         read_flags: u32,
         /// Unused.
         lock_owner: u64,

@@ -13,6 +13,10 @@ const STATX_BTIME: u32 = 0x800;
 /// Attribute bits of `statx(2)`; the values are those of the `chattr(1)` flags.
 const STATX_FLAGS: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND).union(InodeFlags::NODUMP);
 
+/// What a SETATTR brings by which the kernel hands over times that it kept while a file was written to. No system call has these: those
+/// that set times name no open file.
+const WRITTEN_BACK: SetattrValid = SetattrValid::MTIME.union(SetattrValid::CTIME).union(SetattrValid::FILE_HANDLE);
+
 /// `stat(2)`; `block_size` in bytes.
 pub(super) fn attr(from: &Attributes, block_size: u32) -> Attr {
     Attr {
@@ -87,6 +91,7 @@ pub(super) fn changes(arguments: &SetattrIn) -> SetAttributes {
             .then(|| set_time(valid.contains(SetattrValid::MTIME_NOW), arguments.mtime, arguments.mtimensec)),
         ctime: valid.contains(SetattrValid::CTIME).then(|| set_time(false, arguments.ctime, arguments.ctimensec)),
         clear_suid_sgid: valid.contains(SetattrValid::KILL_SUIDGID),
+        is_due: valid == WRITTEN_BACK,
     }
 }
 

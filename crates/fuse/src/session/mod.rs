@@ -11,9 +11,12 @@
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
 //! | `losses` | what the kernel handed over when it was too late |
+//! | `notify` | telling the kernel that what it has cached is out of date |
 //! | `privacy` | who may see `trusted.` attributes |
+//! | `privileges` | set-uid and set-gid bits go when content changes |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
-//! | `seeker` | LSEEK, which needs the kernel's dirty pages first |
+//! | `overwritten` | direct writes to files that the kernel has cached |
+//! | `seeker` | answers that need the kernel's dirty pages first |
 //! | `ticker` | background work |
 //! | `wakeful` | idle processors that wake quickly during bursts |
 
@@ -27,7 +30,10 @@ mod handshake;
 mod locks;
 mod losses;
 mod nodes;
+mod notify;
+mod overwritten;
 mod privacy;
+mod privileges;
 mod reply;
 mod seeker;
 mod server;
@@ -42,7 +48,7 @@ use std::sync::Arc;
 use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
-use crate::mount::{self, Mount, MountError, MountOptions, Unmounter};
+use crate::mount::{self, DirtyLimit, Mount, MountError, MountOptions, Unmounter};
 pub use losses::Losses;
 use server::Server;
 use wakeful::Wakeful;
@@ -85,7 +91,7 @@ impl Session {
     pub fn mount(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Result<Session, MountError> {
         let (device, mount) = mount::mount(options)?;
         let mut session = Session {
-            server: Server::unconnected(fs, options),
+            server: Server::unconnected(fs, options, DirtyLimit::of(mount.backing_device(options))),
             mount,
             device: Some(device),
             threads: options.threads.max(1),
@@ -95,8 +101,15 @@ impl Session {
         let device = session.device.as_ref().ok_or(MountError::NoHandshake)?;
         let agreed = handshake::perform(device, options)?;
         tracing::debug!(?agreed, "handshake");
-        session.server = session.server.connected(agreed);
+        // No loop has it yet.
+        if let Some(server) = Arc::get_mut(&mut session.server) {
+            server.agreed = agreed;
+        }
+        if session.server.kernel_keeps_dirty_pages() {
+            session.server.file_system().leave_times_to_caller();
+        }
         session.mount.tune(options);
+        session.server.tune();
         Ok(session)
     }
 

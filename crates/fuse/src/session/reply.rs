@@ -49,17 +49,23 @@ pub(super) struct Reply {
     len: usize,
     /// References that the kernel holds once it has this reply.
     references: Vec<InodeNumber>,
+    /// Nodes of which the kernel must not trust the attributes that it knows, once it has this reply.
+    outdated: Vec<u64>,
+    /// What the kernel must drop from its page cache before it has this reply: offset and length, 0 for all behind.
+    stale_pages: Option<(u64, u64)>,
 }
 
 impl Reply {
     /// Room for a payload of `max` bytes.
     pub(super) fn new(max: usize) -> Self {
-        Reply { buffer: PageBuffer::new(max), len: 0, references: Vec::new() }
+        Reply { buffer: PageBuffer::new(max), len: 0, references: Vec::new(), outdated: Vec::new(), stale_pages: None }
     }
 
     pub(super) fn clear(&mut self) {
         self.len = 0;
         self.references.clear();
+        self.outdated.clear();
+        self.stale_pages = None;
     }
 
     /// Bytes in the payload.
@@ -108,9 +114,34 @@ impl Reply {
         &self.references
     }
 
+    /// Notes that attributes of `node` change without this reply saying how.
+    pub(super) fn outdates(&mut self, node: u64) {
+        self.outdated.push(node);
+    }
+
+    /// The nodes whose attributes changed so.
+    pub(super) fn outdated(&self) -> &[u64] {
+        &self.outdated
+    }
+
+    /// Notes that the kernel may have old bytes in these pages of the request's file, and must drop them; length 0 is all behind.
+    pub(super) fn drops_pages(&mut self, offset: u64, length: u64) {
+        self.stale_pages = Some((offset, length));
+    }
+
+    /// The pages noted so.
+    pub(super) fn stale_pages(&self) -> Option<(u64, u64)> {
+        self.stale_pages
+    }
+
+    /// The payload.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.buffer.bytes()[..self.len]
+    }
+
     /// Sends the payload, or the error alone.
     pub(super) fn send(&self, device: impl AsFd, unique: u64, error: Option<Errno>) -> rustix::io::Result<()> {
-        let payload = if error.is_some() { &[] } else { &self.buffer.bytes()[..self.len] };
+        let payload = if error.is_some() { &[] } else { self.payload() };
         let header = OutHeader {
             // A payload is at most a few MiB.
             len: (size_of::<OutHeader>() + payload.len()) as u32,

@@ -1,72 +1,53 @@
-//! LSEEK where the kernel's page cache holds dirty pages.
+//! Answers for which the kernel must first write back or drop what it has cached of a file.
 //!
-//! The kernel asks for data and holes without having written its dirty pages back: those would look like holes, and `cp`
+//! The kernel asks for data and holes (LSEEK) without having written its dirty pages back: those would look like holes, and `cp`
 //! would leave them out. So it is first told to write back and drop what it has cached of the file. That waits for WRITEs,
-//! which the event loops answer meanwhile; hence this thread beside them. It also says which attributes the kernel must not trust
-//! any more: see `shortage`.
+//! which the event loops answer meanwhile; hence this thread beside them. So it is with questions before a write while there is little
+//! space (see `shortage`), and with direct writes to what others have read (see `overwritten`). It also says which attributes the kernel
+//! must not trust any more.
 
-use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::Receiver;
 
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::reply::Reply;
 use super::server::Server;
-use super::worker;
-use crate::protocol::wire::{InHeader, InvalInodeOut, LseekIn, LseekOut, OutHeader};
+use super::{notify, worker};
+use crate::protocol::wire::{AttrOut, InHeader};
 use crate::protocol::{Operation, Request};
 
-/// `FUSE_NOTIFY_INVAL_INODE`.
-const INVALIDATE_INODE: i32 = 2;
-
-/// What an event loop hands over.
+/// What an event loop hands over. Each has the channel that its request came by, and that its reply must take.
 pub(super) enum Task<'fd> {
-    /// An LSEEK to answer.
-    Seek(Seek<'fd>),
+    /// A request to answer once the kernel has written the file's pages back.
+    Answer { device: BorrowedFd<'fd>, header: InHeader, operation: Operation<'static> },
+    /// A reply to send once the kernel has dropped some pages of the file: offset and length, 0 for all behind.
+    Reply { device: BorrowedFd<'fd>, header: InHeader, pages: (u64, u64), outcome: Result<Vec<u8>, Errno> },
     /// A node whose attributes the kernel shall ask for again.
     Distrust(BorrowedFd<'fd>, u64),
 }
 
-/// An LSEEK.
-pub(super) struct Seek<'fd> {
-    /// The channel that it came by, and that its reply must take.
-    pub(super) device: BorrowedFd<'fd>,
-    pub(super) header: InHeader,
-    pub(super) arguments: LseekIn,
-}
-
-/// Answers what the event loops hand over, until they have all ended.
+/// Does what the event loops hand over, until they have all ended.
 pub(super) fn run(server: &Server, queue: &Receiver<Task<'_>>) {
-    let mut reply = Reply::new(size_of::<LseekOut>());
+    let mut reply = Reply::new(size_of::<AttrOut>());
     for task in queue {
-        let Seek { device, header, arguments } = match task {
-            Task::Seek(seek) => seek,
-            Task::Distrust(device, node) => {
-                // Only a hint; a kernel that has forgotten the node needs none.
-                let _ = invalidate(device, InvalInodeOut { node, offset: -1, length: 0 });
-                continue;
+        match task {
+            Task::Answer { device, header, operation } => match notify::drop_pages(device, header.node, 0, 0) {
+                Ok(()) => {
+                    worker::handle(server, device, &Request { header, operation }, &mut reply, None);
+                }
+                Err(errno) => {
+                    let _ = reply.send(device, header.unique, Some(errno));
+                }
+            },
+            Task::Reply { device, header, pages: (offset, length), outcome } => {
+                // Pages that the kernel keeps are in use: newer than the write, or about to be told that they failed.
+                let _ = notify::drop_pages(device, header.node, offset, length);
+                reply.clear();
+                let pushed = outcome.and_then(|payload| reply.push_bytes(&payload).map_err(|failure| failure.errno()));
+                worker::send(device, &header, &reply, pushed.err());
             }
-        };
-        // The kernel writes its dirty pages back.
-        match invalidate(device, InvalInodeOut { node: header.node, offset: 0, length: 0 }) {
-            // NOENT: the kernel has nothing cached.
-            Ok(()) | Err(Errno::NOENT) => {
-                let request = Request { header, operation: Operation::Lseek(arguments) };
-                worker::handle(server, device, &request, &mut reply);
-            }
-            Err(errno) => {
-                let _ = reply.send(device, header.unique, Some(errno));
-            }
+            Task::Distrust(device, node) => notify::distrust_attributes(device, node),
         }
     }
-}
-
-/// Makes the kernel forget what it has cached of an inode.
-fn invalidate(device: BorrowedFd<'_>, what: InvalInodeOut) -> rustix::io::Result<()> {
-    let len = (size_of::<OutHeader>() + size_of::<InvalInodeOut>()) as u32;
-    // A notification answers no request, and has its code where replies have their error.
-    let header = OutHeader { len, error: INVALIDATE_INODE, unique: 0 };
-    rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(what.as_bytes())]).map(|_| ())
 }

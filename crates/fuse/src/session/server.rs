@@ -4,17 +4,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use basalt_vfs::{Caller, FileSystem, InodeNumber};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::handshake::Agreed;
 use super::losses::Losses;
 use super::nodes::Nodes;
+use super::overwritten::Overwritten;
+use super::privileges::Dropped;
 use super::reply::{Answer, Failure, Reply};
 use super::shortage::Shortage;
-use crate::mount::MountOptions;
+use crate::mount::{DirtyLimit, MountOptions};
 use crate::protocol::flags::InitFlags;
 use crate::protocol::wire::InHeader;
 use crate::protocol::{Operation, Request, operation};
+
+/// The handle of files that are open for writing; others have 0.
+pub(super) const WRITER: u64 = 1;
 
 /// What to do with a request that has been carried out.
 pub(super) enum Verdict {
@@ -40,10 +46,16 @@ pub(super) struct Server {
     pub(super) read_only: bool,
     /// Whether reads and writes go past the kernel's page cache.
     pub(super) direct_io: bool,
-    /// Files that lost pages because the volume is full.
+    /// Whether the kernel asks before it opens a file.
+    asks_to_open: bool,
+    /// Free space, and who has to be told that there is little.
     pub(super) shortage: Shortage,
     /// What the kernel handed over in vain.
     pub(super) losses: Losses,
+    /// Programs that lost their set-uid and set-gid bits.
+    pub(super) dropped: Dropped,
+    /// Files that were written to directly.
+    pub(super) overwritten: Overwritten,
     /// The outcome of closing, once it happened.
     closed: OnceLock<basalt_vfs::Result<()>>,
 }
@@ -56,7 +68,7 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// A server before its handshake.
-    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Arc<Self> {
+    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions, limit: DirtyLimit) -> Arc<Self> {
         let block_size = fs.stat_fs().map_or(4096, |stat| stat.block_size);
         Arc::new(Server {
             nodes: Nodes::new(fs.root()),
@@ -68,22 +80,20 @@ impl Server {
             attribute_lifetime: options.attribute_lifetime,
             read_only: options.read_only,
             direct_io: options.direct_io,
-            shortage: Shortage::default(),
             losses: Losses::default(),
+            asks_to_open: !options.skip_open,
+            shortage: Shortage::new(limit),
+            dropped: Dropped::default(),
+            overwritten: Overwritten::default(),
             closed: OnceLock::new(),
         })
     }
 
-    /// The same, after it.
-    pub(super) fn connected(&self, agreed: Agreed) -> Arc<Self> {
-        Arc::new(Server {
-            fs: Arc::clone(&self.fs),
-            agreed,
-            shortage: Shortage::default(),
-            losses: self.losses.clone(),
-            closed: OnceLock::new(),
-            ..*self
-        })
+    /// Sets what the kernel may hold back by the size of the volume.
+    pub(super) fn tune(&self) {
+        if let Ok(stat) = self.fs.stat_fs() {
+            self.shortage.tune(stat.blocks.saturating_mul(u64::from(stat.block_size)));
+        }
     }
 
     pub(super) fn file_system(&self) -> &dyn FileSystem {
@@ -109,6 +119,61 @@ impl Server {
     pub(super) fn close(&self) -> Result<(), &basalt_vfs::Error> {
         let outcome = self.closed.get_or_init(|| self.fs.close());
         outcome.as_ref().map(|&()| ())
+    }
+
+    /// Whether an open file, by its handle, is open for writing. Where the kernel opens files without asking, each may be.
+    fn is_writer(&self, handle: Option<u64>) -> bool {
+        handle.is_some_and(|handle| handle == WRITER || !self.asks_to_open)
+    }
+
+    /// Whether the kernel shall write a file's pages back before this request is answered.
+    pub(super) fn wants_pages_first(&self, operation: &Operation<'_>) -> bool {
+        self.kernel_keeps_dirty_pages()
+            && match *operation {
+                Operation::Lseek(_) => true,
+                Operation::GetAttr { by_file } => self.shortage.is_tight() && self.is_writer(by_file),
+                _ => false,
+            }
+    }
+
+    /// With the attributes of a file that is watched: the kernel shall not take them for new, so that it asks before the next write.
+    fn keep_asking(&self, header: &InHeader, reply: &mut Reply) {
+        if self.shortage.watches(self.target(header)) {
+            reply.outdates(header.node);
+        }
+    }
+
+    /// After a request was answered: calls `distrust` with each node that is written to while there is little space, and of which the
+    /// kernel may trust the attributes again.
+    pub(super) fn watch(&self, request: &Request<'_>, error: Option<Errno>, reply: &Reply, distrust: impl FnMut(u64)) {
+        let (ino, references) = (self.target(&request.header), reply.references());
+        let is_tight = || self.shortage.look(&*self.fs);
+        let nodes = |list: &[InodeNumber]| list.iter().map(|&ino| self.nodes.node(ino)).collect::<Vec<_>>();
+        let watched: Vec<u64> = match request.operation {
+            Operation::Write { .. } if error == Some(Errno::NOSPC) => vec![request.header.node],
+            _ if error.is_some() => return,
+            Operation::Write { .. } if is_tight() => {
+                self.shortage.watch(ino);
+                vec![request.header.node]
+            }
+            Operation::Open(arguments) if may_write(arguments.flags) && is_tight() => {
+                self.shortage.watch(ino);
+                vec![request.header.node]
+            }
+            Operation::Create { .. } | Operation::TmpFile(_) if is_tight() => {
+                references.iter().for_each(|&ino| self.shortage.watch(ino));
+                nodes(references)
+            }
+            Operation::SetAttr(_) if self.shortage.watches(ino) => vec![request.header.node],
+            Operation::Lookup { .. } | Operation::Link { .. } | Operation::ReadDirPlus(_)
+                if self.shortage.is_tight() =>
+            {
+                let watched = references.iter().copied().filter(|&ino| self.shortage.watches(ino));
+                nodes(&watched.collect::<Vec<_>>())
+            }
+            _ => return,
+        };
+        watched.into_iter().for_each(distrust);
     }
 
     /// Carries a request out.
@@ -151,12 +216,18 @@ impl Server {
                 self.rename(header, name, self.nodes.inode(new_parent), new_name, flags)
             }
 
-            Operation::GetAttr { by_file: true } if self.shortage.take(ino, &*self.fs) => {
+            Operation::GetAttr { by_file } if self.is_writer(by_file) && self.shortage.refuses(ino, &*self.fs) => {
                 Err(basalt_vfs::Error::NoSpace.into())
             }
-            Operation::GetAttr { .. } => self.getattr(ino, reply),
-            Operation::Statx => self.statx(ino, reply),
-            Operation::SetAttr(arguments) => self.setattr(ino, &arguments, reply),
+            Operation::GetAttr { .. } => {
+                self.keep_asking(header, reply);
+                self.getattr(ino, reply)
+            }
+            Operation::Statx => {
+                self.keep_asking(header, reply);
+                self.statx(ino, reply)
+            }
+            Operation::SetAttr(arguments) => self.setattr(header, ino, &arguments, reply),
             Operation::ReadLink => reply.push_bytes(&self.fs.read_link(ino)?),
             Operation::Open(arguments) => self.open(ino, &arguments, reply),
             Operation::StatFs => self.statfs(reply),
@@ -167,11 +238,11 @@ impl Server {
             Operation::Ioctl { arguments, input } => self.ioctl(header, &arguments, input, reply),
 
             Operation::Read(arguments) => self.read(ino, &arguments, reply),
-            Operation::Write { arguments, data } => self.write(ino, &arguments, data, reply),
-            Operation::Fallocate(arguments) => self.fallocate(ino, &arguments),
+            Operation::Write { arguments, data } => self.write(header, &arguments, data, reply),
+            Operation::Fallocate(arguments) => self.fallocate(header, &arguments, reply),
             Operation::Lseek(arguments) => self.lseek(ino, &arguments, reply),
-            Operation::CopyFileRange(arguments) => self.copy_file_range(ino, &arguments, false, reply),
-            Operation::CopyFileRange64(arguments) => self.copy_file_range(ino, &arguments, true, reply),
+            Operation::CopyFileRange(arguments) => self.copy_file_range(header, &arguments, false, reply),
+            Operation::CopyFileRange64(arguments) => self.copy_file_range(header, &arguments, true, reply),
 
             Operation::OpenDir => self.opendir(reply),
             Operation::ReadDir(arguments) => self.readdir(ino, &arguments, reply),
@@ -183,7 +254,11 @@ impl Server {
             Operation::SyncFs => Ok(self.fs.sync()?),
 
             // No handles are kept.
-            Operation::Release | Operation::ReleaseDir => Ok(()),
+            Operation::Release => {
+                self.shortage.close(ino);
+                Ok(())
+            }
+            Operation::ReleaseDir => Ok(()),
             // ENOSYS makes the kernel stop asking. FLUSH: it writes dirty pages back itself. INTERRUPT: no operation
             // here waits for anything but the device.
             Operation::Flush | Operation::Interrupt | Operation::Declined | Operation::Unknown => {
@@ -213,6 +288,11 @@ fn report(header: &InHeader, failure: &Failure) {
         }
         _ => tracing::trace!(operation, node = header.node, ?failure),
     }
+}
+
+/// Whether a file that is opened with these flags of open(2) may be written to.
+pub(super) fn may_write(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags).intersects(OFlags::WRONLY | OFlags::RDWR)
 }
 
 /// Who asks, for a new inode.

@@ -15,8 +15,9 @@ use rustix::io::Errno;
 use super::SessionError;
 use super::baton::Baton;
 use super::buffer::{PAGE, PageBuffer};
+use super::notify;
 use super::reply::Reply;
-use super::seeker::{self, Seek, Task};
+use super::seeker::{self, Task};
 use super::server::{Server, Verdict};
 use super::ticker::Ticker;
 use super::wakeful::Wakeful;
@@ -192,21 +193,31 @@ impl<'fd> Loops<'fd> {
         seeks: &Sender<Task<'fd>>,
         reply: &mut Reply,
     ) {
-        let keeps_dirty = self.server.kernel_keeps_dirty_pages();
-        match parsed {
-            Ok(Request { header, operation: Operation::Lseek(arguments) }) if keeps_dirty => {
-                // The seeker ends after the loops.
-                let _ = seeks.send(Task::Seek(Seek { device, header, arguments }));
-            }
-            Ok(request) => {
-                let error = handle(self.server, device, &request, reply);
-                let is_write = matches!(request.operation, Operation::Write { .. });
-                if error == Some(Errno::NOSPC) && is_write && keeps_dirty {
-                    let _ = seeks.send(Task::Distrust(device, request.header.node));
-                }
-            }
-            Err(fault) => refuse(device, fault, reply),
+        let request = match parsed {
+            Ok(request) => request,
+            Err(fault) => return refuse(device, fault, reply),
+        };
+        if let Some(operation) = alone(&request.operation).filter(|operation| self.server.wants_pages_first(operation))
+        {
+            // Whoever gets it ends after the loops.
+            let _ = seeks.send(Task::Answer { device, header: request.header, operation });
+            return;
         }
+        let error = handle(self.server, device, &request, reply, Some(seeks));
+        if self.server.kernel_keeps_dirty_pages() {
+            self.server.watch(&request, error, reply, |node| {
+                let _ = seeks.send(Task::Distrust(device, node));
+            });
+        }
+    }
+}
+
+/// The same operation without its request, of those that may need the kernel's pages first.
+fn alone(operation: &Operation<'_>) -> Option<Operation<'static>> {
+    match *operation {
+        Operation::Lseek(arguments) => Some(Operation::Lseek(arguments)),
+        Operation::GetAttr { by_file } => Some(Operation::GetAttr { by_file }),
+        _ => None,
     }
 }
 
@@ -275,12 +286,13 @@ fn clone_connection(clone: &OwnedFd, device: BorrowedFd<'_>) -> rustix::io::Resu
     unsafe { rustix::ioctl::ioctl(clone, rustix::ioctl::Setter::<CLONE, u32>::new(number)) }
 }
 
-/// Answers one request; with which error, if any.
-pub(super) fn handle(
+/// Answers one request; with which error, if any. A reply that has to wait goes `aside`.
+pub(super) fn handle<'fd>(
     server: &Server,
-    device: BorrowedFd<'_>,
+    device: BorrowedFd<'fd>,
     request: &Request<'_>,
     reply: &mut Reply,
+    aside: Option<&Sender<Task<'fd>>>,
 ) -> Option<Errno> {
     reply.clear();
     let verdict = catch_unwind(AssertUnwindSafe(|| server.answer(request, reply))).unwrap_or_else(|_| {
@@ -292,15 +304,28 @@ pub(super) fn handle(
         Verdict::Reply => None,
         Verdict::Error(errno) => Some(errno),
     };
-    let sent = reply.send(device, request.header.unique, error);
-    if error.is_some() || sent.is_err() {
+    // First, so that nobody whom the reply lets go on meets what is old.
+    reply.outdated().iter().for_each(|&node| notify::distrust_attributes(device, node));
+    if let (Some(pages), Some(aside)) = (reply.stale_pages(), aside) {
+        let outcome = error.map_or_else(|| Ok(reply.payload().to_vec()), Err);
+        let _ = aside.send(Task::Reply { device, header: request.header, pages, outcome });
+        return error;
+    }
+    let is_sent = send(device, &request.header, reply, error);
+    if error.is_some() || !is_sent {
         // The kernel does not know of these references, and will never give them back.
         reply.references().iter().for_each(|&ino| server.file_system().forget(ino, 1));
     }
+    error
+}
+
+/// Sends a reply; whether the kernel has it.
+pub(super) fn send(device: BorrowedFd<'_>, header: &InHeader, reply: &Reply, error: Option<Errno>) -> bool {
+    let sent = reply.send(device, header.unique, error);
     match sent {
         // NOENT: the request was aborted meanwhile. NODEV: unmounted.
         Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
-        Err(errno) => tracing::error!(%errno, opcode = request.header.opcode, "reply refused"),
+        Err(errno) => tracing::error!(%errno, opcode = header.opcode, "reply refused"),
     }
-    error
+    sent.is_ok()
 }

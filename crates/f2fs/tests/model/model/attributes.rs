@@ -31,22 +31,21 @@ impl Inode {
 impl Model {
     /// Changes attributes.
     pub fn set_attributes(&mut self, ino: InodeNumber, changes: &SetAttributes, now: Time) -> Result<Attributes> {
-        let sets_time = |time: Option<SetTime>| matches!(time, Some(SetTime::To(_)));
-        let only_touches = changes.permissions.is_none()
+        let is_now = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Now)) || time == changes.ctime;
+        let only_times = changes.permissions.is_none()
             && changes.uid.is_none()
             && changes.gid.is_none()
             && changes.size.is_none()
-            && !sets_time(changes.atime)
-            && !sets_time(changes.mtime);
-        // Times that a cache has kept since before the flags came.
-        let late = changes.ctime.is_some()
-            && changes.atime.is_none()
-            && !changes.clear_suid_sgid
-            && [changes.permissions, changes.uid, changes.gid].iter().all(Option::is_none)
-            && changes.size.is_none();
+            && !changes.clear_suid_sgid;
         let inode = self.get(ino)?;
-        let forbidden = inode.has(InodeFlags::IMMUTABLE) || inode.has(InodeFlags::APPEND) && !only_touches;
-        if forbidden && !late {
+        // A ctime that a cache has kept since before the flags came, and the mtime that there is.
+        let late = only_times
+            && changes.atime.is_none()
+            && changes.ctime.is_some()
+            && changes.mtime == Some(SetTime::To(inode.attributes.mtime));
+        let marks_now = only_times && is_now(changes.atime) && is_now(changes.mtime);
+        let forbidden = inode.has(InodeFlags::IMMUTABLE) || inode.has(InodeFlags::APPEND) && !marks_now;
+        if forbidden && !late && !changes.is_due {
             return Err(Error::NotPermitted("flags"));
         }
         if let Some(size) = changes.size {

@@ -1,14 +1,14 @@
 //! Attributes, opening, extended attributes, and the volume's numbers.
 
-use basalt_vfs::{InodeNumber, OpenFlags, SetAttributes, SetTime, XattrFlags};
+use basalt_vfs::{InodeNumber, OpenFlags, SetAttributes, XattrFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::protocol::flags::InitFlags;
+use crate::protocol::flags::{EXECUTE, InitFlags};
 use crate::protocol::operation::SetXattrBody;
-use crate::protocol::wire::{AttrOut, OpenIn, SetattrIn, StatfsOut, StatxOut};
+use crate::protocol::wire::{AttrOut, InHeader, OpenIn, SetattrIn, StatfsOut, StatxOut};
 use crate::session::convert;
-use crate::session::reply::{Answer, Failure, Reply};
+use crate::session::reply::{Answer, Reply};
 use crate::session::server::Server;
 
 /// The set-gid bit.
@@ -20,22 +20,19 @@ impl Server {
         self.attributes_reply(&attributes, reply)
     }
 
-    pub(in crate::session) fn setattr(&self, ino: InodeNumber, arguments: &SetattrIn, reply: &mut Reply) -> Answer {
-        let changes = self.without_new_times(ino, convert::changes(arguments))?;
+    pub(in crate::session) fn setattr(
+        &self,
+        header: &InHeader,
+        ino: InodeNumber,
+        arguments: &SetattrIn,
+        reply: &mut Reply,
+    ) -> Answer {
+        let mut changes = convert::changes(arguments);
+        if changes.clear_suid_sgid {
+            self.drop_bare_set_gid(header, ino, &mut changes)?;
+        }
         let attributes = self.fs.set_attributes(ino, &changes)?;
         self.attributes_reply(&attributes, reply)
-    }
-
-    /// Where the kernel keeps times, a new size brings none but those that it sends. It sends none when its own clock, which ticks
-    /// every few milliseconds, has not moved since it sent the last: another time set here would be seen only after mounting again.
-    fn without_new_times(&self, ino: InodeNumber, changes: SetAttributes) -> Result<SetAttributes, Failure> {
-        if changes.size.is_none() || !self.kernel_keeps_dirty_pages() {
-            return Ok(changes);
-        }
-        let before = self.fs.attributes(ino)?;
-        let mtime = changes.mtime.or(Some(SetTime::To(before.mtime)));
-        let ctime = changes.ctime.or(Some(SetTime::To(before.ctime)));
-        Ok(SetAttributes { mtime, ctime, ..changes })
     }
 
     fn attributes_reply(&self, attributes: &basalt_vfs::Attributes, reply: &mut Reply) -> Answer {
@@ -62,7 +59,10 @@ impl Server {
         how.set(OpenFlags::APPEND, flags.contains(OFlags::APPEND));
         how.set(OpenFlags::TRUNCATE, truncate);
         self.fs.open(ino, how)?;
-        reply.push(&self.opened_file())
+        if arguments.flags & EXECUTE != 0 && self.dropped.take(ino) {
+            return Err(Errno::STALE.into());
+        }
+        reply.push(&self.opened_file(arguments.flags))
     }
 
     pub(in crate::session) fn statfs(&self, reply: &mut Reply) -> Answer {

@@ -4,9 +4,9 @@ use basalt_vfs::{FallocateMode, InodeNumber, Seek};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::protocol::flags::WriteFlags;
+use crate::protocol::flags::{ReadFlags, WriteFlags};
 use crate::protocol::wire::{
-    CopyFileRangeIn, CopyFileRangeOut, FallocateIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
+    CopyFileRangeIn, CopyFileRangeOut, FallocateIn, InHeader, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
 };
 use crate::session::reply::{Answer, Reply};
 use crate::session::server::Server;
@@ -19,6 +19,9 @@ const COPY_PIECE: u32 = 128 << 10;
 
 impl Server {
     pub(in crate::session) fn read(&self, ino: InodeNumber, arguments: &ReadIn, reply: &mut Reply) -> Answer {
+        if !ReadFlags::from_bits_retain(arguments.read_flags).contains(ReadFlags::LOCK_OWNER) {
+            self.overwritten.note_read(ino, arguments.offset, u64::from(arguments.size));
+        }
         let got = self.fs.read(ino, arguments.offset, reply.space(arguments.size)?)?;
         reply.truncate(got);
         Ok(())
@@ -28,15 +31,28 @@ impl Server {
     /// keeps those, and sends them behind the data.
     pub(in crate::session) fn write(
         &self,
-        ino: InodeNumber,
+        header: &InHeader,
         arguments: &WriteIn,
         data: &[u8],
         reply: &mut Reply,
     ) -> Answer {
+        let ino = self.target(header);
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
-        let clear_suid_sgid = flags.contains(WriteFlags::KILL_SUIDGID);
+        if flags.contains(WriteFlags::KILL_SUIDGID) {
+            self.drop_privileges_always(header, ino, reply)?;
+        }
         if !flags.contains(WriteFlags::CACHE) || !self.kernel_keeps_dirty_pages() {
-            let written = self.fs.write(ino, arguments.offset, data, clear_suid_sgid)?;
+            let is_direct = flags.contains(WriteFlags::LOCK_OWNER);
+            if is_direct {
+                self.overwritten.begin_write(ino);
+            }
+            let written = self.fs.write(ino, arguments.offset, data, false);
+            if is_direct
+                && let Some((offset, length)) = self.overwritten.end_write(ino, arguments.offset, data.len() as u64)
+            {
+                reply.drops_pages(offset, length);
+            }
+            let written = written?;
             // Through its page cache, the kernel sends an FSYNC behind the write; past it, the flags are all there is.
             let how = OFlags::from_bits_retain(arguments.flags);
             if how.contains(OFlags::DSYNC) && !flags.contains(WriteFlags::CACHE) {
@@ -48,22 +64,23 @@ impl Server {
             }
             return reply.push(&WriteOut { size: arguments.size, padding: 0 });
         }
-        let result = if clear_suid_sgid {
-            let written = self.fs.write(ino, arguments.offset, data, true);
-            // Of its own pages the kernel does not look at how many bytes were written.
-            written.and_then(|written| if written < data.len() { Err(basalt_vfs::Error::NoSpace) } else { Ok(()) })
-        } else {
-            self.fs.write_back(ino, arguments.offset, data)
-        };
+        let result = self.fs.write_back(ino, arguments.offset, data);
         if matches!(result, Err(basalt_vfs::Error::NoSpace)) {
-            self.shortage.note(ino);
+            self.shortage.note_loss(ino);
         }
         result?;
         reply.push(&WriteOut { size: arguments.size, padding: 0 })
     }
 
-    pub(in crate::session) fn fallocate(&self, ino: InodeNumber, arguments: &FallocateIn) -> Answer {
+    pub(in crate::session) fn fallocate(
+        &self,
+        header: &InHeader,
+        arguments: &FallocateIn,
+        reply: &mut Reply,
+    ) -> Answer {
+        let ino = self.target(header);
         let mode = FallocateMode::from_bits(arguments.mode).ok_or(Errno::OPNOTSUPP)?;
+        self.drop_privileges(header, ino, reply)?;
         Ok(self.fs.fallocate(ino, mode, arguments.offset, arguments.length)?)
     }
 
@@ -83,12 +100,13 @@ impl Server {
     /// both ranges back, and drops what it has cached of the target.
     pub(in crate::session) fn copy_file_range(
         &self,
-        from: InodeNumber,
+        header: &InHeader,
         arguments: &CopyFileRangeIn,
         wide: bool,
         reply: &mut Reply,
     ) -> Answer {
-        let to = self.nodes.inode(arguments.node_out);
+        let (from, to) = (self.target(header), self.nodes.inode(arguments.node_out));
+        self.drop_privileges(header, to, reply)?;
         let length = arguments.length.min(LARGEST_COPY);
         let mut done = 0;
         while done < length {

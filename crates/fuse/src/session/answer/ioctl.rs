@@ -61,9 +61,15 @@ impl Server {
         reply.push(&IoctlOut::default())?;
         match arguments.command {
             GET_FLAGS => reply.push(&self.fs.attributes(ino)?.flags.bits()),
-            SET_FLAGS => Ok(self.fs.set_flags(ino, InodeFlags::from_bits_retain(structure(input)?))?),
+            SET_FLAGS => {
+                reply.outdates(header.node);
+                Ok(self.fs.set_flags(ino, InodeFlags::from_bits_retain(structure(input)?))?)
+            }
             GET_FSXATTR => reply.push(&self.fsxattr(ino)?),
-            SET_FSXATTR => self.set_fsxattr(ino, structure(input)?),
+            SET_FSXATTR => {
+                reply.outdates(header.node);
+                self.set_fsxattr(ino, structure(input)?)
+            }
             TRIM => reply.push(&self.trim(header, structure(input)?)?),
             SYNC_IOCTL => Ok(self.fs.sync()?),
             _ => Err(Errno::NOTTY.into()),

@@ -7,7 +7,7 @@ use crate::protocol::flags::OpenReplyFlags;
 use crate::protocol::wire::{CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, OpenOut};
 use crate::session::convert;
 use crate::session::reply::{Answer, Reply};
-use crate::session::server::{Server, caller};
+use crate::session::server::{Server, WRITER, caller, may_write};
 
 impl Server {
     pub(in crate::session) fn lookup(&self, parent: InodeNumber, name: &[u8], reply: &mut Reply) -> Answer {
@@ -24,6 +24,8 @@ impl Server {
     pub(in crate::session) fn forget(&self, ino: InodeNumber, count: u64) -> Answer {
         if ino != self.fs.root() {
             self.shortage.forget(ino);
+            self.overwritten.forget(ino);
+            self.dropped.take(ino);
             self.fs.forget(ino, count);
         }
         Ok(())
@@ -82,14 +84,14 @@ impl Server {
         let node = NewNode { kind: FileKind::Regular, permissions, rdev: 0, target: &[] };
         let made = self.fs.create(self.target(header), name, &node, &caller(header, arguments.umask))?;
         self.entry(&made, reply)?;
-        reply.push(&self.opened_file())
+        reply.push(&self.opened_file(arguments.flags))
     }
 
     pub(in crate::session) fn tmpfile(&self, header: &InHeader, arguments: &CreateIn, reply: &mut Reply) -> Answer {
         let permissions = arguments.mode & 0o7777;
         let made = self.fs.create_unnamed(self.target(header), permissions, &caller(header, arguments.umask))?;
         self.entry(&made, reply)?;
-        reply.push(&self.opened_file())
+        reply.push(&self.opened_file(arguments.flags))
     }
 
     pub(in crate::session) fn link(
@@ -140,10 +142,12 @@ impl Server {
         })
     }
 
-    /// The reply to whatever opens a file: no handle, and what the kernel has cached stays right.
-    pub(in crate::session) fn opened_file(&self) -> OpenOut {
+    /// The reply to whatever opens a file with these flags of open(2): the handle tells only who may write, and what the kernel has
+    /// cached stays right.
+    pub(in crate::session) fn opened_file(&self, how: u32) -> OpenOut {
+        let fh = if may_write(how) { WRITER } else { 0 };
         let mut flags = OpenReplyFlags::KEEP_CACHE | OpenReplyFlags::NO_FLUSH | OpenReplyFlags::PARALLEL_DIRECT_WRITES;
         flags.set(OpenReplyFlags::DIRECT_IO, self.direct_io);
-        OpenOut { fh: 0, open_flags: flags.bits(), backing_id: 0 }
+        OpenOut { fh, open_flags: flags.bits(), backing_id: 0 }
     }
 }
