@@ -156,6 +156,18 @@ fn what_write_took_on_a_volume_that_fills_up_is_there() {
 }
 
 #[test]
+fn what_several_writers_wrote_until_a_volume_was_full_is_there() {
+    let Some(volume) = Volume::new("256M") else { return };
+    let paths = ["a", "b", "c"].map(|name| volume.path(name));
+    let taken = std::thread::scope(|scope| {
+        let writers = paths.each_ref().map(|path| scope.spawn(|| append_until_refused(path, 100_000)));
+        writers.map(|writer| writer.join().unwrap())
+    });
+    volume.remount();
+    paths.iter().zip(taken).for_each(|(path, taken)| expect_pattern(path, taken));
+}
+
+#[test]
 fn a_full_volume_is_overwritten_through_the_cache() {
     let Some(volume) = Volume::new("64M") else { return };
     let path = volume.path("filling");

@@ -5,8 +5,8 @@
 use super::request::Arguments;
 use super::wire::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
-    InitFlags2In, InitIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, Rename2In, RenameIn, SetattrIn,
-    SetxattrExtraIn, SetxattrIn, WriteIn,
+    InitFlags2In, InitIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn,
+    SetattrIn, SetxattrExtraIn, SetxattrIn, WriteIn,
 };
 use crate::protocol::flags::InitFlags;
 
@@ -68,7 +68,10 @@ pub enum Operation<'a> {
         data: &'a [u8],
     },
     StatFs,
-    Release,
+    Release {
+        /// The handle that OPEN or CREATE was answered with.
+        handle: u64,
+    },
     Fsync {
         data_only: bool,
     },
@@ -198,7 +201,7 @@ static TABLE: [Line; 53] = [
         Some(Operation::Write { arguments, data: a.bytes(arguments.size)? })
     }),
     line(17, "STATFS", |_| Some(Operation::StatFs)),
-    line(18, "RELEASE", |_| Some(Operation::Release)),
+    line(18, "RELEASE", |a| Some(Operation::Release { handle: a.take::<ReleaseIn>()?.fh })),
     line(20, "FSYNC", |a| Some(Operation::Fsync { data_only: a.take::<FsyncIn>()?.flags & 1 != 0 })),
     line(21, "SETXATTR", |a| Some(Operation::SetXattr(SetXattrBody(a.0)))),
     line(22, "GETXATTR", |a| Some(Operation::GetXattr { size: a.take::<GetxattrIn>()?.size, name: a.name()? })),

@@ -335,6 +335,17 @@ wire! {
         /// See [`OpenRequestFlags`](super::flags::OpenRequestFlags).
         open_flags: u32,
     }
+    /// RELEASE.
+    ReleaseIn: 24 {
+        /// The open file.
+        fh: u64,
+        /// Flags of `open(2)`.
+        flags: u32,
+        /// Unused.
+        release_flags: u32,
+        /// Unused.
+        lock_owner: u64,
+    }
     /// CREATE and TMPFILE, followed by the name.
     CreateIn: 16 {
         /// Flags of `open(2)`.

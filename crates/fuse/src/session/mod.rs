@@ -14,6 +14,7 @@
 //! | `notify` | telling the kernel that what it has cached is out of date |
 //! | `privacy` | who may see `trusted.` attributes |
 //! | `privileges` | set-uid and set-gid bits go when content changes |
+//! | `programs` | who has files open to write to them, and who to execute them |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `overwritten` | direct writes to files that the kernel has cached |
 //! | `seeker` | answers that need the kernel's dirty pages first |
@@ -34,6 +35,7 @@ mod notify;
 mod overwritten;
 mod privacy;
 mod privileges;
+mod programs;
 mod reply;
 mod seeker;
 mod server;

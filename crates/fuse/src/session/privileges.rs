@@ -5,53 +5,23 @@
 //! The kernel goes on using the mode that it knows, also when it executes the file. So the bits go before the content changes, and the
 //! kernel is told so before it gets its reply: what is executed after that call has returned has no privileges.
 //!
-//! An execve(2) under way at that moment has checked permissions already, and asks next to open the file. It is answered ESTALE, once:
-//! the kernel then looks the name up again, and learns the mode.
+//! An execve(2) under way at that moment has checked permissions already; `programs` sends it back.
 
-use std::collections::HashSet;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use basalt_vfs::{FileKind, InodeFlags, InodeNumber, SetAttributes, SetTime};
-use parking_lot::Mutex;
 
 use super::reply::Reply;
 use super::server::Server;
 use crate::protocol::wire::InHeader;
 
-const SET_UID: u32 = 0o4000;
-const SET_GID: u32 = 0o2000;
+pub(super) const SET_UID: u32 = 0o4000;
+pub(super) const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 /// `CAP_FSETID`: its bit among a process's capabilities.
 const CAP_FSETID: u64 = 1 << 4;
 /// The initial user namespace, outside of which capabilities do not count. Source: the kernel's `PROC_USER_INIT_INO`.
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
-
-/// Programs that lost their privileges, until the kernel has opened them for execution or forgets them.
-#[derive(Default)]
-pub(super) struct Dropped {
-    /// Whether there are any: spares the lock where there are none.
-    any: AtomicBool,
-    files: Mutex<HashSet<InodeNumber>>,
-}
-
-impl Dropped {
-    fn note(&self, ino: InodeNumber) {
-        self.files.lock().insert(ino);
-        self.any.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether the kernel may still use an old mode of a file that it is about to execute. Once told so, it does no more.
-    pub(super) fn take(&self, ino: InodeNumber) -> bool {
-        if !self.any.load(Ordering::SeqCst) {
-            return false;
-        }
-        let mut files = self.files.lock();
-        let noted = files.remove(&ino);
-        self.any.store(!files.is_empty(), Ordering::SeqCst);
-        noted
-    }
-}
 
 impl Server {
     /// Before content changes by a request that does not say whether its caller may keep the bits.
@@ -109,7 +79,7 @@ impl Server {
             return Ok(());
         }
         // Before, so that nobody who opens the file from now on is overlooked.
-        self.dropped.note(ino);
+        self.programs.note_drop(ino);
         reply.outdates(self.nodes.node(ino));
         let changes = SetAttributes {
             permissions: Some(kept),

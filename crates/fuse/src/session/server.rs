@@ -11,16 +11,13 @@ use super::handshake::Agreed;
 use super::losses::Losses;
 use super::nodes::Nodes;
 use super::overwritten::Overwritten;
-use super::privileges::Dropped;
+use super::programs::{Programs, WRITER};
 use super::reply::{Answer, Failure, Reply};
 use super::shortage::Shortage;
 use crate::mount::{DirtyLimit, MountOptions};
 use crate::protocol::flags::InitFlags;
 use crate::protocol::wire::InHeader;
 use crate::protocol::{Operation, Request, operation};
-
-/// The handle of files that are open for writing; others have 0.
-pub(super) const WRITER: u64 = 1;
 
 /// What to do with a request that has been carried out.
 pub(super) enum Verdict {
@@ -52,8 +49,8 @@ pub(super) struct Server {
     pub(super) shortage: Shortage,
     /// What the kernel handed over in vain.
     pub(super) losses: Losses,
-    /// Programs that lost their set-uid and set-gid bits.
-    pub(super) dropped: Dropped,
+    /// Files that are open for writing or for execution.
+    pub(super) programs: Programs,
     /// Files that were written to directly.
     pub(super) overwritten: Overwritten,
     /// The outcome of closing, once it happened.
@@ -83,7 +80,7 @@ impl Server {
             losses: Losses::default(),
             asks_to_open: !options.skip_open,
             shortage: Shortage::new(limit),
-            dropped: Dropped::default(),
+            programs: Programs::default(),
             overwritten: Overwritten::default(),
             closed: OnceLock::new(),
         })
@@ -144,36 +141,39 @@ impl Server {
     }
 
     /// After a request was answered: calls `distrust` with each node that is written to while there is little space, and of which the
-    /// kernel may trust the attributes again.
+    /// kernel may trust the attributes.
     pub(super) fn watch(&self, request: &Request<'_>, error: Option<Errno>, reply: &Reply, distrust: impl FnMut(u64)) {
-        let (ino, references) = (self.target(&request.header), reply.references());
-        let is_tight = || self.shortage.look(&*self.fs);
-        let nodes = |list: &[InodeNumber]| list.iter().map(|&ino| self.nodes.node(ino)).collect::<Vec<_>>();
-        let watched: Vec<u64> = match request.operation {
-            Operation::Write { .. } if error == Some(Errno::NOSPC) => vec![request.header.node],
-            _ if error.is_some() => return,
-            Operation::Write { .. } if is_tight() => {
-                self.shortage.watch(ino);
-                vec![request.header.node]
-            }
-            Operation::Open(arguments) if may_write(arguments.flags) && is_tight() => {
-                self.shortage.watch(ino);
-                vec![request.header.node]
-            }
-            Operation::Create { .. } | Operation::TmpFile(_) if is_tight() => {
-                references.iter().for_each(|&ino| self.shortage.watch(ino));
-                nodes(references)
-            }
-            Operation::SetAttr(_) if self.shortage.watches(ino) => vec![request.header.node],
-            Operation::Lookup { .. } | Operation::Link { .. } | Operation::ReadDirPlus(_)
-                if self.shortage.is_tight() =>
-            {
-                let watched = references.iter().copied().filter(|&ino| self.shortage.watches(ino));
-                nodes(&watched.collect::<Vec<_>>())
-            }
-            _ => return,
+        let ino = self.target(&request.header);
+        if error.is_some() {
+            let has_lost = error == Some(Errno::NOSPC) && matches!(request.operation, Operation::Write { .. });
+            return if has_lost {
+                std::iter::once(request.header.node).for_each(distrust)
+            };
+        }
+        let writes = match request.operation {
+            Operation::Write { .. } => true,
+            Operation::Open(arguments) => may_write(arguments.flags),
+            Operation::Create { .. } | Operation::TmpFile(_) => true,
+            _ => false,
         };
-        watched.into_iter().for_each(distrust);
+        let (is_tight, has_begun) =
+            if writes { self.shortage.look(&*self.fs) } else { (self.shortage.is_tight(), false) };
+        if !is_tight {
+            return;
+        }
+        let mut concerned: Vec<InodeNumber> = reply.references().to_vec();
+        if matches!(request.operation, Operation::Write { .. } | Operation::Open(_) | Operation::SetAttr(_)) {
+            concerned.push(ino);
+        }
+        if has_begun {
+            concerned.extend(self.programs.written());
+        }
+        if writes {
+            concerned.iter().for_each(|&ino| self.shortage.watch(ino));
+        } else {
+            concerned.retain(|&ino| self.shortage.watches(ino));
+        }
+        concerned.into_iter().map(|ino| self.nodes.node(ino)).for_each(distrust);
     }
 
     /// Carries a request out.
@@ -229,7 +229,7 @@ impl Server {
             }
             Operation::SetAttr(arguments) => self.setattr(header, ino, &arguments, reply),
             Operation::ReadLink => reply.push_bytes(&self.fs.read_link(ino)?),
-            Operation::Open(arguments) => self.open(ino, &arguments, reply),
+            Operation::Open(arguments) => self.open(header, &arguments, reply),
             Operation::StatFs => self.statfs(reply),
             Operation::SetXattr(body) => self.setxattr(ino, &body),
             Operation::GetXattr { size, name } => sized(&self.fs.get_xattr(ino, name)?, size, reply),
@@ -253,9 +253,9 @@ impl Server {
             }
             Operation::SyncFs => Ok(self.fs.sync()?),
 
-            // No handles are kept.
-            Operation::Release => {
+            Operation::Release { handle } => {
                 self.shortage.close(ino);
+                self.programs.close(ino, handle);
                 Ok(())
             }
             Operation::ReleaseDir => Ok(()),

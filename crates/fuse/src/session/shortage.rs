@@ -67,11 +67,11 @@ impl Shortage {
         self.limit.tune(size);
     }
 
-    /// Compares what is free with what the kernel may hold back; whether there is a shortage.
-    pub(super) fn look(&self, fs: &dyn FileSystem) -> bool {
+    /// Compares what is free with what the kernel may hold back: whether there is a shortage, and whether it has just begun.
+    pub(super) fn look(&self, fs: &dyn FileSystem) -> (bool, bool) {
         let is_tight = fs.stat_fs().is_ok_and(|stat| available(&stat) < self.limit.bytes());
-        self.is_tight.store(is_tight, Ordering::Release);
-        is_tight
+        let was_tight = self.is_tight.swap(is_tight, Ordering::AcqRel);
+        (is_tight, is_tight && !was_tight)
     }
 
     /// Whether there was a shortage when somebody last looked.

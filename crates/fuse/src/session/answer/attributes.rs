@@ -8,11 +8,10 @@ use crate::protocol::flags::{EXECUTE, InitFlags};
 use crate::protocol::operation::SetXattrBody;
 use crate::protocol::wire::{AttrOut, InHeader, OpenIn, SetattrIn, StatfsOut, StatxOut};
 use crate::session::convert;
+use crate::session::privileges::{SET_GID, SET_UID};
+use crate::session::programs::{EXECUTOR, WRITER};
 use crate::session::reply::{Answer, Reply};
-use crate::session::server::Server;
-
-/// The set-gid bit.
-const SET_GID: u32 = 0o2000;
+use crate::session::server::{Server, may_write};
 
 impl Server {
     pub(in crate::session) fn getattr(&self, ino: InodeNumber, reply: &mut Reply) -> Answer {
@@ -48,21 +47,29 @@ impl Server {
 
     /// Opens a file. The kernel has checked permissions, but does not know of flags that forbid it. Truncation comes behind, as a
     /// SETATTR.
-    pub(in crate::session) fn open(&self, ino: InodeNumber, arguments: &OpenIn, reply: &mut Reply) -> Answer {
+    pub(in crate::session) fn open(&self, header: &InHeader, arguments: &OpenIn, reply: &mut Reply) -> Answer {
         if self.agreed.flags.contains(InitFlags::NO_OPEN_SUPPORT) {
             return Err(Errno::NOSYS.into());
         }
+        let ino = self.target(header);
         let flags = OFlags::from_bits_retain(arguments.flags);
         let truncate = flags.contains(OFlags::TRUNC);
         let mut how = OpenFlags::empty();
-        how.set(OpenFlags::WRITE, flags.intersects(OFlags::WRONLY | OFlags::RDWR) || truncate);
+        how.set(OpenFlags::WRITE, may_write(arguments.flags) || truncate);
         how.set(OpenFlags::APPEND, flags.contains(OFlags::APPEND));
         how.set(OpenFlags::TRUNCATE, truncate);
         self.fs.open(ino, how)?;
-        if arguments.flags & EXECUTE != 0 && self.dropped.take(ino) {
-            return Err(Errno::STALE.into());
-        }
-        reply.push(&self.opened_file(arguments.flags))
+        let is_privileged = || self.fs.attributes(ino).is_ok_and(|found| found.permissions & (SET_UID | SET_GID) != 0);
+        let handle = if may_write(arguments.flags) {
+            self.programs.open_to_write(ino, is_privileged)?;
+            WRITER
+        } else if arguments.flags & EXECUTE != 0 {
+            self.programs.open_to_execute(ino, header.pid, is_privileged)?;
+            EXECUTOR
+        } else {
+            0
+        };
+        reply.push(&self.opened_file(handle))
     }
 
     pub(in crate::session) fn statfs(&self, reply: &mut Reply) -> Answer {

@@ -6,8 +6,9 @@ use rustix::io::Errno;
 use crate::protocol::flags::OpenReplyFlags;
 use crate::protocol::wire::{CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, OpenOut};
 use crate::session::convert;
+use crate::session::programs::WRITER;
 use crate::session::reply::{Answer, Reply};
-use crate::session::server::{Server, WRITER, caller, may_write};
+use crate::session::server::{Server, caller, may_write};
 
 impl Server {
     pub(in crate::session) fn lookup(&self, parent: InodeNumber, name: &[u8], reply: &mut Reply) -> Answer {
@@ -25,7 +26,7 @@ impl Server {
         if ino != self.fs.root() {
             self.shortage.forget(ino);
             self.overwritten.forget(ino);
-            self.dropped.take(ino);
+            self.programs.forget(ino);
             self.fs.forget(ino, count);
         }
         Ok(())
@@ -84,14 +85,14 @@ impl Server {
         let node = NewNode { kind: FileKind::Regular, permissions, rdev: 0, target: &[] };
         let made = self.fs.create(self.target(header), name, &node, &caller(header, arguments.umask))?;
         self.entry(&made, reply)?;
-        reply.push(&self.opened_file(arguments.flags))
+        reply.push(&self.opened_file(self.open_new(&made, arguments.flags)))
     }
 
     pub(in crate::session) fn tmpfile(&self, header: &InHeader, arguments: &CreateIn, reply: &mut Reply) -> Answer {
         let permissions = arguments.mode & 0o7777;
         let made = self.fs.create_unnamed(self.target(header), permissions, &caller(header, arguments.umask))?;
         self.entry(&made, reply)?;
-        reply.push(&self.opened_file(arguments.flags))
+        reply.push(&self.opened_file(self.open_new(&made, arguments.flags)))
     }
 
     pub(in crate::session) fn link(
@@ -142,12 +143,17 @@ impl Server {
         })
     }
 
-    /// The reply to whatever opens a file with these flags of open(2): the handle tells only who may write, and what the kernel has
-    /// cached stays right.
-    pub(in crate::session) fn opened_file(&self, how: u32) -> OpenOut {
-        let fh = if may_write(how) { WRITER } else { 0 };
+    /// Opens a file that has just been made, with these flags of open(2); returns its handle.
+    fn open_new(&self, made: &Attributes, flags: u32) -> u64 {
+        // Nobody executes it yet.
+        let is_written = may_write(flags) && self.programs.open_to_write(made.ino, || false).is_ok();
+        if is_written { WRITER } else { 0 }
+    }
+
+    /// The reply to whatever opens a file: the handle tells only what for, and what the kernel has cached stays right.
+    pub(in crate::session) fn opened_file(&self, handle: u64) -> OpenOut {
         let mut flags = OpenReplyFlags::KEEP_CACHE | OpenReplyFlags::NO_FLUSH | OpenReplyFlags::PARALLEL_DIRECT_WRITES;
         flags.set(OpenReplyFlags::DIRECT_IO, self.direct_io);
-        OpenOut { fh, open_flags: flags.bits(), backing_id: 0 }
+        OpenOut { fh: handle, open_flags: flags.bits(), backing_id: 0 }
     }
 }
