@@ -1,8 +1,11 @@
 //! Whoever changes a program's content takes its privileges away: every way to change it, as on ext4 under the same kernel.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use basalt_testkit::rng::Rng;
 use basalt_testkit::skip;
 use rustix::mount::UnmountFlags;
 
@@ -179,4 +182,63 @@ fn what_may_only_grow_loses_its_privileges_when_it_does() {
     assert!(!try_sh_as_nobody(&root, refused).0);
     assert_eq!(sh(&root, "stat -c %a log"), "6777\n");
     assert!(try_sh(&root, "chattr -i log").0);
+}
+
+/// A program that tells by its exit code whether it runs as root (2), and whether it was changed (1).
+const PROGRAM: &str = r#"#include <unistd.h>
+volatile char mark[] = "MARKED:A";
+int main(void) { return (geteuid() == 0 ? 2 : 0) + (mark[7] == 'B' ? 1 : 0); }
+"#;
+
+/// Changes the program once, somewhere among the times at which it is started.
+const CHANGE: &str = r#"
+    my ($path, $delay) = @ARGV;
+    open(my $file, "<", $path) or die; binmode($file); local $/; my $at = index(<$file>, "MARKED:A") + 7;
+    for (my $i = 0; $i < $delay; $i++) {}
+    until (open($file, "+<", $path)) { $!{ETXTBSY} or die "$path: $!" }
+    seek($file, $at, 0); syswrite($file, "B") == 1 or die; close($file);
+"#;
+
+#[test]
+fn nobody_runs_a_changed_program_with_its_privileges_however_they_hurry() {
+    let Some(volume) = Volume::new("128M") else { return };
+    if !skip::tools_or_skip(&["cc", "perl", "setpriv"]) {
+        return;
+    }
+    let root = volume.root();
+    fs::write(volume.outside("program.c"), PROGRAM).unwrap();
+    fs::write(volume.outside("change"), CHANGE).unwrap();
+    sh(&root, "chmod 777 .; cc -static -o ../program ../program.c");
+    let nobody = |program: &Path| {
+        let mut command = Command::new(program);
+        command.uid(65534).gid(65534);
+        command
+    };
+    let seed = 19;
+    let mut rng = Rng::new(seed);
+    for round in 0..150 {
+        let path = volume.path("program");
+        sh(&root, "rm -f program; cp ../program program; chmod 4777 program");
+        let delay = rng.below(60_000).to_string();
+        let mut changing = nobody(Path::new("perl"));
+        let mut changing = changing.arg(volume.outside("change")).arg(&path).arg(delay).spawn().unwrap();
+        let (mut is_changed, mut refused) = (false, 0);
+        while !is_changed {
+            let status = match nobody(&path).status() {
+                Ok(status) => status,
+                // ETXTBSY, while it is open.
+                Err(error) => {
+                    refused += 1;
+                    assert!(refused < 20_000, "seed {seed}, round {round}: {error}");
+                    continue;
+                }
+            };
+            is_changed = status.code().is_some_and(|code| code & 1 != 0);
+            assert_ne!(status.code(), Some(3), "seed {seed}, round {round}: root ran what somebody had changed");
+            if changing.try_wait().unwrap().is_some_and(|status| !status.success()) {
+                panic!("the program was not changed");
+            }
+        }
+        assert!(changing.wait().unwrap().success());
+    }
 }

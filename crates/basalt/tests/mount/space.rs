@@ -156,6 +156,22 @@ fn what_write_took_on_a_volume_that_fills_up_is_there() {
 }
 
 #[test]
+fn what_write_took_for_a_new_file_on_a_nearly_full_volume_is_there() {
+    let Some(volume) = Volume::new("128M") else { return };
+    let reserve = available(&volume) - (8 << 20);
+    sh(&volume.root(), &format!("fallocate -l {reserve} reserved; sync ."));
+    for piece in [500_000, 20_000] {
+        let path = volume.path(format!("{piece}"));
+        let taken = append_until_refused(&path, piece);
+        volume.remount();
+        expect_pattern(&path, taken);
+        assert!(taken > 5 << 20, "pieces of {piece}: {taken} bytes");
+        fs::remove_file(&path).unwrap();
+        sh(&volume.root(), "sync .");
+    }
+}
+
+#[test]
 fn what_several_writers_wrote_until_a_volume_was_full_is_there() {
     let Some(volume) = Volume::new("256M") else { return };
     let paths = ["a", "b", "c"].map(|name| volume.path(name));

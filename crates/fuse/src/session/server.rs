@@ -169,7 +169,7 @@ impl Server {
             concerned.extend(self.programs.written());
         }
         if writes {
-            concerned.iter().for_each(|&ino| self.shortage.watch(ino));
+            concerned.iter().for_each(|&ino| self.shortage.watch(ino, &*self.fs));
         } else {
             concerned.retain(|&ino| self.shortage.watches(ino));
         }
@@ -232,7 +232,11 @@ impl Server {
             Operation::Open(arguments) => self.open(header, &arguments, reply),
             Operation::StatFs => self.statfs(reply),
             Operation::SetXattr(body) => self.setxattr(ino, &body),
-            Operation::GetXattr { size, name } => sized(&self.fs.get_xattr(ino, name)?, size, reply),
+            Operation::GetXattr { size, name } => {
+                // Before the first write to a new file the kernel looks for capabilities; when it was made, it could not be told yet.
+                self.keep_asking(header, reply);
+                sized(&self.fs.get_xattr(ino, name)?, size, reply)
+            }
             Operation::ListXattr { size } => sized(&self.visible_xattrs(ino, header)?, size, reply),
             Operation::RemoveXattr { name } => Ok(self.fs.remove_xattr(ino, name)?),
             Operation::Ioctl { arguments, input } => self.ioctl(header, &arguments, input, reply),

@@ -80,8 +80,9 @@ impl Shortage {
     }
 
     /// From now on, writes to this file are asked about.
-    pub(super) fn watch(&self, ino: InodeNumber) {
-        self.files.lock().entry(ino).or_default();
+    pub(super) fn watch(&self, ino: InodeNumber, fs: &dyn FileSystem) {
+        let now = || fs.attributes(ino).ok().map(|attributes| attributes.sectors);
+        self.files.lock().entry(ino).or_insert_with(|| Written { sectors: now(), ..Default::default() });
         self.any.store(true, Ordering::Release);
     }
 
