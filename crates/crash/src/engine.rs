@@ -7,6 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_vfs::{FileSystem, Time};
 
+/// Opens a volume for threads whose every turn a scheduler chooses, with a device and a clock.
+pub type Opener =
+    dyn Fn(Arc<dyn BlockDevice>, Box<dyn Fn() -> Time + Send + Sync>) -> Result<Arc<dyn ThreadedFileSystem>, String> + Send + Sync;
+
+/// A file system that threads use at once.
+pub trait ThreadedFileSystem: FileSystem {
+    /// Asks for all that can be asked about an open volume.
+    fn look_around(&self);
+}
+
 /// A file system under test, with all the choices that belong to a volume of it made.
 pub trait Engine: Send + Sync {
     /// A short name that tells it from others: what scripts say.
@@ -25,9 +35,19 @@ pub trait Engine: Send + Sync {
     /// Checks a volume that is not open; the error lists what is wrong.
     fn check(&self, device: &MemoryDevice) -> Result<(), String>;
 
+    /// As [`check`](Engine::check), of a volume that was closed: nothing is left to recover.
+    fn check_closed(&self, device: &MemoryDevice) -> Result<(), String> {
+        self.check(device)
+    }
+
     /// As [`check`](Engine::check), by somebody else's program, on an image file. `None` if there is none.
     fn check_elsewhere(&self, image: &Path) -> Option<Result<(), String>> {
         let _ = image;
+        None
+    }
+
+    /// Opens it with the locks of a scheduler ([`crate::threads`]). `None` if it cannot be.
+    fn for_threads(&self) -> Option<Arc<Opener>> {
         None
     }
 

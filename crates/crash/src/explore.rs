@@ -30,6 +30,10 @@ pub struct Tally {
     pub nested: u64,
     /// Volumes shown to somebody else's check.
     pub checked_elsewhere: u64,
+    /// Lives with threads that no other of the same run was like: other switches, or other steps.
+    pub schedules: u64,
+    /// Volumes left by power cuts that no other of the same life was like: those are opened and judged.
+    pub states: u64,
 }
 
 impl Tally {
@@ -40,6 +44,8 @@ impl Tally {
         self.cuts += other.cuts;
         self.nested += other.nested;
         self.checked_elsewhere += other.checked_elsewhere;
+        self.schedules += other.schedules;
+        self.states += other.states;
     }
 }
 
@@ -129,11 +135,11 @@ impl<'a> Explorer<'a> {
 
     fn finding(&self, lives: Vec<(Vec<Step>, Cut)>, rest: Vec<Step>, what: String) -> Finding {
         let volume = self.engine.name().to_owned();
-        Finding { scenario: Scenario { volume, device_mutant: self.device_mutant, lives, rest }, what }
+        Finding { scenario: Scenario { volume, device_mutant: self.device_mutant, threads: None, lives, rest }, what }
     }
 
     /// Cuts a life; `before` is what led to it.
-    fn cut_life(
+    pub(crate) fn cut_life(
         &mut self,
         life: Life,
         before: &mut Vec<(Vec<Step>, Cut)>,
@@ -215,7 +221,7 @@ fn moments(life: &Life, count: Option<usize>, rng: &mut Rng) -> Vec<usize> {
     let end = life.history.changes.len();
     let Some(count) = count else { return (0..=end).collect() };
     let flushes: Vec<usize> =
-        (0..end).filter(|at| life.history.changes[*at] == basalt_device::power::Change::Flush).collect();
+        (0..end).filter(|at| life.history.changes[*at].is_flush()).collect();
     let mut moments: Vec<usize> = (0..count)
         .map(|_| match rng.pick(&flushes) {
             Some(flush) if rng.chance(50) => (flush + rng.index(4)).saturating_sub(1).min(end),
@@ -227,7 +233,7 @@ fn moments(life: &Life, count: Option<usize>, rng: &mut Rng) -> Vec<usize> {
 }
 
 /// Shows a closed volume to somebody else's check.
-fn check_elsewhere(engine: &dyn Engine, image: &MemoryDevice) -> Result<(), String> {
+pub(crate) fn check_elsewhere(engine: &dyn Engine, image: &MemoryDevice) -> Result<(), String> {
     let directory = scratch::directory().map_err(|error| error.to_string())?;
     let path = directory.path().join("image");
     save(image, &path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,5 +1,7 @@
 //! F2FS volumes under test: small ones, so that a cut costs little and cleaning is never far.
 
+mod threaded;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::skip::find_program;
 use basalt_vfs::{FileSystem, Time};
 
-use crate::engine::{Engine, StepClock};
+use crate::engine::{Engine, Opener, StepClock};
 
 /// A kind of F2FS volume, and how it is opened.
 #[derive(Debug, Clone, Copy)]
@@ -200,10 +202,19 @@ impl Engine for F2fsVolume {
         Err(format!("check:\n{}", faults.join("\n")))
     }
 
+    fn check_closed(&self, device: &MemoryDevice) -> Result<(), String> {
+        let report = check(device, &CheckOptions { max_faults: 20 }, &mut |_| {}).map_err(|error| format!("check: {error}"))?;
+        if report.is_clean() { Ok(()) } else { self.check(device) }
+    }
+
     fn check_elsewhere(&self, image: &Path) -> Option<Result<(), String>> {
         find_program(TOOLS[1])?;
         let report = fsck_f2fs(image).map_err(|error| error.to_string());
         Some(report.and_then(|report| if report.is_clean() { Ok(()) } else { Err(report.to_string()) }))
+    }
+
+    fn for_threads(&self) -> Option<Arc<Opener>> {
+        Some(threaded::opener(*self))
     }
 
     fn directory_fsync_is_sync(&self) -> bool {

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`modes`], [`enumerate`], [`generate`] | which workloads, which cuts |
 //! | [`campaign`](mod@campaign) | many of them, on all processors |
+//! | [`threads`](mod@threads) | operations side by side, under a scheduler |
 //! | [`f2fs`] | F2FS volumes under test |
 //! | [`device_mutant`] | devices that lie, which the simulator must notice |
 
@@ -30,4 +31,5 @@ pub mod scenario;
 pub mod script;
 pub mod session;
 pub mod shrink;
+pub mod threads;
 pub mod tree;

@@ -12,6 +12,7 @@ use basalt_crash::f2fs::{VOLUMES, volume};
 use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
+use basalt_crash::threads::threads;
 use clap::{Parser, Subcommand};
 
 /// Time that shrinking a failure may take.
@@ -51,7 +52,9 @@ enum Command {
     Random(Range),
     /// Long workloads on volumes whose cleaning a journal commits, cut at random moments
     Journaled(Range),
-    /// All four, a quarter of the cuts each
+    /// Threads under random schedules, cut at random moments
+    Threads(Range),
+    /// All five, a fifth of the cuts each
     Campaign {
         /// Power cuts to make
         #[arg(long, default_value_t = 1_000_000)]
@@ -75,18 +78,26 @@ type Mode = fn(u64, Setting, &mut Tally) -> Result<(), Finding>;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // A panic of the engine is a finding, and told as such.
-    std::panic::set_hook(Box::new(|_| {}));
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     match cli.command {
         Command::Exhaustive(range) => run("exhaustive", exhaustive, range, 200),
         Command::Enumerate(range) => run("enumerated", enumerated, range, PAIRS),
         Command::Random(range) => run("random", random, range, 1000),
         Command::Journaled(range) => run("journaled", journaled, range, 1000),
+        Command::Threads(range) => run("threads", threads, range, 200),
         Command::Campaign { cuts, first } => {
-            let range = Range { first, seeds: None, cuts: Some(cuts.div_ceil(4)), fsck_every: 500 };
-            let modes: [(&'static str, Mode); 4] =
-                [("exhaustive", exhaustive), ("enumerated", enumerated), ("random", random), ("journaled", journaled)];
+            let range = Range { first, seeds: None, cuts: Some(cuts.div_ceil(5)), fsck_every: 500 };
+            let modes: [(&'static str, Mode); 5] = [
+                ("exhaustive", exhaustive),
+                ("enumerated", enumerated),
+                ("random", random),
+                ("journaled", journaled),
+                ("threads", threads),
+            ];
             let all = modes.map(|(name, mode)| run(name, mode, range, 0) == ExitCode::SUCCESS);
-            if all == [true; 4] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if all == [true; 5] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Command::Replay { file, shrink } => replay(file, shrink),
     }
@@ -102,13 +113,16 @@ fn run(label: &'static str, mode: Mode, range: Range, seeds: u64) -> ExitCode {
 }
 
 fn report(label: &str, outcome: &Outcome, took: Duration) -> ExitCode {
-    let Tally { runs, steps, cuts, nested, checked_elsewhere } = outcome.tally;
+    let Tally { runs, steps, cuts, nested, checked_elsewhere, schedules, states } = outcome.tally;
     let seconds = took.as_secs_f64();
     println!(
         "{label}: {cuts} power cuts ({nested} after another one) of {runs} runs with {steps} steps, {checked_elsewhere} volumes \
          shown to fsck.f2fs, {seconds:.1} s, {:.0} cuts/s",
         cuts as f64 / seconds
     );
+    if schedules > 0 {
+        println!("{label}: {schedules} different schedules, {states} different volumes left by cuts");
+    }
     let Some((seed, finding)) = &outcome.finding else {
         println!("{label}: 0 violations");
         return ExitCode::SUCCESS;

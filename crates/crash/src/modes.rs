@@ -31,7 +31,7 @@ pub struct Setting {
 }
 
 /// An empty volume of each kind, made once; every run has a copy.
-fn empty(engine: &F2fsVolume) -> Result<MemoryDevice, String> {
+pub(crate) fn empty(engine: &F2fsVolume) -> Result<MemoryDevice, String> {
     static MADE: [OnceLock<Result<MemoryDevice, String>>; VOLUMES.len()] = [const { OnceLock::new() }; VOLUMES.len()];
     let index = VOLUMES.iter().position(|volume| volume.name() == engine.name()).unwrap_or_default();
     match MADE[index].get_or_init(|| format(engine)) {

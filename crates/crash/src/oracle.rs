@@ -178,7 +178,7 @@ fn expect(promised: &Promised<'_>, moment: usize, variant: Variant) -> Tree {
 
 /// Gives an inode its names in `later`, and takes its others away, unless they may stay. What it pushes off a name goes where it
 /// is in `later`.
-fn overlay(tree: &mut Tree, later: &Tree, id: Id, with_removed: bool) {
+pub(crate) fn overlay(tree: &mut Tree, later: &Tree, id: Id, with_removed: bool) {
     let mut moved = vec![id];
     let mut done: Vec<Id> = Vec::new();
     while let Some(id) = moved.pop() {
@@ -273,7 +273,7 @@ fn compare_node(promised: &Promised<'_>, moment: usize, id: Id, expected: &Node,
 }
 
 /// Every page holds one of the versions it had in `states`; one that did not exist was zero.
-fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(), String> {
+pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(), String> {
     let mut versions: Vec<Option<&Node>> = Vec::new();
     for state in states.iter().rev() {
         let version = state.get(id).map(|node| &**node);

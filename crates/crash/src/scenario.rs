@@ -24,14 +24,19 @@ use crate::engine::Engine;
 use crate::oracle::verify;
 use crate::script::Step;
 use crate::session::{Life, Session};
+use crate::threads::explore::play as play_threads;
+use crate::threads::script::Threads;
+use crate::tree::Tree;
 
-/// A story.
+/// A story. Its first life may have threads ([`crate::threads::script`]): they begin where the steps of that life are done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scenario {
     /// The volume's name.
     pub volume: String,
     /// A device that lies, if it does.
     pub device_mutant: Option<DeviceMutant>,
+    /// What threads do in the first life, behind its steps.
+    pub threads: Option<Threads>,
     /// Lives that end with a power cut.
     pub lives: Vec<(Vec<Step>, Cut)>,
     /// What is done after the last one; then the volume is closed and checked.
@@ -66,9 +71,19 @@ pub fn survive<'a>(
     at: usize,
     rest: &[Step],
 ) -> Result<Session<'a>, String> {
-    let known = life.states.last();
+    survive_as(engine, image, life.states.last(), |found| verify(life, at, found).map(drop), rest)
+}
+
+/// As [`survive`]; `judge` says whether what is found may be there. `known` helps to find it.
+pub fn survive_as<'a>(
+    engine: &'a dyn Engine,
+    image: MemoryDevice,
+    known: Option<&Tree>,
+    judge: impl FnOnce(&Tree) -> Result<(), String>,
+    rest: &[Step],
+) -> Result<Session<'a>, String> {
     let mut session = Session::open(engine, image, known).map_err(|error| format!("after the power cut: {error}"))?;
-    verify(life, at, session.tree())?;
+    judge(session.tree())?;
     engine.check(&session.image()).map_err(|error| format!("after recovery: {error}"))?;
     for step in rest {
         session.run(step).map_err(|error| format!("after the power cut: {error}"))?;
@@ -79,14 +94,18 @@ pub fn survive<'a>(
 impl Scenario {
     /// Plays it to its end on a fresh volume. The error says what is violated; the image is that of the volume closed.
     pub fn play(&self, engine: &dyn Engine) -> Result<MemoryDevice, String> {
-        let first = self.lives.first().map_or(&self.rest, |(steps, _)| steps);
-        let mut session = Session::open(engine, format(engine)?, None)?;
-        for step in first {
-            session.run(step)?;
-        }
-        for (index, (_, cut)) in self.lives.iter().enumerate() {
+        let next = |index: usize| self.lives.get(index).map_or(&self.rest, |(steps, _)| steps);
+        let (mut session, cut_already) = match &self.threads {
+            Some(threads) => (play_threads(engine, threads, self.lives.first(), next(1))?, 1),
+            None => {
+                let mut session = Session::open(engine, format(engine)?, None)?;
+                next(0).iter().try_for_each(|step| session.run(step))?;
+                (session, 0)
+            }
+        };
+        for (index, (_, cut)) in self.lives.iter().enumerate().skip(cut_already) {
             let life = self.lie(session.end());
-            let rest = self.lives.get(index + 1).map_or(&self.rest, |(steps, _)| steps);
+            let rest = next(index + 1);
             let at = position(&life, cut);
             let image = Replay::new(&life.history).cut(at, |cached| cut.style.fates(cut.seed, cached));
             session = survive(engine, image, &life, at, rest)?;
@@ -121,8 +140,11 @@ impl fmt::Display for Scenario {
         if let Some(mutant) = self.device_mutant {
             writeln!(f, "device {}", mutant.word())?;
         }
-        for (steps, cut) in &self.lives {
+        for (index, (steps, cut)) in self.lives.iter().enumerate() {
             steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
+            if let Some(threads) = self.threads.as_ref().filter(|_| index == 0) {
+                threads.fmt(f)?;
+            }
             writeln!(f, "{cut}")?;
         }
         self.rest.iter().try_for_each(|step| writeln!(f, "{step}"))
@@ -134,7 +156,13 @@ impl FromStr for Scenario {
 
     fn from_str(text: &str) -> Result<Scenario, String> {
         let mut scenario =
-            Scenario { volume: "roomy".to_owned(), device_mutant: None, lives: Vec::new(), rest: Vec::new() };
+            Scenario {
+                volume: "roomy".to_owned(),
+                device_mutant: None,
+                threads: None,
+                lives: Vec::new(),
+                rest: Vec::new(),
+            };
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             let wrong = |error: String| format!("line {number}: {error}");
@@ -150,6 +178,7 @@ impl FromStr for Scenario {
                     let steps = std::mem::take(&mut scenario.rest);
                     scenario.lives.push((steps, line.parse().map_err(wrong)?));
                 }
+                Some(_) if scenario.lives.is_empty() && Threads::take(&mut scenario.threads, line).map_err(wrong)? => {}
                 Some(_) => scenario.rest.push(line.parse().map_err(wrong)?),
             }
         }

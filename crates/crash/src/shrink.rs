@@ -10,6 +10,7 @@ use crate::explore::{Finding, guarded};
 use crate::scenario::{Scenario, format, position, survive};
 use crate::script::Step;
 use crate::session::{Life, Session};
+use crate::threads::shrink::shrink as shrink_threads;
 
 /// Seeds tried for each moment and style.
 const SEEDS: u64 = 4;
@@ -17,6 +18,9 @@ const SEEDS: u64 = 4;
 /// The shortest story found within the time that still violates something, with what it violates.
 pub fn shrink(engine: &dyn Engine, finding: &Finding, patience: Duration) -> Finding {
     let deadline = Instant::now() + patience;
+    if finding.scenario.threads.is_some() {
+        return shrink_threads(engine, finding, deadline);
+    }
     let mut best = finding.clone();
     if let Some(single) = as_single_life(engine, &best, deadline) {
         best = single;

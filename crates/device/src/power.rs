@@ -42,6 +42,8 @@ pub enum Change {
     },
     /// What came before is durable once the request after this one was asked for.
     Flush,
+    /// The same of a flush that others wrote beside: what came before the change of this number, the first since it began, is durable.
+    FlushOf(usize),
 }
 
 impl Change {
@@ -50,8 +52,13 @@ impl Change {
         match self {
             Change::Write { offset, data } => (*offset, data.len() as u64),
             Change::Discard { offset, length } => (*offset, *length),
-            Change::Flush => (0, 0),
+            Change::Flush | Change::FlushOf(_) => (0, 0),
         }
+    }
+
+    /// Whether it is a flush that is over.
+    pub fn is_flush(&self) -> bool {
+        matches!(self, Change::Flush | Change::FlushOf(_))
     }
 
     /// Sectors of [`TORN_SECTOR`] bytes that it touches.
@@ -99,6 +106,13 @@ impl PowerCutDevice {
     /// What it holds now, cache included.
     pub fn now(&self) -> MemoryDevice {
         self.live.snapshot()
+    }
+
+    /// Ends a flush that began when [`position`](Self::position) was `begun`: what was logged since is not covered.
+    pub fn end_flush(&self, begun: usize) {
+        let mut log = self.log.lock();
+        let flush = if begun == log.len() { Change::Flush } else { Change::FlushOf(begun) };
+        log.push(flush);
     }
 
     fn push(&self, change: Change) {
@@ -179,8 +193,8 @@ impl<'a> Replay<'a> {
     /// `at` is the end of the history.
     fn cached(&self, at: usize) -> &'a [Change] {
         let end = match self.changes.get(at) {
-            Some(Change::Flush) | None => at.min(self.changes.len()),
-            Some(_) => at + 1,
+            Some(change) if !change.is_flush() => at + 1,
+            _ => at.min(self.changes.len()),
         };
         &self.changes[self.cached_from..end]
     }
@@ -192,12 +206,17 @@ impl<'a> Replay<'a> {
     /// If `at` lies before an earlier one with a flush between them.
     pub fn cut(&mut self, at: usize, fates: impl FnOnce(&[Change]) -> Vec<Fate>) -> MemoryDevice {
         assert!(at >= self.cached_from, "cuts go from front to back");
-        let flushed = self.changes[..at.min(self.changes.len())].iter().rposition(|change| *change == Change::Flush);
-        if let Some(flush) = flushed.filter(|flush| *flush >= self.cached_from) {
-            for change in &self.changes[self.cached_from..flush] {
+        let before = at.min(self.changes.len());
+        let covered = (self.cached_from..before).filter_map(|index| match self.changes[index] {
+            Change::Flush => Some(index + 1),
+            Change::FlushOf(begun) => Some(begun),
+            _ => None,
+        });
+        if let Some(covered) = covered.max().filter(|covered| *covered > self.cached_from) {
+            for change in &self.changes[self.cached_from..covered] {
                 apply(&self.durable, change, &Fate::Kept);
             }
-            self.cached_from = flush + 1;
+            self.cached_from = covered;
         }
         let cached = self.cached(at);
         let device = self.durable.snapshot();
@@ -217,7 +236,7 @@ fn apply(device: &MemoryDevice, change: &Change, fate: &Fate) {
             let _ = device.write_at(from, bytes);
         }
         Change::Discard { .. } => drop(device.discard(from, to - from)),
-        Change::Flush => {}
+        Change::Flush | Change::FlushOf(_) => {}
     };
     let (offset, length) = change.range();
     let end = offset + length;
@@ -289,6 +308,28 @@ mod tests {
             let kept = content(&device).chunks(4096).filter(|block| block[0] != 9).count();
             assert_eq!(kept, if at < 3 { seen } else { 2 + seen });
         }
+    }
+
+    #[test]
+    fn a_flush_covers_what_came_before_it_began() {
+        let device = PowerCutDevice::new(MemoryDevice::new(4 * 512, 512));
+        device.write_at(0, &[1; 512]).unwrap();
+        let begun = device.position();
+        device.write_at(512, &[2; 512]).unwrap();
+        device.end_flush(begun);
+        device.write_at(1024, &[3; 512]).unwrap();
+        let begun = device.position();
+        device.end_flush(begun);
+        let history = device.history();
+        assert_eq!(history.changes[2], Change::FlushOf(1));
+        assert_eq!(history.changes[4], Change::Flush);
+        let mut replay = Replay::new(&history);
+        let mut left = |at: usize| {
+            let image = content(&replay.cut(at, |cached| vec![Fate::Lost; cached.len()]));
+            [image[0], image[512], image[1024]]
+        };
+        // During the flush nothing is sure; behind it, what came before it began.
+        assert_eq!([left(2), left(3), left(4), left(5)], [[0, 0, 0], [1, 0, 0], [1, 0, 0], [1, 2, 3]]);
     }
 
     #[test]
