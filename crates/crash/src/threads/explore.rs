@@ -84,7 +84,7 @@ impl Hunt<'_> {
                     continue;
                 }
                 let cut = Cut { after: at - life.start, style, seed: if style.is_fixed() { 0 } else { rng.next_u64() >> 40 } };
-                let (image, left) = strike(&mut replay, at, &cut);
+                let (image, left) = strike(life, &mut replay, at, &cut);
                 self.judge(life, (at, cut), image, judged.entry(left).or_default(), rng)?;
             }
         }
@@ -161,13 +161,15 @@ pub(super) fn check_closed(engine: &dyn Engine, life: &Life) -> Result<(), Strin
 }
 
 /// The device that a power cut leaves, and a number that tells it from others that cuts of this life leave.
-pub(super) fn strike(replay: &mut Replay<'_>, at: usize, cut: &Cut) -> (MemoryDevice, u64) {
+pub(super) fn strike(life: &Life, replay: &mut Replay<'_>, at: usize, cut: &Cut) -> (MemoryDevice, u64) {
     let mut left = DefaultHasher::new();
+    // The change that the cut meets is in the cache, unless it is a flush.
+    let cached_until = at + usize::from(life.history.changes.get(at).is_some_and(|change| !change.is_flush()));
     let image = replay.cut(at, |cached| {
         let fates = cut.style.fates(cut.seed, cached);
-        // What is durable tells itself from where the cache begins; a flush in between changes nothing.
+        // Where the cache begins tells what is durable; a flush in between changes nothing.
+        (cached_until - cached.len()).hash(&mut left);
         let fated = cached.iter().zip(&fates).enumerate().filter(|(_, (change, _))| !change.is_flush());
-        (at.saturating_sub(cached.len())).hash(&mut left);
         for (index, (change, fate)) in fated {
             match fate {
                 Fate::Lost => {}

@@ -154,7 +154,7 @@ fn cut_that_fails(
     let mut seen = std::collections::HashSet::new();
     let mut fails = |replay: &mut Replay<'_>, cut: Cut| {
         let at = position(life, &cut);
-        let (image, left) = strike(replay, at, &cut);
+        let (image, left) = strike(life, replay, at, &cut);
         if !seen.insert((at, left)) {
             return None;
         }
