@@ -14,6 +14,7 @@
 //! | [`campaign`](mod@campaign) | many of them, on all processors |
 //! | [`threads`](mod@threads) | operations side by side, under a scheduler |
 //! | [`f2fs`] | F2FS volumes under test |
+//! | `planted` (feature `mutants`) | bugs planted in the engine |
 //! | [`device_mutant`] | devices that lie, which the simulator must notice |
 
 pub mod campaign;
@@ -27,6 +28,8 @@ pub mod found;
 pub mod generate;
 pub mod modes;
 pub mod oracle;
+#[cfg(feature = "mutants")]
+pub mod planted;
 pub mod scenario;
 pub mod script;
 pub mod session;

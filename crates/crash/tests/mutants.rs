@@ -9,10 +9,14 @@ use basalt_crash::enumerate::PAIRS;
 use basalt_crash::explore::{Finding, Tally};
 use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
 use basalt_crash::scenario::Scenario;
-use basalt_f2fs::mutant::{self, Mutant};
+use basalt_crash::planted::plant;
+use basalt_crash::threads::threads;
+use basalt_f2fs::mutant::Mutant;
 
 /// Runs of each mode that a planted bug may survive.
 const ROUNDS: u64 = 120;
+/// Seeds of threads that a planted bug may survive which only threads can meet.
+const THREAD_ROUNDS: u64 = 600;
 
 /// A planted bug.
 #[derive(Debug, Clone, Copy)]
@@ -28,20 +32,30 @@ fn hunt(planted: Planted, tally: &mut Tally) -> Option<Finding> {
         Planted::Engine(_) => None,
     };
     let setting = Setting { device_mutant, elsewhere_every: 0 };
-    mutant::activate(match planted {
+    plant(match planted {
         Planted::Engine(mutant) => Some(mutant),
         Planted::Device(_) => None,
     });
-    let found = (0..ROUNDS).find_map(|round| {
+    let needs_threads = matches!(planted, Planted::Engine(mutant) if mutant.needs_threads());
+    let found = if needs_threads {
+        (0..THREAD_ROUNDS).find_map(|round| threads(round, setting, tally).err())
+    } else {
+        hunt_alone(setting, tally)
+    };
+    plant(None);
+    found
+}
+
+/// With one operation at a time.
+fn hunt_alone(setting: Setting, tally: &mut Tally) -> Option<Finding> {
+    (0..ROUNDS).find_map(|round| {
         let some_pair = round * 2_503 % PAIRS;
         exhaustive(round, setting, tally)
             .and_then(|()| enumerated(some_pair, setting, tally))
             .and_then(|()| random(round, setting, tally))
             .and_then(|()| journaled(round, setting, tally))
             .err()
-    });
-    mutant::activate(None);
-    found
+    })
 }
 
 #[test]

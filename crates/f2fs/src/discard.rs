@@ -9,6 +9,7 @@ use basalt_segments::SegmentState;
 use basalt_segments::cleaning::Pressure;
 
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
 use crate::ops::F2fs;
 use crate::volume::Volume;
 
@@ -32,7 +33,9 @@ impl Volume {
             && let Some(segment) = self.undiscarded.pop_first()
         {
             if self.table.state(segment) == SegmentState::Free {
-                self.table.hold(segment);
+                if !mutant::active(Mutant::DiscardedInUse) {
+                    self.table.hold(segment);
+                }
                 held.push(segment);
             }
         }
@@ -74,7 +77,9 @@ impl F2fs {
             }
         }
         let mut volume = self.volume.lock();
-        volume.table.release(&held);
+        if !mutant::active(Mutant::DiscardedInUse) {
+            volume.table.release(&held);
+        }
         !volume.undiscarded.is_empty()
     }
 }

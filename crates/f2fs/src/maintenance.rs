@@ -12,6 +12,7 @@ use crate::clean::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::discard;
 use crate::error::Result;
 use crate::layout::BLOCK_SIZE;
+use crate::mutant::{self, Mutant};
 use crate::ops::{F2fs, note_failure};
 use crate::volume::Volume;
 
@@ -204,7 +205,10 @@ impl F2fs {
         let (commit, interval) =
             self.with_volume(|volume| (volume.options.commit_interval, volume.options.checkpoint_interval));
         let wait = commit.min(interval).max(Duration::from_millis(100));
-        let Ok(_open) = self.keep_open() else { return Background { next: wait } };
+        let open = self.keep_open();
+        if open.is_err() && !mutant::active(Mutant::TickWhileClosing) {
+            return Background { next: wait };
+        }
         let due = {
             let mut timing = self.timing.lock();
             let since = now.seconds.saturating_sub(timing.committed.seconds);

@@ -82,11 +82,29 @@ pub enum Mutant {
     SummaryTrustedAfterReuse,
     /// Journal: the guard goes before the last checkpoint holds.
     GuardClearedEarly,
+    /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
+    OverflownSealForgotten,
+    /// Threads: an fsync waits for a flush that may have begun before it wrote.
+    FlushNumberedEarly,
+    /// Threads: a commit of the journal counts with a flush that may have begun before it was written.
+    CommitNumberedEarly,
+    /// Threads: an fsync beside a checkpoint does not wait for it, though its nodes lead nowhere without it.
+    CheckpointNotAwaited,
+    /// Threads: two may write a checkpoint at once.
+    TurnIgnored,
+    /// Threads: changes go on while the volume is closed.
+    ChangesWhileClosing,
+    /// Threads: background work goes on while the volume is closed.
+    TickWhileClosing,
+    /// Threads: blocks are reused while somebody reads them.
+    ReusedWhileRead,
+    /// Threads: a segment is taken for new blocks while the device is told that it is free.
+    DiscardedInUse,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 35] = [
+    pub const ALL: [Mutant; 44] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -122,7 +140,21 @@ impl Mutant {
         Mutant::ChainSegmentReused,
         Mutant::SummaryTrustedAfterReuse,
         Mutant::GuardClearedEarly,
+        Mutant::OverflownSealForgotten,
+        Mutant::FlushNumberedEarly,
+        Mutant::CommitNumberedEarly,
+        Mutant::CheckpointNotAwaited,
+        Mutant::TurnIgnored,
+        Mutant::ChangesWhileClosing,
+        Mutant::TickWhileClosing,
+        Mutant::ReusedWhileRead,
+        Mutant::DiscardedInUse,
     ];
+
+    /// Whether only threads can meet it.
+    pub fn needs_threads(self) -> bool {
+        self as usize >= Mutant::OverflownSealForgotten as usize
+    }
 }
 
 #[cfg(feature = "mutants")]

@@ -20,6 +20,7 @@ use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::VolumeLock;
 use crate::maintenance::Timing;
+use crate::mutant::{self, Mutant};
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -248,7 +249,7 @@ impl FileSystem for F2fs {
         let ino = Self::inode_number(ino)?;
         self.make_room_to_look();
         // Blocks in the plan may be freed meanwhile, but not reused.
-        let _reuse = self.reuse.read();
+        let _reuse = (!mutant::active(Mutant::ReusedWhileRead)).then(|| self.reuse.read());
         let (length, extents) = self.look(|volume| {
             volume.expect_file(ino, false)?;
             volume.touch_access(ino)?;

@@ -33,22 +33,37 @@ enum Flavour {
     Large,
     /// Overwriting what fills the volume: so many files.
     Cleaning(u64),
+    /// The same for longer, and soon one of the threads closes the volume.
+    Closing(u64),
+}
+
+impl Flavour {
+    /// Files that fill the volume.
+    fn files(self) -> Option<u64> {
+        match self {
+            Flavour::Cleaning(files) | Flavour::Closing(files) => Some(files),
+            _ => None,
+        }
+    }
 }
 
 /// A random workload.
 pub fn workload(rng: &mut Rng) -> Workload {
-    let kind = rng.below(10);
+    let kind = rng.below(12);
     let fits = |volume: &&F2fsVolume| match kind {
         0..4 => true,
         4..7 => volume.user_bytes() >= 14 << 20,
-        _ => volume.user_bytes() < 24 << 20,
+        7..10 => volume.user_bytes() < 24 << 20,
+        _ => volume.is_journaled(),
     };
     let engines: Vec<&'static F2fsVolume> = VOLUMES.iter().filter(fits).collect();
     let engine = engines[rng.index(engines.len())];
+    let files = (engine.user_bytes() / 100 * rng.between(45, 80)).div_ceil(FILL_FILE);
     let flavour = match kind {
         0..4 => Flavour::Small,
         4..7 => Flavour::Large,
-        _ => Flavour::Cleaning((engine.user_bytes() / 100 * rng.between(45, 80)).div_ceil(FILL_FILE)),
+        7..10 => Flavour::Cleaning(files),
+        _ => Flavour::Closing(files),
     };
     let threads = rng.between(2, 4) as usize;
     let setup = setup(rng, flavour, threads);
@@ -56,10 +71,11 @@ pub fn workload(rng: &mut Rng) -> Workload {
     if rng.chance(50) {
         acts[threads - 1] = background(rng, flavour);
     }
-    if rng.chance(20) {
+    let closes = matches!(flavour, Flavour::Closing(_));
+    if closes || rng.chance(15) {
         // Whatever the others still do.
         let thread = rng.index(threads);
-        let at = acts[thread].len() / 2 + rng.index(acts[thread].len() / 2 + 1);
+        let at = rng.index(if closes { 4 } else { acts[thread].len() + 1 }).min(acts[thread].len());
         acts[thread].truncate(at);
         acts[thread].push(Act::Close);
     }
@@ -78,13 +94,13 @@ fn setup(rng: &mut Rng, flavour: Flavour, threads: usize) -> Vec<Step> {
         let blocks = [1, 3, 20][rng.index(3)];
         steps.push(Step::Write(path, 0, 4096 * blocks, seed(rng)));
     }
-    if let Flavour::Cleaning(files) = flavour {
+    if let Some(files) = flavour.files() {
         for number in 0..files {
             steps.push(Step::Create(format!("fill{number}")));
             steps.push(Step::Write(format!("fill{number}"), 0, FILL_FILE as u32, seed(rng)));
         }
         steps.push(Step::Sync);
-        for _ in 0..rng.below(80) {
+        for _ in 0..rng.below(if matches!(flavour, Flavour::Closing(_)) { 160 } else { 80 }) {
             steps.push(overwrite(rng, files));
             if rng.chance(15) {
                 steps.push(Step::Fsync(format!("fill{}", rng.below(files))));
@@ -111,7 +127,12 @@ fn overwrite(rng: &mut Rng, files: u64) -> Step {
 }
 
 fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<Act> {
-    let count = rng.between(3, if matches!(flavour, Flavour::Cleaning(_)) { 25 } else { 10 });
+    let most = match flavour {
+        Flavour::Cleaning(_) => 30,
+        Flavour::Closing(_) => 90,
+        _ => 10,
+    };
+    let count = rng.between(3, most);
     let mut acts = Vec::new();
     if flavour == Flavour::Large && (thread == 1 || rng.chance(25)) {
         if rng.chance(40) {
@@ -122,6 +143,8 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
     while acts.len() < count as usize {
         acts.push(match flavour {
             Flavour::Cleaning(files) if rng.chance(80) => cleaning(rng, files),
+            Flavour::Closing(files) if rng.chance(80) => Act::Do(overwrite(rng, files)),
+            Flavour::Closing(files) => cleaning(rng, files),
             _ if rng.chance(6) => look(rng, flavour),
             _ => Act::Do(small(rng, thread, threads)),
         });
@@ -144,8 +167,8 @@ fn large(rng: &mut Rng, acts: &mut Vec<Act>) {
 
 fn cleaning(rng: &mut Rng, files: u64) -> Act {
     Act::Do(match rng.below(100) {
-        0..55 => overwrite(rng, files),
-        55..85 => Step::Fsync(format!("fill{}", rng.below(files))),
+        0..62 => overwrite(rng, files),
+        62..85 => Step::Fsync(format!("fill{}", rng.below(files))),
         85..88 => Step::Sync,
         88..92 => Step::Tick(10),
         _ => return Act::Read(format!("fill{}", rng.below(files))),
@@ -164,9 +187,9 @@ fn look(rng: &mut Rng, flavour: Flavour) -> Act {
         4..6 => Act::Look,
         6 => Act::Trim,
         7 => Act::Do(Step::Sync),
-        _ => Act::Read(match flavour {
-            Flavour::Cleaning(files) => format!("fill{}", rng.below(files)),
-            _ => format!("s{}", rng.below(SHARED)),
+        _ => Act::Read(match flavour.files() {
+            Some(files) => format!("fill{}", rng.below(files)),
+            None => format!("s{}", rng.below(SHARED)),
         }),
     }
 }

@@ -109,7 +109,8 @@ pub fn run(
     choice: &Choice,
 ) -> Result<Life, Failure> {
     let device = Arc::new(PowerCutDevice::new(base.snapshot()));
-    let stage = Stage::new(device.clone(), StepClock::new(), threads.acts.len(), choice);
+    let steps: Vec<usize> = threads.acts.iter().map(Vec::len).collect();
+    let stage = Stage::new(device.clone(), StepClock::new(), &steps, choice);
     let ended = direct(engine, &stage, setup, threads);
     let life = ended.and_then(|ended| build(ended, device.history(), stage.switches()));
     life.map_err(|what| Failure { what, switches: stage.switches() })

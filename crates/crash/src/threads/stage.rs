@@ -44,6 +44,8 @@ enum Policy {
     /// Who comes first stays so until it is put last: at so many percent of flushes, of other requests, and in a thousand locks
     /// (as PCT, ASPLOS 2010).
     Priorities { flush: u64, request: u64, locks: u64 },
+    /// One goes first, up to one of its requests; all others go on to their ends then.
+    Stop { thread: usize, step: usize, request: u32 },
 }
 
 enum Chooser {
@@ -67,6 +69,8 @@ struct State {
     running: usize,
     /// By thread: steps begun, and points since.
     begun: Vec<(usize, u32)>,
+    /// By thread: requests of its step.
+    requests: Vec<u32>,
     at: Point,
     switches: Vec<Switch>,
     moments: u64,
@@ -83,19 +87,21 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// For so many threads, and the one that begins them.
-    pub fn new(device: Arc<PowerCutDevice>, clock: Arc<StepClock>, threads: usize, choice: &Choice) -> Stage {
+    /// For threads of so many steps, and the one that begins them.
+    pub fn new(device: Arc<PowerCutDevice>, clock: Arc<StepClock>, steps: &[usize], choice: &Choice) -> Stage {
+        let threads = steps.len();
         let chooser = match choice {
             Choice::Given(switches) => Chooser::Given(
                 switches.iter().map(|switch| ((switch.thread, switch.step, switch.point), switch.to)).collect(),
             ),
-            Choice::Seeded(seed) => seeded(*seed, threads),
+            Choice::Seeded(seed) => seeded(*seed, steps),
         };
         let state = State {
             chooser,
             started: false,
             running: 0,
             begun: vec![(0, 0); threads + 1],
+            requests: vec![0; threads + 1],
             at: Point::Lock,
             switches: Vec::new(),
             moments: 0,
@@ -119,6 +125,7 @@ impl Stage {
         let mut state = self.state();
         let running = state.running;
         state.begun[running] = (state.begun[running].0 + 1, 0);
+        state.requests[running] = 0;
     }
 
     /// Now, as a moment that no other is equal to.
@@ -162,25 +169,38 @@ impl Stage {
             return;
         }
         state.at = at;
+        let running = state.running;
+        state.requests[running] += 1;
         drop(state);
         thread::yield_now();
     }
 }
 
-fn seeded(seed: u64, threads: usize) -> Chooser {
+fn seeded(seed: u64, steps: &[usize]) -> Chooser {
     let mut rng = Rng::new(seed ^ 0x5C4E_D01E);
-    let policy = match rng.below(10) {
+    let mut priorities: Vec<i64> = (0..=steps.len() as i64).collect();
+    for last in (2..priorities.len()).rev() {
+        priorities.swap(last, 1 + rng.index(last));
+    }
+    let policy = match rng.below(14) {
         0 => Policy::Anywhere(50),
         1..3 => Policy::Anywhere([2, 8][rng.index(2)]),
         3..5 => Policy::AtRequests([15, 50][rng.index(2)]),
         5..8 => Policy::Priorities { flush: 35, request: 4, locks: 2 },
         8 => Policy::Priorities { flush: 70, request: 15, locks: 0 },
-        _ => Policy::Priorities { flush: 10, request: 10, locks: 20 },
+        9 => Policy::Priorities { flush: 10, request: 10, locks: 20 },
+        _ => {
+            let thread = 1 + rng.index(steps.len().max(1));
+            let count = steps.get(thread - 1).copied().unwrap_or_default();
+            let step = if rng.chance(50) { count } else { 1 + rng.index(count.max(1)) };
+            let most = [4, 12, 40][rng.index(3)];
+            let request = rng.between(1, most) as u32;
+            if let Some(first) = priorities.get_mut(thread) {
+                *first = i64::MAX;
+            }
+            Policy::Stop { thread, step, request }
+        }
     };
-    let mut priorities: Vec<i64> = (0..=threads as i64).collect();
-    for last in (2..priorities.len()).rev() {
-        priorities.swap(last, 1 + rng.index(last));
-    }
     Chooser::Seeded { rng, policy, priorities, lowest: -1 }
 }
 
@@ -201,7 +221,8 @@ impl State {
                 to.filter(|to| others.contains(to)).unwrap_or(usual)
             }
             Chooser::Seeded { rng, policy, priorities, lowest } => {
-                policy.choose(rng, priorities, lowest, &others, (current, usual), at)
+                let place = (step, self.requests[current]);
+                policy.choose(rng, priorities, lowest, &others, (current, usual), (at, place))
             }
         };
         if chosen != usual {
@@ -219,18 +240,22 @@ impl Policy {
         lowest: &mut i64,
         others: &[usize],
         (current, usual): (usize, usize),
-        at: Point,
+        (at, place): (Point, (usize, u32)),
     ) -> usize {
         let is_forced = usual != current;
         let any = match self {
             Policy::Anywhere(percent) => is_forced || rng.chance(percent),
             Policy::AtRequests(percent) if at != Point::Lock => rng.chance(percent),
             Policy::AtRequests(_) => is_forced || rng.below(1000) < 5,
-            Policy::Priorities { flush, request, locks } => {
-                let is_put_last = match at {
-                    Point::Flush => rng.chance(flush),
-                    Point::Request => rng.chance(request),
-                    Point::Lock => rng.below(1000) < locks,
+            Policy::Priorities { .. } | Policy::Stop { .. } => {
+                let is_put_last = match (self, at) {
+                    (Policy::Priorities { flush, .. }, Point::Flush) => rng.chance(flush),
+                    (Policy::Priorities { request, .. }, Point::Request) => rng.chance(request),
+                    (Policy::Priorities { locks, .. }, Point::Lock) => rng.below(1000) < locks,
+                    (Policy::Stop { thread, step, request }, Point::Request | Point::Flush) => {
+                        (current, place) == (thread, (step, request))
+                    }
+                    _ => false,
                 };
                 if is_put_last {
                     priorities[current] = *lowest;

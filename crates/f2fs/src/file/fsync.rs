@@ -38,6 +38,7 @@ impl F2fs {
     pub(crate) fn fsync(&self, ino: u32, data_only: bool) -> Result<()> {
         self.make_room()?;
         for _ in 0..ATTEMPTS {
+            let early = if mutant::active(Mutant::FlushNumberedEarly) { self.flushes.next() } else { 0 };
             let (step, under_way) = {
                 let mut volume = self.volume.lock();
                 if let Some(reason) = &volume.failed {
@@ -50,7 +51,7 @@ impl F2fs {
                 note_failure(&mut volume, &result);
                 (result?, volume.checkpoint_under_way)
             };
-            if under_way {
+            if under_way && !mutant::active(Mutant::CheckpointNotAwaited) {
                 // These nodes belong to the checkpoint that is being written: without it they lead nowhere.
                 drop(self.take_turn());
                 if let Some(reason) = self.failure() {
@@ -58,6 +59,9 @@ impl F2fs {
                 }
             }
             match step {
+                Step::Flush(number) if mutant::active(Mutant::FlushNumberedEarly) => {
+                    return self.wait_for_flush(early.min(number));
+                }
                 Step::Flush(number) => return self.wait_for_flush(number),
                 Step::Again(number) => self.wait_for_flush(number)?,
                 Step::Checkpoint => break,
@@ -120,7 +124,11 @@ impl Volume {
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
             self.writer.write_all(&*self.device)?;
             let flush = flushes.next();
-            self.since.unsealed.leave_to_flush(flush);
+            if mutant::active(Mutant::OverflownSealForgotten) {
+                self.since.unsealed.take();
+            } else {
+                self.since.unsealed.leave_to_flush(flush);
+            }
             return Ok(Step::Again(flush));
         }
         self.append_nodes(ino, nodes)?;
