@@ -44,8 +44,8 @@ enum Policy {
     /// Who comes first stays so until it is put last: at so many percent of flushes, of other requests, and in a thousand locks
     /// (as PCT, ASPLOS 2010).
     Priorities { flush: u64, request: u64, locks: u64 },
-    /// One goes first, up to one of its requests; all others go on to their ends then.
-    Stop { thread: usize, step: usize, request: u32 },
+    /// One goes first, up to one of its requests, or one of all its points; all others go on to their ends then.
+    Stop { thread: usize, step: usize, number: u32, at_request: bool },
 }
 
 enum Chooser {
@@ -194,11 +194,11 @@ fn seeded(seed: u64, steps: &[usize]) -> Chooser {
             let count = steps.get(thread - 1).copied().unwrap_or_default();
             let step = if rng.chance(50) { count } else { 1 + rng.index(count.max(1)) };
             let most = [4, 12, 40][rng.index(3)];
-            let request = rng.between(1, most) as u32;
+            let (number, at_request) = (rng.between(1, most) as u32, rng.chance(60));
             if let Some(first) = priorities.get_mut(thread) {
                 *first = i64::MAX;
             }
-            Policy::Stop { thread, step, request }
+            Policy::Stop { thread, step, number, at_request }
         }
     };
     Chooser::Seeded { rng, policy, priorities, lowest: -1 }
@@ -221,7 +221,7 @@ impl State {
                 to.filter(|to| others.contains(to)).unwrap_or(usual)
             }
             Chooser::Seeded { rng, policy, priorities, lowest } => {
-                let place = (step, self.requests[current]);
+                let place = (step, if at == Point::Lock { None } else { Some(self.requests[current]) }, point + 1);
                 policy.choose(rng, priorities, lowest, &others, (current, usual), (at, place))
             }
         };
@@ -240,7 +240,7 @@ impl Policy {
         lowest: &mut i64,
         others: &[usize],
         (current, usual): (usize, usize),
-        (at, place): (Point, (usize, u32)),
+        (at, (step, request, point)): (Point, (usize, Option<u32>, u32)),
     ) -> usize {
         let is_forced = usual != current;
         let any = match self {
@@ -252,8 +252,9 @@ impl Policy {
                     (Policy::Priorities { flush, .. }, Point::Flush) => rng.chance(flush),
                     (Policy::Priorities { request, .. }, Point::Request) => rng.chance(request),
                     (Policy::Priorities { locks, .. }, Point::Lock) => rng.below(1000) < locks,
-                    (Policy::Stop { thread, step, request }, Point::Request | Point::Flush) => {
-                        (current, place) == (thread, (step, request))
+                    (Policy::Stop { thread, step: stop, number, at_request }, _) => {
+                        let reached = if at_request { request } else { Some(point) };
+                        (current, step, reached) == (thread, stop, Some(number))
                     }
                     _ => false,
                 };
