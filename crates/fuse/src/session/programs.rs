@@ -36,6 +36,13 @@ struct Use {
     told: HashSet<u32>,
 }
 
+impl Use {
+    /// Whether nothing has to be remembered.
+    fn is_idle(&self) -> bool {
+        self.writers == 0 && self.executors == 0 && self.dropped.is_none_or(|when| when.elapsed() > MEMORY)
+    }
+}
+
 impl Programs {
     /// A file is opened for writing; ETXTBSY where it is executed and `is_privileged` by its bits.
     pub(super) fn open_to_write(&self, ino: InodeNumber, is_privileged: impl FnOnce() -> bool) -> Result<(), Errno> {
@@ -83,7 +90,7 @@ impl Programs {
             EXECUTOR => file.executors = file.executors.saturating_sub(1),
             _ => {}
         }
-        if file.writers == 0 && file.executors == 0 && file.dropped.is_none() {
+        if file.is_idle() {
             files.remove(&ino);
         }
     }
@@ -98,9 +105,12 @@ impl Programs {
         self.0.lock().iter().filter(|(_, file)| file.writers > 0).map(|(&ino, _)| ino).collect()
     }
 
-    /// The kernel knows the file no more.
+    /// The kernel knows the file no more, or did not for a moment: somebody may have opened it again since.
     pub(super) fn forget(&self, ino: InodeNumber) {
-        self.0.lock().remove(&ino);
+        let mut files = self.0.lock();
+        if files.get(&ino).is_some_and(Use::is_idle) {
+            files.remove(&ino);
+        }
     }
 }
 
@@ -140,7 +150,9 @@ mod tests {
             assert_eq!(programs.open_to_execute(7, process, || false), Ok(()));
         }
         assert_eq!(programs.open_to_execute(7, 1, || false), Err(Errno::STALE));
+        // The kernel may have learnt of it anew before it said that it had forgotten it.
         programs.forget(7);
         assert_eq!(programs.open_to_execute(7, 1, || false), Ok(()));
+        assert_eq!(programs.open_to_execute(7, 1, || false), Err(Errno::STALE));
     }
 }
