@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;
 use crate::journal::area::Area;
+use crate::journal::guard;
 use crate::lock::VolumeLock;
 use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
@@ -22,11 +23,26 @@ use crate::volume::Volume;
 
 impl F2fs {
     /// Opens the volume on `device`. An unclean volume falls back to its last checkpoint and what was fsynced since. For writing,
-    /// this is made durable, and orphans are freed; read-only, it stays in memory.
+    /// this is made durable, and orphans are freed; read-only, it stays in memory. Where a block cannot be read without which nothing may
+    /// be changed, the volume is read-only, and a [warning](F2fs::warnings) says why.
     ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
-        F2fs::open_to(device, options, clock, Extent::All)
+        match F2fs::open_to(device.clone(), options.clone(), clock.clone(), Extent::All) {
+            // A block that mounting needs and reading does not may be all that is lost.
+            Err(error @ Error::Device(_))
+                if error.is_from_reading() && !options.rescue && crate::rescue::knows_every_node(&*device) =>
+            {
+                let options = OpenOptions { rescue: true, ..options };
+                let Ok(fs) = F2fs::open_to(device, options, clock, Extent::All) else { return Err(error) };
+                let warning = format!(
+                    "mounted read-only, without what was fsynced after the last checkpoint: {error}; `basalt rescue` finds more"
+                );
+                fs.volume.lock().warnings.push(warning);
+                Ok(fs)
+            }
+            opened => opened,
+        }
     }
 
     /// Recovers a volume in place, and closes it. For repair.
@@ -84,13 +100,32 @@ impl F2fs {
 
 /// The journal to commit cleaning by. One of a version that is not known is left alone: it is not live, or opening would have failed.
 fn find_journal(volume: &mut Volume) -> Result<Option<Area>> {
+    let is_guardable = renew_superblock(volume)?;
     match Area::find(&*volume.device, &volume.geometry) {
         Err(Error::Unsupported { reason, .. }) => {
             volume.warnings.push(format!("{reason}: not used, cleaning is committed by checkpoints"));
             Ok(None)
         }
-        found => found,
+        Err(error @ Error::Device(_)) => {
+            volume.warnings.push(format!("cleaning journal: {error}: not used, cleaning is committed by checkpoints"));
+            Ok(None)
+        }
+        found => Ok(found?.filter(|_| is_guardable)),
     }
+}
+
+/// Writes the copy of the superblock anew that could not be read, if there is one. False if that does not help: a guard cannot be set then.
+fn renew_superblock(volume: &mut Volume) -> Result<bool> {
+    let Some(copy) = volume.journal.superblock_unreadable else { return Ok(true) };
+    if volume.journal.guarded {
+        // Both are written when the guard goes.
+        return Ok(false);
+    }
+    let is_renewed = guard::renew(&*volume.device, &volume.geometry, copy)?;
+    let result =
+        if is_renewed { "written anew" } else { "cannot be written either; without it no cleaning journal is used" };
+    volume.warnings.push(format!("superblock copy {} cannot be read: {result}", copy + 1));
+    Ok(is_renewed)
 }
 
 /// Recovers what was fsynced after the checkpoint. What cannot be is not given up: the volume is opened again, read-only, as the
@@ -133,7 +168,7 @@ fn roll_forward(
             }
             Ok((volume, unclean || !is_new))
         }
-        Err(error @ (Error::Damaged { .. } | Error::Refused(_))) => {
+        Err(error) if matches!(error, Error::Damaged { .. } | Error::Refused(_)) || error.is_from_reading() => {
             let warning =
                 format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
             let device = volume.device.clone();
@@ -149,13 +184,21 @@ fn roll_forward(
 pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
     let orphans: Vec<u32> = volume.orphans.iter().copied().collect();
     for ino in orphans {
-        if !volume.is_inode(ino)? {
-            return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
-        }
-        if volume.inode(ino)?.i_links.get() != 0 {
+        match has_links(volume, ino) {
+            Err(error @ Error::Device(_)) => {
+                volume.warnings.push(format!("unlinked inode {ino} cannot be freed: {error}"));
+                continue;
+            }
             // Got a name again after the list was written.
-            volume.orphans.remove(&ino);
-        } else if let Err(error) = volume.attempt(|volume| volume.evict(ino)) {
+            Ok(true) => {
+                volume.orphans.remove(&ino);
+            }
+            Ok(false) => {}
+            Err(error) => return Err(error),
+        }
+        if volume.orphans.contains(&ino)
+            && let Err(error) = volume.attempt(|volume| volume.evict(ino))
+        {
             if volume.failed.is_some() || !error.is_from_reading() {
                 return Err(error);
             }
@@ -168,4 +211,12 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
         volume.changed = true;
     }
     Ok(())
+}
+
+/// Whether an inode of the orphan list has links all the same.
+fn has_links(volume: &mut Volume, ino: u32) -> Result<bool> {
+    if !volume.is_inode(ino)? {
+        return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
+    }
+    Ok(volume.inode(ino)?.i_links.get() != 0)
 }

@@ -13,8 +13,8 @@ use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
 use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
-use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Loaded, load, load_to_read, read_blocks};
+use crate::checkpoint::{CheckpointState, half};
 use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics, Statistics};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -23,7 +23,6 @@ use crate::file::pages::{CleanPages, InodeState};
 use crate::geometry::Geometry;
 use crate::journal::{Journal, area::Area, guard};
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::journal::DESCRIPTOR_BLOCK;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::log::{ActiveLog, BlockWriter};
@@ -168,6 +167,16 @@ impl Volume {
             warnings.push(format!("mounted read-only: {reason}"));
             options.read_only = true;
         }
+        if let Some(warning) = loaded.pack.tell_broken_end() {
+            warnings.push(warning);
+            // Before anything else is written: to Linux, the older checkpoint counts as long as this end is damaged.
+            if !options.read_only
+                && let Err(error) = half::mend(&*device, &loaded.pack)
+            {
+                warnings.push(format!("mounted read-only: the checkpoint cannot be mended: {error}"));
+                options.read_only = true;
+            }
+        }
         let table = load_table(&*device, &geometry, &loaded)?;
         check_counts(&loaded, &table)?;
         let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
@@ -187,14 +196,9 @@ impl Volume {
         let mut volume = Volume::assemble(device, geometry, options, clock, parts)?;
         volume.journal.guarded = guard.is_set;
         volume.journal.guard_is_torn = guard.is_torn;
+        volume.journal.superblock_unreadable = guard.unreadable;
         if guard.is_set {
-            let area = Area::find(&*volume.device, &volume.geometry)?.ok_or_else(|| {
-                Error::damaged(
-                    "journal",
-                    format!("block {DESCRIPTOR_BLOCK}"),
-                    "no descriptor, but the volume is guarded",
-                )
-            })?;
+            let area = Area::find_live(&*volume.device, &volume.geometry)?;
             volume.recover_journal(area, extent == Extent::RestOfJournal)?;
         }
         Ok(volume)

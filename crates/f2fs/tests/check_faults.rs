@@ -136,9 +136,21 @@ const CHECKPOINT: &[Case] = &[
         let other = e.geometry.checkpoint + 512 * (1 - e.loaded.pack.index);
         e.put(other, &[0; 4096]);
     }),
+    case(CheckpointEnd, "a byte of the first block", |e| {
+        e.edit((e.pack().0, 300), |byte: &mut [u8; 1]| byte[0] ^= 4);
+    }),
+    case(CheckpointEnd, "the first block wiped", |e| e.put(e.pack().0, &[0; 4096])),
+    case(CheckpointEnd, "a byte of the last block", |e| {
+        let (start, total) = e.pack();
+        e.edit((start + total - 1, 40), |byte: &mut [u8; 1]| byte[0] ^= 4);
+    }),
+    case(CheckpointPack, "the last block half written", |e| {
+        let (start, total) = e.pack();
+        e.edit((start + total - 1, 0), |version: &mut [u8; 512]| version.fill(0));
+    }),
     case(CheckpointUnreadable, "both packs wiped", |e| {
-        e.put(e.geometry.checkpoint, &[0; 4096]);
-        e.put(e.geometry.checkpoint + 512, &[0; 4096]);
+        let blocks = e.geometry.checkpoint..e.geometry.checkpoint + 1024;
+        blocks.filter(|&at| e.is_checkpoint(at)).for_each(|at| e.put(at, &[0; 4096]));
     })
     .also(&[]),
     case(CheckpointFields, "no room for users", |e| e.checkpoint(|cp| cp.user_block_count.set(0))),
@@ -647,8 +659,8 @@ fn segment_faults_are_repaired() {
 fn every_kind_of_fault_is_tried() {
     let tried: BTreeSet<FaultKind> =
         [SUPERBLOCK, CHECKPOINT, NODES, INODES, NAMES, SEGMENTS].into_iter().flatten().map(|case| case.kind).collect();
-    // A live journal is not for `check` alone: tests/journal.rs.
-    let elsewhere = BTreeSet::from([CleaningJournal]);
+    // A live journal is not for `check` alone: tests/journal.rs. A block that cannot be read: tests/unreadable.rs.
+    let elsewhere = BTreeSet::from([CleaningJournal, SuperblockUnreadable]);
     let missing: Vec<_> =
         FaultKind::ALL.iter().filter(|kind| !tried.contains(kind) && !elsewhere.contains(kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");

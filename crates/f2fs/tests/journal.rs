@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
-use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, RawDescriptor, RawJournalHeader};
+use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, KIND_DATA, RawDescriptor, RawJournalHeader};
 use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Clock, Error, F2fs, Geometry, OpenOptions, SystemClock};
@@ -87,7 +87,13 @@ impl Files {
         let mut bytes = vec![0; MIB as usize];
         let mut wrong = 0;
         for (&ino, blocks) in self.inodes.iter().zip(&self.blocks) {
-            assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+            if fs.read(ino, 0, &mut bytes).is_err() {
+                // Block by block: what cannot be read is wrong.
+                bytes.fill(!0);
+                for (at, block) in bytes.chunks_mut(BLOCK as usize).enumerate() {
+                    let _ = fs.read(ino, at as u64 * BLOCK, block);
+                }
+            }
             let is_wrong = |(block, value): &(&[u8], &u8)| block.iter().any(|byte| byte != *value);
             wrong += bytes.chunks(BLOCK as usize).zip(blocks).filter(is_wrong).count();
         }
@@ -231,6 +237,42 @@ fn a_hole_in_the_journal_is_damage_and_repair_uses_the_rest() {
     assert!(files.wrong(&fs) <= wrong);
     fs.close().unwrap();
     expect_clean(&device, "used again");
+}
+
+/// A live journal of which a block cannot be read, wherever it is: what follows the descriptor is found without it; where a commit may be
+/// missing, nothing is written.
+#[test]
+fn a_live_journal_may_have_a_bad_block() {
+    let (device, files) = left_alive();
+    let area = journal_of(&device);
+    let geometry = guard::read(&*device).unwrap().geometry;
+    let (pack, _) = basalt_f2fs::checkpoint::load::choose_pack(&*device, &geometry).unwrap();
+    let version = pack.raw.node_version(pack.checksum);
+    let replay = area.read_moves(&*device, &geometry, version).unwrap();
+    let copies: Vec<u32> =
+        replay.moves.iter().rev().filter(|one| one.kind == KIND_DATA).take(3).map(|one| one.new.get()).collect();
+    let journal = area.first..area.first + 9;
+    let mut counts = [0; 2];
+    for block in [DESCRIPTOR_BLOCK, area.first + area.blocks - 1].into_iter().chain(journal).chain(copies.clone()) {
+        let bad = u64::from(block) * BLOCK;
+        let faulty = Arc::new(FaultyDevice::new(device.snapshot()));
+        faulty.fail_when(move |request| {
+            let is_hit = (request.offset..request.end()).contains(&bad);
+            (request.kind == RequestKind::Read && is_hit).then_some(std::io::ErrorKind::Other)
+        });
+        let fs = F2fs::open(faulty.clone(), OpenOptions::default(), Arc::new(SystemClock))
+            .unwrap_or_else(|error| panic!("block {block}: {error}"));
+        counts[usize::from(fs.is_writable())] += 1;
+        if fs.is_writable() {
+            let wrong = files.wrong(&fs);
+            assert!(wrong <= usize::from(copies.contains(&block)), "block {block}: {wrong} blocks are wrong");
+        } else {
+            assert!(fs.warnings().iter().any(|warning| warning.contains("read-only")), "{:?}", fs.warnings());
+        }
+        fs.close().unwrap();
+    }
+    let [read_only, writable] = counts;
+    assert!(writable >= 2 && read_only >= 6, "{writable} writable, {read_only} read-only");
 }
 
 /// A check that writes nothing must not call a volume clean that cannot be mounted.

@@ -5,6 +5,7 @@ use basalt_segments::SegmentKind;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
+use crate::checkpoint::half::{self, Half};
 use crate::checkpoint::load::{Loaded, Pack, load_pack, log_position, read_blocks, read_pack};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -57,39 +58,58 @@ pub(super) fn check(device: &dyn BlockDevice, geometry: &Geometry, findings: &mu
     }
 }
 
-/// The newest sound pack. A pack that is not sound is no fault as long as the other one is.
+/// The newest pack that is complete. One that is not is no fault as long as the other one is.
 fn choose(device: &dyn BlockDevice, geometry: &Geometry, findings: &mut Findings) -> Result<Option<Pack>> {
-    let mut sound: Option<Pack> = None;
-    let mut broken = Vec::new();
-    for index in 0..2 {
-        match read_pack(device, geometry, index) {
-            Ok(pack) => {
-                let newer = sound.as_ref().is_none_or(|other| {
-                    (pack.raw.checkpoint_ver.get().wrapping_sub(other.raw.checkpoint_ver.get()) as i64) > 0
-                });
-                if newer {
-                    sound = Some(pack);
-                }
-            }
-            Err(Error::Device(error)) => return Err(error.into()),
-            Err(error) => broken.push((index, words(&error))),
+    let (pack, broken) = match (read_pack(device, geometry, 0), read_pack(device, geometry, 1)) {
+        (Ok(first), Ok(second)) => {
+            let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
+            (Some(if ahead > 0 { second } else { first }), Vec::new())
         }
-    }
-    let kind = if sound.is_some() { FaultKind::CheckpointPack } else { FaultKind::CheckpointUnreadable };
+        (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => {
+            let other = 1 - pack.index;
+            match half::find(device, geometry, other, Some(pack.raw.checkpoint_ver.get())) {
+                Half::Complete(newer) => (Some(newer), Vec::new()),
+                Half::None => (Some(pack), vec![(other, words(&error))]),
+                Half::Unknown(error) => return Err(error),
+            }
+        }
+        (Err(error @ Error::Device(_)), Err(_)) | (Err(_), Err(error @ Error::Device(_))) => return Err(error),
+        (Err(first), Err(second)) => match half::newest(device, geometry) {
+            Some(pack) => {
+                let other = 1 - pack.index;
+                let found = words(if other == 0 { &first } else { &second });
+                (Some(pack), vec![(other, found)])
+            }
+            None => (None, vec![(0, words(&first)), (1, words(&second))]),
+        },
+    };
+    let kind = if pack.is_some() { FaultKind::CheckpointPack } else { FaultKind::CheckpointUnreadable };
     for (index, found) in broken {
         findings.add(kind, Place::Checkpoint(index), found, "a complete pack");
     }
-    if let Some(pack) = &sound
-        && pack.raw.checkpoint_ver.get() % 2 == u64::from(pack.index)
-    {
+    if let Some(pack) = &pack {
+        check_chosen(pack, findings);
+    }
+    Ok(pack)
+}
+
+fn check_chosen(pack: &Pack, findings: &mut Findings) {
+    let place = Place::Checkpoint(pack.index);
+    if let Some(end) = &pack.broken_end {
+        let kind = if end.may_be_cut { FaultKind::CheckpointPack } else { FaultKind::CheckpointEnd };
+        let which = if end.address == pack.start { "first" } else { "last" };
+        let found =
+            format_args!("{which} block: {}; all else of version {} is there", end.found, pack.raw.checkpoint_ver);
+        findings.add(kind, place, found, "two ends that are the same");
+    }
+    if pack.raw.checkpoint_ver.get() % 2 == u64::from(pack.index) {
         findings.add(
             FaultKind::CheckpointParity,
-            Place::Checkpoint(pack.index),
+            place,
             format_args!("version {}", pack.raw.checkpoint_ver),
             if pack.index == 0 { "an odd version" } else { "an even version" },
         );
     }
-    Ok(sound)
 }
 
 fn check_fields(pack: &Pack, geometry: &Geometry, findings: &mut Findings) {

@@ -55,11 +55,16 @@ kinds! {
     SuperblockFields = "superblock-fields", Damage,
         "A copy of the superblock describes a volume that cannot be: areas that do not follow each other, sizes that do not \
          agree, or more blocks than the device has. The volume is usable through the other copy, if that is sound.";
+    SuperblockUnreadable = "superblock-unreadable", Damage,
+        "The device cannot read a copy of the superblock. The volume is usable through the other copy.";
     SuperblockCopiesDiffer = "superblock-copies-differ", Minor,
         "Both copies of the superblock are sound but do not say the same. The first one counts.";
     CheckpointPack = "checkpoint-pack", Note,
         "One of the two checkpoint packs is torn or fails its checksum. That is how a power cut during a checkpoint looks: the \
-         other pack is complete and counts.";
+         other pack is complete and counts; or this one does, if only its last block was still being written.";
+    CheckpointEnd = "checkpoint-end", Damage,
+        "The first or last block of the newest checkpoint is damaged. The checkpoint is complete, and Basalt uses its other end; \
+         Linux goes back to the checkpoint before it and loses what came since. A writable mount or a repair mends it.";
     CheckpointUnreadable = "checkpoint-unreadable", Fatal,
         "Neither checkpoint pack is sound, so nothing says where the tables and logs are.";
     CheckpointFields = "checkpoint-fields", Fatal,

@@ -27,7 +27,7 @@ impl Checker<'_> {
             version: pack.raw.node_version(pack.checksum),
             address: self.geometry.main + (segment << SEGMENT_BITS) + offset,
         };
-        let chain = scan(&start, &|_| false)?;
+        let chain = scan(&start, &|_| false);
         let synced: Vec<u32> =
             chain.nodes.iter().filter(|node| node.flags.contains(NodeFlags::FSYNC)).map(|node| node.ino).collect();
         if !synced.is_empty() {

@@ -19,13 +19,26 @@ const UNKNOWN_LAYOUT: Features = Features::BLKZONED.union(Features::DEVICE_ALIAS
 /// [`Error::NotF2fs`] if neither copy carries the magic number, [`Error::Unsupported`] for a volume of a layout that is not
 /// known, [`Error::Device`].
 pub(super) fn check(device: &dyn BlockDevice, findings: &mut Findings) -> Result<Option<Geometry>> {
-    let copies = [read(device, 0)?, read(device, 1)?];
-    if copies.iter().all(|copy| copy.magic.get() != MAGIC) {
+    let copies = match [read(device, 0), read(device, 1)] {
+        [Err(error), Err(_)] => return Err(error),
+        copies => copies,
+    };
+    let mut readable = Vec::with_capacity(2);
+    for (copy, raw) in (0..).zip(copies) {
+        match raw {
+            Ok(raw) => readable.push((copy, raw)),
+            Err(error) => {
+                findings.add(FaultKind::SuperblockUnreadable, Place::Superblock(copy), error, "one that can be read");
+            }
+        }
+    }
+    if readable.iter().all(|(_, copy)| copy.magic.get() != MAGIC) {
         // Says so in the words of everybody else.
-        Geometry::read_copy(device, 0)?;
+        Geometry::read(device)?;
     }
     let mut sound = Vec::new();
-    for (copy, raw) in (0..).zip(&copies) {
+    for (copy, raw) in &readable {
+        let copy = *copy;
         match Geometry::from_superblock(*raw, copy, device) {
             Ok(geometry) => sound.push(geometry),
             Err(error @ Error::Unsupported { .. }) => return Err(error),

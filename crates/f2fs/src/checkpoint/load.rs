@@ -3,9 +3,10 @@
 //! | pack 1 | pack 2 | decision |
 //! |---|---|---|
 //! | sound | sound | the newer version (signed difference) |
-//! | sound | torn or bad | pack 1; what was wrong with the other is told |
-//! | torn or bad | sound | pack 2; likewise |
-//! | bad | bad | refuse |
+//! | sound | cut off | pack 1; what was wrong with the other is told |
+//! | sound | newer, one end damaged | pack 2, through its other end ([`half`](super::half)) |
+//! | cut off, or one end damaged | sound | likewise |
+//! | bad | bad | the newer one of which an end is whole, or refuse |
 //!
 //! A pack is sound if its first and last block carry the right checksum and the same version.
 
@@ -14,6 +15,7 @@ use zerocopy::FromBytes;
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
+use super::half::{self, Half};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{
@@ -44,6 +46,32 @@ pub struct Pack {
     pub bytes: Vec<u8>,
     /// The checksum the first block carries.
     pub checksum: u32,
+    /// The end of the pack that is damaged, if one is: the other says the same.
+    pub broken_end: Option<BrokenEnd>,
+}
+
+/// The first or last block of a complete pack, damaged.
+#[derive(Debug, Clone)]
+pub struct BrokenEnd {
+    /// Its address.
+    pub address: u32,
+    /// What was found there, in words.
+    pub found: String,
+    /// Whether a power cut while the pack was being completed leaves this, too.
+    pub may_be_cut: bool,
+}
+
+impl Pack {
+    /// Its damaged end in one line, for a warning.
+    pub(crate) fn tell_broken_end(&self) -> Option<String> {
+        let end = self.broken_end.as_ref()?;
+        let (version, which) = (self.raw.checkpoint_ver, if end.address == self.start { "first" } else { "last" });
+        Some(format!(
+            "checkpoint at pack {}: the {which} block of version {version} is damaged ({}); its other end is used",
+            self.index + 1,
+            end.found
+        ))
+    }
 }
 
 /// A checkpoint, read whole.
@@ -83,7 +111,7 @@ pub fn read_blocks(device: &dyn BlockDevice, address: u32, count: usize) -> Resu
     Ok(bytes)
 }
 
-fn bad(pack: u32, found: impl Into<String>) -> Error {
+pub(super) fn bad(pack: u32, found: impl Into<String>) -> Error {
     Error::damaged("checkpoint", format!("pack {}", pack + 1), found)
 }
 
@@ -115,7 +143,7 @@ pub fn read_pack(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> R
     let bytes = read_blocks(device, start, 1 + geometry.payload as usize)?;
     let (raw, checksum) = check_block(index, "first block", &bytes[..BLOCK_SIZE])?;
     let total = raw.cp_pack_total_block_count.get();
-    if total <= 2 + geometry.payload || total > BLOCKS_PER_SEGMENT {
+    if !is_pack_size(total, geometry) {
         return Err(bad(index, format!("{total} blocks in the pack, expected 3 to {BLOCKS_PER_SEGMENT}")));
     }
     let tail = read_blocks(device, start + total - 1, 1)?;
@@ -126,42 +154,51 @@ pub fn read_pack(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> R
             format!("first block has version {}, last {} (torn checkpoint)", raw.checkpoint_ver, last.checkpoint_ver),
         ));
     }
-    Ok(Pack { index, start, raw, bytes, checksum })
+    Ok(Pack { index, start, raw, bytes, checksum, broken_end: None })
+}
+
+/// Whether a pack can have so many blocks.
+pub(super) fn is_pack_size(total: u32, geometry: &Geometry) -> bool {
+    (3 + geometry.payload..=BLOCKS_PER_SEGMENT).contains(&total)
 }
 
 /// Chooses the pack to start from. The second value says what was wrong with the other pack, if anything was.
+///
+/// # Errors
+/// Damage if neither is of use. The device's where a pack cannot be read and may be the newer one.
 pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
-    choose(device, geometry, &|index| is_unused(device, geometry, index))
+    choose(device, geometry, false)
 }
 
-/// As [`choose_pack`], for opening to read: a pack whose head cannot be read is broken like any other. It may have been the newer one,
+/// As [`choose_pack`], for opening to read: a pack that cannot be read is broken like any other. It may have been the newer one,
 /// so nothing may be written to a volume that is opened from the pack chosen here.
 pub(crate) fn choose_pack_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
-    choose(device, geometry, &|index| Ok(is_unused(device, geometry, index).unwrap_or(false)))
+    choose(device, geometry, true)
 }
 
-fn choose(
-    device: &dyn BlockDevice,
-    geometry: &Geometry,
-    is_unused: &dyn Fn(u32) -> Result<bool>,
-) -> Result<(Pack, Option<Error>)> {
+fn choose(device: &dyn BlockDevice, geometry: &Geometry, to_read: bool) -> Result<(Pack, Option<Error>)> {
     match (read_pack(device, geometry, 0), read_pack(device, geometry, 1)) {
         (Ok(first), Ok(second)) => {
             let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
             Ok((if ahead > 0 { second } else { first }, None))
         }
         (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => {
-            let unused = is_unused(1 - pack.index)?;
-            Ok((pack, (!unused).then_some(error)))
+            let other = 1 - pack.index;
+            match half::find(device, geometry, other, Some(pack.raw.checkpoint_ver.get())) {
+                Half::Complete(newer) => Ok((newer, None)),
+                Half::Unknown(failed) if !to_read => Err(failed),
+                Half::None if is_unused(device, geometry, other) => Ok((pack, None)),
+                _ => Ok((pack, Some(error))),
+            }
         }
-        (Err(error), Err(_)) => Err(error),
+        (Err(error), Err(_)) => half::newest(device, geometry).map(|pack| (pack, None)).ok_or(error),
     }
 }
 
 /// Whether a pack was never written: resize.f2fs leaves one of zeros beside its own.
-fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Result<bool> {
-    let first = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1)?;
-    Ok(first.iter().all(|byte| *byte == 0))
+fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> bool {
+    let first = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1);
+    first.is_ok_and(|block| block.iter().all(|byte| *byte == 0))
 }
 
 /// Reads the newest sound checkpoint. The second value says what was wrong with the other pack, if anything was.
@@ -351,7 +388,9 @@ fn read_compact_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataS
     // Rescue comes here without having read what lies before.
     let count = total.checked_sub(start).filter(|_| total <= BLOCKS_PER_SEGMENT);
     let count = count.ok_or_else(|| bad(pack.index, format!("summaries start at block {start} of {total}")))?;
-    let mut bytes = read_blocks(device, pack.start + start, count.min(4) as usize)?.into_iter().peekable();
+    // All but the last block of the pack, which holds none.
+    let mut bytes =
+        read_blocks(device, pack.start + start, count.saturating_sub(1).min(4) as usize)?.into_iter().peekable();
     let mut used = 0;
     let mut take = |n: usize, used: &mut usize| -> Result<Vec<u8>> {
         let out: Vec<u8> = bytes.by_ref().take(n).collect();

@@ -1,5 +1,6 @@
 //! Checkpoints: choosing and reading the one to start from, and writing the next.
 
+pub mod half;
 pub mod load;
 mod tables;
 pub mod write;

@@ -8,8 +8,10 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::crc::crc;
 use crate::layout::journal::{
-    BLOCKS_MAX, DESCRIPTOR_BLOCK, DESCRIPTOR_MAGIC, FORMAT_VERSION, RawDescriptor, RawJournalHeader, RawMove, decode,
+    BLOCKS_MAX, DESCRIPTOR_BLOCK, DESCRIPTOR_MAGIC, FORMAT_VERSION, KIND_NODE, RawDescriptor, RawJournalHeader,
+    RawMove, decode,
 };
+use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::mutant::{self, Mutant};
 
@@ -69,6 +71,21 @@ impl Area {
         Ok((is_sound && blocks > 0).then_some(Area { first, blocks }))
     }
 
+    /// As [`find`](Self::find), for a volume whose journal is live. Where the descriptor cannot be read, the journal is as long as it could
+    /// be: it begins at one place, and what is behind its end is no block of it.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), and damage where there is no descriptor.
+    pub fn find_live(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Area> {
+        match Area::find(device, geometry) {
+            Err(Error::Device(_)) => Ok(Area { first: DESCRIPTOR_BLOCK + 1, blocks: Area::capacity(geometry) }),
+            found => found?.ok_or_else(|| {
+                let place = format!("block {DESCRIPTOR_BLOCK}");
+                Error::damaged("journal", place, "no descriptor, but the volume is guarded")
+            }),
+        }
+    }
+
     /// Gives a volume a journal of `blocks` blocks, or none at 0, in place of what it had. The volume must not be open, and its journal
     /// not live. Durable after the next flush.
     ///
@@ -98,10 +115,11 @@ impl Area {
     /// of the last, the copies themselves are looked at too: it may have been cut off, and then nothing was freed by it.
     ///
     /// # Errors
-    /// When the device fails, and damage where a commit is missing that others follow: it was durable once.
+    /// The device's where the next block cannot be read; damage where a commit is missing that others follow: it was durable once.
     pub fn read_moves(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Replay> {
-        let blocks = self.read(device, geometry, version)?;
+        let (blocks, unreadable) = self.read(device, geometry, version);
         let mut commits: Vec<Vec<RawMove>> = Vec::new();
+        let mut read = 0;
         let mut rest = blocks.iter().enumerate().peekable();
         'commits: while let Some((at, Some((header, _)))) = rest.peek().copied() {
             let count = header.blocks_in_commit.get();
@@ -119,11 +137,18 @@ impl Area {
                 break;
             }
             commits.push(moves);
+            read += usize::from(count);
+        }
+        // Perhaps a commit that was durable, and what it freed is in other use: only a search could tell.
+        let next = blocks.get(read).and_then(Option::as_ref);
+        let next = read..read + next.map_or(1, |(header, _)| usize::from(header.blocks_in_commit.get()));
+        if let Some((_, error)) = unreadable.into_iter().find(|(at, _)| next.contains(at)) {
+            return Err(error);
         }
         if let Some(last) = commits.last()
             && !mutant::active(Mutant::CopyNotVerified)
             && !mutant::active(Mutant::TornJournalAccepted)
-            && !self.has_arrived(device, geometry, last)?
+            && !self.has_arrived(device, geometry, last)
         {
             commits.pop();
         }
@@ -141,54 +166,86 @@ impl Area {
     }
 
     /// The moves of all blocks that are whole, but for those of the last commit if that did not arrive. For rescue and repair,
-    /// where [`read_moves`](Self::read_moves) finds damage.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn read_whole_blocks(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Replay> {
-        let mut blocks: Vec<Found> = self.read(device, geometry, version)?.into_iter().flatten().collect();
+    /// where [`read_moves`](Self::read_moves) fails.
+    pub fn read_whole_blocks(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Replay {
+        let mut blocks: Vec<Found> = self.read(device, geometry, version).0.into_iter().flatten().collect();
         let Some(last) = blocks.last().map(|(header, _)| header.commit) else {
-            return Ok(Replay::default());
+            return Replay::default();
         };
         let begin = blocks.partition_point(|(header, _)| header.commit.get() < last.get());
         for (_, moves) in &blocks[begin..] {
-            if !self.has_arrived(device, geometry, moves)? {
+            if !self.has_arrived(device, geometry, moves) {
                 blocks.truncate(begin);
                 break;
             }
         }
         let moves = blocks.into_iter().flat_map(|(_, moves)| moves).collect();
         // At least one freed segments, whether or not it is whole.
-        Ok(Replay { commits: last.get() as usize + 1, moves })
+        Replay { commits: last.get() as usize + 1, moves }
     }
 
-    /// Every block of the journal that is whole, in its place, and of this version.
-    fn read(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Vec<Option<Found>>> {
+    /// Every block of the journal that is whole, in its place, and of this version; and those that cannot be read.
+    fn read(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        version: u64,
+    ) -> (Vec<Option<Found>>, Vec<(usize, Error)>) {
         let mut found = Vec::with_capacity(self.blocks as usize);
+        let mut unreadable = Vec::new();
+        let whole = |block: &[u8], sequence: usize| {
+            decode(block, geometry.checksum_seed).filter(|(header, _)| {
+                header.checkpoint_version.get() == version && header.sequence.get() as usize == sequence
+            })
+        };
         while (found.len() as u32) < self.blocks {
-            let done = found.len() as u32;
-            let bytes = read_blocks(device, self.first + done, READ_BLOCKS.min(self.blocks - done) as usize)?;
-            for block in bytes.chunks_exact(BLOCK_SIZE) {
-                let sequence = found.len() as u32;
-                let is_current = |header: &RawJournalHeader| {
-                    header.checkpoint_version.get() == version && header.sequence.get() == sequence
-                };
-                found.push(decode(block, geometry.checksum_seed).filter(|(header, _)| is_current(header)));
+            let first = found.len() as u32;
+            let count = READ_BLOCKS.min(self.blocks - first);
+            if let Ok(bytes) = read_blocks(device, self.first + first, count as usize) {
+                found.extend(
+                    bytes.chunks_exact(BLOCK_SIZE).enumerate().map(|(at, block)| whole(block, first as usize + at)),
+                );
+                continue;
+            }
+            for sequence in first..first + count {
+                match read_blocks(device, self.first + sequence, 1) {
+                    Ok(block) => found.push(whole(&block, sequence as usize)),
+                    Err(error) => {
+                        unreadable.push((sequence as usize, error));
+                        found.push(None);
+                    }
+                }
             }
         }
-        Ok(found)
+        (found, unreadable)
     }
 
     /// Whether every copy of a commit is what was copied.
-    fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[RawMove]) -> Result<bool> {
+    ///
+    /// A copy that cannot be read was being written when power went, or went bad later. If all that was moved is still at its old
+    /// places, nothing was written over them, and the commit need not count; if not, they had been freed: it was durable.
+    fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[RawMove]) -> bool {
+        let mut unreadable = false;
         for one in moves {
             if !geometry.in_main(one.new.get()) || !geometry.in_main(one.old.get()) {
-                return Ok(false);
+                return false;
             }
-            if crc(&read_blocks(device, one.new.get(), 1)?) != one.crc.get() {
-                return Ok(false);
+            match read_blocks(device, one.new.get(), 1) {
+                Ok(block) if crc(&block) == one.crc.get() => {}
+                Ok(_) => return false,
+                Err(_) => unreadable = true,
             }
         }
-        Ok(true)
+        !unreadable || !moves.iter().all(|one| is_at_old_place(device, one))
+    }
+}
+
+/// Whether what was moved is still where it was.
+fn is_at_old_place(device: &dyn BlockDevice, one: &RawMove) -> bool {
+    let Ok(block) = read_blocks(device, one.old.get(), 1) else { return false };
+    match one.kind {
+        // A node that was moved says where its log goes on from its new place.
+        KIND_NODE => RawNode::ref_from_bytes(&block).is_ok_and(|node| node.footer.nid == one.nid),
+        _ => crc(&block) == one.crc.get(),
     }
 }

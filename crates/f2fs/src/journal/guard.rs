@@ -25,6 +25,8 @@ pub struct Guarded {
     pub is_set: bool,
     /// A copy is torn: setting or clearing the guard may have been cut off.
     pub is_torn: bool,
+    /// The copy, 0 or 1, that the device cannot read.
+    pub unreadable: Option<u64>,
 }
 
 /// Reads the superblock as [`Geometry::read`] does, through the guard.
@@ -36,9 +38,13 @@ pub fn read(device: &dyn BlockDevice) -> Result<Guarded> {
     let has_guard = |copy: &Result<(Geometry, bool)>| copy.as_ref().is_ok_and(|(_, guarded)| *guarded);
     let is_set = has_guard(&first) || has_guard(&second);
     let is_torn = first.is_err() || second.is_err();
+    let fails = |copy: &Result<(Geometry, bool)>| matches!(copy, Err(Error::Device(_)));
+    let unreadable = if fails(&first) { Some(0) } else { fails(&second).then_some(1) };
     match (first, second) {
-        (Ok((geometry, _)), _) => Ok(Guarded { geometry, first_bad: None, is_set, is_torn }),
-        (Err(error), Ok((geometry, _))) => Ok(Guarded { geometry, first_bad: Some(error), is_set, is_torn }),
+        (Ok((geometry, _)), _) => Ok(Guarded { geometry, first_bad: None, is_set, is_torn, unreadable }),
+        (Err(error), Ok((geometry, _))) => {
+            Ok(Guarded { geometry, first_bad: Some(error), is_set, is_torn, unreadable })
+        }
         // A volume that must be finished first, whatever is wrong with the other copy.
         (Err(_), Err(error @ Error::Unsupported { .. })) => Err(error),
         // The first copy's fault says more than the second's.
@@ -79,7 +85,8 @@ pub fn set(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
     write(device, &superblock)
 }
 
-/// Takes the guard away; that is durable on return.
+/// Takes the guard away; that is durable on return. A copy that cannot be read, and not be written either, stays as it is: nobody
+/// else can read it.
 ///
 /// # Errors
 /// When the device fails.
@@ -92,11 +99,36 @@ fn write(device: &dyn BlockDevice, superblock: &RawSuperblock) -> Result<()> {
     let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
     debug_assert_eq!(bytes.len(), superblock.as_bytes().len());
     // A copy that is torn first: the other is all there is.
-    let order = if read_copy(device, 1).is_err() { [1, 0] } else { [0, 1] };
+    let found = [read_copy(device, 0), read_copy(device, 1)];
+    let order = if found[1].is_err() { [1, 0] } else { [0, 1] };
+    let is_guard = superblock.log_sectors_per_block.get() & !0xFF == JOURNAL_GUARD;
     for copy in order {
-        // What is in front of the superblock (a boot sector, perhaps) stays.
-        device.write_at(copy * BLOCK_SIZE as u64 + SUPERBLOCK_OFFSET as u64, bytes)?;
+        let start = copy as u64 * BLOCK_SIZE as u64;
+        if matches!(found[copy], Err(Error::Device(_))) && found[1 - copy].is_ok() {
+            // A part of a block that cannot be read cannot be written either.
+            match device.write_at(start, &block) {
+                Err(_) if !is_guard => continue,
+                written => written?,
+            }
+        } else {
+            // What is in front of the superblock (a boot sector, perhaps) stays.
+            device.write_at(start + SUPERBLOCK_OFFSET as u64, bytes)?;
+        }
         device.flush()?;
     }
     Ok(())
+}
+
+/// Writes a copy of the superblock anew that could not be read; whether it can be read now.
+///
+/// # Errors
+/// When the device cannot flush.
+pub fn renew(device: &dyn BlockDevice, geometry: &Geometry, copy: u64) -> Result<bool> {
+    let block = superblock_block(&geometry.superblock);
+    // All of the block: a part of one that cannot be read cannot be written either.
+    if device.write_at(copy * BLOCK_SIZE as u64, &block).is_err() {
+        return Ok(false);
+    }
+    device.flush()?;
+    Ok(read_copy(device, copy).is_ok())
 }

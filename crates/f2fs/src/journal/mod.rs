@@ -49,6 +49,8 @@ pub struct Journal {
     pub guarded: bool,
     /// Whether a copy of the superblock is torn, perhaps because setting or clearing the guard was cut off.
     pub guard_is_torn: bool,
+    /// The copy of the superblock, 0 or 1, that could not be read when the volume was opened.
+    pub superblock_unreadable: Option<u64>,
     /// What was moved and is in no journal block yet.
     pub moves: Moves,
     /// What a checkpoint would have spared.
@@ -76,6 +78,7 @@ impl Default for Journal {
             area: None,
             guarded: false,
             guard_is_torn: false,
+            superblock_unreadable: None,
             moves: Moves::default(),
             ledger: Ledger::default(),
             rule: Rule::Adaptive(0),

@@ -73,7 +73,13 @@ impl Volume {
     ///
     /// Errors: the device's, damage in what an fsync mark vouches for, `NoSpace`; the volume in memory is of no use then.
     pub(crate) fn roll_forward(&mut self) -> Result<Recovered> {
-        let chain = self.scan_chain()?;
+        let mut chain = self.scan_chain();
+        if let Some(error) = chain.broken.take() {
+            // What is in front of it is shown. To write would be to give up what is behind it.
+            self.options.read_only = true;
+            self.warnings
+                .push(format!("mounted read-only: some of what was fsynced last cannot be recovered: {error}"));
+        }
         let mut recovered = Recovered { files: 0, visited: chain.visited };
         if chain.visited == 0 {
             return Ok(recovered);
@@ -105,7 +111,7 @@ impl Volume {
     }
 
     /// The chain behind the last checkpoint.
-    fn scan_chain(&self) -> Result<Chain> {
+    fn scan_chain(&self) -> Chain {
         let raw = &self.checkpoint.raw;
         let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
         let main = self.geometry.main;

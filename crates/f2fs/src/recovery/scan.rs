@@ -1,5 +1,6 @@
 //! Following the chain of the warm node log from the checkpoint on.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
@@ -9,13 +10,14 @@ use basalt_device::BlockDevice;
 
 use super::seal::{Seal, Sealed, is_seal};
 use crate::checkpoint::load::read_blocks;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
+use crate::node::path::is_direct;
 
 /// Nodes that are followed at most: 4 GiB of them.
 const CHAIN_MAX: usize = 1 << 20;
@@ -49,6 +51,8 @@ pub struct Chain {
     pub visited: usize,
     /// Nodes that do not count: their fsync was cut off.
     pub dropped: usize,
+    /// Where the chain ends, because a block cannot be read, though more was fsynced behind it: that was promised to be there.
+    pub broken: Option<Error>,
 }
 
 /// Where to look, and what for.
@@ -67,8 +71,9 @@ pub struct Start<'a> {
 
 /// Follows the chain. `is_live`: whether the checkpoint uses the block at an address, which no block of a chain can be.
 ///
-/// Errors: the device's only. Whatever the blocks hold, the chain ends where it makes no sense.
-pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
+/// Whatever the blocks hold, the chain ends where it makes no sense. It also ends at a block that cannot be read: a page that was being
+/// written when power went is such, and then its fsync had not returned. Only what lies behind tells it from one that went bad later.
+pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     let Start { device, geometry, version, .. } = *start;
     let mut chain = Chain::default();
     let mut reader = Reader { device, first: 0, bytes: Vec::new(), last: 0 };
@@ -83,7 +88,13 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
         if is_live(at) {
             break;
         }
-        let block = reader.block(geometry, at)?;
+        let block = match reader.block(geometry, at) {
+            Ok(block) => block,
+            Err(error) => {
+                chain.broken = is_followed(start, at, is_live).then_some(error);
+                break;
+            }
+        };
         let Ok(node) = RawNode::ref_from_bytes(block) else { break };
         let footer = node.footer;
         if footer.cp_ver.get() != version {
@@ -98,7 +109,13 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
             };
             sealed = Some(0);
             let entries = entries_now(start, &seal, position);
-            let is_whole = mutant::active(Mutant::SealIgnored) || holds(start, &entries)?;
+            let is_whole = match holds(start, &entries) {
+                Ok(is_whole) => is_whole || mutant::active(Mutant::SealIgnored),
+                Err(error) => {
+                    chain.broken = is_followed(start, at, is_live).then_some(error);
+                    false
+                }
+            };
             let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
             if seal.entries.len() > budget || !is_whole || is_end {
                 break;
@@ -130,7 +147,51 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Result<Chain> {
         chain.nodes.append(&mut pending);
     }
     chain.dropped = pending.len();
-    Ok(chain)
+    chain
+}
+
+/// Whether more was fsynced behind the block at `at`: a seal that is whole, or, where nobody writes seals, a second file's mark.
+fn is_followed(start: &Start<'_>, at: u32, is_live: &dyn Fn(u32) -> bool) -> bool {
+    let Start { device, geometry, version, .. } = *start;
+    let segment_end = |at: u32| at + BLOCKS_PER_SEGMENT - (at - geometry.main) % BLOCKS_PER_SEGMENT;
+    let mut marked = FxHashSet::default();
+    // Where the log went on from the last block that was read.
+    let next = Cell::new(None);
+    let mut look = |range: std::ops::Range<u32>| {
+        for address in range {
+            if is_live(address) {
+                break;
+            }
+            let Ok(block) = read_blocks(device, address, 1) else { continue };
+            let Ok(node) = RawNode::ref_from_bytes(&block) else { continue };
+            let footer = &node.footer;
+            if footer.cp_ver.get() != version || !(is_seal(footer) || is_direct(footer.offset())) {
+                continue;
+            }
+            let seal = <&[u8; BLOCK_SIZE]>::try_from(&block[..]).ok().and_then(Seal::decode);
+            if footer.flags().contains(NodeFlags::FSYNC) {
+                marked.insert(footer.ino.get());
+            }
+            if is_seal(footer) && seal.is_some() || marked.len() > 1 {
+                return true;
+            }
+            next.set(Some(footer.next_blkaddr.get()));
+        }
+        false
+    };
+    if look(at + 1..segment_end(at)) {
+        return true;
+    }
+    let is_elsewhere = |next: &u32| geometry.in_main(*next) && !(at..segment_end(at)).contains(next);
+    match next.get() {
+        Some(next) if is_elsewhere(&next) => look(next..segment_end(next)),
+        Some(_) => false,
+        // The last of its segment: the log may have gone on at the start of any other.
+        None if at + 1 == segment_end(at) => (0..geometry.main_segments)
+            .map(|segment| geometry.main + segment * BLOCKS_PER_SEGMENT)
+            .any(|first| look(first..first + 1)),
+        None => false,
+    }
 }
 
 /// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
@@ -171,7 +232,9 @@ impl Reader<'_> {
         if !(self.first..self.first + held).contains(&address) {
             let within = (address - geometry.main) % BLOCKS_PER_SEGMENT;
             let count = if address == self.last + 1 { READ_AHEAD.min(BLOCKS_PER_SEGMENT - within) } else { 1 };
-            self.bytes = read_blocks(self.device, address, count as usize)?;
+            // What lies ahead need not be readable: the chain may end in front of it.
+            let ahead = read_blocks(self.device, address, count as usize);
+            self.bytes = ahead.or_else(|_| read_blocks(self.device, address, 1))?;
             self.first = address;
         }
         self.last = address;

@@ -6,10 +6,11 @@ use crate::check::FaultKind;
 pub const fn advice(kind: FaultKind) -> &'static str {
     use FaultKind::*;
     match kind {
-        SuperblockMagic | SuperblockChecksum | SuperblockFields | SuperblockCopiesDiffer => {
+        SuperblockMagic | SuperblockChecksum | SuperblockFields | SuperblockUnreadable | SuperblockCopiesDiffer => {
             "The sound copy is written over the other; if only the checksum is wrong in both, it is computed anew."
         }
         CheckpointPack => "The next checkpoint is written over it.",
+        CheckpointEnd => "It is written anew from the other end, which says the same.",
         CheckpointUnreadable => {
             "The newest pack of which one end is sound is revived. Without any, a checkpoint is made from the tables: for each block of the \
              NAT the copy that leads to more of its nodes counts."

@@ -11,7 +11,8 @@ use basalt_device::BlockDevice;
 use super::staged::Staged;
 use super::state::State;
 use super::{Log, Repair};
-use crate::check::{Fault, FaultKind};
+use crate::check::{Fault, FaultKind, Place};
+use crate::checkpoint::half;
 use crate::checkpoint::load::{
     Loaded, LoadedLog, Pack, bitmap_places, choose_pack, expected_checksum, load_pack, log_position, read_blocks,
 };
@@ -33,6 +34,7 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, se
 /// Kinds that are repaired here, before anything behind the checkpoint is looked at.
 pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::CheckpointPack,
+    FaultKind::CheckpointEnd,
     FaultKind::CheckpointUnreadable,
     FaultKind::CheckpointFields,
     FaultKind::CheckpointFlags,
@@ -50,8 +52,13 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Opens the volume at its best checkpoint; the journals are merged into the tables on the staged device.
 pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], log: &mut Log) -> Result<State> {
+    let mut mended = None;
     let (mut pack, how) = match choose_pack(&**device, &geometry) {
-        Ok((pack, _)) => (pack, "the other pack is used, and a new one written here".to_owned()),
+        Ok((mut pack, _)) => {
+            half::mend(&**device, &pack)?;
+            mended = pack.broken_end.take().map(|_| Place::Checkpoint(pack.index));
+            (pack, "the other pack is used, and a new one written here".to_owned())
+        }
         Err(crate::Error::Device(error)) => return Err(error.into()),
         Err(_) => match revive(device, &geometry)? {
             Some(found) => found,
@@ -80,7 +87,9 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
         state.loaded.pack.raw.next_free_nid.set(ids.start);
     }
     for fault in faults.iter().filter(|fault| KINDS.contains(&fault.kind)) {
-        log.add(Repair::of(fault, action(fault.kind, &how)));
+        let is_mended = Some(fault.place) == mended && fault.kind == FaultKind::CheckpointPack;
+        let action = if is_mended { "its last block is written".into() } else { action(fault.kind, &how) };
+        log.add(Repair::of(fault, action));
     }
     Ok(state)
 }
@@ -88,6 +97,7 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
 fn action(kind: FaultKind, how: &str) -> String {
     match kind {
         FaultKind::CheckpointPack | FaultKind::CheckpointUnreadable => how.into(),
+        FaultKind::CheckpointEnd => "written anew from the other end".into(),
         FaultKind::CheckpointFields => "computed anew from the superblock and the tables".into(),
         FaultKind::CheckpointFlags => "flag cleared".into(),
         FaultKind::CheckpointParity => "the next checkpoint has a version that belongs into its pack".into(),
@@ -154,7 +164,7 @@ fn revive(device: &Arc<Staged>, geometry: &Geometry) -> Result<Option<(Pack, Str
             head[..BLOCK_SIZE].copy_from_slice(block);
             let end = if at == 0 { "first" } else { "last" };
             let how = format!("version {version} revived from the {end} block of pack {}", index + 1);
-            best = Some((Pack { index, start, raw, bytes: head, checksum }, how));
+            best = Some((Pack { index, start, raw, bytes: head, checksum, broken_end: None }, how));
         }
     }
     Ok(best)
@@ -177,7 +187,7 @@ fn invent(device: &Arc<Staged>, geometry: &Geometry) -> Result<Pack> {
             set_bit_msb(map, index as usize, true);
         }
     }
-    Ok(Pack { index: 1, start: geometry.checkpoint + BLOCKS_PER_SEGMENT, raw, bytes, checksum: 0 })
+    Ok(Pack { index: 1, start: geometry.checkpoint + BLOCKS_PER_SEGMENT, raw, bytes, checksum: 0, broken_end: None })
 }
 
 /// How many entries of a NAT block lead to the node they are for.

@@ -165,8 +165,11 @@ impl State {
         let other = geometry.checkpoint + (1 - self.target) * BLOCKS_PER_SEGMENT;
         let pack = geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
         let total = self.loaded.pack.raw.cp_pack_total_block_count.get();
+        let mended = base.as_ref().and_then(|base| base.pack.broken_end.as_ref()).map(|end| end.address);
         for (address, block) in self.device.changes()? {
             let group = match address {
+                // Before the pack that Linux would go back to is written over.
+                _ if mended == Some(address) => BODY,
                 0 | 1 => SUPERBLOCKS,
                 _ if address == pack + total - 1 => TAIL,
                 _ if (pack..pack + total).contains(&address) => PACK,

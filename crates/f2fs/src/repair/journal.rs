@@ -42,7 +42,8 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
     for (extent, kind, action) in ATTEMPTS {
         match attempt(device, clock, extent) {
             Ok(()) => return Ok(told(kind, action)),
-            Err(Error::Device(error)) => return Err(error.into()),
+            // What cannot be read is left out by the last attempt.
+            Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
             Err(_) => {}
         }
     }

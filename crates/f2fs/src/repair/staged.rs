@@ -31,14 +31,14 @@ impl Staged {
         Arc::clone(&self.base)
     }
 
-    /// Addresses and contents of the blocks that differ from the device, in order.
+    /// Addresses and contents of the blocks that differ from the device, or cannot be read there, in order.
     ///
     /// # Errors
-    /// When the device cannot be read.
+    /// None at present.
     pub(super) fn changes(&self) -> Result<BTreeMap<u32, Vec<u8>>> {
         let mut changes = BTreeMap::new();
         for (&address, block) in self.blocks.read().iter() {
-            if *block != self.before(address)? {
+            if self.before(address).map_or(true, |before| *block != before) {
                 changes.insert(address, block.clone());
             }
         }
@@ -82,8 +82,16 @@ impl BlockDevice for Staged {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.base.read_at(offset, buf)?;
         let end = offset + buf.len() as u64;
+        if self.base.read_at(offset, buf).is_err() {
+            // What cannot be read below may have been written since.
+            for address in offset / BLOCK..end.div_ceil(BLOCK) {
+                let (from, to) = ((address * BLOCK).max(offset), ((address + 1) * BLOCK).min(end));
+                if !self.blocks.read().contains_key(&(address as u32)) {
+                    self.base.read_at(from, &mut buf[(from - offset) as usize..(to - offset) as usize])?;
+                }
+            }
+        }
         // Devices end before block 2^32, whatever the last partial block.
         let (first, last) = ((offset / BLOCK) as u32, end.div_ceil(BLOCK) as u32);
         for (&address, block) in self.blocks.read().range(first..last) {

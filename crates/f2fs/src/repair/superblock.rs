@@ -18,6 +18,7 @@ pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::SuperblockMagic,
     FaultKind::SuperblockChecksum,
     FaultKind::SuperblockFields,
+    FaultKind::SuperblockUnreadable,
     FaultKind::SuperblockCopiesDiffer,
 ];
 
@@ -48,7 +49,9 @@ fn choose(device: &Arc<Staged>) -> Result<Option<(Geometry, u64)>> {
     }
     for copy in 0..2u64 {
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
-        device.read_at((copy << BLOCK_BITS) + SUPERBLOCK_OFFSET as u64, &mut bytes)?;
+        if device.read_at((copy << BLOCK_BITS) + SUPERBLOCK_OFFSET as u64, &mut bytes).is_err() {
+            continue;
+        }
         let Ok(mut raw) = RawSuperblock::read_from_bytes(&bytes) else { continue };
         if raw.magic.get() != MAGIC {
             continue;
@@ -68,6 +71,10 @@ fn write_copy(device: &Arc<Staged>, copy: u32, geometry: &Geometry) -> Result<()
     let block = superblock_block(&geometry.superblock);
     let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
     debug_assert!(bytes.len() == geometry.superblock.as_bytes().len() && block.len() == BLOCK_SIZE);
-    device.write_at((u64::from(copy) << BLOCK_BITS) + SUPERBLOCK_OFFSET as u64, bytes)?;
+    let start = u64::from(copy) << BLOCK_BITS;
+    if device.write_at(start + SUPERBLOCK_OFFSET as u64, bytes).is_err() {
+        // What cannot be read has to be written as a whole.
+        device.write_at(start, &block)?;
+    }
     Ok(())
 }

@@ -85,18 +85,14 @@ impl Behind {
         let first = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
         let Ok(address) = u32::try_from(first) else { return FxHashSet::default() };
         let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
-        match scan(&start, &|_| false) {
-            Ok(chain) => {
-                self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
-                let of_chain = self.chain.keys().map(|address| (address - geometry.main) / BLOCKS_PER_SEGMENT);
-                self.node_segments.extend(of_chain);
-                vouched(&chain).collect()
-            }
-            Err(error) => {
-                notes.push(format!("{error}; what was fsynced since the checkpoint may be missing"));
-                FxHashSet::default()
-            }
+        let chain = scan(&start, &|_| false);
+        if let Some(error) = &chain.broken {
+            notes.push(format!("{error}; what was fsynced behind that may be missing"));
         }
+        self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
+        let of_chain = self.chain.keys().map(|address| (address - geometry.main) / BLOCKS_PER_SEGMENT);
+        self.node_segments.extend(of_chain);
+        vouched(&chain).collect()
     }
 
     /// Leads the pointers to data of a node, read from `address`, to where cleaning took that.
@@ -137,14 +133,18 @@ fn read_moves(
     version: u64,
     notes: &mut Vec<String>,
 ) -> Result<Vec<RawMove>> {
-    let Some(area) = Area::find(device, geometry)? else { return Ok(Vec::new()) };
+    let found = match Area::find(device, geometry) {
+        // What is not live has no block of this version.
+        Err(Error::Device(_)) => Some(Area::find_live(device, geometry)?),
+        found => found?,
+    };
+    let Some(area) = found else { return Ok(Vec::new()) };
     match area.read_moves(device, geometry, version) {
         Ok(replay) => Ok(replay.moves),
-        Err(error @ Error::Damaged { .. }) => {
+        Err(error) => {
             notes.push(format!("{error}; what else the journal says is used"));
-            Ok(area.read_whole_blocks(device, geometry, version)?.moves)
+            Ok(area.read_whole_blocks(device, geometry, version).moves)
         }
-        Err(error) => Err(error),
     }
 }
 

@@ -37,7 +37,7 @@ use zerocopy::little_endian::U32;
 pub(crate) use behind::Behind;
 pub use evidence::TableState;
 pub use geometry::GeometrySource;
-pub(crate) use open::open_damaged;
+pub(crate) use open::{knows_every_node, open_damaged};
 pub use report::{LostName, RescueReport, UnreadableRange};
 
 use crate::checkpoint::load::{Pack, choose_pack_to_read};
@@ -187,6 +187,7 @@ fn find_checkpoint(
     match choose_pack_to_read(device, geometry) {
         Ok((pack, other_bad)) => {
             notes.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
+            notes.extend(pack.tell_broken_end());
             Some(pack)
         }
         Err(error) => {

@@ -39,6 +39,7 @@ pub(crate) fn open_damaged(
     features::expect_served(&geometry, &*device)?;
     let (pack, other_bad) = choose_pack_to_read(&*device, &geometry)?;
     warnings.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
+    warnings.extend(pack.tell_broken_end());
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
     let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings);
     let mut nat = Nat::new(&geometry, nat_bitmap, journal, 0);
@@ -65,6 +66,13 @@ pub(crate) fn open_damaged(
     Ok(volume)
 }
 
+/// Whether a volume can be read without a file missing that the last checkpoint has: its newest entries of the NAT are in the checkpoint.
+pub(crate) fn knows_every_node(device: &dyn BlockDevice) -> bool {
+    let Ok(geometry) = from_superblocks(device, &mut Vec::new()) else { return false };
+    let Ok((pack, _)) = choose_pack_to_read(device, &geometry) else { return false };
+    read_data_summaries(device, &pack).is_ok_and(|(_, journals)| nat_journal(&journals.0).is_some())
+}
+
 /// The volume that nodes which were searched for make.
 pub(super) fn open_rebuilt(
     device: Arc<dyn BlockDevice>,
@@ -79,6 +87,7 @@ pub(super) fn open_rebuilt(
         raw: RawCheckpoint::new_zeroed(),
         bytes: Vec::new(),
         checksum: 0,
+        broken_end: None,
     });
     let parts = Parts {
         checkpoint: CheckpointState::new(pack, Vec::new(), &[]),

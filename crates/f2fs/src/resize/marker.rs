@@ -13,7 +13,7 @@
 
 use basalt_device::BlockDevice;
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Result;
 use crate::geometry::{Geometry, superblock_block};
@@ -67,10 +67,20 @@ pub fn state(device: &dyn BlockDevice) -> Result<State> {
     if device.size() < 2 * BLOCK_SIZE as u64 {
         return Ok(State::None);
     }
-    let copies = [read(device, 0)?, read(device, 1)?];
+    let (copies, unreadable) = match (read(device, 0), read(device, 1)) {
+        (Ok(first), Ok(second)) => ([first, second], None),
+        // As if it were torn.
+        (Err(_), Ok(second)) => ([RawSuperblock::new_zeroed(), second], None),
+        (Ok(first), Err(error)) => ([first, RawSuperblock::new_zeroed()], Some(error)),
+        (Err(error), Err(_)) => return Err(error),
+    };
     let touched = copies.each_ref().map(|copy| is_guarded(copy) || has_mark(copy));
     if touched == [false, false] {
         return Ok(State::None);
+    }
+    if let Some(error) = unreadable {
+        // Whether the second copy is marked decides whether anything has been put in place.
+        return Err(error);
     }
     let sound = |copy: usize| Geometry::from_superblock(copies[copy], copy as u64, device).ok();
     // The broken copy first: there is a sound one at any time.
@@ -119,7 +129,7 @@ pub fn write(device: &dyn BlockDevice, copy: u64, block: &[u8]) -> Result<()> {
 fn read(device: &dyn BlockDevice, copy: u64) -> Result<RawSuperblock> {
     let mut block = [0; BLOCK_SIZE];
     device.read_at(copy * BLOCK_SIZE as u64, &mut block)?;
-    let mut superblock: RawSuperblock = zerocopy::FromZeros::new_zeroed();
+    let mut superblock = RawSuperblock::new_zeroed();
     superblock.as_mut_bytes().copy_from_slice(&block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE]);
     Ok(superblock)
 }

@@ -151,6 +151,13 @@ impl Editor {
         (self.loaded.pack.start, self.loaded.pack.raw.cp_pack_total_block_count.get())
     }
 
+    /// Whether a block is an end of a checkpoint pack, by its checksum at the usual place.
+    pub fn is_checkpoint(&self, address: u32) -> bool {
+        let block = self.block(address);
+        let sum = expected_checksum(&block, BLOCK_SIZE - 4).to_le_bytes();
+        block[BLOCK_SIZE - 4..] == sum && block[..8] != [0; 8]
+    }
+
     /// Changes first and last block of the checkpoint alike.
     pub fn checkpoint(&self, change: impl FnOnce(&mut RawCheckpoint)) {
         let (start, total) = self.pack();

@@ -1,0 +1,180 @@
+//! A checkpoint pack of which one end is damaged, told from one whose writing was cut off.
+//!
+//! First and last block of a pack are the same, and the last one is written when everything in front of it is durable. So:
+//!
+//! | first block | last block | the pack |
+//! |---|---|---|
+//! | damaged | sound, of the version that follows the other pack's | is complete: its first block was durable before |
+//! | sound, newer | the same but for its checksum, or with the same checksum | is complete: only its last block was being written, or was damaged |
+//! | sound, newer | cannot be read | is complete: the page was being written when power went, or went bad since |
+//! | sound, newer | anything else | was cut off: the other pack counts |
+//! | damaged | anything else | was cut off, or both ends are damaged, which looks the same |
+//!
+//! What is complete counts, although Linux does not see it: its older checkpoint no longer has the blocks that were freed since. Whoever
+//! goes on to write mends the damaged end first.
+
+use basalt_device::BlockDevice;
+
+use super::load::{BrokenEnd, Pack, bad, check_block, is_pack_size, read_blocks};
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::layout::checkpoint::RawCheckpoint;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+
+/// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
+const VERSION_STEP_MAX: i64 = 2;
+
+/// What there is of a pack that is not sound.
+#[derive(Debug)]
+pub enum Half {
+    /// All of it but one end, and it is newer than the other pack.
+    Complete(Pack),
+    /// Nothing that counts.
+    None,
+    /// It cannot be told: what would tell cannot be read.
+    Unknown(Error),
+}
+
+/// The blocks where a pack may be; those that cannot be read are left out, with the first error.
+struct Blocks {
+    index: u32,
+    start: u32,
+    blocks: Vec<Option<Vec<u8>>>,
+    error: Option<Error>,
+}
+
+impl Blocks {
+    fn read(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Blocks {
+        let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
+        let mut error = None;
+        let blocks = match read_blocks(device, start, BLOCKS_PER_SEGMENT as usize) {
+            Ok(bytes) => bytes.chunks_exact(BLOCK_SIZE).map(|block| Some(block.to_vec())).collect(),
+            Err(_) => {
+                let one_by_one = (start..start + BLOCKS_PER_SEGMENT).map(|address| {
+                    read_blocks(device, address, 1).map_err(|failed| error = error.take().or(Some(failed))).ok()
+                });
+                one_by_one.collect()
+            }
+        };
+        Blocks { index, start, blocks, error }
+    }
+
+    fn get(&self, at: u32) -> Option<&[u8]> {
+        self.blocks.get(at as usize)?.as_deref()
+    }
+
+    /// A block that is an end of a pack, by its checksum.
+    fn sound(&self, at: u32) -> Option<(RawCheckpoint, u32)> {
+        check_block(self.index, "block", self.get(at)?).ok()
+    }
+
+    /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.
+    fn pack(&self, geometry: &Geometry, whole: u32, broken: u32, tearing: usize) -> Option<Pack> {
+        let (raw, checksum) = self.sound(whole)?;
+        let mut bytes = self.get(whole)?.to_vec();
+        for at in 1..=geometry.payload {
+            bytes.extend_from_slice(self.get(at)?);
+        }
+        let head = &bytes[..BLOCK_SIZE];
+        let (found, may_be_cut) = match self.get(broken) {
+            None => ("it cannot be read".to_owned(), broken != 0),
+            Some(found) => {
+                let words = match check_block(self.index, "block", found) {
+                    Err(Error::Damaged { found, .. }) => found.trim_start_matches("block: ").to_owned(),
+                    _ => "not of this version".to_owned(),
+                };
+                (words, broken != 0 && may_be_torn(head, found, tearing))
+            }
+        };
+        let broken_end = Some(BrokenEnd { address: self.start + broken, found, may_be_cut });
+        Some(Pack { index: self.index, start: self.start, raw, bytes, checksum, broken_end })
+    }
+}
+
+/// Whether a last block may be half of what it was to be, and half of what was there before: whole units of the device, of which the
+/// first, which has the version, is new or not.
+fn may_be_torn(head: &[u8], found: &[u8], tearing: usize) -> bool {
+    let (head, found) = (head.chunks(tearing), found.chunks(tearing));
+    let mut pairs = head.zip(found);
+    let Some((first, first_found)) = pairs.next() else { return false };
+    let same_version = first[..8] == first_found[..8];
+    first == first_found || !same_version
+}
+
+/// Whether what is at the place of a last block shows that it was written, in whole or in part, as the copy of `head`.
+fn is_copy_of(head: &[u8], raw: &RawCheckpoint, found: &[u8]) -> bool {
+    let offset = raw.checksum_offset.get() as usize;
+    // The offset was checked with the head.
+    let sum = offset..offset + 4;
+    let same_checksum = head[sum.clone()] == found[sum.clone()];
+    let same_content = head[..sum.start] == found[..sum.start] && head[sum.end..] == found[sum.end..];
+    same_checksum || same_content
+}
+
+/// Looks for a complete pack at the place of pack `index`, which is not sound. `than`: the version of the other pack, if that is sound.
+pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Option<u64>) -> Half {
+    let mut blocks = Blocks::read(device, geometry, index);
+    let ahead = |raw: &RawCheckpoint| than.map(|than| raw.checkpoint_ver.get().wrapping_sub(than) as i64);
+    let tearing = (device.sector_size() as usize).clamp(512, BLOCK_SIZE);
+    let found = match blocks.sound(0) {
+        Some((raw, _)) => {
+            let total = raw.cp_pack_total_block_count.get();
+            if !is_pack_size(total, geometry) || ahead(&raw).is_some_and(|ahead| ahead <= 0) {
+                return Half::None;
+            }
+            let last = total - 1;
+            let is_complete = match (blocks.get(0), blocks.get(last)) {
+                (_, None) => true,
+                // Another version, whole: what was there before.
+                (Some(head), Some(found)) => blocks.sound(last).is_none() && is_copy_of(head, &raw, found),
+                (None, Some(_)) => false,
+            };
+            if !is_complete {
+                return Half::None;
+            }
+            blocks.pack(geometry, 0, last, tearing)
+        }
+        None => {
+            let is_last = |at: &u32| {
+                blocks.sound(*at).is_some_and(|(raw, _)| {
+                    let total = raw.cp_pack_total_block_count.get();
+                    let is_next = ahead(&raw).is_none_or(|ahead| (1..=VERSION_STEP_MAX).contains(&ahead));
+                    total == at + 1 && is_pack_size(total, geometry) && is_next
+                })
+            };
+            let last = (1..BLOCKS_PER_SEGMENT).filter(is_last);
+            let newest = last.max_by_key(|at| blocks.sound(*at).map(|(raw, _)| raw.checkpoint_ver.get()));
+            match newest {
+                Some(last) => blocks.pack(geometry, last, 0, tearing),
+                // Every block where its last could be was looked at.
+                None if blocks.blocks[1..].iter().all(Option::is_some) => return Half::None,
+                None => None,
+            }
+        }
+    };
+    match (found, blocks.error.take()) {
+        (Some(pack), _) => Half::Complete(pack),
+        (None, Some(error)) => Half::Unknown(error),
+        (None, None) => Half::None,
+    }
+}
+
+/// The newest pack that is complete but for one end, where neither is sound.
+pub fn newest(device: &dyn BlockDevice, geometry: &Geometry) -> Option<Pack> {
+    let complete = |index| match find(device, geometry, index, None) {
+        Half::Complete(pack) => Some(pack),
+        _ => None,
+    };
+    (0..2).filter_map(complete).max_by_key(|pack| pack.raw.checkpoint_ver.get())
+}
+
+/// Writes the damaged end of a pack anew; durable on return. Does nothing to a pack that has none.
+///
+/// # Errors
+/// When the device fails.
+pub fn mend(device: &dyn BlockDevice, pack: &Pack) -> Result<()> {
+    let Some(end) = &pack.broken_end else { return Ok(()) };
+    let Some(block) = pack.bytes.get(..BLOCK_SIZE) else { return Err(bad(pack.index, "shorter than a block")) };
+    device.write_at(u64::from(end.address) << BLOCK_BITS, block)?;
+    Ok(device.flush()?)
+}

@@ -1,0 +1,191 @@
+//! Damage to the newest checkpoint, and power cuts while one is written, which must not look like it.
+
+use std::sync::Arc;
+
+use basalt_device::power::{Change, Fate};
+use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice, Replay};
+use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, check};
+use basalt_f2fs::checkpoint::load::{choose_pack, read_pack};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+const BLOCK: u64 = 4096;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+const FILES: u64 = 40;
+
+fn open(device: Arc<dyn BlockDevice>) -> F2fs {
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
+}
+
+fn fresh() -> MemoryDevice {
+    let device = MemoryDevice::new(80 << 20, 512);
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&device, &options, &mut |_, _| ()).unwrap();
+    device
+}
+
+fn make(fs: &F2fs, from: u64, to: u64) {
+    for number in from..to {
+        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
+    }
+}
+
+/// How many of the files are there, each whole.
+fn files(fs: &dyn FileSystem) -> u64 {
+    let is_there = |number: &u64| {
+        let Ok(found) = fs.lookup(fs.root(), format!("file{number}").as_bytes()) else { return false };
+        let mut bytes = vec![0; 9_000];
+        fs.read(found.ino, 0, &mut bytes).is_ok() && bytes.iter().all(|byte| u64::from(*byte) == *number)
+    };
+    (0..FILES).filter(is_there).count() as u64
+}
+
+/// All files are in the newest checkpoint, none in the one before.
+fn volume() -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    fs.close().unwrap();
+    drop(fs);
+    device.snapshot()
+}
+
+fn look(device: &MemoryDevice) -> CheckReport {
+    check(device, &CheckOptions::default(), &mut |_| ()).unwrap()
+}
+
+fn flip(device: &MemoryDevice, at: u64, mask: u8) {
+    let mut byte = [0];
+    device.read_at(at, &mut byte).unwrap();
+    device.write_at(at, &[byte[0] ^ mask]).unwrap();
+}
+
+/// First and last block of the newest pack.
+fn ends(device: &MemoryDevice) -> [u64; 2] {
+    let geometry = Geometry::read(device).unwrap().0;
+    let (pack, _) = choose_pack(device, &geometry).unwrap();
+    [pack.start, pack.start + pack.raw.cp_pack_total_block_count.get() - 1].map(u64::from)
+}
+
+fn is_whole(device: &MemoryDevice) -> bool {
+    let geometry = Geometry::read(device).unwrap().0;
+    (0..2).all(|pack| read_pack(device, &geometry, pack).is_ok())
+}
+
+#[test]
+fn a_flipped_byte_in_an_end_of_the_newest_checkpoint_loses_nothing() {
+    let volume = volume();
+    let mut rng = Rng::new(14);
+    for (which, end) in ends(&volume).into_iter().enumerate() {
+        // Every field, and a sample of the bitmaps and what is behind them.
+        for byte in (0..192).chain((192..4096).step_by(61)).chain(4088..4096) {
+            let device = volume.snapshot();
+            let mask = 1 + rng.below(255) as u8;
+            flip(&device, end * BLOCK + byte, mask);
+            let what = format!("seed 14: end {which}, byte {byte} ^ {mask:#04x}");
+            let report = look(&device);
+            let kinds: Vec<FaultKind> = report.faults.iter().map(|fault| fault.kind).collect();
+            // In the bitmaps of the last block it may be a sector of before.
+            let is_known = kinds == [FaultKind::CheckpointEnd] || which == 1 && kinds == [FaultKind::CheckpointPack];
+            assert!(is_known && report.counts.files == FILES, "{what}: {kinds:?}, {:?}", report.counts);
+            let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
+            let found = Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+            assert_eq!(files(&found), FILES, "{what}");
+            if byte % 5 == 0 {
+                mend_both_ways(&device, &what);
+            }
+        }
+    }
+}
+
+/// A mount and a repair each leave a volume that Linux, too, sees whole.
+fn mend_both_ways(damaged: &MemoryDevice, what: &str) {
+    let device = Arc::new(damaged.snapshot());
+    let fs = open(device.clone());
+    assert!(
+        fs.is_writable() && fs.warnings().iter().any(|line| line.contains("is damaged")),
+        "{what}: {:?}",
+        fs.warnings()
+    );
+    assert!(is_whole(&device), "{what}: before anything else");
+    assert_eq!(files(&fs), FILES, "{what}");
+    fs.close().unwrap();
+    drop(fs);
+    assert!(look(&device).faults.is_empty(), "{what}");
+    let device = Arc::new(damaged.snapshot());
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let report = plan(shared, &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && is_whole(&device), "{what}: {report:?}");
+    assert_eq!(files(&open(device.clone())), FILES, "{what}");
+    assert!(look(&device).faults.is_empty(), "{what}");
+}
+
+/// A whole block of it zeroed, or filled with something else.
+#[test]
+fn an_end_that_is_gone_is_known_from_the_other() {
+    let volume = volume();
+    for filling in [0, 0xFF, 0x5A] {
+        let device = volume.snapshot();
+        device.write_at(ends(&volume)[0] * BLOCK, &[filling; 4096]).unwrap();
+        let report = look(&device);
+        assert!(!report.is_clean() && report.counts.files == FILES, "{filling}: {:?}", report.faults);
+        mend_both_ways(&device, &format!("filled with {filling}"));
+    }
+}
+
+/// Power goes at any request of a checkpoint, sectors torn at random: what is left is clean, and one of the two states.
+#[test]
+fn a_cut_while_a_checkpoint_is_written_is_no_damage() {
+    let mut rng = Rng::new(41);
+    let mut states = [0; 2];
+    for (round, mount_first) in [(0, false), (1, false), (2, true), (3, true)] {
+        let device = Arc::new(PowerCutDevice::new(fresh()));
+        let fs = open(device.clone());
+        // Packs of other lengths and the same lengths, over what was there.
+        for step in 0..round {
+            make(&fs, step * 5, step * 5 + 5);
+            fs.sync().unwrap();
+        }
+        let before = files(&fs);
+        make(&fs, 20, FILES);
+        let begin = device.position();
+        fs.sync().unwrap();
+        let after = files(&fs);
+        let history = device.history();
+        drop(fs);
+        for at in begin..history.changes.len() {
+            for _ in 0..12 {
+                let image = Replay::new(&history).cut(at, |cached| {
+                    let mut fate = |change: &Change| match rng.below(3) {
+                        0 => Fate::Kept,
+                        1 => Fate::Lost,
+                        _ => Fate::Torn((0..change.sectors()).map(|_| rng.chance(60)).collect()),
+                    };
+                    cached.iter().map(&mut fate).collect()
+                });
+                let what = format!("seed 41: round {round}, request {at}");
+                let report = look(&image);
+                assert!(report.is_clean(), "{what}: {:?}", report.faults);
+                let image = Arc::new(image);
+                let fs = open(image.clone());
+                let found = files(&fs);
+                assert!(fs.is_writable() && (found == before || found == after), "{what}: {found} files");
+                states[usize::from(found == after)] += 1;
+                if mount_first {
+                    fs.close().unwrap();
+                    drop(fs);
+                    let report = look(&image);
+                    assert!(report.faults.is_empty(), "{what}: {:?}", report.faults);
+                    assert!(is_whole(&image), "{what}");
+                }
+            }
+        }
+    }
+    assert!(states.iter().all(|count| *count > 0), "{states:?}");
+}
