@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use basalt_device::DeviceError;
+use basalt_f2fs::probe::Content;
 use rustix::io::Errno;
 
 /// Result of a command: its exit code, or why it failed.
@@ -81,8 +82,16 @@ impl Failure {
         use basalt_f2fs::Error;
         let target = target.display();
         match error {
+            Error::Device(DeviceError::Io { operation: "read", .. }) => {
+                Failure::new(error).hint(format_args!("`basalt rescue {target} DIR` copies out what can be read"))
+            }
             Error::Device(error) => Failure::device(error),
-            Error::NotF2fs { .. } => Failure::new(error).hint("`basalt mkfs` makes a volume"),
+            Error::NotF2fs { content, .. } => match advice(content, &target) {
+                Some(advice) => Failure::new(error).hint(advice),
+                None => Failure::new(error),
+            },
+            Error::Truncated { .. } => Failure::new(error)
+                .hint(format_args!("copy it again, whole, or `basalt rescue {target} DIR` copies out what is there")),
             Error::Damaged { .. } => {
                 Failure::at(&target, error).hint(format_args!("`basalt fsck {target}` shows everything that is wrong"))
             }
@@ -101,6 +110,39 @@ impl Failure {
     pub fn line(&self) -> String {
         one_line(&self.line)
     }
+}
+
+/// What somebody can do who took something else for an F2FS volume. Nobody is sent to mkfs whose data may be there.
+fn advice(content: &Content, target: &impl Display) -> Option<String> {
+    let rescue = format!("`basalt rescue {target} DIR`");
+    Some(match *content {
+        Content::Empty => "`basalt mkfs` makes a volume".to_owned(),
+        Content::Other { was_f2fs: true, .. } => format!("{rescue} copies out what is left of that"),
+        Content::Other { name, .. } if name.contains("partition table") => {
+            "name one of its partitions (of an image file: `losetup --partscan --find --show` makes devices of them)"
+                .to_owned()
+        }
+        Content::Other { name: "LUKS", .. } => {
+            "`cryptsetup open` makes a device of what is in it; name that".to_owned()
+        }
+        Content::Other { name: "bitlocker", .. } => {
+            "`cryptsetup open --type bitlk` makes a device of what is in it".to_owned()
+        }
+        Content::Other { name: "LVM2 physical volume", .. } => {
+            "`vgchange -ay` makes devices of the volumes in it; name one of them".to_owned()
+        }
+        Content::Other { name: "Linux RAID member", .. } => {
+            "`mdadm --assemble --scan` makes a device of it and its like; name that".to_owned()
+        }
+        Content::Other { .. } => return None,
+        Content::Headless => format!("{rescue} copies out the files"),
+        Content::Part { .. } => "Basalt serves only volumes on one device, and whole images".to_owned(),
+        Content::Shifted { offset } => {
+            format!("`losetup --offset {offset} --find --show {target}` makes a device of it; name that")
+        }
+        Content::Short { .. } | Content::Unreadable => return None,
+        Content::Unknown => format!("if there was a volume, {rescue} searches for its files"),
+    })
 }
 
 /// Shows control characters as escapes, so that a text stays on its line and cannot steer a terminal.

@@ -1,6 +1,8 @@
 //! What can go wrong with a volume, naming the structure, the place and what was expected.
 
-use basalt_device::{DeviceError, RequestKind};
+use basalt_device::{BlockDevice, DeviceError, RequestKind};
+
+use crate::probe::{Content, identify};
 
 /// Result of work on a volume.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -11,13 +13,23 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The device holds no F2FS volume.
-    #[error("{device}: no F2FS volume: {reason}")]
+    /// The device holds no F2FS volume, or none that can be told to be one.
+    #[error("{device}: no F2FS volume: {content}")]
     NotF2fs {
         /// The device.
         device: String,
-        /// What was found instead.
-        reason: String,
+        /// What it holds instead, as far as that can be told.
+        content: Content,
+    },
+    /// The volume is longer than the device: the image was cut off.
+    #[error("{device}: is cut off: the volume takes {needed} bytes, {size} are there")]
+    Truncated {
+        /// The device.
+        device: String,
+        /// Bytes of the volume.
+        needed: u64,
+        /// Bytes of the device.
+        size: u64,
     },
     /// The volume uses what Basalt does not serve, at all or for writing.
     #[error("{device}: {reason}")]
@@ -43,6 +55,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A device that holds no F2FS volume: finds out what it holds.
+    pub(crate) fn not_f2fs(device: &dyn BlockDevice) -> Error {
+        Error::NotF2fs { device: device.name().into(), content: identify(device) }
+    }
+
     /// A structure that contradicts the format.
     pub fn damaged(structure: &'static str, place: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Damaged { structure, place: place.into(), found: found.into() }

@@ -84,8 +84,7 @@ impl Geometry {
                 Ok(geometry) => Ok((geometry, Some(first))),
                 // A volume that is guarded must be recovered first, whatever is wrong with the other copy.
                 Err(second @ Error::Unsupported { .. }) => Err(second),
-                // The first copy's fault says more than the second's.
-                Err(_) => Err(first),
+                Err(second) => Err(neither(device, first, second)),
             },
         }
     }
@@ -93,10 +92,7 @@ impl Geometry {
     /// Reads copy 0 or 1 of the superblock and checks it.
     pub fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<Geometry> {
         if device.size() < 2 * BLOCK_SIZE as u64 {
-            return Err(Error::NotF2fs {
-                device: device.name().into(),
-                reason: format!("only {} bytes long", device.size()),
-            });
+            return Err(Error::not_f2fs(device));
         }
         let mut block = vec![0; BLOCK_SIZE];
         device.read_at(copy * BLOCK_SIZE as u64, &mut block)?;
@@ -108,15 +104,13 @@ impl Geometry {
     /// Checks a superblock against the format and the device's size. Source: f2fs-format section 4 and the kernel's
     /// `sanity_check_raw_super`.
     pub fn from_superblock(superblock: RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<Geometry> {
-        check_identity(&superblock, copy, device)?;
+        check_identity(&superblock, copy)?;
         let geometry = Geometry::from_areas(superblock, copy, device)?;
         let end = geometry.end();
         let device_blocks = device.size() >> BLOCK_BITS;
         if end > device_blocks {
-            return Err(bad(
-                copy,
-                format!("main area ends at block {end}, but {} has {device_blocks} blocks (truncated?)", device.name()),
-            ));
+            let needed = end << BLOCK_BITS;
+            return Err(Error::Truncated { device: device.name().into(), needed, size: device.size() });
         }
         Ok(geometry)
     }
@@ -215,12 +209,24 @@ impl Geometry {
     }
 }
 
-pub(crate) fn check_identity(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
+/// Why neither copy can be used: where neither is one at all, what the device holds instead.
+pub(crate) fn neither(device: &dyn BlockDevice, first: Error, second: Error) -> Error {
+    let is_none = |copy: u64| {
+        let mut magic = [0; 4];
+        let read = device.read_at(copy * BLOCK_SIZE as u64 + SUPERBLOCK_OFFSET as u64, &mut magic);
+        read.is_ok() && magic != MAGIC.to_le_bytes()
+    };
+    match (is_none(0), is_none(1)) {
+        (true, true) => Error::not_f2fs(device),
+        // What is wrong with the one that is there says more.
+        (true, false) => second,
+        _ => first,
+    }
+}
+
+pub(crate) fn check_identity(sb: &RawSuperblock, copy: u64) -> Result<()> {
     if sb.magic.get() != MAGIC {
-        return Err(Error::NotF2fs {
-            device: device.name().into(),
-            reason: format!("magic {:#010x} in superblock copy {}, expected {MAGIC:#010x}", sb.magic.get(), copy + 1),
-        });
+        return Err(bad(copy, format!("magic {:#010x}, expected {MAGIC:#010x}", sb.magic.get())));
     }
     if sb.features().contains(Features::SB_CHECKSUM) {
         if sb.checksum_offset.get() != CHECKSUM_OFFSET {

@@ -17,7 +17,8 @@
 //! | [`checkpoint`] | reading one, writing the next |
 //! | [`journal`] | committing what was cleaned without a checkpoint, and recovering that |
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
-//! | [`format`](mod@format) | mkfs: makes an empty volume; probes what a device holds |
+//! | [`format`](mod@format) | mkfs: makes an empty volume |
+//! | [`probe`](mod@probe) | what a device holds, if not an F2FS volume |
 //! | `open` | opening: checkpoint, journal, what was fsynced since, orphans |
 //! | `volume` | who owns what; put together from a checkpoint |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
@@ -55,6 +56,7 @@ mod node;
 mod open;
 mod ops;
 mod options;
+pub mod probe;
 mod recovery;
 pub mod repair;
 pub mod rescue;

@@ -128,6 +128,13 @@ const SUPERBLOCK: &[Case] = &[
         });
     }),
     case(SuperblockFields, "root is not inode 3", |e| e.superblock(0, |sb| sb.root_ino.set(4))),
+    case(QuotaInode, "no inode", |e| {
+        (0..2).for_each(|copy| e.superblock(copy, |sb| sb.qf_ino[0].set(40_000)));
+    }),
+    case(QuotaInode, "a pipe", |e| {
+        let pipe = e.path(&["pipe"]);
+        (0..2).for_each(|copy| e.superblock(copy, |sb| sb.qf_ino[1].set(pipe)));
+    }),
     case(SuperblockCopiesDiffer, "another label", |e| e.superblock(1, |sb| sb.volume_name[0].set(77))),
 ];
 
@@ -172,7 +179,9 @@ const CHECKPOINT: &[Case] = &[
     case(LogPosition, "two logs in one segment", |e| {
         e.checkpoint(|cp| cp.cur_data_segno[1] = cp.cur_data_segno[2]);
     }),
+    case(LogMode, "mode 2 of the first log", |e| e.checkpoint(|cp| cp.alloc_type[0] = 2)),
     case(LogMode, "mode 2", |e| e.checkpoint(|cp| cp.alloc_type[3] = 2)),
+    case(LogMode, "mode 255 of the last log", |e| e.checkpoint(|cp| cp.alloc_type[5] = 255)),
     case(LogType, "cold data segment typed warm", |e| {
         e.edit_sit(e.loaded.logs[2].segment, |sit| sit.vblocks.set(sit.vblocks.get() & 0x3FF | 1 << 10));
     }),
@@ -208,6 +217,13 @@ const CHECKPOINT: &[Case] = &[
         e.edit((e.pack().0 + 1, 0), |orphans: &mut RawOrphanBlock| {
             orphans.entry_count.set(2);
             orphans.ino[1].set(40_000);
+        });
+    })
+    .with_orphan(),
+    case(OrphanInode, "listed twice", |e| {
+        e.edit((e.pack().0 + 1, 0), |orphans: &mut RawOrphanBlock| {
+            orphans.entry_count.set(2);
+            orphans.ino[1] = orphans.ino[0];
         });
     })
     .with_orphan(),
@@ -331,6 +347,13 @@ const INODES: &[Case] = &[
             inode.i_inline &= !InlineFlags::EXTRA_ATTR.bits();
         });
     }),
+    case(InodeExtraAttributes, "too small for the checksum", |e| {
+        e.edit_inode(e.path(&["pipe"]), |inode| inode.extra_mut().i_extra_isize.set(4));
+    }),
+    case(InodeExtraAttributes, "too small, in a large file", |e| {
+        e.edit_inode(e.path(&["big"]), |inode| inode.extra_mut().i_extra_isize.set(4));
+    })
+    .also(&[BlockAddress, SummaryOwner]),
     case(InodeInlineXattrSize, "more than fits", |e| {
         e.edit_inode(e.path(&["attributes"]), |inode| inode.extra_mut().i_inline_xattr_size.set(910));
     })
@@ -345,11 +368,18 @@ const INODES: &[Case] = &[
         let slot = e.slot(e.path(&["small"]), 0);
         e.edit_inode(e.path(&["small"]), |inode| inode.slots[slot].set(1));
     }),
+    case(InodeInlineReserved, "a node", |e| {
+        e.edit_inode(e.path(&["small"]), |inode| inode.i_nid[1].set(40_000));
+    }),
     case(InodeInlineData, "said to be empty", |e| {
         e.edit_inode(e.path(&["small"]), |inode| inode.i_inline &= !InlineFlags::DATA_EXIST.bits());
     }),
     case(InodeFlags, "casefold", |e| e.edit_inode(e.path(&["outer"]), |inode| inode.i_flags.set(0x4000_0000))),
     case(InodeFlags, "compressed", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_flags.set(4))),
+    case(InodeFlags, "verity", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_advise |= 0xC0)),
+    case(InodeFlags, "verity, of a directory", |e| e.edit_inode(e.path(&["outer"]), |inode| inode.i_advise |= 0x40)),
+    case(InodeFlags, "encrypted", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_advise |= 0x0C)),
+    case(InodeSize, "a link without a target", |e| e.edit_inode(e.path(&["link"]), |inode| inode.i_size.set(0))),
     case(InodeSize, "inline data", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_size.set(4096))),
     case(InodeSize, "directory", |e| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_size.set(4096))),
     case(InodeDepth, "too small", |e| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_current_depth.set(1))),
@@ -368,6 +398,10 @@ const INODES: &[Case] = &[
             inode.i_ext.len.set(9);
         });
     }),
+    case(InodeExtent, "of an inline file", |e| set_extent(e, "small")),
+    case(InodeExtent, "of an inline directory", |e| set_extent(e, "outer")),
+    case(InodeExtent, "of an inline link", |e| set_extent(e, "link")),
+    case(InodeExtent, "of a directory", |e| set_extent(e, "crowd")),
     case(InodeXattrNid, "free", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_xattr_nid.set(40_000))),
     case(InodeNameLength, "256", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_namelen.set(256))),
     case(InodeBlockCount, "one more", |e| {
@@ -406,6 +440,15 @@ const INODES: &[Case] = &[
     // Nothing has a name any more.
     .also(&[InodeUnreachable, InodeLinks]),
 ];
+
+/// An extent of blocks that are not there.
+fn set_extent(editor: &Editor, name: &str) {
+    editor.edit_inode(editor.path(&[name]), |inode| {
+        inode.i_ext.fofs.set(2);
+        inode.i_ext.blk.set(editor.geometry.main + 7);
+        inode.i_ext.len.set(3);
+    });
+}
 
 /// The slot of a name in the root's first block.
 fn entry_slot(editor: &Editor, name: &str) -> usize {
@@ -488,6 +531,11 @@ const NAMES: &[Case] = &[
 const SEGMENTS: &[Case] = &[
     case(SummaryType, "nodes as data", |e| {
         e.edit(e.summary_type(e.quiet_segment(4)), |kind: &mut [u8; 1]| *kind = [0]);
+    }),
+    case(SummaryType, "a log's nodes as data", |e| {
+        let (start, total) = e.pack();
+        let (_, byte) = e.summary_type(e.quiet_segment(4));
+        e.edit((start + total - 3, byte), |kind: &mut [u8; 1]| *kind = [0]);
     }),
     case(SummaryOwner, "data block", |e| {
         e.edit(e.summary(big_block(e, 5)), |entry: &mut RawSummary| entry.ofs_in_node.set(6));
@@ -660,8 +708,41 @@ fn every_kind_of_fault_is_tried() {
     let tried: BTreeSet<FaultKind> =
         [SUPERBLOCK, CHECKPOINT, NODES, INODES, NAMES, SEGMENTS].into_iter().flatten().map(|case| case.kind).collect();
     // A live journal is not for `check` alone: tests/journal.rs. A block that cannot be read: tests/unreadable.rs.
-    let elsewhere = BTreeSet::from([CleaningJournal, SuperblockUnreadable]);
+    // What only fsck.f2fs writes: below.
+    let elsewhere = BTreeSet::from([CleaningJournal, SuperblockUnreadable, NatBits]);
     let missing: Vec<_> =
         FaultKind::ALL.iter().filter(|kind| !tried.contains(kind) && !elsewhere.contains(kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Only Linux and `fsck.f2fs` write NAT bits: the latter when it repairs.
+#[test]
+fn wrong_nat_bits_are_found_and_dropped() {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("volume.img");
+    let editor = Editor::new(volume(Base::Clean));
+    editor.checkpoint(|cp| cp.valid_inode_count.set(1));
+    repaired::save(&editor.device, &image);
+    let fixed = std::process::Command::new("fsck.f2fs").args(["-f", "-y"]).arg(&image).output().unwrap();
+    let said = String::from_utf8_lossy(&fixed.stdout).into_owned();
+    assert!(said.contains("Write valid nat_bits"), "{said}");
+    editor.device.write_at(0, &std::fs::read(&image).unwrap()).unwrap();
+    let editor = Editor::new(&editor.device);
+    assert!(editor.loaded.pack.raw.flags().contains(CheckpointFlags::NAT_BITS) && editor.loaded.nat_journal.is_empty());
+    let report = run(&editor.device);
+    // `fsck.f2fs` writes checkpoints in place, of any parity.
+    assert!(kinds(&report).is_subset(&BTreeSet::from([CheckpointParity])), "{:?}", report.faults);
+    // The first bitmap says which blocks are full: the first is not.
+    let size = editor.geometry.nat_bitmap_size();
+    let blocks = (8 + 2 * size).div_ceil(4096) as u32;
+    let bits = editor.loaded.pack.start + 512 - blocks;
+    editor.edit((bits, 8 + 40), |byte: &mut [u8; 1]| byte[0] ^= 1);
+    let report = run(&editor.device);
+    assert!(kinds(&report).contains(&NatBits), "{:?}", report.faults);
+    let device: Arc<dyn BlockDevice> = Arc::new(editor.device.snapshot());
+    let repaired = repaired::repair_fully(&device, "NAT bits");
+    assert!(repaired.repairs.iter().any(|repair| repair.kind == NatBits), "{:?}", repaired.repairs);
 }

@@ -189,3 +189,58 @@ fn a_cut_while_a_checkpoint_is_written_is_no_damage() {
     }
     assert!(states.iter().all(|count| *count > 0), "{states:?}");
 }
+
+fn rescued(device: &MemoryDevice) -> Rescued {
+    let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
+    Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()
+}
+
+/// Both ends of the newest checkpoint: then the one before is all there is, and it knows nothing of the files.
+#[test]
+fn rescue_finds_what_is_newer_than_the_only_checkpoint() {
+    let device = volume();
+    for end in ends(&device) {
+        device.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    let found = rescued(&device);
+    assert_eq!(files(&found), FILES, "{:?}", found.report());
+    assert!(
+        found.report().notes.iter().any(|note| note.contains("newer than checkpoint")),
+        "{:?}",
+        found.report().notes
+    );
+    // What was changed behind the lost checkpoint counts as it is now.
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    fs.sync().unwrap();
+    let ino = fs.lookup(fs.root(), b"file3").unwrap().ino;
+    fs.write(ino, 0, &[0; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[3; 9_000], false).unwrap();
+    fs.sync_file(ino, false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    for end in ends(&image) {
+        image.write_at(end * BLOCK, &[0; 4096]).unwrap();
+    }
+    let found = rescued(&image);
+    assert_eq!(files(&found), FILES, "{:?}", found.report());
+}
+
+/// Nothing of this kind where both checkpoints are whole: what was never synced is not taken for more.
+#[test]
+fn rescue_goes_by_the_checkpoint_where_no_newer_one_is_damaged() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, 20);
+    fs.sync().unwrap();
+    make(&fs, 20, FILES);
+    let ino = fs.lookup(fs.root(), b"file20").unwrap().ino;
+    fs.sync_file(ino, false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let found = rescued(&image);
+    assert_eq!(files(&found), 21, "{:?}", found.report());
+    assert!(found.report().notes.iter().all(|note| !note.contains("newer than")), "{:?}", found.report().notes);
+}

@@ -6,10 +6,11 @@ use std::process::Command;
 use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::plan::minimum_size;
-use basalt_f2fs::format::{FormatOptions, format, probe::probe};
+use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::superblock::{Features, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use basalt_f2fs::probe::probe;
 use basalt_f2fs::{Error, Geometry};
 use basalt_vfs::Time;
 use zerocopy::{FromBytes, IntoBytes};
@@ -285,7 +286,7 @@ fn probe_names_what_is_there() {
     let device = MemoryDevice::new(80 * MIB, 512);
     assert_eq!(probe(&device).unwrap(), None);
     format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
-    assert_eq!(probe(&device).unwrap().as_deref(), Some("f2fs"));
+    assert_eq!(probe(&device).unwrap(), Some("f2fs"));
     for size in [0, 100, 512, 5000] {
         assert_eq!(probe(&MemoryDevice::new(size, 512)).unwrap(), None);
     }
@@ -314,9 +315,9 @@ fn probe_knows_what_other_tools_make() {
         };
         assert!(output.status.success(), "{tool}: {}", String::from_utf8_lossy(&output.stderr));
         let device = open(&path);
-        assert_eq!(probe(&device).unwrap().as_deref(), Some(name), "{tool}");
+        assert_eq!(probe(&device).unwrap(), Some(name), "{tool}");
         format(&device, &options(1, FormatOptions::DEFAULT_FEATURES), &mut |_, _| ()).unwrap();
-        assert_eq!(probe(&device).unwrap().as_deref(), Some("f2fs"), "after {tool}");
+        assert_eq!(probe(&device).unwrap(), Some("f2fs"), "after {tool}");
         known += 1;
     }
     assert!(known >= 4, "only {known} tools are installed");

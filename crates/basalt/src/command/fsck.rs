@@ -159,8 +159,10 @@ fn describe(args: &Args, target: &Target, report: &CheckReport, output: &mut Out
             counts.nodes
         ))
     } else {
-        output
-            .line(format_args!("{path}: {verdict}; the check ended early, because nothing behind them can be trusted"))
+        output.line(format_args!(
+            "{path}: {verdict}; the check ended early, because nothing behind them can be trusted; what --repair cannot mend, \
+             `basalt rescue {path} DIR` copies out"
+        ))
     }
 }
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
-use basalt_f2fs::format::{FormatOptions, FormatReport, format, probe::probe};
+use basalt_f2fs::format::{FormatOptions, FormatReport, format};
 use basalt_f2fs::layout::superblock::Features;
+use basalt_f2fs::probe::probe;
 use basalt_f2fs::{Clock, SystemClock, features};
 
 use crate::failure::{DONE, Failure, Outcome};

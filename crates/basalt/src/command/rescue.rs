@@ -217,7 +217,7 @@ fn search(args: &Args) -> Result<Rescued, Failure> {
         }
     })
     .map_err(|error| match error {
-        basalt_f2fs::Error::NotF2fs { .. } => Failure::new(error),
+        basalt_f2fs::Error::NotF2fs { .. } => Failure::new(error).hint("the search found no file"),
         error => Failure::volume(&args.target.path, &error),
     })
 }

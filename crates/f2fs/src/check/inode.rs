@@ -4,10 +4,10 @@ use basalt_vfs::FileKind;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
-use crate::file::inode::SIZE_LIMIT;
+use crate::file::inode::{SIZE_LIMIT, least_extra_size};
 use crate::geometry::Geometry;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
-use crate::layout::inode::{EXTRA_SIZE_MAX, InlineFlags, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET};
+use crate::layout::inode::{Advise, EXTRA_SIZE_MAX, InlineFlags, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET};
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, NAME_MAX};
@@ -16,8 +16,7 @@ use crate::layout::{BLOCK_SIZE, NAME_MAX};
 const INLINE_XATTR_SLOTS_MIN: u16 = 6;
 /// Most slots of inline xattrs: what all extra attributes, the reserved slot and a smallest inline directory (40 bytes) leave.
 const INLINE_XATTR_SLOTS_MAX: u16 = (SLOTS - EXTRA_SIZE_MAX / 4 - 1 - 10) as u16;
-/// Bytes of the smallest extra attributes, and of those that hold a checksum.
-const EXTRA_SIZE_MIN: u16 = 4;
+/// Bytes of extra attributes that hold a checksum.
 const EXTRA_SIZE_CHECKSUM: usize = 12;
 /// Largest and smallest cluster of a compressed file, as a power of two of blocks.
 const CLUSTER_BITS: std::ops::RangeInclusive<u8> = 2..=8;
@@ -44,13 +43,14 @@ pub(super) fn check(geometry: &Geometry, findings: &mut Findings, ino: u32, inod
     let mut report = Reporter { findings, ino };
     check_checksum(geometry, &mut report, inode);
     check_extra(geometry, &mut report, inode);
-    check_flags(geometry, &mut report, inode);
     let kind = FileKind::from_mode(inode.i_mode.get().into());
+    check_flags(geometry, &mut report, inode, kind);
     if kind.is_none() {
         report.add(FaultKind::InodeMode, format!("mode {:#o}", inode.i_mode.get()), "one of the seven types");
     }
     let inline = check_inline(geometry, &mut report, inode, kind);
     check_directory(&mut report, inode, kind);
+    check_extent(&mut report, inode, kind, inline);
     if inode.i_size.get() > SIZE_LIMIT {
         report.add(FaultKind::InodeSize, format!("{} bytes", inode.i_size), format_args!("at most {SIZE_LIMIT}"));
     }
@@ -92,8 +92,10 @@ fn check_extra(geometry: &Geometry, report: &mut Reporter<'_>, inode: &RawInode)
         return;
     }
     let size = inode.extra().i_extra_isize.get();
-    if !(EXTRA_SIZE_MIN..=EXTRA_SIZE_MAX as u16).contains(&size) || !size.is_multiple_of(4) {
-        report.add(FaultKind::InodeExtraAttributes, format!("{size} bytes"), "4 to 36, in steps of 4");
+    let least = least_extra_size(geometry.features);
+    if !(least..=EXTRA_SIZE_MAX).contains(&size.into()) || !size.is_multiple_of(4) {
+        let expected = format_args!("{least} to {EXTRA_SIZE_MAX}, in steps of 4");
+        report.add(FaultKind::InodeExtraAttributes, format!("{size} bytes"), expected);
     }
     let slots = inode.extra().i_inline_xattr_size.get();
     let range = INLINE_XATTR_SLOTS_MIN..=INLINE_XATTR_SLOTS_MAX;
@@ -107,14 +109,53 @@ fn raw_flags(inode: &RawInode) -> RawInodeFlags {
     RawInodeFlags::from_bits_retain(inode.i_flags.get())
 }
 
-fn check_flags(geometry: &Geometry, report: &mut Reporter<'_>, inode: &RawInode) {
-    for (flag, feature, name) in [
-        (RawInodeFlags::CASEFOLD, Features::CASEFOLD, "case-insensitive"),
-        (RawInodeFlags::COMPRESS, Features::COMPRESSION, "compressed"),
-    ] {
-        if raw_flags(inode).contains(flag) && !geometry.features.contains(feature) {
-            report.add(FaultKind::InodeFlags, name.into(), "not on a volume without the feature");
+/// Flags that say what the volume cannot have, or no inode of this type.
+pub(crate) fn wrong_flags(features: Features, kind: Option<FileKind>, inode: &RawInode) -> (RawInodeFlags, Advise) {
+    let lacks = |feature: Features| !features.contains(feature);
+    let is_not = |wanted: FileKind| kind.is_some_and(|kind| kind != wanted);
+    let flags = [
+        (RawInodeFlags::CASEFOLD, lacks(Features::CASEFOLD) || is_not(FileKind::Directory)),
+        (RawInodeFlags::COMPRESS, lacks(Features::COMPRESSION)),
+    ];
+    let advise = [
+        (Advise::VERITY, lacks(Features::VERITY) || is_not(FileKind::Regular)),
+        (Advise::ENCRYPT, lacks(Features::ENCRYPT)),
+        (Advise::ENC_NAME, lacks(Features::ENCRYPT)),
+    ];
+    let wrong =
+        flags.iter().filter(|(_, is_wrong)| *is_wrong).fold(RawInodeFlags::empty(), |all, (flag, _)| all | *flag);
+    let advised = advise.iter().filter(|(_, is_wrong)| *is_wrong).fold(Advise::empty(), |all, (flag, _)| all | *flag);
+    (raw_flags(inode) & wrong, Advise::from_bits_retain(inode.i_advise) & advised)
+}
+
+fn check_flags(geometry: &Geometry, report: &mut Reporter<'_>, inode: &RawInode, kind: Option<FileKind>) {
+    let (flags, advise) = wrong_flags(geometry.features, kind, inode);
+    let expected = "not on a volume without the feature, nor of this type";
+    for (flag, name) in [(RawInodeFlags::CASEFOLD, "case-insensitive"), (RawInodeFlags::COMPRESS, "compressed")] {
+        if flags.contains(flag) {
+            report.add(FaultKind::InodeFlags, name.into(), expected);
         }
+    }
+    for (flag, name) in
+        [(Advise::VERITY, "verity"), (Advise::ENCRYPT, "encrypted"), (Advise::ENC_NAME, "with an encrypted name")]
+    {
+        if advise.contains(flag) {
+            report.add(FaultKind::InodeFlags, name.into(), expected);
+        }
+    }
+}
+
+/// An inode without block addresses has no extent, a link with a block has a size. What device nodes and their like have here, nobody reads.
+fn check_extent(report: &mut Reporter<'_>, inode: &RawInode, kind: Option<FileKind>, inline: bool) {
+    let length = inode.i_ext.len.get();
+    if inline && length != 0 {
+        let found = format!("file blocks {}+{length} at {}", inode.i_ext.fofs, inode.i_ext.blk);
+        report.add(FaultKind::InodeExtent, found, "none, as its content is inline");
+    }
+    let own_nodes = 1 + u64::from(inode.i_xattr_nid.get() != 0);
+    let has_target = if inline { inode.is_inline(InlineFlags::DATA_EXIST) } else { inode.i_blocks.get() > own_nodes };
+    if kind == Some(FileKind::Symlink) && inode.i_size.get() == 0 && has_target {
+        report.add(FaultKind::InodeSize, "0 bytes".into(), "more, as the link leads somewhere");
     }
 }
 
@@ -139,6 +180,9 @@ fn check_inline(geometry: &Geometry, report: &mut Reporter<'_>, inode: &RawInode
     }
     if data {
         check_inline_data(report, inode, range);
+        if inode.i_nid.iter().any(|nid| nid.get() != 0) {
+            report.add(FaultKind::InodeInlineReserved, "ids of nodes".into(), "none, as its content is inline");
+        }
     }
     true
 }

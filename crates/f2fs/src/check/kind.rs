@@ -90,7 +90,7 @@ kinds! {
     OrphanBlock = "orphan-block", Fatal,
         "A block of the checkpoint's orphan list holds more entries than fit.";
     OrphanInode = "orphan-inode", Damage,
-        "The orphan list names something that is no inode, or an inode that still has links or a name.";
+        "The orphan list names something that is no inode, or an inode that still has links or a name, or one twice.";
     CleaningJournal = "cleaning-journal", Fatal,
         "The volume was not unmounted, its cleaning journal alone tells where blocks went since the last checkpoint, and that is \
          damaged. Mounting refuses the volume.";
@@ -101,6 +101,8 @@ kinds! {
         "Files were fsynced after the last checkpoint. Mounting the volume recovers them.";
     NatReserved = "nat-reserved", Minor,
         "The NAT entries 0, 1 and 2 are reserved: the first must be empty, the others must have address 1.";
+    NatBits = "nat-bits", Damage,
+        "The bits that Linux keeps of which blocks of the NAT are full or empty are wrong: it could give a file's id away.";
     NatAddress = "nat-address", Damage,
         "A node's address in the NAT is not in the main area, so the node is lost unless an older version of it is found.";
     NatDuplicateAddress = "nat-duplicate-address", Damage,
@@ -134,18 +136,20 @@ kinds! {
     InodeInlineFlags = "inode-inline-flags", Damage,
         "An inode holds inline data or an inline directory but is of a type that cannot.";
     InodeInlineReserved = "inode-inline-reserved", Minor,
-        "The first address of an inode with inline data is reserved and must be zero.";
+        "The first address of an inode with inline data is reserved and must be zero, and so must be its pointers to nodes. Linux refuses \
+         to open such a file.";
     InodeInlineData = "inode-inline-data", Minor,
         "An inode's inline content is not zero though the inode says that there is none: Linux shows zeros.";
     InodeFlags = "inode-flags", Damage,
-        "An inode is marked as case-insensitive or compressed on a volume without that feature.";
+        "An inode is marked as case-insensitive, compressed, encrypted or protected by verity on a volume without that feature, or \
+         though its type cannot be. Linux refuses to open it.";
     InodeSize = "inode-size", Damage,
         "An inode's size is more than its inline data, its directory blocks or the format can hold, or too small for them.";
     InodeDepth = "inode-depth", Damage,
         "A directory's hash depth is smaller than where its entries are, so that some names are not found; or more than the \
          format allows.";
     InodeExtent = "inode-extent", Damage,
-        "The extent kept in an inode does not agree with its block addresses: reads through it give wrong data.";
+        "The extent kept in an inode does not agree with its block addresses, or the inode has none: reads through it give wrong data.";
     InodeXattrNid = "inode-xattr-nid", Damage,
         "The node of an inode's extended attributes does not exist: the attributes are lost.";
     InodeNameLength = "inode-name-length", Minor,
@@ -156,6 +160,8 @@ kinds! {
         "An inode's link count is not the number of its names: it could be deleted while it still has one, or never.";
     InodeParent = "inode-parent", Minor,
         "The parent kept in a directory's inode is not the directory that its name is in.";
+    QuotaInode = "quota-inode", Damage,
+        "The superblock names an inode for quota that does not exist or is no file. Linux refuses to mount the volume with quota.";
     InodeUnreachable = "inode-unreachable", Damage,
         "An inode has no name and is no orphan: it takes space and nobody can open it.";
     XattrList = "xattr-list", Damage,
@@ -183,7 +189,7 @@ kinds! {
     DirectoryCycle = "directory-cycle", Damage,
         "Directories contain each other: they cannot be reached from the root.";
     SummaryType = "summary-type", Minor,
-        "A segment's summary says data though it holds nodes, or the reverse. Cleaning would fail on it.";
+        "A segment's summary, or that of an active log, says data though it holds nodes, or the reverse. Cleaning would fail on it.";
     SummaryOwner = "summary-owner", Damage,
         "A segment's summary names another owner than the block has. Cleaning would lose the block or corrupt a file.";
     SitCount = "sit-count", Fatal,

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `superblock` | both copies of the superblock |
 //! | `checkpoint`, `recovery` | both checkpoint packs, their fields, logs, orphans and journals; what was fsynced since |
-//! | `nat` | the node address table, into memory |
+//! | `nat`, `nat_bits` | the node address table, into memory; what Linux keeps of its free ids |
 //! | `nodes`, `inode` | every node; the inodes' fields and addresses |
 //! | `tree`, `file` | the nodes below the inodes, level by level, and the addresses in them; nodes that nobody points to |
 //! | `directory` | every directory entry |
@@ -24,10 +24,11 @@ mod checkpoint;
 pub(crate) mod directory;
 mod fault;
 pub(crate) mod file;
-mod inode;
+pub(crate) mod inode;
 mod kind;
 pub(crate) mod names;
 pub(crate) mod nat;
+mod nat_bits;
 pub(crate) mod nodes;
 mod recovery;
 mod segments;
@@ -295,6 +296,7 @@ impl<'a> Checker<'a> {
 
     fn run(&mut self) -> Result<()> {
         self.nat.check_reserved(&mut self.findings);
+        self.check_nat_bits()?;
         self.scan_nodes()?;
         self.scan_trees()?;
         self.scan_unreachable()?;

@@ -8,6 +8,9 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use crate::layout::BLOCK_SIZE;
 
+/// What is found of an orphan that is listed twice.
+pub(crate) const LISTED_AGAIN: &str = "listed again";
+
 /// What is kept of every inode.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InodeRecord {
@@ -52,8 +55,14 @@ impl Checker<'_> {
         }
         let mut inodes: Vec<u32> = self.inodes.keys().copied().collect();
         inodes.sort_unstable();
-        let orphans: FxHashSet<u32> = self.loaded.orphans.iter().copied().collect();
+        let mut orphans = FxHashSet::default();
+        for ino in self.loaded.orphans.clone() {
+            if !orphans.insert(ino) {
+                self.findings.add(FaultKind::OrphanInode, Place::Inode(ino), LISTED_AGAIN, "each orphan once");
+            }
+        }
         self.check_orphans(&orphans);
+        self.check_quota_inodes();
         for ino in inodes {
             if !orphans.contains(&ino) {
                 self.check_links(ino);
@@ -78,6 +87,21 @@ impl Checker<'_> {
                 Some(_) => continue,
             };
             self.findings.add(FaultKind::OrphanInode, Place::Inode(ino), found, "an inode without links and names");
+        }
+    }
+
+    /// The inodes that the superblock names for quota must be files.
+    fn check_quota_inodes(&mut self) {
+        for (number, ino) in (0..).zip(self.geometry.superblock.qf_ino) {
+            let ino = ino.get();
+            let found = match self.inodes.get(&ino) {
+                _ if ino == 0 => continue,
+                None => "no inode".to_owned(),
+                Some(inode) if inode.kind == Some(FileKind::Regular) => continue,
+                Some(inode) => format!("a {:?}", inode.kind),
+            };
+            let expected = "a file, as the superblock names it for quota";
+            self.findings.add_with(FaultKind::QuotaInode, Place::Inode(ino), found, expected, Some(number));
         }
     }
 

@@ -70,6 +70,15 @@ impl NatTable {
         }
     }
 
+    /// Entries in use in a block of the table; the first of all counts, though it is empty.
+    pub(super) fn used_in(&self, index: u32) -> u32 {
+        let block = self.blocks.get(index as usize).and_then(Option::as_deref);
+        let in_use = |entry: &&RawNatEntry| entry.block_addr.get() != NULL_ADDR;
+        let used = block.map_or(0, |block| block.iter().skip(usize::from(index == 0)).filter(in_use).count());
+        // A block has 455 entries.
+        used as u32 + u32::from(index == 0)
+    }
+
     /// Node ids in use, in order, without the reserved ones.
     pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, RawNatEntry)> {
         let blocks = (0u32..).zip(&self.blocks);

@@ -10,6 +10,7 @@ use super::{Checker, Stage};
 use crate::checkpoint::load::{log_position, read_blocks};
 use crate::error::Result;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::summary::{TYPE_DATA, TYPE_NODE};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 
@@ -119,6 +120,12 @@ impl Checker<'_> {
                 state = LogState::WrongType;
                 let found = format_args!("segment {segment} of type {}", entry.kind());
                 self.findings.add(FaultKind::LogType, Place::Log(kind.index()), found, kind.index());
+            }
+            let class = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
+            let summary = self.loaded.logs[kind.index()].summary.entry_type;
+            if summary != class {
+                let found = format_args!("type {summary} in the checkpoint");
+                self.findings.add(FaultKind::SummaryType, Place::Log(kind.index()), found, class);
             }
             let last = if in_slack { next + 1 } else { BLOCKS_PER_SEGMENT };
             let in_use = (next..last).find(|&block| bit_msb(&entry.valid_map, block as usize));

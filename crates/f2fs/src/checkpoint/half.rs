@@ -76,6 +76,9 @@ impl Blocks {
             bytes.extend_from_slice(self.get(at)?);
         }
         let head = &bytes[..BLOCK_SIZE];
+        if self.sound(broken).is_some_and(|(other, _)| other.checkpoint_ver == raw.checkpoint_ver) {
+            return Some(Pack { index: self.index, start: self.start, raw, bytes, checksum, broken_end: None });
+        }
         let (found, may_be_cut) = match self.get(broken) {
             None => ("it cannot be read".to_owned(), broken != 0),
             Some(found) => {
@@ -123,11 +126,12 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
                 return Half::None;
             }
             let last = total - 1;
-            let is_complete = match (blocks.get(0), blocks.get(last)) {
-                (_, None) => true,
-                // Another version, whole: what was there before.
-                (Some(head), Some(found)) => blocks.sound(last).is_none() && is_copy_of(head, &raw, found),
-                (None, Some(_)) => false,
+            let is_complete = match (blocks.get(0), blocks.get(last), blocks.sound(last)) {
+                (_, None, _) => true,
+                // Of another version: what was there before. Of the same: what could not be read before can be now.
+                (_, _, Some((found, _))) => found.checkpoint_ver == raw.checkpoint_ver,
+                (Some(head), Some(found), None) => is_copy_of(head, &raw, found),
+                (None, Some(_), None) => false,
             };
             if !is_complete {
                 return Half::None;

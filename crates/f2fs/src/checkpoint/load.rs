@@ -289,6 +289,10 @@ fn check_logs(pack: &Pack, geometry: &Geometry) -> Result<()> {
                 format!("{kind:?} log at segment {segment} block {offset}, outside the main area"),
             ));
         }
+        let mode = pack.raw.alloc_type[kind.index()];
+        if mode > 1 {
+            return Err(bad(pack.index, format!("{kind:?} log in mode {mode}, expected 0 (append) or 1 (fill slack)")));
+        }
         if seen.contains(&segment) && !geometry.features.contains(crate::layout::superblock::Features::READ_ONLY) {
             return Err(bad(pack.index, format!("two logs write to segment {segment}")));
         }

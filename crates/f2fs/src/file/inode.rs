@@ -72,6 +72,18 @@ pub fn validate_checksum(inode: &RawInode, ino: u32, geometry: &Geometry) -> Res
     Ok(())
 }
 
+/// Bytes of extra attributes that every inode of a volume has that has any. Linux could never make fewer: it has had checksums and project
+/// ids for as long as it has had extra attributes.
+pub(crate) fn least_extra_size(features: Features) -> u32 {
+    if features.contains(Features::INODE_CHECKSUM) {
+        12
+    } else if features.contains(Features::PROJECT_QUOTA) {
+        8
+    } else {
+        4
+    }
+}
+
 /// Checks everything of an inode that later code takes for granted.
 pub fn validate_fields(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
     let features = geometry.features;
@@ -81,7 +93,8 @@ pub fn validate_fields(inode: &RawInode, ino: u32, geometry: &Geometry) -> Resul
     let extra = inode.is_inline(InlineFlags::EXTRA_ATTR);
     if extra {
         let size = u32::from(inode.extra().i_extra_isize.get());
-        if !features.contains(Features::EXTRA_ATTR) || size > EXTRA_SIZE_MAX || size % 4 != 0 {
+        let is_possible = (least_extra_size(features)..=EXTRA_SIZE_MAX).contains(&size) && size % 4 == 0;
+        if !features.contains(Features::EXTRA_ATTR) || !is_possible {
             return Err(bad(ino, format!("{size} bytes of extra attributes")));
         }
     }

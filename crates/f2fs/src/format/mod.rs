@@ -5,14 +5,12 @@
 //! | [`plan`] | how large each area is: pure arithmetic |
 //! | [`root`] | the root directory and `lost+found`: their inodes and directory blocks |
 //! | [`pack`] | the first checkpoint |
-//! | [`probe`] | what is on a device already |
 //!
 //! The old superblocks are wiped first and the new ones written last, each behind a flush: a volume whose formatting was cut
 //! short is no volume at all, rather than a broken one.
 
 pub mod pack;
 pub mod plan;
-pub mod probe;
 pub mod root;
 
 use basalt_device::BlockDevice;

@@ -9,7 +9,7 @@ use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, check_identity, superblock_block};
+use crate::geometry::{Geometry, check_identity, neither, superblock_block};
 use crate::layout::BLOCK_SIZE;
 use crate::layout::superblock::{
     CHECKSUM_OFFSET, Features, JOURNAL_GUARD, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
@@ -47,8 +47,7 @@ pub fn read(device: &dyn BlockDevice) -> Result<Guarded> {
         }
         // A volume that must be finished first, whatever is wrong with the other copy.
         (Err(_), Err(error @ Error::Unsupported { .. })) => Err(error),
-        // The first copy's fault says more than the second's.
-        (Err(error), Err(_)) => Err(error),
+        (Err(first), Err(second)) => Err(neither(device, first, second)),
     }
 }
 
@@ -64,7 +63,7 @@ fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<(Geometry, bool)> {
     let sectors = superblock.log_sectors_per_block.get();
     let guarded = sectors & !0xFF == JOURNAL_GUARD;
     if guarded {
-        check_identity(&superblock, copy, device)?;
+        check_identity(&superblock, copy)?;
         superblock.log_sectors_per_block.set(sectors & 0xFF);
         if superblock.features().contains(Features::SB_CHECKSUM) {
             superblock.checksum_offset.set(CHECKSUM_OFFSET);

@@ -209,7 +209,14 @@ fn holds(start: &Start<'_>, mut entries: &[Sealed]) -> Result<bool> {
         if !run.iter().all(|entry| geometry.in_main(entry.address)) {
             return Ok(false);
         }
-        let bytes = read_blocks(device, first.address, run.len())?;
+        let bytes = match read_blocks(device, first.address, run.len()) {
+            Ok(bytes) => bytes,
+            // One by one: what fails once need not fail again.
+            Err(_) => {
+                let blocks = run.iter().map(|entry| read_blocks(device, entry.address, 1));
+                blocks.collect::<Result<Vec<_>>>()?.concat()
+            }
+        };
         if bytes.chunks_exact(BLOCK_SIZE).zip(run).any(|(block, entry)| crc(block) != entry.crc) {
             return Ok(false);
         }

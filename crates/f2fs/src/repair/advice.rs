@@ -24,6 +24,7 @@ pub const fn advice(kind: FaultKind) -> &'static str {
         SitJournal => "The journal is dropped: the table is computed anew.",
         OrphanBlock => "The entries that name inodes are kept.",
         OrphanInode => "The inode is taken off the list.",
+        QuotaInode => "The superblock names it no more; `fsck.f2fs` can make quota files anew.",
         CleaningJournal => {
             "What is whole of it is applied, and what contradicts the checkpoint left out; what was fsynced since is lost. Where nothing of it \
              can be read, the volume goes back to its last checkpoint, and blocks that were moved since may hold another's data."
@@ -32,6 +33,7 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where other damage makes that \
              dangerous, the volume goes back to its last checkpoint."
         }
+        NatBits => "They are dropped; Linux does without.",
         NatReserved => "The entry is set to what it must be.",
         NatAddress | NatDuplicateAddress => {
             "The node is searched for among live blocks without an owner. If it is found, nothing is lost; if not, its id is freed: a file's \

@@ -11,6 +11,7 @@ use basalt_device::BlockDevice;
 use super::staged::Staged;
 use super::state::State;
 use super::{Log, Repair};
+use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};
 use crate::checkpoint::half;
 use crate::checkpoint::load::{
@@ -85,6 +86,14 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
     state.loaded.orphans.truncate(super::pack::orphans_max(&state.geometry));
     if !ids.contains(&state.loaded.pack.raw.next_free_nid.get()) {
         state.loaded.pack.raw.next_free_nid.set(ids.start);
+    }
+    for fault in faults {
+        match (fault.kind, fault.place) {
+            (FaultKind::OrphanInode, _) if fault.found == LISTED_AGAIN => log.add(Repair::of(fault, "listed once")),
+            (FaultKind::NatBits, _) => log.add(Repair::of(fault, "dropped: Linux does without")),
+            (FaultKind::SummaryType, Place::Log(_)) => log.add(Repair::of(fault, "set as the log is")),
+            _ => {}
+        }
     }
     for fault in faults.iter().filter(|fault| KINDS.contains(&fault.kind)) {
         let is_mended = Some(fault.place) == mended && fault.kind == FaultKind::CheckpointPack;

@@ -5,18 +5,21 @@ use zerocopy::IntoBytes;
 
 use super::state::State;
 use crate::check::file::{Level, level};
+use crate::check::inode::wrong_flags;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::error::Result;
-use crate::file::inode::SIZE_LIMIT;
+use crate::file::inode::{SIZE_LIMIT, least_extra_size};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::{
-    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtent, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET,
+    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtent, RawInode, SLOTS, SLOTS_OFFSET,
 };
 use crate::layout::superblock::Features;
 use crate::layout::xattr;
 use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR};
 
+/// Inodes that are asked how many extra attributes there are on a volume.
+const EXTRA_SIZES_ASKED: usize = 64;
 /// The bits of a mode that are not its type.
 const PERMISSIONS: u16 = 0o7777;
 
@@ -40,7 +43,8 @@ impl State {
             }
             FaultKind::InodeMode => return self.guess_mode(survey, ino, &inode).map(Some),
             FaultKind::InodeExtraAttributes => {
-                self.edit_inode(ino, |inode| mend_extra(inode, features))?;
+                let size = self.likely_extra_size(survey, ino, &inode)?;
+                self.edit_inode(ino, |inode| mend_extra(inode, features, size))?;
                 "set to what all inodes of the volume have".into()
             }
             FaultKind::InodeInlineXattrSize => {
@@ -59,7 +63,12 @@ impl State {
             }
             FaultKind::InodeInlineReserved => {
                 let start = inode.inline_data_range(flexible).start;
-                self.edit_inode(ino, |inode| inode.slots[(start - SLOTS_OFFSET) / 4 - 1].set(0))?;
+                self.edit_inode(ino, |inode| {
+                    inode.slots[(start - SLOTS_OFFSET) / 4 - 1].set(0);
+                    if inode.is_inline(InlineFlags::DATA) {
+                        inode.i_nid.fill(0.into());
+                    }
+                })?;
                 "cleared".into()
             }
             FaultKind::InodeInlineData => {
@@ -72,12 +81,11 @@ impl State {
                 "the data counts again".into()
             }
             FaultKind::InodeFlags => {
-                let wrong =
-                    [(RawInodeFlags::CASEFOLD, Features::CASEFOLD), (RawInodeFlags::COMPRESS, Features::COMPRESSION)]
-                        .into_iter()
-                        .filter(|(_, feature)| !features.contains(*feature))
-                        .fold(RawInodeFlags::empty(), |all, (flag, _)| all | flag);
-                self.edit_inode(ino, |inode| inode.i_flags.set(inode.i_flags.get() & !wrong.bits()))?;
+                let (flags, advise) = wrong_flags(features, kind, &inode);
+                self.edit_inode(ino, |inode| {
+                    inode.i_flags.set(inode.i_flags.get() & !flags.bits());
+                    inode.i_advise &= !advise.bits();
+                })?;
                 "flag cleared".into()
             }
             FaultKind::InodeSize => {
@@ -120,6 +128,42 @@ impl State {
         Ok(Some(action))
     }
 
+    /// How many bytes of extra attributes an inode had: so many that its checksum is right, or that its addresses are where the summaries
+    /// say; else as many as most have.
+    fn likely_extra_size(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<u16> {
+        let least = least_extra_size(self.geometry.features);
+        let possible = |size: &u32| size.is_multiple_of(4) && (least..=EXTRA_SIZE_MAX).contains(size);
+        let mut tried = *inode;
+        let by_checksum = (0..=EXTRA_SIZE_MAX).filter(possible).find(|&size| {
+            tried.extra_mut().i_extra_isize.set(size as u16);
+            tried.expected_checksum(self.geometry.checksum_seed) == inode.extra().i_inode_checksum.get()
+        });
+        if let Some(size) = by_checksum {
+            return Ok(size as u16);
+        }
+        for (slot, address) in (0u32..).zip(&inode.slots) {
+            if !self.geometry.in_main(address.get()) {
+                continue;
+            }
+            let owner = self.summary(address.get())?;
+            let size = slot.checked_sub(owner.ofs_in_node.get().into()).map(|slots| 4 * slots);
+            if let Some(size) = size.filter(|size| owner.nid.get() == ino && possible(size)) {
+                return Ok(size as u16);
+            }
+        }
+        let mut others: Vec<u32> = survey.inodes.keys().copied().filter(|&other| other != ino).collect();
+        others.sort_unstable();
+        let mut counts = [0u32; EXTRA_SIZE_MAX as usize / 4 + 1];
+        for other in others.into_iter().take(EXTRA_SIZES_ASKED) {
+            let size = self.inode(other)?.map(|other| u32::from(other.extra().i_extra_isize.get()));
+            if let Some(size) = size.filter(possible) {
+                counts[size as usize / 4] += 1;
+            }
+        }
+        let most = (0u16..).zip(counts).max_by_key(|(_, count)| *count).filter(|(_, count)| *count > 0);
+        Ok(most.map_or(crate::format::root::extra_size(self.geometry.features), |(slots, _)| 4 * slots))
+    }
+
     /// An inode of no type becomes what its name says it is, or what it looks like.
     fn guess_mode(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<String> {
         let named = survey.typeless.get(&ino).and_then(|&kind| entries::kind_of(kind));
@@ -158,6 +202,13 @@ impl State {
             // Nothing tells how many of the zeros behind the last byte are the file's.
             let last = content(inode, flexible).iter().rposition(|&byte| byte != 0);
             return Ok(last.map_or(0, |last| last as u64 + 1));
+        }
+        if FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Symlink) {
+            // What it leads to ends at the first zero.
+            let first = inode.addresses(flexible).first().map_or(NULL_ADDR, |slot| slot.get());
+            let target = if self.geometry.in_main(first) { self.block(first)? } else { Vec::new() };
+            let length = target.iter().position(|&byte| byte == 0).unwrap_or(target.len());
+            return Ok((length as u64).max(1));
         }
         // The end of the last block there is.
         let own = inode.address_slots(flexible);
@@ -210,15 +261,15 @@ fn content(inode: &RawInode, flexible: bool) -> &[u8] {
 }
 
 /// Brings extra attributes to what the volume's features ask for.
-fn mend_extra(inode: &mut RawInode, features: Features) {
+fn mend_extra(inode: &mut RawInode, features: Features, likely: u16) {
     if !features.contains(Features::EXTRA_ATTR) {
         inode.i_inline &= !InlineFlags::EXTRA_ATTR.bits();
         return;
     }
     inode.i_inline |= InlineFlags::EXTRA_ATTR.bits();
     let size = u32::from(inode.extra().i_extra_isize.get());
-    if !(4..=EXTRA_SIZE_MAX).contains(&size) || size % 4 != 0 {
-        inode.extra_mut().i_extra_isize.set(crate::format::root::extra_size(features));
+    if !(least_extra_size(features)..=EXTRA_SIZE_MAX).contains(&size) || size % 4 != 0 {
+        inode.extra_mut().i_extra_isize.set(likely);
     }
 }
 

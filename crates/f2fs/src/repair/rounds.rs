@@ -16,6 +16,8 @@ const ROUNDS_MAX: u32 = 100;
 fn layer(kind: FaultKind) -> u32 {
     use FaultKind::*;
     match kind {
+        // Where an inode's addresses are depends on these: before that is known, all of them look wrong.
+        InodeMode | InodeExtraAttributes | InodeInlineXattrSize | InodeInlineFlags | InodeFlags => 0,
         NatReserved
         | NatAddress
         | NatDuplicateAddress
@@ -30,23 +32,18 @@ fn layer(kind: FaultKind) -> u32 {
         | BlockAddress
         | BlockDuplicate
         | RootDirectory
-        | InodeMode
-        | InodeExtraAttributes
-        | InodeInlineXattrSize
-        | InodeInlineFlags
-        | InodeFlags
-        | InodeChecksum => 0,
+        | InodeChecksum => 1,
         InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeNameLength | XattrList
         | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDuplicate
-        | DirectoryParents | OrphanInode => 1,
-        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 2,
-        InodeLinks | InodeBlockCount => 3,
+        | DirectoryParents | OrphanInode | QuotaInode => 2,
+        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 3,
+        InodeLinks | InodeBlockCount => 4,
         _ => DERIVED,
     }
 }
 
 /// The layer that follows from all others.
-const DERIVED: u32 = 4;
+const DERIVED: u32 = 5;
 
 impl Work<'_> {
     /// Repairs on the staged device, and plans what is to be written.
@@ -192,6 +189,7 @@ fn repair(state: &mut State, survey: &Survey, fault: &Fault) -> Result<Option<St
         }
         // All of them were settled together.
         BlockDuplicate => Ok(None),
+        QuotaInode => state.forget_quota(fault),
         RootDirectory | InodeUnreachable => state.repair_unreachable(survey, fault),
         DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDots
         | DentryDuplicate | DirectoryParents | DirectoryCycle => state.repair_entry(survey, fault),

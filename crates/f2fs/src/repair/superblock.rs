@@ -5,6 +5,7 @@ use std::sync::Arc;
 use basalt_device::BlockDevice;
 
 use super::staged::Staged;
+use super::state::State;
 use super::{Log, Repair};
 use crate::check::{Fault, FaultKind, Place};
 use crate::error::Result;
@@ -64,6 +65,20 @@ fn choose(device: &Arc<Staged>) -> Result<Option<(Geometry, u64)>> {
         }
     }
     Ok(None)
+}
+
+impl State {
+    /// Takes an inode off the superblock's list of those for quota; says what was done.
+    pub(super) fn forget_quota(&mut self, fault: &Fault) -> Result<Option<String>> {
+        let Some(ino) = fault.right.and_then(|number| self.geometry.superblock.qf_ino.get_mut(number as usize)) else {
+            return Ok(None);
+        };
+        ino.set(0);
+        for copy in 0..2 {
+            write_copy(&self.device, copy, &self.geometry)?;
+        }
+        Ok(Some("forgotten: Linux keeps no quota of this kind any more".into()))
+    }
 }
 
 /// Writes a copy; what is in front of the superblock (a boot sector, perhaps) stays.

@@ -10,12 +10,14 @@
 //!
 //! A table's block can be trusted if all its entries are possible and one is in use; one of zeros only if the whole table agrees with the
 //! checkpoint's count of nodes, because zeros are what a dying card gives back. Nodes that fsync wrote after the checkpoint are newer
-//! than anything it knows.
+//! than anything it knows. Where the other pack is damaged, it may have been a newer checkpoint: then nodes that this one does not know
+//! count too, and all that were written since, if something shows that the newer one was complete.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
 use super::behind::Behind;
+use super::index::{Found, Index};
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
@@ -27,6 +29,9 @@ use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit
 
 /// Node ids below this are reserved.
 const FIRST_NODE: u32 = 3;
+
+/// The most that a checkpoint's version is ahead of the one before.
+const VERSION_STEP_MAX: u32 = 2;
 
 /// How sure it is that a node is in use, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +65,10 @@ pub enum TableState {
 pub(super) struct Evidence {
     /// `cp_ver` of nodes written after the checkpoint.
     version_after: Option<u64>,
+    /// The version of the checkpoint, where the other pack is damaged and may have been a newer one.
+    older_than: Option<u32>,
+    /// Nodes were written behind that newer one: what this one knows of changed nodes is out of date.
+    is_outdated: bool,
     /// Where nodes are that an fsync after the checkpoint vouches for.
     fsynced: FxHashSet<u32>,
     addresses: FxHashMap<u32, u32>,
@@ -209,6 +218,31 @@ impl Evidence {
         self.fsynced = fsynced;
     }
 
+    /// The other pack is damaged: the checkpoint of this version may not be the newest.
+    pub(super) fn doubt(&mut self, version: u64) {
+        // Nodes carry the lower half.
+        self.older_than = Some(version as u32);
+    }
+
+    /// Whether a node was written behind a checkpoint newer than this one.
+    fn is_of_newer(&self, seen: &Seen) -> bool {
+        self.older_than
+            .is_some_and(|version| (1..=VERSION_STEP_MAX).contains(&(seen.version as u32).wrapping_sub(version)))
+    }
+
+    /// Whether a node shows that the checkpoint is out of date, and that was not known.
+    pub(super) fn shows_outdated(&mut self, seen: &Seen) -> bool {
+        let shows = !self.is_outdated && self.is_of_newer(seen);
+        self.is_outdated |= shows;
+        shows
+    }
+
+    /// Whether the checkpoint does not know of a node that a damaged, newer one may have had.
+    fn is_beyond(&self, seen: &Seen) -> bool {
+        let is_behind = self.older_than.is_some() && self.version_after == Some(seen.version);
+        self.is_of_newer(seen) || is_behind && (self.is_outdated || !self.addresses.contains_key(&seen.nid))
+    }
+
     /// What is known of a node that was found at `address`.
     pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
         if self.addresses.get(&seen.nid) == Some(&address) {
@@ -217,6 +251,9 @@ impl Evidence {
         // A mark counts too where the chain to it is broken.
         let is_behind = self.version_after == Some(seen.version);
         if is_behind && (seen.fsynced || self.fsynced.contains(&address)) {
+            return Standing::Newer;
+        }
+        if self.is_beyond(seen) {
             return Standing::Newer;
         }
         let block = (seen.nid / nat::ENTRIES_PER_BLOCK) as usize;
@@ -234,9 +271,18 @@ impl Evidence {
         }
     }
 
+    /// Nodes that count and that the checkpoint does not have where they are.
+    pub(super) fn unknown_to_checkpoint(&self, index: &Index) -> usize {
+        let is_unknown = |(nid, found): (&u32, &Found)| {
+            found.standing == Standing::Newer && self.addresses.get(nid) != Some(&found.address)
+        };
+        index.nodes.iter().filter(|&found| is_unknown(found)).count()
+    }
+
     /// Whether a segment can hold no node that is in use.
     pub(super) fn holds_only_data(&self, segment: u32) -> bool {
-        self.segments.get(&segment).is_some_and(|found| !found.holds_nodes)
+        // It may be in other use since.
+        self.older_than.is_none() && self.segments.get(&segment).is_some_and(|found| !found.holds_nodes)
     }
 
     /// How much of the NAT could be used.

@@ -110,7 +110,7 @@ impl Rescued {
         let mut notes = Vec::new();
         let mut reader = Reader::new(&*device);
         let (mut geometry, source) = find_geometry(&*device, &mut reader, options, &mut notes)?;
-        let pack = find_checkpoint(&*device, &geometry, source, options, &mut notes);
+        let (pack, other_bad) = find_checkpoint(&*device, &geometry, source, options, &mut notes);
         let mut evidence = Evidence::default();
         let behind = pack.as_ref().map(|pack| {
             evidence = Evidence::gather(&mut reader, &*device, &geometry, pack, &mut notes);
@@ -118,16 +118,34 @@ impl Rescued {
             let mut behind = Behind::find(&*device, &geometry, pack, &mut notes);
             let fsynced = behind.follow_chain(&*device, &geometry, pack, &mut notes);
             evidence.follow(&behind, fsynced);
+            if other_bad {
+                evidence.doubt(pack.raw.checkpoint_ver.get());
+            }
             behind
         });
         let knows_features = source == GeometrySource::Superblock;
-        let mut search = Search { geometry: &geometry, evidence: &evidence, knows_features, flexible: [0; 2] };
-        let index = search.run(&mut reader, options.deleted, progress);
-        if index.nodes.is_empty() {
-            let reason = "no node was found on it".to_owned();
-            return Err(Error::NotF2fs { device: device.name().into(), reason });
+        let mut search =
+            Search { geometry: &geometry, evidence: &mut evidence, knows_features, flexible: [0; 2], outdated: false };
+        let mut index = search.run(&mut reader, options.deleted, progress);
+        if search.outdated {
+            // What came before it was known has to be judged again.
+            search.flexible = [0; 2];
+            index = search.run(&mut reader, options.deleted, progress);
         }
-        if !knows_features && search.flexible[1] > search.flexible[0] {
+        if index.nodes.is_empty() {
+            return Err(Error::not_f2fs(&*device));
+        }
+        let flexible = search.flexible;
+        if let Some(pack) = pack.as_ref().filter(|_| other_bad) {
+            let beyond = evidence.unknown_to_checkpoint(&index);
+            if beyond > 0 {
+                let version = pack.raw.checkpoint_ver;
+                notes.push(format!(
+                    "{beyond} nodes are newer than checkpoint {version}, the only one that is whole: they count"
+                ));
+            }
+        }
+        if !knows_features && flexible[1] > flexible[0] {
             geometry.features.insert(Features::FLEXIBLE_INLINE_XATTR);
         }
         let mut report = RescueReport::new(source, pack.as_ref(), &evidence, &index, &geometry, &reader);
@@ -168,31 +186,32 @@ fn find_geometry(
         }
     }
     if reader.blocks < 2 * BLOCKS_PER_SEGMENT {
-        let reason = format!("only {} bytes long", device.size());
-        return Err(Error::NotF2fs { device: device.name().into(), reason });
+        return Err(Error::not_f2fs(device));
     }
     Ok((geometry::from_nothing(reader.blocks, options.main_block), GeometrySource::Nodes))
 }
 
+/// The checkpoint to go by, and whether the other pack is damaged: it may have been a newer one.
 fn find_checkpoint(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     source: GeometrySource,
     options: &RescueOptions,
     notes: &mut Vec<String>,
-) -> Option<Pack> {
+) -> (Option<Pack>, bool) {
     if options.nodes_only || source == GeometrySource::Nodes {
-        return None;
+        return (None, false);
     }
     match choose_pack_to_read(device, geometry) {
         Ok((pack, other_bad)) => {
+            let is_bad = other_bad.is_some();
             notes.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
             notes.extend(pack.tell_broken_end());
-            Some(pack)
+            (Some(pack), is_bad)
         }
         Err(error) => {
             notes.push(format!("no checkpoint: {error}"));
-            None
+            (None, false)
         }
     }
 }
@@ -200,10 +219,12 @@ fn find_checkpoint(
 /// The pass over the main area.
 struct Search<'a> {
     geometry: &'a Geometry,
-    evidence: &'a Evidence,
+    evidence: &'a mut Evidence,
     knows_features: bool,
     /// Inodes that do not show the size of their room for xattrs, and those that do.
     flexible: [u64; 2],
+    /// A node showed that there was a newer checkpoint.
+    outdated: bool,
 }
 
 impl Search<'_> {
@@ -229,6 +250,7 @@ impl Search<'_> {
         if seen.offset == 0 {
             self.flexible[usize::from(node::shows_flexible_xattrs(block))] += 1;
         }
+        self.outdated |= self.evidence.shows_outdated(&seen);
         let standing = self.evidence.standing(self.geometry, &seen, address);
         index.add(&seen, address, standing);
     }

@@ -12,7 +12,7 @@ use super::geometry::from_superblocks;
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::load::{Pack, choose_pack_to_read, read_data_summaries, version_bitmaps};
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::features;
 use crate::geometry::Geometry;
 use crate::layout::BLOCKS_PER_SEGMENT;
@@ -35,7 +35,10 @@ pub(crate) fn open_damaged(
     clock: Arc<dyn Clock>,
 ) -> Result<Volume> {
     let mut warnings = vec!["rescue: read-only, and what is broken is left out".to_owned()];
-    let geometry = from_superblocks(&*device, &mut warnings)?;
+    let geometry = from_superblocks(&*device, &mut warnings).map_err(|error| match Geometry::read(&*device) {
+        Err(told @ Error::NotF2fs { .. }) => told,
+        _ => error,
+    })?;
     features::expect_served(&geometry, &*device)?;
     let (pack, other_bad) = choose_pack_to_read(&*device, &geometry)?;
     warnings.extend(other_bad.map(|error| format!("{error}; the other pack is used")));

@@ -1,0 +1,329 @@
+//! What a device holds, told by the numbers every format leaves at a fixed place: so that mkfs does not destroy somebody's data without
+//! being told to, and so that whoever finds no volume is not sent there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use basalt_device::BlockDevice;
+use zerocopy::FromBytes;
+
+use crate::checkpoint::load::check_block;
+use crate::error::Result;
+use crate::layout::node::RawNode;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+
+/// What a device holds that has no usable F2FS superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing: zeros, wherever it was looked.
+    Empty,
+    /// Something else, and perhaps what is left of an F2FS volume as well.
+    Other {
+        /// Its name, as [`probe`] has it.
+        name: &'static str,
+        /// Whether parts of an F2FS volume were found, too.
+        was_f2fs: bool,
+    },
+    /// An F2FS volume without its superblocks.
+    Headless,
+    /// Part of an F2FS volume that begins before this device: one of several devices, or a piece of an image.
+    Part {
+        /// Blocks of the volume in front of it.
+        blocks_before: u32,
+    },
+    /// An F2FS volume that does not begin where the device begins.
+    Shifted {
+        /// Bytes in front of the volume.
+        offset: u64,
+    },
+    /// Too short for a volume.
+    Short {
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// Something, but nothing that is known.
+    Unknown,
+    /// It cannot be read.
+    Unreadable,
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Content::Empty => f.write_str("it holds only zeros"),
+            Content::Other { name, was_f2fs: false } => write!(f, "it holds {name}"),
+            Content::Other { name, was_f2fs: true } => {
+                write!(f, "it holds {name}, and what is left of an F2FS volume that was there before")
+            }
+            Content::Headless => f.write_str("both superblocks are gone, but the rest of an F2FS volume is there"),
+            Content::Part { blocks_before } => write!(
+                f,
+                "it holds part of an F2FS volume whose first {blocks_before} blocks are not there: one of several devices, or of an image"
+            ),
+            Content::Shifted { offset } => write!(f, "an F2FS volume seems to begin at byte {offset} of it"),
+            Content::Short { bytes } => write!(f, "it is only {bytes} bytes long"),
+            Content::Unknown => f.write_str("it holds nothing that is known"),
+            Content::Unreadable => f.write_str("it cannot be read"),
+        }
+    }
+}
+
+/// One way to recognise a format: bytes at an offset; a negative offset counts from the end of the device.
+struct Signature {
+    name: &'static str,
+    offset: i64,
+    bytes: &'static [u8],
+}
+
+const fn at(name: &'static str, offset: i64, bytes: &'static [u8]) -> Signature {
+    Signature { name, offset, bytes }
+}
+
+/// Bytes at the start that hold every signature but those of [`FAR`].
+const HEAD: usize = 68 << 10;
+
+/// Signatures that decide by themselves. File systems first, because some keep a boot sector that looks like a partition table.
+const SIGNATURES: &[Signature] = &[
+    at("f2fs", 1024, b"\x10\x20\xF5\xF2"),
+    at("f2fs", 4096 + 1024, b"\x10\x20\xF5\xF2"),
+    at("xfs", 0, b"XFSB"),
+    at("btrfs", 65_536 + 64, b"_BHRfS_M"),
+    at("bcachefs or bcache", 4096 + 24, b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81"),
+    at("bcachefs", 4096 + 24, b"\xC6\x85\x73\xF6\x66\xCE\x90\xA9\xD9\x6A\x60\xCF\x80\x3D\xF7\xEF"),
+    at("exfat", 3, b"EXFAT   "),
+    at("ntfs", 3, b"NTFS    "),
+    at("bitlocker", 3, b"-FVE-FS-"),
+    at("vfat", 82, b"FAT32   "),
+    at("vfat", 54, b"FAT16   "),
+    at("vfat", 54, b"FAT12   "),
+    at("vfat", 54, b"FAT     "),
+    at("squashfs", 0, b"hsqs"),
+    at("erofs", 1024, b"\xE2\xE1\xF5\xE0"),
+    at("iso9660", 32_769, b"CD001"),
+    at("udf", 32_769, b"BEA01"),
+    at("nilfs2", 1024 + 6, b"\x34\x34"),
+    at("LUKS", 0, b"LUKS\xBA\xBE"),
+    at("LUKS", 16_384, b"SKUL\xBA\xBE"),
+    at("LVM2 physical volume", 512, b"LABELONE"),
+    at("LVM2 physical volume", 0, b"LABELONE"),
+    at("LVM2 physical volume", 1024, b"LABELONE"),
+    at("LVM2 physical volume", 1536, b"LABELONE"),
+    at("swap", 4086, b"SWAPSPACE2"),
+    at("swap", 4086, b"SWAP-SPACE"),
+    at("swap", 16_374, b"SWAPSPACE2"),
+    at("swap", 65_526, b"SWAPSPACE2"),
+    at("suspended system (swap)", 4086, b"S1SUSPEND"),
+    at("jfs", 32_768, b"JFS1"),
+    at("reiserfs", 65_536 + 52, b"ReIsErFs"),
+    at("reiserfs", 65_536 + 52, b"ReIsEr2Fs"),
+    at("ufs", 8192 + 1372, b"\x54\x19\x01\x00"),
+    at("ufs", 65_536 - 8192 + 8192 + 1372, b"\x19\x01\x54\x19"),
+    at("hfs", 1024, b"BD"),
+    at("hfsplus", 1024, b"H+\x00\x04"),
+    at("hfsplus", 1024, b"HX\x00\x05"),
+    at("apfs", 32, b"NXSB"),
+    at("ocfs2", 8192, b"OCFSV2"),
+    at("gfs2", 65_536, b"\x01\x16\x19\x70"),
+    at("minix", 1024 + 16, b"\x7F\x13"),
+    at("minix", 1024 + 16, b"\x8F\x13"),
+    at("minix", 1024 + 16, b"\x68\x24"),
+    at("minix", 1024 + 16, b"\x78\x24"),
+    at("minix", 1024 + 24, b"\x5A\x4D"),
+    at("cramfs", 0, b"\x45\x3D\xCD\x28"),
+    at("ubi", 0, b"UBI#"),
+    at("ubifs", 0, b"\x31\x18\x10\x06"),
+    at("jffs2", 0, b"\x85\x19\x03\x20"),
+    at("Linux RAID member", 4096, b"\xFC\x4E\x2B\xA9"),
+    at("Linux RAID member", 0, b"\xFC\x4E\x2B\xA9"),
+    at("VDO", 0, b"dmvdo001"),
+    at("Ceph BlueStore", 0, b"bluestore block device"),
+    at("GPT partition table", 512, b"EFI PART"),
+    at("GPT partition table", 4096, b"EFI PART"),
+];
+
+/// Signatures at the end of the device.
+const FAR: &[Signature] =
+    &[at("GPT partition table (backup)", -512, b"EFI PART"), at("GPT partition table (backup)", -4096, b"EFI PART")];
+
+/// ZFS writes its uberblocks, one a KiB (or a sector), behind each label's first 128 KiB.
+const ZFS_UBERBLOCKS: std::ops::Range<usize> = 128 << 10..256 << 10;
+/// An uberblock's magic number, in either byte order.
+const ZFS_MAGIC: [[u8; 8]; 2] = [*b"\x0C\xB1\xBA\x00\x00\x00\x00\x00", *b"\x00\x00\x00\x00\x00\xBA\xB1\x0C"];
+
+/// The name of the file system, volume or partition table on the device, or `None` if nothing known is on it.
+///
+/// # Errors
+/// Only if the device cannot be read.
+pub fn probe(device: &dyn BlockDevice) -> Result<Option<&'static str>> {
+    let head = read_up_to(device, 0, HEAD)?;
+    let found = SIGNATURES.iter().find(|signature| matches(&head, signature)).map(|signature| signature.name);
+    if let Some(name) = found.or_else(|| ext_version(&head)) {
+        return Ok(Some(name));
+    }
+    for signature in FAR {
+        // FAR's offsets are small and negative.
+        let Some(start) = device.size().checked_sub(signature.offset.unsigned_abs()) else {
+            continue;
+        };
+        if read_up_to(device, start, signature.bytes.len())? == signature.bytes {
+            return Ok(Some(signature.name));
+        }
+    }
+    if has_zfs_label(device)? {
+        return Ok(Some("zfs"));
+    }
+    Ok(has_partitions(&head).then_some("MBR partition table"))
+}
+
+fn matches(head: &[u8], signature: &Signature) -> bool {
+    // Offsets of SIGNATURES are positive and below HEAD.
+    let start = signature.offset.unsigned_abs() as usize;
+    head.get(start..start + signature.bytes.len()) == Some(signature.bytes)
+}
+
+/// Reads `length` bytes, or fewer at the end of the device.
+fn read_up_to(device: &dyn BlockDevice, start: u64, length: usize) -> Result<Vec<u8>> {
+    let left = device.size().saturating_sub(start);
+    let mut bytes = vec![0; length.min(usize::try_from(left).unwrap_or(usize::MAX))];
+    device.read_at(start, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Tells ext2, ext3 and ext4 apart by their feature bits.
+fn ext_version(head: &[u8]) -> Option<&'static str> {
+    const HAS_JOURNAL: u32 = 0x4;
+    /// What ext3 knows: filetype, recover, journal device, meta block groups.
+    const EXT3_INCOMPATIBLE: u32 = 0x1E;
+    let superblock = head.get(1024..2048)?;
+    let word =
+        |at: usize| u32::from_le_bytes([superblock[at], superblock[at + 1], superblock[at + 2], superblock[at + 3]]);
+    if superblock[56..58] != *b"\x53\xEF" {
+        return None;
+    }
+    let (compatible, incompatible) = (word(92), word(96));
+    Some(if incompatible & !EXT3_INCOMPATIBLE != 0 {
+        "ext4"
+    } else if compatible & HAS_JOURNAL != 0 {
+        "ext3"
+    } else {
+        "ext2"
+    })
+}
+
+fn has_zfs_label(device: &dyn BlockDevice) -> Result<bool> {
+    let label = read_up_to(device, 0, ZFS_UBERBLOCKS.end)?;
+    let uberblocks = label.get(ZFS_UBERBLOCKS).unwrap_or_default();
+    Ok(uberblocks.chunks_exact(1024).any(|block| ZFS_MAGIC.iter().any(|magic| block.starts_with(magic))))
+}
+
+/// A boot sector whose partition table names at least one partition, and nothing impossible.
+fn has_partitions(head: &[u8]) -> bool {
+    let Some(table) = head.get(446..512) else {
+        return false;
+    };
+    let (entries, mark) = table.split_at(64);
+    let plausible = |entry: &[u8]| matches!(entry[0], 0 | 0x80);
+    mark == b"\x55\xAA"
+        && entries.chunks_exact(16).all(plausible)
+        && entries.chunks_exact(16).any(|entry| entry[4] != 0)
+}
+
+/// Blocks from the start that are looked at one by one: what every volume has is there, and most packs of checkpoints.
+const DENSE_BLOCKS: u32 = 2 * BLOCKS_PER_SEGMENT;
+/// Pieces of the rest that are looked at, spread evenly, and blocks in each.
+const SAMPLES: u64 = 256;
+const SAMPLE_BLOCKS: u32 = 16;
+/// Packs of checkpoints are searched for in this many blocks from the start: 256 MiB.
+const PACK_BLOCKS: u32 = 1 << 16;
+
+/// What was seen of F2FS in some blocks of a device.
+#[derive(Default)]
+struct Traces {
+    checkpoints: u32,
+    /// Nodes, by how far they are behind where they say they are.
+    nodes: BTreeMap<i64, u32>,
+    /// Whether everything was zero.
+    is_zero: bool,
+}
+
+impl Traces {
+    fn look(&mut self, address: u32, block: &[u8]) {
+        if block.iter().all(|&byte| byte == 0) {
+            return;
+        }
+        self.is_zero = false;
+        if block[..8] != [0; 8] && check_block(0, "block", block).is_ok() {
+            self.checkpoints += 1;
+        }
+        let Ok(node) = RawNode::ref_from_bytes(block) else { return };
+        let footer = &node.footer;
+        let (nid, ino, next) = (footer.nid.get(), footer.ino.get(), footer.next_blkaddr.get());
+        let is_likely = nid >= 3 && ino >= 3 && (nid == ino) == (footer.offset() == 0) && footer.cp_ver.get() != 0;
+        // A log mostly goes on in the next block.
+        if is_likely && next > 1 && next != u32::MAX {
+            *self.nodes.entry(i64::from(next) - 1 - i64::from(address)).or_default() += 1;
+        }
+    }
+
+    fn read(&mut self, device: &dyn BlockDevice, first: u32, count: u32) {
+        let mut bytes = vec![0; count as usize * BLOCK_SIZE];
+        if device.read_at(u64::from(first) << BLOCK_BITS, &mut bytes).is_ok() {
+            (first..).zip(bytes.chunks_exact(BLOCK_SIZE)).for_each(|(address, block)| self.look(address, block));
+        } else if count > 1 {
+            (first..first + count).for_each(|address| self.read(device, address, 1));
+        } else {
+            self.is_zero = false;
+        }
+    }
+
+    /// Looks at the start of a device, at where checkpoints are, and at samples of the rest.
+    fn gather(device: &dyn BlockDevice) -> Traces {
+        let mut traces = Traces { is_zero: true, ..Traces::default() };
+        let blocks = (device.size() >> BLOCK_BITS).min(u64::from(u32::MAX) - 1) as u32;
+        let dense = DENSE_BLOCKS.min(blocks);
+        traces.read(device, 0, dense);
+        let packs = (dense.next_multiple_of(BLOCKS_PER_SEGMENT / 2)..PACK_BLOCKS.min(blocks))
+            .step_by(BLOCKS_PER_SEGMENT as usize / 2);
+        packs.for_each(|address| traces.read(device, address, 1));
+        let rest = u64::from(blocks - dense);
+        let samples = SAMPLES.min(rest.div_ceil(SAMPLE_BLOCKS.into()));
+        for sample in 0..samples {
+            // Below the number of blocks, which fits.
+            let first = dense + (rest * sample / samples) as u32;
+            traces.read(device, first, SAMPLE_BLOCKS.min(blocks - first));
+        }
+        traces
+    }
+
+    /// How far most nodes are behind where they say they are; `None` without nodes.
+    fn shift(&self) -> Option<i64> {
+        let (shift, count) = self.nodes.iter().max_by_key(|(_, count)| **count)?;
+        // A single block can look like a node by chance.
+        (*count >= 2).then_some(*shift)
+    }
+}
+
+/// What a device holds that has no usable F2FS superblock, as far as some reads tell: at most 25 MiB.
+pub fn identify(device: &dyn BlockDevice) -> Content {
+    let bytes = device.size();
+    let other = match probe(device) {
+        // A copy that is there but cannot be used.
+        Ok(Some("f2fs")) | Ok(None) => None,
+        Ok(other) => other,
+        Err(_) => return Content::Unreadable,
+    };
+    let traces = Traces::gather(device);
+    let shift = traces.shift();
+    let was_f2fs = traces.checkpoints > 0 || shift.is_some();
+    match (other, shift) {
+        (Some(name), _) => Content::Other { name, was_f2fs },
+        (None, Some(shift)) if shift > 0 && traces.checkpoints == 0 => {
+            Content::Part { blocks_before: u32::try_from(shift).unwrap_or(u32::MAX) }
+        }
+        (None, Some(shift)) if shift < 0 => Content::Shifted { offset: shift.unsigned_abs() << BLOCK_BITS },
+        _ if was_f2fs => Content::Headless,
+        _ if bytes == 0 || traces.is_zero && bytes >= BLOCK_SIZE as u64 => Content::Empty,
+        _ if bytes < 2 * BLOCK_SIZE as u64 => Content::Short { bytes },
+        _ => Content::Unknown,
+    }
+}
