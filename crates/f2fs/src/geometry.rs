@@ -109,6 +109,8 @@ impl Geometry {
         let end = geometry.end();
         let device_blocks = device.size() >> BLOCK_BITS;
         if end > device_blocks {
+            // The rest is on the others.
+            crate::features::expect_served(&geometry, device)?;
             let needed = end << BLOCK_BITS;
             return Err(Error::Truncated { device: device.name().into(), needed, size: device.size() });
         }

@@ -1,7 +1,7 @@
 //! What a device holds, told by the numbers every format leaves at a fixed place: so that mkfs does not destroy somebody's data without
 //! being told to, and so that whoever finds no volume is not sent there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use basalt_device::BlockDevice;
@@ -241,7 +241,7 @@ const PACK_BLOCKS: u32 = 1 << 16;
 struct Traces {
     checkpoints: u32,
     /// Nodes, by how far they are behind where they say they are.
-    nodes: BTreeMap<i64, u32>,
+    nodes: BTreeMap<i64, BTreeSet<u32>>,
     /// Whether everything was zero.
     is_zero: bool,
 }
@@ -261,7 +261,7 @@ impl Traces {
         let is_likely = nid >= 3 && ino >= 3 && (nid == ino) == (footer.offset() == 0) && footer.cp_ver.get() != 0;
         // A log mostly goes on in the next block.
         if is_likely && next > 1 && next != u32::MAX {
-            *self.nodes.entry(i64::from(next) - 1 - i64::from(address)).or_default() += 1;
+            self.nodes.entry(i64::from(next) - 1 - i64::from(address)).or_default().insert(address);
         }
     }
 
@@ -297,9 +297,9 @@ impl Traces {
 
     /// How far most nodes are behind where they say they are; `None` without nodes.
     fn shift(&self) -> Option<i64> {
-        let (shift, count) = self.nodes.iter().max_by_key(|(_, count)| **count)?;
+        let (shift, found) = self.nodes.iter().max_by_key(|(_, found)| found.len())?;
         // A single block can look like a node by chance.
-        (*count >= 2).then_some(*shift)
+        (found.len() >= 2).then_some(*shift)
     }
 }
 
