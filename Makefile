@@ -16,6 +16,8 @@ FUZZ_SECONDS ?= 300
 # Power cuts that `make crash-campaign` makes, and the seed it begins with.
 CUTS ?= 1000000
 SEED ?= 0
+# Volumes of each kind that `make damage-campaign` damages and repairs; they begin with SEED too.
+COUNT ?= 1000
 # How often `make kill-campaign` kills the process that serves a mount, and as often as the second number for each database.
 KILLS ?= 200
 DATABASE_KILLS ?= 20
@@ -24,11 +26,11 @@ TEST_LIMIT ?= 900
 TEST_RETRIES ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies build run test bench lint fuzz crash-campaign kill-campaign install clean
+.PHONY: help dependencies build run test bench lint fuzz crash-campaign damage-campaign kill-campaign install clean
 
 help: ## say what there is
 	@echo "Basalt: flash file systems in userspace. Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 dependencies: ## install what building and testing needs
 	@scripts/install-dependencies
@@ -61,6 +63,10 @@ fuzz: ## fuzz every on-disk structure and whole volumes, FUZZ_SECONDS in all
 
 crash-campaign: ## make CUTS simulated power cuts and hold what is left against what was promised
 	$(CARGO) run --release --locked --package basalt-crash -- campaign --cuts $(CUTS) --first $(SEED)
+
+damage-campaign: dependencies ## damage and repair COUNT volumes in five places, and as many in one structure, also with fsck.f2fs
+	BASALT_DAMAGED_VOLUMES=$(COUNT) BASALT_DAMAGE_SEED=$(SEED) $(CARGO) test --locked --package basalt-f2fs --test damage -- \
+		--ignored --nocapture
 
 kill-campaign: dependencies ## kill mounts KILLS times under programs that use fsync, and databases DATABASE_KILLS times each
 	BASALT_KILLS=$(KILLS) BASALT_DATABASE_KILLS=$(DATABASE_KILLS) $(CARGO) test --locked --package basalt --test mount -- \

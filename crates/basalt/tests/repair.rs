@@ -61,6 +61,45 @@ fn a_dry_run_writes_nothing_and_a_backup_is_put_back() {
     basalt(["fsck", "--restore", &image, &image]).fails(8, &["BASALT-UNDO"]);
 }
 
+/// Zeros the node address table, both copies.
+fn lose_table(scratch: &Scratch) {
+    let volume = fs::File::options().read(true).write(true).open(scratch.path("image")).unwrap();
+    let mut superblock = [0; 4096];
+    volume.read_exact_at(&mut superblock, 0).unwrap();
+    let field = |at: usize| u32::from_le_bytes(superblock[1024 + at..1024 + at + 4].try_into().unwrap());
+    let (nat, ssa) = (u64::from(field(84)), u64::from(field(88)));
+    volume.write_all_at(&vec![0; ((ssa - nat) * 4096) as usize], nat * 4096).unwrap();
+}
+
+#[test]
+fn nodes_that_had_to_be_searched_for_are_nothing_to_repair_unasked() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    // More than the checkpoint's journal has room for, so that the table itself is needed.
+    fs::create_dir(scratch.path("many")).unwrap();
+    for number in 0..100 {
+        scratch.file(&format!("many/{number}"), &format!("content {number}"));
+    }
+    basalt(["put", "-r", &image, &scratch.text("many")]).ok();
+    lose_table(&scratch);
+    let said = basalt(["fsck", &image]);
+    assert_eq!(said.code(), 4);
+    let before = fs::read(&image).unwrap();
+    for preen in ["-p", "-a"] {
+        let said = basalt(["fsck", preen, &image]);
+        assert_eq!(said.code(), 4);
+        said.fails(4, &[&image, "not repaired", "fsck --repair"]);
+        assert!(fs::read(&image).unwrap() == before, "{preen} wrote something");
+    }
+    assert_eq!(basalt(["fsck", "-y", &image]).code(), 1);
+    scratch.expect_clean();
+    for number in (0..100).step_by(9) {
+        let content = basalt(["cat", &image, &format!("/{number}")]).ok();
+        assert_eq!(content, format!("content {number}"));
+    }
+    basalt(["fsck", "-p", &image]).ok();
+}
+
 #[test]
 fn kinds_are_explained() {
     let list = run("fsck --explain list").ok();

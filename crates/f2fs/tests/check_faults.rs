@@ -275,14 +275,22 @@ const NODES: &[Case] =
         case(NatAddress, "outside the main area", |e| {
             e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(5));
         })
-        .also(&[SitUnowned, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+        .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
         case(NatAddress, "never written", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(NEW_ADDR)))
-            .also(&[SitUnowned, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+            .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
         case(NatDuplicateAddress, "as the next inode", |e| {
             let (first, second) = (e.path(&["pipe"]), e.path(&["device"]));
             e.edit_nat(first.max(second), |nat| nat.block_addr = e.nat(first.min(second)).block_addr);
         })
-        .also(&[SitUnowned, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+        .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+        case(NatMissing, "free", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(0))).also(&[
+            DentryIno,
+            ValidBlockCount,
+            ValidNodeCount,
+            ValidInodeCount,
+        ]),
+        case(NatMissing, "a direct node's is free", |e| e.edit_nat(big_node(e, 1), |nat| nat.block_addr.set(0)))
+            .also(&[NodeReference, SitUnowned, ValidBlockCount, ValidNodeCount, FreeSegmentCount]),
         case(NatIno, "an inode of another", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.ino.set(ROOT))),
         case(NatIno, "a direct node of another", |e| e.edit_nat(big_node(e, 0), |nat| nat.ino.set(ROOT))),
         case(NodeFooterNid, "a direct node", |e| e.edit_node(big_node(e, 1), |node| node.footer.nid.set(9999))),
@@ -418,8 +426,7 @@ const INODES: &[Case] = &[
         let (_, _, (block, _), _) = e.entry(ROOT, "pipe");
         let slot = entry_slot(e, "pipe");
         e.edit((block, 0), |map: &mut [u8; 27]| map[slot / 8] &= !(1 << (slot % 8)));
-    })
-    .harms(&["/pipe"]),
+    }),
     case(XattrList, "inline", |e| {
         let ino = e.path(&["attributes"]);
         let range = e.inode(ino).inline_xattr_range(false);
@@ -512,7 +519,6 @@ const NAMES: &[Case] = &[
             entry.file_type = 2;
         });
     })
-    .harms(&["/pipe"])
     .also(&[InodeUnreachable, InodeLinks]),
     case(DirectoryCycle, "a directory in itself", |e| {
         let (outer, inner) = (e.path(&["outer"]), e.path(&["outer", "inner"]));

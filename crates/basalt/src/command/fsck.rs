@@ -21,7 +21,7 @@ const FAULTS_LEFT: u8 = 4;
 
 /// Check a volume, and repair it
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Without --repair nothing is written.\n\
+#[command(group = clap::ArgGroup::new("writes").args(["repair", "preen"]), after_help = "Without --repair nothing is written.\n\
                         Exit codes: 0 clean, 1 faults found and repaired, 4 faults left, 8 could not be checked or repaired, \
                         16 wrong arguments.")]
 pub struct Args {
@@ -32,20 +32,24 @@ pub struct Args {
     #[command(flatten)]
     patience: Patience,
 
-    /// Repair what is wrong; -a and -p do the same, as fsck(8) passes them
-    #[arg(short = 'y', long, short_aliases = ['a', 'p'])]
+    /// Repair what is wrong. Refused where that would lose what `basalt rescue` can still read
+    #[arg(short = 'y', long)]
     repair: bool,
+
+    /// Repair only what needs nobody's judgement, as fsck(8) asks for at boot; stop where nodes have to be searched for
+    #[arg(short = 'p', long, short_alias = 'a', conflicts_with = "repair")]
+    preen: bool,
 
     /// Write nothing; with --repair, show what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
 
     /// Save what --repair overwrites to a new file
-    #[arg(long, value_name = "FILE", requires = "repair", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", requires = "writes", value_hint = clap::ValueHint::FilePath)]
     backup: Option<PathBuf>,
 
     /// Put back what a repair saved with --backup
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["repair", "dry_run", "json"], value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["repair", "preen", "dry_run", "json"], value_hint = clap::ValueHint::FilePath)]
     restore: Option<PathBuf>,
 
     /// Show the report as JSON
@@ -64,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().max_faults)]
     max_faults: usize,
 
-    /// Check even what looks clean, which is always so
+    /// Repair even what loses something that `basalt rescue` can still read; without a repair nothing (every volume is checked, clean or not)
     #[arg(short, long)]
     force: bool,
 }
@@ -84,10 +88,12 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(from) = &args.restore {
         return repair::put_back(&target, from, args.quiet);
     }
-    if args.repair {
+    if args.repair || args.preen {
         return repair::run(&repair::Order {
             target: &target,
             dry_run: args.dry_run,
+            preen: args.preen,
+            force: args.force,
             backup: args.backup.as_deref(),
             json: args.json,
             quiet: args.quiet,
@@ -132,6 +138,7 @@ fn stage_name(stage: Stage) -> &'static str {
         Stage::Trees => "files",
         Stage::Directories => "directories",
         Stage::Segments => "segments",
+        Stage::Search => "segments searched",
     }
 }
 

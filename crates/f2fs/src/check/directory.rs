@@ -209,6 +209,7 @@ impl Checker<'_> {
             return;
         };
         if (1..=7).contains(&kind) && kind != file_type(found) {
+            self.mistyped.insert(ino, kind);
             let expected = format_args!("{} ({found:?}, as inode {ino} says)", file_type(found));
             self.findings.add(FaultKind::DentryType, place, format_args!("type {kind}"), expected);
         }

@@ -107,6 +107,9 @@ kinds! {
         "A node's address in the NAT is not in the main area, so the node is lost unless an older version of it is found.";
     NatDuplicateAddress = "nat-duplicate-address", Damage,
         "Two node ids have the same block as their node. At most one can be right.";
+    NatMissing = "nat-missing", Damage,
+        "A live block is a sound node, but the NAT does not lead to it: its entry is free, or leads elsewhere. Whatever the node belongs \
+         to is lost unless it is put back.";
     NatIno = "nat-ino", Minor,
         "The NAT says that a node belongs to another inode than the one that points to it.";
     NodeFooterNid = "node-footer-nid", Damage,

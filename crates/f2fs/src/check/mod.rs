@@ -11,7 +11,7 @@
 //! | `tree`, `file` | the nodes below the inodes, level by level, and the addresses in them; nodes that nobody points to |
 //! | `directory` | every directory entry |
 //! | `names` | link counts, parents, inodes without a name, circles |
-//! | `segments` | the segment information table against what is in use; the checkpoint's counts |
+//! | `segments`, `stray` | the segment information table against what is in use; nodes that the NAT has lost; the checkpoint's counts |
 //!
 //! Every block address passes `blocks`, which gives each block one owner and compares it with the segment's summary.
 //!
@@ -32,6 +32,7 @@ mod nat_bits;
 pub(crate) mod nodes;
 mod recovery;
 mod segments;
+mod stray;
 mod superblock;
 pub(crate) mod tree;
 mod xattr;
@@ -84,6 +85,8 @@ pub enum Stage {
     Directories,
     /// Comparing the segments.
     Segments,
+    /// Searching segments for nodes, as rescue does: only for a repair.
+    Search,
 }
 
 /// How far a check has come.
@@ -196,6 +199,7 @@ pub(crate) struct Survey {
     pub(crate) references: FxHashMap<u32, Reference>,
     pub(crate) parents: FxHashMap<u32, u32>,
     pub(crate) typeless: FxHashMap<u32, u8>,
+    pub(crate) mistyped: FxHashMap<u32, u8>,
 }
 
 /// As [`check`], and hands over what it went by if it came to its end. With `watched`, for a repair: collects what the summaries should
@@ -257,6 +261,8 @@ struct Checker<'a> {
     parents: FxHashMap<u32, u32>,
     /// The file type that an entry gives to an inode of an impossible type.
     typeless: FxHashMap<u32, u8>,
+    /// The file type that an entry gives to an inode of another type.
+    mistyped: FxHashMap<u32, u8>,
     /// For each copy of the SIT, the piece of it in memory and its first block.
     sit_buffers: [(Option<u32>, Vec<u8>); 2],
 }
@@ -290,6 +296,7 @@ impl<'a> Checker<'a> {
             subdirectories: FxHashMap::default(),
             parents: FxHashMap::default(),
             typeless: FxHashMap::default(),
+            mistyped: FxHashMap::default(),
             sit_buffers: Default::default(),
         }
     }
@@ -321,6 +328,7 @@ impl<'a> Checker<'a> {
             references: self.references,
             parents: self.parents,
             typeless: self.typeless,
+            mistyped: self.mistyped,
         };
         (report, Some(survey))
     }

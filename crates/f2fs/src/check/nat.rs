@@ -80,7 +80,7 @@ impl NatTable {
     }
 
     /// Node ids in use, in order, without the reserved ones.
-    pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, RawNatEntry)> {
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = (u32, RawNatEntry)> {
         let blocks = (0u32..).zip(&self.blocks);
         let entries =
             blocks.filter_map(|(index, block)| block.as_ref().map(|block| (index * ENTRIES_PER_BLOCK, block)));

@@ -13,10 +13,11 @@ use super::kind::FaultKind;
 use super::names::{DirectoryRecord, InodeRecord};
 use super::xattr;
 use super::{Checker, Stage};
+use crate::checkpoint::load::read_blocks;
 use crate::error::Result;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::nat::RawNatEntry;
-use crate::layout::node::XATTR_NODE_OFFSET;
+use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
 
 /// Offsets in an inode's tree of the nodes that it points to itself.
 pub(crate) const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, 4 + 1018, 5 + 2 * 1018];
@@ -58,7 +59,7 @@ impl Checker<'_> {
     pub(super) fn scan_nodes(&mut self) -> Result<()> {
         let nodes = self.nodes_by_address();
         let (total, mut done) = (nodes.len() as u64, 0);
-        let mut previous: Option<NodeAt> = None;
+        let nodes = self.settle_same_addresses(nodes)?;
         for_each_block(
             self.device,
             &nodes,
@@ -66,15 +67,28 @@ impl Checker<'_> {
             |&node, block| {
                 self.step(Stage::Nodes, done, total);
                 done += 1;
-                let twice = previous.filter(|other| other.address == node.address);
-                previous = Some(node);
-                match twice {
-                    Some(other) => self.same_address(other, node),
-                    None => self.scan_node(node, block)?,
-                }
-                Ok(())
+                self.scan_node(node, block)
             },
         )
+    }
+
+    /// Of nodes with the same address, all but the one that the block's footer names are reported and left out; if it names none of
+    /// them, all but the first.
+    fn settle_same_addresses(&mut self, nodes: Vec<NodeAt>) -> Result<Vec<NodeAt>> {
+        let mut left = Vec::with_capacity(nodes.len());
+        for group in nodes.chunk_by(|one, other| one.address == other.address) {
+            let keeper = match group {
+                [one] => *one,
+                _ => {
+                    let block = read_blocks(self.device, group[0].address, 1)?;
+                    let named = RawNode::ref_from_bytes(&block).map(|node| node.footer.nid.get()).unwrap_or_default();
+                    group.iter().copied().find(|node| node.nid == named).unwrap_or(group[0])
+                }
+            };
+            left.push(keeper);
+            group.iter().filter(|node| node.nid != keeper.nid).for_each(|&node| self.same_address(keeper, node));
+        }
+        Ok(left)
     }
 
     fn same_address(&mut self, other: NodeAt, node: NodeAt) {
@@ -84,7 +98,6 @@ impl Checker<'_> {
             format_args!("block {}, as node {}", node.address, other.nid),
             "a block of its own",
         );
-        // The block belongs to at most one of them; which one is told by the first one's footer.
         self.unreadable.insert(node.nid);
     }
 

@@ -32,8 +32,15 @@ impl Checker<'_> {
                 for (segment, bytes) in segments.zip(block.chunks_exact(size_of::<RawSitEntry>())) {
                     // Chunks have the size of the structure.
                     let Ok(read) = RawSitEntry::read_from_bytes(bytes) else { continue };
-                    let entry = journal.get(&segment).copied().unwrap_or(read);
-                    free += u32::from(self.check_segment(segment, &entry));
+                    let entry = match journal.get(&segment) {
+                        Some(entry) => {
+                            // It does not count, but Linux looks at it before it looks into the journal.
+                            self.check_count(segment, &read, " in the table, in front of the journal");
+                            *entry
+                        }
+                        None => read,
+                    };
+                    free += u32::from(self.check_segment(segment, &entry)?);
                 }
             }
         }
@@ -57,13 +64,9 @@ impl Checker<'_> {
     }
 
     /// Checks one segment; whether it is free (in use by nobody, and no log).
-    fn check_segment(&mut self, segment: u32, entry: &RawSitEntry) -> bool {
+    fn check_segment(&mut self, segment: u32, entry: &RawSitEntry) -> Result<bool> {
         let place = Place::Segment(segment);
-        let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
-        if u32::from(entry.live()) != marked {
-            let found = format_args!("{} live blocks", entry.live());
-            self.findings.add(FaultKind::SitCount, place, found, format_args!("{marked}, as marked"));
-        }
+        self.check_count(segment, entry, "");
         let kind = SegmentKind::from_u8(entry.kind());
         if kind.is_none() {
             self.findings.add(FaultKind::SitType, place, format_args!("type {}", entry.kind()), "0 to 5");
@@ -81,18 +84,29 @@ impl Checker<'_> {
                 self.findings.add(FaultKind::SitClass, place, found, "blocks of one class, and their type");
             }
         }
-        self.compare_maps(segment, &entry.valid_map, &map);
-        data + nodes == 0 && log == LogState::None
+        let holds_nodes = kind.is_some_and(SegmentKind::is_node);
+        self.compare_maps(segment, holds_nodes, &entry.valid_map, &map)?;
+        Ok(data + nodes == 0 && log == LogState::None)
     }
 
-    fn compare_maps(&mut self, segment: u32, marked: &[u8; 64], owned: &[u8; 64]) {
+    /// Checks that as many blocks are marked live as are counted.
+    fn check_count(&mut self, segment: u32, entry: &RawSitEntry, which: &str) {
+        let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
+        if u32::from(entry.live()) != marked {
+            let found = format_args!("{} live blocks{which}", entry.live());
+            self.findings.add(FaultKind::SitCount, Place::Segment(segment), found, format_args!("{marked}, as marked"));
+        }
+    }
+
+    fn compare_maps(&mut self, segment: u32, holds_nodes: bool, marked: &[u8; 64], owned: &[u8; 64]) -> Result<()> {
         if marked == owned {
-            return;
+            return Ok(());
         }
         let differing = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
             (0..BLOCKS_PER_SEGMENT as usize).filter(|&block| wanted(block)).collect()
         };
         let unowned = differing(&|block| bit_msb(marked, block) && !bit_msb(owned, block));
+        let unowned = if holds_nodes { self.report_strays(segment, unowned)? } else { unowned };
         let missing = differing(&|block| !bit_msb(marked, block) && bit_msb(owned, block));
         for (kind, blocks, expected) in
             [(FaultKind::SitUnowned, unowned, "an owner, or no mark"), (FaultKind::SitMissing, missing, "marked live")]
@@ -101,6 +115,7 @@ impl Checker<'_> {
                 self.findings.add(kind, Place::Segment(segment), describe_blocks(&blocks), expected);
             }
         }
+        Ok(())
     }
 
     /// Checks the log that writes to this segment, if one does.

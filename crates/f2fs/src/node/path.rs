@@ -224,7 +224,7 @@ impl Volume {
     }
 
     /// The node that `pointer` leads to, or else the one whose footer says that it belongs there.
-    fn find_child(&mut self, ino: u32, pointer: Option<u32>, offset: u32) -> Option<u32> {
+    pub(crate) fn find_child(&mut self, ino: u32, pointer: Option<u32>, offset: u32) -> Option<u32> {
         let known = [pointer, self.nat.at_place(ino, offset)];
         known.into_iter().flatten().find(|&nid| self.check_child(ino, nid, offset).is_ok())
     }

@@ -39,14 +39,16 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "The node is searched for among live blocks without an owner. If it is found, nothing is lost; if not, its id is freed: a file's \
              name is removed then, a part of a file becomes a hole."
         }
+        NatMissing => "The entry is made to lead to the node again.",
         NatIno => "The entry is set to the inode that points to the node.",
         NodeFooterNid | NodeFooterIno | NodeFooterOffset => {
-            "If id or inode fit, the footer is set right. If neither does, the block is not this node: it is searched for elsewhere, and else \
-             its id is freed."
+            "If id or inode fit, or the segment's summary names the node and the rest of it can be right, the footer is set right. Else the \
+             block is not this node: it is searched for elsewhere, and else its id is freed."
         }
         NodeReference | NodeDuplicateReference => "The pointer is cleared: that part of the file becomes a hole.",
         NodeUnreachable => {
-            "If the place in the inode that the node names is empty, it is put back there; else its id is freed."
+            "If the place in the inode that the node names is empty, it is put back there, with the nodes that are missing in between; else \
+             its id is freed."
         }
         BlockAddress => "The address is cleared: the block becomes a hole.",
         BlockDuplicate => {
@@ -67,19 +69,29 @@ pub const fn advice(kind: FaultKind) -> &'static str {
         InodeNameLength => "Set to the length of the name that is there.",
         InodeBlockCount | InodeLinks => "Set to what was counted.",
         InodeParent => "Set to the directory that has the name.",
-        InodeUnreachable => "It gets its number as a name in lost+found, which is made if it is not there.",
+        InodeUnreachable => {
+            "It gets back the name and the directory that it remembers. If the directory is gone, it is made anew; if the name is taken, the \
+             inode gets it with its number behind it. What remembers nothing gets its number as a name in lost+found."
+        }
         XattrList => "The list is cut off in front of the first attribute that cannot be read.",
         RootDirectory => {
-            "If it has entries, it is made a directory again; else a new one is made, and what has lost its name goes to lost+found."
+            "If it has entries, it is made a directory again; else a new one is made, and what was in it goes back there."
         }
         DentryNameLength => {
             "The length becomes the one whose name fits the hash; if none does, the entry is removed and its inode goes to lost+found."
         }
-        DentryName => "The bytes that cannot be become underscores.",
-        DentryHash => "The hash is computed anew.",
+        DentryName => {
+            "If the inode remembers a name with the entry's hash, the entry gets that; else the bytes that cannot be become underscores."
+        }
+        DentryHash => {
+            "If the inode remembers a name with this hash, the entry gets that name; else the hash is computed anew."
+        }
         DentryBucket => "The entry moves to where its hash leads.",
         DentryType => "Set to the inode's type.",
-        DentryIno => "If an inode without a name remembers this one, the entry leads there again; else it is removed.",
+        DentryIno => {
+            "If an inode without a name remembers this one, the entry leads there again. If it is a directory's and files remember that, the \
+             directory is made anew, for root alone. Else the entry is removed."
+        }
         DentryDots => "`.` and `..` are made to lead where they should; more than one of each is removed.",
         DentryDuplicate => "The second entry gets a number behind its name.",
         DirectoryParents => "The name in the directory that `..` leads to stays, the other is removed.",

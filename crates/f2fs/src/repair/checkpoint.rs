@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use basalt_segments::SegmentKind;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use basalt_device::BlockDevice;
@@ -77,6 +77,7 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
     };
     loaded.logs.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(log, _)| log.segment = NOWHERE);
     let mut state = into_state(device, geometry, loaded);
+    state.is_invented = invented;
     state.merge_journals()?;
     state.place_lost_logs()?;
     state.loaded.orphans.sort_unstable();
@@ -135,8 +136,12 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> State
         version,
         taken: FxHashSet::default(),
         by_offset: None,
+        waiting: None,
         strays: None,
         nameless: None,
+        remembered: FxHashSet::default(),
+        is_invented: false,
+        given_up: FxHashMap::default(),
         made: FxHashSet::default(),
         lost_found: None,
     }

@@ -67,13 +67,21 @@ impl State {
         let found = Found { block, slot, name, raw };
         let action = match kind {
             FaultKind::DentryName => {
-                let name: Vec<u8> =
-                    found.name.iter().map(|&byte| if matches!(byte, 0 | b'/') { b'_' } else { byte }).collect();
+                let own = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?;
+                let name = own.unwrap_or_else(|| {
+                    found.name.iter().map(|&byte| if matches!(byte, 0 | b'/') { b'_' } else { byte }).collect()
+                });
                 self.rename(survey, directory, &found, &name)?
             }
             FaultKind::DentryDuplicate => self.rename(survey, directory, &found, &found.name)?,
             FaultKind::DentryBucket => self.move_entry(survey, directory, &found)?,
             FaultKind::DentryHash => {
+                if let Some(own) = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?
+                    && own != found.name
+                {
+                    let action = self.rename(survey, directory, &found, &own)?;
+                    return Ok(Some(format!("{action}, which the inode remembers and the hash is of")));
+                }
                 self.put_entry(survey, directory, &found, RawDentry { hash_code: hash(&found.name).into(), ..raw })?;
                 "hash computed anew".into()
             }
@@ -90,6 +98,9 @@ impl State {
                 Some(ino) => {
                     self.put_entry(survey, directory, &found, RawDentry { ino: ino.into(), ..raw })?;
                     format!("now inode {ino}, which remembers this name")
+                }
+                None if self.remake_directory(survey, directory, &found.name, &raw)? => {
+                    "a new directory of this number, for root alone: files remember that they were in it".into()
                 }
                 None => {
                     self.remove_entry(survey, directory, &found)?;
@@ -150,7 +161,7 @@ impl State {
     }
 
     /// The bytes of a directory's block, or of its inline entries.
-    fn entries_of(
+    pub(super) fn entries_of(
         &mut self,
         survey: &Survey,
         directory: u32,
@@ -200,7 +211,7 @@ impl State {
         Ok(true)
     }
 
-    fn put_entry(&mut self, survey: &Survey, directory: u32, found: &Found, raw: RawDentry) -> Result<bool> {
+    pub(super) fn put_entry(&mut self, survey: &Survey, directory: u32, found: &Found, raw: RawDentry) -> Result<bool> {
         self.edit_entries(survey, directory, found.block, |content, shape| {
             entries::put_entry(content, shape, found.slot, &raw);
         })
@@ -387,6 +398,12 @@ impl State {
 
     /// The inode without a name that remembers this one.
     fn nameless(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<u32>> {
+        self.find_nameless(survey)?;
+        Ok(self.nameless.as_mut().and_then(|map| map.remove(&(directory, name.to_vec()))))
+    }
+
+    /// Finds out which inodes have no name, and what they remember.
+    pub(super) fn find_nameless(&mut self, survey: &Survey) -> Result<()> {
         if self.nameless.is_none() {
             let mut inodes: Vec<u32> =
                 survey.inodes.iter().filter(|(_, inode)| inode.names == 0).map(|(ino, _)| *ino).collect();
@@ -396,11 +413,12 @@ impl State {
                 if let Some(inode) = self.inode(ino)?
                     && let Some(name) = inode.i_name.get(..inode.i_namelen.get() as usize)
                 {
+                    self.remembered.insert(inode.i_pino.get());
                     map.entry((inode.i_pino.get(), name.to_vec())).or_insert(ino);
                 }
             }
             self.nameless = Some(map);
         }
-        Ok(self.nameless.as_mut().and_then(|map| map.remove(&(directory, name.to_vec()))))
+        Ok(())
     }
 }

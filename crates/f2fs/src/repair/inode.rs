@@ -37,10 +37,20 @@ impl State {
         let flexible = self.geometry.flexible_inline_xattr();
         let features = self.geometry.features;
         let action = match fault.kind {
-            FaultKind::InodeChecksum => {
-                self.edit_inode(ino, |_| ())?;
-                "checksum computed anew".into()
-            }
+            FaultKind::InodeChecksum => match self.type_by_name(survey, ino, &inode)? {
+                Some(kind) => {
+                    let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
+                    self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
+                    format!("now a {kind:?}, as its name says, and checksum computed anew")
+                }
+                None if self.mend_form(ino, &inode)? => {
+                    "inline or not, as its entries are, and checksum computed anew".into()
+                }
+                None => {
+                    self.edit_inode(ino, |_| ())?;
+                    "checksum computed anew".into()
+                }
+            },
             FaultKind::InodeMode => return self.guess_mode(survey, ino, &inode).map(Some),
             FaultKind::InodeExtraAttributes => {
                 let size = self.likely_extra_size(survey, ino, &inode)?;
@@ -173,6 +183,27 @@ impl State {
         let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
         self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
         Ok(format!("now a {kind:?}, mode {mode:#o}"))
+    }
+
+    /// The type that an inode, whose checksum is wrong, should have: that of its name, where they differ; the root is a directory.
+    fn type_by_name(&self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<Option<FileKind>> {
+        if ino == self.geometry.root_ino {
+            let is_directory = FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Directory);
+            return Ok((!is_directory && self.looks_like_directory(ino, inode)?).then_some(FileKind::Directory));
+        }
+        Ok(survey.mistyped.get(&ino).and_then(|&kind| entries::kind_of(kind)))
+    }
+
+    /// A directory, whose checksum is wrong, that has no entries where its flag says, but has them where the opposite would say: the flag
+    /// is turned.
+    fn mend_form(&mut self, ino: u32, inode: &RawInode) -> Result<bool> {
+        let is_directory = FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Directory);
+        let mut other = *inode;
+        other.i_inline ^= InlineFlags::DENTRY.bits();
+        if !is_directory || self.looks_like_directory(ino, inode)? || !self.looks_like_directory(ino, &other)? {
+            return Ok(false);
+        }
+        self.edit_inode(ino, |inode| inode.i_inline ^= InlineFlags::DENTRY.bits())
     }
 
     /// Whether an inode's first entries are those of a directory: a `.` that leads to itself.

@@ -1,18 +1,12 @@
 //! The root directory, if it is gone, and `lost+found`: where what has no name gets one.
 
-use basalt_segments::SegmentKind;
 use basalt_vfs::FileKind;
-use zerocopy::{FromZeros, IntoBytes};
 
 use super::state::State;
-use crate::check::blocks::Owner;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::error::Result;
-use crate::layout::dentry::DentryShape;
-use crate::layout::inode::{InlineFlags, RawInode};
-use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, NAME_MAX};
+use crate::layout::NAME_MAX;
 
 /// Name of the directory for what has no name; where it is full, numbered ones follow.
 const LOST_FOUND: &str = "lost+found";
@@ -41,12 +35,15 @@ impl State {
             return Ok(Some("made a directory again: it has entries".into()));
         }
         let made = self.make_directory(survey, root, root, 0o755, b"")?;
-        Ok(made.then(|| "a new, empty root directory; what was in it goes to lost+found".into()))
+        Ok(made.then(|| "a new root directory; what was in it goes back there".into()))
     }
 
-    /// Puts an inode into `lost+found`, under its number.
+    /// Gives an inode the name it remembers; if that cannot be, its number as a name in `lost+found`.
     fn give_name(&mut self, survey: &Survey, ino: u32) -> Result<Option<String>> {
         let kind = survey.inodes.get(&ino).and_then(|inode| inode.kind).unwrap_or(FileKind::Regular);
+        if let Some(action) = self.bring_home(survey, ino, kind)? {
+            return Ok(Some(action));
+        }
         for _ in 0..LOST_FOUND_MAX {
             let Some(directory) = self.lost_found(survey)? else { return Ok(None) };
             let mut name = format!("#{ino}");
@@ -76,7 +73,7 @@ impl State {
     }
 
     /// The directory in the root that takes what has no name: the last of them that there is, made if there is none.
-    fn lost_found(&mut self, survey: &Survey) -> Result<Option<u32>> {
+    pub(super) fn lost_found(&mut self, survey: &Survey) -> Result<Option<u32>> {
         if self.lost_found.is_none() {
             let root = self.geometry.root_ino;
             let names = self.list(survey, root)?;
@@ -118,70 +115,13 @@ impl State {
         Ok(())
     }
 
-    fn free_nid(&self, survey: &Survey) -> Result<Option<u32>> {
+    pub(super) fn free_nid(&self, survey: &Survey) -> Result<Option<u32>> {
         for nid in FIRST_NID..self.geometry.node_ids() {
             if survey.nat.get(nid).block_addr.get() == 0 && self.nat(nid)?.block_addr.get() == 0 {
                 return Ok(Some(nid));
             }
         }
         Ok(None)
-    }
-
-    /// Makes a directory with nothing but `.` and `..`; its name is added by the caller. False if there is no room.
-    fn make_directory(
-        &mut self,
-        survey: &Survey,
-        ino: u32,
-        parent: u32,
-        permissions: u16,
-        name: &[u8],
-    ) -> Result<bool> {
-        let version = self.nat(ino)?.version;
-        let owner = Owner::Data { nid: ino, slot: 0, version };
-        let Some(data) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else { return Ok(false) };
-        let Some(node) = self.allocate(survey, SegmentKind::HotNode, Owner::Node(ino).summary())? else {
-            return Ok(false);
-        };
-        let (mut block, shape) = (vec![0; BLOCK_SIZE], DentryShape::BLOCK);
-        let directory = entries::file_type(FileKind::Directory);
-        entries::insert(&mut block, &shape, 0, 0, b".", ino, directory);
-        entries::insert(&mut block, &shape, 1, 0, b"..", parent, directory);
-        self.put(data, &block)?;
-        let inode = self.new_directory(ino, parent, permissions, name, data)?;
-        let mut block = inode.as_bytes().to_vec();
-        self.seal(&mut block);
-        self.put(node, &block)?;
-        self.edit_nat(ino, |entry| {
-            entry.ino.set(ino);
-            entry.block_addr.set(node);
-        })?;
-        self.made.insert(ino);
-        Ok(true)
-    }
-
-    fn new_directory(&self, ino: u32, parent: u32, permissions: u16, name: &[u8], data: u32) -> Result<Box<RawInode>> {
-        let mut inode = Box::new(RawInode::new_zeroed());
-        inode.i_mode.set(FileKind::Directory.mode_bits() as u16 | permissions);
-        inode.i_links.set(2);
-        inode.i_size.set(BLOCK_SIZE as u64);
-        inode.i_blocks.set(2);
-        inode.i_current_depth.set(1);
-        inode.i_pino.set(parent);
-        inode.i_namelen.set(name.len() as u32);
-        inode.i_name[..name.len()].copy_from_slice(name);
-        if let Some(root) = self.inode(self.geometry.root_ino)? {
-            (inode.i_atime, inode.i_ctime, inode.i_mtime) = (root.i_atime, root.i_ctime, root.i_mtime);
-        }
-        let features = self.geometry.features;
-        if features.contains(Features::EXTRA_ATTR) {
-            inode.i_inline = InlineFlags::EXTRA_ATTR.bits();
-            inode.extra_mut().i_extra_isize.set(crate::format::root::extra_size(features));
-        }
-        let first = inode.extra_size() as usize / 4;
-        inode.slots[first].set(data);
-        inode.footer.nid.set(ino);
-        inode.footer.ino.set(ino);
-        Ok(inode)
     }
 }
 

@@ -5,17 +5,19 @@
 //!
 //! 0. A live cleaning journal is recovered, in place: that is safe by itself, and changes what is free.
 //! 1. Superblock and checkpoint are brought to where the volume can be checked; what was fsynced is recovered.
-//! 2. Rounds of check and repair, each on the lowest layer with faults: nodes, then entries and fields, names, counts of inodes.
+//! 2. Rescue's search: nodes that the NAT does not lead to, or a pointer not any more, are put back where it found them.
+//! 3. Rounds of check and repair, each on the lowest layer with faults: nodes, then entries and fields, names, counts of inodes.
 //!    What follows from the rest (segment information, summaries, the checkpoint's counts) is derived last.
-//! 3. Blocks that the last checkpoint can reach move to free places, table blocks to their other copy.
-//! 4. On commit: blocks, flush, checkpoint but for its last block, flush, last block, flush; superblocks at the end.
+//! 4. Blocks that the last checkpoint can reach move to free places, table blocks to their other copy.
+//! 5. On commit: blocks, flush, checkpoint but for its last block, flush, last block, flush; superblocks at the end.
 //!
 //! | module | what |
 //! |---|---|
 //! | `journal` | a live cleaning journal, first of all |
 //! | `superblock`, `checkpoint`, `pack` | where things are; the checkpoint to start from, and the next |
+//! | `finds`, `restore` | what rescue finds, and what the repair would lose of it; putting it back |
 //! | `nat`, `node` | node addresses and footers; pointers to nodes and blocks |
-//! | `inode`, `xattr`, `directory`, `lost_found` | fields, attributes, entries, names |
+//! | `inode`, `xattr`, `directory`, `home`, `lost_found`, `remake` | fields, attributes, entries, names, directories made anew |
 //! | `segments` | segment information, summaries, logs, counts |
 //! | `rounds`, `commit`, `backup` | the order of things; writing; what was there before |
 //! | `advice` | what is done for each kind of fault, in words |
@@ -25,12 +27,16 @@ mod backup;
 mod checkpoint;
 mod commit;
 mod directory;
+mod finds;
+mod home;
 mod inode;
 mod journal;
 mod lost_found;
 mod nat;
 mod node;
 mod pack;
+mod remake;
+mod restore;
 mod rounds;
 mod segments;
 mod staged;
@@ -47,6 +53,7 @@ use serde::Serialize;
 
 pub use advice::advice;
 pub use backup::{RestoreError, restore};
+pub use finds::Loss;
 
 use crate::check::{
     CheckOptions, CheckProgress, CheckReport, Counts, Fault, FaultKind, Place, Severity, Survey, examine,
@@ -147,6 +154,10 @@ pub struct RepairReport {
     pub rounds: u32,
     /// What is on the volume afterwards.
     pub counts: Counts,
+    /// What [rescue](crate::rescue) can read now and nobody could afterwards; at most as many as were asked for.
+    pub losses: Vec<Loss>,
+    /// Whether nodes were put back that the node address table had lost: the damage was more than a repair without a user should touch.
+    pub restored_nodes: bool,
 }
 
 /// The repairs so far.
@@ -157,10 +168,12 @@ struct Log {
     limit: usize,
     /// Whether what follows is no repair, but comes from moving what was repaired.
     muted: bool,
+    has_restored_nodes: bool,
 }
 
 impl Log {
     fn add(&mut self, repair: Repair) {
+        self.has_restored_nodes |= repair.kind == FaultKind::NatMissing;
         // A place that takes two rounds is one repair.
         if self.muted || self.repairs.len() < self.limit && !self.seen.insert((repair.kind, repair.place)) {
             return;
@@ -267,6 +280,7 @@ pub fn plan(
         count: 0,
         limit: options.max_listed.max(1),
         muted: false,
+        has_restored_nodes: false,
     };
     let staged = Arc::new(Staged::new(Arc::clone(&device)));
     let mut work = Work { device, staged, log, round: 0, progress };
@@ -344,6 +358,8 @@ impl Work<'_> {
             blocks: 0,
             rounds: self.round,
             counts: report.counts,
+            losses: Vec::new(),
+            restored_nodes: false,
         };
         Plan { staged: self.staged, report, writes: commit::Writes::default(), journal: None }
     }

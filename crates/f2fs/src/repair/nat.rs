@@ -3,13 +3,16 @@
 use basalt_segments::SegmentKind;
 use rustc_hash::FxHashMap;
 
+use super::node::new_indirect;
 use super::state::State;
+use crate::check::file::{Level, level};
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
 use crate::layout::nat::RawNatEntry;
-use crate::layout::node::{NodeFlags, OFFSET_SHIFT};
+use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::summary::RawSummaryBlock;
-use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+use crate::rescue::node::recognise;
 use zerocopy::FromBytes;
 
 impl State {
@@ -25,8 +28,20 @@ impl State {
                 })?;
                 Ok(Some("entry of a reserved id restored".into()))
             }
+            FaultKind::NatMissing => self.take_back(nid, fault),
             FaultKind::NatAddress | FaultKind::NatDuplicateAddress => self.replace_node(survey, nid).map(Some),
-            FaultKind::NodeFooterNid if survey.unreadable.contains(&nid) => self.replace_node(survey, nid).map(Some),
+            FaultKind::NodeFooterNid if survey.unreadable.contains(&nid) => {
+                if self.mend_footer(nid, owner)? {
+                    return Ok(Some(format!(
+                        "footer now of node {nid} of inode {}, as its segment's summary says",
+                        owner.0
+                    )));
+                }
+                if self.empty_indirect(survey, nid, owner)? {
+                    return Ok(Some("overwritten: now an empty node, to which those below it are put back".into()));
+                }
+                self.replace_node(survey, nid).map(Some)
+            }
             FaultKind::NatIno => {
                 self.edit_nat(nid, |entry| entry.ino.set(owner.0))?;
                 Ok(Some(format!("now of inode {}", owner.0)))
@@ -43,6 +58,55 @@ impl State {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Leads a NAT entry to the live block that is its node.
+    fn take_back(&mut self, nid: u32, fault: &Fault) -> Result<Option<String>> {
+        let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
+        let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
+        if !self.taken.insert(address) {
+            return Ok(None);
+        }
+        self.edit_nat(nid, |entry| (entry.ino, entry.block_addr) = (footer.ino, address.into()))?;
+        Ok(Some(format!("now at block {address}, of inode {}", footer.ino)))
+    }
+
+    /// A node whose footer is wrong in every respect, but which the segment's summary names and whose other bytes can be right: gets its
+    /// footer back. False if the block is not this node.
+    fn mend_footer(&mut self, nid: u32, (ino, offset): (u32, u32)) -> Result<bool> {
+        let address = self.nat(nid)?.block_addr.get();
+        if !self.geometry.in_main(address) || self.summary(address)?.nid.get() != nid {
+            return Ok(false);
+        }
+        let mut block = self.block(address)?;
+        let known = recognise(&block, &self.geometry, true).is_some_and(|seen| seen.sound);
+        let Ok(node) = RawNode::mut_from_bytes(&mut block) else { return Ok(false) };
+        node.footer.nid.set(nid);
+        node.footer.ino.set(ino);
+        node.footer.flag.set(node.footer.flag.get() & NodeFlags::all().bits() | offset << OFFSET_SHIFT);
+        // Where the log went on counts for nothing any more.
+        node.footer.next_blkaddr.set(NULL_ADDR);
+        // Zeros and ones can be addresses, and are what a device gives back that has lost a block.
+        let is_uniform = node.slots.iter().all(|slot| *slot == node.slots[0]);
+        if known || is_uniform || recognise(&block, &self.geometry, true).is_none() {
+            return Ok(false);
+        }
+        self.seal(&mut block);
+        self.put(address, &block)?;
+        Ok(true)
+    }
+
+    /// A node of node ids that is gone is made anew, empty, in the block that it has: the nodes below it know where they belong.
+    fn empty_indirect(&mut self, survey: &Survey, nid: u32, (ino, offset): (u32, u32)) -> Result<bool> {
+        let is_indirect =
+            offset != 0 && offset != XATTR_NODE_OFFSET && matches!(level(offset, 0, 1), Level::Indirect { .. });
+        let address = self.nat(nid)?.block_addr.get();
+        let is_own = self.geometry.in_main(address) && self.summary(address)?.nid.get() == nid;
+        if !is_indirect || !is_own || !survey.inodes.contains_key(&ino) {
+            return Ok(false);
+        }
+        self.put(address, &new_indirect(nid, ino, offset))?;
+        Ok(true)
     }
 
     /// A node that is not where the NAT says: found again where a live block without an owner says so, else its id is freed.

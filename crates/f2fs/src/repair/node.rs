@@ -1,7 +1,8 @@
 //! Pointers: to nodes that are not there, to nodes and blocks of others, and nodes that nobody points to.
 
+use basalt_segments::SegmentKind;
 use rustc_hash::FxHashSet;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::state::State;
 use crate::check::blocks::Owner;
@@ -12,7 +13,7 @@ use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
 use crate::layout::NULL_ADDR;
 use crate::layout::inode::{InlineFlags, RawInode};
-use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
+use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 
 const IDS: u32 = ADDRS_PER_NODE;
 /// Offsets of the two indirect nodes and of the double indirect one.
@@ -55,12 +56,21 @@ pub(super) fn direct_node(file_block: u64, own: u32, per_node: u32) -> Option<(u
     Some((offset as u32, slot))
 }
 
+/// The block of a node of node ids that has none yet.
+pub(super) fn new_indirect(nid: u32, ino: u32, offset: u32) -> Vec<u8> {
+    let mut node = RawNode::new_zeroed();
+    node.footer.nid.set(nid);
+    node.footer.ino.set(ino);
+    node.footer.flag.set(NodeFlags::COLD.bits() | offset << OFFSET_SHIFT);
+    node.as_bytes().to_vec()
+}
+
 impl State {
     /// Repairs a fault of a pointer; says what was done.
     pub(super) fn repair_pointer(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
         match (fault.kind, fault.place) {
             (FaultKind::NodeReference, Place::Inode(ino)) => self.clean_tree(survey, ino),
-            (FaultKind::NodeUnreachable, Place::Node(nid)) => self.attach_or_free(survey, nid).map(Some),
+            (FaultKind::NodeUnreachable, Place::Node(nid)) => self.attach_or_free(survey, nid),
             (FaultKind::BlockAddress, Place::Slot { nid, slot }) => {
                 let cleared = self.set_address(survey, nid, slot, NULL_ADDR)?;
                 Ok(cleared.then(|| "now a hole".into()))
@@ -154,13 +164,22 @@ impl State {
         Ok(node.slots.get(slot as usize).map_or(NULL_ADDR, |slot| slot.get()))
     }
 
-    /// A node that nobody points to: back to where its footer says if that place is empty, else its id is freed.
-    fn attach_or_free(&mut self, survey: &Survey, nid: u32) -> Result<String> {
+    /// A node that nobody points to: back to where its footer says if that place is empty, else its id is freed. Nothing yet if the
+    /// node above it is in the same position.
+    fn attach_or_free(&mut self, survey: &Survey, nid: u32) -> Result<Option<String>> {
         if let Some((ino, offset)) = self.attach(survey, nid)? {
-            return Ok(format!("put back into inode {ino}, at offset {offset}"));
+            return Ok(Some(format!("put back into inode {ino}, at offset {offset}")));
+        }
+        let footer = self.node(nid)?.as_deref().and_then(State::footer);
+        let below = footer.filter(|footer| footer.offset() != 0);
+        if let Some((footer, (above, _))) = below.and_then(|footer| Some((footer, parent_of(footer.offset())?)))
+            && survey.inodes.contains_key(&footer.ino.get())
+            && self.is_waiting(survey, footer.ino.get(), above)?
+        {
+            return Ok(None);
         }
         self.free_node(nid)?;
-        Ok("belongs to no file: node id freed".into())
+        Ok(Some("belongs to no file: node id freed".into()))
     }
 
     fn attach(&mut self, survey: &Survey, nid: u32) -> Result<Option<(u32, u32)>> {
@@ -194,14 +213,71 @@ impl State {
                     None => false,
                 }
             }
-            Some((parent, slot)) => match self.node_at(survey, ino, parent) {
+            Some((parent, slot)) => match self.indirect_at(survey, ino, parent)? {
                 Some(parent) if self.address(survey, parent, slot)? == NULL_ADDR => {
                     self.edit_node(parent, |node| node.slots[slot as usize].set(nid))?
                 }
                 _ => false,
             },
         };
+        if attached {
+            self.note_node(survey, ino, offset, nid);
+        }
         Ok(attached.then_some((ino, offset)))
+    }
+
+    /// The node of node ids at an offset of a file's tree, made if there is none; `None` if its place is taken or there is no room.
+    fn indirect_at(&mut self, survey: &Survey, ino: u32, offset: u32) -> Result<Option<u32>> {
+        if let Some(nid) = self.node_at(survey, ino, offset) {
+            return Ok(Some(nid));
+        }
+        let (holder, slot) = match parent_of(offset) {
+            Some((above, slot)) => match self.indirect_at(survey, ino, above)? {
+                Some(holder) if self.address(survey, holder, slot)? == NULL_ADDR => (holder, Some(slot)),
+                _ => return Ok(None),
+            },
+            None => (ino, None),
+        };
+        let index = CHILD_OFFSETS.iter().position(|&child| child == offset);
+        let is_free = match (slot, index, self.inode(ino)?) {
+            (Some(_), ..) => true,
+            (None, Some(index), Some(inode)) => inode.i_nid[index].get() == 0,
+            _ => false,
+        };
+        // It may be in use all the same, and only be waiting to be put back itself.
+        if !is_free || self.is_waiting(survey, ino, offset)? {
+            return Ok(None);
+        }
+        let Some(nid) = self.free_nid(survey)? else { return Ok(None) };
+        let Some(address) = self.allocate(survey, SegmentKind::ColdNode, Owner::Node(nid).summary())? else {
+            return Ok(None);
+        };
+        self.put(address, &new_indirect(nid, ino, offset))?;
+        self.edit_nat(nid, |entry| (entry.ino, entry.block_addr) = (ino.into(), address.into()))?;
+        match (slot, index) {
+            (Some(slot), _) => self.edit_node(holder, |node| node.slots[slot as usize].set(nid))?,
+            (None, Some(index)) => self.edit_inode(ino, |inode| inode.i_nid[index].set(nid))?,
+            _ => false,
+        };
+        self.note_node(survey, ino, offset, nid);
+        Ok(Some(nid))
+    }
+
+    /// Whether the NAT has a node that nobody points to and that says it belongs to this place.
+    fn is_waiting(&mut self, survey: &Survey, ino: u32, offset: u32) -> Result<bool> {
+        if self.waiting.is_none() {
+            let mut waiting = FxHashSet::default();
+            for (nid, entry) in survey.nat.in_use() {
+                let is_known = survey.inodes.contains_key(&nid) || survey.references.contains_key(&nid);
+                if is_known || !self.geometry.in_main(entry.block_addr.get()) {
+                    continue;
+                }
+                let footer = State::footer(&self.block(entry.block_addr.get())?);
+                waiting.extend(footer.filter(|at| at.nid.get() == nid).map(|at| (at.ino.get(), at.offset())));
+            }
+            self.waiting = Some(waiting);
+        }
+        Ok(self.waiting.as_ref().is_some_and(|waiting| waiting.contains(&(ino, offset))))
     }
 
     /// Blocks with several owners, all of which are in the survey's `claimers`: the owner that the summary names keeps the block, else
@@ -225,6 +301,8 @@ impl State {
                         done.push((Place::Node(nid), action));
                     }
                     Owner::Data { nid, slot, .. } => {
+                        let ino = survey.references.get(&nid).map_or(nid, |reference| reference.ino);
+                        *self.given_up.entry(ino).or_default() += 1;
                         self.set_address(survey, nid, slot.into(), NULL_ADDR)?;
                         let place = Place::Slot { nid, slot: slot.into() };
                         done.push((place, format!("block {address} belongs to another: now a hole")));

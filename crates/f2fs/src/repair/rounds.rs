@@ -1,11 +1,14 @@
 //! Rounds of check and repair, until nothing is left or nothing gets better.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
+use basalt_device::BlockDevice;
 use rustc_hash::FxHashSet;
 
+use super::finds::{Finds, Loss};
 use super::state::State;
-use super::{Plan, Repair, RepairOptions, RepairReport, Work, checkpoint, superblock};
+use super::{Plan, Repair, RepairOptions, RepairProgress, RepairReport, Work, checkpoint, superblock};
 use crate::check::{CheckReport, Fault, FaultKind, Place, Severity, Survey};
 use crate::error::Result;
 
@@ -16,8 +19,9 @@ const ROUNDS_MAX: u32 = 100;
 fn layer(kind: FaultKind) -> u32 {
     use FaultKind::*;
     match kind {
+        NatMissing => 0,
         // Where an inode's addresses are depends on these: before that is known, all of them look wrong.
-        InodeMode | InodeExtraAttributes | InodeInlineXattrSize | InodeInlineFlags | InodeFlags => 0,
+        InodeMode | InodeExtraAttributes | InodeInlineXattrSize | InodeInlineFlags | InodeFlags => 1,
         NatReserved
         | NatAddress
         | NatDuplicateAddress
@@ -32,22 +36,23 @@ fn layer(kind: FaultKind) -> u32 {
         | BlockAddress
         | BlockDuplicate
         | RootDirectory
-        | InodeChecksum => 1,
+        | InodeChecksum => 2,
         InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeNameLength | XattrList
         | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDuplicate
-        | DirectoryParents | OrphanInode | QuotaInode => 2,
-        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 3,
-        InodeLinks | InodeBlockCount => 4,
+        | DirectoryParents | OrphanInode | QuotaInode => 3,
+        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 4,
+        InodeLinks | InodeBlockCount => 5,
         _ => DERIVED,
     }
 }
 
 /// The layer that follows from all others.
-const DERIVED: u32 = 5;
+const DERIVED: u32 = 6;
 
 impl Work<'_> {
     /// Repairs on the staged device, and plans what is to be written.
     pub(super) fn run(mut self, options: &RepairOptions, first: CheckReport) -> Result<Plan> {
+        let before = if needs_search(&first) { self.search(options) } else { None };
         let Some(geometry) = superblock::repair(&self.staged, &first.faults, &mut self.log)? else {
             return Ok(self.give_up(first, options));
         };
@@ -58,15 +63,43 @@ impl Work<'_> {
             let writes = super::commit::Writes::of_superblocks(&self.staged)?;
             return Ok(self.finish(again, writes, options));
         }
+        let root = geometry.root_ino;
         let mut state = checkpoint::open(&self.staged, geometry, &again.faults, &mut self.log)?;
         state.write_pack(None)?;
+        // Entries of the table that the journal's were just written over are right with that, and no round comes to them.
+        for fault in again.faults.iter().filter(|fault| fault.kind == FaultKind::SitCount) {
+            self.log.add(Repair::of(fault, "computed anew from what is in use"));
+        }
+        if let Some(before) = &before {
+            state.restore_nodes(before, &again.faults, &mut self.log)?;
+        }
         let mut report = self.rounds(&mut state)?;
+        let after = if before.is_some() { self.search(options) } else { None };
+        let mut losses = match (&before, &after) {
+            (Some(before), Some(after)) => before.losses(after, &state.given_up),
+            (Some(_), None) => vec![Loss::of_all(root)],
+            (None, _) => Vec::new(),
+        };
         if report.is_clean() && state.relocate_all(&mut self)? {
             self.log.muted = true;
             report = self.rounds(&mut state)?;
         }
         let writes = state.plan_writes(&mut self)?;
-        Ok(self.finish(report, writes, options))
+        // Worse than before: what was damaged could be mounted, what is repaired could not.
+        if first.complete && !report.complete {
+            losses.insert(0, Loss::of_all(root));
+        }
+        losses.truncate(options.max_listed);
+        let mut plan = self.finish(report, writes, options);
+        plan.report.losses = losses;
+        Ok(plan)
+    }
+
+    /// What rescue finds on the volume as it is now.
+    fn search(&mut self, options: &RepairOptions) -> Option<Finds> {
+        let staged: Arc<dyn BlockDevice> = Arc::clone(&self.staged) as Arc<dyn BlockDevice>;
+        let (round, progress) = (self.round + 1, &mut self.progress);
+        Finds::search(&staged, &options.clock, &mut |check| progress(RepairProgress { round, check }))
     }
 
     fn log_is_of_superblocks(&self) -> bool {
@@ -89,6 +122,8 @@ impl Work<'_> {
             blocks: writes.len(),
             rounds: self.round,
             counts: report.counts,
+            losses: Vec::new(),
+            restored_nodes: self.log.has_restored_nodes,
         };
         Plan { staged: self.staged, report, writes, journal: None }
     }
@@ -165,6 +200,28 @@ impl Work<'_> {
     }
 }
 
+/// Whether a check found what a file, a name or a node may be lost by: more than superblocks, and what is computed anew.
+fn needs_search(report: &CheckReport) -> bool {
+    use FaultKind::*;
+    let is_harmless = |kind: FaultKind| {
+        superblock::KINDS.contains(&kind)
+            || matches!(
+                kind,
+                CheckpointFlags
+                    | CheckpointParity
+                    | LogMode
+                    | LogType
+                    | SummaryType
+                    | SummaryOwner
+                    | SitCount
+                    | SitType
+                    | FreeSegmentCount
+                    | NextFreeNid
+            )
+    };
+    !report.complete || faults(report).any(|fault| !is_harmless(fault.kind))
+}
+
 /// Faults that are none but notes are left out.
 fn faults(report: &CheckReport) -> impl Iterator<Item = &Fault> {
     report.faults.iter().filter(|fault| fault.severity > Severity::Note)
@@ -181,9 +238,8 @@ fn signature(report: &CheckReport) -> u64 {
 fn repair(state: &mut State, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
     use FaultKind::*;
     match fault.kind {
-        NatReserved | NatAddress | NatDuplicateAddress | NatIno | NodeFooterNid | NodeFooterIno | NodeFooterOffset => {
-            state.repair_nat(survey, fault)
-        }
+        NatMissing | NatReserved | NatAddress | NatDuplicateAddress | NatIno | NodeFooterNid | NodeFooterIno
+        | NodeFooterOffset => state.repair_nat(survey, fault),
         NodeReference | NodeDuplicateReference | NodeUnreachable | InodeXattrNid | BlockAddress => {
             state.repair_pointer(survey, fault)
         }

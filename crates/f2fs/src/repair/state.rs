@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::staged::Staged;
 use crate::check::Survey;
+use crate::check::nat::RESERVED;
 use crate::checkpoint::load::{Loaded, read_blocks};
 use crate::error::{Error, Result};
 use crate::file::inode::set_checksum;
@@ -21,7 +22,7 @@ use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
 use crate::layout::node::{RawNode, RawNodeFooter};
 use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
-use crate::layout::{BLOCK_BITS, BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
 
 /// The volume under repair.
 pub(super) struct State {
@@ -37,10 +38,18 @@ pub(super) struct State {
     pub(super) taken: FxHashSet<u32>,
     /// Nodes below inodes by inode and offset, as of the last check; made when first needed.
     pub(super) by_offset: Option<FxHashMap<(u32, u32), u32>>,
+    /// Inode and offset of nodes that nobody points to, as of the last check; made when first needed.
+    pub(super) waiting: Option<FxHashSet<(u32, u32)>>,
     /// Where live blocks without an owner say that a node is; made when first needed.
     pub(super) strays: Option<FxHashMap<u32, Vec<u32>>>,
     /// Inodes without a name by parent and the name they remember; made when first needed.
     pub(super) nameless: Option<FxHashMap<(u32, Vec<u8>), u32>>,
+    /// Directories that inodes without a name remember; made with `nameless`.
+    pub(super) remembered: FxHashSet<u32>,
+    /// Whether there was no checkpoint, so that nothing tells which version of a node it had.
+    pub(super) is_invented: bool,
+    /// Blocks that turned out to belong to somebody else, by the inode that had them too.
+    pub(super) given_up: FxHashMap<u32, u64>,
     /// Inodes made since the last check.
     pub(super) made: FxHashSet<u32>,
     /// Where what has no name goes, once it is known in this round.
@@ -52,8 +61,10 @@ impl State {
     pub(super) fn begin_round(&mut self) {
         self.taken.clear();
         self.by_offset = None;
+        self.waiting = None;
         self.strays = None;
         self.nameless = None;
+        self.remembered.clear();
         self.made.clear();
         self.lost_found = None;
     }
@@ -101,11 +112,48 @@ impl State {
         self.put(address, &block)
     }
 
+    /// Node ids in use and their entries, block by block of the NAT.
+    pub(super) fn nat_in_use(&self) -> Result<Vec<(u32, RawNatEntry)>> {
+        let mut all = Vec::new();
+        for index in 0..self.geometry.nat_blocks {
+            let first = index * NAT_ENTRIES;
+            let block = self.block(self.nat_place(first).0)?;
+            // Most blocks are zeros.
+            if block == [0; BLOCK_SIZE] {
+                continue;
+            }
+            for (nid, bytes) in (first..first + NAT_ENTRIES).zip(block.chunks_exact(size_of::<RawNatEntry>())) {
+                let entry = RawNatEntry::read_from_bytes(bytes).unwrap_or_default();
+                if entry.block_addr.get() != NULL_ADDR && nid >= RESERVED {
+                    all.push((nid, entry));
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// Frees a node id.
     pub(super) fn free_node(&mut self, nid: u32) -> Result<()> {
         self.edit_nat(nid, |entry| {
             *entry = RawNatEntry { version: entry.version.wrapping_add(1), ino: 0.into(), block_addr: 0.into() };
         })
+    }
+
+    /// Frees node ids; `nids` are sorted, so that each block of the NAT is written once.
+    pub(super) fn free_nodes(&mut self, nids: &[u32]) -> Result<()> {
+        for group in nids.chunk_by(|one, other| one / NAT_ENTRIES == other / NAT_ENTRIES) {
+            let (address, _) = self.nat_place(group[0]);
+            let mut block = self.block(address)?;
+            for &nid in group {
+                let (_, at) = self.nat_place(nid);
+                let bytes = &mut block[at..at + size_of::<RawNatEntry>()];
+                let version = bytes[0].wrapping_add(1);
+                let entry = RawNatEntry { version, ino: 0.into(), block_addr: 0.into() };
+                bytes.copy_from_slice(entry.as_bytes());
+            }
+            self.put(address, &block)?;
+        }
+        Ok(())
     }
 
     /// The SIT block with a segment's entry, and the byte the entry starts at.
@@ -267,6 +315,12 @@ impl State {
             survey.references.iter().map(|(&nid, reference)| ((reference.ino, reference.offset), nid)).collect()
         });
         map.get(&(ino, offset)).copied()
+    }
+
+    /// Adds a node to what [`node_at`](Self::node_at) knows: those below it may come next.
+    pub(super) fn note_node(&mut self, survey: &Survey, ino: u32, offset: u32, nid: u32) {
+        self.node_at(survey, ino, offset);
+        self.by_offset.get_or_insert_default().insert((ino, offset), nid);
     }
 
     /// The footer of a block.

@@ -83,6 +83,11 @@ impl Listing {
     }
 
     fn read_block(&mut self, bytes: &[u8], shape: &DentryShape, first: bool) {
+        // Removing the last entry of a block leaves its bytes; only damage leaves none.
+        if bytes.iter().all(|&byte| byte == 0) {
+            self.whole = false;
+            return;
+        }
         let mut slot = 0;
         let mut has_itself = false;
         let before = self.entries.len();

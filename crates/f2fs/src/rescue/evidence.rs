@@ -3,7 +3,8 @@
 //! | NAT | SIT | the node |
 //! |---|---|---|
 //! | names this address | | is in use |
-//! | can be trusted here, and does not | | is not: an old version, or deleted |
+//! | can be trusted here, and does not | block live | one of the two is wrong: is in use if a name or a pointer leads to it |
+//! | can be trusted here, and does not | block dead, or gone | is not: an old version, or deleted |
 //! | gone | can be trusted here, block live | is in use |
 //! | gone | can be trusted here, block dead | is not |
 //! | gone | gone | may be: the newest version counts |
@@ -23,6 +24,7 @@ use super::open::read_nat_journal;
 use super::reader::Reader;
 use crate::checkpoint::load::{Pack, version_bitmaps};
 use crate::geometry::Geometry;
+use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::sit::{self, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
@@ -35,11 +37,13 @@ const VERSION_STEP_MAX: u32 = 2;
 
 /// How sure it is that a node is in use, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Known not to be.
     Dead,
     /// Nothing is known.
     Unknown,
+    /// Its block is live, but the NAT, which looks sound there, does not lead to it.
+    Disputed,
     /// Its block is live.
     Live,
     /// The NAT leads to it.
@@ -72,12 +76,18 @@ pub(super) struct Evidence {
     /// Where nodes are that an fsync after the checkpoint vouches for.
     fsynced: FxHashSet<u32>,
     addresses: FxHashMap<u32, u32>,
+    /// Possible entries of blocks of the NAT that have impossible ones too: believed where the node is there.
+    hints: FxHashMap<u32, u32>,
     /// Which blocks of the NAT can say that a node does not exist.
     nat_trusted: Vec<bool>,
     nat_is_whole: bool,
     /// Live blocks and type of segments that can be trusted, where there are live blocks.
     segments: FxHashMap<u32, SegmentEvidence>,
     sit_is_whole: bool,
+    /// Segments with a block that the NAT leads to.
+    named_segments: FxHashSet<u32>,
+    /// Nothing was written behind the checkpoint.
+    is_last: bool,
 }
 
 struct SegmentEvidence {
@@ -111,6 +121,9 @@ impl Evidence {
         let live_nodes = evidence.read_sit(reader, geometry, &sit_bitmap);
         evidence.sit_is_whole = live_nodes == nodes;
         evidence.version_after = Some(pack.raw.node_version(pack.checksum));
+        evidence.is_last = pack.raw.flags().contains(CheckpointFlags::UMOUNT);
+        let segment_of = |address: &u32| (address - geometry.main) >> SEGMENT_BITS;
+        evidence.named_segments = evidence.addresses.values().chain(evidence.hints.values()).map(segment_of).collect();
         evidence
     }
 
@@ -154,6 +167,8 @@ impl Evidence {
             geometry.in_main(entry.block_addr.get()) && (FIRST_NODE..geometry.node_ids()).contains(&entry.ino.get())
         };
         if in_use().next().is_none() || !in_use().all(|(_, entry)| is_possible(entry)) {
+            let possible = in_use().filter(|(_, entry)| is_possible(entry));
+            self.hints.extend(possible.map(|(nid, entry)| (nid, entry.block_addr.get())));
             return;
         }
         self.nat_trusted[index as usize] = true;
@@ -245,7 +260,7 @@ impl Evidence {
 
     /// What is known of a node that was found at `address`.
     pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
-        if self.addresses.get(&seen.nid) == Some(&address) {
+        if self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)) == Some(&address) {
             return Standing::Named;
         }
         // A mark counts too where the chain to it is broken.
@@ -257,16 +272,18 @@ impl Evidence {
             return Standing::Newer;
         }
         let block = (seen.nid / nat::ENTRIES_PER_BLOCK) as usize;
-        if self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false) {
-            return Standing::Dead;
-        }
+        let denied = self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false);
         let Some(within) = address.checked_sub(geometry.main) else { return Standing::Unknown };
         match self.segments.get(&(within >> SEGMENT_BITS)) {
             Some(found) if found.holds_nodes && bit_msb(&*found.map, (within % BLOCKS_PER_SEGMENT) as usize) => {
-                Standing::Live
+                if denied {
+                    Standing::Disputed
+                } else {
+                    Standing::Live
+                }
             }
             Some(_) => Standing::Dead,
-            None if self.sit_is_whole => Standing::Dead,
+            None if self.sit_is_whole || denied => Standing::Dead,
             None => Standing::Unknown,
         }
     }
@@ -280,9 +297,16 @@ impl Evidence {
     }
 
     /// Whether a segment can hold no node that is in use.
-    pub(super) fn holds_only_data(&self, segment: u32) -> bool {
-        // It may be in other use since.
-        self.older_than.is_none() && self.segments.get(&segment).is_some_and(|found| !found.holds_nodes)
+    pub(super) fn holds_no_nodes(&self, segment: u32) -> bool {
+        // A newer checkpoint, of which this one knows nothing, may have put it to other use.
+        if self.older_than.is_some() || self.named_segments.contains(&segment) {
+            return false;
+        }
+        match self.segments.get(&segment) {
+            Some(found) => !found.holds_nodes,
+            // Nothing is live there, and nothing was made durable since.
+            None => self.sit_is_whole && self.is_last && self.fsynced.is_empty(),
+        }
     }
 
     /// How much of the NAT could be used.

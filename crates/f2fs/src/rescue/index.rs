@@ -15,13 +15,13 @@ const STEPS_MAX: usize = 1 << 22;
 
 /// The version of a node that counts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
-    pub(super) address: u32,
+pub(crate) struct Found {
+    pub(crate) address: u32,
     pub(super) ino: u32,
     pub(super) offset: u32,
     /// The checkpoint's version it was written under, without the checksum.
     version: u32,
-    pub(super) standing: Standing,
+    pub(crate) standing: Standing,
     sound: bool,
     pub(super) wants_entry: bool,
 }
@@ -34,8 +34,8 @@ impl Found {
 
 /// All nodes that were found.
 #[derive(Default)]
-pub(super) struct Index {
-    pub(super) nodes: FxHashMap<u32, Found>,
+pub(crate) struct Index {
+    pub(crate) nodes: FxHashMap<u32, Found>,
     /// Versions of equal rank in other segments than the one that counts so far.
     ties: Vec<(u32, Found)>,
     /// Which segment a log went on in.

@@ -5,6 +5,7 @@
 //!    `behind`: what a cleaning journal and the roll-forward chain know better.
 //! 3. `node`, `index`: every block of the main area that is a node; for each node id the version that counts.
 //! 4. `tree`: names, from the directories' entries, else from what each inode says of its own name and directory.
+//!    `claims`: which nodes belong to each file that has a place, and which pointers lead to them: what a repair goes by.
 //! 5. `open`, `fs`: the nodes make a NAT, and with it the engine reads files as ever. What has no place in the tree is in
 //!    `lost+found`; a directory that is gone is there as `dir-NUMBER`, an inode without a name as `inode-NUMBER`.
 //!
@@ -15,12 +16,13 @@
 //! ([`OpenOptions::rescue`](crate::OpenOptions::rescue)).
 
 mod behind;
+mod claims;
 mod entries;
 mod evidence;
 mod fs;
 mod geometry;
 mod index;
-mod node;
+pub(crate) mod node;
 mod open;
 mod reader;
 mod report;
@@ -35,6 +37,7 @@ use parking_lot::Mutex;
 use zerocopy::little_endian::U32;
 
 pub(crate) use behind::Behind;
+pub(crate) use claims::{Claim, Holding, Pointer};
 pub use evidence::TableState;
 pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
@@ -51,7 +54,7 @@ use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 use crate::node::nat::{Nat, NodePlace};
 use crate::volume::Volume;
 use evidence::{Evidence, Standing};
-use index::Index;
+pub(crate) use index::Index;
 use reader::Reader;
 use tree::Tree;
 
@@ -97,7 +100,7 @@ pub struct Rescued {
 }
 
 impl Rescued {
-    /// Searches a device. This reads the whole main area, but for segments that the checkpoint knows to hold only data.
+    /// Searches a device. This reads the whole main area, but for segments that the checkpoint knows to hold no nodes.
     ///
     /// # Errors
     /// When there is not a single node, or the volume has a feature without which its blocks cannot be found.
@@ -107,6 +110,16 @@ impl Rescued {
         clock: Arc<dyn Clock>,
         progress: &mut dyn FnMut(RescueProgress),
     ) -> Result<Rescued> {
+        Ok(Rescued::search(device, options, clock, progress)?.0)
+    }
+
+    /// As [`open`](Self::open), and hands over the nodes: what a repair goes by.
+    pub(crate) fn search(
+        device: Arc<dyn BlockDevice>,
+        options: &RescueOptions,
+        clock: Arc<dyn Clock>,
+        progress: &mut dyn FnMut(RescueProgress),
+    ) -> Result<(Rescued, Index)> {
         let mut notes = Vec::new();
         let mut reader = Reader::new(&*device);
         let (mut geometry, source) = find_geometry(&*device, &mut reader, options, &mut notes)?;
@@ -157,7 +170,7 @@ impl Rescued {
         report.notes = notes;
         let mut bad = std::mem::take(&mut reader.bad);
         bad.sort_unstable_by_key(|range| range.start);
-        Ok(Rescued { volume: Mutex::new(volume), device: Arc::clone(&device), tree, bad, report })
+        Ok((Rescued { volume: Mutex::new(volume), device: Arc::clone(&device), tree, bad, report }, index))
     }
 
     /// What was found, and what was not.
@@ -235,7 +248,7 @@ impl Search<'_> {
             progress(RescueProgress { stage: RescueStage::Nodes, done: segment.into(), total: segments.into() });
             let first = u64::from(self.geometry.main) + (u64::from(segment) << SEGMENT_BITS);
             let Some(first) = u32::try_from(first).ok().filter(|&first| first < reader.blocks) else { break };
-            if self.evidence.holds_only_data(segment) && !deleted {
+            if self.evidence.holds_no_nodes(segment) && !deleted {
                 continue;
             }
             let range = first..first.saturating_add(BLOCKS_PER_SEGMENT);

@@ -13,9 +13,9 @@ use crate::node::path::{BLOCKS_MAX, is_direct};
 
 /// A node as a block shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) nid: u32,
-    pub(super) ino: u32,
+pub(crate) struct Seen {
+    pub(crate) nid: u32,
+    pub(crate) ino: u32,
     /// Offset in the inode's tree.
     pub(super) offset: u32,
     /// `cp_ver` whole: the version, and the checkpoint's checksum above it.
@@ -26,14 +26,14 @@ pub(super) struct Seen {
     /// Where its log went on.
     pub(super) next: u32,
     /// Whether its checksum is right, if it has one.
-    pub(super) sound: bool,
+    pub(crate) sound: bool,
 }
 
 /// Most nodes in a tree: the offset of each is below this.
 const OFFSETS: u64 = 8 + BLOCKS_MAX / ADDRS_PER_NODE as u64 + BLOCKS_MAX / (ADDRS_PER_NODE as u64).pow(2);
 
 /// The node in a block, if there is one. `knows_features` is false where the geometry had to be guessed.
-pub(super) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool) -> Option<Seen> {
+pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool) -> Option<Seen> {
     let node = RawNode::ref_from_bytes(block).ok()?;
     let footer = &node.footer;
     let (nid, ino, offset) = (footer.nid.get(), footer.ino.get(), footer.offset());

@@ -30,20 +30,20 @@ const PROGRESS_STEP: u64 = 1024;
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Child {
-    pub(super) name: Box<[u8]>,
-    pub(super) ino: u64,
+pub(crate) struct Child {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) ino: u64,
     pub(super) kind: FileKind,
 }
 
 /// All names, by directory; sorted.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    pub(super) children: FxHashMap<u64, Vec<Child>>,
+pub(crate) struct Tree {
+    pub(crate) children: FxHashMap<u64, Vec<Child>>,
     /// The directory of each directory.
     pub(super) parents: FxHashMap<u64, u64>,
     /// Directories that are made up, with none of their attributes known.
-    pub(super) made_up: FxHashSet<u64>,
+    pub(crate) made_up: FxHashSet<u64>,
 }
 
 /// What has become of an inode.
@@ -276,7 +276,7 @@ impl Builder<'_, '_> {
     fn settle(&mut self, ino: u32) {
         let Some(known) = self.inodes.get(&ino).filter(|known| known.state == State::Unplaced) else { return };
         let (note, parent) = (known.note, known.note.parent);
-        let unsure = known.standing == Standing::Unknown && !known.wants_entry;
+        let unsure = matches!(known.standing, Standing::Unknown | Standing::Disputed) && !known.wants_entry;
         let parent_placed =
             u64::from(parent) == self.root || self.is_state(parent, State::Placed) && self.is_directory(parent);
         let parent_whole = self.is_state(parent, State::Placed) && !self.damaged.contains(&parent);

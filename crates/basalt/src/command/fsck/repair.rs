@@ -22,6 +22,10 @@ const REPAIRED: u8 = 1;
 pub(super) struct Order<'a> {
     pub(super) target: &'a Target,
     pub(super) dry_run: bool,
+    /// Whether to stop at what a user should decide.
+    pub(super) preen: bool,
+    /// Whether to go on though something is lost.
+    pub(super) force: bool,
     pub(super) backup: Option<&'a Path>,
     pub(super) json: bool,
     pub(super) quiet: bool,
@@ -43,6 +47,14 @@ pub(super) fn run(order: &Order<'_>) -> Outcome {
         let clean = plan.report().clean && plan.report().repairs.is_empty();
         return Ok(if clean { DONE } else { FAULTS_LEFT });
     }
+    if let Some(why) = refusal(order, plan.report()) {
+        // What would be done, and what not be there afterwards.
+        show(order, plan.report(), false, &mut output)?;
+        output.finish()?;
+        // The exit code is that of faults left, as fsck(8) has it; that of a failure would be another one.
+        eprintln!("basalt: fsck: {}", one_line(&why));
+        return Ok(FAULTS_LEFT);
+    }
     if let Some(path) = order.backup {
         back_up(&plan, path)?;
     }
@@ -50,6 +62,24 @@ pub(super) fn run(order: &Order<'_>) -> Outcome {
     show(order, &report, true, &mut output)?;
     output.finish()?;
     Ok(if report.clean { REPAIRED } else { FAULTS_LEFT })
+}
+
+/// Why a repair is not written, and what to do instead.
+fn refusal(order: &Order<'_>, report: &RepairReport) -> Option<String> {
+    let path = order.target.path.display();
+    if !report.losses.is_empty() && !order.force {
+        return Some(format!(
+            "{path}: not repaired: something that `basalt rescue` can still read would be lost; `basalt rescue {path} DIR` copies it out, \
+             then `basalt fsck --repair --force {path}` goes on"
+        ));
+    }
+    if order.preen && report.restored_nodes {
+        return Some(format!(
+            "{path}: not repaired: nodes had to be searched for, which somebody should look at; `basalt fsck --repair --dry-run {path}` \
+             shows what would be done, without --dry-run it is"
+        ));
+    }
+    None
 }
 
 fn make_plan(device: &Arc<dyn BlockDevice>, order: &Order<'_>) -> basalt_f2fs::Result<Plan> {
@@ -101,6 +131,9 @@ fn show(order: &Order<'_>, report: &RepairReport, written: bool, output: &mut Ou
     let listed = report.repairs.len() as u64;
     if report.repaired > listed {
         output.line(format_args!("and {} more repairs", report.repaired - listed))?;
+    }
+    for loss in &report.losses {
+        output.line(format_args!("lost: {}", one_line(&loss.to_string())))?;
     }
     for fault in &report.left {
         output.line(format_args!("left: {}: {}", severity_name(fault.severity), one_line(&fault.to_string())))?;

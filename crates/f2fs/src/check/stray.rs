@@ -1,0 +1,46 @@
+//! Live blocks without an owner that are nodes: the NAT has lost them.
+
+use super::Checker;
+use super::batch::for_each_block;
+use super::fault::Place;
+use super::kind::FaultKind;
+use crate::error::Result;
+use crate::layout::SEGMENT_BITS;
+use crate::rescue::node::{Seen, recognise};
+
+impl Checker<'_> {
+    /// Reports the nodes among `blocks` of a segment of nodes, which are live and nobody's, that the NAT should lead to; the other blocks.
+    pub(super) fn report_strays(&mut self, segment: u32, blocks: Vec<usize>) -> Result<Vec<usize>> {
+        let mut others = Vec::new();
+        // 512 blocks of a segment of the main area.
+        let first = self.geometry.main + (segment << SEGMENT_BITS);
+        for_each_block(
+            self.device,
+            &blocks,
+            |&block| first + block as u32,
+            |&block, bytes| {
+                match recognise(bytes, self.geometry, true).filter(|seen| !self.has_node(seen.nid)) {
+                    Some(seen) => self.report_stray(&seen, first + block as u32),
+                    None => others.push(block),
+                }
+                Ok(())
+            },
+        )?;
+        Ok(others)
+    }
+
+    fn report_stray(&mut self, seen: &Seen, address: u32) {
+        let entry = self.nat.get(seen.nid).block_addr.get();
+        let entry = if entry == 0 { "free".to_owned() } else { format!("block {entry:#x}") };
+        let found = format_args!("entry {entry}, but block {address} is this node, of inode {}", seen.ino);
+        let expected = format_args!("an entry with block {address}");
+        let right = Some(address.into());
+        self.findings.add_with(FaultKind::NatMissing, Place::Node(seen.nid), found, expected, right);
+    }
+
+    /// Whether the NAT leads to a node of this id that was read.
+    fn has_node(&self, nid: u32) -> bool {
+        let read = self.inodes.contains_key(&nid) || self.references.contains_key(&nid);
+        read && !self.unreadable.contains(&nid)
+    }
+}

@@ -1,0 +1,175 @@
+//! What rescue finds on the volume, and what a repair must therefore not lose.
+//!
+//! The search is rescue's own. It is made before anything is changed, and once more at the end: a file or a block of one that the first has
+//! and the second has not is a loss, which [`Plan`](super::Plan) tells before anything is written.
+
+use std::sync::Arc;
+
+use basalt_device::BlockDevice;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::check::{CheckProgress, Stage};
+use crate::clock::Clock;
+use crate::rescue::{Claim, Holding, Index, Pointer, RescueOptions, RescueProgress, RescueStage, Rescued};
+
+/// Something that rescue reads and that a repair would lose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// The path rescue has it under; what is not UTF-8 is replaced.
+    pub path: String,
+    /// Its inode number.
+    pub ino: u32,
+    /// What would be lost of it, in words.
+    pub what: String,
+}
+
+impl Loss {
+    /// The volume as a whole, which nobody could open any more.
+    pub(super) fn of_all(root: u32) -> Loss {
+        Loss { path: "/".into(), ino: root, what: "everything: the volume could not be opened any more".into() }
+    }
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (inode {}): {}", self.path, self.ino, self.what)
+    }
+}
+
+/// What a search found.
+pub(super) struct Finds {
+    rescued: Rescued,
+    /// Every node of every file that has a place.
+    pub(super) claims: Vec<Claim>,
+    /// Pointers of these files that lead to none of their nodes.
+    pub(super) strays: Vec<Pointer>,
+    holdings: FxHashMap<u32, Holding>,
+    /// Where each inode's first name is: directory and name.
+    names: FxHashMap<u64, (u64, Box<[u8]>)>,
+}
+
+impl Finds {
+    /// Searches a device; `None` if rescue finds nothing there.
+    pub(super) fn search(
+        device: &Arc<dyn BlockDevice>,
+        clock: &Arc<dyn Clock>,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> Option<Finds> {
+        let mut tell = |now: RescueProgress| {
+            if now.stage == RescueStage::Nodes {
+                progress(CheckProgress { stage: Stage::Search, done: now.done, total: now.total });
+            }
+        };
+        let options = RescueOptions::default();
+        let (rescued, index) = Rescued::search(Arc::clone(device), &options, Arc::clone(clock), &mut tell).ok()?;
+        let mut finds = Finds {
+            claims: Vec::new(),
+            strays: Vec::new(),
+            holdings: FxHashMap::default(),
+            names: rescued.first_names(),
+            rescued,
+        };
+        finds.walk(&index);
+        Some(finds)
+    }
+
+    fn walk(&mut self, index: &Index) {
+        for ino in self.rescued.placed() {
+            // What cannot be read has nothing to lose.
+            if let Ok(holding) = self.rescued.walk(index, ino, &mut self.claims, &mut self.strays) {
+                self.holdings.insert(ino, holding);
+            }
+        }
+    }
+
+    /// What `after` has less of. `given_up` counts the blocks of each inode that turned out to be somebody else's.
+    pub(super) fn losses(&self, after: &Finds, given_up: &FxHashMap<u32, u64>) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        let mut inodes: Vec<(&u32, &Holding)> = self.holdings.iter().collect();
+        inodes.sort_unstable_by_key(|(ino, _)| **ino);
+        for (&ino, before) in inodes {
+            let mut lose = |what: String| losses.push(Loss { path: self.path(ino.into()), ino, what });
+            let Some(now) = after.holdings.get(&ino) else {
+                lose("all of it".into());
+                continue;
+            };
+            let given_up = given_up.get(&ino).copied().unwrap_or_default();
+            let is_directory = self.rescued.is_directory(ino);
+            if now.blocks + given_up < before.blocks && !is_directory {
+                lose(format!("{} of {} blocks", before.blocks - now.blocks, before.blocks));
+            }
+            if before.xattrs && !now.xattrs {
+                lose("its extended attributes".into());
+            }
+        }
+        losses
+    }
+
+    /// The path of an inode, as far as it is known.
+    fn path(&self, ino: u64) -> String {
+        let mut parts = Vec::new();
+        let mut at = ino;
+        // A directory has one name, and no path is longer than the names there are.
+        while let Some((directory, name)) = self.names.get(&at).filter(|_| parts.len() < self.names.len()) {
+            parts.push(String::from_utf8_lossy(name).into_owned());
+            at = *directory;
+        }
+        parts.reverse();
+        parts.iter().map(|part| format!("/{part}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::ops::F2fs;
+    use crate::options::OpenOptions;
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
+
+    fn found(device: &MemoryDevice) -> Finds {
+        let device: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Finds::search(&device, &clock, &mut |_| ()).unwrap()
+    }
+
+    #[test]
+    fn what_is_gone_is_a_loss_and_what_is_somebody_elses_is_none() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| ())
+            .unwrap();
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let fs = F2fs::open(shared, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let new = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let make =
+            |parent, name: &[u8], node: &NewNode<'_>| fs.create(parent, name, node, &Caller::default()).unwrap().ino;
+        let directory = make(fs.root(), b"directory", &NewNode { kind: FileKind::Directory, ..new });
+        let gone = make(directory, b"gone", &new);
+        let shorter = make(fs.root(), b"shorter", &new);
+        let plainer = make(fs.root(), b"plainer", &new);
+        fs.write(shorter, 0, &[1; 5 << 20], false).unwrap();
+        fs.set_xattr(plainer, b"user.long", &[1; 2000], XattrFlags::empty()).unwrap();
+        fs.sync().unwrap();
+        let before = found(&device);
+        assert_eq!(before.losses(&before, &FxHashMap::default()), []);
+        fs.unlink(directory, b"gone").unwrap();
+        fs.forget(gone, 1);
+        let smaller = basalt_vfs::SetAttributes { size: Some(5 << 19), ..Default::default() };
+        fs.set_attributes(shorter, &smaller).unwrap();
+        fs.remove_xattr(plainer, b"user.long").unwrap();
+        fs.close().unwrap();
+        let after = found(&device);
+        let losses = |given_up| before.losses(&after, &given_up).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut expected = vec![
+            format!("/directory/gone (inode {gone}): all of it"),
+            format!("/shorter (inode {shorter}): 640 of 1280 blocks"),
+            format!("/plainer (inode {plainer}): its extended attributes"),
+        ];
+        assert_eq!(losses(FxHashMap::default()), expected);
+        expected.remove(1);
+        assert_eq!(losses(FxHashMap::from_iter([(shorter as u32, 640)])), expected);
+    }
+}

@@ -1,0 +1,171 @@
+//! The nodes of what was found: which belong to each file, where the pointers to them are, and how much each file has.
+
+use basalt_vfs::FileKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::evidence::Standing;
+use super::tree::Child;
+use super::{Index, Rescued};
+use crate::check::file::{Level, level};
+use crate::check::nodes::CHILD_OFFSETS;
+use crate::error::Result;
+use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::volume::Volume;
+
+/// A pointer to a node, as it is on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    /// The node it is in.
+    pub(crate) holder: u32,
+    /// Its byte there.
+    pub(crate) byte: usize,
+    /// The node id it has; never 0.
+    pub(crate) value: u32,
+}
+
+/// A node that belongs to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) nid: u32,
+    pub(crate) ino: u32,
+    /// Where it is.
+    pub(crate) address: u32,
+    pub(crate) standing: Standing,
+    /// What leads to it, or should; `None` for an inode.
+    pub(crate) pointer: Option<Pointer>,
+}
+
+impl Claim {
+    /// Whether fsync wrote it after the checkpoint.
+    pub(crate) fn is_newer(&self) -> bool {
+        self.standing == Standing::Newer
+    }
+}
+
+/// What a file has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Holding {
+    /// Blocks of data.
+    pub(crate) blocks: u64,
+    /// Whether there is a node of extended attributes.
+    pub(crate) xattrs: bool,
+}
+
+/// A walk over the nodes of one file.
+struct Walk<'a> {
+    volume: &'a mut Volume,
+    index: &'a Index,
+    ino: u32,
+    holding: Holding,
+    claims: &'a mut Vec<Claim>,
+    strays: &'a mut Vec<Pointer>,
+}
+
+impl Rescued {
+    /// Inodes that have a place in the tree, in order.
+    pub(crate) fn placed(&self) -> Vec<u32> {
+        let root = self.volume.lock().geometry.root_ino;
+        let named = self.tree.children.values().flatten().map(|child| child.ino).chain([u64::from(root)]);
+        let real = named.filter(|ino| !self.tree.made_up.contains(ino));
+        let all: FxHashSet<u32> = real.filter_map(|ino| u32::try_from(ino).ok()).collect();
+        let mut all: Vec<u32> = all.into_iter().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The first name of each inode: its directory and the name there.
+    pub(crate) fn first_names(&self) -> FxHashMap<u64, (u64, Box<[u8]>)> {
+        let mut names = FxHashMap::default();
+        let mut directories: Vec<(&u64, &Vec<Child>)> = self.tree.children.iter().collect();
+        directories.sort_unstable_by_key(|(directory, _)| **directory);
+        for (directory, children) in directories {
+            for child in children {
+                names.entry(child.ino).or_insert_with(|| (*directory, child.name.clone()));
+            }
+        }
+        names
+    }
+
+    /// Whether an inode is a directory.
+    pub(crate) fn is_directory(&self, ino: u32) -> bool {
+        self.tree.children.contains_key(&u64::from(ino))
+    }
+
+    /// Adds the nodes of inode `ino` to `claims`, and pointers that lead to none of them to `strays`; what the file has.
+    ///
+    /// # Errors
+    /// When the inode cannot be read.
+    pub(crate) fn walk(
+        &self,
+        index: &Index,
+        ino: u32,
+        claims: &mut Vec<Claim>,
+        strays: &mut Vec<Pointer>,
+    ) -> Result<Holding> {
+        let mut volume = self.volume.lock();
+        let mut walk = Walk { volume: &mut volume, index, ino, holding: Holding::default(), claims, strays };
+        walk.inode()?;
+        Ok(walk.holding)
+    }
+}
+
+impl Walk<'_> {
+    fn inode(&mut self) -> Result<()> {
+        let raw = *self.volume.inode(self.ino)?;
+        self.claim(self.ino, None);
+        let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
+        let has_blocks = matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink))
+            && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
+        if has_blocks {
+            let flexible = self.volume.geometry.flexible_inline_xattr();
+            let own = raw.addresses(flexible).iter().map(|address| address.get());
+            self.holding.blocks += own.filter(|&address| self.volume.geometry.in_main(address)).count() as u64;
+            for (at, (nid, offset)) in raw.i_nid.iter().zip(CHILD_OFFSETS).enumerate() {
+                let byte = core::mem::offset_of!(RawInode, i_nid) + 4 * at;
+                self.child(Pointer { holder: self.ino, byte, value: nid.get() }, offset)?;
+            }
+        }
+        let byte = core::mem::offset_of!(RawInode, i_xattr_nid);
+        let xattrs = Pointer { holder: self.ino, byte, value: raw.i_xattr_nid.get() };
+        self.holding.xattrs = self.child(xattrs, XATTR_NODE_OFFSET)?;
+        Ok(())
+    }
+
+    fn claim(&mut self, nid: u32, pointer: Option<Pointer>) {
+        if let Some(found) = self.index.nodes.get(&nid) {
+            let (address, standing) = (found.address, found.standing);
+            self.claims.push(Claim { nid, ino: self.ino, address, standing, pointer });
+        }
+    }
+
+    /// Goes on below a pointer; whether there is a node.
+    fn child(&mut self, pointer: Pointer, offset: u32) -> Result<bool> {
+        if pointer.value == 0 {
+            return Ok(false);
+        }
+        let Some(nid) = self.volume.find_child(self.ino, Some(pointer.value), offset) else {
+            self.strays.push(pointer);
+            return Ok(false);
+        };
+        self.claim(nid, Some(pointer));
+        if offset == XATTR_NODE_OFFSET {
+            return Ok(true);
+        }
+        let slots = self.volume.node(nid)?.raw().slots;
+        // Only which of the two it is matters here.
+        match level(offset, 0, ADDRS_PER_NODE) {
+            Level::Direct { .. } => {
+                let geometry = &self.volume.geometry;
+                self.holding.blocks += slots.iter().filter(|address| geometry.in_main(address.get())).count() as u64;
+            }
+            Level::Indirect { first, step } => {
+                for (at, value) in (0..ADDRS_PER_NODE).zip(&slots) {
+                    let pointer = Pointer { holder: nid, byte: 4 * at as usize, value: value.get() };
+                    self.child(pointer, first + at * step)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,51 @@
+//! Volumes damaged at random: what could be read before a repair, by rescue or a read-only mount, can be read after it, and both
+//! checkers find nothing then.
+//!
+//! A part of it runs with the other tests; `make damage-campaign` (`COUNT=`, `SEED=`) runs all, and `fsck.f2fs` on the same volumes.
+
+mod campaign;
+#[allow(dead_code)] // Part of it is for tests/check_faults.rs.
+#[path = "../editor/mod.rs"]
+mod editor;
+mod reading;
+mod structures;
+mod verdict;
+mod volume;
+
+use campaign::{Campaign, Order};
+
+/// Volumes of each kind that are damaged with every run of the tests.
+const COUNT: u64 = 60;
+
+#[test]
+fn a_few_volumes_with_five_places_damaged_lose_nothing() {
+    Campaign::run(&Order { count: COUNT, seed: 0, wipe: false, compare: false }).expect_nothing_lost();
+}
+
+#[test]
+fn a_few_volumes_with_one_structure_wiped_lose_nothing() {
+    Campaign::run(&Order { count: COUNT, seed: 0, wipe: true, compare: false }).expect_nothing_lost();
+}
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+#[ignore = "takes minutes: make damage-campaign"]
+fn many_volumes_with_five_places_damaged_lose_nothing() {
+    run_many(false);
+}
+
+#[test]
+#[ignore = "takes minutes: make damage-campaign"]
+fn many_volumes_with_one_structure_wiped_lose_nothing() {
+    run_many(true);
+}
+
+fn run_many(wipe: bool) {
+    let (count, seed) = (setting("BASALT_DAMAGED_VOLUMES", 1000), setting("BASALT_DAMAGE_SEED", 0));
+    let result = Campaign::run(&Order { count, seed, wipe, compare: true });
+    println!("{result}");
+    result.expect_nothing_lost();
+}

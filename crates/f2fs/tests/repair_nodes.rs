@@ -1,0 +1,171 @@
+//! Repair where the node address table, the root or a directory is gone: everything that rescue finds is there afterwards, under its path.
+
+#[allow(dead_code)] // Part of it is for tests/check_faults.rs.
+mod editor;
+#[allow(dead_code)] // Likewise.
+mod repaired;
+
+use std::sync::{Arc, OnceLock};
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::FaultKind;
+use basalt_f2fs::layout::bit_msb;
+use basalt_f2fs::repair::RepairReport;
+use basalt_testkit::images::{TOOLS, fsck_f2fs};
+use basalt_testkit::rng::Rng;
+use basalt_testkit::scratch;
+use basalt_testkit::skip::tools_or_skip;
+use editor::Editor;
+
+const ROOT: u32 = 3;
+const BLOCK: usize = 4096;
+
+fn base() -> &'static MemoryDevice {
+    static BASE: OnceLock<MemoryDevice> = OnceLock::new();
+    BASE.get_or_init(editor::filled_volume)
+}
+
+fn base_tree() -> &'static repaired::Tree {
+    static TREE: OnceLock<repaired::Tree> = OnceLock::new();
+    TREE.get_or_init(|| repaired::tree(Arc::new(base().snapshot())))
+}
+
+/// Repairs what `damage` leaves: both checkers find nothing then, and but for `harms` every path is as it was.
+fn repair(what: &str, damage: impl FnOnce(&Editor), harms: &[&str]) -> RepairReport {
+    let editor = Editor::new(base());
+    damage(&editor);
+    let device = Arc::new(editor.device);
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let report = repaired::repair_fully(&shared, what);
+    assert!(report.losses.is_empty(), "{what}: {:?}", report.losses);
+    let done: String = report.repairs.iter().take(20).map(|repair| format!("\n  {repair}")).collect();
+    assert_eq!(repaired::differences(base_tree(), &repaired::tree(shared)), harms, "{what}{done}");
+    if tools_or_skip(TOOLS) {
+        let directory = scratch::directory().unwrap();
+        let image = directory.path().join("volume.img");
+        repaired::save(&device, &image);
+        fsck_f2fs(&image).unwrap().expect_clean();
+    }
+    report
+}
+
+#[test]
+fn an_entry_that_leads_to_anothers_node_costs_nobody_a_file() {
+    for (first, second) in [("small", "big"), ("big", "small"), ("pipe", "crowd"), ("crowd", "pipe")] {
+        let what = format!("the entry of {first} leads to {second}");
+        let damage = |e: &Editor| {
+            let entry = e.nat(e.path(&[second]));
+            e.edit_nat(e.path(&[first]), |nat| *nat = entry);
+        };
+        let report = repair(&what, damage, &[]);
+        assert!(report.restored_nodes, "{what}");
+    }
+}
+
+#[test]
+fn swapped_entries_are_swapped_back() {
+    let damage = |e: &Editor| {
+        let (one, other) = (e.path(&["small"]), e.path(&["big"]));
+        let (first, second) = (e.nat(one), e.nat(other));
+        e.edit_nat(one, |nat| *nat = second);
+        e.edit_nat(other, |nat| *nat = first);
+    };
+    repair("entries of two files swapped", damage, &[]);
+    let damage = |e: &Editor| {
+        let (one, other) = (e.path(&["small"]), e.path(&["big"]));
+        let (first, second) = (e.nat(one).block_addr, e.nat(other).block_addr);
+        e.edit_nat(one, |nat| nat.block_addr = second);
+        e.edit_nat(other, |nat| nat.block_addr = first);
+    };
+    repair("addresses of two files swapped", damage, &[]);
+}
+
+/// Blocks of the NAT: all, or only one, in the copy that counts.
+fn nat_blocks(e: &Editor, one: Option<u32>) -> Vec<u32> {
+    let g = &e.geometry;
+    match one {
+        Some(index) => vec![g.nat_block(index, bit_msb(&e.loaded.nat_bitmap, index as usize))],
+        None => (g.nat..g.ssa).collect(),
+    }
+}
+
+#[test]
+fn a_node_address_table_that_is_gone_is_found_again() {
+    for one in [Some(0), Some(1), None] {
+        for garbage in [false, true] {
+            let what = format!("NAT block {one:?}, garbage {garbage}");
+            let damage = |e: &Editor| {
+                let mut rng = Rng::new(5);
+                let mut block = vec![0; BLOCK];
+                for address in nat_blocks(e, one) {
+                    if garbage {
+                        rng.fill(&mut block);
+                    }
+                    e.put(address, &block);
+                }
+            };
+            let report = repair(&what, damage, &[]);
+            assert!(report.restored_nodes, "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_check_names_nodes_that_the_table_has_lost() {
+    let editor = Editor::new(base());
+    let ino = editor.path(&["small"]);
+    editor.edit_nat(ino, |nat| nat.block_addr.set(0));
+    let report = repaired::checked(&editor.device);
+    let lost: Vec<String> =
+        report.faults.iter().filter(|fault| fault.kind == FaultKind::NatMissing).map(ToString::to_string).collect();
+    assert_eq!(lost.len(), 1, "{:?}", report.faults);
+    assert!(lost[0].contains(&format!("node {ino}")) && lost[0].contains("free"), "{lost:?}");
+}
+
+#[test]
+fn a_root_that_is_gone_gets_its_names_back() {
+    for fill in [0, 0xFF] {
+        let damage = |e: &Editor| e.put(e.node_address(ROOT), &[fill; BLOCK]);
+        // Nothing remembers the second name of a file, nor what the root's own attributes were.
+        repair("the root's inode", damage, &[]);
+    }
+}
+
+#[test]
+fn a_directory_that_is_gone_keeps_its_path() {
+    let damage = |e: &Editor| e.put(e.node_address(e.path(&["outer", "inner"])), &[0; BLOCK]);
+    repair("a directory's inode", damage, &["/outer/inner/"]);
+    // Its names with it: what was in it is below a directory with its number.
+    let editor = Editor::new(base());
+    let outer = editor.path(&["outer"]);
+    editor.put(editor.node_address(outer), &[0; BLOCK]);
+    editor.edit_entry(ROOT, "outer", |entry| entry.ino.set(40_000));
+    let shared: Arc<dyn BlockDevice> = Arc::new(editor.device);
+    repaired::repair_fully(&shared, "a directory and its name");
+    let paths: Vec<String> = repaired::tree(shared).into_keys().filter(|path| path.contains("innermost")).collect();
+    assert_eq!(paths, [format!("/lost+found/#{outer}/inner/innermost/")]);
+}
+
+#[test]
+fn blocks_of_names_that_are_gone_are_written_again() {
+    let damage = |e: &Editor| {
+        let blocks: std::collections::BTreeSet<u32> =
+            e.entries(e.path(&["crowd"])).iter().map(|entry| entry.2.0).collect();
+        blocks.into_iter().step_by(2).for_each(|block| e.put(block, &[0; BLOCK]));
+    };
+    repair("every other block of a directory", damage, &[]);
+}
+
+#[test]
+fn nodes_of_a_large_file_find_their_places_without_those_above_them() {
+    for at in [2, 4] {
+        let damage = |e: &Editor| {
+            let big = e.path(&["big"]);
+            let nid = e.inode(big).i_nid[at].get();
+            e.put(e.node_address(nid), &[0xFF; BLOCK]);
+            e.edit_nat(nid, |nat| nat.block_addr.set(0));
+            e.edit_inode(big, |inode| inode.i_nid[at].set(50_000));
+        };
+        repair("an indirect node, its entry and its pointer", damage, &[]);
+    }
+}
