@@ -27,10 +27,14 @@ pub enum Style {
     Scattered,
     /// Every sector is kept or lost by itself.
     Sectors,
+    /// Blocks of some requests cannot be read any more; the other requests are kept or lost.
+    Unreadable,
+    /// As scattered, but what was discarded holds bytes that nobody wrote.
+    Garbage,
 }
 
 impl Style {
-    /// All of them.
+    /// Those of a device that has no faults.
     pub const ALL: [Style; 8] = [
         Style::Kept,
         Style::Lost,
@@ -42,6 +46,9 @@ impl Style {
         Style::Sectors,
     ];
 
+    /// Those of one that has.
+    pub const FAULTY: [Style; 2] = [Style::Unreadable, Style::Garbage];
+
     const fn word(self) -> &'static str {
         match self {
             Style::Kept => "kept",
@@ -52,6 +59,8 @@ impl Style {
             Style::OneKept => "one-kept",
             Style::Scattered => "scattered",
             Style::Sectors => "sectors",
+            Style::Unreadable => "unreadable",
+            Style::Garbage => "garbage",
         }
     }
 
@@ -100,10 +109,29 @@ impl Style {
                     Fate::Lost
                 }
             }
+            Style::Garbage if matches!(change, Change::Discard { .. }) => Fate::Garbage(rng.next_u64()),
+            Style::Unreadable if matches!(change, Change::Write { .. }) && rng.chance(50) => unreadable(change, rng),
+            Style::Garbage | Style::Unreadable => {
+                if rng.chance(odds) {
+                    Fate::Kept
+                } else {
+                    Fate::Lost
+                }
+            }
             Style::Sectors => Fate::Torn((0..change.sectors()).map(|_| rng.chance(odds)).collect()),
         };
         cached.iter().enumerate().map(|(index, change)| fate(index, change, &mut rng)).collect()
     }
+}
+
+/// A write some of whose blocks cannot be read any more.
+fn unreadable(change: &Change, rng: &mut Rng) -> Fate {
+    /// Sectors in a block.
+    const BLOCK: usize = 8;
+    let sectors = change.sectors();
+    let all = rng.chance(30);
+    let blocks: Vec<bool> = (0..sectors.div_ceil(BLOCK)).map(|_| all || rng.chance(30)).collect();
+    Fate::Unreadable((0..sectors).map(|sector| blocks[sector / BLOCK]).collect())
 }
 
 /// A request of which a beginning, an end, some blocks or some sectors reached the medium.
@@ -151,7 +179,7 @@ impl FromStr for Cut {
         words.word("`cut`")?;
         let after = words.number("the number of requests")?;
         let word = words.word("the style")?;
-        let style = Style::ALL.into_iter().find(|style| style.word() == word);
+        let style = Style::ALL.into_iter().chain(Style::FAULTY).find(|style| style.word() == word);
         let style = style.ok_or_else(|| format!("`{line}`: there is no style `{word}`"))?;
         let seed = words.number("the seed")?;
         words.end()?;
@@ -169,7 +197,7 @@ mod tests {
 
     #[test]
     fn cuts_are_read_back() {
-        for style in Style::ALL {
+        for style in Style::ALL.into_iter().chain(Style::FAULTY) {
             let cut = Cut { after: 7, style, seed: 99 };
             assert_eq!(cut.to_string().parse::<Cut>().unwrap(), cut);
         }

@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_vfs::{FileSystem, Time};
 
 /// Opens a volume for threads whose every turn a scheduler chooses, with a device and a clock.
-pub type Opener =
-    dyn Fn(Arc<dyn BlockDevice>, Box<dyn Fn() -> Time + Send + Sync>) -> Result<Arc<dyn ThreadedFileSystem>, String> + Send + Sync;
+pub type Opener = dyn Fn(Arc<dyn BlockDevice>, Box<dyn Fn() -> Time + Send + Sync>) -> Result<Arc<dyn ThreadedFileSystem>, String>
+    + Send
+    + Sync;
 
 /// A file system that threads use at once.
 pub trait ThreadedFileSystem: FileSystem {
@@ -32,6 +34,9 @@ pub trait Engine: Send + Sync {
     /// `clock`: the same calls leave the same requests.
     fn open(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String>;
 
+    /// Opens a volume for looking, or for writing if that can be done: one that cannot be recovered may be read-only, with a reason.
+    fn open_to_look(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String>;
+
     /// Checks a volume that is not open; the error lists what is wrong.
     fn check(&self, device: &MemoryDevice) -> Result<(), String>;
 
@@ -53,6 +58,9 @@ pub trait Engine: Send + Sync {
 
     /// Whether fsync of a directory makes everything durable, as sync does.
     fn directory_fsync_is_sync(&self) -> bool;
+
+    /// After this long, what was done is durable by itself once background work has been called.
+    fn commit_interval(&self) -> Duration;
 }
 
 /// A clock that goes on by a microsecond each time it is read, and by more when told to.
@@ -63,9 +71,14 @@ pub struct StepClock(AtomicU64);
 const BEGINNING: u64 = 1_700_000_000_000_000;
 
 impl StepClock {
-    /// A clock at the beginning.
-    pub fn new() -> Arc<StepClock> {
-        Arc::new(StepClock(AtomicU64::new(BEGINNING)))
+    /// A clock at so many microseconds since the epoch, not before the beginning of all runs.
+    pub fn starting(at: u64) -> Arc<StepClock> {
+        Arc::new(StepClock(AtomicU64::new(at.max(BEGINNING))))
+    }
+
+    /// Microseconds since the epoch, without going on.
+    pub fn stands_at(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 
     /// The current time.

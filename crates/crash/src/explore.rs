@@ -1,10 +1,12 @@
 //! Cutting one recorded life at many moments.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Mutex;
 
 use basalt_device::{BlockDevice, MemoryDevice, Replay};
 use basalt_testkit::rng::Rng;
@@ -13,9 +15,13 @@ use basalt_testkit::scratch;
 use crate::cut::{Cut, Style};
 use crate::device_mutant::DeviceMutant;
 use crate::engine::Engine;
-use crate::scenario::{Scenario, relative, survive, work};
+use crate::oracle::verify;
+use crate::prepare::{Base, Image};
+use crate::scenario::{Scenario, fail_read, go_on, recover, recover_damaged, relative};
 use crate::script::Step;
 use crate::session::{Life, Session};
+use crate::tree::Tree;
+use crate::usage::{Extent, usage};
 
 /// What was done, for reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,16 +30,16 @@ pub struct Tally {
     pub runs: u64,
     /// Steps in them.
     pub steps: u64,
-    /// Power cuts: volumes opened after one, and held against the oracle.
+    /// Power cuts: what one has left, held against the oracle. What is left of one life, with the same promised, counts once.
     pub cuts: u64,
+    /// Distinct states of a device among them, over all runs that share a [`Seen`].
+    pub states: u64,
     /// Of these, the ones that met what followed another one: recovery, or work after it.
     pub nested: u64,
     /// Volumes shown to somebody else's check.
     pub checked_elsewhere: u64,
     /// Lives with threads that no other of the same run was like: other switches, or other steps.
     pub schedules: u64,
-    /// Volumes left by power cuts that no other of the same life was like: those are opened and judged.
-    pub states: u64,
 }
 
 impl Tally {
@@ -42,10 +48,10 @@ impl Tally {
         self.runs += other.runs;
         self.steps += other.steps;
         self.cuts += other.cuts;
+        self.states += other.states;
         self.nested += other.nested;
         self.checked_elsewhere += other.checked_elsewhere;
         self.schedules += other.schedules;
-        self.states += other.states;
     }
 }
 
@@ -61,12 +67,48 @@ pub struct Finding {
 /// How a life is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Density {
-    /// Moments; `None` cuts at every one.
-    pub moments: Option<usize>,
+    /// Where the power goes.
+    pub moments: Moments,
     /// Cuts at each moment besides those where all or nothing of the cache is kept.
     pub random: usize,
     /// Percent of cuts that are followed by cuts of what comes next.
     pub nested: u64,
+    /// Percent of cuts after which everything is used and then removed.
+    pub thorough: u64,
+}
+
+/// The moments of a life at which the power goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moments {
+    /// Each.
+    All,
+    /// So many; the neighbourhood of flushes is favoured. Keeping all of the cache, or nothing, is left out most of the time.
+    Chosen(usize),
+    /// Where a step that made something durable has returned, and in front of each flush in it; and at the end.
+    Returns,
+}
+
+/// The states of devices that some runs have met.
+#[derive(Debug)]
+pub struct Seen([Mutex<HashSet<u64>>; 64]);
+
+impl Seen {
+    /// None yet.
+    pub fn new() -> Seen {
+        Seen(std::array::from_fn(|_| Mutex::default()))
+    }
+
+    /// Whether this is the first time.
+    pub(crate) fn is_new(&self, digest: u64) -> bool {
+        let shard = &self.0[(digest % 64) as usize];
+        shard.lock().is_ok_and(|mut shard| shard.insert(digest))
+    }
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen::new()
+    }
 }
 
 /// Lives after one another that are cut.
@@ -81,6 +123,16 @@ struct Struck<'a> {
     seed: u64,
     /// What is left.
     image: MemoryDevice,
+    digest: u64,
+}
+
+/// What the cuts of one life have left so far.
+#[derive(Default)]
+struct Judged {
+    /// What recovery made of it.
+    trees: HashMap<u64, Tree>,
+    /// With the steps that had returned: all that promises depend on.
+    promises: HashSet<(u64, usize)>,
 }
 
 /// Explores lives on one kind of volume.
@@ -93,6 +145,14 @@ pub struct Explorer<'a> {
     pub elsewhere_every: u64,
     /// Closed volumes before the first: different from run to run, since each has fewer than that.
     pub elsewhere_phase: u64,
+    /// What is on the volume before.
+    pub image: Image,
+    /// Steps at the beginning of the first life that are not cut.
+    pub prelude: usize,
+    /// The device has faults: what was not flushed may be unreadable, what was discarded may be anything, a read may fail in recovery.
+    pub faults: bool,
+    /// States met by this run and others.
+    pub seen: Option<&'a Seen>,
     /// What was done.
     pub tally: Tally,
 }
@@ -100,15 +160,27 @@ pub struct Explorer<'a> {
 impl<'a> Explorer<'a> {
     /// With nothing done yet.
     pub fn new(engine: &'a dyn Engine) -> Explorer<'a> {
-        Explorer { engine, device_mutant: None, elsewhere_every: 0, elsewhere_phase: 0, tally: Tally::default() }
+        Explorer {
+            engine,
+            device_mutant: None,
+            elsewhere_every: 0,
+            elsewhere_phase: 0,
+            image: Image::Empty,
+            prelude: 0,
+            faults: false,
+            seen: None,
+            tally: Tally::default(),
+        }
     }
 
-    /// Records `steps` on a copy of `base` and cuts the life.
-    pub fn run(&mut self, base: &MemoryDevice, steps: &[Step], density: Density, seed: u64) -> Result<(), Finding> {
+    /// Records `steps` on the image and cuts the life.
+    pub fn run(&mut self, steps: &[Step], density: Density, seed: u64) -> Result<(), Finding> {
+        let Base { device, digest } =
+            self.image.base(self.engine).map_err(|what| self.finding(Vec::new(), Vec::new(), what))?;
         let mut rng = Rng::new(seed ^ 0xC07);
         let mut done = 0;
         let life = guarded(|| {
-            let mut session = Session::open(self.engine, base.snapshot(), None)?;
+            let mut session = Session::open(self.engine, device, None, 0)?;
             for step in steps {
                 done += 1;
                 session.run(step)?;
@@ -118,7 +190,7 @@ impl<'a> Explorer<'a> {
         let life = life.map_err(|what| self.finding(Vec::new(), steps[..done].to_vec(), what))?;
         self.tally.runs += 1;
         self.tally.steps += steps.len() as u64;
-        self.cut_life(self.lie(life), &mut Vec::new(), density, &mut rng)
+        self.cut_life(self.lie(life), digest, &mut Vec::new(), density, &mut rng)
     }
 
     fn lie(&self, mut life: Life) -> Life {
@@ -128,39 +200,41 @@ impl<'a> Explorer<'a> {
         life
     }
 
-    /// The finding that not even an empty volume can be had.
-    pub fn cannot_begin(&self, what: String) -> Finding {
-        self.finding(Vec::new(), Vec::new(), what)
-    }
-
     fn finding(&self, lives: Vec<(Vec<Step>, Cut)>, rest: Vec<Step>, what: String) -> Finding {
         let volume = self.engine.name().to_owned();
-        Finding { scenario: Scenario { volume, device_mutant: self.device_mutant, threads: None, lives, rest }, what }
+        let (image, device_mutant) = (self.image, self.device_mutant);
+        let scenario = Scenario { volume, image, device_mutant, threads: None, lives, failing_read: None, rest };
+        Finding { scenario, what }
     }
 
-    /// Cuts a life; `before` is what led to it.
+    /// Cuts a life that began with a device of this digest; `before` is what led to it.
     pub(crate) fn cut_life(
         &mut self,
         life: Life,
+        digest: u64,
         before: &mut Vec<(Vec<Step>, Cut)>,
         density: Density,
         rng: &mut Rng,
     ) -> Result<(), Finding> {
-        let mut replay = Replay::new(&life.history);
-        for at in moments(&life, density.moments, rng) {
+        let mut replay = Replay::knowing(&life.history, digest);
+        let mut judged = Judged::default();
+        let from = if before.is_empty() { self.prelude } else { 0 };
+        for at in moments(&life, from, density.moments, rng) {
             for number in 0..density.random + 2 {
                 let style = match number {
                     0 => Style::Lost,
                     1 => Style::Kept,
+                    _ if self.faults => Style::FAULTY[rng.index(Style::FAULTY.len())],
+                    _ if density.moments == Moments::Returns => Style::Scattered,
                     _ => Style::ALL[2 + rng.index(Style::ALL.len() - 2)],
                 };
-                if density.moments.is_some() && style.is_fixed() && rng.chance(66) {
+                if matches!(density.moments, Moments::Chosen(_)) && style.is_fixed() && rng.chance(66) {
                     continue;
                 }
                 let seed = if style.is_fixed() { 0 } else { rng.next_u64() >> 40 };
-                let image = replay.cut(at, |cached| style.fates(seed, cached));
-                let struck = Struck { life: &life, at, style, seed, image };
-                self.judge(struck, before, density, rng)?;
+                let (image, digest) = replay.cut_with_digest(at, |cached| style.fates(seed, cached));
+                let struck = Struck { life: &life, at, style, seed, image, digest };
+                self.judge(struck, &mut judged, before, density, rng)?;
             }
         }
         Ok(())
@@ -170,64 +244,112 @@ impl<'a> Explorer<'a> {
     fn judge(
         &mut self,
         struck: Struck<'_>,
+        judged: &mut Judged,
         before: &mut Vec<(Vec<Step>, Cut)>,
         density: Density,
         rng: &mut Rng,
     ) -> Result<(), Finding> {
-        let Struck { life, at, style, seed, image } = struck;
+        let Struck { life, at, style, seed, mut image, mut digest } = struck;
+        let returned = life.done.iter().take_while(|done| done.changes.end <= at).count();
+        // Reads of an opening are a few dozen; what comes later than the last does not fail.
+        let most = if rng.chance(50) { 30 } else { 200 };
+        let failing_read = (self.faults && rng.chance(60)).then(|| 1 + rng.below(most) as u32);
+        digest ^= u64::from(failing_read.unwrap_or_default()).rotate_right(16);
+        if !judged.promises.insert((digest, returned)) {
+            return Ok(());
+        }
         self.tally.cuts += 1;
         self.tally.nested += u64::from(!before.is_empty());
-        let rest = work();
-        let nested = before.len() + 1 < DEPTH && rng.chance(density.nested);
-        let phase = self.tally.cuts + self.elsewhere_phase;
-        let elsewhere = self.elsewhere_every > 0 && phase.is_multiple_of(self.elsewhere_every);
         let engine = self.engine;
-        let outcome = guarded(|| {
-            let session = survive(engine, image, life, at, &rest)?;
-            if nested {
-                return Ok(Some(session.end()));
-            }
-            let image = session.close()?;
-            if elsewhere {
-                check_elsewhere(engine, &image)?;
-            }
-            Ok(None)
-        });
-        self.tally.checked_elsewhere += u64::from(elsewhere && !nested);
         let here = || {
             let (steps, after) = relative(life, at);
             (steps, Cut { after, style, seed })
         };
-        match outcome {
-            Err(what) => {
-                let mut lives = before.clone();
-                lives.push(here());
-                Err(self.finding(lives, rest, what))
-            }
-            Ok(None) => Ok(()),
-            Ok(Some(next)) => {
-                before.push(here());
-                let density = Density { moments: Some(4), random: 1, ..density };
-                let result = self.cut_life(self.lie(next), before, density, rng);
-                before.pop();
-                result
-            }
+        let failed = |explorer: &Self, before: &[(Vec<Step>, Cut)], rest: &[Step], what: String| {
+            let lives = before.iter().cloned().chain([here()]).collect();
+            let mut finding = explorer.finding(lives, rest.to_vec(), what);
+            finding.scenario.failing_read = failing_read;
+            Err(finding)
+        };
+        if let Some(tree) = judged.trees.get(&digest) {
+            // What recovery makes of it is known: only what was promised is different.
+            return verify(life, at, tree).map(drop).or_else(|what| failed(self, before, &[], what));
         }
+        if self.seen.is_none_or(|seen| seen.is_new(digest ^ name_digest(engine.name()))) {
+            self.tally.states += 1;
+        }
+        let recovered = guarded(|| {
+            if let Some(nth) = failing_read {
+                image = fail_read(engine, image.snapshot(), life, at, nth)?;
+            }
+            if image.unreadable_sectors() > 0 {
+                recover_damaged(engine, image, life, at)
+            } else {
+                recover(engine, image, life, at).map(Some)
+            }
+        });
+        let mut session = match recovered {
+            Ok(Some(session)) => session,
+            Ok(None) => return Ok(()),
+            Err(what) => return failed(self, before, &[], what),
+        };
+        judged.trees.insert(digest, session.tree().clone());
+        let extent = if rng.chance(density.thorough) { Extent::All } else { Extent::Some };
+        let rest = usage(session.tree(), extent, rng.next_u64());
+        if let Err(what) = guarded(|| go_on(&mut session, &rest)) {
+            return failed(self, before, &rest, what);
+        }
+        if before.len() + 1 < DEPTH && !self.faults && rng.chance(density.nested) {
+            let next = self.lie(session.end());
+            before.push(here());
+            let density = Density { moments: Moments::Chosen(4), random: 1, ..density };
+            let result = self.cut_life(next, digest, before, density, rng);
+            before.pop();
+            return result;
+        }
+        let phase = self.tally.cuts + self.elsewhere_phase;
+        let elsewhere = self.elsewhere_every > 0 && phase.is_multiple_of(self.elsewhere_every);
+        self.tally.checked_elsewhere += u64::from(elsewhere);
+        let closed = guarded(|| {
+            let image = session.close()?;
+            if elsewhere { check_elsewhere(engine, &image) } else { Ok(()) }
+        });
+        closed.or_else(|what| failed(self, before, &rest, what))
     }
 }
 
-/// The moments to cut at, rising. Chosen ones favour the neighbourhood of flushes.
-fn moments(life: &Life, count: Option<usize>, rng: &mut Rng) -> Vec<usize> {
+/// Tells volumes apart that begin with the same bytes.
+fn name_digest(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The moments to cut at, rising; steps before `from` are spared where only returns are cut.
+fn moments(life: &Life, from: usize, which: Moments, rng: &mut Rng) -> Vec<usize> {
     let end = life.history.changes.len();
-    let Some(count) = count else { return (0..=end).collect() };
-    let flushes: Vec<usize> =
-        (0..end).filter(|at| life.history.changes[*at].is_flush()).collect();
-    let mut moments: Vec<usize> = (0..count)
-        .map(|_| match rng.pick(&flushes) {
-            Some(flush) if rng.chance(50) => (flush + rng.index(4)).saturating_sub(1).min(end),
-            _ => rng.index(end + 1),
-        })
-        .collect();
+    let is_flush = |at: &usize| life.history.changes[*at].is_flush();
+    let mut moments: Vec<usize> = match which {
+        Moments::All => (0..=end).collect(),
+        Moments::Chosen(count) => {
+            let flushes: Vec<usize> = (0..end).filter(is_flush).collect();
+            let chosen = |_| match rng.pick(&flushes) {
+                Some(flush) if rng.chance(50) => (flush + rng.index(4)).saturating_sub(1).min(end),
+                _ => rng.index(end + 1),
+            };
+            (0..count).map(chosen).collect()
+        }
+        Moments::Returns => {
+            let of = |step: usize| {
+                let changes = life.changes_of(step);
+                // Where it has returned, and in front of each flush in it, where nothing of it is sure.
+                changes.clone().filter(is_flush).chain([changes.end])
+            };
+            let last = life.steps.len().saturating_sub(1);
+            (from..life.steps.len())
+                .filter(|step| *step == last || life.steps[*step].is_persistence())
+                .flat_map(of)
+                .collect()
+        }
+    };
     moments.sort_unstable();
     moments
 }

@@ -4,6 +4,7 @@ mod threaded;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, Severity, check};
@@ -30,6 +31,7 @@ pub struct F2fsVolume {
     journal_bytes: u64,
     pre_invalid_bytes: Option<u64>,
     sections_per_commit: Option<u32>,
+    commit_seconds: u64,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -44,6 +46,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     journal_bytes: 0,
     pre_invalid_bytes: None,
     sections_per_commit: None,
+    commit_seconds: 5,
 };
 
 const TIGHT: F2fsVolume =
@@ -62,7 +65,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 12] = [
+pub const VOLUMES: [F2fsVolume; 15] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -105,6 +108,23 @@ pub const VOLUMES: [F2fsVolume; 12] = [
         sections_per_commit: Some(1),
         ..TIGHT
     },
+    // Nodes leave the small cache all the time, and a commit frees each victim at once: what a seal lists is moved and reused soonest.
+    F2fsVolume {
+        name: "tightest-eager-journal",
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        ..TIGHTEST
+    },
+    // Nothing is committed by its age: background cleaning is what ticks do.
+    F2fsVolume { name: "lazy", commit_seconds: 1 << 20, ..TIGHT },
+    F2fsVolume {
+        name: "lazy-journal",
+        commit_seconds: 1 << 20,
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        ..TIGHT
+    },
     F2fsVolume { name: "sections-journal", journal_bytes: 64 << 10, pre_invalid_bytes: Some(1 << 30), ..SECTIONS },
 ];
 
@@ -127,6 +147,37 @@ impl F2fsVolume {
             88 => 14 << 20,
             104 => 12 << 20,
             _ => 32 << 20,
+        }
+    }
+}
+
+impl F2fsVolume {
+    fn open_volume(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<F2fs, String> {
+        let options = OpenOptions {
+            logs: self.logs,
+            cache_bytes: self.cache_bytes,
+            discard: self.discard,
+            pre_invalid_bytes: self.pre_invalid_bytes,
+            sections_per_commit: self.sections_per_commit,
+            commit_interval: Duration::from_secs(self.commit_seconds),
+            checkpoint_interval: Duration::from_secs(self.commit_seconds.max(60)),
+            // Looking at what is left must not change it.
+            atime: Atime::Noatime,
+            ..OpenOptions::default()
+        };
+        F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))
+    }
+
+    /// What a volume of this kind is formatted with.
+    pub(crate) fn format_options(&self) -> FormatOptions {
+        FormatOptions {
+            segments_per_section: self.segments_per_section,
+            overprovision_percent: self.overprovision_percent,
+            features: self.features,
+            uuid: Some([7; 16]),
+            discard_reads_zeros: true,
+            journal_bytes: self.journal_bytes,
+            ..FormatOptions::default()
         }
     }
 }
@@ -156,32 +207,21 @@ impl Engine for F2fsVolume {
     }
 
     fn format(&self, device: &MemoryDevice) -> Result<(), String> {
-        let options = FormatOptions {
-            segments_per_section: self.segments_per_section,
-            overprovision_percent: self.overprovision_percent,
-            features: self.features,
-            uuid: Some([7; 16]),
-            discard_reads_zeros: true,
-            journal_bytes: self.journal_bytes,
-            ..FormatOptions::default()
-        };
-        format(device, &options, &mut |_, _| {}).map(drop).map_err(|error| format!("format: {error}"))
+        format(device, &self.format_options(), &mut |_, _| {}).map(drop).map_err(|error| format!("format: {error}"))
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String> {
-        let options = OpenOptions {
-            logs: self.logs,
-            cache_bytes: self.cache_bytes,
-            discard: self.discard,
-            pre_invalid_bytes: self.pre_invalid_bytes,
-            sections_per_commit: self.sections_per_commit,
-            // Looking at what is left must not change it.
-            atime: Atime::Noatime,
-            ..OpenOptions::default()
-        };
-        let fs = F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))?;
+        let fs = self.open_volume(device, clock)?;
         if !fs.is_writable() {
             return Err(format!("open: not writable: {:?} {:?}", fs.failure(), fs.warnings()));
+        }
+        Ok(Box::new(fs))
+    }
+
+    fn open_to_look(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String> {
+        let fs = self.open_volume(device, clock)?;
+        if !fs.is_writable() && fs.failure().is_none() && fs.warnings().is_empty() {
+            return Err("open: read-only, and nothing says why".to_owned());
         }
         Ok(Box::new(fs))
     }
@@ -203,7 +243,8 @@ impl Engine for F2fsVolume {
     }
 
     fn check_closed(&self, device: &MemoryDevice) -> Result<(), String> {
-        let report = check(device, &CheckOptions { max_faults: 20 }, &mut |_| {}).map_err(|error| format!("check: {error}"))?;
+        let report =
+            check(device, &CheckOptions { max_faults: 20 }, &mut |_| {}).map_err(|error| format!("check: {error}"))?;
         if report.is_clean() { Ok(()) } else { self.check(device) }
     }
 
@@ -220,5 +261,9 @@ impl Engine for F2fsVolume {
     fn directory_fsync_is_sync(&self) -> bool {
         // Nothing but a checkpoint makes names of other files durable.
         true
+    }
+
+    fn commit_interval(&self) -> Duration {
+        Duration::from_secs(self.commit_seconds)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use basalt_vfs::{Attributes, DirectoryEntry, Error, FileKind, FileSystem, InodeNumber, Seek};
 
+use crate::meta::Meta;
 use crate::tree::{Id, Node, PAGE, Page, ROOT, Tree};
 
 /// Largest file that is looked at: no script makes larger ones.
@@ -18,7 +19,7 @@ pub fn find_tree(fs: &dyn FileSystem, known: Option<&Tree>) -> Result<Tree, Stri
     let known: ByNumber<'_> =
         known.map(|tree| tree.iter().map(|(_, node)| (node.ino, &**node)).collect()).unwrap_or_default();
     let root = fs.root();
-    let mut tree = Tree::new(root, 0);
+    let mut tree = Tree::new(root);
     let mut ids = HashMap::from([(root, ROOT)]);
     let mut links: HashMap<InodeNumber, u32> = HashMap::new();
     let found = find_node(fs, root, known.get(&root).copied())?;
@@ -62,17 +63,9 @@ pub fn find_tree(fs: &dyn FileSystem, known: Option<&Tree>) -> Result<Tree, Stri
 /// Everything but its place in the tree: attributes, content, target, extended attributes.
 pub fn find_node(fs: &dyn FileSystem, ino: InodeNumber, known: Option<&Node>) -> Result<Node, String> {
     let failed = |what: &'static str| move |error: Error| format!("{what} of inode {ino}: {error}");
-    let Attributes { kind, permissions, size, .. } = fs.attributes(ino).map_err(failed("attributes"))?;
-    let mut node = Node {
-        ino,
-        kind,
-        permissions,
-        size: 0,
-        pages: BTreeMap::new(),
-        target: Vec::new(),
-        entries: BTreeMap::new(),
-        xattrs: BTreeMap::new(),
-    };
+    let attributes = fs.attributes(ino).map_err(failed("attributes"))?;
+    let Attributes { kind, size, .. } = attributes;
+    let mut node = Node::new(ino, kind, Meta::of(&attributes));
     match kind {
         FileKind::Regular => {
             if size > SIZE_MAX {
@@ -84,12 +77,20 @@ pub fn find_node(fs: &dyn FileSystem, ino: InodeNumber, known: Option<&Node>) ->
         FileKind::Symlink => node.target = fs.read_link(ino).map_err(failed("target"))?,
         _ => {}
     }
-    let names = fs.list_xattrs(ino).map_err(failed("attribute names"))?;
-    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let value = fs.get_xattr(ino, name).map_err(failed("attribute"))?;
-        node.xattrs.insert(String::from_utf8_lossy(name).into_owned(), value);
-    }
+    node.xattrs = find_xattrs(fs, ino)?;
     Ok(node)
+}
+
+/// All extended attributes of an inode.
+pub fn find_xattrs(fs: &dyn FileSystem, ino: InodeNumber) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let names = fs.list_xattrs(ino).map_err(|error| format!("attribute names of inode {ino}: {error}"))?;
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let value = |name: &[u8]| {
+        let printable = String::from_utf8_lossy(name).into_owned();
+        let value = fs.get_xattr(ino, name);
+        value.map(|value| (printable.clone(), value)).map_err(|error| format!("{printable} of inode {ino}: {error}"))
+    };
+    names.map(value).collect()
 }
 
 fn find_pages(

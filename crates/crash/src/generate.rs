@@ -2,7 +2,8 @@
 
 use basalt_testkit::rng::Rng;
 
-use crate::script::Step;
+use crate::prepare::name_of;
+use crate::script::{Special, Step};
 
 /// What a workload is after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +22,31 @@ pub enum Flavour {
     /// As that, with nothing but small writes, an fsync behind most, and large ones now and then: the roll-forward chain runs through
     /// several segments, which are good to clean because most of it is dead.
     Chain(u64),
+    /// As that, with an fsync of a small file that has hardly changed for every few hundred blocks: its seal lists much that others wrote,
+    /// and that cleaning has moved since.
+    Seldom(u64),
+    /// Names in a directory of many.
+    Names,
+}
+
+impl Flavour {
+    /// Bytes that are written first.
+    fn filled(self) -> Option<u64> {
+        match self {
+            Flavour::Pressure(bytes)
+            | Flavour::Churn(bytes)
+            | Flavour::Cleaning(bytes)
+            | Flavour::Chain(bytes)
+            | Flavour::Seldom(bytes) => Some(bytes),
+            Flavour::Mixed | Flavour::Fsync | Flavour::Names => None,
+        }
+    }
 }
 
 /// Bytes of one file of a volume that is filled.
 const FILL_FILE: u64 = 512 << 10;
+/// Files that are fsynced among much that is not.
+const SMALL: [&str; 3] = ["s0", "s1", "s2"];
 
 /// So many steps of a flavour.
 pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
@@ -32,8 +54,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
     for name in ["d0", "d1", "d0/e"] {
         steps.push(Step::Mkdir(name.to_owned()));
     }
-    if let Flavour::Pressure(bytes) | Flavour::Churn(bytes) | Flavour::Cleaning(bytes) | Flavour::Chain(bytes) = flavour
-    {
+    if let Some(bytes) = flavour.filled() {
         for number in 0..bytes.div_ceil(FILL_FILE) {
             let path = format!("fill{number}");
             steps.push(Step::Create(path.clone()));
@@ -41,12 +62,19 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
         }
         steps.push(Step::Sync);
     }
+    if let Flavour::Seldom(_) = flavour {
+        for path in SMALL {
+            steps.extend([Step::Create(path.to_owned()), Step::Write(path.to_owned(), 0, 4096, seed(rng))]);
+        }
+    }
     while steps.len() < count {
         steps.push(match flavour {
             Flavour::Pressure(bytes) if rng.chance(75) => pressure(rng, bytes),
             Flavour::Churn(bytes) => overwrite(rng, bytes, 128),
             Flavour::Fsync if rng.chance(55) => fsync_heavy(rng),
             Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
+            Flavour::Seldom(bytes) if rng.chance(97) => seldom(rng, bytes, steps.last()),
+            Flavour::Names if rng.chance(70) => names(rng),
             Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
             _ => mixed(rng),
         });
@@ -77,16 +105,21 @@ fn write(rng: &mut Rng, path: String) -> Step {
         3..7 => rng.between(1, 3 * 4096),
         7..9 => 4096 * rng.between(1, 12),
         // Whole runs go to the device at once.
-        _ => 4096 * rng.between(16, 40),
+        _ if rng.chance(85) => 4096 * rng.between(16, 40),
+        _ => 4096 * rng.between(200, 300),
     };
     let offset = match rng.below(10) {
         0..4 => 0,
         4..8 => 4096 * rng.below(20),
         8 => rng.below(100_000),
-        // Behind what the inode addresses itself.
-        _ => 4096 * (860 + rng.below(40)),
+        // Behind what the inode addresses itself; now and then behind the first, the second, the double-indirect node.
+        _ if rng.chance(70) => 4096 * (860 + rng.below(40)),
+        _ => 4096 * ([2_950, 1_039_200, 2_075_600][rng.index(3)] + rng.below(100)),
     };
     let seed = seed(rng);
+    if rng.chance(8) {
+        return Step::WriteBack(path, offset / 4096 * 4096, length.next_multiple_of(4096) as u32, seed);
+    }
     Step::Write(path, offset, length as u32, seed)
 }
 
@@ -138,6 +171,42 @@ fn chain(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
     }
 }
 
+fn seldom(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
+    if let Some(Step::Write(path, ..)) = last
+        && SMALL.contains(&&**path)
+    {
+        // Mostly of this one.
+        return Step::Fsync(if rng.chance(60) { path.clone() } else { SMALL[rng.index(SMALL.len())].to_owned() });
+    }
+    let file = format!("fill{}", rng.below(bytes.div_ceil(FILL_FILE)));
+    match rng.below(100) {
+        0..8 => Step::Write(SMALL[rng.index(SMALL.len())].to_owned(), 0, 4096, seed(rng)),
+        8..10 => Step::Fsync(file),
+        _ => {
+            let blocks = [1, 1, 1, 4, 12, 40][rng.index(6)];
+            let first = rng.below(FILL_FILE / 4096 - blocks + 1);
+            Step::Write(file, 4096 * first, (4096 * blocks) as u32, seed(rng))
+        }
+    }
+}
+
+fn names(rng: &mut Rng) -> Step {
+    let name = |rng: &mut Rng| format!("many/{}", name_of(rng.below(600) as u32));
+    match rng.below(20) {
+        0..4 => Step::Create(name(rng)),
+        4..8 => Step::Unlink(name(rng)),
+        8..11 => Step::Rename(name(rng), name(rng)),
+        11 => Step::Exchange(name(rng), name(rng)),
+        12 => Step::Rename(name(rng), path(rng)),
+        13 => Step::Link(name(rng), name(rng)),
+        14 => Step::Write(name(rng), 0, rng.between(1, 9000) as u32, seed(rng)),
+        15 => Step::Mkdir(name(rng)),
+        16 => Step::Rename("many".to_owned(), "d0/many".to_owned()),
+        17 => Step::Rename("d0/many".to_owned(), "many".to_owned()),
+        _ => Step::Fsync(name(rng)),
+    }
+}
+
 /// Overwrites up to `most` blocks of one of the files that fill the volume.
 fn overwrite(rng: &mut Rng, bytes: u64, most: u64) -> Step {
     let file = format!("fill{}", rng.below(bytes.div_ceil(FILL_FILE)));
@@ -148,33 +217,77 @@ fn overwrite(rng: &mut Rng, bytes: u64, most: u64) -> Step {
 
 fn mixed(rng: &mut Rng) -> Step {
     match rng.below(100) {
-        0..14 => Step::Create(path(rng)),
-        14..38 => {
+        0..12 => Step::Create(path(rng)),
+        12..34 => {
             let path = path(rng);
             write(rng, path)
         }
-        38..42 => Step::Truncate(path(rng), [0, rng.below(5_000), rng.below(200_000)][rng.index(3)]),
-        42..46 => Step::Unlink(path(rng)),
-        46..53 => Step::Rename(any(rng), any(rng)),
-        53..55 => Step::Exchange(any(rng), any(rng)),
-        55..58 => Step::Link(path(rng), path(rng)),
-        58..61 => Step::Mkdir(directory(rng)),
-        61..63 => Step::Rmdir(directory(rng)),
-        63..65 => Step::Symlink(path(rng), [10, 60, 3000][rng.index(3)]),
-        65..70 => {
-            let length = [5, 100, 1500][rng.index(3)];
-            Step::SetXattr(any(rng), rng.below(3) as u8, length, seed(rng))
-        }
-        70..72 => Step::RemoveXattr(any(rng), rng.below(3) as u8),
-        72..74 => Step::Chmod(any(rng), rng.below(0o7777) as u32),
-        74..76 => Step::Allocate(path(rng), 4096 * rng.below(20), rng.between(1, 40_000)),
-        76..79 => Step::Punch(path(rng), rng.below(60_000), rng.between(1, 40_000)),
-        79..81 => Step::Hold(path(rng)),
-        81 => Step::Release,
-        82..92 => Step::Fsync(any(rng)),
-        92..94 => Step::Fdatasync(path(rng)),
-        94..97 => Step::Sync,
-        97..99 => Step::Tick(if rng.chance(50) { 1 } else { 10 }),
+        34..39 => Step::Truncate(path(rng), [0, rng.below(5_000), rng.below(200_000)][rng.index(3)]),
+        39..43 => Step::Unlink(path(rng)),
+        43..50 => Step::Rename(any(rng), any(rng)),
+        50..52 => Step::Exchange(any(rng), any(rng)),
+        52..55 => Step::Link(if rng.chance(20) { handle(rng) } else { path(rng) }, path(rng)),
+        55..57 => Step::Mkdir(directory(rng)),
+        57 => Step::Rmdir(directory(rng)),
+        58..65 => attributes(rng),
+        65..70 => rare(rng),
+        70..74 => range(rng),
+        74..76 => Step::Hold(path(rng)),
+        76 => Step::Release,
+        77..88 => Step::Fsync(if rng.chance(5) { handle(rng) } else { any(rng) }),
+        88..91 => Step::Fdatasync(path(rng)),
+        91..94 => Step::Sync,
+        94..97 => Step::Tick([1, 3, 6, 10][rng.index(4)]),
+        97 => [Step::Statfs, Step::Trim, Step::Walk][rng.index(3)].clone(),
         _ => Step::Remount,
+    }
+}
+
+/// A handle of a file without a name.
+fn handle(rng: &mut Rng) -> String {
+    format!("@{}", rng.below(2))
+}
+
+/// What changes an inode besides its content.
+fn attributes(rng: &mut Rng) -> Step {
+    let path = any(rng);
+    match rng.below(14) {
+        0..5 => Step::SetXattr(path, rng.below(3) as u8, [5, 100, 1500, 3000][rng.index(4)], seed(rng)),
+        5..7 => Step::RemoveXattr(path, rng.below(3) as u8),
+        7 => Step::SetAcl(path, rng.below(50) as u32),
+        8 => Step::Chown(path, rng.below(3) as u32, rng.below(3) as u32),
+        9..11 => Step::Utimes(path, rng.below(1 << 33) as i64 - 1000, rng.below(1_000_000_000) as u32),
+        // Immutable and append-only ones seldom: they stop nearly everything else.
+        11 => Step::Flags(path, [0x40, 0x80, 0x8, 0x20, 0x10, 0][rng.index(6)]),
+        12 => Step::Flags(path, 0),
+        _ => Step::Chmod(path, rng.below(0o7777) as u32),
+    }
+}
+
+/// What is made seldom, and renames of kinds that are seldom.
+fn rare(rng: &mut Rng) -> Step {
+    let special = [Special::Fifo, Special::Socket, Special::Char, Special::Block];
+    match rng.below(8) {
+        0..3 => Step::Symlink(path(rng), [10, 60, 3000, 3500, 4000, 4095][rng.index(6)]),
+        3 => Step::Special(path(rng), special[rng.index(4)], rng.below(1 << 20) as u32),
+        4 => Step::Unnamed(handle(rng)),
+        5 => {
+            let handle = handle(rng);
+            write(rng, handle)
+        }
+        6 => Step::RenameNew(any(rng), path(rng)),
+        _ => Step::Whiteout(path(rng), path(rng)),
+    }
+}
+
+/// A range of a file, in each of the ways to treat one.
+fn range(rng: &mut Rng) -> Step {
+    let (path, offset, length) = (path(rng), rng.below(80_000), rng.between(1, 40_000));
+    match rng.below(8) {
+        0..2 => Step::Allocate(path, offset, length),
+        2 => Step::Reserve(path, offset, length),
+        3..6 => Step::Punch(path, offset, length),
+        6 => Step::Zero(path, offset, length),
+        _ => Step::ZeroKeep(path, offset, length),
     }
 }

@@ -10,7 +10,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`modes`], [`enumerate`], [`generate`] | which workloads, which cuts |
+//! | [`modes`], [`enumerate`], [`sequences`], [`generate`] | which workloads, which cuts |
+//! | [`prepare`] | what is on a volume before |
+//! | [`perform`], [`usage`] | doing a step; what is done after a power cut |
+//! | [`overlay`], [`same`], [`meta`] | parts of the oracle |
+//! | [`tools`] | what is not the engine's: mkfs, tune, resize, repair, restore |
 //! | [`campaign`](mod@campaign) | many of them, on all processors |
 //! | [`threads`](mod@threads) | operations side by side, under a scheduler |
 //! | [`f2fs`] | F2FS volumes under test |
@@ -26,13 +30,21 @@ pub mod explore;
 pub mod f2fs;
 pub mod found;
 pub mod generate;
+pub mod meta;
 pub mod modes;
 pub mod oracle;
+pub mod overlay;
+pub mod perform;
 #[cfg(feature = "mutants")]
 pub mod planted;
+pub mod prepare;
+pub mod same;
 pub mod scenario;
 pub mod script;
+pub mod sequences;
 pub mod session;
 pub mod shrink;
 pub mod threads;
+pub mod tools;
 pub mod tree;
+pub mod usage;

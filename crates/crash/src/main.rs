@@ -6,13 +6,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use basalt_crash::campaign::{Outcome, campaign};
-use basalt_crash::enumerate::PAIRS;
-use basalt_crash::explore::{Finding, Tally, guarded};
+use basalt_crash::explore::{Finding, Seen, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
-use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
+use basalt_crash::modes::{MODES, Mode, Setting, mode};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
-use basalt_crash::threads::threads;
 use clap::{Parser, Subcommand};
 
 /// Time that shrinking a failure may take.
@@ -44,17 +42,16 @@ struct Range {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Short workloads, cut at every request
-    Exhaustive(Range),
-    /// Every sequence of two operations with fsync or sync after each, then random ones of three
-    Enumerate(Range),
-    /// Long random workloads, cut at random moments
-    Random(Range),
-    /// Long workloads on volumes whose cleaning a journal commits, cut at random moments
-    Journaled(Range),
-    /// Threads under random schedules, cut at random moments
-    Threads(Range),
-    /// All five, a fifth of the cuts each
+    /// Run one mode
+    Run {
+        /// The mode: see `modes`
+        mode: String,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// List the modes
+    Modes,
+    /// All modes, each with its share of the cuts
     Campaign {
         /// Power cuts to make
         #[arg(long, default_value_t = 1_000_000)]
@@ -73,8 +70,6 @@ enum Command {
     },
 }
 
-type Mode = fn(u64, Setting, &mut Tally) -> Result<(), Finding>;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // A panic of the engine is a finding, and told as such.
@@ -82,54 +77,76 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| {}));
     }
     match cli.command {
-        Command::Exhaustive(range) => run("exhaustive", exhaustive, range, 200),
-        Command::Enumerate(range) => run("enumerated", enumerated, range, PAIRS),
-        Command::Random(range) => run("random", random, range, 1000),
-        Command::Journaled(range) => run("journaled", journaled, range, 1000),
-        Command::Threads(range) => run("threads", threads, range, 200),
-        Command::Campaign { cuts, first } => {
-            let range = Range { first, seeds: None, cuts: Some(cuts.div_ceil(5)), fsck_every: 500 };
-            let modes: [(&'static str, Mode); 5] = [
-                ("exhaustive", exhaustive),
-                ("enumerated", enumerated),
-                ("random", random),
-                ("journaled", journaled),
-                ("threads", threads),
-            ];
-            let all = modes.map(|(name, mode)| run(name, mode, range, 0) == ExitCode::SUCCESS);
-            if all == [true; 5] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        Command::Run { mode: name, range } => match mode(&name) {
+            Some(mode) => run(mode, range, &Seen::new()).0,
+            None => {
+                let names: Vec<&str> = MODES.iter().map(|mode| mode.name).collect();
+                eprintln!("basalt-crash: there is no mode `{name}`; there are {}", names.join(", "));
+                ExitCode::from(2)
+            }
+        },
+        Command::Modes => {
+            MODES.iter().for_each(|mode| println!("{:<12} {}", mode.name, mode.about));
+            ExitCode::SUCCESS
         }
+        Command::Campaign { cuts, first } => run_all(cuts, first),
         Command::Replay { file, shrink } => replay(file, shrink),
     }
 }
 
-fn run(label: &'static str, mode: Mode, range: Range, seeds: u64) -> ExitCode {
+/// Runs every mode, and says what they came to together.
+fn run_all(cuts: u64, first: u64) -> ExitCode {
+    let (start, seen) = (Instant::now(), Seen::new());
+    let shares: u64 = MODES.iter().map(|mode| mode.share).sum();
+    let mut total = Tally::default();
+    let mut is_clean = true;
+    for mode in MODES {
+        let cuts = (cuts * mode.share).div_ceil(shares);
+        let range = Range { first, seeds: None, cuts: Some(cuts), fsck_every: 500 };
+        let (code, tally) = run(mode, range, &seen);
+        total.add(&tally);
+        is_clean &= code == ExitCode::SUCCESS;
+    }
+    tell("all", &total, start.elapsed());
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(mode: &Mode, range: Range, seen: &Seen) -> (ExitCode, Tally) {
     let start = Instant::now();
-    let count = range.seeds.unwrap_or(if range.cuts.is_some() { u64::MAX - range.first } else { seeds });
-    let setting = Setting { device_mutant: None, elsewhere_every: range.fsck_every };
+    let count = range.seeds.unwrap_or(if range.cuts.is_some() { u64::MAX - range.first } else { mode.runs });
+    let setting = Setting { device_mutant: None, elsewhere_every: range.fsck_every, seen: Some(seen) };
     let seeds = range.first..range.first.saturating_add(count);
-    let outcome = campaign(label, seeds, range.cuts.unwrap_or_default(), |seed, tally| mode(seed, setting, tally));
-    report(label, &outcome, start.elapsed())
+    let outcome = campaign(mode.name, seeds, range.cuts.unwrap_or_default(), |number, tally| {
+        (mode.run)(mode.spread(number), setting, tally)
+    });
+    (report(mode.name, &outcome, start.elapsed()), outcome.tally)
+}
+
+/// What was done, in a line.
+fn tell(label: &str, tally: &Tally, took: Duration) {
+    let Tally { runs, steps, cuts, states, nested, checked_elsewhere, schedules } = tally;
+    let seconds = took.as_secs_f64();
+    println!(
+        "{label}: {cuts} power cuts ({nested} after another one) that left {states} distinct states, of {runs} runs with {steps} steps, \
+         {checked_elsewhere} volumes shown to fsck.f2fs, {seconds:.1} s, {:.0} cuts/s",
+        *cuts as f64 / seconds
+    );
+    if *schedules > 0 {
+        println!("{label}: {schedules} different schedules of threads");
+    }
 }
 
 fn report(label: &str, outcome: &Outcome, took: Duration) -> ExitCode {
-    let Tally { runs, steps, cuts, nested, checked_elsewhere, schedules, states } = outcome.tally;
-    let seconds = took.as_secs_f64();
-    println!(
-        "{label}: {cuts} power cuts ({nested} after another one) of {runs} runs with {steps} steps, {checked_elsewhere} volumes \
-         shown to fsck.f2fs, {seconds:.1} s, {:.0} cuts/s",
-        cuts as f64 / seconds
-    );
-    if schedules > 0 {
-        println!("{label}: {schedules} different schedules, {states} different volumes left by cuts");
-    }
+    tell(label, &outcome.tally, took);
     let Some((seed, finding)) = &outcome.finding else {
         println!("{label}: 0 violations");
         return ExitCode::SUCCESS;
     };
     println!("{label}: violation with seed {seed}: {}", finding.what);
-    println!("shortening…");
-    show(&shorter(finding));
+    if !finding.scenario.lives.is_empty() {
+        println!("shortening…");
+        show(&shorter(finding));
+    }
     ExitCode::FAILURE
 }
 

@@ -1,65 +1,202 @@
-//! Four ways to choose what is done and where the power goes.
+//! The ways to choose what is done and where the power goes.
 //!
 //! | mode | workloads | cuts |
 //! |---|---|---|
 //! | exhaustive | short ones, written by hand and random | at every request, all styles |
-//! | enumerated | every sequence of two operations, each followed by nothing, fsync or sync; three, sampled (as CrashMonkey's ACE, OSDI 2018) | at the end, and chosen ones |
-//! | random | long ones; tiny volumes nearly full, where cleaning never stops | chosen ones, and cuts of what follows them |
+//! | sequences, triples | every two operations, or three of a smaller set, on a prepared image, then fsync, fdatasync or sync of whatever is there | where that has returned, and at its flushes: lost, kept, scattered |
+//! | enumerated | every sequence of two operations, each followed by nothing, fsync or sync; three, sampled (as CrashMonkey's ACE, OSDI 2018) | chosen ones |
+//! | random | long ones; tiny volumes nearly full, where cleaning never stops; directories of many names | chosen ones, and cuts of what follows them |
+//! | faults | as random, shorter | chosen ones; blocks that were not flushed cannot be read, discarded ones hold anything, a read of the recovery fails |
+//! | tools | mkfs, tune, resize, repair, restore | chosen ones; or one of their writes fails |
 //! | journaled | longer ones on tight volumes with a journal, fsync-heavy or not | as random |
 
-use std::sync::OnceLock;
-
-use basalt_device::MemoryDevice;
 use basalt_testkit::rng::Rng;
 
 use crate::device_mutant::DeviceMutant;
-use crate::engine::Engine;
-use crate::enumerate::sequence;
-use crate::explore::{Density, Explorer, Finding, Tally};
+use crate::enumerate::{PAIRS, sequence};
+use crate::explore::{Density, Explorer, Finding, Moments, Seen, Tally};
 use crate::f2fs::{F2fsVolume, VOLUMES, volume};
 use crate::generate::{Flavour, steps};
-use crate::scenario::format;
+use crate::prepare::Image;
 use crate::script::Step;
+use crate::sequences;
 
 /// What every run has in common.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Setting {
+pub struct Setting<'a> {
     /// The device lies so.
     pub device_mutant: Option<DeviceMutant>,
     /// One closed volume in so many is shown to `fsck.f2fs`; 0 for none.
     pub elsewhere_every: u64,
+    /// States of devices that other runs have met.
+    pub seen: Option<&'a Seen>,
 }
 
-/// An empty volume of each kind, made once; every run has a copy.
-pub(crate) fn empty(engine: &F2fsVolume) -> Result<MemoryDevice, String> {
-    static MADE: [OnceLock<Result<MemoryDevice, String>>; VOLUMES.len()] = [const { OnceLock::new() }; VOLUMES.len()];
-    let index = VOLUMES.iter().position(|volume| volume.name() == engine.name()).unwrap_or_default();
-    match MADE[index].get_or_init(|| format(engine)) {
-        Ok(device) => Ok(device.snapshot()),
-        Err(error) => Err(error.clone()),
+/// A way to choose what is done and where the power goes.
+pub struct Mode {
+    /// Its name, as the command line has it.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Does the run of a number, the same for the same number.
+    pub run: fn(u64, Setting<'_>, &mut Tally) -> Result<(), Finding>,
+    /// Runs that are done if nothing else is said.
+    pub runs: u64,
+    /// Whether runs are entries of a list, not seeds: neighbours are alike then.
+    pub is_list: bool,
+    /// Whether what it finds is the engine's alone, on a device that does what it should.
+    pub is_of_engine: bool,
+    /// Its part of a campaign's cuts, in relation to the other modes' parts.
+    pub share: u64,
+    /// Its part of the cuts that tests make: those that cost little have more.
+    pub part_of_tests: u64,
+}
+
+impl Mode {
+    /// The run to do as the so-many-eth where only a part of a list is done: an odd stride reaches all kinds early.
+    pub const fn spread(&self, number: u64) -> u64 {
+        if self.is_list { number.wrapping_mul(100_003) % (2 * self.runs) } else { number }
     }
 }
 
-fn explore(
+/// All modes. One more needs a line here, and no change elsewhere.
+pub const MODES: &[Mode] = &[
+    Mode {
+        name: "exhaustive",
+        about: "short workloads, cut at every request",
+        run: exhaustive,
+        runs: 200,
+        is_list: false,
+        is_of_engine: true,
+        share: 4,
+        part_of_tests: 9,
+    },
+    Mode {
+        name: "sequences",
+        about: "every two operations and what makes one of their files durable, cut there: lost, kept and scattered",
+        run: pairs,
+        runs: sequences::PAIRS,
+        is_list: true,
+        is_of_engine: true,
+        share: 6,
+        part_of_tests: 8,
+    },
+    Mode {
+        name: "triples",
+        about: "three operations of a smaller set, in the same way",
+        run: triples,
+        runs: sequences::TRIPLES,
+        is_list: true,
+        is_of_engine: true,
+        share: 2,
+        part_of_tests: 3,
+    },
+    Mode {
+        name: "enumerated",
+        about: "every two operations with nothing, fsync or sync after each, then random ones of three, cut anywhere",
+        run: enumerated,
+        runs: PAIRS,
+        is_list: true,
+        is_of_engine: true,
+        share: 2,
+        part_of_tests: 4,
+    },
+    Mode {
+        name: "random",
+        about: "long random workloads, cut at random moments",
+        run: random,
+        runs: 1000,
+        is_list: false,
+        is_of_engine: true,
+        share: 4,
+        part_of_tests: 4,
+    },
+    Mode {
+        name: "journaled",
+        about: "long workloads on volumes whose cleaning a journal commits, cut at random moments",
+        run: journaled,
+        runs: 1000,
+        is_list: false,
+        is_of_engine: true,
+        share: 2,
+        part_of_tests: 2,
+    },
+    Mode {
+        name: "threads",
+        about: "two to four threads, closing among them, under random schedules, cut at random moments",
+        run: crate::threads::threads,
+        runs: 200,
+        is_list: false,
+        is_of_engine: true,
+        share: 4,
+        part_of_tests: 4,
+    },
+    Mode {
+        name: "faults",
+        about: "as random; what was not flushed may be unreadable, what was discarded anything, and reads fail in recovery",
+        run: faults,
+        runs: 1000,
+        is_list: false,
+        is_of_engine: false,
+        share: 2,
+        part_of_tests: 2,
+    },
+    Mode {
+        name: "tools",
+        about: "mkfs, tune, resize, repair and restore, cut and with failing writes; then done again",
+        run: crate::tools::tools,
+        runs: 200,
+        is_list: false,
+        is_of_engine: false,
+        share: 1,
+        part_of_tests: 1,
+    },
+];
+
+/// The mode of this name.
+pub fn mode(name: &str) -> Option<&'static Mode> {
+    MODES.iter().find(|mode| mode.name == name)
+}
+
+/// What is done, and on what.
+pub(crate) struct Workload<'a> {
+    pub image: Image,
+    /// Steps at the beginning that are not cut.
+    pub prelude: usize,
+    /// The device has faults.
+    pub faults: bool,
+    pub steps: &'a [Step],
+}
+
+impl Workload<'_> {
+    pub(crate) fn on(image: Image, steps: &[Step]) -> Workload<'_> {
+        Workload { image, prelude: 0, faults: false, steps }
+    }
+}
+
+/// Runs a workload and cuts it.
+pub(crate) fn explore(
     engine: &F2fsVolume,
-    steps: &[Step],
+    workload: Workload<'_>,
     density: Density,
     seed: u64,
-    setting: Setting,
+    setting: Setting<'_>,
     tally: &mut Tally,
 ) -> Result<(), Finding> {
     let mut explorer = Explorer::new(engine);
+    (explorer.image, explorer.prelude) = (workload.image, workload.prelude);
     explorer.device_mutant = setting.device_mutant;
     explorer.elsewhere_every = setting.elsewhere_every;
     explorer.elsewhere_phase = seed.wrapping_mul(0x9E37_79B9) >> 8;
-    let base = empty(engine).map_err(|what| explorer.cannot_begin(what))?;
-    let result = explorer.run(&base, steps, density, seed);
+    explorer.seen = setting.seen;
+    explorer.faults = workload.faults;
+    let result = explorer.run(workload.steps, density, seed);
     tally.add(&explorer.tally);
     result
 }
 
 /// Short workloads whose every request is cut: the ones below first, then random ones.
-pub fn exhaustive(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
+pub fn exhaustive(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let mut rng = Rng::new(seed ^ 0xE0);
     let engine = &VOLUMES[rng.index(VOLUMES.len())];
     let steps = match usize::try_from(seed).ok().and_then(|seed| SHORT.get(seed)) {
@@ -69,47 +206,93 @@ pub fn exhaustive(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), 
             steps(&mut rng, flavour, 16)
         }
     };
-    explore(engine, &steps, Density { moments: None, random: 3, nested: 10 }, seed, setting, tally)
+    let image = if seed >= STORIES && rng.chance(30) { Image::Few } else { Image::Empty };
+    let density = Density { moments: Moments::All, random: 3, nested: 10, thorough: 5 };
+    explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
 }
 
 /// Sequence `number` of those enumerated.
-pub fn enumerated(number: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
+pub fn enumerated(number: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let name = if number.is_multiple_of(2) { "roomy" } else { "tight-journal" };
     let engine = volume(name).unwrap_or(&VOLUMES[0]);
-    explore(engine, &sequence(number), Density { moments: Some(3), random: 1, nested: 5 }, number, setting, tally)
+    let density = Density { moments: Moments::Chosen(3), random: 1, nested: 5, thorough: 5 };
+    explore(engine, Workload::on(Image::Few, &sequence(number)), density, number, setting, tally)
+}
+
+/// Every pair of operations with what makes a file durable, cut there.
+pub fn pairs(number: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
+    ends(number, sequences::PAIRS, &sequences::pair(number % sequences::PAIRS), setting, tally)
+}
+
+/// As [`pairs`], of three operations.
+pub fn triples(number: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
+    ends(number, sequences::TRIPLES, &sequences::triple(number % sequences::TRIPLES), setting, tally)
+}
+
+/// Cuts a sequence where something is durable. Every pass through the list is on other kinds of volume.
+fn ends(number: u64, list: u64, steps: &[Step], setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
+    let kind = (number % list + number / list) % VOLUMES.len() as u64;
+    let density = Density { moments: Moments::Returns, random: 1, nested: 2, thorough: 5 };
+    let workload = Workload { image: Image::Few, prelude: sequences::PRELUDE, faults: false, steps };
+    explore(&VOLUMES[kind as usize], workload, density, number, setting, tally)
 }
 
 /// A long random workload.
-pub fn random(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
+pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let mut rng = Rng::new(seed ^ 0x4A);
     let engine = &VOLUMES[rng.index(VOLUMES.len())];
     let user = engine.user_bytes();
     let is_tight = user < 24 << 20;
-    let flavour = match rng.below(8) {
-        0..2 => Flavour::Fsync,
-        2 => Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }),
-        // Tight volumes are filled to between 60 and 90 percent.
-        3..6 if is_tight => Flavour::Pressure(user / 100 * rng.between(60, 90)),
-        _ => Flavour::Mixed,
+    let (flavour, image) = match rng.below(10) {
+        0..2 => (Flavour::Fsync, Image::Empty),
+        2 => (Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }), Image::Empty),
+        // Tight volumes are filled to between 60 percent and more than they hold.
+        3..6 if is_tight => (Flavour::Pressure(user / 100 * rng.between(60, 104)), Image::Empty),
+        6 => (Flavour::Names, Image::Names),
+        7 => (Flavour::Mixed, Image::Names),
+        8 => (Flavour::Mixed, Image::Few),
+        _ => (Flavour::Mixed, Image::Empty),
     };
     let steps = steps(&mut rng, flavour, 120);
-    explore(engine, &steps, Density { moments: Some(24), random: 1, nested: 12 }, seed, setting, tally)
+    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
+    explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
 }
 
 /// A long workload on a volume whose journal is never idle.
-pub fn journaled(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
+pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let mut rng = Rng::new(seed ^ 0x10);
     let engines: Vec<&F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
     let engine = engines[rng.index(engines.len())];
     let user = engine.user_bytes();
-    let (flavour, count) = match rng.below(8) {
+    let (flavour, count) = match rng.below(10) {
         0 => (Flavour::Pressure(user / 100 * rng.between(60, 90)), 260),
         1..3 => (Flavour::Churn(user / 100 * rng.between(40, 80)), 400),
         3..5 => (Flavour::Chain(user / 100 * rng.between(60, 90)), 1200),
+        5..7 => (Flavour::Seldom(user / 100 * rng.between(33, 60)), 300),
         _ => (Flavour::Cleaning(user / 100 * rng.between(50, 85)), [160, 260, 600][rng.index(3)]),
     };
     let steps = steps(&mut rng, flavour, count);
-    explore(engine, &steps, Density { moments: Some(24), random: 1, nested: 12 }, seed, setting, tally)
+    let density = match flavour {
+        // What a seal lists wrongly shows only until the next checkpoint: every fsync is cut, and few things are.
+        Flavour::Seldom(_) => Density { moments: Moments::Returns, random: 0, nested: 1, thorough: 2 },
+        _ => Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 },
+    };
+    explore(engine, Workload::on(Image::Empty, &steps), density, seed, setting, tally)
+}
+
+/// Shorter workloads on devices with faults.
+pub fn faults(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
+    let mut rng = Rng::new(seed ^ 0xFA);
+    let engine = &VOLUMES[rng.index(VOLUMES.len())];
+    let user = engine.user_bytes();
+    let flavour = match rng.below(4) {
+        0 if user < 24 << 20 => Flavour::Cleaning(user / 100 * rng.between(50, 85)),
+        0..2 => Flavour::Fsync,
+        _ => Flavour::Mixed,
+    };
+    let steps = steps(&mut rng, flavour, 60);
+    let density = Density { moments: Moments::Chosen(16), random: 3, nested: 0, thorough: 4 };
+    explore(engine, Workload { faults: true, ..Workload::on(Image::Few, &steps) }, density, seed, setting, tally)
 }
 
 fn parse(lines: &str) -> Vec<Step> {

@@ -1,19 +1,23 @@
 //! What may be there after a power cut.
 //!
-//! 1. The names are those of one moment between the last sync that had returned and the cut (a checkpoint is a moment: what
-//!    one operation does is there as a whole or not at all), except that
-//! 2. an inode fsynced after that moment has its names of the fsync; whatever else has one of these names by then has moved or
-//!    gone as it had at the fsync. An fsync that the cut met may have come so far or not. Where names were only removed, the
-//!    removal is the directory's business and may be undone.
+//! 1. The names are those of one moment between the last sync that had returned (or the last background commit that was due) and the
+//!    cut (a checkpoint is a moment: what one operation does is there as a whole or not at all), except that
+//! 2. an inode fsynced after that moment has its names of the fsync, and can be reached by its path of then; whatever else has one of
+//!    these names by then has moved or gone as it had at the fsync. An fsync that the cut met may have come so far or not. Where names
+//!    were only removed, the removal is the directory's business and may be undone.
 //! 3. A page holds what it held at some moment from its last fsync or sync to the one the names are of: a checkpoint says
-//!    nothing about pages that are still in memory. It never holds anything else.
-//! 4. Size, permissions, and attributes of an inode are those of one moment, as its names: that of the names, or that of its
-//!    last fsync if it came later.
+//!    nothing about pages that are still in memory. It never holds anything else. A file that has replaced another one by a rename
+//!    holds nothing older than what it held then.
+//! 4. Size, attributes, times, and extended attributes of an inode are all of one moment, as its names: that of the names, or that of its
+//!    last fsync if it came later. fdatasync may leave the times of an earlier one. Times of directories and of inodes whose names an
+//!    fsync of another one changed are not promised.
 
 use std::sync::Arc;
 
 use basalt_vfs::FileKind;
 
+use crate::overlay::{Expected, overlay};
+use crate::script::Step;
 use crate::session::{Done, Life, Promise};
 use crate::tree::{Id, Node, PAGE, Page, ROOT, Tree};
 
@@ -26,10 +30,22 @@ struct Promised<'a> {
     returned: usize,
     /// States that may have reached the medium.
     last: usize,
-    /// Inodes fsynced since, with the state after their last completed fsync and whether it was a whole one.
-    fsynced: Vec<(Id, usize, bool)>,
+    /// Inodes fsynced since.
+    fsynced: Vec<Fsynced>,
     /// The inode whose fsync the power cut met.
     in_flight: Option<Id>,
+    /// Files that replaced another one by a rename, with the state after it.
+    replaced: Vec<(Id, usize)>,
+}
+
+/// What completed fsyncs of an inode have promised.
+#[derive(Debug, Clone, Copy)]
+struct Fsynced {
+    id: Id,
+    /// The state after the last one.
+    state: usize,
+    /// The state after the last one that was no fdatasync.
+    whole: Option<usize>,
 }
 
 impl<'a> Promised<'a> {
@@ -42,16 +58,28 @@ impl<'a> Promised<'a> {
             last: (returned + 1).min(life.states.len() - 1),
             fsynced: Vec::new(),
             in_flight: None,
+            replaced: Vec::new(),
         };
         for (state, done) in (1..).zip(&life.done[..returned]) {
+            promised.is_synced(done.aged);
             match done.promise {
                 Promise::Nothing => {}
-                Promise::All => {
-                    promised.synced = state;
-                    promised.fsynced.clear();
-                }
+                Promise::All => promised.is_synced(state),
                 Promise::File(id) => promised.note(id, state, true),
                 Promise::Data(id) => promised.note(id, state, false),
+            }
+        }
+        for (state, step) in (2..).zip(&life.steps).take(promised.last.saturating_sub(1)) {
+            if let Step::Rename(_, to) | Step::Whiteout(_, to) = step {
+                let (before, after) = (&life.states[state - 1], &life.states[state]);
+                let (old, new) = (before.find(to), after.find(to));
+                let is_file = |id| before.get(id).is_some_and(|node| node.kind == FileKind::Regular);
+                if let (Some(old), Some(new)) = (old, new)
+                    && old != new
+                    && is_file(new)
+                {
+                    promised.replaced.push((new, state));
+                }
             }
         }
         if let Some(Done { promise: Promise::File(id) | Promise::Data(id), .. }) = life.done.get(returned) {
@@ -60,18 +88,26 @@ impl<'a> Promised<'a> {
         promised
     }
 
-    fn note(&mut self, id: Id, state: usize, whole: bool) {
-        self.fsynced.retain(|(other, ..)| *other != id);
-        self.fsynced.push((id, state, whole));
+    /// Everything up to this state is durable.
+    fn is_synced(&mut self, state: usize) {
+        self.synced = self.synced.max(state);
+        self.fsynced.retain(|fsynced| fsynced.state > state);
+    }
+
+    fn note(&mut self, id: Id, state: usize, is_whole: bool) {
+        let before = self.fsync_of(id);
+        self.fsynced.retain(|fsynced| fsynced.id != id);
+        let whole = if is_whole { Some(state) } else { before.and_then(|before| before.whole) };
+        self.fsynced.push(Fsynced { id, state, whole });
     }
 
     /// Whether the names at this moment are all there is to say.
     fn is_plain(&self, moment: usize) -> bool {
-        self.in_flight.is_none() && self.fsynced.iter().all(|(_, state, _)| *state <= moment)
+        self.in_flight.is_none() && self.fsynced.iter().all(|fsynced| fsynced.state <= moment)
     }
 
-    fn fsync_of(&self, id: Id) -> Option<(usize, bool)> {
-        self.fsynced.iter().find(|(other, ..)| *other == id).map(|(_, state, whole)| (*state, *whole))
+    fn fsync_of(&self, id: Id) -> Option<Fsynced> {
+        self.fsynced.iter().find(|fsynced| fsynced.id == id).copied()
     }
 }
 
@@ -106,8 +142,13 @@ pub fn verify(life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
 fn explain(promised: &Promised<'_>, complaints: &[(usize, String)]) -> String {
     let line =
         |(moment, complaint): &(usize, String)| format!("  as after step {}: {complaint}", moment.saturating_sub(1));
-    // A complaint about content has come further than one about names.
-    let best = complaints.iter().find(|(_, complaint)| complaint.contains("page"));
+    // A complaint about content has come further than one about fields, and that than one about names.
+    let rank = |complaint: &str| match complaint {
+        _ if complaint.contains(": page ") => 3,
+        _ if complaint.contains(": target of ") => 2,
+        _ => u8::from(!complaint.contains("is there, but") && !complaint.contains("is missing")),
+    };
+    let best = complaints.iter().rev().max_by_key(|(_, complaint)| rank(complaint));
     let mut lines: Vec<String> =
         complaints.first().into_iter().chain(complaints.last()).chain(best).map(line).collect();
     lines.dedup();
@@ -139,8 +180,9 @@ impl Variant {
 
 /// Holds `found` against the state at `moment`.
 fn compare(promised: &Promised<'_>, moment: usize, variant: Variant, found: &Tree) -> Result<(), String> {
-    let expected = expect(promised, moment, variant);
+    let Expected { tree: expected, disturbed } = expect(promised, moment, variant);
     let mut open = vec![(ROOT, ROOT, String::new())];
+    let mut files = Vec::new();
     while let Some((id, found_id, path)) = open.pop() {
         let (Some(node), Some(there)) = (expected.get(id), found.get(found_id)) else {
             return Err(format!("`{path}` leads nowhere"));
@@ -159,117 +201,95 @@ fn compare(promised: &Promised<'_>, moment: usize, variant: Variant, found: &Tre
             };
             open.push((*child, *found_child, format!("{path}/{name}")));
         }
-        compare_node(promised, moment, id, node, there).map_err(|complaint| format!("`{path}`: {complaint}"))?;
+        // Recovery gives names back, and directories the times of that: each attempt its own.
+        let is_new = promised.returned == 0 && node.kind == FileKind::Directory;
+        let judge = Judge { promised, moment, id, is_disturbed: is_new || disturbed.contains(&id) };
+        judge.node(node, there).map_err(|complaint| format!("`{path}`: {complaint}"))?;
+        if there.kind == FileKind::Regular {
+            files.push((path, judge, there));
+        }
     }
-    Ok(())
+    // What costs most comes last.
+    let content = |(path, judge, there): (String, Judge<'_>, &Arc<Node>)| {
+        judge.content(there).map_err(|complaint| format!("`{path}`: {complaint}"))
+    };
+    files.into_iter().try_for_each(content)
 }
 
 /// The names at `moment`, and those of inodes fsynced later.
-fn expect(promised: &Promised<'_>, moment: usize, variant: Variant) -> Tree {
-    let mut tree = promised.states[moment].clone();
-    for (id, state, _) in promised.fsynced.iter().filter(|(_, state, _)| *state > moment) {
-        overlay(&mut tree, &promised.states[*state], *id, variant.with_removed);
+fn expect(promised: &Promised<'_>, moment: usize, variant: Variant) -> Expected {
+    let mut expected = Expected { tree: promised.states[moment].clone(), disturbed: Vec::new() };
+    for fsynced in promised.fsynced.iter().filter(|fsynced| fsynced.state > moment) {
+        overlay(&mut expected, &promised.states[fsynced.state], fsynced.id, variant.with_removed);
     }
     if let Some(id) = promised.in_flight.filter(|_| variant.with_flight) {
-        overlay(&mut tree, &promised.states[promised.returned], id, variant.with_removed);
+        overlay(&mut expected, &promised.states[promised.returned], id, variant.with_removed);
     }
-    tree
+    expected
 }
 
-/// Gives an inode its names in `later`, and takes its others away, unless they may stay. What it pushes off a name goes where it
-/// is in `later`.
-pub(crate) fn overlay(tree: &mut Tree, later: &Tree, id: Id, with_removed: bool) {
-    let mut moved = vec![id];
-    let mut done: Vec<Id> = Vec::new();
-    while let Some(id) = moved.pop() {
-        let Some(node) = later.get(id) else { continue };
-        done.push(id);
-        let names = later.names_of(id);
-        if names.is_empty() && id != ROOT {
-            continue;
-        }
-        let before = tree.names_of(id);
-        if !(with_removed && names.iter().all(|name| before.contains(name))) {
-            for (dir, name) in before {
-                if let Some(dir) = tree.change(dir) {
-                    dir.entries.remove(&name);
-                }
-            }
-        }
-        put(tree, node, id);
-        for (dir, name) in names {
-            if tree.get(dir).is_none() {
-                // A directory that is as new comes along, with what of it is durable.
-                let Some(parent) = later.get(dir) else { continue };
-                let mut bare = (**parent).clone();
-                bare.entries.clear();
-                put(tree, &Arc::new(bare), dir);
-                moved.push(dir);
-            }
-            let pushed_off = tree.get(dir).and_then(|node| node.entries.get(&name)).copied().filter(|old| *old != id);
-            if let Some(old) = pushed_off {
-                if !done.contains(&old) && later.get(old).is_some() {
-                    moved.push(old);
-                    if let Some(dir) = tree.change(dir) {
-                        dir.entries.remove(&name);
-                    }
-                } else {
-                    tree.unname(dir, &name);
-                }
-            }
-            tree.name(dir, &name, id);
-        }
-    }
+/// What one inode may be like at a moment.
+struct Judge<'a> {
+    promised: &'a Promised<'a>,
+    moment: usize,
+    id: Id,
+    /// An fsync of another inode changed its names, or what is in it.
+    is_disturbed: bool,
 }
 
-/// Puts an inode into the tree, or its fields; entries of a directory that is there already stay.
-fn put(tree: &mut Tree, node: &Arc<Node>, id: Id) {
-    let entries = tree.get(id).map(|old| old.entries.clone());
-    tree.insert(id, Node { entries: entries.unwrap_or_default(), ..(**node).clone() });
-}
-
-fn compare_node(promised: &Promised<'_>, moment: usize, id: Id, expected: &Node, there: &Node) -> Result<(), String> {
-    if expected.target != there.target {
-        return Err(format!("target of {} bytes, expected {}", there.target.len(), expected.target.len()));
-    }
-    let fsync = promised.fsync_of(id).filter(|(state, _)| *state > moment);
-    let in_flight = promised.in_flight == Some(id);
-    // The states that the inode's own fields may be of.
-    let mut fields = vec![fsync.map_or(moment, |(state, _)| state)];
-    if let Some((_, false)) = fsync {
-        fields.push(moment);
-    }
-    if in_flight {
-        fields.push(promised.returned);
-    }
-    let versions: Vec<&Arc<Node>> = fields.iter().filter_map(|state| promised.states[*state].get(id)).collect();
-    let Some(usual) = versions.first() else { return Err("is there, but never was in any state".to_owned()) };
-    if !versions.iter().any(|version| version.permissions == there.permissions) {
-        return Err(format!("permissions {:o}, expected {:o}", there.permissions, usual.permissions));
-    }
-    for name in there.xattrs.keys().chain(versions.iter().flat_map(|version| version.xattrs.keys())) {
-        let value = there.xattrs.get(name);
-        if !versions.iter().any(|version| version.xattrs.get(name) == value) {
-            let wanted = usual.xattrs.get(name).map(Vec::len);
-            return Err(format!("attribute {name} has {:?} bytes, expected {wanted:?}", value.map(Vec::len)));
+impl Judge<'_> {
+    fn node(&self, expected: &Node, there: &Node) -> Result<(), String> {
+        if expected.target != there.target {
+            return Err(format!("target of {} bytes, expected {}", there.target.len(), expected.target.len()));
         }
+        let promised = self.promised;
+        let fsync = promised.fsync_of(self.id).filter(|fsync| fsync.state > self.moment);
+        let in_flight = promised.in_flight == Some(self.id);
+        let usual = fsync.map_or(self.moment, |fsync| fsync.state);
+        // Times may be older after fdatasync.
+        let oldest = fsync.map_or(usual, |fsync| fsync.whole.unwrap_or(0).max(self.moment).min(usual));
+        self.fields(usual, oldest, there)
+            .or_else(|complaint| if in_flight { self.fields(promised.returned, oldest, there) } else { Err(complaint) })
     }
-    if there.kind != FileKind::Regular {
-        return Ok(());
+
+    /// Holds the pages of a regular file against all versions that they may be of.
+    fn content(&self, there: &Node) -> Result<(), String> {
+        let promised = self.promised;
+        let first = promised.fsync_of(self.id).map_or(promised.synced, |fsync| fsync.state);
+        let mut last = self.moment.max(first);
+        if promised.in_flight == Some(self.id) {
+            last = last.max(promised.returned);
+        }
+        let replaced = promised.replaced.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
+        let first = replaced.map_or(first, |(_, state)| first.max(*state));
+        compare_pages(&promised.states[first..=last], self.id, there)
     }
-    // With fdatasync, too, the size is that of the fsync.
-    let sizes = [Some(fields[0]), in_flight.then_some(promised.returned)];
-    let sizes: Vec<u64> =
-        sizes.into_iter().flatten().filter_map(|state| Some(promised.states[state].get(id)?.size)).collect();
-    if !sizes.contains(&there.size) {
-        return Err(format!("{} bytes, expected {sizes:?}", there.size));
+
+    /// Holds everything but content against one state; times may be those of `oldest` or of any in between.
+    fn fields(&self, state: usize, oldest: usize, there: &Node) -> Result<(), String> {
+        let of = |state: usize| self.promised.states[state].get(self.id);
+        let Some(expected) = of(state) else { return Err("is there, but never was in any state".to_owned()) };
+        if let Some(difference) = expected.meta.difference(&there.meta) {
+            return Err(difference);
+        }
+        if expected.size != there.size {
+            return Err(format!("{} bytes, expected {}", there.size, expected.size));
+        }
+        for name in there.xattrs.keys().chain(expected.xattrs.keys()) {
+            let (value, wanted) = (there.xattrs.get(name), expected.xattrs.get(name));
+            if value != wanted {
+                let (value, wanted) = (value.map(Vec::len), wanted.map(Vec::len));
+                return Err(format!("attribute {name} has {value:?} bytes, expected {wanted:?}"));
+            }
+        }
+        let times = |state: usize| of(state).map(|node| node.meta.times);
+        let is_one = (oldest..=state.max(oldest)).any(|state| times(state) == Some(there.meta.times));
+        let is_fsynced = self.promised.fsync_of(self.id).is_some_and(|fsync| fsync.state > self.moment);
+        if is_one || self.is_disturbed && !is_fsynced {
+            return Ok(());
+        }
+        expected.meta.times.difference(&there.meta.times).map_or(Ok(()), Err)
     }
-    let first = promised.fsync_of(id).map_or(promised.synced, |(state, _)| state);
-    let mut last = moment.max(first);
-    if in_flight {
-        last = last.max(promised.returned);
-    }
-    compare_pages(&promised.states[first..=last], id, there)
 }
 
 /// Every page holds one of the versions it had in `states`; one that did not exist was zero.
@@ -285,20 +305,26 @@ pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(),
             versions.push(version);
         }
     }
-    let pages = versions.iter().flatten().flat_map(|version| version.pages.keys()).chain(there.pages.keys());
-    let mut pages: Vec<u64> = pages.copied().filter(|page| page * PAGE < there.size).collect();
-    pages.sort_unstable();
-    pages.dedup();
-    for index in pages {
+    let page_of = |version: &Option<&Node>, index: u64| version.and_then(|node| node.pages.get(&index).cloned());
+    let newest = versions.first().copied().flatten();
+    // What neither the newest version nor this one has is the same in both.
+    let mut pages: Vec<u64> = there.pages.keys().copied().collect();
+    pages.extend(newest.iter().flat_map(|node| node.pages.keys()).filter(|index| !there.pages.contains_key(index)));
+    for index in pages.into_iter().filter(|index| index * PAGE < there.size) {
         let page = there.pages.get(&index);
         let length = (there.size - index * PAGE).min(PAGE) as usize;
-        let fits = |version: &Option<&Node>| same(page, version.and_then(|node| node.pages.get(&index)), length);
-        if !versions.iter().any(fits) {
+        if !versions.iter().any(|version| same(page, page_of(version, index).as_ref(), length)) {
             let zero = if page.is_none() { " (zeros)" } else { "" };
             return Err(format!("page {index} holds none of the {} versions it had{zero}", versions.len()));
         }
     }
     Ok(())
+}
+
+/// Whether a page of two files of one size is the same.
+pub fn same_page(one: &Node, other: &Node, index: u64) -> bool {
+    let length = one.size.saturating_sub(index * PAGE).min(PAGE) as usize;
+    same(one.pages.get(&index), other.pages.get(&index), length)
 }
 
 /// Whether two pages are the same in their first `length` bytes.

@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use basalt_device::power::History;
 use basalt_device::{MemoryDevice, PowerCutDevice};
-use basalt_vfs::{
-    Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags, SetAttributes, XattrFlags,
-};
+use basalt_vfs::{Error, FileKind, FileSystem};
 
 use crate::engine::{Engine, StepClock};
-use crate::found::{self, find_tree};
+use crate::found::{self, find_tree, find_xattrs};
+use crate::meta::Meta;
+use crate::perform::{Answer, Held, Performer, expect_set};
+use crate::same::expect_same;
 use crate::script::Step;
-use crate::tree::{Id, Tree, bytes, symlink_target, xattr_name};
+use crate::tree::{Id, Tree};
+
+/// Microseconds that pass between a power cut and the next opening.
+const DARKNESS: u64 = 3_600_000_000;
 
 /// What is durable from the moment a step has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +25,9 @@ pub enum Promise {
     Nothing,
     /// Everything.
     All,
-    /// This inode: content, size, permissions, attributes, name.
+    /// This inode: content, size, attributes, times, name.
     File(Id),
-    /// This inode's content, size and name.
+    /// As that, but for times that alone have changed.
     Data(Id),
 }
 
@@ -34,6 +38,8 @@ pub struct Done {
     pub changes: Range<usize>,
     /// What it promised when it returned.
     pub promise: Promise,
+    /// The newest state that is durable by its age once the step has returned.
+    pub aged: usize,
 }
 
 /// A life that has ended, ready for power cuts at any of its moments.
@@ -46,6 +52,15 @@ pub struct Life {
     pub states: Vec<Tree>,
     /// The steps: `done` without the opening.
     pub steps: Vec<Step>,
+    /// When the next life may begin, by the clock of this one.
+    pub next: u64,
+}
+
+impl Life {
+    /// The changes of a step, by its number in `steps`.
+    pub fn changes_of(&self, step: usize) -> Range<usize> {
+        self.done.get(step + 1).map_or(0..0, |done| done.changes.clone())
+    }
 }
 
 /// A volume that is open.
@@ -54,33 +69,39 @@ pub struct Session<'a> {
     fs: Box<dyn FileSystem>,
     device: Arc<PowerCutDevice>,
     clock: Arc<StepClock>,
-    held: Vec<InodeNumber>,
+    held: Held,
     done: Vec<Done>,
     states: Vec<Tree>,
+    /// When each of `states` was reached, by the clock.
+    reached: Vec<u64>,
     steps: Vec<Step>,
 }
 
-/// What a refused step is called in messages.
-type Answer = Result<InodeNumber, Error>;
-
 impl<'a> Session<'a> {
     /// Opens the volume on `image`, all of which is durable, and looks at all that is there. `known` helps: pages that it
-    /// has need not be kept twice.
-    pub fn open(engine: &'a dyn Engine, image: MemoryDevice, known: Option<&Tree>) -> Result<Session<'a>, String> {
+    /// has need not be kept twice. `start` is the time, in microseconds since the epoch.
+    pub fn open(
+        engine: &'a dyn Engine,
+        image: MemoryDevice,
+        known: Option<&Tree>,
+        start: u64,
+    ) -> Result<Session<'a>, String> {
         let device = Arc::new(PowerCutDevice::new(image));
-        let clock = StepClock::new();
+        let clock = StepClock::starting(start);
         let fs = engine.open(device.clone(), clock.clone())?;
         let tree = find_tree(&*fs, known)?;
         // Looking is part of it: every change belongs to some step.
-        let opening = Done { changes: 0..device.position(), promise: Promise::Nothing };
+        let opening = Done { changes: 0..device.position(), promise: Promise::Nothing, aged: 0 };
+        let now = clock.stands_at();
         Ok(Session {
             engine,
             fs,
             device,
             clock,
-            held: Vec::new(),
+            held: Held::default(),
             done: vec![opening],
             states: vec![tree.clone(), tree],
+            reached: vec![now, now],
             steps: Vec::new(),
         })
     }
@@ -105,43 +126,110 @@ impl<'a> Session<'a> {
     pub fn run(&mut self, step: &Step) -> Result<(), String> {
         let first = self.done.last().map_or(0, |done| done.changes.end);
         let mut tree = self.tree().clone();
-        // A mount does that by itself, again and again: what was freed is discarded.
-        self.fs.tick(self.clock.read());
-        let answer = self.perform(step);
-        let mut promise = Promise::Nothing;
-        match &answer {
-            Ok(made) => {
-                tree.apply(step, *made).ok_or_else(|| format!("`{step}` succeeded, though it cannot"))?;
-                promise = self.promise(step, &tree);
+        let mut touched = touched(&tree, step);
+        let mut aged = self.tick();
+        let answer = match step {
+            Step::Tick(seconds) => {
+                self.clock.wait(*seconds);
+                aged = self.tick();
+                Ok(0)
             }
-            Err(Error::Io(_) | Error::Corrupted(_) | Error::ReadOnly | Error::Stale) => {
-                return Err(format!("`{step}` failed: {}", answer.unwrap_err()));
-            }
-            // A refused write may have done its beginning.
-            Err(Error::NoSpace) => self.look_again(step, &mut tree)?,
-            Err(_) => {}
+            Step::Remount => self.remount().map(|()| 0),
+            _ => Performer { fs: &*self.fs, held: &mut self.held }.perform(step),
+        };
+        let is_done = answer.is_ok();
+        let promise = self.judge(step, answer, &mut tree)?;
+        touched.extend(self::touched(&tree, step));
+        self.observe(&mut tree, touched).map_err(|error| format!("after `{step}`: {error}"))?;
+        if let Some(node) = step.paths().first().and_then(|path| tree.get(tree.find(path)?)).filter(|_| is_done) {
+            expect_set(step, &node.meta)?;
         }
-        self.done.push(Done { changes: first..self.device.position(), promise });
+        self.done.push(Done { changes: first..self.device.position(), promise, aged });
         self.states.push(tree);
+        self.reached.push(self.clock.stands_at());
         self.steps.push(step.clone());
         Ok(())
     }
 
-    /// Closes the volume and checks what is left.
+    /// What a mount does by itself, again and again; the newest state that is durable by its age after that.
+    fn tick(&self) -> usize {
+        let now = self.clock.stands_at();
+        self.fs.tick(self.clock.read());
+        let interval = u64::try_from(self.engine.commit_interval().as_micros()).unwrap_or(u64::MAX);
+        let old = self.reached.iter().take_while(|reached| reached.saturating_add(interval) <= now).count();
+        old.saturating_sub(1)
+    }
+
+    /// Takes the answer of a step over into the tree; what it promises.
+    fn judge(&self, step: &Step, answer: Answer, tree: &mut Tree) -> Result<Promise, String> {
+        match answer {
+            Ok(made) => {
+                tree.apply(step, made).ok_or_else(|| format!("`{step}` succeeded, though it cannot"))?;
+                return Ok(self.promise(step, tree));
+            }
+            Err(error @ (Error::Io(_) | Error::Corrupted(_) | Error::ReadOnly | Error::Stale)) => {
+                return Err(format!("`{step}` failed: {error}"));
+            }
+            // A refused write may have done its beginning.
+            Err(Error::NoSpace) => self.look_again(step, tree)?,
+            Err(_) => {}
+        }
+        Ok(Promise::Nothing)
+    }
+
+    /// Takes over attributes and ACLs of what a step was about; its size and user attributes are those it was given.
+    fn observe(&self, tree: &mut Tree, mut touched: Vec<Id>) -> Result<(), String> {
+        touched.sort_unstable();
+        touched.dedup();
+        for id in touched {
+            let Some(node) = tree.get(id).cloned() else { continue };
+            let attributes = self.fs.attributes(node.ino).map_err(|error| format!("inode {}: {error}", node.ino))?;
+            let meta = Meta::of(&attributes);
+            if node.kind == FileKind::Regular && attributes.size != node.size {
+                return Err(format!("inode {} has {} bytes, expected {}", node.ino, attributes.size, node.size));
+            }
+            let xattrs = find_xattrs(&*self.fs, node.ino)?;
+            let is_user = |(name, _): &(&String, &Vec<u8>)| name.starts_with("user.");
+            if !xattrs.iter().filter(is_user).eq(node.xattrs.iter().filter(is_user)) {
+                return Err(format!("inode {} has not the attributes it was given", node.ino));
+            }
+            if (meta, &xattrs) != (node.meta, &node.xattrs)
+                && let Some(node) = tree.change(id)
+            {
+                (node.meta, node.xattrs) = (meta, xattrs);
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds what is on the volume against what was done: nothing but that may be there.
+    pub fn expect_as_done(&self) -> Result<(), String> {
+        let found = find_tree(&*self.fs, Some(self.tree()))?;
+        expect_same(self.tree(), &found)
+    }
+
+    /// Closes the volume and checks what is left: what was done, and nothing but that, is there when it is opened once more.
     pub fn close(mut self) -> Result<MemoryDevice, String> {
-        self.release();
+        self.held.release(&*self.fs);
         self.fs.close().map_err(|error| format!("close: {error}"))?;
-        drop(self.fs);
-        let image = self.device.now();
-        self.engine.check(&image).map_err(|error| format!("after closing: {error}"))?;
+        let Session { fs, device, engine, clock, mut states, .. } = self;
+        drop(fs);
+        let image = device.now();
+        // A check has to read everything; what was never needed may still be unreadable.
+        if image.unreadable_sectors() == 0 {
+            engine.check(&image).map_err(|error| format!("after closing: {error}"))?;
+        }
+        let state = states.pop().unwrap_or_else(|| Tree::new(0));
+        let again = Session::open(engine, image.snapshot(), Some(&state), clock.stands_at())?;
+        expect_same(&state, again.tree()).map_err(|error| format!("after closing and opening: {error}"))?;
         Ok(image)
     }
 
     /// Ends the life without closing the volume.
     pub fn end(self) -> Life {
-        let Session { fs, device, done, states, steps, .. } = self;
+        let Session { fs, device, done, states, steps, clock, .. } = self;
         drop(fs);
-        Life { history: device.history(), done, states, steps }
+        Life { history: device.history(), done, states, steps, next: clock.stands_at() + DARKNESS }
     }
 
     fn promise(&self, step: &Step, tree: &Tree) -> Promise {
@@ -159,109 +247,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The inode of a path, by the file system's own look-up; references are given back at once.
-    fn find(&self, path: &str) -> Answer {
-        let mut at = self.fs.root();
-        for part in path.split('/').filter(|part| !part.is_empty()) {
-            let found = self.fs.lookup(at, part.as_bytes())?.ino;
-            self.fs.forget(found, 1);
-            at = found;
-        }
-        Ok(at)
-    }
-
-    fn place<'p>(&self, path: &'p str) -> Result<(InodeNumber, &'p [u8]), Error> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok((self.find(parent)?, name.as_bytes()))
-    }
-
-    fn make(&self, path: &str, kind: FileKind, permissions: u32, target: &[u8]) -> Answer {
-        let (parent, name) = self.place(path)?;
-        let node = NewNode { kind, permissions, rdev: 0, target };
-        let made = self.fs.create(parent, name, &node, &Caller::default())?.ino;
-        self.fs.forget(made, 1);
-        Ok(made)
-    }
-
-    fn perform(&mut self, step: &Step) -> Answer {
-        let fs = &*self.fs;
-        let nothing = |()| 0;
-        match step {
-            Step::Create(path) => self.make(path, FileKind::Regular, 0o644, b""),
-            Step::Mkdir(path) => self.make(path, FileKind::Directory, 0o755, b""),
-            Step::Symlink(path, length) => self.make(path, FileKind::Symlink, 0o777, &symlink_target(*length)),
-            Step::Link(from, to) => {
-                let (ino, (parent, name)) = (self.find(from)?, self.place(to)?);
-                fs.link(ino, parent, name)?;
-                fs.forget(ino, 1);
-                Ok(0)
-            }
-            Step::Unlink(path) => self.place(path).and_then(|(parent, name)| fs.unlink(parent, name)).map(nothing),
-            Step::Rmdir(path) => {
-                self.place(path).and_then(|(parent, name)| fs.remove_directory(parent, name)).map(nothing)
-            }
-            Step::Rename(from, to) => self.rename(from, to, RenameFlags::empty()),
-            Step::Exchange(from, to) => self.rename(from, to, RenameFlags::EXCHANGE),
-            Step::Write(path, offset, length, seed) => {
-                fs.write(self.find(path)?, *offset, &bytes(*seed, *length), false).map(|_| 0)
-            }
-            Step::Truncate(path, size) => {
-                let changes = SetAttributes { size: Some(*size), ..SetAttributes::default() };
-                fs.set_attributes(self.find(path)?, &changes).map(|_| 0)
-            }
-            Step::Allocate(path, offset, length) => {
-                fs.fallocate(self.find(path)?, FallocateMode::empty(), *offset, *length).map(nothing)
-            }
-            Step::Punch(path, offset, length) => {
-                let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
-                fs.fallocate(self.find(path)?, mode, *offset, *length).map(nothing)
-            }
-            Step::SetXattr(path, name, length, seed) => {
-                let (name, value) = (xattr_name(*name), bytes(*seed, *length));
-                fs.set_xattr(self.find(path)?, name.as_bytes(), &value, XattrFlags::empty()).map(nothing)
-            }
-            Step::RemoveXattr(path, name) => {
-                fs.remove_xattr(self.find(path)?, xattr_name(*name).as_bytes()).map(nothing)
-            }
-            Step::Chmod(path, permissions) => {
-                let changes = SetAttributes { permissions: Some(*permissions), ..SetAttributes::default() };
-                fs.set_attributes(self.find(path)?, &changes).map(|_| 0)
-            }
-            Step::Hold(path) => {
-                let (parent, name) = self.place(path)?;
-                self.held.push(fs.lookup(parent, name)?.ino);
-                Ok(0)
-            }
-            Step::Release => {
-                self.release();
-                Ok(0)
-            }
-            Step::Fsync(path) => fs.sync_file(self.find(path)?, false).map(nothing),
-            Step::Fdatasync(path) => fs.sync_file(self.find(path)?, true).map(nothing),
-            Step::Sync => fs.sync().map(nothing),
-            Step::Tick(seconds) => {
-                self.clock.wait(*seconds);
-                fs.tick(self.clock.read());
-                Ok(0)
-            }
-            Step::Remount => self.remount().map(nothing),
-        }
-    }
-
-    fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Answer {
-        let ((parent, name), (new_parent, new_name)) = (self.place(from)?, self.place(to)?);
-        self.fs.rename(parent, name, new_parent, new_name, flags, &Caller::default())?;
-        Ok(0)
-    }
-
-    fn release(&mut self) {
-        for ino in self.held.drain(..) {
-            self.fs.forget(ino, 1);
-        }
-    }
-
     fn remount(&mut self) -> Result<(), Error> {
-        self.release();
+        self.held.release(&*self.fs);
         self.fs.close()?;
         self.fs = self.engine.open(self.device.clone(), self.clock.clone()).map_err(Error::Corrupted)?;
         Ok(())
@@ -269,15 +256,21 @@ impl<'a> Session<'a> {
 
     /// Takes over what a step that ran out of space has left of its file.
     fn look_again(&self, step: &Step, tree: &mut Tree) -> Result<(), String> {
-        let (Step::Write(path, ..) | Step::Truncate(path, _) | Step::Allocate(path, ..) | Step::Punch(path, ..)) = step
-        else {
+        let Some(id) = step.paths().first().and_then(|path| tree.find(path)) else { return Ok(()) };
+        let Some(node) = tree.get(id).cloned() else { return Ok(()) };
+        if node.kind != FileKind::Regular {
             return Ok(());
-        };
-        let (Some(id), Ok(ino)) = (tree.find(path), self.find(path)) else { return Ok(()) };
-        let seen = found::find_node(&*self.fs, ino, tree.get(id).map(|node| &**node))?;
+        }
+        let seen = found::find_node(&*self.fs, node.ino, Some(&node))?;
         if let Some(node) = tree.change(id) {
             (node.size, node.pages) = (seen.size, seen.pages);
         }
         Ok(())
     }
+}
+
+/// The inodes that a step is about: those at its paths, and the directories they are in.
+fn touched(tree: &Tree, step: &Step) -> Vec<Id> {
+    let of = |path: &str| tree.find(path).into_iter().chain(tree.place(path).map(|(dir, _)| dir));
+    step.paths().into_iter().flat_map(of).collect()
 }

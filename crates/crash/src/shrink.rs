@@ -7,7 +7,8 @@ use basalt_device::{MemoryDevice, Replay};
 use crate::cut::{Cut, Style};
 use crate::engine::Engine;
 use crate::explore::{Finding, guarded};
-use crate::scenario::{Scenario, format, position, survive};
+use crate::prepare::Image;
+use crate::scenario::{Scenario, go_on, position, recover};
 use crate::script::Step;
 use crate::session::{Life, Session};
 use crate::threads::shrink::shrink as shrink_threads;
@@ -71,7 +72,10 @@ fn fails(engine: &dyn Engine, scenario: &Scenario, deadline: Instant) -> Option<
         return Some(Finding { scenario: scenario.clone(), what });
     }
     let [(steps, cut)] = &scenario.lives[..] else { return None };
-    let life = guarded(|| live(engine, steps)).ok().map(|mut life| {
+    if scenario.failing_read.is_some() || Style::FAULTY.contains(&cut.style) {
+        return None;
+    }
+    let life = guarded(|| live(engine, scenario.image, steps)).ok().map(|mut life| {
         if let Some(mutant) = scenario.device_mutant {
             mutant.alter(&mut life);
         }
@@ -98,14 +102,18 @@ fn fails(engine: &dyn Engine, scenario: &Scenario, deadline: Instant) -> Option<
     None
 }
 
-fn live(engine: &dyn Engine, steps: &[Step]) -> Result<Life, String> {
-    let mut session = Session::open(engine, format(engine)?, None)?;
+fn live(engine: &dyn Engine, image: Image, steps: &[Step]) -> Result<Life, String> {
+    let mut session = Session::open(engine, image.base(engine)?.device, None, 0)?;
     steps.iter().try_for_each(|step| session.run(step))?;
     Ok(session.end())
 }
 
 fn end(engine: &dyn Engine, image: MemoryDevice, life: &Life, at: usize, rest: &[Step]) -> Result<(), String> {
-    guarded(|| survive(engine, image, life, at, rest)?.close().map(drop))
+    guarded(|| {
+        let mut session = recover(engine, image, life, at)?;
+        go_on(&mut session, rest)?;
+        session.close().map(drop)
+    })
 }
 
 /// Leaves out what is done afterwards, if nothing of it matters.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{FileKind, InodeNumber};
 
+use crate::meta::Meta;
 use crate::script::Step;
 
 /// Bytes of a page.
@@ -27,8 +28,8 @@ pub struct Node {
     pub ino: InodeNumber,
     /// What it is.
     pub kind: FileKind,
-    /// Permission bits.
-    pub permissions: u32,
+    /// Attributes and times.
+    pub meta: Meta,
     /// Bytes of a regular file.
     pub size: u64,
     /// Pages that are not all zero, by index.
@@ -37,16 +38,17 @@ pub struct Node {
     pub target: Vec<u8>,
     /// Names in a directory.
     pub entries: BTreeMap<String, Id>,
-    /// User attributes by name.
+    /// Extended attributes by name, ACLs among them.
     pub xattrs: BTreeMap<String, Vec<u8>>,
 }
 
 impl Node {
-    fn new(ino: InodeNumber, kind: FileKind, permissions: u32) -> Node {
+    /// One without anything in it.
+    pub fn new(ino: InodeNumber, kind: FileKind, meta: Meta) -> Node {
         Node {
             ino,
             kind,
-            permissions,
+            meta,
             size: 0,
             pages: BTreeMap::new(),
             target: Vec::new(),
@@ -89,10 +91,12 @@ impl Node {
     }
 }
 
-/// All inodes that have a name.
+/// All inodes that have a name or a handle.
 #[derive(Debug, Clone)]
 pub struct Tree {
     nodes: BTreeMap<Id, Arc<Node>>,
+    /// Files that were made without a name and are still open, by handle.
+    handles: BTreeMap<String, Id>,
     next: Id,
 }
 
@@ -101,12 +105,12 @@ type Place = (Id, String);
 
 impl Tree {
     /// A tree of a root only.
-    pub fn new(root: InodeNumber, permissions: u32) -> Tree {
-        let root = Node::new(root, FileKind::Directory, permissions);
-        Tree { nodes: BTreeMap::from([(ROOT, Arc::new(root))]), next: ROOT + 1 }
+    pub fn new(root: InodeNumber) -> Tree {
+        let root = Node::new(root, FileKind::Directory, Meta::default());
+        Tree { nodes: BTreeMap::from([(ROOT, Arc::new(root))]), handles: BTreeMap::new(), next: ROOT + 1 }
     }
 
-    /// An inode that has a name.
+    /// An inode that has a name or a handle.
     pub fn get(&self, id: Id) -> Option<&Arc<Node>> {
         self.nodes.get(&id)
     }
@@ -141,8 +145,11 @@ impl Tree {
         }
     }
 
-    /// The inode at a path.
+    /// The inode at a path, or that a handle stands for.
     pub fn find(&self, path: &str) -> Option<Id> {
+        if path.starts_with('@') {
+            return self.handles.get(path).copied();
+        }
         path.split('/').filter(|part| !part.is_empty()).try_fold(ROOT, |at, part| {
             let node = self.nodes.get(&at)?;
             node.entries.get(part).copied()
@@ -153,6 +160,20 @@ impl Tree {
     pub fn place(&self, path: &str) -> Option<Place> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         Some((self.find(parent)?, name.to_owned()))
+    }
+
+    /// The paths of all directories and files, directories before what is in them.
+    pub fn paths(&self) -> Vec<(String, Id)> {
+        let mut paths = vec![(String::new(), ROOT)];
+        let mut next = 0;
+        while let Some((path, id)) = paths.get(next).cloned() {
+            let slash = if path.is_empty() { "" } else { "/" };
+            let entries = self.get(id).map(|node| &node.entries).into_iter().flatten();
+            paths.extend(entries.map(|(name, child)| (format!("{path}{slash}{name}"), *child)));
+            next += 1;
+        }
+        paths.remove(0);
+        paths
     }
 
     /// The names of an inode.
@@ -166,9 +187,21 @@ impl Tree {
 
     /// Takes a name away, and the inode if it was its last.
     pub fn unname(&mut self, directory: Id, name: &str) {
-        let Some(id) = self.change(directory).and_then(|node| node.entries.remove(name)) else { return };
-        if self.names_of(id).is_empty() {
+        if let Some(id) = self.change(directory).and_then(|node| node.entries.remove(name)) {
+            self.drop_if_unused(id);
+        }
+    }
+
+    fn drop_if_unused(&mut self, id: Id) {
+        if !self.handles.values().any(|held| *held == id) && self.names_of(id).is_empty() {
             self.nodes.remove(&id);
+        }
+    }
+
+    /// Gives all handles back.
+    fn release(&mut self) {
+        for id in std::mem::take(&mut self.handles).into_values() {
+            self.drop_if_unused(id);
         }
     }
 
@@ -181,16 +214,19 @@ impl Tree {
     /// What a step that succeeded does; `made` is the number of the inode it made. `None` if it could not have succeeded.
     pub fn apply(&mut self, step: &Step, made: InodeNumber) -> Option<()> {
         match step {
-            Step::Create(path) => self.make(path, Node::new(made, FileKind::Regular, 0o644)),
-            Step::Mkdir(path) => {
-                // A directory hands its set-group-id on.
-                let parent = self.place(path).and_then(|(dir, _)| self.get(dir).map(|node| node.permissions));
-                let inherited = parent.unwrap_or_default() & 0o2000;
-                self.make(path, Node::new(made, FileKind::Directory, 0o755 | inherited))
-            }
+            Step::Create(path) => self.make(path, Node::new(made, FileKind::Regular, permissions(0o644))),
+            Step::Mkdir(path) => self.make(path, Node::new(made, FileKind::Directory, permissions(0o755))),
             Step::Symlink(path, length) => {
-                let target = symlink_target(*length);
-                self.make(path, Node { target, ..Node::new(made, FileKind::Symlink, 0o777) })
+                let target = symlink_target(path, *length);
+                self.make(path, Node { target, ..Node::new(made, FileKind::Symlink, permissions(0o777)) })
+            }
+            Step::Special(path, kind, _) => self.make(path, Node::new(made, kind.kind(), Meta::default())),
+            Step::Unnamed(handle) => {
+                let id = self.adopt(Node::new(made, FileKind::Regular, Meta::default()));
+                if let Some(before) = self.handles.insert(handle.clone(), id) {
+                    self.drop_if_unused(before);
+                }
+                Some(())
             }
             Step::Link(from, to) => {
                 let (id, (dir, name)) = (self.find(from)?, self.place(to)?);
@@ -203,7 +239,12 @@ impl Tree {
                 self.unname(dir, &name);
                 Some(())
             }
-            Step::Rename(from, to) => self.rename(from, to),
+            Step::Rename(from, to) | Step::RenameNew(from, to) => self.rename(from, to),
+            Step::Whiteout(from, to) => {
+                let is_same = self.find(to) == Some(self.find(from)?);
+                self.rename(from, to)?;
+                if is_same { Some(()) } else { self.make(from, Node::new(made, FileKind::CharDevice, Meta::default())) }
+            }
             Step::Exchange(from, to) => {
                 let (one, other) = (self.find(from)?, self.find(to)?);
                 let (one_place, other_place) = (self.place(from)?, self.place(to)?);
@@ -211,7 +252,7 @@ impl Tree {
                 self.name(other_place.0, &other_place.1, one);
                 Some(())
             }
-            Step::Write(path, offset, length, seed) => {
+            Step::Write(path, offset, length, seed) | Step::WriteBack(path, offset, length, seed) => {
                 self.edit(path)?.write(*offset, &bytes(*seed, *length));
                 Some(())
             }
@@ -224,8 +265,14 @@ impl Tree {
                 node.size = node.size.max(offset + length);
                 Some(())
             }
-            Step::Punch(path, offset, length) => {
+            Step::Punch(path, offset, length) | Step::ZeroKeep(path, offset, length) => {
                 self.edit(path)?.zero(*offset, offset + length);
+                Some(())
+            }
+            Step::Zero(path, offset, length) => {
+                let node = self.edit(path)?;
+                node.zero(*offset, offset + length);
+                node.size = node.size.max(offset + length);
                 Some(())
             }
             Step::SetXattr(path, name, length, seed) => {
@@ -233,17 +280,18 @@ impl Tree {
                 Some(())
             }
             Step::RemoveXattr(path, name) => self.edit(path)?.xattrs.remove(&xattr_name(*name)).map(drop),
-            Step::Chmod(path, permissions) => {
-                self.edit(path)?.permissions = *permissions;
+            Step::Release | Step::Remount => {
+                self.release();
                 Some(())
             }
-            Step::Hold(_)
-            | Step::Release
-            | Step::Fsync(_)
-            | Step::Fdatasync(_)
-            | Step::Sync
-            | Step::Tick(_)
-            | Step::Remount => Some(()),
+            Step::Chmod(path, bits) => {
+                self.edit(path)?.meta.permissions = *bits;
+                Some(())
+            }
+            // What these set is taken over from the file system, and held against what was asked for.
+            Step::Chown(..) | Step::Utimes(..) | Step::Flags(..) | Step::SetAcl(..) => Some(()),
+            Step::Reserve(..) | Step::Hold(_) | Step::Fsync(_) | Step::Fdatasync(_) => Some(()),
+            Step::Sync | Step::Tick(_) | Step::Statfs | Step::Trim | Step::Walk => Some(()),
         }
     }
 
@@ -273,9 +321,15 @@ impl Tree {
     }
 }
 
-/// The target of a symbolic link of this length.
-pub fn symlink_target(length: u32) -> Vec<u8> {
-    vec![b't'; length as usize]
+/// What a new inode says of itself: the file system decides about the rest.
+fn permissions(permissions: u32) -> Meta {
+    Meta { permissions, ..Meta::default() }
+}
+
+/// The target of a symbolic link at a path, of this length.
+pub fn symlink_target(path: &str, length: u32) -> Vec<u8> {
+    let first = path.bytes().map(usize::from).sum::<usize>();
+    (0..length as usize).map(|at| b'a' + ((first + at + at / 26) % 26) as u8).collect()
 }
 
 /// The attribute of this number.
@@ -295,7 +349,7 @@ mod tests {
     use super::*;
 
     fn tree(script: &str) -> Tree {
-        let mut tree = Tree::new(3, 0o755);
+        let mut tree = Tree::new(3);
         for (number, line) in (100..).zip(script.lines()) {
             tree.apply(&line.parse().unwrap(), number).unwrap();
         }

@@ -5,11 +5,10 @@ use std::sync::Mutex;
 
 use basalt_crash::campaign::campaign;
 use basalt_crash::device_mutant::DeviceMutant;
-use basalt_crash::enumerate::PAIRS;
 use basalt_crash::explore::{Finding, Tally};
-use basalt_crash::modes::{Setting, enumerated, exhaustive, journaled, random};
-use basalt_crash::scenario::Scenario;
+use basalt_crash::modes::{MODES, Setting};
 use basalt_crash::planted::plant;
+use basalt_crash::scenario::Scenario;
 use basalt_crash::threads::threads;
 use basalt_f2fs::mutant::Mutant;
 
@@ -31,7 +30,7 @@ fn hunt(planted: Planted, tally: &mut Tally) -> Option<Finding> {
         Planted::Device(mutant) => Some(mutant),
         Planted::Engine(_) => None,
     };
-    let setting = Setting { device_mutant, elsewhere_every: 0 };
+    let setting = Setting { device_mutant, ..Setting::default() };
     plant(match planted {
         Planted::Engine(mutant) => Some(mutant),
         Planted::Device(_) => None,
@@ -47,14 +46,10 @@ fn hunt(planted: Planted, tally: &mut Tally) -> Option<Finding> {
 }
 
 /// With one operation at a time.
-fn hunt_alone(setting: Setting, tally: &mut Tally) -> Option<Finding> {
+fn hunt_alone(setting: Setting<'_>, tally: &mut Tally) -> Option<Finding> {
     (0..ROUNDS).find_map(|round| {
-        let some_pair = round * 2_503 % PAIRS;
-        exhaustive(round, setting, tally)
-            .and_then(|()| enumerated(some_pair, setting, tally))
-            .and_then(|()| random(round, setting, tally))
-            .and_then(|()| journaled(round, setting, tally))
-            .err()
+        let modes = MODES.iter().filter(|mode| mode.is_of_engine && mode.name != "threads");
+        modes.map(|mode| (mode.run)(mode.spread(round), setting, tally)).find_map(Result::err)
     })
 }
 

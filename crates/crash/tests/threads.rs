@@ -8,15 +8,15 @@ use basalt_crash::explore::{Finding, Tally};
 use basalt_crash::f2fs::volume;
 use basalt_crash::modes::Setting;
 use basalt_crash::planted::plant;
+use basalt_crash::prepare::Image;
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
-use basalt_f2fs::mutant::Mutant;
-use basalt_crash::scenario::format;
-use basalt_crash::threads::threads;
 use basalt_crash::threads::generate::workload;
 use basalt_crash::threads::run::run;
 use basalt_crash::threads::script::Threads;
 use basalt_crash::threads::stage::Choice;
+use basalt_crash::threads::threads;
+use basalt_f2fs::mutant::Mutant;
 use basalt_testkit::rng::Rng;
 
 /// One seed gives one run, and its switches give the same one: every request, every moment of every step.
@@ -25,7 +25,7 @@ fn a_run_is_the_same_from_its_seed_and_from_its_switches() {
     let mut switches = 0;
     for seed in 0..12 {
         let workload = workload(&mut Rng::new(seed));
-        let base = format(workload.engine).unwrap();
+        let base = Image::Empty.base(workload.engine).unwrap().device;
         let threads = Threads { acts: workload.acts.clone(), switches: Vec::new() };
         let play = |choice: &Choice| run(workload.engine, &base, &workload.setup, &threads, choice).unwrap();
         let first = play(&Choice::Seeded(seed));

@@ -1,6 +1,6 @@
 //! A sparse device in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +12,9 @@ use crate::range::{self, total_length};
 /// Bytes of a chunk, the unit of allocation.
 const CHUNK: usize = 64 << 10;
 const CHUNK_BYTES: u64 = CHUNK as u64;
+
+/// Bytes that a digest takes together.
+const DIGEST_SECTOR: u64 = 512;
 
 /// Chunks are spread over this many maps so that threads seldom wait for each other.
 const SHARDS: usize = 16;
@@ -65,6 +68,8 @@ pub struct MemoryDevice {
     size: u64,
     sector_size: u32,
     shards: [RwLock<Shard>; SHARDS],
+    /// Sectors of [`DIGEST_SECTOR`] bytes that cannot be read until they are written.
+    unreadable: RwLock<BTreeSet<u64>>,
     counters: AtomicCounters,
 }
 
@@ -77,6 +82,7 @@ impl MemoryDevice {
             size,
             sector_size: sector_size.clamp(512, 1 << 16).next_power_of_two(),
             shards: std::array::from_fn(|_| RwLock::default()),
+            unreadable: RwLock::default(),
             counters: AtomicCounters::default(),
         }
     }
@@ -100,6 +106,7 @@ impl MemoryDevice {
             size: self.size,
             sector_size: self.sector_size,
             shards: std::array::from_fn(|index| RwLock::new(self.shards[index].read().clone())),
+            unreadable: RwLock::new(self.unreadable.read().clone()),
             counters: AtomicCounters::default(),
         }
     }
@@ -123,6 +130,64 @@ impl MemoryDevice {
         self.shards.iter().map(|shard| shard.read().len() as u64 * CHUNK_BYTES).sum()
     }
 
+    /// A number that tells contents apart: equal contents have equal ones, others hardly ever (it has 64 bits). It is the sum of one for
+    /// each sector of 512 bytes, zeros counting nothing, so that it can be kept up to date.
+    pub fn digest(&self) -> u64 {
+        let of = |(chunk, stored): (&u64, &Arc<[u8]>)| digest_of(chunk * CHUNK_BYTES, stored);
+        let sums = self.shards.iter().map(|shard| shard.read().iter().map(of).fold(0, u64::wrapping_add));
+        sums.fold(0, u64::wrapping_add)
+            .wrapping_add(self.unreadable.read().iter().copied().map(digest_of_unreadable).fold(0, u64::wrapping_add))
+    }
+
+    /// What the sectors that a range touches add to the [digest](Self::digest).
+    pub(crate) fn digest_of(&self, from: u64, to: u64) -> u64 {
+        let (from, to) = (from / DIGEST_SECTOR * DIGEST_SECTOR, to.next_multiple_of(DIGEST_SECTOR));
+        let of = |(chunk, start, end): (u64, usize, usize)| match self.shard(chunk).read().get(&chunk) {
+            Some(stored) => digest_of(chunk * CHUNK_BYTES + start as u64, &stored[start..end]),
+            None => 0,
+        };
+        let readable = pieces(from, to - from).map(of).fold(0, u64::wrapping_add);
+        let unreadable = self.unreadable.read();
+        let bad = unreadable.range(from / DIGEST_SECTOR..to / DIGEST_SECTOR).copied();
+        bad.map(digest_of_unreadable).fold(readable, u64::wrapping_add)
+    }
+
+    /// Makes the sectors of 512 bytes that a range touches unreadable: reading them is an error until they are written or discarded.
+    /// What they held is gone.
+    ///
+    /// # Errors
+    /// When the range is not within the device.
+    pub fn spoil(&self, offset: u64, length: u64) -> Result<()> {
+        let (from, to) = (offset / DIGEST_SECTOR * DIGEST_SECTOR, (offset + length).next_multiple_of(DIGEST_SECTOR));
+        self.discard(from, to - from)?;
+        self.unreadable.write().extend(from / DIGEST_SECTOR..to / DIGEST_SECTOR);
+        Ok(())
+    }
+
+    /// How many sectors of 512 bytes cannot be read.
+    pub fn unreadable_sectors(&self) -> u64 {
+        self.unreadable.read().len() as u64
+    }
+
+    /// What lies within a range of changed bytes can be read again.
+    fn heal(&self, offset: u64, length: u64) {
+        if !self.unreadable.read().is_empty() {
+            let sectors = offset / DIGEST_SECTOR..(offset + length).div_ceil(DIGEST_SECTOR);
+            self.unreadable.write().retain(|sector| !sectors.contains(sector));
+        }
+    }
+
+    /// Fails if a range cannot be read.
+    fn expect_readable(&self, offset: u64, length: u64) -> Result<()> {
+        let unreadable = self.unreadable.read();
+        let sectors = offset / DIGEST_SECTOR..(offset + length).div_ceil(DIGEST_SECTOR);
+        if unreadable.is_empty() || unreadable.range(sectors).next().is_none() {
+            return Ok(());
+        }
+        let source = std::io::Error::other("a sector cannot be read");
+        Err(range::io_error(&self.name, "read", offset, length, source))
+    }
+
     fn shard(&self, chunk: u64) -> &RwLock<Shard> {
         // The remainder is below SHARDS.
         &self.shards[(chunk % SHARDS as u64) as usize]
@@ -143,6 +208,30 @@ impl MemoryDevice {
             rest = later;
         }
     }
+}
+
+/// What a sector that cannot be read adds to a digest.
+fn digest_of_unreadable(sector: u64) -> u64 {
+    (sector ^ 0xBAD).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// What whole sectors from `offset` on add to a digest.
+fn digest_of(offset: u64, bytes: &[u8]) -> u64 {
+    /// An odd constant whose multiples spread over all bits: 2⁶⁴ divided by the golden ratio.
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let sector = |(number, sector): (u64, &[u8])| {
+        let words = sector.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let (mut any, mut sum) = (0, number.wrapping_mul(SPREAD) ^ SPREAD.rotate_left(32));
+        for word in words {
+            any |= word;
+            sum = (sum ^ word).wrapping_mul(SPREAD);
+            sum ^= sum >> 29;
+        }
+        sum = (sum ^ sum >> 32).wrapping_mul(SPREAD);
+        if any == 0 { 0 } else { sum ^ sum >> 28 }
+    };
+    let sectors = (offset / DIGEST_SECTOR..).zip(bytes.chunks(DIGEST_SECTOR as usize));
+    sectors.map(sector).fold(0, u64::wrapping_add)
 }
 
 /// Cuts a byte range into (chunk, first byte within it, one past the last byte within it).
@@ -183,6 +272,7 @@ impl BlockDevice for MemoryDevice {
         let length = buf.len() as u64;
         range::check(&self.name, "read", offset, length, self.size)?;
         AtomicCounters::count(&self.counters.reads, &self.counters.bytes_read, length);
+        self.expect_readable(offset, length)?;
         let mut rest = buf;
         for (chunk, start, end) in pieces(offset, length) {
             let (now, later) = rest.split_at_mut(end - start);
@@ -203,6 +293,7 @@ impl BlockDevice for MemoryDevice {
         let length = total_length(slices);
         range::check(&self.name, "write", offset, length, self.size)?;
         AtomicCounters::count(&self.counters.writes, &self.counters.bytes_written, length);
+        self.heal(offset, length);
         let mut at = offset;
         for slice in slices {
             self.write_slice(at, slice);
@@ -219,6 +310,7 @@ impl BlockDevice for MemoryDevice {
     fn discard(&self, offset: u64, length: u64) -> Result<()> {
         range::check(&self.name, "discard", offset, length, self.size)?;
         AtomicCounters::count(&self.counters.discards, &self.counters.bytes_discarded, length);
+        self.heal(offset, length);
         let end = offset + length;
         for shard in &self.shards {
             // By what is stored, not by the range: discarding a terabyte of nothing is quick.
@@ -282,6 +374,23 @@ mod tests {
             }
         }
         assert!(content(&device) == model);
+    }
+
+    #[test]
+    fn what_is_spoilt_cannot_be_read_until_it_is_written() {
+        let device = MemoryDevice::from_bytes(&[7; 8192], 512);
+        let digest = device.digest();
+        device.spoil(700, 600).unwrap();
+        assert_eq!(device.unreadable_sectors(), 2);
+        assert!(device.digest() != digest);
+        for (offset, length, is_readable) in [(0, 512, true), (0, 513, false), (1535, 1, false), (1536, 10, true)] {
+            assert_eq!(device.read_at(offset, &mut vec![0; length]).is_ok(), is_readable, "{length} bytes at {offset}");
+        }
+        let snapshot = device.snapshot();
+        device.write_at(512, &[7; 1024]).unwrap();
+        assert_eq!(device.digest(), digest);
+        device.read_at(0, &mut [0; 8192]).unwrap();
+        assert!(snapshot.read_at(0, &mut [0; 8192]).is_err());
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!    torn, and a later one may be there without an earlier one. Where two requests wrote the same sector, either may have
 //!    been the last to reach the medium, which is the same as the later one being lost.
 //! 3. The request that the power cut meets is one of them. A flush that it meets has made nothing durable.
-//! 4. Each sector of a range discarded since the last flush reads as before or as zeros.
+//! 4. Each sector of a range discarded since the last flush reads as before or as zeros; or, where that is asked for, as anything.
+//! 5. Where that is asked for, a sector written since the last flush cannot be read at all, as a flash page that was being programmed.
 //!
 //! One run is recorded once by [`PowerCutDevice`]; [`Replay`] then makes the device of any number of cuts from its log, at a
 //! cost in proportion to what the cache held.
@@ -78,6 +79,10 @@ pub enum Fate {
     Lost,
     /// These of its sectors did, in order from its first; sectors left out did not.
     Torn(Vec<bool>),
+    /// These of its sectors, in order from its first, cannot be read any more; the others reached the medium.
+    Unreadable(Vec<bool>),
+    /// What was discarded holds bytes made from this number. A write has reached the medium.
+    Garbage(u64),
 }
 
 /// A device in memory that keeps a log of what changes it.
@@ -179,6 +184,8 @@ pub struct History {
 pub struct Replay<'a> {
     changes: &'a [Change],
     durable: MemoryDevice,
+    /// Of `durable`.
+    digest: u64,
     /// Changes before this one are durable.
     cached_from: usize,
 }
@@ -186,7 +193,12 @@ pub struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// At the beginning of `history`.
     pub fn new(history: &'a History) -> Replay<'a> {
-        Replay { changes: &history.changes, durable: history.base.snapshot(), cached_from: 0 }
+        Replay::knowing(history, 0)
+    }
+
+    /// As [`new`](Self::new), where the digest of what the device held in the beginning is known.
+    pub fn knowing(history: &'a History, digest: u64) -> Replay<'a> {
+        Replay { changes: &history.changes, durable: history.base.snapshot(), digest, cached_from: 0 }
     }
 
     /// Changes that are in the cache when the power goes during change `at`, which is one of them; none is in flight if
@@ -205,6 +217,14 @@ impl<'a> Replay<'a> {
     /// # Panics
     /// If `at` lies before an earlier one with a flush between them.
     pub fn cut(&mut self, at: usize, fates: impl FnOnce(&[Change]) -> Vec<Fate>) -> MemoryDevice {
+        self.cut_with_digest(at, fates).0
+    }
+
+    /// As [`cut`](Self::cut), with the [digest](MemoryDevice::digest) of what is left; it costs little more.
+    ///
+    /// # Panics
+    /// As [`cut`](Self::cut).
+    pub fn cut_with_digest(&mut self, at: usize, fates: impl FnOnce(&[Change]) -> Vec<Fate>) -> (MemoryDevice, u64) {
         assert!(at >= self.cached_from, "cuts go from front to back");
         let before = at.min(self.changes.len());
         let covered = (self.cached_from..before).filter_map(|index| match self.changes[index] {
@@ -214,35 +234,53 @@ impl<'a> Replay<'a> {
         });
         if let Some(covered) = covered.max().filter(|covered| *covered > self.cached_from) {
             for change in &self.changes[self.cached_from..covered] {
-                apply(&self.durable, change, &Fate::Kept);
+                apply(&self.durable, change, &Fate::Kept, &mut self.digest);
             }
             self.cached_from = covered;
         }
         let cached = self.cached(at);
-        let device = self.durable.snapshot();
+        let (device, mut digest) = (self.durable.snapshot(), self.digest);
         for (change, fate) in cached.iter().zip(fates(cached)) {
-            apply(&device, change, &fate);
+            apply(&device, change, &fate, &mut digest);
         }
-        device
+        (device, digest)
     }
 }
 
-/// Brings a change to the medium as far as its fate says.
-fn apply(device: &MemoryDevice, change: &Change, fate: &Fate) {
+/// Brings a change to the medium as far as its fate says, and keeps the digest of the medium up to date.
+fn apply(device: &MemoryDevice, change: &Change, fate: &Fate, digest: &mut u64) {
     // The request went through once on a device of this size: it cannot fail.
-    let reach = |from: u64, to: u64| match change {
-        Change::Write { offset, data } => {
-            let bytes = &data[(from - offset) as usize..(to - offset) as usize];
-            let _ = device.write_at(from, bytes);
+    let mut reach = |from: u64, to: u64| {
+        *digest = digest.wrapping_sub(device.digest_of(from, to));
+        match change {
+            Change::Write { offset, data } => {
+                let bytes = &data[(from - offset) as usize..(to - offset) as usize];
+                let _ = device.write_at(from, bytes);
+            }
+            Change::Discard { .. } => drop(device.discard(from, to - from)),
+            Change::Flush | Change::FlushOf(_) => {}
         }
-        Change::Discard { .. } => drop(device.discard(from, to - from)),
-        Change::Flush | Change::FlushOf(_) => {}
+        *digest = digest.wrapping_add(device.digest_of(from, to));
     };
     let (offset, length) = change.range();
     let end = offset + length;
     match fate {
         Fate::Lost => {}
         Fate::Kept => reach(offset, end),
+        Fate::Garbage(seed) => match change {
+            Change::Discard { .. } => litter(device, offset, length, *seed, digest),
+            _ => reach(offset, end),
+        },
+        Fate::Unreadable(sectors) => {
+            reach(offset, end);
+            let first = offset / TORN_SECTOR;
+            for sector in (first..).zip(sectors).filter(|(_, is_bad)| **is_bad).map(|(sector, _)| sector) {
+                let (from, to) = (sector * TORN_SECTOR, (sector + 1) * TORN_SECTOR);
+                *digest = digest.wrapping_sub(device.digest_of(from, to));
+                let _ = device.spoil(from, TORN_SECTOR);
+                *digest = digest.wrapping_add(device.digest_of(from, to));
+            }
+        }
         Fate::Torn(sectors) => {
             let first = offset / TORN_SECTOR;
             for (sector, _) in (first..).zip(sectors).filter(|(_, kept)| **kept) {
@@ -253,6 +291,25 @@ fn apply(device: &MemoryDevice, change: &Change, fate: &Fate) {
             }
         }
     }
+}
+
+/// Fills what was discarded with bytes that nobody wrote. Of every 64 KiB, the first block: that much is as good as all, and costs less.
+fn litter(device: &MemoryDevice, offset: u64, length: u64, seed: u64, digest: &mut u64) {
+    const STEP: u64 = 64 << 10;
+    *digest = digest.wrapping_sub(device.digest_of(offset, offset + length));
+    // As in `apply`: it cannot fail.
+    let _ = device.discard(offset, length);
+    for from in (offset..offset + length).step_by(STEP as usize) {
+        let size = 4096.min(offset + length - from) as usize;
+        let mut state = seed ^ from;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let bytes: Vec<u8> = (0..size).map(|_| next()).collect();
+        let _ = device.write_at(from, &bytes);
+    }
+    *digest = digest.wrapping_add(device.digest_of(offset, offset + length));
 }
 
 #[cfg(test)]
@@ -343,6 +400,23 @@ mod tests {
         let bytes = content(&Replay::new(&history).cut(2, |_| torn));
         let runs: Vec<(u8, usize)> = bytes.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
         assert_eq!(runs, [(9, 512), (1, 768), (9, 1792), (0, 512), (9, 512)]);
+    }
+
+    #[test]
+    fn digests_tell_what_is_left() {
+        let history = history();
+        let mut replay = Replay::knowing(&history, history.base.digest());
+        let mut seen = std::collections::HashMap::new();
+        for at in 0..=5 {
+            for kept in [true, false] {
+                let fate = if kept { Fate::Kept } else { Fate::Torn(vec![true, false, true, true]) };
+                let (device, digest) = replay.cut_with_digest(at, |cached| vec![fate; cached.len()]);
+                assert_eq!(digest, device.digest(), "cut at {at}");
+                let before = seen.insert(digest, content(&device));
+                assert!(before.is_none_or(|before| before == content(&device)), "one digest of two contents");
+            }
+        }
+        assert!(seen.len() >= 6);
     }
 
     #[test]

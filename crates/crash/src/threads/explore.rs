@@ -14,13 +14,15 @@ use super::script::{Switch, Threads};
 use super::stage::Choice;
 use crate::cut::{Cut, Style};
 use crate::engine::Engine;
-use crate::explore::{Density, Explorer, Finding, Tally, check_elsewhere, guarded};
+use crate::explore::{Density, Explorer, Finding, Moments, Tally, check_elsewhere, guarded};
 use crate::f2fs::F2fsVolume;
-use crate::modes::{Setting, empty};
-use crate::scenario::{Scenario, format, survive_as, work};
+use crate::modes::Setting;
+use crate::prepare::Image;
+use crate::scenario::{Scenario, survive_as};
 use crate::script::Step;
 use crate::session::Session;
 use crate::tree::Tree;
+use crate::usage::begin;
 
 /// Schedules of one workload.
 const SCHEDULES: u64 = 4;
@@ -30,11 +32,14 @@ const MOMENTS: usize = 18;
 const NESTED: u64 = 4;
 
 /// Random threads under random schedules.
-pub fn threads(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Finding> {
+pub fn threads(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let mut rng = Rng::new(seed ^ 0x7D);
     let workload = workload(&mut rng);
     let mut hunt = Hunt { workload: &workload, setting, phase: seed.wrapping_mul(0x9E37_79B9) >> 8, tally };
-    let base = empty(workload.engine).map_err(|what| hunt.finding(Vec::new(), None, what))?;
+    let base = Image::Empty
+        .base(workload.engine)
+        .map(|base| base.device)
+        .map_err(|what| hunt.finding(Vec::new(), None, what))?;
     let mut seen = HashSet::new();
     for number in 0..SCHEDULES {
         let threads = Threads { acts: workload.acts.clone(), switches: Vec::new() };
@@ -53,7 +58,7 @@ pub fn threads(seed: u64, setting: Setting, tally: &mut Tally) -> Result<(), Fin
 
 struct Hunt<'a> {
     workload: &'a Workload,
-    setting: Setting,
+    setting: Setting<'a>,
     /// Which of the closed volumes are shown to somebody else's check.
     phase: u64,
     tally: &'a mut Tally,
@@ -83,7 +88,11 @@ impl Hunt<'_> {
                 if style.is_fixed() && rng.chance(66) && at != life.end {
                     continue;
                 }
-                let cut = Cut { after: at - life.start, style, seed: if style.is_fixed() { 0 } else { rng.next_u64() >> 40 } };
+                let cut = Cut {
+                    after: at - life.start,
+                    style,
+                    seed: if style.is_fixed() { 0 } else { rng.next_u64() >> 40 },
+                };
                 let (image, left) = strike(life, &mut replay, at, &cut);
                 self.judge(life, (at, cut), image, judged.entry(left).or_default(), rng)?;
             }
@@ -116,7 +125,7 @@ impl Hunt<'_> {
                 *found = Some(tree.clone());
                 verify(life, at, tree)
             };
-            let session = survive_as(engine, image, life.states.last(), judge, &work())?;
+            let session = survive_as(engine, image, life.states.last(), judge, &begin())?;
             if nested {
                 return Ok(Some(session.end()));
             }
@@ -129,13 +138,14 @@ impl Hunt<'_> {
         let next = outcome.map_err(|what| self.finding(life.switches.clone(), Some(cut), what))?;
         let Some(next) = next else { return Ok(()) };
         let mut explorer = Explorer::new(engine);
-        let density = Density { moments: Some(4), random: 1, nested: 0 };
+        let density = Density { moments: Moments::Chosen(4), random: 1, nested: 0, thorough: 4 };
+        let digest = next.history.base.digest();
         let mut before = vec![(self.workload.setup.clone(), cut)];
-        let result = explorer.cut_life(next, &mut before, density, rng);
+        let result = explorer.cut_life(next, digest, &mut before, density, rng);
         self.tally.add(&explorer.tally);
         result.map_err(|mut finding| {
             let switches = life.switches.clone();
-            finding.scenario.threads = Some(Threads { acts: self.workload.acts.clone(), switches });
+            finding.scenario.threads = Some(Box::new(Threads { acts: self.workload.acts.clone(), switches }));
             finding
         })
     }
@@ -145,9 +155,18 @@ impl Hunt<'_> {
 pub(super) fn scenario(engine: &F2fsVolume, setup: Vec<Step>, threads: Threads, cut: Option<Cut>) -> Scenario {
     // As many requests as there are.
     let cut = cut.unwrap_or(Cut { after: 1_000_000, style: Style::Kept, seed: 0 });
-    let rest = if cut.after < 1_000_000 { work() } else { Vec::new() };
+    let rest = if cut.after < 1_000_000 { begin() } else { Vec::new() };
     let volume = engine.name().to_owned();
-    Scenario { volume, device_mutant: None, threads: Some(threads), lives: vec![(setup, cut)], rest }
+    let lives = vec![(setup, cut)];
+    Scenario {
+        volume,
+        image: Image::Empty,
+        device_mutant: None,
+        threads: Some(Box::new(threads)),
+        lives,
+        failing_read: None,
+        rest,
+    }
 }
 
 /// A volume that was closed last is clean.
@@ -176,6 +195,8 @@ pub(super) fn strike(life: &Life, replay: &mut Replay<'_>, at: usize, cut: &Cut)
                 Fate::Kept => (index, vec![true; change.sectors()]).hash(&mut left),
                 Fate::Torn(sectors) if sectors.contains(&true) => (index, sectors).hash(&mut left),
                 Fate::Torn(_) => {}
+                Fate::Unreadable(sectors) => (index, sectors, true).hash(&mut left),
+                Fate::Garbage(seed) => (index, seed).hash(&mut left),
             }
         }
         fates
@@ -216,13 +237,19 @@ pub(crate) fn play<'a>(
     let end = Cut { after: usize::MAX, style: Style::Kept, seed: 0 };
     let (setup, cut, rest) = first.map_or((rest, &end, &[][..]), |(setup, cut)| (setup, cut, rest));
     let choice = Choice::Given(threads.switches.clone());
-    let life = run(engine, &format(engine)?, setup, threads, &choice).map_err(|failure| failure.what)?;
+    let life =
+        run(engine, &Image::Empty.base(engine)?.device, setup, threads, &choice).map_err(|failure| failure.what)?;
     check_closed(engine, &life)?;
     survive(engine, &life, cut, rest)
 }
 
 /// What a power cut of a life has left, held against what was promised; then the rest.
-pub(super) fn survive<'a>(engine: &'a dyn Engine, life: &Life, cut: &Cut, rest: &[Step]) -> Result<Session<'a>, String> {
+pub(super) fn survive<'a>(
+    engine: &'a dyn Engine,
+    life: &Life,
+    cut: &Cut,
+    rest: &[Step],
+) -> Result<Session<'a>, String> {
     let at = position(life, cut);
     let image = Replay::new(&life.history).cut(at, |cached| cut.style.fates(cut.seed, cached));
     survive_as(engine, image, life.states.last(), |found| verify(life, at, found), rest)

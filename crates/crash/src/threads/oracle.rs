@@ -11,7 +11,8 @@ use std::sync::Arc;
 use basalt_vfs::FileKind;
 
 use super::run::Life;
-use crate::oracle::{compare_pages, overlay};
+use crate::oracle::compare_pages;
+use crate::overlay::{Expected, overlay};
 use crate::session::Promise;
 use crate::tree::{Id, Node, PAGE, ROOT, Tree};
 
@@ -76,13 +77,13 @@ impl<'a> Promised<'a> {
     fn candidates(&self, id: Id, moment: usize) -> Vec<Option<usize>> {
         let floor = self.floor(id);
         let mut all: Vec<Option<usize>> = Vec::new();
-        let mut seen: Vec<(&Arc<Node>, Vec<(Id, String)>)> = Vec::new();
+        let mut seen = Vec::new();
         let last = self.of(id).map(|fsync| fsync.covers.1).max().unwrap_or(0);
         for state in (moment.max(floor)..=last).rev().filter(|state| *state > moment) {
             let is_covered = self.of(id).any(|fsync| (fsync.covers.0..=fsync.covers.1).contains(&state));
             let Some(node) = self.states[state].get(id).filter(|_| is_covered) else { continue };
             let names = self.states[state].names_of(id);
-            if !seen.iter().any(|(other, others)| Arc::ptr_eq(other, node) && *others == names) {
+            if !seen.iter().any(|(other, others): &(&Arc<Node>, _)| Arc::ptr_eq(other, node) && *others == names) {
                 seen.push((node, names));
                 all.push(Some(state));
             }
@@ -167,13 +168,13 @@ fn compare(
     with_removed: bool,
     found: &Tree,
 ) -> Result<(), String> {
-    let mut expected = promised.states[moment].clone();
+    let mut expected = Expected { tree: promised.states[moment].clone(), disturbed: Vec::new() };
     let mut in_order: Vec<(usize, Id)> = chosen.iter().map(|(id, state)| (*state, *id)).collect();
     in_order.sort_unstable();
     for (state, id) in in_order {
         overlay(&mut expected, &promised.states[state], id, with_removed);
     }
-    walk(&expected, found, |id, node, there| {
+    walk(&expected.tree, found, |id, node, there| {
         compare_node(promised, moment, chosen.get(&id).copied(), id, node, there)
     })
 }
@@ -240,8 +241,8 @@ fn compare_node(
 
 fn compare_fields(versions: &[&Node], there: &Node) -> Result<(), String> {
     let Some(usual) = versions.first() else { return Ok(()) };
-    if !versions.iter().any(|version| version.permissions == there.permissions) {
-        return Err(format!("permissions {:o}, expected {:o}", there.permissions, usual.permissions));
+    if !versions.iter().any(|version| version.meta.permissions == there.meta.permissions) {
+        return Err(format!("permissions {:o}, expected {:o}", there.meta.permissions, usual.meta.permissions));
     }
     for name in there.xattrs.keys().chain(versions.iter().flat_map(|version| version.xattrs.keys())) {
         let value = there.xattrs.get(name);

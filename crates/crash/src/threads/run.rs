@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use basalt_device::power::History;
 use basalt_device::{MemoryDevice, PowerCutDevice};
 use basalt_testkit::shuttled::shuttle::{Config, FailurePersistence, Runner, thread};
-use basalt_vfs::{Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags, SetAttributes, XattrFlags};
+use basalt_vfs::{
+    Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags, SetAttributes, XattrFlags,
+};
 
 use super::oracle::{expect_final, expect_read};
 use super::script::{Act, Switch, Threads};
@@ -110,7 +112,7 @@ pub fn run(
 ) -> Result<Life, Failure> {
     let device = Arc::new(PowerCutDevice::new(base.snapshot()));
     let steps: Vec<usize> = threads.acts.iter().map(Vec::len).collect();
-    let stage = Stage::new(device.clone(), StepClock::new(), &steps, choice);
+    let stage = Stage::new(device.clone(), StepClock::starting(0), &steps, choice);
     let ended = direct(engine, &stage, setup, threads);
     let life = ended.and_then(|ended| build(ended, device.history(), stage.switches()));
     life.map_err(|what| Failure { what, switches: stage.switches() })
@@ -149,12 +151,7 @@ struct Ended {
 }
 
 /// Opens, sets up, runs the threads, looks. On the scheduler's first thread.
-fn play(
-    open: &crate::engine::Opener,
-    stage: &Stage,
-    setup: &[Step],
-    acts: &[Vec<Act>],
-) -> Result<Ended, String> {
+fn play(open: &crate::engine::Opener, stage: &Stage, setup: &[Step], acts: &[Vec<Act>]) -> Result<Ended, String> {
     let clock = stage.clone();
     let fs = open(Arc::new(StageDevice::new(stage.clone())), Box::new(move || clock.read_clock()))?;
     let before = find_tree(&*fs, None)?;
@@ -227,12 +224,10 @@ impl Shared {
         let fs = &*self.fs;
         match act {
             Act::Do(step) => self.step(step, call),
-            Act::Look => {
-                self.timed(call, || {
-                    fs.look_around();
-                    fs.stat_fs().map(|_| 0)
-                })
-            }
+            Act::Look => self.timed(call, || {
+                fs.look_around();
+                fs.stat_fs().map(|_| 0)
+            }),
             Act::Trim => self.timed(call, || fs.trim(0, u64::MAX, 0).map(|_| 0)),
             Act::Close => self.timed(call, || fs.close().map(|()| 0)),
             Act::Read(path) => {
@@ -254,7 +249,7 @@ impl Shared {
             Step::Create(path) => self.make(path, FileKind::Regular, 0o644, b"", call),
             Step::Mkdir(path) => self.make(path, FileKind::Directory, 0o755, b"", call),
             Step::Symlink(path, length) => {
-                self.make(path, FileKind::Symlink, 0o777, &symlink_target(*length), call)
+                self.make(path, FileKind::Symlink, 0o777, &symlink_target(path, *length), call)
             }
             Step::Link(from, to) => {
                 let (file, (dir, name)) = (self.find(from)?, self.place(to)?);
@@ -470,7 +465,9 @@ fn apply(tree: &mut Tree, step: &Step, outcome: &Outcome) -> Result<(), String> 
     {
         let meant = tree.find(path).and_then(|id| tree.get(id)).map(|node| node.ino);
         if meant != Some(*ino) {
-            return Err(format!("`{step}` was done to inode {ino}, but in the order of effects its path leads to {meant:?}"));
+            return Err(format!(
+                "`{step}` was done to inode {ino}, but in the order of effects its path leads to {meant:?}"
+            ));
         }
     }
     tree.apply(step, *ino).ok_or_else(|| format!("`{step}` succeeded, though it cannot"))

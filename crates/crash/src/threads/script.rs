@@ -126,7 +126,7 @@ pub struct Threads {
 
 impl Threads {
     /// Takes a line that belongs to threads; false if it does not.
-    pub fn take(threads: &mut Option<Threads>, line: &str) -> Result<bool, String> {
+    pub fn take(threads: &mut Option<Box<Threads>>, line: &str) -> Result<bool, String> {
         let Some(word) = line.split_whitespace().next() else { return Ok(false) };
         if word == "thread" {
             threads.get_or_insert_default().acts.push(Vec::new());
@@ -173,7 +173,7 @@ impl fmt::Display for Threads {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Threads, String> {
+    fn read(text: &str) -> Result<Box<Threads>, String> {
         let mut threads = None;
         for line in text.lines() {
             assert!(Threads::take(&mut threads, line)?, "{line}");
@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn threads_are_read_back() {
-        let text = "thread\nwrite a 0 4096 1\nread a\nlook\ntrim\nthread\nfsync a\nclose\nswitch 1 2 17 2\nswitch 2 1 0 1\n";
+        let text =
+            "thread\nwrite a 0 4096 1\nread a\nlook\ntrim\nthread\nfsync a\nclose\nswitch 1 2 17 2\nswitch 2 1 0 1\n";
         assert_eq!(read(text).unwrap().to_string(), text);
         assert!(read("thread\nwrite a 1000000 100000 1").unwrap_err().contains("may not cross"));
         assert!(read("thread\nremount").unwrap_err().contains("not in a thread"));
@@ -194,6 +195,9 @@ mod tests {
     fn switches_follow_the_steps_they_are_in() {
         let text = "thread\nlook\ntrim\nlook\nclose\nthread\nlook\nswitch 1 1 5 2\nswitch 1 2 5 2\nswitch 1 4 5 2\nswitch 2 1 5 1\n";
         let shorter = read(text).unwrap().without(0, 1, 3);
-        assert_eq!(shorter.to_string(), "thread\nlook\nclose\nthread\nlook\nswitch 1 1 5 2\nswitch 1 2 5 2\nswitch 2 1 5 1\n");
+        assert_eq!(
+            shorter.to_string(),
+            "thread\nlook\nclose\nthread\nlook\nswitch 1 1 5 2\nswitch 1 2 5 2\nswitch 2 1 5 1\n"
+        );
     }
 }

@@ -12,7 +12,8 @@ use super::stage::Choice;
 use crate::cut::{Cut, Style};
 use crate::engine::Engine;
 use crate::explore::{Finding, guarded};
-use crate::scenario::{Scenario, format, survive_as};
+use crate::prepare::Image;
+use crate::scenario::{Scenario, survive_as};
 
 /// Cuts tried at each moment where the cut that failed does no harm any more.
 const SEEDS: u64 = 3;
@@ -39,11 +40,11 @@ pub(crate) fn shrink(engine: &dyn Engine, finding: &Finding, deadline: Instant) 
 }
 
 fn threads_of(finding: &Finding) -> Threads {
-    finding.scenario.threads.clone().unwrap_or_default()
+    finding.scenario.threads.as_deref().cloned().unwrap_or_default()
 }
 
 fn with_threads(finding: &Finding, threads: Threads) -> Scenario {
-    Scenario { threads: Some(threads), ..finding.scenario.clone() }
+    Scenario { threads: Some(Box::new(threads)), ..finding.scenario.clone() }
 }
 
 /// Leaves out whole threads: what they do, first; the last one altogether.
@@ -123,11 +124,11 @@ fn fails(engine: &dyn Engine, scenario: Scenario, deadline: Instant) -> Option<F
     if scenario.lives.len() != 1 {
         return fails_as_is(engine, scenario);
     }
-    let threads = scenario.threads.clone().unwrap_or_default();
+    let threads = scenario.threads.as_deref().cloned().unwrap_or_default();
     let (setup, cut) = scenario.lives[0].clone();
-    let base = format(engine).ok()?;
+    let base = Image::Empty.base(engine).ok()?.device;
     let found = |switches: Vec<Switch>, cut: Cut, what: String| {
-        let threads = Some(Threads { switches, ..threads.clone() });
+        let threads = Some(Box::new(Threads { switches, ..threads.clone() }));
         Some(Finding { scenario: Scenario { threads, lives: vec![(setup.clone(), cut)], ..scenario.clone() }, what })
     };
     let life = match run(engine, &base, &setup, &threads, &Choice::Given(threads.switches.clone())) {
