@@ -86,8 +86,6 @@ pub enum Mutant {
     OverflownSealForgotten,
     /// Threads: an fsync waits for a flush that may have begun before it wrote.
     FlushNumberedEarly,
-    /// Threads: a commit of the journal counts with a flush that may have begun before it was written.
-    CommitNumberedEarly,
     /// Threads: an fsync beside a checkpoint does not wait for it, though its nodes lead nowhere without it.
     CheckpointNotAwaited,
     /// Threads: two may write a checkpoint at once.
@@ -104,7 +102,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 44] = [
+    pub const ALL: [Mutant; 43] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -142,7 +140,6 @@ impl Mutant {
         Mutant::GuardClearedEarly,
         Mutant::OverflownSealForgotten,
         Mutant::FlushNumberedEarly,
-        Mutant::CommitNumberedEarly,
         Mutant::CheckpointNotAwaited,
         Mutant::TurnIgnored,
         Mutant::ChangesWhileClosing,

@@ -111,8 +111,7 @@ pub fn run(
     choice: &Choice,
 ) -> Result<Life, Failure> {
     let device = Arc::new(PowerCutDevice::new(base.snapshot()));
-    let steps: Vec<usize> = threads.acts.iter().map(Vec::len).collect();
-    let stage = Stage::new(device.clone(), StepClock::starting(0), &steps, choice);
+    let stage = Stage::new(device.clone(), StepClock::starting(0), &threads.acts, choice);
     let ended = direct(engine, &stage, setup, threads);
     let life = ended.and_then(|ended| build(ended, device.history(), stage.switches()));
     life.map_err(|what| Failure { what, switches: stage.switches() })

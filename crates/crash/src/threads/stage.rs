@@ -13,7 +13,7 @@ use basalt_testkit::shuttled::shuttle::scheduler::{Schedule, Scheduler, Task, Ta
 use basalt_testkit::shuttled::shuttle::thread;
 use basalt_vfs::Time;
 
-use super::script::Switch;
+use super::script::{Act, Switch};
 use crate::engine::StepClock;
 
 /// When something happened.
@@ -87,14 +87,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// For threads of so many steps, and the one that begins them.
-    pub fn new(device: Arc<PowerCutDevice>, clock: Arc<StepClock>, steps: &[usize], choice: &Choice) -> Stage {
-        let threads = steps.len();
+    /// For threads that do this, and the one that begins them.
+    pub fn new(device: Arc<PowerCutDevice>, clock: Arc<StepClock>, acts: &[Vec<Act>], choice: &Choice) -> Stage {
+        let threads = acts.len();
         let chooser = match choice {
             Choice::Given(switches) => Chooser::Given(
                 switches.iter().map(|switch| ((switch.thread, switch.step, switch.point), switch.to)).collect(),
             ),
-            Choice::Seeded(seed) => seeded(*seed, steps),
+            Choice::Seeded(seed) => seeded(*seed, acts),
         };
         let state = State {
             chooser,
@@ -176,13 +176,13 @@ impl Stage {
     }
 }
 
-fn seeded(seed: u64, steps: &[usize]) -> Chooser {
+fn seeded(seed: u64, acts: &[Vec<Act>]) -> Chooser {
     let mut rng = Rng::new(seed ^ 0x5C4E_D01E);
-    let mut priorities: Vec<i64> = (0..=steps.len() as i64).collect();
+    let mut priorities: Vec<i64> = (0..=acts.len() as i64).collect();
     for last in (2..priorities.len()).rev() {
         priorities.swap(last, 1 + rng.index(last));
     }
-    let policy = match rng.below(14) {
+    let policy = match rng.below(16) {
         0 => Policy::Anywhere(50),
         1..3 => Policy::Anywhere([2, 8][rng.index(2)]),
         3..5 => Policy::AtRequests([15, 50][rng.index(2)]),
@@ -190,11 +190,11 @@ fn seeded(seed: u64, steps: &[usize]) -> Chooser {
         8 => Policy::Priorities { flush: 70, request: 15, locks: 0 },
         9 => Policy::Priorities { flush: 10, request: 10, locks: 20 },
         _ => {
-            let thread = 1 + rng.index(steps.len().max(1));
-            let count = steps.get(thread - 1).copied().unwrap_or_default();
-            let step = if rng.chance(50) { count } else { 1 + rng.index(count.max(1)) };
-            let most = [4, 12, 40][rng.index(3)];
-            let (number, at_request) = (rng.between(1, most) as u32, rng.chance(60));
+            let thread = 1 + rng.index(acts.len().max(1));
+            let step = step_to_stop(&mut rng, acts.get(thread - 1).map_or(&[], Vec::as_slice));
+            let at_request = rng.chance(50);
+            let most = if at_request { [4, 12, 40][rng.index(3)] } else { [16, 40][rng.index(2)] };
+            let number = rng.between(1, most) as u32;
             if let Some(first) = priorities.get_mut(thread) {
                 *first = i64::MAX;
             }
@@ -202,6 +202,19 @@ fn seeded(seed: u64, steps: &[usize]) -> Chooser {
         }
     };
     Chooser::Seeded { rng, policy, priorities, lowest: -1 }
+}
+
+/// Mostly one that makes something durable: what others do beside it matters most.
+fn step_to_stop(rng: &mut Rng, acts: &[Act]) -> usize {
+    let is_sync = |act: &Act| match act {
+        Act::Do(step) => step.is_sync(),
+        act => *act == Act::Close,
+    };
+    let syncs: Vec<usize> = (1..).zip(acts).filter(|(_, act)| is_sync(act)).map(|(step, _)| step).collect();
+    match rng.pick(&syncs) {
+        Some(step) if rng.chance(75) => *step,
+        _ => 1 + rng.index(acts.len().max(1)),
+    }
 }
 
 impl State {

@@ -161,7 +161,6 @@ impl Volume {
 
     /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device.
     fn write_journal(&mut self, flushes: &Flushes) -> Result<Written> {
-        let early = if mutant::active(Mutant::CommitNumberedEarly) { flushes.next() } else { u64::MAX };
         self.writer.write_all(&*self.device)?;
         let moves = self.journal.moves.take();
         self.journal.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
@@ -176,7 +175,7 @@ impl Volume {
         }
         // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.
         let (emptied, sections) = (self.table.prefree(), self.cleaner.emptied_sections());
-        Ok(Written { moves, emptied, flush: flushes.next().min(early), sections })
+        Ok(Written { moves, emptied, flush: flushes.next(), sections })
     }
 
     fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
