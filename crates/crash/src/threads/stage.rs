@@ -15,6 +15,7 @@ use basalt_vfs::Time;
 
 use super::script::{Act, Switch};
 use crate::engine::StepClock;
+use crate::script::Step;
 
 /// When something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -204,11 +205,12 @@ fn seeded(seed: u64, acts: &[Vec<Act>]) -> Chooser {
     Chooser::Seeded { rng, policy, priorities, lowest: -1 }
 }
 
-/// Mostly one that makes something durable: what others do beside it matters most.
+/// Mostly one that makes something durable, or background work: what others do beside it matters most.
 fn step_to_stop(rng: &mut Rng, acts: &[Act]) -> usize {
     let is_sync = |act: &Act| match act {
-        Act::Do(step) => step.is_sync(),
-        act => *act == Act::Close,
+        Act::Do(step) => step.is_sync() || matches!(step, Step::Tick(_)),
+        Act::Close | Act::Trim => true,
+        Act::Read(_) | Act::Look => false,
     };
     let syncs: Vec<usize> = (1..).zip(acts).filter(|(_, act)| is_sync(act)).map(|(step, _)| step).collect();
     match rng.pick(&syncs) {
