@@ -148,6 +148,14 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
             _ if rng.chance(6) => look(rng, flavour),
             _ => Act::Do(small(rng, thread, threads)),
         });
+        // What went to the device at once is fsynced while others flush.
+        let run = match acts.last() {
+            Some(Act::Do(Step::Write(path, _, length, _))) if *length >= 64 << 10 => Some(path.clone()),
+            _ => None,
+        };
+        if let Some(path) = run.filter(|_| flavour.files().is_none() && rng.chance(60)) {
+            acts.push(Act::Do(Step::Fsync(path)));
+        }
     }
     acts
 }
