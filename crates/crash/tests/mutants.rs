@@ -15,7 +15,7 @@ use basalt_f2fs::mutant::Mutant;
 /// Runs of each mode that a planted bug may survive.
 const ROUNDS: u64 = 120;
 /// Seeds of threads that a planted bug may survive which only threads can meet.
-const THREAD_ROUNDS: u64 = 600;
+const THREAD_ROUNDS: u64 = 1_500;
 
 /// A planted bug.
 #[derive(Debug, Clone, Copy)]

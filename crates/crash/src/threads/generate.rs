@@ -175,10 +175,10 @@ fn large(rng: &mut Rng, acts: &mut Vec<Act>) {
 
 fn cleaning(rng: &mut Rng, files: u64) -> Act {
     Act::Do(match rng.below(100) {
-        0..62 => overwrite(rng, files),
-        62..85 => Step::Fsync(format!("fill{}", rng.below(files))),
-        85..88 => Step::Sync,
-        88..92 => Step::Tick(10),
+        0..60 => overwrite(rng, files),
+        60..82 => Step::Fsync(format!("fill{}", rng.below(files))),
+        82..84 => Step::Sync,
+        84..93 => Step::Tick([1, 10][rng.index(2)]),
         _ => return Act::Read(format!("fill{}", rng.below(files))),
     })
 }
