@@ -78,7 +78,7 @@ fn nodes_that_had_to_be_searched_for_are_nothing_to_repair_unasked() {
     // More than the checkpoint's journal has room for, so that the table itself is needed.
     fs::create_dir(scratch.path("many")).unwrap();
     for number in 0..100 {
-        scratch.file(&format!("many/{number}"), &format!("content {number}"));
+        scratch.file(&format!("many/{number}"), format!("content {number}"));
     }
     basalt(["put", "-r", &image, &scratch.text("many")]).ok();
     lose_table(&scratch);

@@ -21,7 +21,7 @@ use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
-const KEPT: [u8; 50_000] = [0x77; 50_000];
+static KEPT: [u8; 50_000] = [0x77; 50_000];
 /// Bytes of the file that is fsynced again and again.
 const SYNCED: usize = 5 * BLOCK_SIZE;
 const ROUNDS: u8 = 4;
