@@ -141,8 +141,8 @@ fn what_other_tools_make_is_named() {
 fn pieces_of_a_volume_are_told_from_a_volume() {
     let scratch = Scratch::with_volume("64M");
     let bytes = volume(&scratch);
-    let piece = scratch.file("piece", &bytes[20 << 20..]);
-    expect_said(&scratch, &piece, &["part of an F2FS volume", "5120 blocks", "several devices"]);
+    let piece = scratch.file("piece", &bytes[8 << 20..]);
+    expect_said(&scratch, &piece, &["part of an F2FS volume", "2048 blocks", "several devices"]);
     let shifted = scratch.file("shifted", [vec![0xEE; 1 << 20], bytes].concat());
     expect_said(&scratch, &shifted, &["begin at byte 1048576", "losetup --offset 1048576"]);
 }

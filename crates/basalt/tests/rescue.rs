@@ -346,6 +346,6 @@ fn a_list_writes_nothing_and_a_full_directory_is_refused() {
     basalt(["rescue", &image, full.to_str().unwrap()]).fails(1, &["is not empty", "new directory"]);
     basalt(["rescue", &image]).fails(2, &["DIR"]);
     let nothing = scratch.file("nothing", vec![7; 4 << 20]);
-    basalt(["rescue", "--list", &nothing]).fails(1, &["no node"]);
+    basalt(["rescue", "--list", &nothing]).fails(1, &["found no file"]);
     assert_eq!(fs::read(&image).unwrap(), before);
 }
