@@ -95,9 +95,12 @@ impl Programs {
         }
     }
 
-    /// A file loses its bits.
+    /// A file loses its bits. Who was told to look again before may have looked too early.
     pub(super) fn note_drop(&self, ino: InodeNumber) {
-        self.0.lock().entry(ino).or_default().dropped = Some(Instant::now());
+        let mut files = self.0.lock();
+        let file = files.entry(ino).or_default();
+        file.dropped = Some(Instant::now());
+        file.told.clear();
     }
 
     /// Files that are open for writing.
@@ -149,6 +152,9 @@ mod tests {
         for process in [2, 1] {
             assert_eq!(programs.open_to_execute(7, process, || false), Ok(()));
         }
+        assert_eq!(programs.open_to_execute(7, 1, || false), Err(Errno::STALE));
+        // Of a moment before the next change.
+        programs.note_drop(7);
         assert_eq!(programs.open_to_execute(7, 1, || false), Err(Errno::STALE));
         // The kernel may have learnt of it anew before it said that it had forgotten it.
         programs.forget(7);
