@@ -16,7 +16,8 @@ impl F2fs {
     ///
     /// Errors: `Invalid` for a range that begins behind the volume's end or is shorter than a block, as everywhere.
     pub(crate) fn trim_free(&self, offset: u64, length: u64, minimum: u64) -> Result<u64> {
-        let size = self.with_volume(|volume| volume.geometry.block_count) * BLOCK_SIZE as u64;
+        // The superblock's number, which need not be that of the device.
+        let size = self.with_volume(|volume| volume.geometry.block_count).saturating_mul(BLOCK_SIZE as u64);
         if offset >= size || length < BLOCK_SIZE as u64 {
             return Err(basalt_vfs::Error::Invalid("range to trim").into());
         }

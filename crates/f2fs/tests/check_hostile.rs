@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::Error;
-use basalt_f2fs::check::{CheckOptions, CheckReport, check};
+use basalt_f2fs::check::{CheckOptions, CheckReport, Fault, FaultKind, check};
 use basalt_testkit::rng::Rng;
 use editor::Editor;
 
@@ -171,12 +171,19 @@ fn truncated_images() {
 }
 
 #[test]
-fn a_device_that_fails_is_an_error() {
+fn a_device_that_fails_is_an_error_or_a_fault() {
     for nth in [0, 1, 3, 10, 20] {
         let device = FaultyDevice::new(base().snapshot());
         device.fail_nth(RequestKind::Read, nth, std::io::ErrorKind::Other);
-        let result = check(&device, &CheckOptions::default(), &mut |_| ());
-        assert!(matches!(result, Err(Error::Device(_))), "read {nth}: {result:?}");
+        match check(&device, &CheckOptions::default(), &mut |_| ()) {
+            Err(Error::Device(_)) => {}
+            // What is there twice is found in the other copy.
+            Ok(report) => {
+                let is_told = |fault: &Fault| fault.kind == FaultKind::SuperblockUnreadable;
+                assert!(nth <= 1 && report.faults.iter().any(is_told), "read {nth}: {:?}", report.faults);
+            }
+            Err(error) => panic!("read {nth}: {error}"),
+        }
     }
 }
 
