@@ -108,46 +108,46 @@ fn left_by_basalt_with_orphans() {
     expected.expect_same(&manifest(&open(&cut)), "left by Basalt, unmounted by Linux, read by Basalt");
 }
 
-/// The newer of the two checkpoint packs is damaged: the older one counts, and this is said.
+/// One end of the newer of the two checkpoint packs is damaged: it counts by its other end, is mended, and this is said.
 #[test]
-fn newer_checkpoint_is_torn() {
+fn newer_checkpoint_has_a_damaged_end() {
     let Some(uml) = Uml::new_or_skip() else { return };
     if !tools_or_skip(TOOLS) {
         return;
     }
     let directory = scratch::directory().unwrap();
-    for place in [Torn::First, Torn::Last] {
+    for place in [Damaged::First, Damaged::Last] {
         let image = directory.path().join("volume.img");
         mkfs_f2fs(&image, 128 * MIB, &[]).unwrap();
         let script = format!(
-            "$TESTKIT build $MNT 9 files=100,directories=10,crowded=100,max-size=100000; {}; sync
-            mkdir $MNT/later; echo new > $MNT/later/file; sync",
+            "$TESTKIT build $MNT 9 files=100,directories=10,crowded=100,max-size=100000; sync
+            mkdir $MNT/later; echo new > $MNT/later/file; {}; sync",
             guest::record(&image)
         );
         // Unmounting would write two checkpoints; discards would take away what only the older one refers to.
         uml.clone().image(&image).with_f2fs_then_power_cut("nodiscard", &script).unwrap().expect_success();
-        let newest = tear(&image, place);
+        let newest = damage(&image, place);
         let fs = open_with(&image, OpenOptions::default());
         expect_warning(&fs, &format!("checkpoint at pack {}", newest + 1));
         let expected = guest::manifest(&image);
-        expected.expect_same(&manifest(&fs), "the older checkpoint");
+        expected.expect_same(&manifest(&fs), "the newer checkpoint");
         change(&fs, 1, 100, 30_000);
         let written = manifest(&fs);
         close(fs);
-        expect_clean(&image, "after the older checkpoint");
+        expect_clean(&image, "after the newer checkpoint");
         guest::visit(uml.clone(), &[Visit::new(&image, guest::record(&image))]);
-        written.expect_same(&guest::manifest(&image), "after the older checkpoint: Basalt, then Linux");
+        written.expect_same(&guest::manifest(&image), "after the newer checkpoint: Basalt, then Linux");
     }
 }
 
 #[derive(Clone, Copy)]
-enum Torn {
+enum Damaged {
     First,
     Last,
 }
 
 /// Spoils one block of the newer checkpoint pack; returns which pack that is.
-fn tear(image: &Path, place: Torn) -> u64 {
+fn damage(image: &Path, place: Damaged) -> u64 {
     const PACKS: [u64; 2] = [512 * 4096, 1024 * 4096];
     let file = std::fs::File::options().read(true).write(true).open(image).unwrap();
     let heads = PACKS.map(|at| {
@@ -160,8 +160,8 @@ fn tear(image: &Path, place: Torn) -> u64 {
     let newest = usize::from(number(&heads[1], 0).wrapping_sub(number(&heads[0], 0)) < 1 << 31);
     // cp_pack_total_block_count is at 136.
     let block = match place {
-        Torn::First => 0,
-        Torn::Last => u64::from(number(&heads[newest], 136)) - 1,
+        Damaged::First => 0,
+        Damaged::Last => u64::from(number(&heads[newest], 136)) - 1,
     };
     file.write_all_at(&[0x5a; 100], PACKS[newest] + block * 4096 + 40).unwrap();
     newest as u64
