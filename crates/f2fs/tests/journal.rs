@@ -247,7 +247,7 @@ fn a_live_journal_may_have_a_bad_block() {
     let (device, files) = left_alive();
     let area = journal_of(&device);
     let geometry = guard::read(&*device).unwrap().geometry;
-    let (pack, _) = basalt_f2fs::checkpoint::load::choose_pack(&*device, &geometry).unwrap();
+    let (pack, _) = choose_pack(&*device, &geometry).unwrap();
     let version = pack.raw.node_version(pack.checksum);
     let replay = area.read_moves(&*device, &geometry, version).unwrap();
     let copies: Vec<u32> =
