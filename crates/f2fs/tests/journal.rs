@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
+use basalt_f2fs::checkpoint::load::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
@@ -246,7 +247,7 @@ fn a_live_journal_may_have_a_bad_block() {
     let (device, files) = left_alive();
     let area = journal_of(&device);
     let geometry = guard::read(&*device).unwrap().geometry;
-    let (pack, _) = basalt_f2fs::checkpoint::load::choose_pack(&*device, &geometry).unwrap();
+    let (pack, _) = choose_pack(&*device, &geometry).unwrap();
     let version = pack.raw.node_version(pack.checksum);
     let replay = area.read_moves(&*device, &geometry, version).unwrap();
     let copies: Vec<u32> =
@@ -282,6 +283,38 @@ fn expect_damaged_journal(device: &Arc<MemoryDevice>, what: &str) {
     assert!(!report.is_clean(), "{:?}", report.faults);
     assert_eq!(report.faults[0].kind, FaultKind::CleaningJournal);
     assert!(report.faults[0].found.contains(what), "{:?}", report.faults);
+}
+
+/// A block in the middle of what was fsynced cannot be read, and the journal is live: repair says what it would lose before it writes.
+#[test]
+fn what_was_fsynced_is_not_given_up_without_a_word() {
+    let (device, _) = left_alive();
+    let geometry = guard::read(&*device).unwrap().geometry;
+    let (pack, _) = choose_pack(&*device, &geometry).unwrap();
+    let version = pack.raw.node_version(pack.checksum).to_le_bytes();
+    let mut bytes = [0; BLOCK as usize];
+    // With the version of the checkpoint in its footer.
+    let is_seal = |block: &u64| {
+        device.read_at(block * BLOCK, &mut bytes).is_ok() && bytes.starts_with(b"BSEA") && bytes[4084..4092] == version
+    };
+    let seals: Vec<u64> = (0..device.size() / BLOCK).filter(is_seal).collect();
+    let fails_at = |bad: u64| {
+        let faulty = Arc::new(FaultyDevice::new(device.snapshot()));
+        faulty.fail_when(move |request| {
+            let hits = request.offset < (bad + 1) * BLOCK && request.end() > bad * BLOCK;
+            (hits && request.kind == RequestKind::Read).then_some(std::io::ErrorKind::Other)
+        });
+        faulty
+    };
+    let is_broken = |faulty: &Arc<FaultyDevice<MemoryDevice>>| {
+        let fs = F2fs::open(faulty.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        !fs.is_writable()
+    };
+    let faulty = seals.into_iter().map(fails_at).find(is_broken).expect("a seal that others follow");
+    let report = plan(faulty, &RepairOptions::default(), &mut |_| ()).unwrap().report().clone();
+    assert!(report.losses.iter().any(|loss| loss.what.contains("fsynced")), "{:?}", report.losses);
+    let whole = plan(device, &RepairOptions::default(), &mut |_| ()).unwrap().report().clone();
+    assert_eq!(whole.losses, []);
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub const fn advice(kind: FaultKind) -> &'static str {
              can be read, the volume goes back to its last checkpoint, and blocks that were moved since may hold another's data."
         }
         NotUnmounted | RollForward => {
-            "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where other damage makes that \
-             dangerous, the volume goes back to its last checkpoint."
+            "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where damage makes that dangerous, \
+             the volume goes back to its last checkpoint, and what a search finds of what was fsynced since is put back."
         }
         NatBits => "They are dropped; Linux does without.",
         NatReserved => "The entry is set to what it must be.",
