@@ -271,3 +271,22 @@ fn what_was_appended_is_there_with_the_size() {
     expect(&after, "log", &expected, "appended");
     after.close_clean("a log");
 }
+
+/// What a checkpoint must have of a file can become more before it: the pages from a block on, and later from one in front of it.
+#[test]
+fn pages_in_front_of_those_that_are_due_already_are_due_too() {
+    let (old, new) = (content(6, 40_960), content(7, 45_056));
+    let bench = Bench::with_little_memory();
+    let files = ["renamed", "shortened"].map(|path| put(&bench, path, &old));
+    bench.fs.sync().unwrap();
+    files.iter().for_each(|&ino| write(&bench, ino, 40_960, &new[40_960..]));
+    write(&bench, files[0], 8192, &new[8192..12_288]);
+    bench.rename("renamed", "other name");
+    set_size(&bench, files[1], 4096);
+    write(&bench, files[1], 4096, &new[4096..12_288]);
+    let after = bench.cut_behind_a_checkpoint_without_pages();
+    let renamed = [&old[..8192], &new[8192..12_288], &old[12_288..], &new[40_960..]].concat();
+    expect(&after, "other name", &renamed, "appended to, overwritten and renamed");
+    expect(&after, "shortened", &[&old[..4096], &new[4096..12_288]].concat(), "appended to, cut and appended to");
+    after.close_clean("due twice");
+}
