@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_device::power::{Change, Fate};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::load::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
@@ -197,6 +198,37 @@ fn assert_same(before: &MemoryDevice, after: &MemoryDevice) {
         before.read_at(at, &mut one).unwrap();
         after.read_at(at, &mut other).unwrap();
         assert!(one == other, "something was written in the MiB at {at}");
+    }
+}
+
+/// A cut while the guard was set has torn one copy of the superblock. While it is taken away, the other is all there is: it is written only
+/// when the torn one is whole again, and a second cut leaves a volume.
+#[test]
+fn a_cut_while_the_guard_goes_never_leaves_two_torn_superblocks() {
+    let (left, files) = left_alive();
+    for copy in 0..2 {
+        let torn = left.snapshot();
+        torn.write_at(copy * BLOCK + 1024 + 512, &[0xA5; 512]).unwrap();
+        let device = Arc::new(PowerCutDevice::new(torn));
+        let fs = F2fs::open(device.clone(), eager(), Arc::new(SystemClock)).unwrap();
+        files.expect(&fs, "the first mount");
+        fs.close().unwrap();
+        drop(fs);
+        let history = device.history();
+        let is_superblock = |change: &Change| matches!(change, Change::Write { offset, .. } if *offset < 2 * BLOCK);
+        let writes: Vec<usize> = (0..history.changes.len()).filter(|&at| is_superblock(&history.changes[at])).collect();
+        assert!(writes.len() > 1, "copy {copy}: {writes:?}");
+        for at in writes {
+            // Its first sector alone, all but that, and every other.
+            for kept in [|sector| sector == 0, |sector| sector > 0, |sector| sector % 2 == 1] {
+                let fate = |change: &Change| Fate::Torn((0..change.sectors()).map(kept).collect());
+                let image = Replay::new(&history).cut(at + 1, |cached| cached.iter().map(fate).collect());
+                let what = format!("copy {copy} was torn, cut behind request {at}");
+                let fs = F2fs::open(Arc::new(image), eager(), Arc::new(SystemClock));
+                let fs = fs.unwrap_or_else(|error| panic!("{what}: {error}"));
+                files.expect(&fs, &what);
+            }
+        }
     }
 }
 
