@@ -9,7 +9,9 @@ pub const fn advice(kind: FaultKind) -> &'static str {
         SuperblockMagic | SuperblockChecksum | SuperblockFields | SuperblockUnreadable | SuperblockCopiesDiffer => {
             "The sound copy is written over the other; if only the checksum is wrong in both, it is computed anew."
         }
-        CheckpointPack => "The next checkpoint is written over it.",
+        CheckpointPack => {
+            "A power cut leaves it so, and the next checkpoint is written over it. If there was none, call `basalt rescue` first."
+        }
         CheckpointEnd => "It is written anew from the other end, which says the same.",
         CheckpointUnreadable => {
             "The newest pack of which one end is sound is revived. Without any, a checkpoint is made from the tables: for each block of the \
