@@ -111,7 +111,7 @@ struct Worker<'a> {
 fn page_of(file: u64, page: usize, write: u32) -> [u8; PAGE] {
     let mut bytes = [0; PAGE];
     if write != 0 {
-        let mark = (u64::from(write) << 24 | (page as u64) << 8 | file + 1).to_le_bytes();
+        let mark = (u64::from(write) << 24 | (page as u64) << 8 | (file + 1)).to_le_bytes();
         bytes.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&mark));
     }
     bytes
