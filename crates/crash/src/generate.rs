@@ -150,6 +150,8 @@ fn pressure(rng: &mut Rng, bytes: u64) -> Step {
         1 => Step::Sync,
         2 => Step::Unlink(file),
         3 => Step::Create(file),
+        // Behind the end, where there may be no room any more: all or nothing of it is to be there.
+        4..6 => Step::Write(file, FILL_FILE + 4096 * rng.below(200), 4096 * rng.between(1, 60) as u32, seed(rng)),
         _ => overwrite(rng, bytes, 40),
     }
 }

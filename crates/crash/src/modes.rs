@@ -249,7 +249,10 @@ pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), 
         0..2 => (Flavour::Fsync, Image::Empty),
         2 => (Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }), Image::Empty),
         // Tight volumes are filled to between 60 percent and more than they hold.
-        3..6 if is_tight => (Flavour::Pressure(user / 100 * rng.between(60, 104)), Image::Empty),
+        3..6 if is_tight => {
+            let percent = if rng.chance(40) { rng.between(96, 110) } else { rng.between(60, 96) };
+            (Flavour::Pressure(user / 100 * percent), Image::Empty)
+        }
         6 => (Flavour::Names, Image::Names),
         7 => (Flavour::Mixed, Image::Names),
         8 => (Flavour::Mixed, Image::Few),

@@ -106,7 +106,10 @@ fn patch(tree: &Path, directory: &Path) -> Result<Vec<Mutant>, String> {
             return Err(format!("{} does not apply: {}", path.display(), String::from_utf8_lossy(&applied.stdout)));
         }
         let text = read(&path)?;
-        let name = text.split("is_on(\"").nth(1).and_then(|rest| rest.split('"').next());
+        // Lines around may have the switch of another patch.
+        let added = text.lines().filter(|line| line.starts_with('+'));
+        let name =
+            added.filter_map(|line| line.split("is_on(\"").nth(1)).next().and_then(|rest| rest.split('"').next());
         let name = name.ok_or_else(|| format!("{} has no switch `planted::is_on(\"NAME\")`", path.display()))?;
         let what = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         mutants.push(Mutant { name: name.into(), what });
