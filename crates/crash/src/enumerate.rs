@@ -7,7 +7,7 @@ use crate::script::Step;
 
 /// The operations, on what [`Image::Few`](crate::prepare::Image::Few) holds. The numbers that data come from are made anew for each place
 /// in a sequence: what is done twice shows when the second time is lost.
-pub(crate) const OPERATIONS: [&str; 60] = [
+pub(crate) const OPERATIONS: [&str; 64] = [
     "create n",
     "create A/n",
     "create C/n",
@@ -18,6 +18,7 @@ pub(crate) const OPERATIONS: [&str; 60] = [
     "mknod n char 259",
     "mknod A/p fifo 0",
     "tmpfile @0; write @0 0 5000 1; link @0 A/t",
+    "tmpfile @0; setxattr @0 0 2000 1; sync; link @0 t",
     "link foo A/l",
     "link A/foo l",
     "link foo B/l",
@@ -27,6 +28,7 @@ pub(crate) const OPERATIONS: [&str; 60] = [
     "unlink B/too",
     "unlink ln",
     "hold foo; unlink foo",
+    "hold A/bar; unlink A/bar; release",
     "rmdir E",
     "rename foo bar",
     "rename foo A/bar",
@@ -49,12 +51,14 @@ pub(crate) const OPERATIONS: [&str; 60] = [
     "write A/foo 8192 70000 5",
     "write bar 3600000 5000 6",
     "write C/D/foo 0 4096 7",
+    "write bar 3600000 5000 6; sync; write bar 3605000 90 6",
     "write-back foo 4096 4096 8",
     "truncate foo 0",
     "truncate A/foo 2500",
     "truncate A/foo 60000",
     "allocate foo 4096 50000",
     "reserve A/foo 20000 50000",
+    "reserve bar 0 9000",
     "punch A/foo 0 4096",
     "zero foo 2000 9000",
     "zero-keep A/foo 100 30000",

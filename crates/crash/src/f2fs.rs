@@ -186,6 +186,16 @@ impl F2fsVolume {
     }
 }
 
+/// Whether a volume says no more in opening than that the power went, before something was written or in the middle of it.
+fn is_of_a_power_cut(warning: &str) -> bool {
+    let is_torn = |place, whole| warning.starts_with(place) && warning.contains(whole);
+    warning.starts_with("not unmounted cleanly")
+        || warning.ends_with("fsynced after the last checkpoint recovered")
+        || is_torn("checkpoint at pack", "the other pack")
+        || is_torn("checkpoint at pack", "its other end is used")
+        || is_torn("superblock at copy", "the second copy is used")
+}
+
 /// A copy of a volume with a live journal, recovered and closed.
 fn recovered(device: &MemoryDevice) -> Result<MemoryDevice, String> {
     let copy = Arc::new(device.snapshot());
@@ -224,6 +234,9 @@ impl Engine for F2fsVolume {
         let fs = self.open_volume(device, clock)?;
         if !fs.is_writable() {
             return Err(format!("open: not writable: {:?} {:?}", fs.failure(), fs.warnings()));
+        }
+        if let Some(warning) = fs.warnings().into_iter().find(|warning| !is_of_a_power_cut(warning)) {
+            return Err(format!("open: {warning}"));
         }
         Ok(Box::new(fs))
     }

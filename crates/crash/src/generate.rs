@@ -226,10 +226,13 @@ fn sparse(rng: &mut Rng) -> Step {
     let page = NODE_BEGINNINGS[rng.index(NODE_BEGINNINGS.len())] + rng.below(45);
     let offset = 4096 * page;
     let length = 4096 * if rng.chance(80) { rng.between(1, 4) } else { rng.between(20, 50) };
+    // An end within a block moves without a new address.
+    let length = if rng.chance(40) { length - rng.below(4096) } else { length };
     match rng.below(20) {
         0..9 => Step::Write(path, offset, length as u32, seed(rng)),
         9..11 => Step::Truncate(path, offset + rng.below(4096)),
         11 => Step::Punch(path, offset, 4096 * rng.between(1, 2_500)),
+        12 if rng.chance(50) => Step::Reserve(path, offset, length),
         12 => Step::Allocate(path, offset, length),
         13..17 => Step::Fsync(path),
         17 => Step::Fdatasync(path),
@@ -281,7 +284,7 @@ fn handle(rng: &mut Rng) -> String {
 
 /// What changes an inode besides its content.
 fn attributes(rng: &mut Rng) -> Step {
-    let path = any(rng);
+    let path = if rng.chance(8) { handle(rng) } else { any(rng) };
     match rng.below(14) {
         0..5 => Step::SetXattr(path, rng.below(3) as u8, [5, 100, 1500, 3000][rng.index(4)], seed(rng)),
         5..7 => Step::RemoveXattr(path, rng.below(3) as u8),

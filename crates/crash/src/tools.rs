@@ -5,7 +5,8 @@
 //! |---|---|---|
 //! | mkfs | the old volume, whole; the new one, empty; or none | the new one |
 //! | tune, resize | the same content, or refused until it is done again | the same content |
-//! | repair | whatever can be repaired | the volume that an undisturbed repair leaves |
+//! | repair of damage | whatever can be repaired | the volume that an undisturbed repair leaves |
+//! | repair of what a power cut left | the same content | the same content |
 //! | restore | whatever | the device as it was before the repair, to the byte |
 
 use std::collections::HashSet;
@@ -24,6 +25,7 @@ use basalt_testkit::rng::Rng;
 
 use crate::cut::{Cut, Style};
 use crate::engine::{Engine, StepClock};
+use crate::enumerate::{OPERATIONS, add_operation};
 use crate::explore::{Finding, Tally, guarded};
 use crate::f2fs::{F2fsVolume, VOLUMES};
 use crate::found::find_tree;
@@ -32,6 +34,8 @@ use crate::modes::Setting;
 use crate::prepare::Image;
 use crate::same::expect_same;
 use crate::scenario::Scenario;
+use crate::script::Step;
+use crate::session::Session;
 use crate::tree::Tree;
 
 /// Cuts of one run of a tool.
@@ -103,7 +107,13 @@ fn prepare(engine: &'static F2fsVolume, rng: &mut Rng) -> Result<Option<Case>, S
     let size = image.size();
     let same =
         |tool, image| Some(Case { engine, tool, image, tree: Some(tree.clone()), end: End::Content(tree.clone()) });
-    Ok(match rng.below(7) {
+    Ok(match rng.below(9) {
+        7.. => {
+            // Nothing is damaged, and all that was fsynced has to be there after a repair.
+            let image = interrupted(engine, image, rng)?;
+            let tree = content(engine, &image)?;
+            Some(Case { engine, tool: Tool::Repair, image, tree: Some(tree.clone()), end: End::Content(tree) })
+        }
         0 => Some(Case { engine, tool: Tool::Mkfs, image, tree: Some(tree), end: End::Empty }),
         1 => same(Tool::Tune([0, 24 << 10, 128 << 10][rng.index(3)]), image),
         2 => same(Tool::Resize(size + (rng.between(2, 12) << 21)), enlarged(&image, size + (24 << 20))?),
@@ -124,6 +134,20 @@ fn prepare(engine: &'static F2fsVolume, rng: &mut Rng) -> Result<Option<Case>, S
             })
         }
     })
+}
+
+/// What is left on a volume when the power goes after a few operations, most of which were fsynced.
+fn interrupted(engine: &'static F2fsVolume, image: MemoryDevice, rng: &mut Rng) -> Result<MemoryDevice, String> {
+    let mut session = Session::open(engine, image, None, 0)?;
+    for _ in 0..rng.between(1, 6) {
+        let mut steps = Vec::new();
+        let path = add_operation(&mut steps, OPERATIONS[rng.index(OPERATIONS.len())]);
+        if rng.chance(80) {
+            steps.extend(path.map(Step::Fsync));
+        }
+        steps.iter().try_for_each(|step| session.run(step))?;
+    }
+    Ok(session.image())
 }
 
 /// Fills one block of metadata, or of the first that files use, with zeros or with another block.
@@ -254,7 +278,8 @@ fn torment(case: &Case, rng: &mut Rng, setting: Setting<'_>, tally: &mut Tally) 
     let device = Arc::new(PowerCutDevice::new(case.image.snapshot()));
     if let Err(what) = guarded(|| case.work(device.clone())) {
         // A volume that cannot be made so small, or has no room for a journal.
-        return if what.starts_with("panicked") { Err(told(what, "undisturbed".into())) } else { Ok(()) };
+        let is_whole = matches!(case.tool, Tool::Repair) && case.tree.is_some();
+        return if is_whole || what.starts_with("panicked") { Err(told(what, "undisturbed".into())) } else { Ok(()) };
     }
     guarded(|| case.expect_end(&device.now())).map_err(|what| told(what, "undisturbed".into()))?;
     let history = device.history();

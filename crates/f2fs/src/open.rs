@@ -189,8 +189,9 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
                 volume.warnings.push(format!("unlinked inode {ino} cannot be freed: {error}"));
                 continue;
             }
-            // Got a name again after the list was written.
+            // Linux would free it. No list that Basalt writes has such an inode.
             Ok(true) => {
+                volume.warnings.push(format!("inode {ino} is in the list of unlinked inodes, but has a name: kept"));
                 volume.orphans.remove(&ino);
             }
             Ok(false) => {}
