@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use basalt_crash::campaign::{Outcome, campaign};
 use basalt_crash::explore::{Finding, Seen, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
+use basalt_crash::linux::look::look;
+use basalt_crash::linux::{self, dump};
 use basalt_crash::modes::{MODES, Mode, Setting, mode};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
@@ -60,6 +62,32 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         first: u64,
     },
+    /// Have Linux, in User-Mode Linux, recover what power cuts have left, and judge it by the same oracle
+    Linux {
+        /// Images to show to it
+        #[arg(long, default_value_t = 500)]
+        images: u64,
+        /// First seed
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Show one image in so many to fsck.f2fs afterwards (0: none)
+        #[arg(long, default_value_t = 1)]
+        fsck_every: u64,
+        /// Go on until so many have been found
+        #[arg(long, default_value_t = 1)]
+        findings: usize,
+        /// A story instead: what its first power cut leaves
+        #[arg(long)]
+        story: Option<PathBuf>,
+    },
+    /// Write down everything there is below a directory (called inside the machine)
+    #[command(hide = true)]
+    Look {
+        /// The directory
+        directory: PathBuf,
+        /// The file to write
+        file: PathBuf,
+    },
     /// Play a story, from a file or standard input
     Replay {
         /// The file; standard input if it is left out or `-`
@@ -90,6 +118,16 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Campaign { cuts, first } => run_all(cuts, first),
+        Command::Linux { images, first, fsck_every, findings, story } => {
+            show_to_linux(&linux::Wanted { images, first, fsck_every, findings }, story)
+        }
+        Command::Look { directory, file } => match look(&directory).and_then(|tree| dump::save(&tree, &file)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Replay { file, shrink } => replay(file, shrink),
     }
 }
@@ -114,7 +152,7 @@ fn run_all(cuts: u64, first: u64) -> ExitCode {
 fn run(mode: &Mode, range: Range, seen: &Seen) -> (ExitCode, Tally) {
     let start = Instant::now();
     let count = range.seeds.unwrap_or(if range.cuts.is_some() { u64::MAX - range.first } else { mode.runs });
-    let setting = Setting { device_mutant: None, elsewhere_every: range.fsck_every, seen: Some(seen) };
+    let setting = Setting { elsewhere_every: range.fsck_every, seen: Some(seen), ..Setting::default() };
     let seeds = range.first..range.first.saturating_add(count);
     let outcome = campaign(mode.name, seeds, range.cuts.unwrap_or_default(), |number, tally| {
         (mode.run)(mode.spread(number), setting, tally)
@@ -156,6 +194,29 @@ fn shorter(finding: &Finding) -> Finding {
 
 fn show(finding: &Finding) {
     println!("{}\n--- save this, and: basalt-crash replay FILE\n{}---", finding.what, finding.scenario);
+}
+
+/// Has Linux recover images, or what a story leaves.
+fn show_to_linux(wanted: &linux::Wanted, story: Option<PathBuf>) -> ExitCode {
+    let start = Instant::now();
+    let outcome = std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| match story {
+        Some(file) => {
+            let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            linux::run_story(&program, text.parse()?)
+        }
+        None => linux::run(&program, wanted),
+    });
+    match outcome {
+        Ok(outcome) => {
+            print!("{outcome}");
+            println!("linux: {:.1} s", start.elapsed().as_secs_f64());
+            if outcome.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("basalt-crash: {error}");
+            ExitCode::from(2)
+        }
+    }
 }
 
 fn replay(file: Option<PathBuf>, shorten: bool) -> ExitCode {

@@ -1,0 +1,198 @@
+//! The machine that mounts what power cuts have left: it stays up, since booting takes longer than a mount.
+
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_testkit::scratch;
+use basalt_uml::{Uml, UmlResult};
+use tempfile::TempDir;
+
+use super::dump;
+use crate::explore::save;
+use crate::tree::Tree;
+
+/// Disks of a machine.
+pub const DISKS: usize = 16;
+/// Bytes of a disk: as many as the largest volume has.
+const DISK_BYTES: u64 = 128 << 20;
+/// How long a round may take.
+const ROUND: Duration = Duration::from_secs(120);
+/// How long a machine may run.
+const LIFE: Duration = Duration::from_secs(6 * 3600);
+
+/// What Linux made of an image.
+pub struct Visited {
+    /// What it saw, or why it did not.
+    pub tree: Result<Tree, String>,
+    /// What the kernel said meanwhile.
+    pub log: String,
+    /// The image after Linux unmounted it.
+    pub left: MemoryDevice,
+}
+
+/// A machine that is up.
+pub struct Guest {
+    machine: Option<JoinHandle<Result<UmlResult, basalt_uml::Error>>>,
+    is_given_up: Arc<AtomicBool>,
+    place: TempDir,
+    program: PathBuf,
+    round: u32,
+}
+
+impl Guest {
+    /// Boots. `program` is `basalt-crash`, which looks at the volumes inside.
+    ///
+    /// # Errors
+    /// When the files that it needs cannot be made.
+    pub fn boot(program: &Path) -> Result<Guest, String> {
+        let place = scratch::directory().map_err(|error| error.to_string())?;
+        let mut uml = Uml::new().place(scratch::place()).timeout(LIFE);
+        uml = uml.module("crypto/crc32_generic").module("fs/f2fs/f2fs");
+        for disk in 0..DISKS {
+            let path = disk_path(place.path(), disk);
+            File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(|error| error.to_string())?;
+            uml = uml.image(path);
+        }
+        let script = format!(
+            "cd {}; n=1; mkdir -p /run/mnt
+            while :; do
+                while [ ! -e $n.go ]; do [ ! -e end ] || exit 0; sleep 0.02; done
+                sh $n.go
+                touch $n.done
+                n=$((n + 1))
+            done",
+            place.path().display()
+        );
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        let given_up = is_given_up.clone();
+        let machine = std::thread::spawn(move || {
+            uml.run_watched(&script, &mut |_| {
+                if given_up.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        });
+        Ok(Guest { machine: Some(machine), is_given_up, place, program: program.to_owned(), round: 0 })
+    }
+
+    /// Has Linux mount each image, look at everything, and unmount it. At most [`DISKS`] at once.
+    ///
+    /// # Errors
+    /// When the machine does not come to the end of it: what it said.
+    pub fn visit(&mut self, images: &[&MemoryDevice]) -> Result<Vec<Visited>, String> {
+        assert!(images.len() <= DISKS, "more images than disks");
+        self.round += 1;
+        let failed = |error: io::Error| format!("what the machine shares: {error}");
+        let mut script = String::new();
+        for (disk, image) in images.iter().enumerate() {
+            let path = disk_path(self.place.path(), disk);
+            save(image, &path).map_err(failed)?;
+            File::options().write(true).open(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(failed)?;
+            script.push_str(&self.one(disk));
+        }
+        let place = |name: &str| self.place.path().join(format!("{}.{name}", self.round));
+        std::fs::write(place("next"), script).map_err(failed)?;
+        std::fs::rename(place("next"), place("go")).map_err(failed)?;
+        let (done, deadline) = (place("done"), Instant::now() + ROUND);
+        while !done.exists() {
+            if self.machine.as_ref().is_none_or(JoinHandle::is_finished) || Instant::now() > deadline {
+                return Err(self.end().err().unwrap_or_else(|| "Linux did not answer".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        images.iter().enumerate().map(|(disk, image)| self.collect(disk, image).map_err(failed)).collect()
+    }
+
+    /// The part of the script for one disk.
+    fn one(&self, disk: usize) -> String {
+        let (program, name) = (self.program.display(), self.file_name(disk));
+        let letter = char::from(b'a' + disk as u8);
+        format!(
+            "dmesg --clear; : > {name}.error
+            if mount -t f2fs -o noatime /dev/ubd{letter} /run/mnt 2> {name}.error; then
+                {program} look /run/mnt {name}.tree 2> {name}.error
+                umount /run/mnt 2>> {name}.error
+            fi
+            dmesg --raw > {name}.log\n"
+        )
+    }
+
+    fn file_name(&self, disk: usize) -> String {
+        format!("{}-{disk}", self.round)
+    }
+
+    /// What one visit has left.
+    fn collect(&self, disk: usize, image: &MemoryDevice) -> io::Result<Visited> {
+        let file = |kind: &str| self.place.path().join(format!("{}.{kind}", self.file_name(disk)));
+        let take = |kind: &str| {
+            let bytes = std::fs::read(file(kind));
+            let _ = std::fs::remove_file(file(kind));
+            bytes
+        };
+        let error = String::from_utf8_lossy(&take("error")?).trim().to_owned();
+        let log = String::from_utf8_lossy(&take("log")?).into_owned();
+        let tree = match take("tree") {
+            Ok(bytes) if error.is_empty() => dump::load(&bytes),
+            _ => Err(error),
+        };
+        let left = read_disk(&disk_path(self.place.path(), disk), image)?;
+        Ok(Visited { tree, log, left })
+    }
+
+    /// Where the image of a disk is, as Linux left it.
+    pub fn disk(&self, disk: usize) -> PathBuf {
+        disk_path(self.place.path(), disk)
+    }
+
+    /// Shuts the machine down; an error if it had ended badly.
+    fn end(&mut self) -> Result<(), String> {
+        let Some(machine) = self.machine.take() else { return Ok(()) };
+        let asked = std::fs::write(self.place.path().join("end"), "");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !machine.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.is_given_up.store(true, Ordering::Relaxed);
+        let ended = machine.join().map_err(|_| "running the machine panicked".to_owned())?;
+        let result = ended.map_err(|error| error.to_string())?;
+        asked.map_err(|error| error.to_string())?;
+        if result.status == basalt_uml::Status::Exited(0) { Ok(()) } else { Err(result.to_string()) }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Whoever cares for how it ended has asked already.
+        let _ = self.end();
+    }
+}
+
+fn disk_path(place: &Path, disk: usize) -> PathBuf {
+    place.join(format!("disk{disk}.img"))
+}
+
+/// A disk's content, as long as the image that was put there.
+fn read_disk(path: &Path, image: &MemoryDevice) -> io::Result<MemoryDevice> {
+    const PIECE: u64 = 1 << 20;
+    let file = File::options().read(true).write(true).open(path)?;
+    // fsck.f2fs looks at the volume, not at what lies behind it.
+    file.set_len(image.size())?;
+    let device = MemoryDevice::new(image.size(), image.sector_size());
+    let mut buffer = vec![0; PIECE as usize];
+    for at in (0..image.size()).step_by(PIECE as usize) {
+        let piece = &mut buffer[..PIECE.min(image.size() - at) as usize];
+        file.read_exact_at(piece, at)?;
+        for (index, block) in (0_u64..).zip(piece.chunks(4096)) {
+            if block.iter().any(|byte| *byte != 0) {
+                device.write_at(at + index * 4096, block).map_err(io::Error::other)?;
+            }
+        }
+    }
+    Ok(device)
+}
