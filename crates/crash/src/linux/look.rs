@@ -18,7 +18,7 @@ use crate::meta::{Meta, Times};
 use crate::tree::{Node, PAGE, Page, ROOT, Tree};
 
 /// The `chattr(1)` flags that users set; others that Linux shows say how a file is stored.
-const FLAGS: InodeFlags = InodeFlags::SYNC
+pub(super) const FLAGS: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::IMMUTABLE)
     .union(InodeFlags::APPEND)
     .union(InodeFlags::NODUMP)

@@ -42,6 +42,9 @@ const MODES: [&str; 6] = ["exhaustive", "sequences", "random", "triples", "enume
 /// Cuts taken of one life.
 const PER_LIFE: usize = 3;
 
+/// What Linux says of a checkpoint pack that was never written: mkfs writes one of the two only. It mounts by the other one.
+const UNUSED_PACK: &str = "invalid crc_offset: 0";
+
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
@@ -236,7 +239,7 @@ fn judge(sample: &Sample, visited: Visited, image: Option<&Path>, seed: u64) -> 
     let engine = engine_of(&sample.scenario)?;
     let life = &*sample.life;
     let tree = tree.map_err(|error| format!("Linux: {error}\n{log}"))?;
-    let complaints: Vec<&str> = complaints(&log).collect();
+    let complaints: Vec<&str> = complaints(&log).filter(|line| !line.ends_with(UNUSED_PACK)).collect();
     if !complaints.is_empty() {
         return Err(format!("Linux complains:\n{}", complaints.join("\n")));
     }
@@ -263,9 +266,9 @@ fn with_what_is_not_shown(mut tree: Tree, found: &Tree) -> Tree {
     for (id, ino, kind) in ids {
         let (Some(node), Some(meta)) = (tree.change(id), metas.get(&ino)) else { continue };
         (node.meta.generation, node.meta.project) = (meta.generation, meta.project);
-        if !matches!(kind, basalt_vfs::FileKind::Regular | basalt_vfs::FileKind::Directory) {
-            node.meta.flags = meta.flags;
-        }
+        let is_shown = matches!(kind, basalt_vfs::FileKind::Regular | basalt_vfs::FileKind::Directory);
+        let hidden = if is_shown { !look::FLAGS.bits() } else { u32::MAX };
+        node.meta.flags = node.meta.flags & !hidden | meta.flags & hidden;
     }
     tree
 }
