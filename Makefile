@@ -16,6 +16,9 @@ FUZZ_SECONDS ?= 300
 # Power cuts that `make crash-campaign` makes, and the seed it begins with.
 CUTS ?= 1000000
 SEED ?= 0
+# A shard of cargo-mutants' list, and how many bugs of kinds that it does not know, for `make mutant-campaign`.
+SHARD ?= 22/70
+KINDS ?= 70
 # Volumes of each kind that `make damage-campaign` damages and repairs; they begin with SEED too.
 COUNT ?= 1000
 # How often `make kill-campaign` kills the process that serves a mount, and as often as the second number for each database.
@@ -26,7 +29,7 @@ TEST_LIMIT ?= 900
 TEST_RETRIES ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies build run test bench lint fuzz crash-campaign damage-campaign kill-campaign install clean
+.PHONY: help dependencies build run test bench lint fuzz crash-campaign mutant-campaign damage-campaign kill-campaign install clean
 
 help: ## say what there is
 	@echo "Basalt: flash file systems in userspace. Targets:"
@@ -63,6 +66,9 @@ fuzz: ## fuzz every on-disk structure and whole volumes, FUZZ_SECONDS in all
 
 crash-campaign: ## make CUTS simulated power cuts and hold what is left against what was promised
 	$(CARGO) run --release --locked --package basalt-crash -- campaign --cuts $(CUTS) --first $(SEED)
+
+mutant-campaign: ## plant bugs that nobody here chose, and count the power cuts until each is found
+	scripts/mutant-campaign $(SHARD) $(KINDS)
 
 damage-campaign: dependencies ## damage and repair COUNT volumes in five places, and as many in one structure, also with fsck.f2fs
 	BASALT_DAMAGED_VOLUMES=$(COUNT) BASALT_DAMAGE_SEED=$(SEED) $(CARGO) test --locked --package basalt-f2fs --test damage -- \

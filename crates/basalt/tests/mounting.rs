@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -237,6 +237,33 @@ fn a_busy_mount_ends_clean_too() {
         scratch.expect_clean();
         assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
     }
+}
+
+#[test]
+fn umount_tells_who_still_has_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::with_volume("64M");
+    let mounted = Mounted::new(&scratch, "");
+    // Its namespace is made before it says so.
+    let script = "echo there; exec sleep 60";
+    let other = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut other = other.unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let umount = Command::new(program()).arg("umount").arg(&mounted.point).stderr(Stdio::piped()).spawn();
+    let mut umount = umount.unwrap();
+    let mut told = String::new();
+    BufReader::new(umount.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    assert!(told.contains(&format!("waiting: process {} still has it", other.id())), "{told}");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(limit::wait(&mut umount, limit::SHORT).unwrap().code(), Some(0));
+    scratch.expect_clean();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, Severity, check};
 use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::{Atime, Clock, Error, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
@@ -65,7 +66,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 15] = [
+pub const VOLUMES: [F2fsVolume; 16] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -108,6 +109,8 @@ pub const VOLUMES: [F2fsVolume; 15] = [
         sections_per_commit: Some(1),
         ..TIGHT
     },
+    // More segments than one SIT block has entries for, or a word has bits; overwriting comes round to all of them.
+    F2fsVolume { name: "wide", size_mib: 168, overprovision_percent: Some(80.0), ..TIGHT },
     // Nodes leave the small cache all the time, and a commit frees each victim at once: what a seal lists is moved and reused soonest.
     F2fsVolume {
         name: "tightest-eager-journal",
@@ -145,6 +148,7 @@ impl F2fsVolume {
             52 => 6 << 20,
             56 => 8 << 20,
             88 => 14 << 20,
+            168 => 16 << 20,
             104 => 12 << 20,
             _ => 32 << 20,
         }
@@ -207,7 +211,13 @@ impl Engine for F2fsVolume {
     }
 
     fn format(&self, device: &MemoryDevice) -> Result<(), String> {
-        format(device, &self.format_options(), &mut |_, _| {}).map(drop).map_err(|error| format!("format: {error}"))
+        format(device, &self.format_options(), &mut |_, _| {}).map_err(|error| format!("format: {error}"))?;
+        // Without its journal a volume would do as well, and nothing of the journal would be tested.
+        let opened = self.open_volume(Arc::new(device.snapshot()), StepClock::starting(0))?;
+        if self.journal_bytes > 0 && opened.info().journal_bytes == 0 {
+            return Err("the cleaning journal is not found".to_owned());
+        }
+        Ok(())
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String> {
@@ -243,6 +253,9 @@ impl Engine for F2fsVolume {
     }
 
     fn check_closed(&self, device: &MemoryDevice) -> Result<(), String> {
+        if guard::read(device).map_err(|error| format!("guard: {error}"))?.is_set {
+            return Err("closed, and its guard still keeps others out".to_owned());
+        }
         let report =
             check(device, &CheckOptions { max_faults: 20 }, &mut |_| {}).map_err(|error| format!("check: {error}"))?;
         if report.is_clean() { Ok(()) } else { self.check(device) }

@@ -73,12 +73,27 @@ pub fn find_node(fs: &dyn FileSystem, ino: InodeNumber, known: Option<&Node>) ->
             }
             node.size = size;
             node.pages = find_pages(fs, ino, size, known).map_err(failed("content"))?;
+            expect_blocks(&attributes, node.pages.len() as u64)?;
         }
         FileKind::Symlink => node.target = fs.read_link(ino).map_err(failed("target"))?,
         _ => {}
     }
     node.xattrs = find_xattrs(fs, ino)?;
     Ok(node)
+}
+
+/// A file takes at least the blocks of its content; the first may be in its inode.
+fn expect_blocks(attributes: &Attributes, pages: u64) -> Result<(), String> {
+    /// Sectors, in which blocks are counted, of a page.
+    const SECTORS: u64 = PAGE / 512;
+    let least = if attributes.size > PAGE { pages * SECTORS } else { pages };
+    if attributes.sectors < least {
+        return Err(format!(
+            "inode {} says {} sectors, and has content in {pages} pages",
+            attributes.ino, attributes.sectors
+        ));
+    }
+    Ok(())
 }
 
 /// All extended attributes of an inode.

@@ -27,6 +27,8 @@ pub enum Flavour {
     Seldom(u64),
     /// Names in a directory of many.
     Names,
+    /// Sparse files, around the first and last blocks of each kind of node.
+    Sparse,
 }
 
 impl Flavour {
@@ -38,13 +40,18 @@ impl Flavour {
             | Flavour::Cleaning(bytes)
             | Flavour::Chain(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
-            Flavour::Mixed | Flavour::Fsync | Flavour::Names => None,
+            Flavour::Mixed | Flavour::Fsync | Flavour::Names | Flavour::Sparse => None,
         }
     }
 }
 
 /// Bytes of one file of a volume that is filled.
 const FILL_FILE: u64 = 512 << 10;
+/// Files with all kinds of nodes.
+const SPARSE: [&str; 2] = ["p0", "p1"];
+/// Blocks of a file near which another node, or another kind of node, begins: those that the inode addresses itself (their number depends on the
+/// volume), two direct nodes, two indirect ones and the second child of each, the double indirect one and the second child of that.
+const NODE_BEGINNINGS: [u64; 9] = [0, 900, 1_910, 2_945, 3_960, 1_039_250, 1_040_270, 2_075_570, 3_111_890];
 /// Files that are fsynced among much that is not.
 const SMALL: [&str; 3] = ["s0", "s1", "s2"];
 
@@ -67,6 +74,9 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             steps.extend([Step::Create(path.to_owned()), Step::Write(path.to_owned(), 0, 4096, seed(rng))]);
         }
     }
+    if flavour == Flavour::Sparse {
+        steps.extend(SPARSE.map(|path| Step::Create(path.to_owned())));
+    }
     while steps.len() < count {
         steps.push(match flavour {
             Flavour::Pressure(bytes) if rng.chance(75) => pressure(rng, bytes),
@@ -75,6 +85,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
             Flavour::Seldom(bytes) if rng.chance(97) => seldom(rng, bytes, steps.last()),
             Flavour::Names if rng.chance(70) => names(rng),
+            Flavour::Sparse if rng.chance(90) => sparse(rng),
             Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
             _ => mixed(rng),
         });
@@ -139,6 +150,8 @@ fn pressure(rng: &mut Rng, bytes: u64) -> Step {
         1 => Step::Sync,
         2 => Step::Unlink(file),
         3 => Step::Create(file),
+        // Behind the end, where there may be no room any more: all or nothing of it is to be there.
+        4..6 => Step::Write(file, FILL_FILE + 4096 * rng.below(200), 4096 * rng.between(1, 60) as u32, seed(rng)),
         _ => overwrite(rng, bytes, 40),
     }
 }
@@ -204,6 +217,24 @@ fn names(rng: &mut Rng) -> Step {
         16 => Step::Rename("many".to_owned(), "d0/many".to_owned()),
         17 => Step::Rename("d0/many".to_owned(), "many".to_owned()),
         _ => Step::Fsync(name(rng)),
+    }
+}
+
+/// Something near where a node begins.
+fn sparse(rng: &mut Rng) -> Step {
+    let path = SPARSE[rng.index(SPARSE.len())].to_owned();
+    let page = NODE_BEGINNINGS[rng.index(NODE_BEGINNINGS.len())] + rng.below(45);
+    let offset = 4096 * page;
+    let length = 4096 * if rng.chance(80) { rng.between(1, 4) } else { rng.between(20, 50) };
+    match rng.below(20) {
+        0..9 => Step::Write(path, offset, length as u32, seed(rng)),
+        9..11 => Step::Truncate(path, offset + rng.below(4096)),
+        11 => Step::Punch(path, offset, 4096 * rng.between(1, 2_500)),
+        12 => Step::Allocate(path, offset, length),
+        13..17 => Step::Fsync(path),
+        17 => Step::Fdatasync(path),
+        18 => Step::Unlink(path),
+        _ => Step::Create(path),
     }
 }
 

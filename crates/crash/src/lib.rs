@@ -16,6 +16,7 @@
 //! | [`overlay`], [`same`], [`meta`] | parts of the oracle |
 //! | [`tools`] | what is not the engine's: mkfs, tune, resize, repair, restore |
 //! | [`campaign`](mod@campaign) | many of them, on all processors |
+//! | [`hunt`](mod@hunt) | all modes in turns, until one finds something |
 //! | [`threads`](mod@threads) | operations side by side, under a scheduler |
 //! | [`f2fs`] | F2FS volumes under test |
 //! | [`sample`](mod@sample), [`linux`] | some of the cuts, recovered by Linux and judged by the same oracle |
@@ -31,6 +32,7 @@ pub mod explore;
 pub mod f2fs;
 pub mod found;
 pub mod generate;
+pub mod hunt;
 pub mod linux;
 pub mod meta;
 pub mod modes;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use basalt_crash::campaign::{Outcome, campaign};
 use basalt_crash::explore::{Finding, Seen, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
+use basalt_crash::hunt::{Hunted, hunt};
 use basalt_crash::linux::look::look;
 use basalt_crash::linux::{self, dump};
 use basalt_crash::modes::{MODES, Mode, Setting, mode};
@@ -88,6 +89,15 @@ enum Command {
         /// The file to write
         file: PathBuf,
     },
+    /// All modes in turns on one processor until something is found; tells what and after how many cuts, as a line of JSON
+    Hunt {
+        /// Power cuts to make
+        #[arg(long, default_value_t = 50_000)]
+        cuts: u64,
+        /// First seed
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+    },
     /// Play a story, from a file or standard input
     Replay {
         /// The file; standard input if it is left out or `-`
@@ -128,6 +138,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Command::Hunt { cuts, first } => hunt_once(first, cuts),
         Command::Replay { file, shrink } => replay(file, shrink),
     }
 }
@@ -158,6 +169,22 @@ fn run(mode: &Mode, range: Range, seen: &Seen) -> (ExitCode, Tally) {
         (mode.run)(mode.spread(number), setting, tally)
     });
     (report(mode.name, &outcome, start.elapsed()), outcome.tally)
+}
+
+/// Hunts, and tells the end in a line of JSON.
+fn hunt_once(first: u64, cuts: u64) -> ExitCode {
+    let Hunted { tally, found } = hunt(Setting::default(), first, cuts);
+    let cuts = tally.cuts;
+    let Some((mode, seed, Finding { what, .. })) = found else {
+        println!("{}", serde_json::json!({ "end": "survived", "cuts": cuts }));
+        return ExitCode::SUCCESS;
+    };
+    let violation = what.lines().next().unwrap_or_default();
+    println!(
+        "{}",
+        serde_json::json!({ "end": "found", "mode": mode, "seed": seed, "cuts": cuts, "violation": violation })
+    );
+    ExitCode::FAILURE
 }
 
 /// What was done, in a line.

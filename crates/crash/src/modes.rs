@@ -206,7 +206,8 @@ pub fn exhaustive(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<
     let steps = match usize::try_from(seed).ok().and_then(|seed| SHORT.get(seed)) {
         Some(lines) => parse(lines),
         None => {
-            let flavour = if rng.chance(50) { Flavour::Mixed } else { Flavour::Fsync };
+            let flavour =
+                [Flavour::Mixed, Flavour::Mixed, Flavour::Fsync, Flavour::Fsync, Flavour::Sparse][rng.index(5)];
             steps(&mut rng, flavour, 16)
         }
     };
@@ -247,11 +248,15 @@ pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), 
     let engine = &VOLUMES[rng.index(VOLUMES.len())];
     let user = engine.user_bytes();
     let is_tight = user < 24 << 20;
-    let (flavour, image) = match rng.below(10) {
+    let (flavour, image) = match rng.below(11) {
+        10 => (Flavour::Sparse, Image::Empty),
         0..2 => (Flavour::Fsync, Image::Empty),
         2 => (Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }), Image::Empty),
         // Tight volumes are filled to between 60 percent and more than they hold.
-        3..6 if is_tight => (Flavour::Pressure(user / 100 * rng.between(60, 104)), Image::Empty),
+        3..6 if is_tight => {
+            let percent = if rng.chance(40) { rng.between(96, 110) } else { rng.between(60, 96) };
+            (Flavour::Pressure(user / 100 * percent), Image::Empty)
+        }
         6 => (Flavour::Names, Image::Names),
         7 => (Flavour::Mixed, Image::Names),
         8 => (Flavour::Mixed, Image::Few),

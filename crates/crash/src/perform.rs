@@ -156,7 +156,11 @@ impl Performer<'_> {
             Step::Write(path, offset, length, seed) => {
                 let data = bytes(*seed, *length);
                 let written = fs.write(self.find(path)?, *offset, &data, false)?;
-                if written < data.len() { Err(Error::NoSpace) } else { Ok(0) }
+                match written {
+                    0 if !data.is_empty() => Err(Error::Corrupted("a write of no bytes is no error".to_owned())),
+                    written if written < data.len() => Err(Error::NoSpace),
+                    _ => Ok(0),
+                }
             }
             Step::WriteBack(path, offset, length, seed) => {
                 fs.write_back(self.find(path)?, *offset, &bytes(*seed, *length)).map(nothing)

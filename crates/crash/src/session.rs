@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
         let image = device.now();
         // A check has to read everything; what was never needed may still be unreadable.
         if image.unreadable_sectors() == 0 {
-            engine.check(&image).map_err(|error| format!("after closing: {error}"))?;
+            engine.check_closed(&image).map_err(|error| format!("after closing: {error}"))?;
         }
         let state = states.pop().unwrap_or_else(|| Tree::new(0));
         let again = Session::open(engine, image.snapshot(), Some(&state), clock.stands_at())?;

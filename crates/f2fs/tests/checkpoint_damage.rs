@@ -190,6 +190,72 @@ fn a_cut_while_a_checkpoint_is_written_is_no_damage() {
     assert!(states.iter().all(|count| *count > 0), "{states:?}");
 }
 
+/// An end of each of both: the newer one counts, whichever pack it is in.
+#[test]
+fn of_two_checkpoints_with_a_damaged_end_the_newer_one_counts() {
+    let device = Arc::new(fresh());
+    for round in 1..=4 {
+        let fs = open(device.clone());
+        make(&fs, round * 10 - 10, round * 10);
+        fs.close().unwrap();
+        drop(fs);
+        let geometry = Geometry::read(&*device).unwrap().0;
+        let packs = [0, 1].map(|index| read_pack(&*device, &geometry, index).unwrap());
+        for damaged in 0..4 {
+            let image = device.snapshot();
+            for (index, pack) in packs.iter().enumerate() {
+                let last = pack.raw.cp_pack_total_block_count.get() - 1;
+                let end = if damaged >> index & 1 == 1 { last } else { 0 };
+                flip(&image, u64::from(pack.start + end) * BLOCK + 99, 0x40);
+            }
+            let what = format!("round {round}, ends {damaged:02b}");
+            let found = files(&open(Arc::new(image.snapshot())));
+            assert_eq!(found, round * 10, "{what}: mounted");
+            let shared: Arc<dyn BlockDevice> = Arc::new(image);
+            let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+            assert!(report.clean, "{what}: {report:?}");
+            assert_eq!(files(&open(shared)), round * 10, "{what}: repaired");
+        }
+    }
+}
+
+/// `resize.f2fs` writes the second pack whatever the version: the next checkpoint leaves a version out, so that the first pack has odd ones.
+#[test]
+fn a_damaged_checkpoint_that_left_a_version_out_counts_too() {
+    let device = Arc::new(fresh());
+    let geometry = Geometry::read(&*device).unwrap().0;
+    let start = |pack: u32| u64::from(geometry.checkpoint + pack * 512) * BLOCK;
+    let newest = || choose_pack(&*device, &geometry).unwrap().0;
+    let mut number = 0;
+    while number == 0 || newest().index != 0 {
+        let fs = open(device.clone());
+        make(&fs, number, number + 1);
+        fs.close().unwrap();
+        number += 1;
+    }
+    let mut pack = vec![0; 512 * BLOCK as usize];
+    device.read_at(start(0), &mut pack).unwrap();
+    device.write_at(start(1), &pack).unwrap();
+    device.write_at(start(0), &vec![0; pack.len()]).unwrap();
+    let before = newest().raw.checkpoint_ver.get();
+    let fs = open(device.clone());
+    make(&fs, number, FILES);
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    assert_eq!((newest().index, newest().raw.checkpoint_ver.get()), (0, before + 2));
+    for end in ends(&image) {
+        let image = Arc::new(image.snapshot());
+        flip(&image, end * BLOCK + 99, 0x40);
+        let what = format!("end {end}");
+        let found = rescued(&image);
+        assert_eq!(files(&found), FILES, "{what}: rescued, {:?}", found.report());
+        let fs = open(image.clone());
+        assert_eq!(files(&fs), FILES, "{what}: mounted, {:?}", fs.warnings());
+        fs.close().unwrap();
+        assert!(look(&image).faults.is_empty(), "{what}");
+    }
+}
+
 fn rescued(device: &MemoryDevice) -> Rescued {
     let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
     Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_device::power::{Change, Fate};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
+use basalt_f2fs::checkpoint::load::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
@@ -199,6 +201,37 @@ fn assert_same(before: &MemoryDevice, after: &MemoryDevice) {
     }
 }
 
+/// A cut while the guard was set has torn one copy of the superblock. While it is taken away, the other is all there is: it is written only
+/// when the torn one is whole again, and a second cut leaves a volume.
+#[test]
+fn a_cut_while_the_guard_goes_never_leaves_two_torn_superblocks() {
+    let (left, files) = left_alive();
+    for copy in 0..2 {
+        let torn = left.snapshot();
+        torn.write_at(copy * BLOCK + 1024 + 512, &[0xA5; 512]).unwrap();
+        let device = Arc::new(PowerCutDevice::new(torn));
+        let fs = F2fs::open(device.clone(), eager(), Arc::new(SystemClock)).unwrap();
+        files.expect(&fs, "the first mount");
+        fs.close().unwrap();
+        drop(fs);
+        let history = device.history();
+        let is_superblock = |change: &Change| matches!(change, Change::Write { offset, .. } if *offset < 2 * BLOCK);
+        let writes: Vec<usize> = (0..history.changes.len()).filter(|&at| is_superblock(&history.changes[at])).collect();
+        assert!(writes.len() > 1, "copy {copy}: {writes:?}");
+        for at in writes {
+            // Its first sector alone, all but that, and every other.
+            for kept in [|sector| sector == 0, |sector| sector > 0, |sector| sector % 2 == 1] {
+                let fate = |change: &Change| Fate::Torn((0..change.sectors()).map(kept).collect());
+                let image = Replay::new(&history).cut(at + 1, |cached| cached.iter().map(fate).collect());
+                let what = format!("copy {copy} was torn, cut behind request {at}");
+                let fs = F2fs::open(Arc::new(image), eager(), Arc::new(SystemClock));
+                let fs = fs.unwrap_or_else(|error| panic!("{what}: {error}"));
+                files.expect(&fs, &what);
+            }
+        }
+    }
+}
+
 #[test]
 fn repair_recovers_a_live_journal_and_a_plan_alone_writes_nothing() {
     let (device, files) = left_alive();
@@ -246,7 +279,7 @@ fn a_live_journal_may_have_a_bad_block() {
     let (device, files) = left_alive();
     let area = journal_of(&device);
     let geometry = guard::read(&*device).unwrap().geometry;
-    let (pack, _) = basalt_f2fs::checkpoint::load::choose_pack(&*device, &geometry).unwrap();
+    let (pack, _) = choose_pack(&*device, &geometry).unwrap();
     let version = pack.raw.node_version(pack.checksum);
     let replay = area.read_moves(&*device, &geometry, version).unwrap();
     let copies: Vec<u32> =
@@ -282,6 +315,38 @@ fn expect_damaged_journal(device: &Arc<MemoryDevice>, what: &str) {
     assert!(!report.is_clean(), "{:?}", report.faults);
     assert_eq!(report.faults[0].kind, FaultKind::CleaningJournal);
     assert!(report.faults[0].found.contains(what), "{:?}", report.faults);
+}
+
+/// A block in the middle of what was fsynced cannot be read, and the journal is live: repair says what it would lose before it writes.
+#[test]
+fn what_was_fsynced_is_not_given_up_without_a_word() {
+    let (device, _) = left_alive();
+    let geometry = guard::read(&*device).unwrap().geometry;
+    let (pack, _) = choose_pack(&*device, &geometry).unwrap();
+    let version = pack.raw.node_version(pack.checksum).to_le_bytes();
+    let mut bytes = [0; BLOCK as usize];
+    // With the version of the checkpoint in its footer.
+    let is_seal = |block: &u64| {
+        device.read_at(block * BLOCK, &mut bytes).is_ok() && bytes.starts_with(b"BSEA") && bytes[4084..4092] == version
+    };
+    let seals: Vec<u64> = (0..device.size() / BLOCK).filter(is_seal).collect();
+    let fails_at = |bad: u64| {
+        let faulty = Arc::new(FaultyDevice::new(device.snapshot()));
+        faulty.fail_when(move |request| {
+            let hits = request.offset < (bad + 1) * BLOCK && request.end() > bad * BLOCK;
+            (hits && request.kind == RequestKind::Read).then_some(std::io::ErrorKind::Other)
+        });
+        faulty
+    };
+    let is_broken = |faulty: &Arc<FaultyDevice<MemoryDevice>>| {
+        let fs = F2fs::open(faulty.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        !fs.is_writable()
+    };
+    let faulty = seals.into_iter().map(fails_at).find(is_broken).expect("a seal that others follow");
+    let report = plan(faulty, &RepairOptions::default(), &mut |_| ()).unwrap().report().clone();
+    assert!(report.losses.iter().any(|loss| loss.what.contains("fsynced")), "{:?}", report.losses);
+    let whole = plan(device, &RepairOptions::default(), &mut |_| ()).unwrap().report().clone();
+    assert_eq!(whole.losses, []);
 }
 
 #[test]

@@ -338,3 +338,62 @@ fn a_read_that_fails_once_loses_nothing() {
         }
     }
 }
+
+/// Where the seals of the fsyncs behind the checkpoint are, in order.
+fn seals(image: &MemoryDevice) -> Vec<u64> {
+    let mut head = [0; 4];
+    let is_seal = |block: &u64| image.read_at(block * BLOCK, &mut head).is_ok() && head == *b"BSEA";
+    (0..image.size() / BLOCK).filter(is_seal).collect()
+}
+
+/// Files that are fsynced one after the other, the last one fsynced before with other content.
+fn fsynced_files(is_clean: bool) -> MemoryDevice {
+    let device = volume(false);
+    let fs = open(device.clone()).unwrap();
+    if !is_clean {
+        make(&fs, "first", &[0; 9000]);
+        fs.sync().unwrap();
+    }
+    for (round, name) in (1..).zip(["first", "second", "third", "fourth"]) {
+        let ino = fs.lookup(fs.root(), name.as_bytes()).map_or_else(|_| make(&fs, name, b""), |found| found.ino);
+        fs.write(ino, 0, &[round; 9000], false).unwrap();
+        fs.sync_file(ino, false).unwrap();
+    }
+    device.snapshot()
+}
+
+fn expect_fsynced_files(fs: &dyn FileSystem, what: &str) {
+    for (round, name) in (1..).zip(["first", "second", "third", "fourth"]) {
+        let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap_or_else(|error| panic!("{what}: {name}: {error}")).ino;
+        let mut bytes = vec![0; 10_000];
+        assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), 9000, "{what}: {name}");
+        assert_eq!(bytes[..9000], [round; 9000], "{what}: {name}");
+    }
+}
+
+/// The mount is read-only then, and says that something is missing. Whoever goes to rescue or repair gets all of it back, also where the
+/// checkpoint is that of a clean end, and the fsyncs are the first of the next session.
+#[test]
+fn what_was_fsynced_behind_a_bad_block_is_rescued_and_repaired() {
+    for is_clean in [true, false] {
+        let image = fsynced_files(is_clean);
+        let seals = seals(&image);
+        assert_eq!(seals.len(), 4);
+        for &bad in &seals[..3] {
+            let what = format!("clean {is_clean}, {bad} of {seals:?}");
+            let faulty = with_bad_block(&image, bad);
+            assert!(!open(faulty.clone()).unwrap().is_writable(), "{what}");
+            let clock = Arc::new(SystemClock);
+            let rescued = Rescued::open(faulty.clone(), &RescueOptions::default(), clock, &mut |_| ()).unwrap();
+            expect_fsynced_files(&rescued, &format!("{what}: rescued"));
+            let planned = plan(faulty.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+            // Not without a user: what was searched for is not all that was checked.
+            assert!(planned.report().restored_nodes, "{what}: {:?}", planned.report());
+            assert_eq!(planned.report().losses, [], "{what}");
+            assert!(planned.commit().unwrap().clean, "{what}");
+            let fs = open(faulty).unwrap();
+            assert!(fs.is_writable(), "{what}: {:?}", fs.warnings());
+            expect_fsynced_files(&fs, &format!("{what}: repaired"));
+        }
+    }
+}

@@ -10,7 +10,7 @@ use basalt_f2fs::{F2fs, SystemClock};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::failure::{DONE, Failure, Outcome};
+use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::mount::serve::true_path;
 use crate::mounts::{self, Mount};
 use crate::size;
@@ -51,7 +51,8 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {
         return Ok(());
     }
-    match farewell.map(|farewell| farewell.wait(wait)) {
+    let tell = || eprintln!("basalt: {}", one_line(&waiting(&target, &mount.device)));
+    match farewell.map(|farewell| farewell.wait(wait, tell)) {
         Ok(End::Closed) => Ok(()),
         Ok(End::Failed(reason)) => Err(not_clean(&target, &reason)),
         Ok(End::Late) => {
@@ -62,6 +63,15 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
             Err(not_clean(&target, "the process that served it has ended without closing it"))
         }
         Ok(End::Silent) | Err(_) => look_for_end(&mount, &target, wait),
+    }
+}
+
+/// What is waited for. A mount ends when nobody has it any more: a container or service may have it in a mount namespace of its own.
+fn waiting(target: &Path, device: &str) -> String {
+    let target = target.display();
+    match mounts::processes_with(device).first() {
+        Some(process) => format!("{target}: waiting: process {process} still has it, in a mount namespace of its own"),
+        None => format!("{target}: waiting until it is written and closed"),
     }
 }
 

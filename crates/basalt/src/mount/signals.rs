@@ -63,6 +63,10 @@ fn end(fs: &dyn FileSystem, finish: &Finish, unmounter: &Unmounter) -> ! {
     if let Err(error) = sync_mounted(unmounter.mount_point()) {
         tracing::error!("{error}");
     }
+    tracing::warn!(
+        "{} is still in use: it ends all the same, and what programs write there from now on is lost, also where write(2) succeeds",
+        unmounter.mount_point().display()
+    );
     // Nothing new begins there.
     unmounter.detach();
     let closed = fs.close().map_err(|error| tracing::error!("closing the volume: {error}"));

@@ -40,6 +40,9 @@ pub(crate) fn line(outcome: Result<(), &str>) -> String {
     outcome.map_or_else(|reason| format!("{FAILED}{}", crate::failure::one_line(reason)), |()| CLOSED.to_owned())
 }
 
+/// How long to wait without a word.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// Somebody who waits for the end of a mount.
 #[derive(Debug)]
 pub struct Farewell {
@@ -56,12 +59,16 @@ impl Farewell {
         Ok(Farewell { stream })
     }
 
-    /// Waits until the mount has ended, and its server, too: then nothing is locked any more.
+    /// Waits until the mount has ended, and its server, too: then nothing is locked any more. `tell` is called once if that takes long.
     #[must_use]
-    pub fn wait(mut self, limit: Duration) -> End {
+    pub fn wait(mut self, limit: Duration, tell: impl FnOnce()) -> End {
         let server = sockopt::socket_peercred(&self.stream).map(|peer| peer.pid);
         let server = server.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-        let end = self.read(limit);
+        let mut end = self.read(limit.min(SILENCE));
+        if matches!(end, End::Late) && limit > SILENCE {
+            tell();
+            end = self.read(limit - SILENCE);
+        }
         if let (Ok(server), End::Closed | End::Failed(_)) = (server, &end) {
             // A descriptor of a process is readable once that has ended. It has nothing left to do but that.
             let limit = Timespec::try_from(limit).ok();

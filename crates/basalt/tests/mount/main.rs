@@ -6,6 +6,7 @@
 //! | `programs` | git, SQLite, rsync, tar, cp |
 //! | `durability` | what is there after the process was killed: sync, syncfs, umount, fsync, the commit interval, load |
 //! | `kills` | the process killed many times under writers that use fsync |
+//! | `cuts` | power cuts under the kernel's page cache, direct and synchronous writes, over a device that remembers all |
 //! | `databases` | SQLite and PostgreSQL, killed likewise |
 //! | `space` | full volumes |
 //! | `faults` | a device that takes no more |
@@ -22,6 +23,7 @@ mod attributes;
 mod clocks;
 mod coherence;
 mod counters;
+mod cuts;
 mod databases;
 mod durability;
 mod faults;

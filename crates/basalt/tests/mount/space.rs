@@ -156,6 +156,19 @@ fn what_write_took_on_a_volume_that_fills_up_is_there() {
 }
 
 #[test]
+fn a_file_that_grew_between_two_shortages_uses_all_room() {
+    let Some(volume) = Volume::new("256M") else { return };
+    let path = volume.path("filling");
+    sh(&volume.root(), "fallocate -l 100M other; sync .");
+    append_until_refused(&path, 100_000);
+    sh(&volume.root(), "rm other; sync .");
+    let taken = append_until_refused(&path, 100_000);
+    assert!(available(&volume) < 4 << 20, "{} bytes are left", available(&volume));
+    volume.remount();
+    expect_pattern(&path, taken);
+}
+
+#[test]
 fn what_write_took_for_a_new_file_on_a_nearly_full_volume_is_there() {
     let Some(volume) = Volume::new("128M") else { return };
     let reserve = available(&volume) - (8 << 20);

@@ -22,7 +22,7 @@ use crate::tree::Tree;
 /// Disks of a machine.
 pub const DISKS: usize = 16;
 /// Bytes of a disk: as many as the largest volume has.
-const DISK_BYTES: u64 = 128 << 20;
+const DISK_BYTES: u64 = 168 << 20;
 /// How long a round may take.
 const ROUND: Duration = Duration::from_secs(120);
 /// How long a machine may run.

@@ -38,11 +38,16 @@ pub(super) fn for_each_block<T>(
         }
         let Some(Request { start, blocks, items: count }) = ahead.pop_front() else { return Ok(()) };
         buffer.resize(blocks * BLOCK_SIZE, 0);
-        device.read_at(u64::from(start) << BLOCK_BITS, &mut buffer)?;
+        let is_read = device.read_at(u64::from(start) << BLOCK_BITS, &mut buffer).is_ok();
         let (now, later) = rest.split_at(count);
         for item in now {
             let offset = (address(item) - start) as usize * BLOCK_SIZE;
-            handle(item, &buffer[offset..offset + BLOCK_SIZE])?;
+            let block = &mut buffer[offset..offset + BLOCK_SIZE];
+            if !is_read {
+                // One by one: what lies between them need not be readable.
+                device.read_at(u64::from(address(item)) << BLOCK_BITS, block)?;
+            }
+            handle(item, block)?;
         }
         rest = later;
     }

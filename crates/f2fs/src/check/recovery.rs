@@ -30,7 +30,10 @@ impl Checker<'_> {
         let chain = scan(&start, &|_| false);
         let synced: Vec<u32> =
             chain.nodes.iter().filter(|node| node.flags.contains(NodeFlags::FSYNC)).map(|node| node.ino).collect();
-        if !synced.is_empty() {
+        if let Some(error) = chain.broken {
+            let found = format_args!("more was fsynced behind a block that cannot be read: {error}");
+            self.findings.add(FaultKind::RollForward, Place::Volume, found, "none, after a clean unmount");
+        } else if !synced.is_empty() {
             let nodes = synced.len();
             let files = synced.into_iter().collect::<FxHashSet<u32>>().len();
             let found = format_args!("{nodes} fsynced nodes of {files} inodes behind the checkpoint");

@@ -3,7 +3,7 @@
 use basalt_vfs::{FallocateMode, Seek};
 
 use super::write::SIZE_MAX;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::inode::Advise;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
 use crate::node::path::{Found, Mapped};
@@ -32,7 +32,7 @@ impl Volume {
                 // then comes back from the blocks it freed.
                 self.check_room(offset, end)?;
                 self.convert_inline_data(ino)?;
-                self.reserve_range(ino, offset, end)?;
+                self.reserve_range(ino, offset, end, keep_size)?;
                 self.punch(ino, offset, end)?;
             }
             none if none.is_empty() => {
@@ -58,17 +58,21 @@ impl Volume {
         // If the inode holds the range, there is nothing to reserve.
         if !self.has_inline_data(ino)? || end > self.inline_capacity(ino)? {
             self.convert_inline_data(ino)?;
-            self.reserve_range(ino, offset, end)?;
-            if keep_size && end > self.inode(ino)?.i_size.get() {
-                self.inode_mut(ino)?.i_advise |= Advise::KEEP_SIZE.bits();
-            }
+            self.reserve_range(ino, offset, end, keep_size)?;
         }
         if keep_size { Ok(()) } else { self.extend_to(ino, end) }
     }
 
-    /// Reserves a block for every hole of a range.
-    fn reserve_range(&mut self, ino: u32, offset: u64, end: u64) -> Result<()> {
-        (offset >> BLOCK_BITS..Self::blocks_for(end)).try_for_each(|index| self.reserve_block(ino, index as u32))
+    /// Reserves a block for every hole of a range. Of blocks that stay behind the end of the file, because they shall or because there was no
+    /// room for all, the inode tells: Linux's roll-forward takes others for a size that was not written in time.
+    fn reserve_range(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {
+        let mut blocks = offset >> BLOCK_BITS..Self::blocks_for(end);
+        let reserved = blocks.try_for_each(|index| self.reserve_block(ino, index as u32));
+        let is_refused = matches!(reserved, Err(Error::Refused(_)));
+        if (is_refused || reserved.is_ok() && keep_size) && end > self.inode(ino)?.i_size.get() {
+            self.inode_mut(ino)?.i_advise |= Advise::KEEP_SIZE.bits();
+        }
+        reserved
     }
 
     /// Makes the bytes from `offset` to `end` zero and frees the blocks that lie within.

@@ -203,12 +203,13 @@ fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Vec<Sealed> {
 /// Whether all of it is there.
 fn holds(start: &Start<'_>, mut entries: &[Sealed]) -> Result<bool> {
     let Start { device, geometry, .. } = *start;
+    // First: a hostile address may be the last that there is.
+    if !entries.iter().all(|entry| geometry.in_main(entry.address)) {
+        return Ok(false);
+    }
     while let Some(first) = entries.first() {
         let neighbours = entries.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
         let (run, rest) = entries.split_at(neighbours);
-        if !run.iter().all(|entry| geometry.in_main(entry.address)) {
-            return Ok(false);
-        }
         let bytes = match read_blocks(device, first.address, run.len()) {
             Ok(bytes) => bytes,
             // One by one: what fails once need not fail again.
@@ -248,5 +249,28 @@ impl Reader<'_> {
         let at = (address - self.first) as usize * BLOCK_SIZE;
         // The range was read just now, or is known to hold the block.
         Ok(self.bytes[at..at + BLOCK_SIZE].try_into().unwrap_or(&[0; BLOCK_SIZE]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::MemoryDevice;
+
+    use super::*;
+    use crate::format::{FormatOptions, format};
+
+    #[test]
+    fn a_seal_may_list_any_address() {
+        let device = MemoryDevice::new(64 << 20, 512);
+        format(&device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| ())
+            .unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let moves = Translation::default();
+        let start = Start { device: &device, geometry: &geometry, version: 1, moves: &moves, address: geometry.main };
+        let inside = Sealed::of(geometry.main + geometry.main_blocks() - 1, &[0; BLOCK_SIZE]);
+        assert!(holds(&start, &[inside]).unwrap());
+        for address in [0, geometry.main - 1, u32::MAX] {
+            assert!(!holds(&start, &[Sealed { address, ..inside }]).unwrap(), "{address:#x}");
+        }
     }
 }

@@ -15,6 +15,9 @@ use crate::volume::Volume;
 const NOTES_MAX: usize = 1 << 16;
 /// Nodes in the chain before an fsync starts a new one with a checkpoint: bounds the time of recovery.
 const CHAIN_MAX: u32 = 1 << 14;
+/// Blocks that a name may take in recovery although it took none when it was made: names that were removed since are in its way. A directory
+/// block, and the nodes above it.
+const NAME_BLOCKS: u64 = 4;
 
 /// What became of a file's nodes since the checkpoint.
 #[derive(Debug, Clone, Copy, Default)]
@@ -131,7 +134,8 @@ impl Volume {
         let has_log = self.placement.log(&direct) == SegmentKind::WarmNode;
         let links = self.inode(ino)?.i_links.get();
         let since = &self.since;
-        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.reserved);
+        let names = NAME_BLOCKS * since.created.len() as u64;
+        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.reserved + names);
         Ok(match () {
             () if !has_log => Some("file nodes have no log of their own"),
             () if links != 1 => Some("not exactly one link"),

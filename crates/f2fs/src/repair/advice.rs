@@ -9,7 +9,9 @@ pub const fn advice(kind: FaultKind) -> &'static str {
         SuperblockMagic | SuperblockChecksum | SuperblockFields | SuperblockUnreadable | SuperblockCopiesDiffer => {
             "The sound copy is written over the other; if only the checksum is wrong in both, it is computed anew."
         }
-        CheckpointPack => "The next checkpoint is written over it.",
+        CheckpointPack => {
+            "A power cut leaves it so, and the next checkpoint is written over it. If there was none, call `basalt rescue` first."
+        }
         CheckpointEnd => "It is written anew from the other end, which says the same.",
         CheckpointUnreadable => {
             "The newest pack of which one end is sound is revived. Without any, a checkpoint is made from the tables: for each block of the \
@@ -30,8 +32,8 @@ pub const fn advice(kind: FaultKind) -> &'static str {
              can be read, the volume goes back to its last checkpoint, and blocks that were moved since may hold another's data."
         }
         NotUnmounted | RollForward => {
-            "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where other damage makes that \
-             dangerous, the volume goes back to its last checkpoint."
+            "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where damage makes that dangerous, \
+             the volume goes back to its last checkpoint, and what a search finds of what was fsynced since is put back."
         }
         NatBits => "They are dropped; Linux does without.",
         NatReserved => "The entry is set to what it must be.",

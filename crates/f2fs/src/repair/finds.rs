@@ -3,6 +3,7 @@
 //! The search is rescue's own. It is made before anything is changed, and once more at the end: a file or a block of one that the first has
 //! and the second has not is a loss, which [`Plan`](super::Plan) tells before anything is written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
@@ -104,6 +105,14 @@ impl Finds {
             }
         }
         losses
+    }
+
+    /// Files that fsync wrote after the checkpoint: what of them is lost where a repair goes back to that.
+    pub(super) fn fsynced(&self) -> Vec<Loss> {
+        let inodes: BTreeSet<u32> =
+            self.claims.iter().filter(|claim| claim.is_newer()).map(|claim| claim.ino).collect();
+        let what = "what was fsynced since the last checkpoint";
+        inodes.into_iter().map(|ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
     }
 
     /// The path of an inode, as far as it is known.

@@ -36,6 +36,11 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
 ];
 const GIVEN_UP: &str = "given up: it is damaged; what was cleaned since the last checkpoint may be lost";
 
+/// Whether a recovery gave up what was fsynced since the last checkpoint.
+pub(super) fn has_given_up(recovered: &Repair) -> bool {
+    recovered.action != ATTEMPTS[0].2
+}
+
 /// Recovers the journal and what was fsynced; without what was fsynced, if that cannot be; and of a journal that is damaged what is
 /// left. If nothing helps it is given up. The volume is not guarded any more then.
 pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> Result<Repair> {

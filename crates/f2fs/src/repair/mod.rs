@@ -283,7 +283,7 @@ pub fn plan(
         has_restored_nodes: false,
     };
     let staged = Arc::new(Staged::new(Arc::clone(&device)));
-    let mut work = Work { device, staged, log, round: 0, progress };
+    let mut work = Work { device, staged, log, round: 0, has_given_up: false, progress };
     let (report, _) = work.examine(FxHashSet::default())?;
     if !work.has_work(&report)? {
         return Ok(work.nothing(report));
@@ -298,11 +298,19 @@ fn plan_behind_journal(
     options: &RepairOptions,
     progress: &mut dyn FnMut(RepairProgress),
 ) -> Result<Plan> {
-    let staged = Arc::new(Staged::new(device));
+    let staged = Arc::new(Staged::new(Arc::clone(&device)));
     let copy: Arc<dyn BlockDevice> = Arc::clone(&staged) as Arc<dyn BlockDevice>;
     let recovered = journal::recover(&copy, &options.clock)?;
+    let mut losses = Vec::new();
+    if journal::has_given_up(&recovered) {
+        let mut tell = |check| progress(RepairProgress { round: 0, check });
+        losses = finds::Finds::search(&device, &options.clock, &mut tell).map_or(losses, |found| found.fsynced());
+    }
     let behind = plan(copy, options, progress)?;
     let mut report = behind.report;
+    losses.append(&mut report.losses);
+    losses.truncate(options.max_listed.max(1));
+    report.losses = losses;
     report.repairs.insert(0, recovered);
     report.repairs.truncate(options.max_listed.max(1));
     report.repaired += 1;
@@ -316,6 +324,8 @@ struct Work<'a> {
     staged: Arc<Staged>,
     log: Log,
     round: u32,
+    /// Whether something was fsynced that the engine cannot recover: what is left of it has to be searched for.
+    has_given_up: bool,
     progress: &'a mut dyn FnMut(RepairProgress),
 }
 
@@ -390,7 +400,10 @@ impl Work<'_> {
             let action = match (recovered, fault.kind) {
                 (true, FaultKind::RollForward) => "recovered, as mounting does",
                 (true, _) => "cleanly unmounted",
-                (false, FaultKind::RollForward) => "given up: the damage does not allow to recover it",
+                (false, FaultKind::RollForward) => {
+                    self.has_given_up = true;
+                    "cannot be recovered as mounting does: only what is found of it comes back"
+                }
                 (false, _) => "back at its last checkpoint",
             };
             self.log.add(Repair::of(fault, action));

@@ -52,7 +52,7 @@ const DERIVED: u32 = 6;
 impl Work<'_> {
     /// Repairs on the staged device, and plans what is to be written.
     pub(super) fn run(mut self, options: &RepairOptions, first: CheckReport) -> Result<Plan> {
-        let before = if needs_search(&first) { self.search(options) } else { None };
+        let before = if self.has_given_up || needs_search(&first) { self.search(options) } else { None };
         let Some(geometry) = superblock::repair(&self.staged, &first.faults, &mut self.log)? else {
             return Ok(self.give_up(first, options));
         };

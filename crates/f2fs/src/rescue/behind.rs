@@ -44,6 +44,8 @@ pub(crate) struct Behind {
     /// `cp_ver` of nodes written after the checkpoint, and their positions in the roll-forward chain, by address.
     version: u64,
     chain: FxHashMap<u32, usize>,
+    /// That chain is broken: what was fsynced behind may be anywhere.
+    pub(super) is_broken: bool,
 }
 
 impl Behind {
@@ -69,6 +71,7 @@ impl Behind {
             version,
             translation,
             chain: FxHashMap::default(),
+            is_broken: false,
         }
     }
 
@@ -87,6 +90,7 @@ impl Behind {
         let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
         let chain = scan(&start, &|_| false);
         if let Some(error) = &chain.broken {
+            self.is_broken = true;
             notes.push(format!("{error}; what was fsynced behind that may be missing"));
         }
         self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();

@@ -14,6 +14,7 @@
 //! than anything it knows. Where the other pack is damaged, it may have been a newer checkpoint: then nodes that this one does not know
 //! count too, and all that were written since, if something shows that the newer one was complete.
 
+use basalt_segments::SegmentKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
@@ -22,7 +23,7 @@ use super::index::{Found, Index};
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
-use crate::checkpoint::load::{Pack, version_bitmaps};
+use crate::checkpoint::load::{Pack, log_position, version_bitmaps};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::nat::{self, RawNatEntry};
@@ -84,7 +85,7 @@ pub(super) struct Evidence {
     /// Live blocks and type of segments that can be trusted, where there are live blocks.
     segments: FxHashMap<u32, SegmentEvidence>,
     sit_is_whole: bool,
-    /// Segments with a block that the NAT leads to.
+    /// Segments with a block that the NAT leads to, and the one where fsync goes on behind the checkpoint.
     named_segments: FxHashSet<u32>,
     /// Nothing was written behind the checkpoint.
     is_last: bool,
@@ -124,6 +125,8 @@ impl Evidence {
         evidence.is_last = pack.raw.flags().contains(CheckpointFlags::UMOUNT);
         let segment_of = |address: &u32| (address - geometry.main) >> SEGMENT_BITS;
         evidence.named_segments = evidence.addresses.values().chain(evidence.hints.values()).map(segment_of).collect();
+        // Also behind a clean end: the next session's first fsync goes there, and its chain may have lost its beginning.
+        evidence.named_segments.insert(log_position(pack, SegmentKind::WarmNode).0);
         evidence
     }
 
@@ -231,6 +234,7 @@ impl Evidence {
         }
         self.segments.retain(|segment, _| !behind.node_segments.contains(segment));
         self.fsynced = fsynced;
+        self.is_last &= !behind.is_broken;
     }
 
     /// The other pack is damaged: the checkpoint of this version may not be the newest.

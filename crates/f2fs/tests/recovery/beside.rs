@@ -100,3 +100,29 @@ fn a_small_fsync_waits_for_what_a_large_one_flushes() {
     let found = Bench::open(left).read("small").unwrap();
     assert!(found == old || found == new, "neither version, but {} bytes of {:02x?}", found.len(), found.first());
 }
+
+/// Two fsync one file. The second finds nothing to write, but what the first has written is durable only when its flush is over.
+#[test]
+fn an_fsync_with_nothing_to_write_waits_for_the_one_that_wrote() {
+    for data_only in [false, true] {
+        let device = Arc::new(Hooked { inner: PowerCutDevice::new(Bench::new().device.cut()), hook: Mutex::default() });
+        let fs = Arc::new(F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap());
+        let ino = fs.create(fs.root(), b"file", &FILE, &Caller::default()).unwrap().ino;
+        fs.sync().unwrap();
+        fs.write(ino, 0, &[0x22; 65_536], false).unwrap();
+        let (tell, told) = mpsc::channel();
+        let inside = fs.clone();
+        *device.hook.lock() = Some(Box::new(move || {
+            let second = std::thread::spawn(move || inside.sync_file(ino, data_only));
+            let start = Instant::now();
+            while !second.is_finished() && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            tell.send((second.is_finished(), second)).unwrap();
+        }));
+        fs.sync_file(ino, false).unwrap();
+        let (is_early, second) = told.recv().unwrap();
+        second.join().unwrap().unwrap();
+        assert!(!is_early, "data only {data_only}: the second fsync returned before the device had flushed anything");
+    }
+}

@@ -113,3 +113,28 @@ fn attributes_and_xattrs() {
     assert_eq!(after.fs.get_xattr(after.ino("new").unwrap(), b"user.value").unwrap(), content(3, 3000));
     after.close_clean("attributes");
 }
+
+/// Whoever recovers must not take blocks behind the end for a size that was not written in time.
+#[test]
+fn an_allocation_that_fails_half_way_tells_of_blocks_behind_the_end() {
+    const KEEP_SIZE: u8 = 0x10;
+    for mode in [FallocateMode::empty(), FallocateMode::KEEP_SIZE, FallocateMode::ZERO_RANGE] {
+        let bench = Bench::new();
+        let (filler, ino) = (bench.create("filler"), bench.create("file"));
+        bench.fs.write(ino, 0, &content(1, 10_000), false).unwrap();
+        bench.fs.write(filler, 0, &content(2, 10_000), false).unwrap();
+        let free = bench.fs.stat_fs().unwrap().free;
+        bench.fs.fallocate(filler, FallocateMode::KEEP_SIZE, 0, (free - 300) * 4 * KIB as u64).unwrap();
+        bench.fs.sync().unwrap();
+        let refused = bench.fs.fallocate(ino, mode, 0, 400 * 4 * KIB as u64);
+        assert!(matches!(refused, Err(basalt_vfs::Error::NoSpace)), "{mode:?}: {refused:?}");
+        let attributes = bench.fs.attributes(ino).unwrap();
+        assert!(attributes.size == 10_000 && attributes.sectors > 8 * 100, "{mode:?}: {attributes:?}");
+        let advise = bench.fs.get_xattr(ino, b"system.advise").unwrap();
+        assert_eq!(advise[0] & KEEP_SIZE, KEEP_SIZE, "{mode:?}");
+        bench.fs.sync_file(ino, false).unwrap();
+        let after = bench.after_cut();
+        assert_eq!(after.fs.attributes(after.ino("file").unwrap()).unwrap().size, 10_000);
+        after.close_clean("refused");
+    }
+}

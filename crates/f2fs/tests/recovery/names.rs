@@ -1,6 +1,6 @@
 //! Which names lead where, after fsyncs and a power cut.
 
-use basalt_vfs::{Caller, FileSystem, RenameFlags};
+use basalt_vfs::{Caller, FallocateMode, FileSystem, RenameFlags};
 
 use crate::power::Bench;
 
@@ -206,4 +206,38 @@ fn links() {
     let after = bench.after_cut();
     expect(&after, "b", "six");
     after.close_clean("links less one");
+}
+
+/// A new name took the place of one that was removed: recovery, to which both are there, needs one more block than there is.
+#[test]
+fn a_name_that_takes_more_room_in_recovery() {
+    let bench = Bench::new();
+    let linked = bench.create("linked");
+    for name in ["probe", "d"] {
+        bench.mkdir(name);
+    }
+    let link = |dir: &str, number: u32| {
+        let name = number.to_string();
+        bench.fs.link(linked, bench.ino(dir).unwrap(), name.as_bytes()).unwrap();
+        bench.fs.attributes(bench.ino(dir).unwrap()).unwrap().sectors
+    };
+    let inline = link("probe", 0);
+    let full = (1..).find(|&number| link("probe", number) != inline).unwrap();
+    assert!((0..full).all(|number| link("d", number) == inline), "it has moved out of its inode");
+
+    let (filler, keep) = (bench.create("filler"), FallocateMode::KEEP_SIZE);
+    let mut blocks = bench.fs.stat_fs().unwrap().free - 100;
+    bench.fs.fallocate(filler, keep, 0, blocks * 4096).unwrap();
+    while bench.fs.fallocate(filler, keep, blocks * 4096, 4096).is_ok() {
+        blocks += 1;
+    }
+    bench.fs.fallocate(filler, keep | FallocateMode::PUNCH_HOLE, 0, 4096).unwrap();
+    assert_eq!(bench.fs.stat_fs().unwrap().free, 1);
+    bench.fs.sync().unwrap();
+
+    bench.unlink("d/0");
+    put(&bench, "d/new", "new");
+    let after = bench.after_cut();
+    expect(&after, "d/new", "new");
+    after.close_clean("a name more");
 }

@@ -271,3 +271,41 @@ fn what_was_appended_is_there_with_the_size() {
     expect(&after, "log", &expected, "appended");
     after.close_clean("a log");
 }
+
+/// What a checkpoint must have of a file can become more before it: the pages from a block on, and later from one in front of it.
+#[test]
+fn pages_in_front_of_those_that_are_due_already_are_due_too() {
+    let (old, new) = (content(6, 40_960), content(7, 45_056));
+    let bench = Bench::with_little_memory();
+    let files = ["renamed", "shortened"].map(|path| put(&bench, path, &old));
+    bench.fs.sync().unwrap();
+    files.iter().for_each(|&ino| write(&bench, ino, 40_960, &new[40_960..]));
+    write(&bench, files[0], 8192, &new[8192..12_288]);
+    bench.rename("renamed", "other name");
+    set_size(&bench, files[1], 4096);
+    write(&bench, files[1], 4096, &new[4096..12_288]);
+    let after = bench.cut_behind_a_checkpoint_without_pages();
+    let renamed = [&old[..8192], &new[8192..12_288], &old[12_288..], &new[40_960..]].concat();
+    expect(&after, "other name", &renamed, "appended to, overwritten and renamed");
+    expect(&after, "shortened", &[&old[..4096], &new[4096..12_288]].concat(), "appended to, cut and appended to");
+    after.close_clean("due twice");
+}
+
+/// Other systems may show what lies behind the end of a file when they extend it. So what a truncation cut off is gone from the device with
+/// the first checkpoint that has the new size.
+#[test]
+fn what_was_cut_off_is_gone_from_the_device_too() {
+    let secret = content(8, 10_000);
+    let bench = Bench::with_little_memory();
+    let ino = put(&bench, "file", &secret);
+    bench.fs.sync().unwrap();
+    set_size(&bench, ino, 5000);
+    let after = bench.cut_behind_a_checkpoint_without_pages();
+    let editor = Editor::new(&after.device.cut());
+    let ino = editor.path(&["file"]);
+    let inode = editor.inode(ino);
+    assert_eq!(inode.i_size.get(), 5000);
+    let block = editor.block(inode.slots[editor.slot(ino, 1)].get());
+    assert_eq!(block[..5000 - 4096], secret[4096..5000]);
+    assert!(block[5000 - 4096..].iter().all(|&byte| byte == 0), "bytes behind the end");
+}

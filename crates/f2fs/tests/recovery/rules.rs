@@ -142,15 +142,62 @@ fn a_chain_does_not_lead_into_what_an_interrupted_fsync_left() {
     after.close_clean("an old chain behind the checkpoint");
 }
 
+/// The same, where what is left lies far behind the checkpoint: the last of many fsyncs, of which none had returned.
+#[test]
+fn a_chain_does_not_lead_into_what_lies_far_behind_the_checkpoint() {
+    for fsyncs in [1, 10, 40, 120_u32] {
+        let bench = Bench::new();
+        bench.create("other");
+        let ino = bench.create("file");
+        bench.fs.write(ino, 0, b"one", false).unwrap();
+        bench.fs.close().unwrap();
+
+        // Each is a seal and an inode. All but the last of them are lost.
+        let bench = Bench::open(bench.device.cut());
+        let (ino, first) = (bench.ino("file").unwrap(), bench.device.cut());
+        for round in 0..=fsyncs {
+            bench.fs.write(ino, 0, &round.to_le_bytes(), false).unwrap();
+            bench.fs.sync_file(ino, false).unwrap();
+        }
+        let left = bench.device.cut();
+        let chain = differences(&first, &left);
+        assert_eq!(chain.len(), 2 * (fsyncs as usize + 1), "blocks of the chain");
+        let mut was = [0; 4096];
+        for &start in &chain[..chain.len() - 2] {
+            first.read_at(start, &mut was).unwrap();
+            left.write_at(start, &was).unwrap();
+        }
+
+        // As many more, up to what is left.
+        let bench = Bench::open(left);
+        assert_eq!(bench.read("file").as_deref(), Some(&b"one"[..]), "{fsyncs}: the chain has no beginning");
+        let (ino, other) = (bench.ino("file").unwrap(), bench.ino("other").unwrap());
+        bench.fs.write(ino, 0, b"newest", false).unwrap();
+        bench.fs.sync_file(ino, false).unwrap();
+        for round in 1..fsyncs {
+            bench.fs.write(other, 0, &round.to_le_bytes(), false).unwrap();
+            bench.fs.sync_file(other, false).unwrap();
+        }
+        let after = bench.after_cut();
+        assert_eq!(after.read("file").as_deref(), Some(&b"newest"[..]), "{fsyncs}: what was fsynced");
+        after.close_clean("an old chain far behind the checkpoint");
+    }
+}
+
 /// The first block that differs, behind the metadata at the front.
 fn first_difference(one: &MemoryDevice, other: &MemoryDevice) -> u64 {
+    *differences(one, other).first().expect("they differ")
+}
+
+/// The blocks that differ.
+fn differences(one: &MemoryDevice, other: &MemoryDevice) -> Vec<u64> {
     let (mut a, mut b) = ([0; 4096], [0; 4096]);
     let differs = |at: &u64| {
         one.read_at(*at, &mut a).unwrap();
         other.read_at(*at, &mut b).unwrap();
         a != b
     };
-    (0..one.size()).step_by(4096).find(differs).expect("they differ")
+    (0..one.size()).step_by(4096).filter(differs).collect()
 }
 
 #[test]

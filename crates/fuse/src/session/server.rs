@@ -165,11 +165,14 @@ impl Server {
         if matches!(request.operation, Operation::Write { .. } | Operation::Open(_) | Operation::SetAttr(_)) {
             concerned.push(ino);
         }
-        if has_begun {
-            concerned.extend(self.programs.written());
-        }
         if writes {
-            concerned.iter().for_each(|&ino| self.shortage.watch(ino, &*self.fs));
+            let is_new = !matches!(request.operation, Operation::Write { .. });
+            concerned.iter().for_each(|&ino| self.shortage.watch(ino, is_new, &*self.fs));
+            if has_begun {
+                let written = self.programs.written();
+                written.iter().for_each(|&ino| self.shortage.watch(ino, false, &*self.fs));
+                concerned.extend(written);
+            }
         } else {
             concerned.retain(|&ino| self.shortage.watches(ino));
         }

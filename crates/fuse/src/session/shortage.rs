@@ -71,7 +71,12 @@ impl Shortage {
     pub(super) fn look(&self, fs: &dyn FileSystem) -> (bool, bool) {
         let is_tight = fs.stat_fs().is_ok_and(|stat| available(&stat) < self.limit.bytes());
         let was_tight = self.is_tight.swap(is_tight, Ordering::AcqRel);
-        (is_tight, is_tight && !was_tight)
+        let has_begun = is_tight && !was_tight;
+        if has_begun {
+            // What was known belongs to an earlier shortage; the files may have grown by any amount since.
+            self.files.lock().values_mut().for_each(|file| (file.sectors, file.promised) = (None, 0));
+        }
+        (is_tight, has_begun)
     }
 
     /// Whether there was a shortage when somebody last looked.
@@ -79,9 +84,10 @@ impl Shortage {
         self.is_tight.load(Ordering::Acquire)
     }
 
-    /// From now on, writes to this file are asked about.
-    pub(super) fn watch(&self, ino: InodeNumber, fs: &dyn FileSystem) {
-        let now = || fs.attributes(ino).ok().map(|attributes| attributes.sectors);
+    /// From now on, writes to this file are asked about. `is_new`: the kernel holds nothing back of it yet, so what it takes now
+    /// tells how much the first write adds.
+    pub(super) fn watch(&self, ino: InodeNumber, is_new: bool, fs: &dyn FileSystem) {
+        let now = || is_new.then(|| fs.attributes(ino).ok().map(|attributes| attributes.sectors)).flatten();
         self.files.lock().entry(ino).or_insert_with(|| Written { sectors: now(), ..Default::default() });
         self.any.store(true, Ordering::Release);
     }
