@@ -21,8 +21,19 @@ use crate::script::Step;
 use crate::session::{Done, Life, Promise};
 use crate::tree::{Id, Node, PAGE, Page, ROOT, Tree};
 
+/// Who has recovered what is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Basalt: what an fsync has written counts when all of it is there.
+    Basalt,
+    /// Linux: a node of an fsync counts when it is there, whatever has become of the blocks it points to. So pages that the fsync under way
+    /// has written may hold anything.
+    Linux,
+}
+
 /// What a moment of a life has promised.
 struct Promised<'a> {
+    by: By,
     states: &'a [Tree],
     /// The state that the last completed sync made durable.
     synced: usize,
@@ -49,9 +60,10 @@ struct Fsynced {
 }
 
 impl<'a> Promised<'a> {
-    fn new(life: &'a Life, at: usize) -> Promised<'a> {
+    fn new(life: &'a Life, at: usize, by: By) -> Promised<'a> {
         let returned = life.done.iter().take_while(|done| done.changes.end <= at).count();
         let mut promised = Promised {
+            by,
             states: &life.states,
             synced: 0,
             returned,
@@ -114,7 +126,12 @@ impl<'a> Promised<'a> {
 /// The first state a volume may be in after the power went during change `at` of `life`, with what it is; an error if `found`
 /// is none of them.
 pub fn verify(life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
-    let promised = Promised::new(life, at);
+    verify_by(By::Basalt, life, at, found)
+}
+
+/// As [`verify`], of what somebody else may have recovered.
+pub fn verify_by(by: By, life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
+    let promised = Promised::new(life, at, by);
     let mut complaints = Vec::new();
     let mut before: Option<&Tree> = None;
     // The newest first: mostly it is one of the last.
@@ -262,7 +279,8 @@ impl Judge<'_> {
         }
         let replaced = promised.replaced.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
         let first = replaced.map_or(first, |(_, state)| first.max(*state));
-        compare_pages(&promised.states[first..=last], self.id, there)
+        let is_torn = promised.by == By::Linux && promised.in_flight == Some(self.id);
+        compare_pages(&promised.states[first..=last], self.id, there, is_torn)
     }
 
     /// Holds everything but content against one state; times may be those of `oldest` or of any in between.
@@ -292,8 +310,9 @@ impl Judge<'_> {
     }
 }
 
-/// Every page holds one of the versions it had in `states`; one that did not exist was zero.
-pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(), String> {
+/// Every page holds one of the versions it had in `states`; one that did not exist was zero. Where `is_torn`, one that had several may hold
+/// anything.
+pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node, is_torn: bool) -> Result<(), String> {
     let mut versions: Vec<Option<&Node>> = Vec::new();
     for state in states.iter().rev() {
         let version = state.get(id).map(|node| &**node);
@@ -313,7 +332,10 @@ pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(),
     for index in pages.into_iter().filter(|index| index * PAGE < there.size) {
         let page = there.pages.get(&index);
         let length = (there.size - index * PAGE).min(PAGE) as usize;
-        if !versions.iter().any(|version| same(page, page_of(version, index).as_ref(), length)) {
+        let is = |page: Option<&Page>, version: &Option<&Node>| same(page, page_of(version, index).as_ref(), length);
+        let newest = newest.and_then(|node| node.pages.get(&index));
+        let may_be_anything = is_torn && !versions.iter().all(|version| is(newest, version));
+        if !may_be_anything && !versions.iter().any(|version| is(page, version)) {
             let zero = if page.is_none() { " (zeros)" } else { "" };
             return Err(format!("page {index} holds none of the {} versions it had{zero}", versions.len()));
         }

@@ -151,7 +151,11 @@ fn xattrs(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let length = llistxattr(path, &mut names)?;
     let one = |name: &[u8]| {
         let name = CStr::from_bytes_with_nul(name).map_err(io::Error::other)?;
-        let size = lgetxattr(path, name, &mut value)?;
+        let size = match lgetxattr(path, name, &mut value) {
+            // A user's attribute of a symbolic link or a device.
+            Err(Errno::NODATA) if name.to_bytes().starts_with(b"user.") => 0,
+            size => size?,
+        };
         Ok((name.to_string_lossy().into_owned(), value[..size].to_vec()))
     };
     names[..length].split_inclusive(|byte| *byte == 0).map(one).collect()
