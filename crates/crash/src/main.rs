@@ -10,6 +10,7 @@ use basalt_crash::explore::{Finding, Seen, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
 use basalt_crash::hunt::{Hunted, hunt};
 use basalt_crash::linux::look::look;
+use basalt_crash::linux::work::work;
 use basalt_crash::linux::{self, dump};
 use basalt_crash::modes::{MODES, Mode, Setting, mode};
 use basalt_crash::scenario::Scenario;
@@ -77,9 +78,24 @@ enum Command {
         /// Go on until so many have been found
         #[arg(long, default_value_t = 1)]
         findings: usize,
-        /// A story instead: what its first power cut leaves
+        /// The other way round: Linux works, what it wrote is cut, and Basalt recovers it
         #[arg(long)]
+        back: bool,
+        /// A story instead: what its first power cut leaves
+        #[arg(long, conflicts_with = "back")]
         story: Option<PathBuf>,
+    },
+    /// Do the steps of a file below a directory (called inside the machine)
+    #[command(hide = true)]
+    Work {
+        /// The directory
+        directory: PathBuf,
+        /// The file of steps
+        steps: PathBuf,
+        /// The disk that is marked
+        disk: PathBuf,
+        /// The file to write
+        file: PathBuf,
     },
     /// Write down everything there is below a directory (called inside the machine)
     #[command(hide = true)]
@@ -128,16 +144,11 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Campaign { cuts, first } => run_all(cuts, first),
-        Command::Linux { images, first, fsck_every, findings, story } => {
-            show_to_linux(&linux::Wanted { images, first, fsck_every, findings }, story)
+        Command::Linux { images, first, fsck_every, findings, back, story } => {
+            show_to_linux(&linux::Wanted { images, first, fsck_every, findings }, back, story)
         }
-        Command::Look { directory, file } => match look(&directory).and_then(|tree| dump::save(&tree, &file)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        },
+        Command::Look { directory, file } => inside(look(&directory).and_then(|tree| dump::save(&[tree], &file))),
+        Command::Work { directory, steps, disk, file } => inside(work(&directory, &steps, &disk, &file)),
         Command::Hunt { cuts, first } => hunt_once(first, cuts),
         Command::Replay { file, shrink } => replay(file, shrink),
     }
@@ -223,14 +234,24 @@ fn show(finding: &Finding) {
     println!("{}\n--- save this, and: basalt-crash replay FILE\n{}---", finding.what, finding.scenario);
 }
 
+/// How something that was called inside the machine ended.
+fn inside(result: std::io::Result<()>) -> ExitCode {
+    if let Err(error) = result {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
 /// Has Linux recover images, or what a story leaves.
-fn show_to_linux(wanted: &linux::Wanted, story: Option<PathBuf>) -> ExitCode {
+fn show_to_linux(wanted: &linux::Wanted, back: bool, story: Option<PathBuf>) -> ExitCode {
     let start = Instant::now();
     let outcome = std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| match story {
         Some(file) => {
             let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
             linux::run_story(&program, text.parse()?)
         }
+        None if back => linux::back::run(&program, wanted),
         None => linux::run(&program, wanted),
     });
     match outcome {

@@ -21,14 +21,17 @@ use crate::script::Step;
 use crate::session::{Done, Life, Promise};
 use crate::tree::{Id, Node, PAGE, Page, ROOT, Tree};
 
-/// Who has recovered what is found.
+/// Whose promises count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Basalt: what an fsync has written counts when all of it is there.
+    /// Basalt's: what an fsync has written counts when all of it is there.
     Basalt,
-    /// Linux: a node of an fsync counts when it is there, whatever has become of the blocks it points to. So pages that the fsync under way
-    /// has written may hold anything.
+    /// Those of a volume that Linux has recovered: a node of an fsync counts when it is there, whatever has become of the blocks it points
+    /// to. So pages that the fsync under way has written may hold anything.
     Linux,
+    /// Those of a volume that Linux has written, too: a checkpoint leaves out times that alone have changed, so they may be older unless
+    /// the inode was fsynced.
+    LinuxWrote,
 }
 
 /// What a moment of a life has promised.
@@ -37,6 +40,8 @@ struct Promised<'a> {
     states: &'a [Tree],
     /// The state that the last completed sync made durable.
     synced: usize,
+    /// As that, where content counts, too.
+    content: usize,
     /// Steps that had returned: the last state that is complete.
     returned: usize,
     /// States that may have reached the medium.
@@ -66,6 +71,7 @@ impl<'a> Promised<'a> {
             by,
             states: &life.states,
             synced: 0,
+            content: 0,
             returned,
             last: (returned + 1).min(life.states.len() - 1),
             fsynced: Vec::new(),
@@ -77,6 +83,7 @@ impl<'a> Promised<'a> {
             match done.promise {
                 Promise::Nothing => {}
                 Promise::All => promised.is_synced(state),
+                Promise::Names => promised.synced = promised.synced.max(state),
                 Promise::File(id) => promised.note(id, state, true),
                 Promise::Data(id) => promised.note(id, state, false),
             }
@@ -103,6 +110,7 @@ impl<'a> Promised<'a> {
     /// Everything up to this state is durable.
     fn is_synced(&mut self, state: usize) {
         self.synced = self.synced.max(state);
+        self.content = self.content.max(state);
         self.fsynced.retain(|fsynced| fsynced.state > state);
     }
 
@@ -264,7 +272,11 @@ impl Judge<'_> {
         let in_flight = promised.in_flight == Some(self.id);
         let usual = fsync.map_or(self.moment, |fsync| fsync.state);
         // Times may be older after fdatasync.
-        let oldest = fsync.map_or(usual, |fsync| fsync.whole.unwrap_or(0).max(self.moment).min(usual));
+        let oldest = match (fsync, promised.by) {
+            (None, By::LinuxWrote) => 0,
+            (Some(fsync), By::LinuxWrote) => fsync.whole.unwrap_or(0),
+            (fsync, _) => fsync.map_or(usual, |fsync| fsync.whole.unwrap_or(0).max(self.moment).min(usual)),
+        };
         self.fields(usual, oldest, there)
             .or_else(|complaint| if in_flight { self.fields(promised.returned, oldest, there) } else { Err(complaint) })
     }
@@ -272,14 +284,17 @@ impl Judge<'_> {
     /// Holds the pages of a regular file against all versions that they may be of.
     fn content(&self, there: &Node) -> Result<(), String> {
         let promised = self.promised;
-        let first = promised.fsync_of(self.id).map_or(promised.synced, |fsync| fsync.state);
+        let first = promised.fsync_of(self.id).map_or(promised.content, |fsync| fsync.state);
         let mut last = self.moment.max(first);
-        if promised.in_flight == Some(self.id) {
-            last = last.max(promised.returned);
+        match promised.by {
+            _ if promised.in_flight == Some(self.id) => last = last.max(promised.returned),
+            // It writes data where it was.
+            By::LinuxWrote => last = last.max(promised.last),
+            By::Basalt | By::Linux => {}
         }
         let replaced = promised.replaced.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
         let first = replaced.map_or(first, |(_, state)| first.max(*state));
-        let is_torn = promised.by == By::Linux && promised.in_flight == Some(self.id);
+        let is_torn = promised.by != By::Basalt && promised.in_flight == Some(self.id);
         compare_pages(&promised.states[first..=last], self.id, there, is_torn)
     }
 

@@ -1,7 +1,9 @@
-//! A tree as a file: what the machine hands out. Lines of text, an empty line, and then the pages.
+//! Trees as a file: what the machine hands out. Lines of text, an empty line, and then the pages.
 
-use std::fmt::Write;
-use std::io;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use basalt_vfs::{FileKind, Time};
 
 use crate::meta::{Meta, Times};
 use crate::script::Words;
-use crate::tree::{Node, PAGE, ROOT, Tree};
+use crate::tree::{Id, Node, PAGE, Page, ROOT, Tree};
 
 const KINDS: [FileKind; 7] = [
     FileKind::Regular,
@@ -22,50 +24,69 @@ const KINDS: [FileKind; 7] = [
     FileKind::Socket,
 ];
 
-/// Writes a tree to a file.
+/// Writes trees to a file. Pages that are the same stand there once.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn save(tree: &Tree, path: &Path) -> io::Result<()> {
-    let (mut text, mut pages) = (String::new(), Vec::new());
-    for (id, node) in tree.iter() {
-        let kind = KINDS.iter().position(|kind| *kind == node.kind).unwrap_or_default();
-        let Meta { permissions, uid, gid, rdev, flags, times, .. } = node.meta;
-        let birth = times.birth.map_or((0, 0, 0), |birth| (1, birth.seconds, birth.nanoseconds));
-        let mut line = format!("inode {id} {} {kind} {permissions} {uid} {gid} {rdev} {flags} {}", node.ino, node.size);
-        // Writing to a string does not fail.
-        for time in [times.access, times.modify, times.change] {
-            let _ = write!(line, " {} {}", time.seconds, time.nanoseconds);
-        }
-        let _ = writeln!(text, "{line} {} {} {}", birth.0, birth.1, birth.2);
-        let _ = writeln!(text, "target 0{}", hex(&node.target));
-        for (name, value) in &node.xattrs {
-            let _ = writeln!(text, "xattr {name} 0{}", hex(value));
-        }
-        for (name, child) in &node.entries {
-            let _ = writeln!(text, "entry {child} {name}");
-        }
-        for (index, page) in &node.pages {
-            let _ = writeln!(text, "page {index}");
-            pages.extend_from_slice(&page[..]);
-        }
+pub fn save(trees: &[Tree], path: &Path) -> io::Result<()> {
+    let mut text = String::new();
+    let mut pages: HashMap<Page, usize> = HashMap::new();
+    for tree in trees {
+        text.push_str("tree\n");
+        tree.iter().for_each(|(id, node)| describe(id, node, &mut pages, &mut text));
     }
-    let text = [text.as_bytes(), b"\n", &pages].concat();
-    std::fs::write(path, text)
+    let mut ordered: Vec<(Page, usize)> = pages.into_iter().collect();
+    ordered.sort_unstable_by_key(|(_, number)| *number);
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    ordered.iter().try_for_each(|(page, _)| file.write_all(&page[..]))?;
+    file.flush()
+}
+
+/// The lines of an inode.
+fn describe(id: Id, node: &Node, pages: &mut HashMap<Page, usize>, text: &mut String) {
+    let kind = KINDS.iter().position(|kind| *kind == node.kind).unwrap_or_default();
+    let Meta { permissions, uid, gid, rdev, flags, times, .. } = node.meta;
+    let birth = times.birth.map_or((0, 0, 0), |birth| (1, birth.seconds, birth.nanoseconds));
+    let mut line = format!("inode {id} {} {kind} {permissions} {uid} {gid} {rdev} {flags} {}", node.ino, node.size);
+    // Writing to a string does not fail.
+    for time in [times.access, times.modify, times.change] {
+        let _ = write!(line, " {} {}", time.seconds, time.nanoseconds);
+    }
+    let _ = writeln!(text, "{line} {} {} {}", birth.0, birth.1, birth.2);
+    let _ = writeln!(text, "target 0{}", hex(&node.target));
+    for (name, value) in &node.xattrs {
+        let _ = writeln!(text, "xattr {name} 0{}", hex(value));
+    }
+    for (name, child) in &node.entries {
+        let _ = writeln!(text, "entry {child} {name}");
+    }
+    for (index, page) in &node.pages {
+        let next = pages.len();
+        let number = pages.entry(page.clone()).or_insert(next);
+        let _ = writeln!(text, "page {index} {number}");
+    }
 }
 
 /// Reads what [`save`] wrote.
 ///
 /// # Errors
 /// When it is no such file.
-pub fn load(bytes: &[u8]) -> Result<Tree, String> {
+pub fn load(bytes: &[u8]) -> Result<Vec<Tree>, String> {
     let end = bytes.windows(2).position(|two| two == b"\n\n").ok_or("a dump without an end")?;
     let text = str::from_utf8(&bytes[..end]).map_err(|error| error.to_string())?;
-    let mut pages = bytes[end + 2..].chunks(PAGE as usize);
+    let pages = bytes[end + 2..].chunks_exact(PAGE as usize).map(|page| page.try_into().map(Arc::new));
+    let pages: Vec<Page> = pages.collect::<Result<_, _>>().map_err(|_| "a page cut short")?;
+    let trees = text.split("tree\n").skip(1);
+    trees.map(|lines| one_tree(lines, &pages)).collect()
+}
+
+fn one_tree(lines: &str, pages: &[Page]) -> Result<Tree, String> {
     let mut tree = Tree::new(0);
     let mut names = Vec::new();
     let mut at = ROOT;
-    for line in text.lines() {
+    for line in lines.lines() {
         let mut words = Words::new(line);
         let kind = words.word("what")?;
         if kind == "inode" {
@@ -82,9 +103,9 @@ pub fn load(bytes: &[u8]) -> Result<Tree, String> {
             }
             "entry" => names.push((at, words.number("inode")?, words.word("name")?)),
             "page" => {
-                let page = pages.next().ok_or("a dump without its pages")?;
-                let page = page.try_into().map_err(|_| "a page cut short")?;
-                node.pages.insert(words.number("index")?, Arc::new(page));
+                let (index, number): (u64, usize) = (words.number("index")?, words.number("page")?);
+                let page = pages.get(number).ok_or("a dump without its pages")?;
+                node.pages.insert(index, page.clone());
             }
             _ => return Err(format!("`{line}` in a dump")),
         }
@@ -141,8 +162,10 @@ mod tests {
             tree.apply(&line.parse::<Step>().unwrap(), number).unwrap();
         }
         let file = tempfile::NamedTempFile::new().unwrap();
-        save(&tree, file.path()).unwrap();
-        expect_same(&tree, &load(&std::fs::read(file.path()).unwrap()).unwrap()).unwrap();
-        assert!(load(b"page 1\n\n").is_err());
+        save(&[Tree::new(3), tree.clone()], file.path()).unwrap();
+        let loaded = load(&std::fs::read(file.path()).unwrap()).unwrap();
+        assert_eq!(loaded.len(), 2);
+        expect_same(&tree, &loaded[1]).unwrap();
+        assert!(load(b"tree\npage 1 0\n\n").is_err());
     }
 }

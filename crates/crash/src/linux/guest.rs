@@ -54,8 +54,7 @@ impl Guest {
     /// When the files that it needs cannot be made.
     pub fn boot(program: &Path) -> Result<Guest, String> {
         let place = scratch::directory().map_err(|error| error.to_string())?;
-        let mut uml = Uml::new().place(scratch::place()).timeout(LIFE);
-        uml = uml.module("crypto/crc32_generic").module("fs/f2fs/f2fs");
+        let mut uml = with_f2fs(Uml::new()).timeout(LIFE);
         for disk in 0..DISKS {
             let path = disk_path(place.path(), disk);
             File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(|error| error.to_string())?;
@@ -138,7 +137,8 @@ impl Guest {
         let error = String::from_utf8_lossy(&take("error")?).trim().to_owned();
         let log = String::from_utf8_lossy(&take("log")?).into_owned();
         let tree = match take("tree") {
-            Ok(bytes) if error.is_empty() => dump::load(&bytes),
+            Ok(bytes) if error.is_empty() => dump::load(&bytes)
+                .and_then(|trees| trees.into_iter().next().ok_or_else(|| "a dump of nothing".to_owned())),
             _ => Err(error),
         };
         let left = read_disk(&disk_path(self.place.path(), disk), image)?;
@@ -171,6 +171,11 @@ impl Drop for Guest {
         // Whoever cares for how it ended has asked already.
         let _ = self.end();
     }
+}
+
+/// A machine that knows F2FS.
+pub fn with_f2fs(machine: Uml) -> Uml {
+    machine.place(scratch::place()).module("crypto/crc32_generic").module("fs/f2fs/f2fs")
 }
 
 fn disk_path(place: &Path, disk: usize) -> PathBuf {

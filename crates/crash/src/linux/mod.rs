@@ -6,12 +6,17 @@
 //! | [`guest`] | the machine: sixteen images a round, as many rounds as wanted in one boot |
 //! | [`look`](mod@look) | inside it: everything there is below a mount point, by Linux's own system calls |
 //! | [`dump`] | that, as a file |
+//! | [`back`] | the other way round: what Linux did is cut, and Basalt recovers it |
+//! | [`record`](mod@record), [`work`](mod@work) | what Linux did: on the host, and inside |
 //!
 //! A volume whose journal is live is none of Linux's business: the guard keeps it off. Such images are left out, and counted.
 
+pub mod back;
 pub mod dump;
 pub mod guest;
 pub mod look;
+pub mod record;
+pub mod work;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -86,6 +91,8 @@ pub struct Outcome {
     pub guarded: u64,
     /// Images that `fsck.f2fs` was shown.
     pub checked_elsewhere: u64,
+    /// The other way round: Linux worked, Basalt recovered.
+    pub is_back: bool,
     /// Seeds used.
     pub seeds: std::ops::Range<u64>,
     /// Violations.
@@ -99,12 +106,14 @@ impl fmt::Display for Outcome {
             if let Some(kept) = kept {
                 writeln!(f, "the image is kept as {}", kept.display())?;
             }
-            writeln!(f, "--- save this, and: basalt-crash linux --story FILE\n{scenario}---")?;
+            let how = if self.is_back { "what Linux did" } else { "save this, and: basalt-crash linux --story FILE" };
+            writeln!(f, "--- {how}\n{scenario}---")?;
         }
-        let Outcome { images, recovered, guarded, checked_elsewhere, seeds, findings } = self;
+        let Outcome { images, recovered, guarded, checked_elsewhere, seeds, findings, is_back } = self;
+        let by = if *is_back { "what Linux did, recovered by Basalt and by Linux" } else { "recovered by Linux" };
         writeln!(
             f,
-            "linux: {images} images recovered by Linux ({recovered} of them rolled forward), {guarded} with a live journal left out, \
+            "linux: {images} images {by} ({recovered} of them rolled forward), {guarded} with a live journal left out, \
              {checked_elsewhere} shown to fsck.f2fs, seeds {} to {}, {} violations",
             seeds.start,
             seeds.end,
@@ -232,9 +241,13 @@ fn show(
 
 /// A violation, with its image kept.
 fn found(seed: u64, sample: &Sample, what: String) -> Found {
-    let path = scratch::place().join(format!("basalt-linux-{}-{seed}-{}.img", std::process::id(), sample.at));
-    let kept = save(&sample.image, &path).is_ok().then_some(path);
-    Found { seed, what, scenario: sample.scenario.clone(), kept }
+    Found { seed, what, scenario: sample.scenario.clone(), kept: keep(&sample.image, seed, sample.at) }
+}
+
+/// Keeps an image; says where.
+fn keep(image: &MemoryDevice, seed: u64, at: usize) -> Option<PathBuf> {
+    let path = scratch::place().join(format!("basalt-linux-{}-{seed}-{at}.img", std::process::id()));
+    save(image, &path).is_ok().then_some(path)
 }
 
 /// Holds what Linux made of an image against what was promised; then the volume is checked, and used.
@@ -243,7 +256,8 @@ fn judge(sample: &Sample, visited: Visited, image: Option<&Path>, seed: u64) -> 
     let engine = engine_of(&sample.scenario)?;
     let life = &*sample.life;
     let tree = tree.map_err(|error| format!("Linux: {error}\n{log}"))?;
-    let complaints: Vec<&str> = complaints(&log).filter(|line| !OTHER_PACK.iter().any(|words| line.contains(words))).collect();
+    let complaints: Vec<&str> =
+        complaints(&log).filter(|line| !OTHER_PACK.iter().any(|words| line.contains(words))).collect();
     if !complaints.is_empty() {
         return Err(format!("Linux complains:\n{}", complaints.join("\n")));
     }

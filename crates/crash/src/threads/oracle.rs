@@ -55,7 +55,7 @@ impl<'a> Promised<'a> {
                     promised.synced = promised.synced.max(first);
                     continue;
                 }
-                Promise::All | Promise::Nothing => continue,
+                Promise::All | Promise::Names | Promise::Nothing => continue,
                 Promise::File(id) => (id, true),
                 Promise::Data(id) => (id, false),
             };
