@@ -9,9 +9,9 @@ use basalt_crash::campaign::{Outcome, campaign};
 use basalt_crash::explore::{Finding, Seen, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
 use basalt_crash::hunt::{Hunted, hunt};
-use basalt_crash::linux::look::look;
+use basalt_crash::linux;
+use basalt_crash::linux::guest::visit_all;
 use basalt_crash::linux::work::work;
-use basalt_crash::linux::{self, dump};
 use basalt_crash::modes::{MODES, Mode, Setting, mode};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
@@ -97,13 +97,15 @@ enum Command {
         /// The file to write
         file: PathBuf,
     },
-    /// Write down everything there is below a directory (called inside the machine)
+    /// Mount the disks of the machine in turn, and write down everything there is (called inside the machine)
     #[command(hide = true)]
-    Look {
-        /// The directory
+    Visit {
+        /// Where to mount
         directory: PathBuf,
-        /// The file to write
-        file: PathBuf,
+        /// Disks
+        disks: usize,
+        /// What the names of files begin with
+        round: u32,
     },
     /// All modes in turns on one processor until something is found; tells what and after how many cuts, as a line of JSON
     Hunt {
@@ -147,7 +149,7 @@ fn main() -> ExitCode {
         Command::Linux { images, first, fsck_every, findings, back, story } => {
             show_to_linux(&linux::Wanted { images, first, fsck_every, findings }, back, story)
         }
-        Command::Look { directory, file } => inside(look(&directory).and_then(|tree| dump::save(&[tree], &file))),
+        Command::Visit { directory, disks, round } => inside(visit_all(&directory, disks, round)),
         Command::Work { directory, steps, disk, file } => inside(work(&directory, &steps, &disk, &file)),
         Command::Hunt { cuts, first } => hunt_once(first, cuts),
         Command::Replay { file, shrink } => replay(file, shrink),

@@ -30,7 +30,7 @@ pub enum By {
     /// to. So pages that the fsync under way has written may hold anything.
     Linux,
     /// Those of a volume that Linux has written, too: a checkpoint leaves out times that alone have changed, so they may be older unless
-    /// the inode was fsynced.
+    /// the inode was fsynced; data is written in place, so it may be newer; and renamed directories on the path of a file are not its fsync's.
     LinuxWrote,
 }
 
@@ -244,11 +244,12 @@ fn compare(promised: &Promised<'_>, moment: usize, variant: Variant, found: &Tre
 /// The names at `moment`, and those of inodes fsynced later.
 fn expect(promised: &Promised<'_>, moment: usize, variant: Variant) -> Expected {
     let mut expected = Expected { tree: promised.states[moment].clone(), disturbed: Vec::new() };
+    let with_path = promised.by != By::LinuxWrote;
     for fsynced in promised.fsynced.iter().filter(|fsynced| fsynced.state > moment) {
-        overlay(&mut expected, &promised.states[fsynced.state], fsynced.id, variant.with_removed);
+        overlay(&mut expected, &promised.states[fsynced.state], fsynced.id, variant.with_removed, with_path);
     }
     if let Some(id) = promised.in_flight.filter(|_| variant.with_flight) {
-        overlay(&mut expected, &promised.states[promised.returned], id, variant.with_removed);
+        overlay(&mut expected, &promised.states[promised.returned], id, variant.with_removed, with_path);
     }
     expected
 }

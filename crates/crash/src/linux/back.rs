@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use basalt_device::power::{Change, Fate};
 use basalt_device::{MemoryDevice, Replay};
 use basalt_testkit::rng::Rng;
 use basalt_uml::complaints;
@@ -82,12 +83,27 @@ fn cuts(life: &Life, prelude: usize, seed: u64) -> Vec<Struck> {
     moments.sort_unstable();
     let mut replay = Replay::new(&life.history);
     let mut cut = |at: usize| {
-        let style = [Style::Kept, Style::Kept, Style::Lost, Style::Prefix, Style::Scattered][rng.index(5)];
+        let style = [Style::Kept, Style::Kept, Style::Lost, Style::Scattered][rng.index(4)];
         let seed = if style.is_fixed() { 0 } else { rng.next_u64() >> 40 };
-        let image = replay.cut(at, |cached| style.fates(seed, cached));
+        let image = replay.cut(at, |cached| match style {
+            Style::Scattered => scattered(seed, cached),
+            _ => style.fates(seed, cached),
+        });
         Struck { at, style, seed, image }
     };
     moments.into_iter().map(&mut cut).collect()
+}
+
+/// Every block is kept or lost by itself, whole: Linux counts on that.
+fn scattered(seed: u64, cached: &[Change]) -> Vec<Fate> {
+    const SECTORS: usize = 8;
+    let mut rng = Rng::new(seed);
+    let odds = [20, 50, 90][rng.index(3)];
+    let fate = |change: &Change| {
+        let blocks = change.sectors().div_ceil(SECTORS);
+        Fate::Torn((0..blocks).flat_map(|_| [rng.chance(odds); SECTORS]).take(change.sectors()).collect())
+    };
+    cached.iter().map(fate).collect()
 }
 
 /// Basalt recovers, and so does Linux: both find the same, and what was promised. Then the volume is checked, and used.
@@ -110,7 +126,7 @@ fn judge(plan: &Plan, life: &Life, struck: &Struck, visited: Visited, with_fsck:
     expect_same(&of_linux, session.tree())
         .map_err(|error| format!("Basalt finds another tree than Linux: {error}\n{log}"))?;
     // Linux writes data in place, and waits for no flush between data and the nodes that point to it: nothing is sure where requests are
-    // torn or reordered.
+    // reordered.
     if style.is_fixed() {
         let found = as_linux_shows(session.tree().clone());
         verify_by(By::LinuxWrote, life, *at, &found)

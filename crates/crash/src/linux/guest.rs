@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_testkit::scratch;
 use basalt_uml::{Uml, UmlResult};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
 use super::dump;
+use super::look::look;
 use crate::explore::save;
 use crate::tree::Tree;
 
@@ -88,13 +90,16 @@ impl Guest {
         assert!(images.len() <= DISKS, "more images than disks");
         self.round += 1;
         let failed = |error: io::Error| format!("what the machine shares: {error}");
-        let mut script = String::new();
         for (disk, image) in images.iter().enumerate() {
             let path = disk_path(self.place.path(), disk);
             save(image, &path).map_err(failed)?;
             File::options().write(true).open(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(failed)?;
-            script.push_str(&self.one(disk));
         }
+        let (program, round) = (self.program.display(), self.round);
+        let script = format!(
+            "dmesg --clear; {program} visit /run/mnt {} {round} || exit; dmesg --raw > {round}.log",
+            images.len()
+        );
         let place = |name: &str| self.place.path().join(format!("{}.{name}", self.round));
         std::fs::write(place("next"), script).map_err(failed)?;
         std::fs::rename(place("next"), place("go")).map_err(failed)?;
@@ -105,37 +110,22 @@ impl Guest {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        images.iter().enumerate().map(|(disk, image)| self.collect(disk, image).map_err(failed)).collect()
+        let log = std::fs::read(place("log")).map_err(failed)?;
+        let log = String::from_utf8_lossy(&log);
+        images.iter().enumerate().map(|(disk, image)| self.collect(disk, image, &log).map_err(failed)).collect()
     }
 
-    /// The part of the script for one disk.
-    fn one(&self, disk: usize) -> String {
-        let (program, name) = (self.program.display(), self.file_name(disk));
-        let letter = char::from(b'a' + disk as u8);
-        format!(
-            "dmesg --clear; : > {name}.error
-            if mount -t f2fs -o noatime /dev/ubd{letter} /run/mnt 2> {name}.error; then
-                {program} look /run/mnt {name}.tree 2> {name}.error
-                umount /run/mnt 2>> {name}.error
-            fi
-            dmesg --raw > {name}.log\n"
-        )
-    }
-
-    fn file_name(&self, disk: usize) -> String {
-        format!("{}-{disk}", self.round)
-    }
-
-    /// What one visit has left.
-    fn collect(&self, disk: usize, image: &MemoryDevice) -> io::Result<Visited> {
-        let file = |kind: &str| self.place.path().join(format!("{}.{kind}", self.file_name(disk)));
+    /// What one visit has left. `log` is that of the round.
+    fn collect(&self, disk: usize, image: &MemoryDevice, log: &str) -> io::Result<Visited> {
         let take = |kind: &str| {
-            let bytes = std::fs::read(file(kind));
-            let _ = std::fs::remove_file(file(kind));
+            let path = self.place.path().join(format!("{}-{disk}.{kind}", self.round));
+            let bytes = std::fs::read(&path);
+            let _ = std::fs::remove_file(path);
             bytes
         };
         let error = String::from_utf8_lossy(&take("error")?).trim().to_owned();
-        let log = String::from_utf8_lossy(&take("log")?).into_owned();
+        let is_ours = |line: &&str| !line.contains("(ubd") || line.contains(&format!("({})", disk_name(disk)));
+        let log = log.lines().filter(is_ours).fold(String::new(), |log, line| log + line + "\n");
         let tree = match take("tree") {
             Ok(bytes) if error.is_empty() => dump::load(&bytes)
                 .and_then(|trees| trees.into_iter().next().ok_or_else(|| "a dump of nothing".to_owned())),
@@ -171,6 +161,29 @@ impl Drop for Guest {
         // Whoever cares for how it ended has asked already.
         let _ = self.end();
     }
+}
+
+/// Inside the machine: mounts each of its disks in turn, writes down what is there, and unmounts it. The tree of a disk is in `ROUND-DISK.tree`,
+/// what went wrong in `ROUND-DISK.error`.
+///
+/// # Errors
+/// When that cannot be written down.
+pub fn visit_all(directory: &Path, disks: usize, round: u32) -> io::Result<()> {
+    let one = |disk: usize| {
+        mount(format!("/dev/{}", disk_name(disk)), directory, "f2fs", MountFlags::NOATIME, None)?;
+        let looked = look(directory).and_then(|tree| dump::save(&[tree], Path::new(&format!("{round}-{disk}.tree"))));
+        unmount(directory, UnmountFlags::empty())?;
+        looked
+    };
+    (0..disks).try_for_each(|disk| {
+        let error = one(disk).err().map(|error| error.to_string()).unwrap_or_default();
+        std::fs::write(format!("{round}-{disk}.error"), error)
+    })
+}
+
+/// What Linux calls a disk.
+fn disk_name(disk: usize) -> String {
+    format!("ubd{}", char::from(b'a' + disk as u8))
 }
 
 /// A machine that knows F2FS.

@@ -172,7 +172,7 @@ fn compare(
     let mut in_order: Vec<(usize, Id)> = chosen.iter().map(|(id, state)| (*state, *id)).collect();
     in_order.sort_unstable();
     for (state, id) in in_order {
-        overlay(&mut expected, &promised.states[state], id, with_removed);
+        overlay(&mut expected, &promised.states[state], id, with_removed, true);
     }
     walk(&expected.tree, found, |id, node, there| {
         compare_node(promised, moment, chosen.get(&id).copied(), id, node, there)
