@@ -1,9 +1,9 @@
 //! The machine that mounts what power cuts have left: it stays up, since booting takes longer than a mount.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_testkit::scratch;
 use basalt_uml::{Uml, UmlResult};
+use rustix::fs::OFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
@@ -96,10 +97,7 @@ impl Guest {
             File::options().write(true).open(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(failed)?;
         }
         let (program, round) = (self.program.display(), self.round);
-        let script = format!(
-            "dmesg --clear; {program} visit /run/mnt {} {round} || exit; dmesg --raw > {round}.log",
-            images.len()
-        );
+        let script = format!("{program} visit /run/mnt {} {round}", images.len());
         let place = |name: &str| self.place.path().join(format!("{}.{name}", self.round));
         std::fs::write(place("next"), script).map_err(failed)?;
         std::fs::rename(place("next"), place("go")).map_err(failed)?;
@@ -110,13 +108,11 @@ impl Guest {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let log = std::fs::read(place("log")).map_err(failed)?;
-        let log = String::from_utf8_lossy(&log);
-        images.iter().enumerate().map(|(disk, image)| self.collect(disk, image, &log).map_err(failed)).collect()
+        images.iter().enumerate().map(|(disk, image)| self.collect(disk, image).map_err(failed)).collect()
     }
 
-    /// What one visit has left. `log` is that of the round.
-    fn collect(&self, disk: usize, image: &MemoryDevice, log: &str) -> io::Result<Visited> {
+    /// What one visit has left.
+    fn collect(&self, disk: usize, image: &MemoryDevice) -> io::Result<Visited> {
         let take = |kind: &str| {
             let path = self.place.path().join(format!("{}-{disk}.{kind}", self.round));
             let bytes = std::fs::read(&path);
@@ -124,8 +120,7 @@ impl Guest {
             bytes
         };
         let error = String::from_utf8_lossy(&take("error")?).trim().to_owned();
-        let is_ours = |line: &&str| !line.contains("(ubd") || line.contains(&format!("({})", disk_name(disk)));
-        let log = log.lines().filter(is_ours).fold(String::new(), |log, line| log + line + "\n");
+        let log = String::from_utf8_lossy(&take("log")?).into_owned();
         let tree = match take("tree") {
             Ok(bytes) if error.is_empty() => dump::load(&bytes)
                 .and_then(|trees| trees.into_iter().next().ok_or_else(|| "a dump of nothing".to_owned())),
@@ -164,7 +159,7 @@ impl Drop for Guest {
 }
 
 /// Inside the machine: mounts each of its disks in turn, writes down what is there, and unmounts it. The tree of a disk is in `ROUND-DISK.tree`,
-/// what went wrong in `ROUND-DISK.error`.
+/// what went wrong in `ROUND-DISK.error`, what the kernel said in `ROUND-DISK.log`.
 ///
 /// # Errors
 /// When that cannot be written down.
@@ -175,10 +170,32 @@ pub fn visit_all(directory: &Path, disks: usize, round: u32) -> io::Result<()> {
         unmount(directory, UnmountFlags::empty())?;
         looked
     };
+    let kernel = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open("/dev/kmsg")?;
+    // What was said before is somebody else's.
+    let _ = (&kernel).seek(io::SeekFrom::End(0))?;
     (0..disks).try_for_each(|disk| {
         let error = one(disk).err().map(|error| error.to_string()).unwrap_or_default();
-        std::fs::write(format!("{round}-{disk}.error"), error)
+        std::fs::write(format!("{round}-{disk}.error"), error)?;
+        std::fs::write(format!("{round}-{disk}.log"), kernel_log(&kernel)?)
     })
+}
+
+/// What the kernel has said since this was asked last, as `dmesg --raw` shows it: its memory has room for a few images only.
+fn kernel_log(mut kernel: &File) -> io::Result<String> {
+    let (mut log, mut record) = (String::new(), [0; 8192]);
+    loop {
+        let length = match kernel.read(&mut record) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(log),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(io::Error::other("a log cut short")),
+            Err(error) => return Err(error),
+        };
+        // Level, number, time and more, then the text and lines of its own.
+        let text = String::from_utf8_lossy(&record[..length]).into_owned();
+        let (head, text) = text.split_once(';').unwrap_or(("", &text));
+        let level = head.split(',').next().unwrap_or_default();
+        log = format!("{log}<{level}>{}\n", text.lines().next().unwrap_or_default());
+    }
 }
 
 /// What Linux calls a disk.
