@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use basalt_device::power::{Change, Fate, TORN_SECTOR};
 use basalt_device::{MemoryDevice, Replay};
 use basalt_testkit::rng::Rng;
 
@@ -53,7 +54,7 @@ impl Sampler {
         let life = Arc::new(life);
         let mut replay = Replay::new(&life.history);
         for (at, style, seed) in cuts {
-            let image = replay.cut(at, |cached| style.fates(seed, cached));
+            let image = replay.cut(at, |cached| whole_blocks(style.fates(seed, cached), cached));
             let (steps, after) = relative(&life, at);
             let cut = crate::cut::Cut { after, style, seed };
             let scenario = explorer.finding(vec![(steps, cut)], Vec::new(), String::new()).scenario;
@@ -62,6 +63,20 @@ impl Sampler {
             }
         }
     }
+}
+
+/// The same fates, but blocks of 4096 bytes are kept or lost whole, by their first sector: Linux counts on that.
+pub(crate) fn whole_blocks(fates: Vec<Fate>, cached: &[Change]) -> Vec<Fate> {
+    const SECTORS: usize = 8;
+    let whole = |(fate, change): (Fate, &Change)| match fate {
+        Fate::Torn(kept) => {
+            let before = (change.range().0 / TORN_SECTOR) as usize % SECTORS;
+            let first = |sector: usize| ((before + sector) / SECTORS * SECTORS).saturating_sub(before);
+            Fate::Torn((0..kept.len()).map(|sector| kept[first(sector)]).collect())
+        }
+        fate => fate,
+    };
+    fates.into_iter().zip(cached).map(whole).collect()
 }
 
 impl fmt::Debug for Sampler {

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use basalt_device::power::{Change, Fate};
 use basalt_device::{MemoryDevice, Replay};
 use basalt_testkit::rng::Rng;
 use basalt_uml::complaints;
@@ -12,13 +11,14 @@ use basalt_vfs::FileKind;
 
 use super::guest::{DISKS, Guest, Visited};
 use super::record::{Plan, plan, record};
-use super::{Found, OTHER_PACK, Outcome, ROLLED_FORWARD, Wanted, keep, look, with_what_is_not_shown};
+use super::{Found, OTHER_COPY, Outcome, ROLLED_FORWARD, Wanted, keep, look, with_what_is_not_shown};
 use crate::cut::{Cut, Style};
 use crate::engine::Engine;
 use crate::explore::{check_elsewhere, guarded};
 use crate::oracle::{By, verify_by};
 use crate::prepare::Image;
 use crate::same::expect_same;
+use crate::sample::whole_blocks;
 use crate::scenario::{Scenario, go_on};
 use crate::session::{Life, Promise, Session};
 use crate::tree::{Id, Tree};
@@ -60,8 +60,10 @@ pub fn run(program: &Path, wanted: &Wanted) -> Result<Outcome, String> {
             outcome.recovered += u64::from(visited.log.contains(ROLLED_FORWARD));
             let with_fsck = wanted.fsck_every > 0 && outcome.images.is_multiple_of(wanted.fsck_every);
             outcome.checked_elsewhere += u64::from(with_fsck);
-            if let Err(what) = guarded(|| judge(&plan, &life, struck, visited, with_fsck)) {
-                outcome.findings.push(found(seed, &plan, Some((&life, struck)), what));
+            match guarded(|| judge(&plan, &life, struck, visited, with_fsck)) {
+                Ok(None) => {}
+                Ok(Some(what)) => outcome.lost.push(format!("seed {seed}, cut at request {}: {what}", struck.at)),
+                Err(what) => outcome.findings.push(found(seed, &plan, Some((&life, struck)), what)),
             }
         }
     }
@@ -83,37 +85,29 @@ fn cuts(life: &Life, prelude: usize, seed: u64) -> Vec<Struck> {
     moments.sort_unstable();
     let mut replay = Replay::new(&life.history);
     let mut cut = |at: usize| {
-        let style = [Style::Kept, Style::Kept, Style::Lost, Style::Scattered][rng.index(4)];
+        let style = [Style::Kept, Style::Kept, Style::Lost, Style::Sectors][rng.index(4)];
         let seed = if style.is_fixed() { 0 } else { rng.next_u64() >> 40 };
-        let image = replay.cut(at, |cached| match style {
-            Style::Scattered => scattered(seed, cached),
-            _ => style.fates(seed, cached),
-        });
+        let image = replay.cut(at, |cached| whole_blocks(style.fates(seed, cached), cached));
         Struck { at, style, seed, image }
     };
     moments.into_iter().map(&mut cut).collect()
 }
 
-/// Every block is kept or lost by itself, whole: Linux counts on that.
-fn scattered(seed: u64, cached: &[Change]) -> Vec<Fate> {
-    const SECTORS: usize = 8;
-    let mut rng = Rng::new(seed);
-    let odds = [20, 50, 90][rng.index(3)];
-    let fate = |change: &Change| {
-        let blocks = change.sectors().div_ceil(SECTORS);
-        Fate::Torn((0..blocks).flat_map(|_| [rng.chance(odds); SECTORS]).take(change.sectors()).collect())
-    };
-    cached.iter().map(fate).collect()
-}
-
-/// Basalt recovers, and so does Linux: both find the same, and what was promised. Then the volume is checked, and used.
-fn judge(plan: &Plan, life: &Life, struck: &Struck, visited: Visited, with_fsck: bool) -> Result<(), String> {
+/// Basalt recovers, and so does Linux: both find the same, and what was promised. Then the volume is checked, and used. What Linux itself
+/// does not keep is no fault of Basalt's, and returned.
+fn judge(
+    plan: &Plan,
+    life: &Life,
+    struck: &Struck,
+    visited: Visited,
+    with_fsck: bool,
+) -> Result<Option<String>, String> {
     let Struck { at, style, image, .. } = struck;
     let engine = plan.engine;
     let log = &visited.log;
     let of_linux = visited.tree.map_err(|error| format!("Linux cannot recover its own: {error}\n{log}"))?;
     let complaints: Vec<&str> =
-        complaints(log).filter(|line| !OTHER_PACK.iter().any(|words| line.contains(words))).collect();
+        complaints(log).filter(|line| !OTHER_COPY.iter().any(|words| line.contains(words))).collect();
     if !complaints.is_empty() {
         return Err(format!("Linux complains of its own:\n{}", complaints.join("\n")));
     }
@@ -127,15 +121,15 @@ fn judge(plan: &Plan, life: &Life, struck: &Struck, visited: Visited, with_fsck:
         .map_err(|error| format!("Basalt finds another tree than Linux: {error}\n{log}"))?;
     // Linux writes data in place, and waits for no flush between data and the nodes that point to it: nothing is sure where requests are
     // reordered.
-    if style.is_fixed() {
-        let found = as_linux_shows(session.tree().clone());
-        verify_by(By::LinuxWrote, life, *at, &found)
-            .map_err(|error| format!("Linux and Basalt find the same, but {error}"))?;
-    }
+    let found = as_linux_shows(session.tree().clone());
+    let lost = if style.is_fixed() { verify_by(By::LinuxWrote, life, *at, &found).err() } else { None };
     let rest = usage(session.tree(), Extent::Some, *at as u64);
     go_on(&mut session, &rest)?;
     let closed = session.close()?;
-    if with_fsck { check_elsewhere(engine, &closed) } else { Ok(()) }
+    if with_fsck {
+        check_elsewhere(engine, &closed)?;
+    }
+    Ok(lost)
 }
 
 /// Recovery gives names back, and directories the times of that.
