@@ -64,7 +64,7 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         first: u64,
     },
-    /// Have Linux, in User-Mode Linux, recover what power cuts have left, and judge it by the same oracle
+    /// Have Linux, in User-Mode Linux, recover what power cuts have left, and judge it by the same oracle: docs/crash-testing.md
     Linux {
         /// Images to show to it
         #[arg(long, default_value_t = 500)]
