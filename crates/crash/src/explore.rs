@@ -17,6 +17,7 @@ use crate::device_mutant::DeviceMutant;
 use crate::engine::Engine;
 use crate::oracle::verify;
 use crate::prepare::{Base, Image};
+use crate::sample::Sampler;
 use crate::scenario::{Scenario, fail_read, go_on, recover, recover_damaged, relative};
 use crate::script::Step;
 use crate::session::{Life, Session};
@@ -153,6 +154,8 @@ pub struct Explorer<'a> {
     pub faults: bool,
     /// States met by this run and others.
     pub seen: Option<&'a Seen>,
+    /// Some cuts are put aside here, and none is judged.
+    pub sampler: Option<&'a Sampler>,
     /// What was done.
     pub tally: Tally,
 }
@@ -169,6 +172,7 @@ impl<'a> Explorer<'a> {
             prelude: 0,
             faults: false,
             seen: None,
+            sampler: None,
             tally: Tally::default(),
         }
     }
@@ -190,6 +194,10 @@ impl<'a> Explorer<'a> {
         let life = life.map_err(|what| self.finding(Vec::new(), steps[..done].to_vec(), what))?;
         self.tally.runs += 1;
         self.tally.steps += steps.len() as u64;
+        if let Some(sampler) = self.sampler {
+            sampler.take(self, life, density, &mut rng);
+            return Ok(());
+        }
         self.cut_life(self.lie(life), digest, &mut Vec::new(), density, &mut rng)
     }
 
@@ -200,7 +208,7 @@ impl<'a> Explorer<'a> {
         life
     }
 
-    fn finding(&self, lives: Vec<(Vec<Step>, Cut)>, rest: Vec<Step>, what: String) -> Finding {
+    pub(crate) fn finding(&self, lives: Vec<(Vec<Step>, Cut)>, rest: Vec<Step>, what: String) -> Finding {
         let volume = self.engine.name().to_owned();
         let (image, device_mutant) = (self.image, self.device_mutant);
         let scenario = Scenario { volume, image, device_mutant, threads: None, lives, failing_read: None, rest };
@@ -221,23 +229,29 @@ impl<'a> Explorer<'a> {
         let from = if before.is_empty() { self.prelude } else { 0 };
         for at in moments(&life, from, density.moments, rng) {
             for number in 0..density.random + 2 {
-                let style = match number {
-                    0 => Style::Lost,
-                    1 => Style::Kept,
-                    _ if self.faults => Style::FAULTY[rng.index(Style::FAULTY.len())],
-                    _ if density.moments == Moments::Returns => Style::Scattered,
-                    _ => Style::ALL[2 + rng.index(Style::ALL.len() - 2)],
-                };
-                if matches!(density.moments, Moments::Chosen(_)) && style.is_fixed() && rng.chance(66) {
-                    continue;
-                }
-                let seed = if style.is_fixed() { 0 } else { rng.next_u64() >> 40 };
+                let Some((style, seed)) = self.fate(number, density.moments, rng) else { continue };
                 let (image, digest) = replay.cut_with_digest(at, |cached| style.fates(seed, cached));
                 let struck = Struck { life: &life, at, style, seed, image, digest };
                 self.judge(struck, &mut judged, before, density, rng)?;
             }
         }
         Ok(())
+    }
+
+    /// What becomes of the cache in the so-many-eth cut at a moment, and which of its possibilities. Now and then none is made.
+    pub(crate) fn fate(&self, number: usize, moments: Moments, rng: &mut Rng) -> Option<(Style, u64)> {
+        let style = match number {
+            0 => Style::Lost,
+            1 => Style::Kept,
+            _ if self.faults => Style::FAULTY[rng.index(Style::FAULTY.len())],
+            _ if moments == Moments::Returns => Style::Scattered,
+            _ => Style::ALL[2 + rng.index(Style::ALL.len() - 2)],
+        };
+        if matches!(moments, Moments::Chosen(_)) && style.is_fixed() && rng.chance(66) {
+            return None;
+        }
+        let seed = if style.is_fixed() { 0 } else { rng.next_u64() >> 40 };
+        Some((style, seed))
     }
 
     /// Opens what a power cut has left, and holds it against what was promised; cuts what follows, too, now and then.
@@ -324,7 +338,7 @@ fn name_digest(name: &str) -> u64 {
 }
 
 /// The moments to cut at, rising; steps before `from` are spared where only returns are cut.
-fn moments(life: &Life, from: usize, which: Moments, rng: &mut Rng) -> Vec<usize> {
+pub(crate) fn moments(life: &Life, from: usize, which: Moments, rng: &mut Rng) -> Vec<usize> {
     let end = life.history.changes.len();
     let is_flush = |at: &usize| life.history.changes[*at].is_flush();
     let mut moments: Vec<usize> = match which {
@@ -363,7 +377,7 @@ pub(crate) fn check_elsewhere(engine: &dyn Engine, image: &MemoryDevice) -> Resu
 }
 
 /// Writes a device to a sparse file.
-fn save(image: &MemoryDevice, path: &Path) -> io::Result<()> {
+pub(crate) fn save(image: &MemoryDevice, path: &Path) -> io::Result<()> {
     const PIECE: u64 = 64 << 10;
     let file = File::create(path)?;
     file.set_len(image.size())?;

@@ -19,6 +19,7 @@
 //! | [`hunt`](mod@hunt) | all modes in turns, until one finds something |
 //! | [`threads`](mod@threads) | operations side by side, under a scheduler |
 //! | [`f2fs`] | F2FS volumes under test |
+//! | [`sample`](mod@sample), [`linux`] | some of the cuts, recovered by Linux and judged by the same oracle |
 //! | `planted` (feature `mutants`) | bugs planted in the engine |
 //! | [`device_mutant`] | devices that lie, which the simulator must notice |
 
@@ -32,6 +33,7 @@ pub mod f2fs;
 pub mod found;
 pub mod generate;
 pub mod hunt;
+pub mod linux;
 pub mod meta;
 pub mod modes;
 pub mod oracle;
@@ -41,6 +43,7 @@ pub mod perform;
 pub mod planted;
 pub mod prepare;
 pub mod same;
+pub mod sample;
 pub mod scenario;
 pub mod script;
 pub mod sequences;

@@ -9,6 +9,9 @@ use basalt_crash::campaign::{Outcome, campaign};
 use basalt_crash::explore::{Finding, Seen, Tally, guarded};
 use basalt_crash::f2fs::{VOLUMES, volume};
 use basalt_crash::hunt::{Hunted, hunt};
+use basalt_crash::linux;
+use basalt_crash::linux::guest::visit_all;
+use basalt_crash::linux::work::work;
 use basalt_crash::modes::{MODES, Mode, Setting, mode};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
@@ -61,6 +64,49 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         first: u64,
     },
+    /// Have Linux, in User-Mode Linux, recover what power cuts have left, and judge it by the same oracle: docs/crash-testing.md
+    Linux {
+        /// Images to show to it
+        #[arg(long, default_value_t = 500)]
+        images: u64,
+        /// First seed
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Show one image in so many to fsck.f2fs afterwards (0: none)
+        #[arg(long, default_value_t = 1)]
+        fsck_every: u64,
+        /// Go on until so many have been found
+        #[arg(long, default_value_t = 1)]
+        findings: usize,
+        /// The other way round: Linux works, what it wrote is cut, and Basalt recovers it
+        #[arg(long)]
+        back: bool,
+        /// A story instead: what its first power cut leaves
+        #[arg(long, conflicts_with = "back")]
+        story: Option<PathBuf>,
+    },
+    /// Do the steps of a file below a directory (called inside the machine)
+    #[command(hide = true)]
+    Work {
+        /// The directory
+        directory: PathBuf,
+        /// The file of steps
+        steps: PathBuf,
+        /// The disk that is marked
+        disk: PathBuf,
+        /// The file to write
+        file: PathBuf,
+    },
+    /// Mount the disks of the machine in turn, and write down everything there is (called inside the machine)
+    #[command(hide = true)]
+    Visit {
+        /// Where to mount
+        directory: PathBuf,
+        /// Disks
+        disks: usize,
+        /// What the names of files begin with
+        round: u32,
+    },
     /// All modes in turns on one processor until something is found; tells what and after how many cuts, as a line of JSON
     Hunt {
         /// Power cuts to make
@@ -100,6 +146,11 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Campaign { cuts, first } => run_all(cuts, first),
+        Command::Linux { images, first, fsck_every, findings, back, story } => {
+            show_to_linux(&linux::Wanted { images, first, fsck_every, findings }, back, story)
+        }
+        Command::Visit { directory, disks, round } => inside(visit_all(&directory, disks, round)),
+        Command::Work { directory, steps, disk, file } => inside(work(&directory, &steps, &disk, &file)),
         Command::Hunt { cuts, first } => hunt_once(first, cuts),
         Command::Replay { file, shrink } => replay(file, shrink),
     }
@@ -125,7 +176,7 @@ fn run_all(cuts: u64, first: u64) -> ExitCode {
 fn run(mode: &Mode, range: Range, seen: &Seen) -> (ExitCode, Tally) {
     let start = Instant::now();
     let count = range.seeds.unwrap_or(if range.cuts.is_some() { u64::MAX - range.first } else { mode.runs });
-    let setting = Setting { device_mutant: None, elsewhere_every: range.fsck_every, seen: Some(seen) };
+    let setting = Setting { elsewhere_every: range.fsck_every, seen: Some(seen), ..Setting::default() };
     let seeds = range.first..range.first.saturating_add(count);
     let outcome = campaign(mode.name, seeds, range.cuts.unwrap_or_default(), |number, tally| {
         (mode.run)(mode.spread(number), setting, tally)
@@ -183,6 +234,39 @@ fn shorter(finding: &Finding) -> Finding {
 
 fn show(finding: &Finding) {
     println!("{}\n--- save this, and: basalt-crash replay FILE\n{}---", finding.what, finding.scenario);
+}
+
+/// How something that was called inside the machine ended.
+fn inside(result: std::io::Result<()>) -> ExitCode {
+    if let Err(error) = result {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Has Linux recover images, or what a story leaves.
+fn show_to_linux(wanted: &linux::Wanted, back: bool, story: Option<PathBuf>) -> ExitCode {
+    let start = Instant::now();
+    let outcome = std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| match story {
+        Some(file) => {
+            let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            linux::run_story(&program, text.parse()?)
+        }
+        None if back => linux::back::run(&program, wanted),
+        None => linux::run(&program, wanted),
+    });
+    match outcome {
+        Ok(outcome) => {
+            print!("{outcome}");
+            println!("linux: {:.1} s", start.elapsed().as_secs_f64());
+            if outcome.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("basalt-crash: {error}");
+            ExitCode::from(2)
+        }
+    }
 }
 
 fn replay(file: Option<PathBuf>, shorten: bool) -> ExitCode {

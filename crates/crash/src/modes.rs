@@ -18,6 +18,7 @@ use crate::explore::{Density, Explorer, Finding, Moments, Seen, Tally};
 use crate::f2fs::{F2fsVolume, VOLUMES, volume};
 use crate::generate::{Flavour, steps};
 use crate::prepare::Image;
+use crate::sample::Sampler;
 use crate::script::Step;
 use crate::sequences;
 
@@ -30,6 +31,8 @@ pub struct Setting<'a> {
     pub elsewhere_every: u64,
     /// States of devices that other runs have met.
     pub seen: Option<&'a Seen>,
+    /// Some cuts are put aside here, and none is judged.
+    pub sampler: Option<&'a Sampler>,
 }
 
 /// A way to choose what is done and where the power goes.
@@ -189,6 +192,7 @@ pub(crate) fn explore(
     explorer.elsewhere_every = setting.elsewhere_every;
     explorer.elsewhere_phase = seed.wrapping_mul(0x9E37_79B9) >> 8;
     explorer.seen = setting.seen;
+    explorer.sampler = setting.sampler;
     explorer.faults = workload.faults;
     let result = explorer.run(workload.steps, density, seed);
     tally.add(&explorer.tally);

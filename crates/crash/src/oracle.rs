@@ -21,11 +21,27 @@ use crate::script::Step;
 use crate::session::{Done, Life, Promise};
 use crate::tree::{Id, Node, PAGE, Page, ROOT, Tree};
 
+/// Whose promises count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Basalt's: what an fsync has written counts when all of it is there.
+    Basalt,
+    /// Those of a volume that Linux has recovered: a node of an fsync counts when it is there, whatever has become of the blocks it points
+    /// to. So pages that the fsync under way has written may hold anything.
+    Linux,
+    /// Those of a volume that Linux has written, too: a checkpoint leaves out times that alone have changed, so they may be older unless
+    /// the inode was fsynced; data is written in place, so it may be newer; and renamed directories on the path of a file are not its fsync's.
+    LinuxWrote,
+}
+
 /// What a moment of a life has promised.
 struct Promised<'a> {
+    by: By,
     states: &'a [Tree],
     /// The state that the last completed sync made durable.
     synced: usize,
+    /// As that, where content counts, too.
+    content: usize,
     /// Steps that had returned: the last state that is complete.
     returned: usize,
     /// States that may have reached the medium.
@@ -49,11 +65,13 @@ struct Fsynced {
 }
 
 impl<'a> Promised<'a> {
-    fn new(life: &'a Life, at: usize) -> Promised<'a> {
+    fn new(life: &'a Life, at: usize, by: By) -> Promised<'a> {
         let returned = life.done.iter().take_while(|done| done.changes.end <= at).count();
         let mut promised = Promised {
+            by,
             states: &life.states,
             synced: 0,
+            content: 0,
             returned,
             last: (returned + 1).min(life.states.len() - 1),
             fsynced: Vec::new(),
@@ -65,6 +83,7 @@ impl<'a> Promised<'a> {
             match done.promise {
                 Promise::Nothing => {}
                 Promise::All => promised.is_synced(state),
+                Promise::Names => promised.synced = promised.synced.max(state),
                 Promise::File(id) => promised.note(id, state, true),
                 Promise::Data(id) => promised.note(id, state, false),
             }
@@ -91,6 +110,7 @@ impl<'a> Promised<'a> {
     /// Everything up to this state is durable.
     fn is_synced(&mut self, state: usize) {
         self.synced = self.synced.max(state);
+        self.content = self.content.max(state);
         self.fsynced.retain(|fsynced| fsynced.state > state);
     }
 
@@ -114,7 +134,12 @@ impl<'a> Promised<'a> {
 /// The first state a volume may be in after the power went during change `at` of `life`, with what it is; an error if `found`
 /// is none of them.
 pub fn verify(life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
-    let promised = Promised::new(life, at);
+    verify_by(By::Basalt, life, at, found)
+}
+
+/// As [`verify`], of what somebody else may have recovered.
+pub fn verify_by(by: By, life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
+    let promised = Promised::new(life, at, by);
     let mut complaints = Vec::new();
     let mut before: Option<&Tree> = None;
     // The newest first: mostly it is one of the last.
@@ -219,11 +244,12 @@ fn compare(promised: &Promised<'_>, moment: usize, variant: Variant, found: &Tre
 /// The names at `moment`, and those of inodes fsynced later.
 fn expect(promised: &Promised<'_>, moment: usize, variant: Variant) -> Expected {
     let mut expected = Expected { tree: promised.states[moment].clone(), disturbed: Vec::new() };
+    let with_path = promised.by != By::LinuxWrote;
     for fsynced in promised.fsynced.iter().filter(|fsynced| fsynced.state > moment) {
-        overlay(&mut expected, &promised.states[fsynced.state], fsynced.id, variant.with_removed);
+        overlay(&mut expected, &promised.states[fsynced.state], fsynced.id, variant.with_removed, with_path);
     }
     if let Some(id) = promised.in_flight.filter(|_| variant.with_flight) {
-        overlay(&mut expected, &promised.states[promised.returned], id, variant.with_removed);
+        overlay(&mut expected, &promised.states[promised.returned], id, variant.with_removed, with_path);
     }
     expected
 }
@@ -247,7 +273,11 @@ impl Judge<'_> {
         let in_flight = promised.in_flight == Some(self.id);
         let usual = fsync.map_or(self.moment, |fsync| fsync.state);
         // Times may be older after fdatasync.
-        let oldest = fsync.map_or(usual, |fsync| fsync.whole.unwrap_or(0).max(self.moment).min(usual));
+        let oldest = match (fsync, promised.by) {
+            (None, By::LinuxWrote) => 0,
+            (Some(fsync), By::LinuxWrote) => fsync.whole.unwrap_or(0),
+            (fsync, _) => fsync.map_or(usual, |fsync| fsync.whole.unwrap_or(0).max(self.moment).min(usual)),
+        };
         self.fields(usual, oldest, there)
             .or_else(|complaint| if in_flight { self.fields(promised.returned, oldest, there) } else { Err(complaint) })
     }
@@ -255,14 +285,18 @@ impl Judge<'_> {
     /// Holds the pages of a regular file against all versions that they may be of.
     fn content(&self, there: &Node) -> Result<(), String> {
         let promised = self.promised;
-        let first = promised.fsync_of(self.id).map_or(promised.synced, |fsync| fsync.state);
+        let first = promised.fsync_of(self.id).map_or(promised.content, |fsync| fsync.state);
         let mut last = self.moment.max(first);
-        if promised.in_flight == Some(self.id) {
-            last = last.max(promised.returned);
+        match promised.by {
+            _ if promised.in_flight == Some(self.id) => last = last.max(promised.returned),
+            // It writes data where it was.
+            By::LinuxWrote => last = last.max(promised.last),
+            By::Basalt | By::Linux => {}
         }
         let replaced = promised.replaced.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
         let first = replaced.map_or(first, |(_, state)| first.max(*state));
-        compare_pages(&promised.states[first..=last], self.id, there)
+        let is_torn = promised.by != By::Basalt && promised.in_flight == Some(self.id);
+        compare_pages(&promised.states[first..=last], self.id, there, is_torn)
     }
 
     /// Holds everything but content against one state; times may be those of `oldest` or of any in between.
@@ -292,8 +326,9 @@ impl Judge<'_> {
     }
 }
 
-/// Every page holds one of the versions it had in `states`; one that did not exist was zero.
-pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(), String> {
+/// Every page holds one of the versions it had in `states`; one that did not exist was zero. Where `is_torn`, one that had several may hold
+/// anything.
+pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node, is_torn: bool) -> Result<(), String> {
     let mut versions: Vec<Option<&Node>> = Vec::new();
     for state in states.iter().rev() {
         let version = state.get(id).map(|node| &**node);
@@ -313,7 +348,10 @@ pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node) -> Result<(),
     for index in pages.into_iter().filter(|index| index * PAGE < there.size) {
         let page = there.pages.get(&index);
         let length = (there.size - index * PAGE).min(PAGE) as usize;
-        if !versions.iter().any(|version| same(page, page_of(version, index).as_ref(), length)) {
+        let is = |page: Option<&Page>, version: &Option<&Node>| same(page, page_of(version, index).as_ref(), length);
+        let newest = newest.and_then(|node| node.pages.get(&index));
+        let may_be_anything = is_torn && !versions.iter().all(|version| is(newest, version));
+        if !may_be_anything && !versions.iter().any(|version| is(page, version)) {
             let zero = if page.is_none() { " (zeros)" } else { "" };
             return Err(format!("page {index} holds none of the {} versions it had{zero}", versions.len()));
         }

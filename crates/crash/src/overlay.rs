@@ -22,8 +22,8 @@ impl Expected {
 }
 
 /// Gives an inode its names in `later`, and takes its others away, unless they may stay; the directories they are in come to where they
-/// are in `later`. What it pushes off a name goes where it is in `later`.
-pub fn overlay(expected: &mut Expected, later: &Tree, id: Id, with_removed: bool) {
+/// are in `later`, or, not `with_path`, stay where they are. What it pushes off a name goes where it is in `later`.
+pub fn overlay(expected: &mut Expected, later: &Tree, id: Id, with_removed: bool, with_path: bool) {
     let mut moved = vec![id];
     let mut done: Vec<Id> = Vec::new();
     while let Some(id) = moved.pop() {
@@ -42,7 +42,9 @@ pub fn overlay(expected: &mut Expected, later: &Tree, id: Id, with_removed: bool
         }
         put(&mut expected.tree, node, id);
         for (dir, name) in names {
-            bring_directory(&mut expected.tree, later, dir, &done, &mut moved);
+            if with_path || expected.tree.get(dir).is_none() {
+                bring_directory(&mut expected.tree, later, dir, &done, &mut moved);
+            }
             let there = expected.tree.get(dir).and_then(|node| node.entries.get(&name)).copied();
             if there == Some(id) {
                 continue;

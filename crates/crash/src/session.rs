@@ -25,6 +25,8 @@ pub enum Promise {
     Nothing,
     /// Everything.
     All,
+    /// Everything but content: a checkpoint of Linux without a sync.
+    Names,
     /// This inode: content, size, attributes, times, name.
     File(Id),
     /// As that, but for times that alone have changed.

@@ -22,7 +22,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 fn cut(mode: &Mode, cuts: u64, seen: &Seen) -> u64 {
     let first = number("BASALT_SEED", 0);
     let elsewhere_every = if tools_or_skip(TOOLS) { 500 } else { 0 };
-    let setting = Setting { device_mutant: None, elsewhere_every, seen: Some(seen) };
+    let setting = Setting { elsewhere_every, seen: Some(seen), ..Setting::default() };
     let start = Instant::now();
     // Where runs are numbered one after the other, an odd stride reaches all kinds early.
     let run =

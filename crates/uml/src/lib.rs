@@ -36,4 +36,4 @@ pub use error::{Error, Result};
 pub use guest::quoted;
 pub use machine::Uml;
 pub use requests::{Request, RequestKind, Requests, RequestsWriter};
-pub use result::{Status, UmlResult};
+pub use result::{Status, UmlResult, complaints};

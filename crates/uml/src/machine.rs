@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Context, Error, Result};
+use crate::process::Recording;
 use crate::{UmlResult, guest, process};
 
 /// The kernel's file name.
@@ -24,6 +25,7 @@ pub struct Uml {
     environment: Vec<(String, String)>,
     place: PathBuf,
     recording: Option<PathBuf>,
+    recorded_data: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +51,7 @@ impl Uml {
             environment: Vec::new(),
             place: std::env::temp_dir(),
             recording: None,
+            recorded_data: None,
         }
     }
 
@@ -83,6 +86,12 @@ impl Uml {
     /// Writes the requests made to the first disk to a file: see [`crate::Requests`]. The file is made anew at every run.
     pub fn record(mut self, path: impl Into<PathBuf>) -> Uml {
         self.recording = Some(path.into());
+        self
+    }
+
+    /// With [`Uml::record`]: writes the bytes of all writes to another file, one behind the other. They are in the order of the requests.
+    pub fn record_data(mut self, path: impl Into<PathBuf>) -> Uml {
+        self.recorded_data = Some(path.into());
         self
     }
 
@@ -151,12 +160,15 @@ impl Uml {
         process::run(&start, &mut || watch(&shared))
     }
 
-    /// The file of requests, empty, and the image they are made to.
-    fn start_recording(&self) -> Result<Option<(PathBuf, PathBuf)>> {
-        let Some(path) = &self.recording else { return Ok(None) };
+    /// The files of requests and data, empty, and the image they are made to.
+    fn start_recording(&self) -> Result<Option<Recording>> {
+        let Some(requests) = &self.recording else { return Ok(None) };
         let Some(disk) = self.disks.first() else { return Ok(None) };
-        std::fs::File::create(path).doing("create", path)?;
-        Ok(Some((path.clone(), disk.path.clone())))
+        for path in [requests].into_iter().chain(&self.recorded_data) {
+            std::fs::File::create(path).doing("create", path)?;
+        }
+        let (image, data) = (disk.path.clone(), self.recorded_data.clone());
+        Ok(Some(Recording { image, requests: requests.clone(), data }))
     }
 
     fn kernel_arguments(&self, place: &Path) -> Result<Vec<String>> {

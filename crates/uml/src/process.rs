@@ -14,12 +14,22 @@ use crate::{Error, Status, UmlResult};
 /// What is loaded into the kernel's process, see `src/preload/`; empty where it could not be compiled.
 const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 
+/// What is written down of the requests to an image.
+pub struct Recording {
+    /// The image.
+    pub image: PathBuf,
+    /// The file of requests.
+    pub requests: PathBuf,
+    /// The file of what was written, if it is wanted.
+    pub data: Option<PathBuf>,
+}
+
 /// What a machine is started with.
 pub struct Start<'a> {
     /// The kernel's command line.
     pub arguments: Vec<String>,
-    /// The file that requests are written to, and the image they are made to.
-    pub recording: Option<(PathBuf, PathBuf)>,
+    /// What is written down.
+    pub recording: Option<Recording>,
     /// The directory of the run.
     pub place: &'a Path,
     /// How long it may run.
@@ -73,11 +83,14 @@ fn preload(machine: &mut Command, start: &Start) -> Result<()> {
     }
     let library = start.place.join("preload.so");
     std::fs::write(&library, PRELOAD).doing("write", &library)?;
-    machine.env("LD_PRELOAD", &library).env_remove("BASALT_UML_REQUESTS");
-    if let Some((requests, image)) = &start.recording {
+    machine.env("LD_PRELOAD", &library).env_remove("BASALT_UML_REQUESTS").env_remove("BASALT_UML_DATA");
+    if let Some(Recording { image, requests, data }) = &start.recording {
         let requests = requests.canonicalize().doing("find", requests)?;
         let image = image.canonicalize().doing("find", image)?;
         machine.env("BASALT_UML_REQUESTS", requests).env("BASALT_UML_IMAGE", image);
+        if let Some(data) = data {
+            machine.env("BASALT_UML_DATA", data.canonicalize().doing("find", data)?);
+        }
     }
     Ok(())
 }

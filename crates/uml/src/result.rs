@@ -35,7 +35,7 @@ impl UmlResult {
     /// The kernel's lines of level warning or worse that speak of F2FS, and everything that speaks of a bug, a panic,
     /// a stall or an I/O error. What Linux says of quota files that nobody kept is left out.
     pub fn complaints(&self) -> Vec<&str> {
-        let log = self.kernel_log.lines().filter(|line| is_complaint(line));
+        let log = complaints(&self.kernel_log);
         let console = self.console.lines().filter(|line| line.contains("Kernel panic"));
         log.chain(console).collect()
     }
@@ -62,6 +62,11 @@ impl fmt::Display for UmlResult {
         }
         Ok(())
     }
+}
+
+/// As [`UmlResult::complaints`], of a part of a kernel's log.
+pub fn complaints(log: &str) -> impl Iterator<Item = &str> {
+    log.lines().filter(|line| is_complaint(line))
 }
 
 /// What Linux says when it mounts a volume whose quota files nobody keeps.

@@ -55,7 +55,7 @@ impl<'a> Promised<'a> {
                     promised.synced = promised.synced.max(first);
                     continue;
                 }
-                Promise::All | Promise::Nothing => continue,
+                Promise::All | Promise::Names | Promise::Nothing => continue,
                 Promise::File(id) => (id, true),
                 Promise::Data(id) => (id, false),
             };
@@ -172,7 +172,7 @@ fn compare(
     let mut in_order: Vec<(usize, Id)> = chosen.iter().map(|(id, state)| (*state, *id)).collect();
     in_order.sort_unstable();
     for (state, id) in in_order {
-        overlay(&mut expected, &promised.states[state], id, with_removed);
+        overlay(&mut expected, &promised.states[state], id, with_removed, true);
     }
     walk(&expected.tree, found, |id, node, there| {
         compare_node(promised, moment, chosen.get(&id).copied(), id, node, there)
@@ -236,7 +236,7 @@ fn compare_node(
     let under_way = promised.of(id).filter(|fsync| !fsync.returned).map(|fsync| fsync.covers.1);
     let newest = under_way.max().unwrap_or(0).max(state);
     let floor = promised.floor(id).min(newest);
-    compare_pages(&promised.states[floor..=newest], id, there)
+    compare_pages(&promised.states[floor..=newest], id, there, false)
 }
 
 fn compare_fields(versions: &[&Node], there: &Node) -> Result<(), String> {
@@ -261,7 +261,7 @@ pub(super) fn expect_final(state: &Tree, found: &Tree) -> Result<(), String> {
         if node.size != there.size {
             return Err(format!("{} bytes, expected {}", there.size, node.size));
         }
-        compare_pages(std::slice::from_ref(state), id, there)
+        compare_pages(std::slice::from_ref(state), id, there, false)
     };
     walk(state, found, exactly).map_err(|complaint| format!("with all threads over, before any power cut: {complaint}"))
 }
@@ -278,5 +278,5 @@ pub(super) fn expect_read(states: &[Tree], id: Id, content: &[u8]) -> Result<(),
             there.pages.insert(index, Arc::new(page));
         }
     }
-    compare_pages(states, id, &there)
+    compare_pages(states, id, &there, false)
 }

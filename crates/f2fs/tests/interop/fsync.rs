@@ -35,7 +35,7 @@ const CHECKPOINTED: &str = r#"cd $MNT
 
 /// Each is fsynced on its own, which Linux leaves to roll-forward.
 const ROLLED_FORWARD: &str = r#"cd $MNT
-    for n in 1 20 3000 5000 70000 2000000; do head -c $n /dev/urandom > d/new$n; sync d/new$n; done
+    for n in 1 20 3000 5000 70000 2000000 5000001; do head -c $n /dev/urandom > d/new$n; sync d/new$n; done
     for n in 1 2 3; do
         dd if=/dev/urandom of=d/block$n bs=4k seek=$n count=3 conv=notrunc status=none; sync d/block$n
         truncate -s 10000 d/block$((n + 3)); sync d/block$((n + 3))

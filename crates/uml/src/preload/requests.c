@@ -7,7 +7,7 @@
  * at a time is given to the thread, so that a flush comes after the requests in front of it.
  *
  * Each request becomes one struct record in the file that BASALT_UML_REQUESTS names; BASALT_UML_IMAGE is the image. Without both nothing is
- * written down. When a request cannot be written down, or is not as expected, the machine is ended: nothing is lost silently.
+ * written down. BASALT_UML_DATA may name a file that gets the bytes of all writes, one behind the other. When a request cannot be written down, or is not as expected, the machine is ended: nothing is lost silently.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -54,6 +54,7 @@ struct driver_request {
 
 static pid_t kernel_process;
 static int record_file = -1;
+static int data_file = -1;
 static dev_t image_device;
 static ino_t image_inode;
 /* The request under way; of interest to the driver's thread only. */
@@ -64,6 +65,7 @@ __attribute__((constructor)) static void start(void)
 {
 	const char *records = getenv("BASALT_UML_REQUESTS");
 	const char *image = getenv("BASALT_UML_IMAGE");
+	const char *data = getenv("BASALT_UML_DATA");
 	struct stat status;
 	kernel_process = (pid_t)syscall(SYS_getpid);
 	if (!records || !image || stat(image, &status) != 0)
@@ -71,6 +73,8 @@ __attribute__((constructor)) static void start(void)
 	image_device = status.st_dev;
 	image_inode = status.st_ino;
 	record_file = open(records, O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (data && (data_file = open(data, O_WRONLY | O_APPEND | O_CLOEXEC)) < 0)
+		abort();
 }
 
 /* The driver's thread is a process of its own for the host, in the same memory. */
@@ -122,6 +126,15 @@ static void done(int file, enum kind kind, uint64_t offset, uint64_t length)
 	errno = error;
 }
 
+/* Keeps what was written. */
+static void keep(int file, const void *bytes, size_t length)
+{
+	int error = errno;
+	if (data_file >= 0 && is_image(file) && write(data_file, bytes, length) != (ssize_t)length)
+		abort();
+	errno = error;
+}
+
 typedef ssize_t read_function(int, void *, size_t);
 typedef ssize_t pread_function(int, void *, size_t, off64_t);
 typedef ssize_t pwrite_function(int, const void *, size_t, off64_t);
@@ -159,8 +172,10 @@ ssize_t pwrite64(int file, const void *buffer, size_t length, off64_t offset)
 {
 	NEXT(pwrite_function, "pwrite64");
 	ssize_t put = next(file, buffer, length, offset);
-	if (put > 0 && in_driver())
+	if (put > 0 && in_driver()) {
 		done(file, KIND_WRITE, (uint64_t)offset, (uint64_t)put);
+		keep(file, buffer, (size_t)put);
+	}
 	return put;
 }
 
