@@ -179,6 +179,7 @@ impl F2fsVolume {
             overprovision_percent: self.overprovision_percent,
             features: self.features,
             uuid: Some([7; 16]),
+            discard: self.discard,
             discard_reads_zeros: true,
             journal_bytes: self.journal_bytes,
             ..FormatOptions::default()

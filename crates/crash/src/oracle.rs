@@ -295,8 +295,12 @@ impl Judge<'_> {
         }
         let replaced = promised.replaced.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
         let first = replaced.map_or(first, |(_, state)| first.max(*state));
-        let is_torn = promised.by != By::Basalt && promised.in_flight == Some(self.id);
-        compare_pages(&promised.states[first..=last], self.id, there, is_torn)
+        let strictness = match promised.by {
+            By::Basalt => Strictness::NoSizeAlone,
+            By::Linux | By::LinuxWrote if promised.in_flight == Some(self.id) => Strictness::Torn,
+            By::Linux | By::LinuxWrote => Strictness::AnyVersion,
+        };
+        compare_pages(&promised.states[first..=last], self.id, there, strictness)
     }
 
     /// Holds everything but content against one state; times may be those of `oldest` or of any in between.
@@ -326,9 +330,19 @@ impl Judge<'_> {
     }
 }
 
-/// Every page holds one of the versions it had in `states`; one that did not exist was zero. Where `is_torn`, one that had several may hold
-/// anything.
-pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node, is_torn: bool) -> Result<(), String> {
+/// Which content a page may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// Any that it had; but a file that was shorter had none behind its end: a size is never there without its bytes.
+    NoSizeAlone,
+    /// Any that it had; zeros where the file was shorter.
+    AnyVersion,
+    /// As that, and anything where it had several.
+    Torn,
+}
+
+/// Every page holds one of the versions it had in `states`.
+pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node, strictness: Strictness) -> Result<(), String> {
     let mut versions: Vec<Option<&Node>> = Vec::new();
     for state in states.iter().rev() {
         let version = state.get(id).map(|node| &**node);
@@ -348,9 +362,14 @@ pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node, is_torn: bool
     for index in pages.into_iter().filter(|index| index * PAGE < there.size) {
         let page = there.pages.get(&index);
         let length = (there.size - index * PAGE).min(PAGE) as usize;
-        let is = |page: Option<&Page>, version: &Option<&Node>| same(page, page_of(version, index).as_ref(), length);
+        let end = index * PAGE + length as u64;
+        let reaches = |version: &Option<&Node>| version.is_some_and(|node| node.size >= end);
+        let is = |page: Option<&Page>, version: &Option<&Node>| {
+            same(page, page_of(version, index).as_ref(), length)
+                && (strictness != Strictness::NoSizeAlone || reaches(version))
+        };
         let newest = newest.and_then(|node| node.pages.get(&index));
-        let may_be_anything = is_torn && !versions.iter().all(|version| is(newest, version));
+        let may_be_anything = strictness == Strictness::Torn && !versions.iter().all(|version| is(newest, version));
         if !may_be_anything && !versions.iter().any(|version| is(page, version)) {
             let zero = if page.is_none() { " (zeros)" } else { "" };
             return Err(format!("page {index} holds none of the {} versions it had{zero}", versions.len()));

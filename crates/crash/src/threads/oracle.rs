@@ -11,7 +11,7 @@ use std::sync::Arc;
 use basalt_vfs::FileKind;
 
 use super::run::Life;
-use crate::oracle::compare_pages;
+use crate::oracle::{Strictness, compare_pages};
 use crate::overlay::{Expected, overlay};
 use crate::session::Promise;
 use crate::tree::{Id, Node, PAGE, ROOT, Tree};
@@ -236,7 +236,7 @@ fn compare_node(
     let under_way = promised.of(id).filter(|fsync| !fsync.returned).map(|fsync| fsync.covers.1);
     let newest = under_way.max().unwrap_or(0).max(state);
     let floor = promised.floor(id).min(newest);
-    compare_pages(&promised.states[floor..=newest], id, there, false)
+    compare_pages(&promised.states[floor..=newest], id, there, Strictness::NoSizeAlone)
 }
 
 fn compare_fields(versions: &[&Node], there: &Node) -> Result<(), String> {
@@ -261,7 +261,7 @@ pub(super) fn expect_final(state: &Tree, found: &Tree) -> Result<(), String> {
         if node.size != there.size {
             return Err(format!("{} bytes, expected {}", there.size, node.size));
         }
-        compare_pages(std::slice::from_ref(state), id, there, false)
+        compare_pages(std::slice::from_ref(state), id, there, Strictness::AnyVersion)
     };
     walk(state, found, exactly).map_err(|complaint| format!("with all threads over, before any power cut: {complaint}"))
 }
@@ -278,5 +278,5 @@ pub(super) fn expect_read(states: &[Tree], id: Id, content: &[u8]) -> Result<(),
             there.pages.insert(index, Arc::new(page));
         }
     }
-    compare_pages(states, id, &there, false)
+    compare_pages(states, id, &there, Strictness::AnyVersion)
 }
