@@ -7,7 +7,7 @@ use crate::script::Step;
 
 /// The operations, on what [`Image::Few`](crate::prepare::Image::Few) holds. The numbers that data come from are made anew for each place
 /// in a sequence: what is done twice shows when the second time is lost.
-pub(crate) const OPERATIONS: [&str; 64] = [
+pub(crate) const OPERATIONS: [&str; 65] = [
     "create n",
     "create A/n",
     "create C/n",
@@ -59,6 +59,7 @@ pub(crate) const OPERATIONS: [&str; 64] = [
     "allocate foo 4096 50000",
     "reserve A/foo 20000 50000",
     "reserve bar 0 9000",
+    "reserve A/foo 20000 50000; sync; allocate A/foo 20000 40000",
     "punch A/foo 0 4096",
     "zero foo 2000 9000",
     "zero-keep A/foo 100 30000",
@@ -144,6 +145,7 @@ mod tests {
         assert_eq!(text(0), "create n; create n; ");
         assert_eq!(text(PAIRS - 1), "tick 6; sync; tick 6; sync; ");
         let twice = OPERATIONS.iter().position(|operation| *operation == "write foo 0 100 1").unwrap() as u64 * 3;
-        assert_eq!(text(180 * twice + twice + 1), "write foo 0 100 101; write foo 0 100 201; fsync foo; ");
+        let each = 3 * OPERATIONS.len() as u64;
+        assert_eq!(text(each * twice + twice + 1), "write foo 0 100 101; write foo 0 100 201; fsync foo; ");
     }
 }

@@ -25,6 +25,8 @@ pub enum Flavour {
     /// As that, with an fsync of a small file that has hardly changed for every few hundred blocks: its seal lists much that others wrote,
     /// and that cleaning has moved since.
     Seldom(u64),
+    /// As pressure, among small files that grow and are not synced: cleaning takes checkpoints that leave out their pages.
+    Growth(u64),
     /// Names in a directory of many.
     Names,
     /// Sparse files, around the first and last blocks of each kind of node.
@@ -38,6 +40,7 @@ impl Flavour {
             Flavour::Pressure(bytes)
             | Flavour::Churn(bytes)
             | Flavour::Cleaning(bytes)
+            | Flavour::Growth(bytes)
             | Flavour::Chain(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
             Flavour::Mixed | Flavour::Fsync | Flavour::Names | Flavour::Sparse => None,
@@ -87,6 +90,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Names if rng.chance(70) => names(rng),
             Flavour::Sparse if rng.chance(90) => sparse(rng),
             Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
+            Flavour::Growth(bytes) if rng.chance(90) => growth(rng, bytes),
             _ => mixed(rng),
         });
     }
@@ -238,6 +242,17 @@ fn sparse(rng: &mut Rng) -> Step {
         17 => Step::Fdatasync(path),
         18 => Step::Unlink(path),
         _ => Step::Create(path),
+    }
+}
+
+fn growth(rng: &mut Rng, bytes: u64) -> Step {
+    match rng.below(20) {
+        0..8 => overwrite(rng, bytes, 40),
+        8..14 => Step::Write(path(rng), rng.below(30_000), rng.between(1, 12_000) as u32, seed(rng)),
+        14..16 => Step::Create(path(rng)),
+        16..18 => Step::Reserve(path(rng), 0, 4096 * rng.between(1, 6)),
+        18 => Step::Truncate(path(rng), rng.below(20_000)),
+        _ => Step::Fsync(path(rng)),
     }
 }
 
