@@ -142,7 +142,7 @@ pub fn run(program: &Path, wanted: &Wanted) -> Result<Outcome, String> {
     let mut outcome = Outcome { seeds: wanted.first..wanted.first, ..Outcome::default() };
     let mut waiting: Vec<Seeded> = Vec::new();
     while outcome.images < wanted.images && outcome.findings.len() < wanted.findings {
-        while waiting.len() < DISKS {
+        while waiting.len() < DISKS && outcome.findings.len() < wanted.findings {
             let seed = outcome.seeds.end;
             outcome.seeds.end += 1;
             match samples(seed) {
@@ -155,7 +155,7 @@ pub fn run(program: &Path, wanted: &Wanted) -> Result<Outcome, String> {
             waiting.retain(|(_, sample)| !is_guarded(&sample.image));
             outcome.guarded += (before - waiting.len()) as u64;
         }
-        let round: Vec<Seeded> = waiting.drain(..DISKS).collect();
+        let round: Vec<Seeded> = waiting.drain(..DISKS.min(waiting.len())).collect();
         show(program, &mut guest, &round, wanted.fsck_every, &mut outcome)?;
     }
     Ok(outcome)
