@@ -7,7 +7,7 @@ use crate::script::Step;
 
 /// The operations, on what [`Image::Few`](crate::prepare::Image::Few) holds. The numbers that data come from are made anew for each place
 /// in a sequence: what is done twice shows when the second time is lost.
-pub(crate) const OPERATIONS: [&str; 65] = [
+pub(crate) const OPERATIONS: [&str; 67] = [
     "create n",
     "create A/n",
     "create C/n",
@@ -52,6 +52,8 @@ pub(crate) const OPERATIONS: [&str; 65] = [
     "write bar 3600000 5000 6",
     "write C/D/foo 0 4096 7",
     "write bar 3600000 5000 6; sync; write bar 3605000 90 6",
+    "write bar 3700000 5000 6; sync; punch bar 3600000 200000",
+    "write bar 3700000 5000 6; sync; truncate bar 100",
     "write-back foo 4096 4096 8",
     "truncate foo 0",
     "truncate A/foo 2500",

@@ -27,6 +27,8 @@ pub enum Flavour {
     Seldom(u64),
     /// As pressure, among small files that grow and are not synced: cleaning takes checkpoints that leave out their pages.
     Growth(u64),
+    /// Many files, each fsynced when it is written, hardly ever a sync: recovery has more to do than a small cache holds.
+    Many,
     /// Names in a directory of many.
     Names,
     /// Sparse files, around the first and last blocks of each kind of node.
@@ -43,7 +45,7 @@ impl Flavour {
             | Flavour::Growth(bytes)
             | Flavour::Chain(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
-            Flavour::Mixed | Flavour::Fsync | Flavour::Names | Flavour::Sparse => None,
+            Flavour::Mixed | Flavour::Fsync | Flavour::Many | Flavour::Names | Flavour::Sparse => None,
         }
     }
 }
@@ -77,6 +79,9 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             steps.extend([Step::Create(path.to_owned()), Step::Write(path.to_owned(), 0, 4096, seed(rng))]);
         }
     }
+    if let Flavour::Growth(_) = flavour {
+        steps.extend((0..6).map(|number| Step::Create(format!("f{number}"))));
+    }
     if flavour == Flavour::Sparse {
         steps.extend(SPARSE.map(|path| Step::Create(path.to_owned())));
     }
@@ -87,6 +92,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Fsync if rng.chance(55) => fsync_heavy(rng),
             Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
             Flavour::Seldom(bytes) if rng.chance(97) => seldom(rng, bytes, steps.last()),
+            Flavour::Many if rng.chance(95) => many(rng, steps.last()),
             Flavour::Names if rng.chance(70) => names(rng),
             Flavour::Sparse if rng.chance(90) => sparse(rng),
             Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
@@ -121,7 +127,9 @@ fn write(rng: &mut Rng, path: String) -> Step {
         7..9 => 4096 * rng.between(1, 12),
         // Whole runs go to the device at once.
         _ if rng.chance(85) => 4096 * rng.between(16, 40),
-        _ => 4096 * rng.between(200, 300),
+        _ if rng.chance(50) => 4096 * rng.between(200, 300),
+        // As much as one seal lists, or nearly.
+        _ => 4096 * rng.between(504, 508),
     };
     let offset = match rng.below(10) {
         0..4 => 0,
@@ -246,13 +254,28 @@ fn sparse(rng: &mut Rng) -> Step {
 }
 
 fn growth(rng: &mut Rng, bytes: u64) -> Step {
-    match rng.below(20) {
-        0..8 => overwrite(rng, bytes, 40),
-        8..14 => Step::Write(path(rng), rng.below(30_000), rng.between(1, 12_000) as u32, seed(rng)),
-        14..16 => Step::Create(path(rng)),
-        16..18 => Step::Reserve(path(rng), 0, 4096 * rng.between(1, 6)),
-        18 => Step::Truncate(path(rng), rng.below(20_000)),
-        _ => Step::Fsync(path(rng)),
+    let path = format!("f{}", rng.below(6));
+    match rng.below(24) {
+        0..9 => overwrite(rng, bytes, 40),
+        // Small enough for the inode itself, at first.
+        9..13 => Step::Write(path, 0, rng.between(1, 3_400) as u32, seed(rng)),
+        13..16 => Step::Write(path, rng.below(30_000), rng.between(1, 12_000) as u32, seed(rng)),
+        16 => Step::Create(path),
+        17..19 => Step::Reserve(path, 0, 4096 * rng.between(1, 6)),
+        19 => Step::Truncate(path, rng.below(20_000)),
+        20 => Step::Unlink(path),
+        _ => Step::Fsync(path),
+    }
+}
+
+fn many(rng: &mut Rng, last: Option<&Step>) -> Step {
+    match last {
+        Some(Step::Create(path)) => Step::Write(path.clone(), 0, 4096 * rng.between(1, 40) as u32, seed(rng)),
+        Some(Step::Write(path, ..)) => Step::Fsync(path.clone()),
+        _ => {
+            let path = format!("{}m{}", ["", "d0/", "d1/"][rng.index(3)], rng.below(60));
+            if rng.chance(20) { Step::Unlink(path) } else { Step::Create(path) }
+        }
     }
 }
 

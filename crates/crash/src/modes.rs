@@ -122,7 +122,7 @@ pub const MODES: &[Mode] = &[
         is_list: false,
         is_of_engine: true,
         share: 2,
-        part_of_tests: 2,
+        part_of_tests: 5,
     },
     Mode {
         name: "threads",
@@ -248,8 +248,9 @@ pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), 
     let engine = &VOLUMES[rng.index(VOLUMES.len())];
     let user = engine.user_bytes();
     let is_tight = user < 24 << 20;
-    let (flavour, image) = match rng.below(12) {
-        11 if is_tight => (Flavour::Growth(user / 100 * rng.between(70, 95)), Image::Empty),
+    let (flavour, image) = match rng.below(13) {
+        12 => (Flavour::Many, Image::Empty),
+        9 | 11 if is_tight => (Flavour::Growth(user / 100 * rng.between(70, 95)), Image::Empty),
         10 => (Flavour::Sparse, Image::Empty),
         0..2 => (Flavour::Fsync, Image::Empty),
         2 => (Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }), Image::Empty),

@@ -29,6 +29,18 @@ pub struct Held {
 }
 
 impl Held {
+    /// What is held is there, whether or not it has a name.
+    fn expect(&self, fs: &dyn FileSystem) -> Result<(), Error> {
+        for &ino in self.names.iter().chain(self.handles.values()) {
+            let gone = |error| Error::Corrupted(format!("inode {ino} is held, and {error}"));
+            let kind = fs.attributes(ino).map_err(gone)?.kind;
+            if kind == FileKind::Regular {
+                fs.read(ino, 0, &mut [0; 1]).map_err(gone)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives all back.
     pub fn release(&mut self, fs: &dyn FileSystem) {
         for ino in self.names.drain(..).chain(self.handles.drain().map(|(_, ino)| ino)) {
@@ -208,6 +220,7 @@ impl Performer<'_> {
                 Ok(0)
             }
             Step::Release => {
+                self.held.expect(fs)?;
                 self.held.release(fs);
                 Ok(0)
             }

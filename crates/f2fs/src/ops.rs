@@ -292,6 +292,11 @@ impl FileSystem for F2fs {
         self.change(|volume| volume.fallocate(ino, mode, offset, length))
     }
 
+    fn room_for(&self, ino: InodeNumber, offset: u64, length: u64) -> basalt_vfs::Result<u64> {
+        let ino = Self::inode_number(ino)?;
+        self.look(|volume| volume.room_for(ino, offset, length))
+    }
+
     fn seek(&self, ino: InodeNumber, offset: u64, whence: Seek) -> basalt_vfs::Result<u64> {
         let ino = Self::inode_number(ino)?;
         self.look(|volume| volume.seek(ino, offset, whence))

@@ -36,6 +36,7 @@ mod owners;
 mod posix;
 mod privileges;
 mod programs;
+mod shortage;
 mod space;
 #[path = "../support/mod.rs"]
 mod support;

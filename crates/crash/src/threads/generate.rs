@@ -141,6 +141,11 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
         large(rng, &mut acts);
     }
     while acts.len() < count as usize {
+        if let Flavour::Cleaning(files) = flavour
+            && rng.chance(8)
+        {
+            dying(rng, files, &mut acts);
+        }
         acts.push(match flavour {
             Flavour::Cleaning(files) if rng.chance(80) => cleaning(rng, files),
             Flavour::Closing(files) if rng.chance(80) => Act::Do(overwrite(rng, files)),
@@ -171,6 +176,13 @@ fn large(rng: &mut Rng, acts: &mut Vec<Act>) {
         (at, left) = (at + length, left - length);
     }
     acts.push(Act::Do(if rng.chance(80) { Step::Fsync(path) } else { Step::Fdatasync(path) }));
+}
+
+/// Files that were written one behind the other lose all they have: whole segments die, whatever others do meanwhile.
+fn dying(rng: &mut Rng, files: u64, acts: &mut Vec<Act>) {
+    let first = rng.below(files);
+    let last = (first + rng.between(4, 12)).min(files);
+    acts.extend((first..last).map(|file| Act::Do(Step::Truncate(format!("fill{file}"), 0))));
 }
 
 fn cleaning(rng: &mut Rng, files: u64) -> Act {

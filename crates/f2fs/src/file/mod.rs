@@ -10,6 +10,7 @@ pub mod inode;
 pub mod pages;
 pub mod ranges;
 pub mod read;
+pub mod room;
 pub mod temperature;
 pub mod through;
 pub mod truncate;

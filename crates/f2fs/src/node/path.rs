@@ -8,7 +8,7 @@ use crate::layout::inode::{RawInode, SLOTS_OFFSET};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::volume::Volume;
 
-const PER_NODE: u64 = ADDRS_PER_NODE as u64;
+pub const PER_NODE: u64 = ADDRS_PER_NODE as u64;
 /// Blocks that the node tree below the inode addresses: the size limit, without the inode's own slots.
 pub const BLOCKS_MAX: u64 = 2 * PER_NODE + 2 * PER_NODE * PER_NODE + PER_NODE * PER_NODE * PER_NODE;
 /// Byte offset of `i_nid` in an inode.

@@ -15,6 +15,7 @@
 //! | `privacy` | who may see `trusted.` attributes |
 //! | `privileges` | set-uid and set-gid bits go when content changes |
 //! | `programs` | who has files open to write to them, and who to execute them |
+//! | `caller` | what a program that waits is about to write |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `overwritten` | direct writes to files that the kernel has cached |
 //! | `seeker` | answers that need the kernel's dirty pages first |
@@ -26,6 +27,7 @@ mod baton;
 #[cfg(test)]
 mod baton_tests;
 mod buffer;
+mod caller;
 mod convert;
 mod handshake;
 mod locks;

@@ -25,6 +25,8 @@ pub(super) enum Task<'fd> {
     Reply { device: BorrowedFd<'fd>, header: InHeader, pages: (u64, u64), outcome: Result<Vec<u8>, Errno> },
     /// A node whose attributes the kernel shall ask for again.
     Distrust(BorrowedFd<'fd>, u64),
+    /// A node of which the kernel shall write back what it has.
+    WriteBack(BorrowedFd<'fd>, u64),
 }
 
 /// Does what the event loops hand over, until they have all ended.
@@ -32,14 +34,20 @@ pub(super) fn run(server: &Server, queue: &Receiver<Task<'_>>) {
     let mut reply = Reply::new(size_of::<AttrOut>());
     for task in queue {
         match task {
-            Task::Answer { device, header, operation } => match notify::drop_pages(device, header.node, 0, 0) {
-                Ok(()) => {
-                    worker::handle(server, device, &Request { header, operation }, &mut reply, None);
+            Task::Answer { device, header, operation } => {
+                let takes_much = matches!(operation, Operation::Fallocate(_));
+                match notify::drop_pages(device, header.node, 0, 0) {
+                    Ok(()) => {
+                        worker::handle(server, device, &Request { header, operation }, &mut reply, None);
+                    }
+                    Err(errno) => {
+                        let _ = reply.send(device, header.unique, Some(errno));
+                    }
                 }
-                Err(errno) => {
-                    let _ = reply.send(device, header.unique, Some(errno));
+                if takes_much {
+                    server.shortage.meet();
                 }
-            },
+            }
             Task::Reply { device, header, pages: (offset, length), outcome } => {
                 // Pages that the kernel keeps are in use: newer than the write, or about to be told that they failed.
                 let _ = notify::drop_pages(device, header.node, offset, length);
@@ -48,6 +56,10 @@ pub(super) fn run(server: &Server, queue: &Receiver<Task<'_>>) {
                 worker::send(device, &header, &reply, pushed.err());
             }
             Task::Distrust(device, node) => notify::distrust_attributes(device, node),
+            Task::WriteBack(device, node) => {
+                // What finds no room is told to the file's next write, and its fsync.
+                let _ = notify::drop_pages(device, node, 0, 0);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use basalt_vfs::{Caller, FileSystem, InodeNumber};
+use basalt_vfs::{Caller, FallocateMode, FileSystem, InodeNumber};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -38,7 +38,7 @@ pub(super) struct Server {
     pub(super) block_size: u32,
     pub(super) entry_lifetime: Duration,
     pub(super) negative_lifetime: Duration,
-    pub(super) attribute_lifetime: Duration,
+    attribute_lifetime: Duration,
     /// Whether reads and listings are all that the mount allows.
     pub(super) read_only: bool,
     /// Whether reads and writes go past the kernel's page cache.
@@ -102,6 +102,12 @@ impl Server {
         self.agreed.max_payload
     }
 
+    /// For how long the kernel may trust attributes: not at all while there is little space, so that it asks before the first write to a
+    /// file already that it learns of then.
+    pub(super) fn attribute_lifetime(&self) -> Duration {
+        if self.shortage.is_tight() && self.kernel_keeps_dirty_pages() { Duration::ZERO } else { self.attribute_lifetime }
+    }
+
     /// The inode that a request's header names.
     pub(super) fn target(&self, header: &InHeader) -> InodeNumber {
         self.nodes.inode(header.node)
@@ -129,6 +135,8 @@ impl Server {
             && match *operation {
                 Operation::Lseek(_) => true,
                 Operation::GetAttr { by_file } => self.shortage.is_tight() && self.is_writer(by_file),
+                // One after the other with the writers' questions: each leaves what was promised before it.
+                Operation::Fallocate(_) => self.shortage.is_tight(),
                 _ => false,
             }
     }
@@ -140,18 +148,65 @@ impl Server {
         }
     }
 
+    /// Whether a request takes so much that less is left than the kernel may hold back, where there is enough now.
+    pub(super) fn brings_shortage(&self, header: &InHeader, operation: &Operation<'_>) -> bool {
+        let Operation::Fallocate(arguments) = operation else { return false };
+        let takes = FallocateMode::from_bits(arguments.mode).is_some_and(|mode| !mode.contains(FallocateMode::PUNCH_HOLE));
+        self.kernel_keeps_dirty_pages()
+            && takes
+            && self.shortage.would_begin(self.target(header), arguments.offset, arguments.length, &*self.fs)
+    }
+
+    /// A shortage begins: the nodes of all files that are open for writing. They are watched from now on; the kernel shall ask before
+    /// it takes any more for them, and write back what it has.
+    pub(super) fn begin_shortage(&self) -> Vec<u64> {
+        self.shortage.begin();
+        let written = self.programs.written();
+        written.iter().for_each(|&ino| self.shortage.watch(ino, false, &*self.fs));
+        written.into_iter().map(|ino| self.nodes.node(ino)).collect()
+    }
+
+    /// Before a request is answered that lets somebody write while there is little space: the kernel asks already before the first write.
+    fn watch_first(&self, request: &Request<'_>, reply: &mut Reply) {
+        if !self.shortage.is_tight() || !self.kernel_keeps_dirty_pages() {
+            return;
+        }
+        let ino = self.target(&request.header);
+        let mut concerned: Vec<InodeNumber> = reply.references().to_vec();
+        match request.operation {
+            Operation::Open(arguments) if may_write(arguments.flags) => {
+                self.shortage.watch(ino, true, &*self.fs);
+                concerned.push(ino);
+            }
+            Operation::Create { .. } | Operation::TmpFile(_) => {
+                concerned.iter().for_each(|&ino| self.shortage.watch(ino, true, &*self.fs));
+            }
+            Operation::SetAttr(_) | Operation::Fallocate(_) => concerned.push(ino),
+            _ => {}
+        }
+        concerned.retain(|&ino| self.shortage.watches(ino));
+        concerned.into_iter().for_each(|ino| reply.outdates(self.nodes.node(ino)));
+    }
+
     /// After a request was answered: calls `distrust` with each node that is written to while there is little space, and of which the
-    /// kernel may trust the attributes.
-    pub(super) fn watch(&self, request: &Request<'_>, error: Option<Errno>, reply: &Reply, distrust: impl FnMut(u64)) {
+    /// kernel may trust the attributes; and whether it shall write back what it has of it, too.
+    pub(super) fn watch(
+        &self,
+        request: &Request<'_>,
+        error: Option<Errno>,
+        reply: &Reply,
+        mut distrust: impl FnMut(u64, bool),
+    ) {
         let ino = self.target(&request.header);
         if error.is_some() {
             let has_lost = error == Some(Errno::NOSPC) && matches!(request.operation, Operation::Write { .. });
-            return if has_lost {
-                std::iter::once(request.header.node).for_each(distrust)
-            };
+            if has_lost {
+                distrust(request.header.node, false);
+            }
+            return;
         }
         let writes = match request.operation {
-            Operation::Write { .. } => true,
+            Operation::Write { .. } | Operation::Fallocate(_) => true,
             Operation::Open(arguments) => may_write(arguments.flags),
             Operation::Create { .. } | Operation::TmpFile(_) => true,
             _ => false,
@@ -168,15 +223,13 @@ impl Server {
         if writes {
             let is_new = !matches!(request.operation, Operation::Write { .. });
             concerned.iter().for_each(|&ino| self.shortage.watch(ino, is_new, &*self.fs));
-            if has_begun {
-                let written = self.programs.written();
-                written.iter().for_each(|&ino| self.shortage.watch(ino, false, &*self.fs));
-                concerned.extend(written);
-            }
         } else {
             concerned.retain(|&ino| self.shortage.watches(ino));
         }
-        concerned.into_iter().map(|ino| self.nodes.node(ino)).for_each(distrust);
+        concerned.into_iter().for_each(|ino| distrust(self.nodes.node(ino), false));
+        if has_begun {
+            self.begin_shortage().into_iter().for_each(|node| distrust(node, true));
+        }
     }
 
     /// Carries a request out.
@@ -185,7 +238,10 @@ impl Server {
         match self.dispatch(header, &request.operation, reply) {
             Ok(()) => match request.operation {
                 Operation::Forget { .. } | Operation::BatchForget(_) => Verdict::Silence,
-                _ => Verdict::Reply,
+                _ => {
+                    self.watch_first(request, reply);
+                    Verdict::Reply
+                }
             },
             Err(failure) => {
                 self.losses.note(&request.operation, &failure);
@@ -219,7 +275,7 @@ impl Server {
                 self.rename(header, name, self.nodes.inode(new_parent), new_name, flags)
             }
 
-            Operation::GetAttr { by_file } if self.is_writer(by_file) && self.shortage.refuses(ino, &*self.fs) => {
+            Operation::GetAttr { by_file } if self.is_writer(by_file) && self.shortage.refuses(ino, header.pid, &*self.fs) => {
                 Err(basalt_vfs::Error::NoSpace.into())
             }
             Operation::GetAttr { .. } => {

@@ -9,19 +9,21 @@
 //!   file before it puts anything into the cache.
 //! - That question is answered by the thread beside the loops, which first lets the kernel write the file's pages back (see `seeker`).
 //!   Doing so also makes the kernel take the answer for an old one: the write(2) after it asks again.
-//! - The answer is ENOSPC where earlier pages found no room, or less is free than the write before needed, and than those of other files
-//!   that are under way. stat(2) asks without an
-//!   open file, a reader through one that is not open for writing; both get their answers.
+//! - What the write brings is in the system call that waits for the answer (see `caller`), and the file system knows which of that has its
+//!   blocks already. The answer is ENOSPC where that does not fit, together with what was promised to other writes under way, or where
+//!   earlier pages found no room. Who looks at the file with fstat(2), or reads it, gets an answer.
+//! - Whatever else takes space, fallocate(2) or a write past the cache, leaves what was promised.
 //!
-//! What one write(2) alone brings beyond what is free is taken all the same: the kernel does not say how much it is. Its loss is told
-//! to the next one, to fsync and to close.
+//! Where nobody can tell what a write brings (the program is another user's and Basalt is not root's, io_uring, AIO, splice), it counts as
+//! much as the one before it. Pages that change through mmap(2) are not asked about. Their loss is told to msync and fsync.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use basalt_vfs::{FileSystem, InodeNumber, StatFs};
 use parking_lot::Mutex;
 
+use super::caller::Call;
 use crate::mount::DirtyLimit;
 
 /// From so many free bytes on a volume is not full any more.
@@ -36,6 +38,8 @@ pub(super) struct Shortage {
     limit: DirtyLimit,
     /// Less is free than the kernel may hold back.
     is_tight: AtomicBool,
+    /// Requests under way that take much.
+    coming: AtomicUsize,
     /// Whether there are any files: spares the lock where all is well.
     any: AtomicBool,
     files: Mutex<HashMap<InodeNumber, Written>>,
@@ -48,8 +52,21 @@ struct Written {
     lost: bool,
     /// Its space when somebody last asked before a write, in sectors.
     sectors: Option<u64>,
-    /// Bytes that the write under way is expected to add, as the one before it did.
-    promised: u64,
+    /// What was promised to each thread, since the kernel last wrote back what it had of the file.
+    promised: HashMap<u32, Promise>,
+}
+
+impl Written {
+    fn promised(&self) -> u64 {
+        self.promised.values().map(|promise| promise.bytes).sum()
+    }
+}
+
+/// Room for a write that may not have reached the volume.
+struct Promise {
+    call: Call,
+    /// Bytes of free space.
+    bytes: u64,
 }
 
 impl Shortage {
@@ -57,6 +74,7 @@ impl Shortage {
         Shortage {
             limit,
             is_tight: AtomicBool::new(false),
+            coming: AtomicUsize::new(0),
             any: AtomicBool::new(false),
             files: Mutex::new(HashMap::new()),
         }
@@ -69,14 +87,32 @@ impl Shortage {
 
     /// Compares what is free with what the kernel may hold back: whether there is a shortage, and whether it has just begun.
     pub(super) fn look(&self, fs: &dyn FileSystem) -> (bool, bool) {
-        let is_tight = fs.stat_fs().is_ok_and(|stat| available(&stat) < self.limit.bytes());
+        let is_coming = self.coming.load(Ordering::Acquire) > 0;
+        let is_tight = is_coming || fs.stat_fs().is_ok_and(|stat| available(&stat) < self.limit.bytes());
         let was_tight = self.is_tight.swap(is_tight, Ordering::AcqRel);
-        let has_begun = is_tight && !was_tight;
-        if has_begun {
-            // What was known belongs to an earlier shortage; the files may have grown by any amount since.
-            self.files.lock().values_mut().for_each(|file| (file.sectors, file.promised) = (None, 0));
-        }
-        (is_tight, has_begun)
+        (is_tight, is_tight && !was_tight)
+    }
+
+    /// Whether a shortage begins when the blocks for a range of a file are taken.
+    pub(super) fn would_begin(&self, ino: InodeNumber, offset: u64, length: u64, fs: &dyn FileSystem) -> bool {
+        let (Ok(stat), Ok(bytes)) = (fs.stat_fs(), fs.room_for(ino, offset, length)) else { return false };
+        !self.is_tight() && available(&stat) < self.limit.bytes().saturating_add(bytes)
+    }
+
+    /// A request that takes much goes to the thread that answers writers, one after the other.
+    pub(super) fn expect(&self) {
+        self.coming.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It is answered.
+    pub(super) fn meet(&self) {
+        self.coming.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A shortage begins. What was known belongs to an earlier one; the files may have grown by any amount since.
+    pub(super) fn begin(&self) {
+        self.is_tight.store(true, Ordering::Release);
+        self.files.lock().values_mut().for_each(|file| (file.sectors, file.promised) = (None, HashMap::new()));
     }
 
     /// Whether there was a shortage when somebody last looked.
@@ -103,22 +139,44 @@ impl Shortage {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether a write to this file has to be refused. Who was refused once may try again.
-    pub(super) fn refuses(&self, ino: InodeNumber, fs: &dyn FileSystem) -> bool {
+    /// Whether what this thread is about to write to the file has to be refused: it does not fit. Who was refused once may try again. The
+    /// kernel has just written back what it had of the file.
+    pub(super) fn refuses(&self, ino: InodeNumber, thread: u32, fs: &dyn FileSystem) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
+        let call = Call::of(thread);
         let (Ok(stat), Ok(attributes)) = (fs.stat_fs(), fs.attributes(ino)) else { return false };
+        let known = match call {
+            Call::Look => return false,
+            Call::Write { offset, length } => fs.room_for(ino, offset.unwrap_or(attributes.size), length).ok(),
+            Call::Unknown => None,
+        };
         let mut files = self.files.lock();
-        let promised: u64 = files.iter().filter(|(other, _)| **other != ino).map(|(_, file)| file.promised).sum();
+        let elsewhere: u64 = files.iter().filter(|(other, _)| **other != ino).map(|(_, file)| file.promised()).sum();
         let Some(file) = files.get_mut(&ino) else { return false };
+        // Threads that do something else by now have written; others have yet to.
+        file.promised.retain(|&other, promise| other != thread && Call::of(other) == promise.call);
         let had_lost = std::mem::take(&mut file.lost);
         let before = file.sectors.replace(attributes.sectors).unwrap_or(attributes.sectors);
         let grown = attributes.sectors.saturating_sub(before).saturating_mul(SECTOR);
-        let needed = grown.saturating_add(NODES).saturating_add(promised);
-        let refused = had_lost && available(&stat) < ROOM || grown > 0 && available(&stat) < needed;
-        file.promised = if refused { 0 } else { grown };
+        let bytes = known.unwrap_or(grown);
+        let needed = bytes.saturating_add(NODES).saturating_add(elsewhere).saturating_add(file.promised());
+        let refused = had_lost && available(&stat) < ROOM || bytes > 0 && available(&stat) < needed;
+        if !refused && bytes > 0 {
+            file.promised.insert(thread, Promise { call, bytes });
+        }
         refused
+    }
+
+    /// Whether something else may take space for a range of a file: what was promised still fits then.
+    pub(super) fn leaves_room(&self, ino: InodeNumber, offset: u64, length: u64, fs: &dyn FileSystem) -> bool {
+        if !self.is_tight() || !self.any.load(Ordering::Acquire) {
+            return true;
+        }
+        let promised: u64 = self.files.lock().values().map(Written::promised).sum();
+        let (Ok(stat), Ok(bytes)) = (fs.stat_fs(), fs.room_for(ino, offset, length)) else { return true };
+        promised == 0 || bytes == 0 || available(&stat) >= bytes.saturating_add(promised)
     }
 
     /// A file was closed: the kernel has written back what it had of it.
@@ -126,7 +184,7 @@ impl Shortage {
         if self.any.load(Ordering::Acquire)
             && let Some(file) = self.files.lock().get_mut(&ino)
         {
-            file.promised = 0;
+            file.promised.clear();
         }
     }
 

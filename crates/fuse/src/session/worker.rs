@@ -197,19 +197,34 @@ impl<'fd> Loops<'fd> {
             Ok(request) => request,
             Err(fault) => return refuse(device, fault, reply),
         };
-        if let Some(operation) = alone(&request.operation).filter(|operation| self.server.wants_pages_first(operation))
-        {
+        let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
+        if brings_shortage {
+            self.server.begin_shortage().into_iter().for_each(|node| write_back(device, seeks, node));
+        }
+        let is_for_later = |operation: &Operation<'_>| brings_shortage || self.server.wants_pages_first(operation);
+        if let Some(operation) = alone(&request.operation).filter(is_for_later) {
+            if matches!(operation, Operation::Fallocate(_)) {
+                self.server.shortage.expect();
+            }
             // Whoever gets it ends after the loops.
             let _ = seeks.send(Task::Answer { device, header: request.header, operation });
             return;
         }
         let error = handle(self.server, device, &request, reply, Some(seeks));
         if self.server.kernel_keeps_dirty_pages() {
-            self.server.watch(&request, error, reply, |node| {
-                let _ = seeks.send(Task::Distrust(device, node));
+            self.server.watch(&request, error, reply, |node, all| match all {
+                true => write_back(device, seeks, node),
+                false => drop(seeks.send(Task::Distrust(device, node))),
             });
         }
     }
+}
+
+/// Has the kernel ask before it takes more for a node, and write back what it has, before what is handed over later is answered.
+fn write_back<'fd>(device: BorrowedFd<'fd>, seeks: &Sender<Task<'fd>>, node: u64) {
+    // Whoever gets it ends after the loops.
+    let _ = seeks.send(Task::Distrust(device, node));
+    let _ = seeks.send(Task::WriteBack(device, node));
 }
 
 /// The same operation without its request, of those that may need the kernel's pages first.
@@ -217,6 +232,7 @@ fn alone(operation: &Operation<'_>) -> Option<Operation<'static>> {
     match *operation {
         Operation::Lseek(arguments) => Some(Operation::Lseek(arguments)),
         Operation::GetAttr { by_file } => Some(Operation::GetAttr { by_file }),
+        Operation::Fallocate(arguments) => Some(Operation::Fallocate(arguments)),
         _ => None,
     }
 }

@@ -35,13 +35,13 @@ impl Server {
     }
 
     fn attributes_reply(&self, attributes: &basalt_vfs::Attributes, reply: &mut Reply) -> Answer {
-        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime);
+        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime());
         reply.push(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: convert::attr(attributes, self.block_size) })
     }
 
     pub(in crate::session) fn statx(&self, ino: InodeNumber, reply: &mut Reply) -> Answer {
         let stat = convert::statx(&self.fs.attributes(ino)?, self.block_size);
-        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime);
+        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime());
         reply.push(&StatxOut { attr_valid, attr_valid_nsec, stat, ..Default::default() })
     }
 

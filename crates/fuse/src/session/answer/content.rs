@@ -42,6 +42,9 @@ impl Server {
             self.drop_privileges_always(header, ino, reply)?;
         }
         if !flags.contains(WriteFlags::CACHE) || !self.kernel_keeps_dirty_pages() {
+            if !self.shortage.leaves_room(ino, arguments.offset, data.len() as u64, &*self.fs) {
+                return Err(basalt_vfs::Error::NoSpace.into());
+            }
             let is_direct = flags.contains(WriteFlags::LOCK_OWNER);
             if is_direct {
                 self.overwritten.begin_write(ino);
@@ -80,6 +83,10 @@ impl Server {
     ) -> Answer {
         let ino = self.target(header);
         let mode = FallocateMode::from_bits(arguments.mode).ok_or(Errno::OPNOTSUPP)?;
+        let takes = !mode.contains(FallocateMode::PUNCH_HOLE);
+        if takes && !self.shortage.leaves_room(ino, arguments.offset, arguments.length, &*self.fs) {
+            return Err(basalt_vfs::Error::NoSpace.into());
+        }
         self.drop_privileges(header, ino, reply)?;
         Ok(self.fs.fallocate(ino, mode, arguments.offset, arguments.length)?)
     }
@@ -108,6 +115,9 @@ impl Server {
         let (from, to) = (self.target(header), self.nodes.inode(arguments.node_out));
         self.drop_privileges(header, to, reply)?;
         let length = arguments.length.min(LARGEST_COPY);
+        if !self.shortage.leaves_room(to, arguments.offset_out, length, &*self.fs) {
+            return Err(basalt_vfs::Error::NoSpace.into());
+        }
         let mut done = 0;
         while done < length {
             // An error after the first piece is left to the next call to meet again.

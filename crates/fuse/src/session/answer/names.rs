@@ -131,7 +131,7 @@ impl Server {
             return Err(Errno::IO);
         }
         let (entry_valid, entry_valid_nsec) = convert::lifetime(self.entry_lifetime);
-        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime);
+        let (attr_valid, attr_valid_nsec) = convert::lifetime(self.attribute_lifetime());
         Ok(EntryOut {
             node,
             generation: u64::from(found.generation),
