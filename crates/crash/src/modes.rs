@@ -246,9 +246,17 @@ fn ends(number: u64, list: u64, steps: &[Step], setting: Setting<'_>, tally: &mu
 pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let mut rng = Rng::new(seed ^ 0x4A);
     let engine = &VOLUMES[rng.index(VOLUMES.len())];
+    let (flavour, image) = long(engine, &mut rng);
+    let steps = steps(&mut rng, flavour, 120);
+    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
+    explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
+}
+
+/// What a long random workload is like.
+fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
     let user = engine.user_bytes();
     let is_tight = user < 24 << 20;
-    let (flavour, image) = match rng.below(13) {
+    match rng.below(13) {
         12 => (Flavour::Many, Image::Empty),
         9 | 11 if is_tight => (Flavour::Growth(user / 100 * rng.between(70, 95)), Image::Empty),
         10 => (Flavour::Sparse, Image::Empty),
@@ -263,10 +271,7 @@ pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), 
         7 => (Flavour::Mixed, Image::Names),
         8 => (Flavour::Mixed, Image::Few),
         _ => (Flavour::Mixed, Image::Empty),
-    };
-    let steps = steps(&mut rng, flavour, 120);
-    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
-    explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
+    }
 }
 
 /// A long workload on a volume whose journal is never idle.
@@ -334,11 +339,33 @@ pub const STORIES: u64 = SHORT.len() as u64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::f2fs::volume;
 
     #[test]
     fn stories_are_scripts() {
         for story in SHORT {
             assert_eq!(parse(story).len(), story.split(';').count(), "{story}");
+        }
+    }
+
+    /// A flavour that no number leads to shows nothing.
+    #[test]
+    fn long_workloads_are_of_every_flavour() {
+        let mut rng = Rng::new(1);
+        let engine = volume("tight").unwrap();
+        let met: Vec<Flavour> = (0..400).map(|_| long(engine, &mut rng).0).collect();
+        let wanted: [fn(&Flavour) -> bool; 8] = [
+            |flavour| matches!(flavour, Flavour::Mixed),
+            |flavour| matches!(flavour, Flavour::Fsync),
+            |flavour| matches!(flavour, Flavour::Pressure(_)),
+            |flavour| matches!(flavour, Flavour::Churn(_)),
+            |flavour| matches!(flavour, Flavour::Growth(_)),
+            |flavour| matches!(flavour, Flavour::Names),
+            |flavour| matches!(flavour, Flavour::Sparse),
+            |flavour| matches!(flavour, Flavour::Many),
+        ];
+        for (number, is_wanted) in wanted.iter().enumerate() {
+            assert!(met.iter().any(is_wanted), "the flavour in place {number} is never chosen");
         }
     }
 }

@@ -84,3 +84,28 @@ impl fmt::Debug for Sampler {
         f.debug_struct("Sampler").field("per_life", &self.per_life).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_of_a_torn_write_goes_by_its_own_first_sector() {
+        let sectors = |text: &str| text.bytes().map(|byte| byte == b'+').collect::<Vec<_>>();
+        let write = |offset, length| Change::Write { offset, data: vec![1; length].into() };
+        for (offset, before, after) in [
+            (8192, "+-------", "++++++++"),
+            (8192, "-+++++++", "--------"),
+            (4096, "+-------+++++++--+++++++", "++++++++++++++++--------"),
+            (4096, "-+++++++-+++++++++------", "----------------++++++++"),
+            // From the fifth sector of a block on.
+            (4096 + 4 * 512, "+---++++++++-", "++++++++++++-"),
+            (4096 + 4 * 512, "-+++-+++++++++", "------------++"),
+        ] {
+            let fates = vec![Fate::Torn(sectors(before)), Fate::Lost, Fate::Kept];
+            let cached = [write(offset, before.len() * 512), Change::Flush, Change::Flush];
+            let expected = [Fate::Torn(sectors(after)), Fate::Lost, Fate::Kept];
+            assert_eq!(whole_blocks(fates, &cached), expected, "{before} at {offset}");
+        }
+    }
+}

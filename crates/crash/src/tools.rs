@@ -347,3 +347,25 @@ impl std::fmt::Debug for Named<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_f2fs::F2fs;
+
+    use super::*;
+
+    /// A repair of what a power cut left has something to recover: else it shows nothing.
+    #[test]
+    fn what_a_power_cut_left_is_not_closed() {
+        for engine in ["roomy", "tight-journal"].map(|name| crate::f2fs::volume(name).unwrap()) {
+            let image = Image::Few.base(engine).unwrap().device;
+            let has_fsynced = |seed: &u64| {
+                let left = interrupted(engine, image.snapshot(), &mut Rng::new(*seed)).unwrap();
+                let fs = F2fs::open(Arc::new(left), OpenOptions::default(), StepClock::starting(LATER)).unwrap();
+                fs.warnings().iter().any(|warning| warning.contains("recovered"))
+            };
+            let recovered = (0..12).filter(has_fsynced).count();
+            assert!(recovered >= 4, "{}: {recovered} of 12", engine.name());
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! Which names lead where, after fsyncs and a power cut.
 
+use basalt_f2fs::layout::checkpoint::RawOrphanBlock;
 use basalt_vfs::{Caller, FallocateMode, FileSystem, RenameFlags};
 
+use crate::editor::{Editor, volume_with_orphan};
 use crate::power::Bench;
 
 /// Writes `word` to a file, new or not, and syncs it.
@@ -240,4 +242,24 @@ fn a_name_that_takes_more_room_in_recovery() {
     let after = bench.after_cut();
     expect(&after, "d/new", "new");
     after.close_clean("a name more");
+}
+
+/// Linux would free it; nobody who finds it later would know why it was kept.
+#[test]
+fn an_inode_of_the_orphan_list_that_has_a_name_is_kept_and_told() {
+    let editor = Editor::new(&volume_with_orphan());
+    let small = editor.path(&["small"]);
+    editor.edit((editor.pack().0 + 1, 0), |orphans: &mut RawOrphanBlock| {
+        orphans.entry_count.set(2);
+        orphans.ino[1].set(small);
+    });
+    let bench = Bench::open(editor.device.snapshot());
+    let warnings = bench.fs.warnings();
+    assert!(
+        warnings.iter().any(|warning| warning.contains(&format!("inode {small} ")) && warning.contains("has a name")),
+        "{warnings:?}"
+    );
+    assert_eq!(bench.ino("small"), Some(u64::from(small)));
+    assert!(bench.read("small").is_some());
+    bench.close_clean("an orphan with a name");
 }

@@ -105,7 +105,11 @@ impl Server {
     /// For how long the kernel may trust attributes: not at all while there is little space, so that it asks before the first write to a
     /// file already that it learns of then.
     pub(super) fn attribute_lifetime(&self) -> Duration {
-        if self.shortage.is_tight() && self.kernel_keeps_dirty_pages() { Duration::ZERO } else { self.attribute_lifetime }
+        if self.shortage.is_tight() && self.kernel_keeps_dirty_pages() {
+            Duration::ZERO
+        } else {
+            self.attribute_lifetime
+        }
     }
 
     /// The inode that a request's header names.
@@ -151,7 +155,8 @@ impl Server {
     /// Whether a request takes so much that less is left than the kernel may hold back, where there is enough now.
     pub(super) fn brings_shortage(&self, header: &InHeader, operation: &Operation<'_>) -> bool {
         let Operation::Fallocate(arguments) = operation else { return false };
-        let takes = FallocateMode::from_bits(arguments.mode).is_some_and(|mode| !mode.contains(FallocateMode::PUNCH_HOLE));
+        let takes =
+            FallocateMode::from_bits(arguments.mode).is_some_and(|mode| !mode.contains(FallocateMode::PUNCH_HOLE));
         self.kernel_keeps_dirty_pages()
             && takes
             && self.shortage.would_begin(self.target(header), arguments.offset, arguments.length, &*self.fs)
@@ -275,7 +280,9 @@ impl Server {
                 self.rename(header, name, self.nodes.inode(new_parent), new_name, flags)
             }
 
-            Operation::GetAttr { by_file } if self.is_writer(by_file) && self.shortage.refuses(ino, header.pid, &*self.fs) => {
+            Operation::GetAttr { by_file }
+                if self.is_writer(by_file) && self.shortage.refuses(ino, header.pid, &*self.fs) =>
+            {
                 Err(basalt_vfs::Error::NoSpace.into())
             }
             Operation::GetAttr { .. } => {
