@@ -376,7 +376,7 @@ pub(crate) fn check_elsewhere(engine: &dyn Engine, image: &MemoryDevice) -> Resu
     engine.check_elsewhere(&path).unwrap_or(Ok(()))
 }
 
-/// Writes a device to a sparse file.
+/// Writes a device to a sparse file. Sectors that cannot be read hold garbage there.
 pub(crate) fn save(image: &MemoryDevice, path: &Path) -> io::Result<()> {
     const PIECE: u64 = 64 << 10;
     let file = File::create(path)?;
@@ -384,7 +384,14 @@ pub(crate) fn save(image: &MemoryDevice, path: &Path) -> io::Result<()> {
     let mut buffer = vec![0; PIECE as usize];
     for at in (0..image.size()).step_by(PIECE as usize) {
         let piece = &mut buffer[..PIECE.min(image.size() - at) as usize];
-        image.read_at(at, piece).map_err(io::Error::other)?;
+        if image.read_at(at, piece).is_err() {
+            const SECTOR: usize = 512;
+            for (sector, bytes) in (at..).step_by(SECTOR).zip(piece.chunks_mut(SECTOR)) {
+                if image.read_at(sector, bytes).is_err() {
+                    bytes.fill(0xA5);
+                }
+            }
+        }
         if piece.iter().any(|byte| *byte != 0) {
             file.write_all_at(piece, at)?;
         }
