@@ -6,8 +6,8 @@
 //!    these names by then has moved or gone as it had at the fsync. An fsync that the cut met may have come so far or not. Where names
 //!    were only removed, the removal is the directory's business and may be undone.
 //! 3. A page holds what it held at some moment from its last fsync or sync to the one the names are of: a checkpoint says
-//!    nothing about pages that are still in memory. It never holds anything else. A file that has replaced another one by a rename
-//!    holds nothing older than what it held then.
+//!    nothing about pages that are still in memory. It never holds anything else. A file that was renamed, or got its first name
+//!    (`O_TMPFILE`), holds nothing older than what it held then.
 //! 4. Size, attributes, times, and extended attributes of an inode are all of one moment, as its names: that of the names, or that of its
 //!    last fsync if it came later. fdatasync may leave the times of an earlier one. Times of directories and of inodes whose names an
 //!    fsync of another one changed are not promised.
@@ -50,8 +50,8 @@ struct Promised<'a> {
     fsynced: Vec<Fsynced>,
     /// The inode whose fsync the power cut met.
     in_flight: Option<Id>,
-    /// Files that replaced another one by a rename, with the state after it.
-    replaced: Vec<(Id, usize)>,
+    /// Files that got another name by a rename, or their first one, with the state after it.
+    named: Vec<(Id, usize)>,
 }
 
 /// What completed fsyncs of an inode have promised.
@@ -76,7 +76,7 @@ impl<'a> Promised<'a> {
             last: (returned + 1).min(life.states.len() - 1),
             fsynced: Vec::new(),
             in_flight: None,
-            replaced: Vec::new(),
+            named: Vec::new(),
         };
         for (state, done) in (1..).zip(&life.done[..returned]) {
             promised.is_synced(done.aged);
@@ -89,15 +89,12 @@ impl<'a> Promised<'a> {
             }
         }
         for (state, step) in (2..).zip(&life.steps).take(promised.last.saturating_sub(1)) {
-            if let Step::Rename(_, to) | Step::Whiteout(_, to) = step {
-                let (before, after) = (&life.states[state - 1], &life.states[state]);
-                let (old, new) = (before.find(to), after.find(to));
+            let (before, after) = (&life.states[state - 1], &life.states[state]);
+            for path in newly_named(step) {
+                let (old, new) = (before.find(path), after.find(path));
                 let is_file = |id| before.get(id).is_some_and(|node| node.kind == FileKind::Regular);
-                if let (Some(old), Some(new)) = (old, new)
-                    && old != new
-                    && is_file(new)
-                {
-                    promised.replaced.push((new, state));
+                if let Some(new) = new.filter(|&new| old != Some(new) && is_file(new)) {
+                    promised.named.push((new, state));
                 }
             }
         }
@@ -128,6 +125,16 @@ impl<'a> Promised<'a> {
 
     fn fsync_of(&self, id: Id) -> Option<Fsynced> {
         self.fsynced.iter().find(|fsynced| fsynced.id == id).copied()
+    }
+}
+
+/// The paths at which a step may show a file that was elsewhere before, or nowhere.
+fn newly_named(step: &Step) -> Vec<&str> {
+    match step {
+        Step::Rename(_, to) | Step::RenameNew(_, to) | Step::Whiteout(_, to) => vec![to],
+        Step::Exchange(one, other) => vec![one, other],
+        Step::Link(from, to) if from.starts_with('@') => vec![to],
+        _ => Vec::new(),
     }
 }
 
@@ -293,8 +300,8 @@ impl Judge<'_> {
             By::LinuxWrote => last = last.max(promised.last),
             By::Basalt | By::Linux => {}
         }
-        let replaced = promised.replaced.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
-        let first = replaced.map_or(first, |(_, state)| first.max(*state));
+        let named = promised.named.iter().rev().find(|(id, state)| *id == self.id && *state <= self.moment);
+        let first = named.map_or(first, |(_, state)| first.max(*state));
         let strictness = match promised.by {
             By::Basalt => Strictness::NoSizeAlone,
             By::Linux | By::LinuxWrote if promised.in_flight == Some(self.id) => Strictness::Torn,
@@ -359,6 +366,11 @@ pub(crate) fn compare_pages(states: &[Tree], id: Id, there: &Node, strictness: S
     // What neither the newest version nor this one has is the same in both.
     let mut pages: Vec<u64> = there.pages.keys().copied().collect();
     pages.extend(newest.iter().flat_map(|node| node.pages.keys()).filter(|index| !there.pages.contains_key(index)));
+    // Where the newest version ends before, an older one may have bytes.
+    if let Some(end) = newest.map(|node| node.size).filter(|&end| end < there.size) {
+        let older = versions.iter().flatten().flat_map(|node| node.pages.keys().copied());
+        pages.extend(older.filter(|index| (index + 1) * PAGE > end && !there.pages.contains_key(index)));
+    }
     for index in pages.into_iter().filter(|index| index * PAGE < there.size) {
         let page = there.pages.get(&index);
         let length = (there.size - index * PAGE).min(PAGE) as usize;
@@ -391,5 +403,29 @@ fn same(one: Option<&Page>, other: Option<&Page>, length: usize) -> bool {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one[..length] == other[..length],
         (Some(page), None) | (None, Some(page)) => is_zero(page),
         (None, None) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A truncation was being fsynced when power went. The file has its old size, and so must have its old bytes.
+    #[test]
+    fn zeros_behind_the_end_of_a_newer_version_are_none_of_an_older_one() {
+        let mut old = Tree::new(3);
+        old.apply(&Step::Create("file".into()), 4).unwrap();
+        old.apply(&Step::Write("file".into(), 0, 5 * PAGE as u32, 1), 0).unwrap();
+        let id = old.find("file").unwrap();
+        let mut new = old.clone();
+        new.apply(&Step::Truncate("file".into(), PAGE), 0).unwrap();
+        let states = [old, new];
+        let whole = (**states[0].get(id).unwrap()).clone();
+        for strictness in [Strictness::NoSizeAlone, Strictness::AnyVersion] {
+            compare_pages(&states, id, &whole, strictness).unwrap();
+        }
+        let mut zeroed = whole;
+        zeroed.pages.retain(|index, _| *index == 0);
+        assert!(compare_pages(&states, id, &zeroed, Strictness::NoSizeAlone).is_err());
     }
 }

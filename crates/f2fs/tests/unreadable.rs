@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, Request, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
-use basalt_f2fs::checkpoint::load::choose_pack;
+use basalt_f2fs::checkpoint::load::{choose_pack, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::journal::DESCRIPTOR_BLOCK;
@@ -395,5 +395,40 @@ fn what_was_fsynced_behind_a_bad_block_is_rescued_and_repaired() {
             assert!(fs.is_writable(), "{what}: {:?}", fs.warnings());
             expect_fsynced_files(&fs, &format!("{what}: repaired"));
         }
+    }
+}
+
+/// Nothing of the newest checkpoint can be read, and the older one has a damaged end: it is shown, and not written over.
+#[test]
+fn an_older_checkpoint_with_a_damaged_end_does_not_replace_one_that_cannot_be_read() {
+    for end in 0..2 {
+        let device = volume(false);
+        let fs = open(device.clone()).unwrap();
+        make(&fs, "kept", &KEPT);
+        fs.sync().unwrap();
+        make(&fs, "later", &KEPT);
+        fs.close().unwrap();
+        drop(fs);
+        let geometry = Geometry::read(&device).unwrap().0;
+        let newest = choose_pack(&device, &geometry).unwrap().0;
+        let older = read_pack(&device, &geometry, 1 - newest.index).unwrap();
+        let ends = [older.start, older.start + older.raw.cp_pack_total_block_count.get() - 1];
+        let damaged = u64::from(ends[end]) * BLOCK + 100;
+        let mut byte = [0];
+        device.read_at(damaged, &mut byte).unwrap();
+        device.write_at(damaged, &[!byte[0]]).unwrap();
+        let faulty = Arc::new(FaultyDevice::new(device.snapshot()));
+        let pack = u64::from(newest.start)..u64::from(newest.start) + 512;
+        faulty.fail_when(move |request| {
+            let is_in = request.kind == RequestKind::Read && pack.clone().any(|block| hits(request, block));
+            is_in.then_some(ErrorKind::Other)
+        });
+        let fs = open(faulty.clone()).unwrap();
+        assert!(!fs.is_writable(), "end {end}: {:?}", fs.warnings());
+        assert!(fs.warnings().iter().any(|warning| warning.contains("may be the newer")), "{:?}", fs.warnings());
+        assert_eq!(read(&fs, "kept").unwrap(), KEPT, "end {end}");
+        drop(fs);
+        faulty.heal();
+        assert_eq!(read(&open(faulty).unwrap(), "later").unwrap(), KEPT, "end {end}");
     }
 }

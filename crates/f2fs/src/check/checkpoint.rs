@@ -75,12 +75,13 @@ fn choose(device: &dyn BlockDevice, geometry: &Geometry, findings: &mut Findings
         }
         (Err(error @ Error::Device(_)), Err(_)) | (Err(_), Err(error @ Error::Device(_))) => return Err(error),
         (Err(first), Err(second)) => match half::newest(device, geometry) {
-            Some(pack) => {
+            (Some(_), Some(error)) => return Err(error),
+            (Some(pack), None) => {
                 let other = 1 - pack.index;
                 let found = words(if other == 0 { &first } else { &second });
                 (Some(pack), vec![(other, found)])
             }
-            None => (None, vec![(0, words(&first)), (1, words(&second))]),
+            (None, _) => (None, vec![(0, words(&first)), (1, words(&second))]),
         },
     };
     let kind = if pack.is_some() { FaultKind::CheckpointPack } else { FaultKind::CheckpointUnreadable };

@@ -163,13 +163,24 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
     }
 }
 
-/// The newest pack that is complete but for one end, where neither is sound.
-pub fn newest(device: &dyn BlockDevice, geometry: &Geometry) -> Option<Pack> {
-    let complete = |index| match find(device, geometry, index, None) {
-        Half::Complete(pack) => Some(pack),
-        _ => None,
-    };
-    (0..2).filter_map(complete).max_by_key(|pack| pack.raw.checkpoint_ver.get())
+/// The newest pack that is complete but for one end, where neither is sound; and why the other cannot be told, if that may be newer.
+pub fn newest(device: &dyn BlockDevice, geometry: &Geometry) -> (Option<Pack>, Option<Error>) {
+    match [0, 1].map(|index| find(device, geometry, index, None)) {
+        [Half::Complete(first), Half::Complete(second)] => {
+            let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
+            (Some(if ahead > 0 { second } else { first }), None)
+        }
+        [Half::Complete(pack), Half::Unknown(_)] | [Half::Unknown(_), Half::Complete(pack)] => {
+            // Its version may be known, and older.
+            match find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {
+                Half::Unknown(error) => (Some(pack), Some(error)),
+                _ => (Some(pack), None),
+            }
+        }
+        [Half::Complete(pack), _] | [_, Half::Complete(pack)] => (Some(pack), None),
+        [Half::Unknown(error), _] | [_, Half::Unknown(error)] => (None, Some(error)),
+        [Half::None, Half::None] => (None, None),
+    }
 }
 
 /// Writes the damaged end of a pack anew; durable on return. Does nothing to a pack that has none.

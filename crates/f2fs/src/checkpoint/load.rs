@@ -191,7 +191,11 @@ fn choose(device: &dyn BlockDevice, geometry: &Geometry, to_read: bool) -> Resul
                 _ => Ok((pack, Some(error))),
             }
         }
-        (Err(error), Err(_)) => half::newest(device, geometry).map(|pack| (pack, None)).ok_or(error),
+        (Err(error), Err(_)) => match half::newest(device, geometry) {
+            (Some(_), Some(failed)) if !to_read => Err(failed),
+            (Some(pack), failed) => Ok((pack, failed)),
+            (None, _) => Err(error),
+        },
     }
 }
 

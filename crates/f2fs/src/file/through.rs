@@ -2,7 +2,7 @@
 //! program), and the page cache here would only copy it twice more.
 
 use crate::error::{Error, Result};
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, NULL_ADDR};
 use crate::node::path::Slot;
 use crate::volume::Volume;
 
@@ -53,8 +53,16 @@ impl Volume {
             let slot = self.slot(ino, u64::from(index))?;
             for step in 0..(count - *done).min(slot.count as usize) as u32 {
                 let slot = Slot { byte: slot.byte + 4 * step as usize, index: slot.index + step, ..slot };
+                let was_hole = self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR;
                 self.reserve_slot(ino, slot)?;
-                let address = self.place_block(ino, index + step, slot, kind)?;
+                let address = match self.place_block(ino, index + step, slot, kind) {
+                    // A block that is only reserved, behind the end: Linux would make it part of the file when it recovers an fsync.
+                    Err(error @ Error::Refused(basalt_vfs::Error::NoSpace)) if was_hole => {
+                        self.free_slots(ino, slot.nid, slot.byte, 1)?;
+                        return Err(error);
+                    }
+                    placed => placed?,
+                };
                 if placed.count == 0 || placed.address + placed.count as u32 != address {
                     let full = std::mem::replace(placed, Placed { address, count: 0, before: *done });
                     if full.count > 0 {
@@ -75,5 +83,39 @@ impl Volume {
         }
         self.device.write_at(u64::from(placed.address) * BLOCK_SIZE as u64, bytes)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_segments::SegmentKind;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::ops::F2fs;
+    use crate::options::OpenOptions;
+
+    /// No segment is free, although blocks are.
+    #[test]
+    fn what_finds_no_place_is_not_reserved() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &[1; 9000], false).unwrap();
+        let ino = ino as u32;
+        let mut volume = fs.volume.lock();
+        while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
+        let (done, error) = volume.write_through(ino, 3, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
+        assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
+        assert!((1..1024).contains(&done), "{done}");
+        assert_eq!(volume.address(ino, 3 + done as u64).unwrap(), NULL_ADDR);
     }
 }

@@ -95,7 +95,7 @@ impl Volume {
     }
 
     /// Frees `count` data blocks whose addresses start at byte `byte` of a node.
-    fn free_slots(&mut self, ino: u32, nid: u32, byte: usize, count: u32) -> Result<()> {
+    pub(super) fn free_slots(&mut self, ino: u32, nid: u32, byte: usize, count: u32) -> Result<()> {
         let mut freed = 0;
         for slot in 0..count as usize {
             let at = byte + 4 * slot;

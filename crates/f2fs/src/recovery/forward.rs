@@ -80,6 +80,9 @@ impl Volume {
             self.warnings
                 .push(format!("mounted read-only: some of what was fsynced last cannot be recovered: {error}"));
         }
+        if let Some(error) = &chain.torn {
+            self.warnings.push(format!("the last fsync was cut off, and is left out: {error}"));
+        }
         let mut recovered = Recovered { files: 0, visited: chain.visited };
         if chain.visited == 0 {
             return Ok(recovered);

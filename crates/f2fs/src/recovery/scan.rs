@@ -11,9 +11,11 @@ use basalt_device::BlockDevice;
 use super::seal::{Seal, Sealed, is_seal};
 use crate::checkpoint::load::read_blocks;
 use crate::error::{Error, Result};
+use crate::file::inode;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
+use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
@@ -53,6 +55,8 @@ pub struct Chain {
     pub dropped: usize,
     /// Where the chain ends, because a block cannot be read, though more was fsynced behind it: that was promised to be there.
     pub broken: Option<Error>,
+    /// What is wrong with the last block of Linux's chain, an inode that does not count: its fsync was cut off.
+    pub torn: Option<Error>,
 }
 
 /// Where to look, and what for.
@@ -91,7 +95,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
         let block = match reader.block(geometry, at) {
             Ok(block) => block,
             Err(error) => {
-                chain.broken = is_followed(start, at, is_live).then_some(error);
+                chain.broken = is_followed(start, at, is_live, 2).then_some(error);
                 break;
             }
         };
@@ -112,7 +116,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
             let is_whole = match holds(start, &entries) {
                 Ok(is_whole) => is_whole || mutant::active(Mutant::SealIgnored),
                 Err(error) => {
-                    chain.broken = is_followed(start, at, is_live).then_some(error);
+                    chain.broken = is_followed(start, at, is_live, 2).then_some(error);
                     false
                 }
             };
@@ -144,14 +148,29 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     }
     if sealed.is_none() {
         // Linux's: it has no seals.
-        chain.nodes.append(&mut pending);
+        chain.torn = torn_end(start, &pending, is_live);
+        if chain.torn.is_some() {
+            chain.nodes.extend(pending.drain(..pending.len() - 1));
+        } else {
+            chain.nodes.append(&mut pending);
+        }
     }
     chain.dropped = pending.len();
     chain
 }
 
-/// Whether more was fsynced behind the block at `at`: a seal that is whole, or, where nobody writes seals, a second file's mark.
-fn is_followed(start: &Start<'_>, at: u32, is_live: &dyn Fn(u32) -> bool) -> bool {
+/// What is wrong with the last node of a chain without seals, if that is an inode which power cut while it was written: its footer is
+/// there, not all of it is, and nobody fsynced anything behind it.
+fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> bool) -> Option<Error> {
+    let last = nodes.last().filter(|node| node.offset == 0 && node.flags.contains(NodeFlags::FSYNC))?;
+    let block = read_blocks(start.device, last.address, 1).ok()?;
+    let inode = RawInode::ref_from_bytes(&block).ok()?;
+    let error = inode::validate(inode, last.ino, start.geometry).err()?;
+    (!is_followed(start, last.address, is_live, 1)).then_some(error)
+}
+
+/// Whether more was fsynced behind the block at `at`: a seal that is whole, or, where nobody writes seals, the marks of so many files.
+fn is_followed(start: &Start<'_>, at: u32, is_live: &dyn Fn(u32) -> bool, files: usize) -> bool {
     let Start { device, geometry, version, .. } = *start;
     let segment_end = |at: u32| at + BLOCKS_PER_SEGMENT - (at - geometry.main) % BLOCKS_PER_SEGMENT;
     let mut marked = FxHashSet::default();
@@ -172,7 +191,7 @@ fn is_followed(start: &Start<'_>, at: u32, is_live: &dyn Fn(u32) -> bool) -> boo
             if footer.flags().contains(NodeFlags::FSYNC) {
                 marked.insert(footer.ino.get());
             }
-            if is_seal(footer) && seal.is_some() || marked.len() > 1 {
+            if is_seal(footer) && seal.is_some() || marked.len() >= files {
                 return true;
             }
             next.set(Some(footer.next_blkaddr.get()));

@@ -8,6 +8,7 @@
 //! | [`ordered`] | what no checkpoint may have without its data: sizes, links, names that replace |
 //! | [`rules`] | when an fsync is one flush, when a checkpoint, and when nothing |
 //! | [`beside`] | several fsyncs at once |
+//! | [`torn`] | the last inode of Linux's chain, of which only a part arrived |
 //! | [`cuts`] | power cuts at random inside fsync and inside recovery |
 
 mod beside;
@@ -21,3 +22,4 @@ mod names;
 mod ordered;
 mod power;
 mod rules;
+mod torn;

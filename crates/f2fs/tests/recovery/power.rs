@@ -117,7 +117,7 @@ impl BlockDevice for Powered {
     }
 }
 
-fn formatted(size: u64) -> MemoryDevice {
+pub fn formatted(size: u64) -> MemoryDevice {
     let memory = MemoryDevice::new(size, 512);
     let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
     format(&memory, &options, &mut |_, _| {}).unwrap();

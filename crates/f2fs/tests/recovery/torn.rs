@@ -1,0 +1,116 @@
+//! The chain as Linux writes it, without seals, and power cut while an inode of it was written: its footer is there, the rest is not.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::{Caller, FileSystem};
+
+use super::power::{FILE, formatted};
+
+const BLOCK: u64 = 4096;
+const SECTOR: usize = 512;
+/// Where a node's footer is; it begins with two ids.
+const FOOTER: u64 = 4072;
+/// Fsyncs behind the checkpoint, in order: a file, and what it holds from then on.
+const FSYNCS: [(&str, u8); 4] = [("first", 1), ("last", 2), ("other", 3), ("last", 4)];
+
+fn open(device: &Arc<MemoryDevice>) -> F2fs {
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
+}
+
+/// A volume with a chain, and where the inode of each fsync is. Seals are nodes of no file.
+fn chain_without_seals() -> (MemoryDevice, Vec<u64>) {
+    let device = Arc::new(formatted(64 << 20));
+    let fs = open(&device);
+    for (name, _) in &FSYNCS[..3] {
+        fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap();
+    }
+    fs.sync().unwrap();
+    for (name, content) in FSYNCS {
+        let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
+        fs.write(ino, 0, &[content; 9000], false).unwrap();
+        fs.sync_file(ino, false).unwrap();
+    }
+    let image = device.snapshot();
+    let mut head = [0; 4];
+    let mut is_seal = |block: &u64| image.read_at(block * BLOCK, &mut head).is_ok() && head == *b"BSEA";
+    let seals: Vec<u64> = (0..image.size() / BLOCK).filter(&mut is_seal).collect();
+    assert_eq!(seals.len(), FSYNCS.len());
+    for seal in &seals {
+        image.write_at(seal * BLOCK, &[0; SECTOR]).unwrap();
+        image.write_at(seal * BLOCK + FOOTER, &[9, 9, 0, 0, 9, 9, 0, 0]).unwrap();
+    }
+    (image, seals.iter().map(|seal| seal + 1).collect())
+}
+
+fn tear(image: &MemoryDevice, inode: u64) -> Arc<MemoryDevice> {
+    let torn = image.snapshot();
+    torn.write_at(inode * BLOCK, &[0; BLOCK as usize - SECTOR]).unwrap();
+    Arc::new(torn)
+}
+
+/// What a file holds: the same in each byte.
+fn content(fs: &F2fs, name: &str) -> u8 {
+    let mut bytes = [0; 10_000];
+    let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
+    assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), 9000, "{name}");
+    assert!(bytes[..9000].iter().all(|byte| *byte == bytes[0]), "{name}");
+    bytes[0]
+}
+
+#[test]
+fn the_chain_counts_without_seals() {
+    let (image, _) = chain_without_seals();
+    let fs = open(&Arc::new(image));
+    assert_eq!(["first", "other", "last"].map(|name| content(&fs, name)), [1, 3, 4]);
+}
+
+#[test]
+fn a_torn_inode_at_the_end_is_left_out() {
+    let (image, inodes) = chain_without_seals();
+    let device = tear(&image, inodes[3]);
+    let fs = open(&device);
+    assert!(fs.is_writable(), "{:?}", fs.warnings());
+    assert!(fs.warnings().iter().any(|warning| warning.contains("left out")), "{:?}", fs.warnings());
+    assert_eq!(["first", "other", "last"].map(|name| content(&fs, name)), [1, 3, 2]);
+    fs.close().unwrap();
+    drop(fs);
+    let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+}
+
+#[test]
+fn a_repair_leaves_it_out_too() {
+    let (image, inodes) = chain_without_seals();
+    let device = tear(&image, inodes[3]);
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let report = plan(shared, &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && report.losses.is_empty(), "{report:?}");
+    let fs = open(&device);
+    assert_eq!(["first", "other", "last"].map(|name| content(&fs, name)), [1, 3, 2]);
+}
+
+/// That fsync had returned: it is damage, and nothing is given up for it.
+#[test]
+fn one_that_is_followed_is_not_given_up() {
+    let (image, inodes) = chain_without_seals();
+    for inode in [inodes[0], inodes[2]] {
+        let device = tear(&image, inode);
+        let before = device.snapshot();
+        let fs = open(&device);
+        assert!(!fs.is_writable(), "{inode}: {:?}", fs.warnings());
+        drop(fs);
+        let (mut old, mut new) = (vec![0; before.size() as usize], vec![0; before.size() as usize]);
+        before.read_at(0, &mut old).unwrap();
+        device.read_at(0, &mut new).unwrap();
+        assert!(old == new, "{inode}: something was written");
+    }
+    // The block between is lost, and what was fsynced behind it is there.
+    let device = tear(&image, inodes[2]);
+    device.write_at((inodes[2] + 1) * BLOCK, &[0; BLOCK as usize]).unwrap();
+    assert!(!open(&device).is_writable());
+}
