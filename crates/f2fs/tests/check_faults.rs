@@ -228,20 +228,8 @@ const CHECKPOINT: &[Case] = &[
     })
     .with_orphan(),
     case(NotUnmounted, "no unmount flag", |e| e.checkpoint(clear_unmount)).also(&[]),
-    case(RollForward, "a node behind the checkpoint", |e| {
-        e.checkpoint(clear_unmount);
-        let mut node: RawNode = zerocopy::FromZeros::new_zeroed();
-        let head = e.block(e.pack().0);
-        let crc = u32::from_le_bytes(head[4092..].try_into().unwrap());
-        node.footer.cp_ver.set(e.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
-        node.footer.ino.set(9);
-        node.footer.flag.set(2);
-        let log = &e.loaded.logs[4];
-        let address = e.geometry.main + log.segment * 512 + log.offset;
-        node.footer.next_blkaddr.set(address);
-        e.put(address, zerocopy::IntoBytes::as_bytes(&node));
-    })
-    .also(&[NotUnmounted]),
+    case(RollForward, "a node behind the checkpoint", |e| node_behind_the_checkpoint(e, 1)).also(&[NotUnmounted]),
+    case(RollForward, "a torn inode behind the checkpoint", |e| node_behind_the_checkpoint(e, 0)).also(&[NotUnmounted]),
     case(ValidBlockCount, "one more", |e| {
         e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() + 1));
     }),
@@ -256,6 +244,21 @@ const CHECKPOINT: &[Case] = &[
     }),
     case(NextFreeNid, "no such id", |e| e.checkpoint(|cp| cp.next_free_nid.set(u32::MAX))),
 ];
+
+/// The node of a file at `offset` in its tree, fsynced: nothing of it is there but the footer.
+fn node_behind_the_checkpoint(editor: &Editor, offset: u32) {
+    editor.checkpoint(clear_unmount);
+    let mut node: RawNode = zerocopy::FromZeros::new_zeroed();
+    let head = editor.block(editor.pack().0);
+    let crc = u32::from_le_bytes(head[4092..].try_into().unwrap());
+    node.footer.cp_ver.set(editor.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
+    node.footer.ino.set(9);
+    node.footer.flag.set(2 | offset << 3);
+    let log = &editor.loaded.logs[4];
+    let address = editor.geometry.main + log.segment * 512 + log.offset;
+    node.footer.next_blkaddr.set(address);
+    editor.put(address, zerocopy::IntoBytes::as_bytes(&node));
+}
 
 fn set_flag(editor: &Editor, flag: CheckpointFlags) {
     editor.checkpoint(|cp| cp.ckpt_flags.set(cp.ckpt_flags.get() | flag.bits()));

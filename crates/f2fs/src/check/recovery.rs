@@ -39,6 +39,10 @@ impl Checker<'_> {
             let found = format_args!("{nodes} fsynced nodes of {files} inodes behind the checkpoint");
             self.findings.add(FaultKind::RollForward, Place::Volume, found, "none, after a clean unmount");
         }
+        if let Some(error) = chain.torn {
+            let found = format_args!("an inode whose fsync was cut off, which does not count: {error}");
+            self.findings.add(FaultKind::RollForward, Place::Volume, found, "none, after a clean unmount");
+        }
         Ok(())
     }
 }

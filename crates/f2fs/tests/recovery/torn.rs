@@ -73,6 +73,8 @@ fn the_chain_counts_without_seals() {
 fn a_torn_inode_at_the_end_is_left_out() {
     let (image, inodes) = chain_without_seals();
     let device = tear(&image, inodes[3]);
+    let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean() && report.faults.iter().any(|fault| fault.found.contains("cut off")), "{report:?}");
     let fs = open(&device);
     assert!(fs.is_writable(), "{:?}", fs.warnings());
     assert!(fs.warnings().iter().any(|warning| warning.contains("left out")), "{:?}", fs.warnings());
