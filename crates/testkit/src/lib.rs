@@ -8,6 +8,7 @@
 //! | [`images`] | `mkfs.f2fs`, `fsck.f2fs`, `dump.f2fs`, `resize.f2fs` on image files |
 //! | [`variants`] | the kinds of F2FS volume met in the wild, as `mkfs.f2fs` arguments |
 //! | [`loopdev`] | loop devices that detach themselves |
+//! | [`mapping`] | shared mappings of files, also by another process |
 //! | [`scratch`] | temporary directories on a real disk |
 //! | [`limit`] | limits of time for whatever a test waits for |
 //! | [`skip`] | saying that a test cannot run here; an error where nothing may be skipped |
@@ -25,6 +26,7 @@ pub mod images;
 pub mod limit;
 pub mod loopdev;
 pub mod manifest;
+pub mod mapping;
 pub mod scratch;
 pub mod shuttled;
 pub mod skip;

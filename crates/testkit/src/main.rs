@@ -1,4 +1,4 @@
-//! `basalt-testkit`: random trees and manifests for scripts, above all those inside User-Mode Linux.
+//! `basalt-testkit`: random trees and manifests for scripts, above all those inside User-Mode Linux; mappings for tests.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,8 @@ const USAGE: &str =
     "usage: basalt-testkit build DIRECTORY SEED [files=N,directories=N,max-size=BYTES,crowded=N,no-acls,…]
        basalt-testkit mutate DIRECTORY SEED OPERATIONS [MAX-SIZE] [--clock-times] [--stop-when-full]
        basalt-testkit manifest DIRECTORY [no-times,flags,without=NAME,…]
-       basalt-testkit compare DIRECTORY MANIFEST-FILE [no-times,flags,without=NAME,…]";
+       basalt-testkit compare DIRECTORY MANIFEST-FILE [no-times,flags,without=NAME,…]
+       basalt-testkit map FILE < REQUESTS";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +58,8 @@ fn run(words: &[&str]) -> Result<bool> {
         ["compare", directory, file, rest @ ..] if rest.len() <= 1 => {
             compare(Path::new(directory), Path::new(file), &rest.concat().parse()?)?;
         }
+        ["map", file] => basalt_testkit::mapping::serve(Path::new(file))
+            .map_err(|source| Error::Io { doing: format!("write a mapping of {file}"), source })?,
         _ => return Ok(false),
     }
     Ok(true)

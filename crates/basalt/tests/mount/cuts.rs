@@ -1,5 +1,5 @@
-//! Power cuts under a real mount: the kernel's page cache, direct and synchronous writes over a device that remembers all it was asked, cut
-//! at moments of its choice afterwards. Mappings are left to `fsx` and `kills`: a process that serves a mount must not touch one of it.
+//! Power cuts under a real mount: the kernel's page cache, direct and synchronous writes, and mappings, over a device that remembers all it
+//! was asked, cut at moments of its choice afterwards.
 //!
 //! `BASALT_MOUNT_CUTS` says how many runs (8 without it), `BASALT_MOUNT_SEED` where to begin. Who goes first is the kernel's choice, so that a seed
 //! does not bring the same run again; what fails is told with all it takes to understand it.
@@ -18,6 +18,7 @@ use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_fuse::{MountOptions, Session, UnmountError};
+use basalt_testkit::mapping::Mapper;
 use basalt_testkit::rng::Rng;
 use basalt_testkit::{limit, scratch};
 use basalt_vfs::FileSystem;
@@ -103,6 +104,7 @@ struct Worker<'a> {
     synchronous: File,
     direct: File,
     direct_synchronous: File,
+    mapped: Mapper,
     states: Vec<State>,
     writes: u32,
 }
@@ -148,6 +150,7 @@ impl<'a> Worker<'a> {
             synchronous: open(OFlags::DSYNC),
             direct: open(OFlags::DIRECT),
             direct_synchronous: open(OFlags::DIRECT | OFlags::SYNC),
+            mapped: Mapper::start(&path).unwrap(),
             states: vec![first],
             writes: 0,
         }
@@ -161,7 +164,8 @@ impl<'a> Worker<'a> {
     fn step(&mut self) {
         let called = self.device.0.position();
         let mut next = self.last().clone();
-        let (what, promise) = match self.rng.below(20) {
+        let (what, promise) = match self.rng.below(24) {
+            20..24 if next.size > 0 => self.write_mapped(&mut next),
             0..5 => self.write(&mut next, "write", false, |worker| &worker.buffered),
             5..7 => self.write(&mut next, "direct write", false, |worker| &worker.direct),
             7 => self.write(&mut next, "synchronous write", true, |worker| &worker.synchronous),
@@ -204,6 +208,18 @@ impl<'a> Worker<'a> {
         next.size = next.size.max(to);
         file(self).write_all_at(&content.0[..(to - from) * PAGE], (from * PAGE) as u64).unwrap();
         let promise = if is_synchronous { Promise::Pages(from, to) } else { Promise::Nothing };
+        (format!("{how} of pages {from}..{to}"), promise)
+    }
+
+    /// Within the file: a page behind its end cannot be touched.
+    fn write_mapped(&mut self, next: &mut State) -> (String, Promise) {
+        let from = self.rng.index(next.size);
+        let to = (from + 1 + self.rng.index(4)).min(next.size);
+        let content = self.fill(next, from, to);
+        let is_synchronous = self.rng.chance(50);
+        self.mapped.write((from * PAGE) as u64, &content.0[..(to - from) * PAGE], is_synchronous).unwrap();
+        let (how, promise) =
+            if is_synchronous { ("msync", Promise::Pages(from, to)) } else { ("mapping", Promise::Nothing) };
         (format!("{how} of pages {from}..{to}"), promise)
     }
 

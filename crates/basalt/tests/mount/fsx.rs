@@ -4,11 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use basalt_testkit::mapping::Mapping;
 use basalt_testkit::rng::Rng;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use rustix::io::Errno;
-
-use crate::mapping::Mapping;
 
 const PAGE: usize = 4096;
 /// The file stays about this long: small enough that operations meet, large enough for several node blocks' worth of pages.

@@ -30,7 +30,6 @@ mod faults;
 mod fixture;
 mod fsx;
 mod kills;
-mod mapping;
 mod names;
 mod owners;
 mod posix;
