@@ -7,7 +7,7 @@ use crate::script::Step;
 
 /// The operations, on what [`Image::Few`](crate::prepare::Image::Few) holds. The numbers that data come from are made anew for each place
 /// in a sequence: what is done twice shows when the second time is lost.
-pub(crate) const OPERATIONS: [&str; 67] = [
+pub(crate) const OPERATIONS: [&str; 69] = [
     "create n",
     "create A/n",
     "create C/n",
@@ -67,6 +67,8 @@ pub(crate) const OPERATIONS: [&str; 67] = [
     "zero-keep A/foo 100 30000",
     "setxattr foo 0 60 7",
     "setxattr A/foo 0 1200 8",
+    "setxattr A 0 60 9",
+    "setxattr A 0 3000 9",
     "removexattr bar 0",
     "removexattr A/bar 1",
     "setacl foo 2",

@@ -27,6 +27,8 @@ pub enum Flavour {
     Seldom(u64),
     /// As pressure, among small files that grow and are not synced: cleaning takes checkpoints that leave out their pages.
     Growth(u64),
+    /// Files whose blocks nodes of their own address, rewritten in pieces of more than a seal lists, synced or not: so many bytes of them.
+    Large(u64),
     /// Many files, each fsynced when it is written, hardly ever a sync: recovery has more to do than a small cache holds.
     Many,
     /// Names in a directory of many.
@@ -45,13 +47,18 @@ impl Flavour {
             | Flavour::Growth(bytes)
             | Flavour::Chain(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
-            Flavour::Mixed | Flavour::Fsync | Flavour::Many | Flavour::Names | Flavour::Sparse => None,
+            Flavour::Mixed | Flavour::Fsync | Flavour::Large(_) | Flavour::Many | Flavour::Names | Flavour::Sparse => {
+                None
+            }
         }
     }
 }
 
 /// Bytes of one file of a volume that is filled.
 const FILL_FILE: u64 = 512 << 10;
+/// Blocks of one of the files that are rewritten in large pieces, and the first of them: most are behind what any inode addresses itself.
+const LARGE_BLOCKS: u64 = 640;
+const LARGE_FIRST: u64 = 900;
 /// Files with all kinds of nodes.
 const SPARSE: [&str; 2] = ["p0", "p1"];
 /// Blocks of a file near which another node, or another kind of node, begins: those that the inode addresses itself (their number depends on the
@@ -79,6 +86,15 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             steps.extend([Step::Create(path.to_owned()), Step::Write(path.to_owned(), 0, 4096, seed(rng))]);
         }
     }
+    if let Flavour::Large(bytes) = flavour {
+        for number in 0..large_files(bytes) {
+            let path = format!("big{number}");
+            steps.push(Step::Create(path.clone()));
+            steps.push(Step::Write(path, 4096 * LARGE_FIRST, (4096 * LARGE_BLOCKS) as u32, seed(rng)));
+        }
+        steps.extend(SMALL.map(|path| Step::Create(path.to_owned())));
+        steps.push(Step::Sync);
+    }
     if let Flavour::Growth(_) = flavour {
         steps.extend((0..6).map(|number| Step::Create(format!("f{number}"))));
     }
@@ -92,6 +108,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Fsync if rng.chance(55) => fsync_heavy(rng),
             Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
             Flavour::Seldom(bytes) if rng.chance(97) => seldom(rng, bytes, steps.last()),
+            Flavour::Large(bytes) if rng.chance(97) => large(rng, bytes, steps.last()),
             Flavour::Many if rng.chance(95) => many(rng, steps.last()),
             Flavour::Names if rng.chance(70) => names(rng),
             Flavour::Sparse if rng.chance(90) => sparse(rng),
@@ -188,6 +205,8 @@ fn chain(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
     let files = bytes.div_ceil(FILL_FILE);
     match last {
         Some(Step::Write(file, _, 4096, _)) if rng.chance(90) => Step::Fsync(file.clone()),
+        // The chain goes on in the log's segment, and leaves that behind.
+        _ if rng.below(400) == 0 => Step::Remount,
         _ if rng.chance(12) => overwrite(rng, bytes, 128),
         _ => {
             let block = rng.below(FILL_FILE / 4096);
@@ -266,6 +285,29 @@ fn growth(rng: &mut Rng, bytes: u64) -> Step {
         20 => Step::Unlink(path),
         _ => Step::Fsync(path),
     }
+}
+
+fn large_files(bytes: u64) -> u64 {
+    (bytes / (4096 * LARGE_BLOCKS)).max(1)
+}
+
+fn large(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
+    if let Some(Step::Write(path, ..)) = last
+        && rng.chance(45)
+    {
+        return if rng.chance(60) { Step::Fdatasync(path.clone()) } else { Step::Fsync(path.clone()) };
+    }
+    let path = format!("big{}", rng.below(large_files(bytes)));
+    let blocks = match rng.below(20) {
+        0 => return Step::Remount,
+        1..4 => return Step::Write(SMALL[rng.index(SMALL.len())].to_owned(), 0, 4096, seed(rng)),
+        4..8 => rng.between(1, 40),
+        8..11 => rng.between(100, 400),
+        // As many as a seal lists with the nodes above them, nearly, or more.
+        _ => rng.between(500, LARGE_BLOCKS),
+    };
+    let first = LARGE_FIRST + rng.below(LARGE_BLOCKS - blocks + 1);
+    Step::Write(path, 4096 * first, (4096 * blocks) as u32, seed(rng))
 }
 
 fn many(rng: &mut Rng, last: Option<&Step>) -> Step {

@@ -177,6 +177,32 @@ impl Workload<'_> {
     }
 }
 
+/// The most that one call of write brings to a file system, and whose multiples it ends at: more is more than one change.
+const CALL: u64 = 1 << 20;
+
+/// Steps with long writes taken apart, as the kernel does.
+fn as_called(steps: &[Step]) -> Vec<Step> {
+    let mut calls = Vec::with_capacity(steps.len());
+    for step in steps {
+        let (Step::Write(path, offset, length, seed) | Step::WriteBack(path, offset, length, seed)) = step else {
+            calls.push(step.clone());
+            continue;
+        };
+        let end = offset + u64::from(*length);
+        let borders = (offset / CALL + 1..end.div_ceil(CALL)).map(|border| border * CALL);
+        let begins: Vec<u64> = std::iter::once(*offset).chain(borders).collect();
+        for (part, &begin) in (0..).zip(&begins) {
+            let length = (begins.get(part + 1).unwrap_or(&end) - begin) as u32;
+            let (path, seed) = (path.clone(), seed + part as u64);
+            calls.push(match step {
+                Step::Write(..) => Step::Write(path, begin, length, seed),
+                _ => Step::WriteBack(path, begin, length, seed),
+            });
+        }
+    }
+    calls
+}
+
 /// Runs a workload and cuts it.
 pub(crate) fn explore(
     engine: &F2fsVolume,
@@ -194,7 +220,7 @@ pub(crate) fn explore(
     explorer.seen = setting.seen;
     explorer.sampler = setting.sampler;
     explorer.faults = workload.faults;
-    let result = explorer.run(workload.steps, density, seed);
+    let result = explorer.run(&as_called(workload.steps), density, seed);
     tally.add(&explorer.tally);
     result
 }
@@ -258,7 +284,8 @@ pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), 
 fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
     let user = engine.user_bytes();
     let is_tight = user < 24 << 20;
-    match rng.below(13) {
+    match rng.below(14) {
+        13 => (Flavour::Large(user / 100 * if is_tight { rng.between(40, 80) } else { 20 }), Image::Empty),
         12 => (Flavour::Many, Image::Empty),
         9 | 11 if is_tight => (Flavour::Growth(user / 100 * rng.between(70, 95)), Image::Empty),
         10 => (Flavour::Sparse, Image::Empty),
@@ -282,7 +309,8 @@ pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(
     let engines: Vec<&F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
     let engine = engines[rng.index(engines.len())];
     let user = engine.user_bytes();
-    let (flavour, count) = match rng.below(10) {
+    let (flavour, count) = match rng.below(12) {
+        10..12 => (Flavour::Large(user / 100 * rng.between(40, 85)), [100, 200][rng.index(2)]),
         0 => (Flavour::Pressure(user / 100 * rng.between(60, 90)), 260),
         1..3 => (Flavour::Churn(user / 100 * rng.between(40, 80)), 400),
         3..5 => (Flavour::Chain(user / 100 * rng.between(60, 90)), 1200),
@@ -318,7 +346,7 @@ fn parse(lines: &str) -> Vec<Step> {
 }
 
 /// Stories that file systems have got wrong before.
-const SHORT: [&str; 15] = [
+const SHORT: [&str; 16] = [
     "create a; write a 0 5000 1; fsync a; write a 0 5000 2; write a 8192 4096 3; fsync a",
     "create a; write a 0 100 1; fsync a; write a 50 9000 2; sync; truncate a 10; fsync a",
     "create a; write a 0 9000 1; fsync a; rename a b; create a; write a 0 20000 2; fsync a",
@@ -334,6 +362,8 @@ const SHORT: [&str; 15] = [
     "create a; write a 0 4096 1; fsync a; unlink a; create a; write a 0 4096 2; fsync a; unlink a; sync; remount",
     // As many blocks as a seal lists, and one fewer.
     "create a; write a 0 2072576 1; fsync a; write a 0 2076672 2; fsync a; write a 0 2072576 3; fsync a",
+    // Its direct nodes are in the chain before the seal is.
+    "create a; write a 3686400 4096 1; fsync a; write a 3780000 2400000 2; fdatasync a; write a 3780000 2400000 3; fdatasync a",
     "symlink s 3000; symlink t 20; create a; fsync s; fsync t; chmod a 4711; fsync a; tick 10; tick 70",
 ];
 
@@ -352,13 +382,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn long_writes_are_several_calls() {
+        let called = as_called(&parse("write a 1048575 1048578 7; write a 0 1048576 9; write-back a 4096 0 1; sync"));
+        let wanted = parse(
+            "write a 1048575 1 7; write a 1048576 1048576 8; write a 2097152 1 9; write a 0 1048576 9; write-back a 4096 0 1; sync",
+        );
+        assert_eq!(called, wanted);
+    }
+
     /// A flavour that no number leads to shows nothing.
     #[test]
     fn long_workloads_are_of_every_flavour() {
         let mut rng = Rng::new(1);
         let engine = volume("tight").unwrap();
         let met: Vec<Flavour> = (0..400).map(|_| long(engine, &mut rng).0).collect();
-        let wanted: [fn(&Flavour) -> bool; 8] = [
+        let wanted: [fn(&Flavour) -> bool; 9] = [
             |flavour| matches!(flavour, Flavour::Mixed),
             |flavour| matches!(flavour, Flavour::Fsync),
             |flavour| matches!(flavour, Flavour::Pressure(_)),
@@ -367,6 +406,7 @@ mod tests {
             |flavour| matches!(flavour, Flavour::Names),
             |flavour| matches!(flavour, Flavour::Sparse),
             |flavour| matches!(flavour, Flavour::Many),
+            |flavour| matches!(flavour, Flavour::Large(_)),
         ];
         for (number, is_wanted) in wanted.iter().enumerate() {
             assert!(met.iter().any(is_wanted), "the flavour in place {number} is never chosen");
