@@ -174,7 +174,9 @@ pub fn newest(device: &dyn BlockDevice, geometry: &Geometry) -> (Option<Pack>, O
             // Its version may be known, and older.
             match find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {
                 Half::Unknown(error) => (Some(pack), Some(error)),
-                _ => (Some(pack), None),
+                // It could be read this time.
+                Half::Complete(newer) => (Some(newer), None),
+                Half::None => (Some(pack), None),
             }
         }
         [Half::Complete(pack), _] | [_, Half::Complete(pack)] => (Some(pack), None),

@@ -72,6 +72,12 @@ pub fn validate_checksum(inode: &RawInode, ino: u32, geometry: &Geometry) -> Res
     Ok(())
 }
 
+/// Whether an inode has a checksum that says so.
+pub(crate) fn is_whole(inode: &RawInode, geometry: &Geometry) -> bool {
+    let has_one = geometry.features.contains(Features::INODE_CHECKSUM) && has_checksum(inode);
+    has_one && inode.extra().i_inode_checksum.get() == checksum(inode, geometry.checksum_seed)
+}
+
 /// Bytes of extra attributes that every inode of a volume has that has any. Linux could never make fewer: it has had checksums and project
 /// ids for as long as it has had extra attributes.
 pub(crate) fn least_extra_size(features: Features) -> u32 {

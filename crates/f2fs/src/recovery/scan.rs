@@ -166,6 +166,10 @@ fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> boo
     let block = read_blocks(start.device, last.address, 1).ok()?;
     let inode = RawInode::ref_from_bytes(&block).ok()?;
     let error = inode::validate(inode, last.ino, start.geometry).err()?;
+    // All of it is there: what is wrong with it is not that power went.
+    if inode::is_whole(inode, start.geometry) {
+        return None;
+    }
     (!is_followed(start, last.address, is_live, 1)).then_some(error)
 }
 

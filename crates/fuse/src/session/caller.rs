@@ -20,6 +20,8 @@ pub(super) enum Call {
     Write { offset: Option<u64>, length: u64 },
     /// Nobody can tell: it belongs to somebody else, or the kernel writes by itself (io_uring, AIO), or in a way of its own (splice).
     Unknown,
+    /// It is not waiting: it may be anywhere in the call that it was in, or behind it.
+    Running,
 }
 
 impl Call {
@@ -29,7 +31,10 @@ impl Call {
             0 => return Call::Unknown,
             _ => fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default(),
         };
-        Call::parse(thread, &line).unwrap_or(Call::Unknown)
+        match line.trim() {
+            "running" => Call::Running,
+            line => Call::parse(thread, line).unwrap_or(Call::Unknown),
+        }
     }
 
     /// By a line of `/proc/THREAD/syscall`: the number, and six arguments in hexadecimal digits.
@@ -40,10 +45,14 @@ impl Call {
             words.map_while(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).take(6).collect();
         let &[file, at, count, position, ..] = &arguments[..] else { return None };
         let here = || place(thread, file);
-        // An offset of -1 is the open file's.
-        let given = || if position == u64::MAX { here() } else { Some(Some(position)) };
+        // An offset of -1 is the open file's. Who appends does so whatever the offset.
+        let given = || here().map(|here| if position == u64::MAX { here } else { here.and(Some(position)) });
+        let flags = arguments.get(5).map_or(0, |flags| *flags as libc::c_int);
         let (offset, length) = match number {
             libc::SYS_fstat | libc::SYS_newfstatat | libc::SYS_statx => return Some(Call::Look),
+            libc::SYS_read | libc::SYS_pread64 | libc::SYS_lseek => return Some(Call::Look),
+            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => return Some(Call::Look),
+            libc::SYS_pwritev2 if flags & libc::RWF_APPEND != 0 => (None, length_of_parts(thread, at, count)?),
             libc::SYS_write => (here()?, count),
             libc::SYS_pwrite64 => (given()?, count),
             libc::SYS_writev => (here()?, length_of_parts(thread, at, count)?),
@@ -99,7 +108,9 @@ mod tests {
         let at = parts.as_ptr() as u64;
         assert_eq!(parse(line(libc::SYS_writev, [number, at, 2, 0])), write(Some(700), 11));
         assert_eq!(parse(line(libc::SYS_pwritev2, [number, at, 1, u64::MAX])), write(Some(700), 5));
-        assert_eq!(parse(line(libc::SYS_fstat, [number, 0, 0, 0])), Some(Call::Look));
+        for call in [libc::SYS_fstat, libc::SYS_read, libc::SYS_preadv2, libc::SYS_lseek] {
+            assert_eq!(parse(line(call, [number, at, 1, 0])), Some(Call::Look), "{call}");
+        }
         assert_eq!(parse(line(libc::SYS_io_uring_enter, [number, 0, 0, 0])), None);
         assert_eq!((parse("running\n".to_owned()), parse(String::new())), (None, None));
     }
@@ -108,8 +119,37 @@ mod tests {
     fn who_appends_writes_at_the_end() {
         let directory = tempfile::tempdir().unwrap();
         let file = fs::OpenOptions::new().append(true).create(true).open(directory.path().join("f")).unwrap();
-        let found = Call::parse(std::process::id(), &line(libc::SYS_write, [file.as_raw_fd() as u64, 0, 9, 0]));
-        assert_eq!(found, Some(Call::Write { offset: None, length: 9 }));
+        let number = file.as_raw_fd() as u64;
+        for call in [libc::SYS_write, libc::SYS_pwrite64] {
+            let found = Call::parse(std::process::id(), &line(call, [number, 0, 9, 0]));
+            assert_eq!(found, Some(Call::Write { offset: None, length: 9 }), "{call}");
+        }
+        let other = tempfile::tempfile().unwrap();
+        let parts = [(0_u64, 5_u64)];
+        let (number, at, append) = (other.as_raw_fd(), parts.as_ptr() as u64, libc::RWF_APPEND);
+        let line = format!("{} 0x{number:x} 0x{at:x} 0x1 0x0 0x0 0x{append:x} 0x7ffc 0x7f00\n", libc::SYS_pwritev2);
+        assert_eq!(Call::parse(std::process::id(), &line), Some(Call::Write { offset: None, length: 5 }));
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_known_to() {
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            scope.spawn(|| {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                drop(tell);
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let thread = told.recv().unwrap();
+            // It first leaves the call that woke this one.
+            while Call::of(thread) != Call::Running {
+                std::thread::yield_now();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
     }
 
     #[test]

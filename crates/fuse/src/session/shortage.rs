@@ -150,13 +150,22 @@ impl Shortage {
         let known = match call {
             Call::Look => return false,
             Call::Write { offset, length } => fs.room_for(ino, offset.unwrap_or(attributes.size), length).ok(),
-            Call::Unknown => None,
+            Call::Unknown | Call::Running => None,
         };
+        // What a program's memory takes to be read is its own affair: nobody waits for it.
+        let others: Vec<u32> = match self.files.lock().get(&ino) {
+            Some(file) => file.promised.keys().copied().collect(),
+            None => return false,
+        };
+        let now: HashMap<u32, Call> = others.into_iter().map(|other| (other, Call::of(other))).collect();
         let mut files = self.files.lock();
         let elsewhere: u64 = files.iter().filter(|(other, _)| **other != ino).map(|(_, file)| file.promised()).sum();
         let Some(file) = files.get_mut(&ino) else { return false };
-        // Threads that do something else by now have written; others have yet to.
-        file.promised.retain(|&other, promise| other != thread && Call::of(other) == promise.call);
+        // Threads that do something else by now have written; others have yet to, or are about to.
+        file.promised.retain(|other, promise| {
+            let is_in = |call: &Call| [promise.call, Call::Running].contains(call);
+            *other != thread && now.get(other).is_some_and(is_in)
+        });
         let had_lost = std::mem::take(&mut file.lost);
         let before = file.sectors.replace(attributes.sectors).unwrap_or(attributes.sectors);
         let grown = attributes.sectors.saturating_sub(before).saturating_mul(SECTOR);
