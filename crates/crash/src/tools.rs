@@ -364,8 +364,8 @@ mod tests {
                 let fs = F2fs::open(Arc::new(left), OpenOptions::default(), StepClock::starting(LATER)).unwrap();
                 fs.warnings().iter().any(|warning| warning.contains("recovered"))
             };
-            let recovered = (0..12).filter(has_fsynced).count();
-            assert!(recovered >= 4, "{}: {recovered} of 12", engine.name());
+            let recovered = (0..60).filter(has_fsynced).count();
+            assert!(recovered >= 12, "{}: {recovered} of 60", engine.name());
         }
     }
 }
