@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_testkit::loopdev::LoopDevice;
-use basalt_testkit::{limit, skip};
+use basalt_testkit::{limit, namespace, skip};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Mounted, Scratch, basalt, can_mount, mount_line, program};
@@ -162,6 +162,7 @@ fn umount_returns_when_everything_is_durable() {
     let mounted = Mounted::new(&scratch, "");
     fs::write(mounted.path("file"), vec![7; 3 << 20]).unwrap();
     let server = server_of(&image).expect("a server");
+    let alone = namespace::unmounting();
     // Not Basalt's umount, which waits by itself. Programs that other tests start may hold the file for a moment, from fork to exec.
     wait_until("it is unmounted", || {
         match rustix::mount::unmount(&mounted.point, rustix::mount::UnmountFlags::empty()) {
@@ -169,6 +170,7 @@ fn umount_returns_when_everything_is_durable() {
             unmounted => unmounted.map(|()| true).unwrap(),
         }
     });
+    drop(alone);
     let _ = kill_process(server, Signal::KILL);
     wait_until("the server has ended", || server_of(&image).is_none());
     wait_until("the loop device is gone", || loop_devices_of(&image).is_empty());
@@ -246,7 +248,8 @@ fn umount_tells_who_still_has_the_mount() {
     }
     let scratch = Scratch::with_volume("64M");
     let mounted = Mounted::new(&scratch, "");
-    // Its namespace is made before it says so.
+    let _copy = namespace::of_its_own();
+    // It is made before the script says so.
     let script = "echo there; exec sleep 60";
     let other = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])
@@ -285,6 +288,7 @@ fn a_mounted_volume_is_refused_at_once() {
     assert_eq!(info.code(), 0);
     assert!(info.err().contains("last checkpoint"), "{}", info.err());
     // The image may also be named to unmount it.
+    let _alone = namespace::unmounting();
     basalt(["umount", &image]).ok();
     assert_eq!(mount_line(&mounted.point), None);
 }
@@ -497,6 +501,7 @@ fn mount_8_and_fstab_work() {
     "#;
     let directory = scratch.dir.path().to_str().unwrap();
     let arguments = ["-m", "sh", "-c", script, "sh", program(), directory, &image, point.to_str().unwrap()];
+    let _copy = namespace::of_its_own();
     let done = limit::output(Command::new("unshare").args(arguments), limit::SHORT).unwrap();
     assert!(done.status.success(), "{done:?}");
     let said = String::from_utf8_lossy(&done.stdout);
@@ -548,6 +553,7 @@ fn ordinary_users_mount_their_own_images() {
     "#;
     let directory = scratch.dir.path().to_str().unwrap();
     let arguments = ["-m", "sh", "-c", script, "sh", program(), directory, &image, point.to_str().unwrap()];
+    let _copy = namespace::of_its_own();
     let done = limit::output(Command::new("unshare").args(arguments), limit::SHORT).unwrap();
     assert!(done.status.success(), "{done:?}");
     assert!(String::from_utf8_lossy(&done.stdout).ends_with("file\nlost+found\n"), "{done:?}");

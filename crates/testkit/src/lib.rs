@@ -27,6 +27,7 @@ pub mod limit;
 pub mod loopdev;
 pub mod manifest;
 pub mod mapping;
+pub mod namespace;
 pub mod scratch;
 pub mod shuttled;
 pub mod skip;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use basalt_testkit::loopdev::LoopDevice;
-use basalt_testkit::{limit, scratch};
+use basalt_testkit::{limit, namespace, scratch};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
@@ -236,7 +236,9 @@ fn umount_8_tells_of_what_could_not_be_written_back() {
     let mut unshare = Command::new("unshare");
     unshare.args(["-m", "sh", "-c", script, "sh", program()]);
     unshare.args([outside.as_os_str(), helper.as_ref(), volume.image().as_os_str(), root.as_os_str()]);
+    let copy = namespace::of_its_own();
     let done = limit::output(&mut unshare, limit::LONG).unwrap();
+    drop(copy);
     let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(out.contains("nothing was lost") && said.contains("not closed cleanly"), "{done:?}");
     assert!(!done.status.success());

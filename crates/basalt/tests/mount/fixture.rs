@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use basalt_device::{FileDevice, OpenOptions as DeviceOptions};
 use basalt_f2fs::journal::guard;
-use basalt_testkit::{images, limit, scratch, skip};
+use basalt_testkit::{images, limit, namespace, scratch, skip};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -108,6 +108,7 @@ impl Volume {
 
     #[track_caller]
     pub fn unmount(&self) {
+        let _alone = namespace::unmounting();
         // Another test's thread may be starting a program: until that has begun, the new process holds files that are open here.
         for _ in 0..20 {
             if basalt(["umount".as_ref(), self.root().as_os_str()]).code() == 0 {
@@ -262,6 +263,7 @@ fn server_of(image: &Path) -> Option<Pid> {
 /// umount(2), and not Basalt's command, which waits by itself. Programs that other tests start may hold a file for a moment, from fork to
 /// exec.
 pub fn unmount_by_call(root: &Path) {
+    let _alone = namespace::unmounting();
     wait_for("it is unmounted", || match rustix::mount::unmount(root, UnmountFlags::empty()) {
         Err(Errno::BUSY) => false,
         unmounted => unmounted.map(|()| true).unwrap(),

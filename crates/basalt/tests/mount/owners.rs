@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use basalt_testkit::{limit, skip};
+use basalt_testkit::{limit, namespace, skip};
 
 use crate::counters::{socket, stats};
 use crate::fixture::{Volume, try_sh_as_nobody, wait_for};
@@ -40,6 +40,7 @@ fn in_namespace(volume: &Volume, script: &str) -> String {
     let directory = volume.outside("");
     let script = format!("{prelude}{script}");
     let arguments = ["-m", "sh", "-c", &script, "sh", program(), directory.to_str().unwrap()];
+    let _copy = namespace::of_its_own();
     let done = limit::output(Command::new("unshare").args(arguments), limit::SHORT).unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(done.status.success(), "{said}");
@@ -118,6 +119,7 @@ fn a_mount_of_another_namespace_is_seen_through_its_process() {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script, "sh", program()]);
     command.arg(volume.image()).arg(volume.root()).arg(volume.outside("mounted"));
+    let _copy = namespace::of_its_own();
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the mount", || volume.outside("mounted").exists());
     assert!(!volume.is_mounted());

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use basalt_testkit::{limit, scratch, skip};
+use basalt_testkit::{limit, namespace, scratch, skip};
 use tempfile::TempDir;
 
 /// Runs the program; standard input is empty.
@@ -142,6 +142,7 @@ impl Mounted {
 
     #[track_caller]
     pub fn unmount(&self) {
+        let _alone = namespace::unmounting();
         basalt(["umount".as_ref(), self.point.as_os_str()]).ok();
     }
 }
