@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::layout::crc::crc_from;
 use basalt_f2fs::repair::{RepairOptions, plan};
-use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileSystem};
 
 use super::power::{FILE, formatted};
@@ -53,6 +54,24 @@ fn tear(image: &MemoryDevice, inode: u64) -> Arc<MemoryDevice> {
     Arc::new(torn)
 }
 
+/// A volume whose inode at this block says that its name has 300 bytes, with the right checksum.
+fn misname(image: &MemoryDevice, inode: u64) -> Arc<MemoryDevice> {
+    const GENERATION: usize = 68;
+    const NAME_LENGTH: usize = 88;
+    const CHECKSUM: usize = 368;
+    const INO: usize = FOOTER as usize + 4;
+    let odd = image.snapshot();
+    let seed = Geometry::read(&odd).unwrap().0.checksum_seed;
+    let mut bytes = [0; BLOCK as usize];
+    odd.read_at(inode * BLOCK, &mut bytes).unwrap();
+    bytes[NAME_LENGTH..][..4].copy_from_slice(&300_u32.to_le_bytes());
+    bytes[CHECKSUM..][..4].fill(0);
+    let sum = [&bytes[INO..][..4], &bytes[GENERATION..][..4], &bytes[..]].into_iter().fold(seed, crc_from);
+    bytes[CHECKSUM..][..4].copy_from_slice(&sum.to_le_bytes());
+    odd.write_at(inode * BLOCK, &bytes).unwrap();
+    Arc::new(odd)
+}
+
 /// What a file holds: the same in each byte.
 fn content(fs: &F2fs, name: &str) -> u8 {
     let mut bytes = [0; 10_000];
@@ -94,6 +113,14 @@ fn a_repair_leaves_it_out_too() {
     assert!(report.clean && report.losses.is_empty(), "{report:?}");
     let fs = open(&device);
     assert_eq!(["first", "other", "last"].map(|name| content(&fs, name)), [1, 3, 2]);
+}
+
+/// All of it is there: what a newer Linux may have fsynced is not given up.
+#[test]
+fn one_that_is_whole_is_not_torn() {
+    let (image, inodes) = chain_without_seals();
+    let fs = open(&misname(&image, inodes[3]));
+    assert!(!fs.is_writable() && fs.warnings().iter().any(|warning| warning.contains("300")), "{:?}", fs.warnings());
 }
 
 /// That fsync had returned: it is damage, and nothing is given up for it.

@@ -6,6 +6,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
+
 /// The most parts that writev(2) takes.
 const PARTS_MAX: u64 = 1024;
 /// Bytes of one part's description: where it is, and how long it is.
@@ -57,7 +59,7 @@ impl Call {
             libc::SYS_pwrite64 => (given()?, count),
             libc::SYS_writev => (here()?, length_of_parts(thread, at, count)?),
             libc::SYS_pwritev | libc::SYS_pwritev2 => (given()?, length_of_parts(thread, at, count)?),
-            libc::SYS_sendfile => (here()?, position),
+            libc::SYS_sendfile => (here()?, position.min(left_of_source(thread, at, count))),
             _ => return None,
         };
         Some(Call::Write { offset, length })
@@ -71,6 +73,19 @@ fn place(thread: u32, file: u64) -> Option<Option<u64>> {
     let flags = libc::c_int::from_str_radix(field("flags:")?, 8).ok()?;
     let position = field("pos:")?.parse().ok()?;
     Some((flags & libc::O_APPEND == 0).then_some(position))
+}
+
+/// The most that can be read of a file that sendfile(2) copies from, by its offset's address, which is 0 for the open file's own offset.
+/// Programs ask for more than there is, by megabytes.
+fn left_of_source(thread: u32, file: u64, offset_at: u64) -> u64 {
+    // What the kernel knows: nobody is asked, above all not this mount, whose answers wait for this one.
+    let path = format!("/proc/{thread}/fd/{file}");
+    let known = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE | StatxFlags::TYPE);
+    // Files of zero bytes may hold something, as in /proc.
+    let is_file = |about: &Statx| FileType::from_raw_mode(about.stx_mode.into()) == FileType::RegularFile;
+    let Some(about) = known.ok().filter(|about| is_file(about) && about.stx_size > 0) else { return u64::MAX };
+    let from = if offset_at == 0 { place(thread, file).flatten().unwrap_or(0) } else { 0 };
+    about.stx_size.saturating_sub(from)
 }
 
 /// Bytes of all parts of a writev(2), whose descriptions are in the thread's memory.
@@ -113,6 +128,22 @@ mod tests {
         }
         assert_eq!(parse(line(libc::SYS_io_uring_enter, [number, 0, 0, 0])), None);
         assert_eq!((parse("running\n".to_owned()), parse(String::new())), (None, None));
+    }
+
+    #[test]
+    fn no_more_is_sent_than_there_is() {
+        let mut source = tempfile::tempfile().unwrap();
+        source.set_len(5000).unwrap();
+        source.seek(SeekFrom::Start(4000)).unwrap();
+        let target = tempfile::tempfile().unwrap();
+        let [to, from] = [&target, &source].map(|file| file.as_raw_fd() as u64);
+        let offset_at = 0x7fff_0000;
+        let empty = File::open("/proc/self/status").unwrap();
+        let cases = [([to, from, 0, 8 << 20], 1000), ([to, from, offset_at, 8 << 20], 5000), ([to, from, 0, 70], 70)];
+        for (arguments, length) in cases.into_iter().chain([([to, empty.as_raw_fd() as u64, 0, 9000], 9000)]) {
+            let found = Call::parse(std::process::id(), &line(libc::SYS_sendfile, arguments));
+            assert_eq!(found, Some(Call::Write { offset: Some(0), length }), "{arguments:?}");
+        }
     }
 
     #[test]
