@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{StatVfs, statvfs};
+use rustix::fs::{FallocateFlags, StatVfs, statvfs};
 use rustix::io::Errno;
 
 use crate::fixture::{Volume, sh, try_sh};
@@ -153,6 +153,24 @@ fn what_write_took_on_a_volume_that_fills_up_is_there() {
         fs::remove_file(&path).unwrap();
         sh(&volume.root(), "sync .");
     }
+}
+
+/// What is on the volume by now is not counted twice: in what is free, and as promised.
+#[test]
+fn what_one_file_has_got_leaves_the_rest_to_another() {
+    let Some(volume) = Volume::new("96M") else { return };
+    let ballast = available(&volume) - (9 << 20);
+    write_durably(&volume.path("ballast"), 1, ballast as usize).unwrap();
+    let mut files = ["first", "second", "third"].map(|name| File::create(volume.path(name)).unwrap());
+    for file in &mut files {
+        file.write_all(&[2; 2 << 20]).unwrap();
+        file.sync_all().unwrap();
+    }
+    let left = available(&volume);
+    let wanted = left - (512 << 10);
+    rustix::fs::fallocate(&files[1], FallocateFlags::empty(), 2 << 20, wanted / 2).unwrap();
+    files[0].write_all(&vec![3; wanted as usize / 2]).unwrap_or_else(|error| panic!("{left} bytes free: {error}"));
+    files[0].sync_all().unwrap();
 }
 
 #[test]

@@ -36,8 +36,11 @@ pub(super) fn run(server: &Server, queue: &Receiver<Task<'_>>) {
         match task {
             Task::Answer { device, header, operation } => {
                 let takes_much = matches!(operation, Operation::Fallocate(_));
-                match notify::drop_pages(device, header.node, 0, 0) {
+                match write_back(server, device, header.node, Some(header.pid)) {
                     Ok(()) => {
+                        for node in server.in_the_way(&header, &operation) {
+                            let _ = write_back(server, device, node, Some(header.pid));
+                        }
                         worker::handle(server, device, &Request { header, operation }, &mut reply, None);
                     }
                     Err(errno) => {
@@ -58,8 +61,18 @@ pub(super) fn run(server: &Server, queue: &Receiver<Task<'_>>) {
             Task::Distrust(device, node) => notify::distrust_attributes(device, node),
             Task::WriteBack(device, node) => {
                 // What finds no room is told to the file's next write, and its fsync.
-                let _ = notify::drop_pages(device, node, 0, 0);
+                let _ = write_back(server, device, node, None);
             }
         }
     }
+}
+
+/// Has the kernel write back and drop what it has of a file, which keeps what was promised to who has ended writing by now, as the thread
+/// that asks has.
+fn write_back(server: &Server, device: BorrowedFd<'_>, node: u64, asks: Option<u32>) -> rustix::io::Result<()> {
+    let ino = server.nodes.inode(node);
+    let finished = server.shortage.finished(ino, asks);
+    notify::drop_pages(device, node, 0, 0)?;
+    server.shortage.keep(ino, &finished);
+    Ok(())
 }

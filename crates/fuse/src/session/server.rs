@@ -7,6 +7,7 @@ use basalt_vfs::{Caller, FallocateMode, FileSystem, InodeNumber};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::caller::Call;
 use super::handshake::Agreed;
 use super::losses::Losses;
 use super::nodes::Nodes;
@@ -160,6 +161,23 @@ impl Server {
         self.kernel_keeps_dirty_pages()
             && takes
             && self.shortage.would_begin(self.target(header), arguments.offset, arguments.length, &*self.fs)
+    }
+
+    /// Nodes of other files that the kernel shall write back before this request is answered: what was promised to them is in its way.
+    pub(super) fn in_the_way(&self, header: &InHeader, operation: &Operation<'_>) -> Vec<u64> {
+        let ino = self.target(header);
+        let others = match *operation {
+            Operation::GetAttr { by_file } if self.is_writer(by_file) => {
+                let takes = || Shortage::brings(ino, Call::of(header.pid), &*self.fs);
+                self.shortage.in_the_way(ino, takes, &*self.fs)
+            }
+            Operation::Fallocate(arguments) => {
+                let takes = || self.fs.room_for(ino, arguments.offset, arguments.length).ok();
+                self.shortage.in_the_way(ino, takes, &*self.fs)
+            }
+            _ => Vec::new(),
+        };
+        others.into_iter().map(|ino| self.nodes.node(ino)).collect()
     }
 
     /// A shortage begins: the nodes of all files that are open for writing. They are watched from now on; the kernel shall ask before

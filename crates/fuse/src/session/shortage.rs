@@ -12,6 +12,8 @@
 //! - What the write brings is in the system call that waits for the answer (see `caller`), and the file system knows which of that has its
 //!   blocks already. The answer is ENOSPC where that does not fit, together with what was promised to other writes under way, or where
 //!   earlier pages found no room. Who looks at the file with fstat(2), or reads it, gets an answer.
+//! - A promise is kept when the kernel has written the file back after the write has ended. Where promises to other files are in the way,
+//!   the kernel first writes those back.
 //! - Whatever else takes space, fallocate(2) or a write past the cache, leaves what was promised.
 //!
 //! Where nobody can tell what a write brings (the program is another user's and Basalt is not root's, io_uring, AIO, splice), it counts as
@@ -139,6 +141,60 @@ impl Shortage {
         self.any.store(true, Ordering::Release);
     }
 
+    /// Threads that were promised room in a file and have ended the write: when the kernel has written back what it has now, theirs is there.
+    /// One of them is who asks now.
+    pub(super) fn finished(&self, ino: InodeNumber, asks: Option<u32>) -> Vec<u32> {
+        if !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let promised: Vec<(u32, Call)> = match self.files.lock().get(&ino) {
+            Some(file) => file.promised.iter().map(|(&thread, promise)| (thread, promise.call)).collect(),
+            None => return Vec::new(),
+        };
+        // What a program's memory takes to be read is its own affair: nobody waits for it.
+        let has_ended =
+            |&(thread, call): &(u32, Call)| asks == Some(thread) || ![call, Call::Running].contains(&Call::of(thread));
+        promised.into_iter().filter(has_ended).map(|(thread, _)| thread).collect()
+    }
+
+    /// What was promised to these threads is on the volume.
+    pub(super) fn keep(&self, ino: InodeNumber, threads: &[u32]) {
+        if !threads.is_empty()
+            && let Some(file) = self.files.lock().get_mut(&ino)
+        {
+            file.promised.retain(|thread, _| !threads.contains(thread));
+        }
+    }
+
+    /// Other files to which something was promised, if what a request takes may not fit beside that; `None`: nobody can tell how much.
+    pub(super) fn in_the_way(
+        &self,
+        ino: InodeNumber,
+        takes: impl FnOnce() -> Option<u64>,
+        fs: &dyn FileSystem,
+    ) -> Vec<InodeNumber> {
+        if !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let promised: Vec<(InodeNumber, u64)> =
+            self.files.lock().iter().map(|(&file, written)| (file, written.promised())).collect();
+        let others = promised.iter().filter(|(file, bytes)| *file != ino && *bytes > 0);
+        let others: Vec<InodeNumber> = others.map(|(file, _)| *file).collect();
+        let all = promised.iter().fold(NODES, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        let fits = |bytes: u64| fs.stat_fs().is_ok_and(|stat| available(&stat) >= all.saturating_add(bytes));
+        if others.is_empty() || takes().is_some_and(fits) { Vec::new() } else { others }
+    }
+
+    /// Bytes that a call would add to a file, with its nodes; `None` where nobody can tell.
+    pub(super) fn brings(ino: InodeNumber, call: Call, fs: &dyn FileSystem) -> Option<u64> {
+        match call {
+            Call::Look => Some(0),
+            Call::Write { offset: Some(offset), length } => fs.room_for(ino, offset, length).ok(),
+            Call::Write { offset: None, length } => fs.room_for(ino, fs.attributes(ino).ok()?.size, length).ok(),
+            Call::Unknown | Call::Running => None,
+        }
+    }
+
     /// Whether what this thread is about to write to the file has to be refused: it does not fit. Who was refused once may try again. The
     /// kernel has just written back what it had of the file.
     pub(super) fn refuses(&self, ino: InodeNumber, thread: u32, fs: &dyn FileSystem) -> bool {
@@ -147,25 +203,13 @@ impl Shortage {
         }
         let call = Call::of(thread);
         let (Ok(stat), Ok(attributes)) = (fs.stat_fs(), fs.attributes(ino)) else { return false };
-        let known = match call {
-            Call::Look => return false,
-            Call::Write { offset, length } => fs.room_for(ino, offset.unwrap_or(attributes.size), length).ok(),
-            Call::Unknown | Call::Running => None,
-        };
-        // What a program's memory takes to be read is its own affair: nobody waits for it.
-        let others: Vec<u32> = match self.files.lock().get(&ino) {
-            Some(file) => file.promised.keys().copied().collect(),
-            None => return false,
-        };
-        let now: HashMap<u32, Call> = others.into_iter().map(|other| (other, Call::of(other))).collect();
+        if call == Call::Look {
+            return false;
+        }
+        let known = Self::brings(ino, call, fs);
         let mut files = self.files.lock();
         let elsewhere: u64 = files.iter().filter(|(other, _)| **other != ino).map(|(_, file)| file.promised()).sum();
         let Some(file) = files.get_mut(&ino) else { return false };
-        // Threads that do something else by now have written; others have yet to, or are about to.
-        file.promised.retain(|other, promise| {
-            let is_in = |call: &Call| [promise.call, Call::Running].contains(call);
-            *other != thread && now.get(other).is_some_and(is_in)
-        });
         let had_lost = std::mem::take(&mut file.lost);
         let before = file.sectors.replace(attributes.sectors).unwrap_or(attributes.sectors);
         let grown = attributes.sectors.saturating_sub(before).saturating_mul(SECTOR);
