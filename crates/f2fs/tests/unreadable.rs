@@ -398,31 +398,46 @@ fn what_was_fsynced_behind_a_bad_block_is_rescued_and_repaired() {
     }
 }
 
+/// A volume with a file in both checkpoints and one in the newest, the older of which has a damaged end; and where the newest begins.
+fn with_damaged_older(end: usize) -> (MemoryDevice, u64) {
+    let device = volume(false);
+    let fs = open(device.clone()).unwrap();
+    make(&fs, "kept", &KEPT);
+    fs.sync().unwrap();
+    make(&fs, "later", &KEPT);
+    fs.close().unwrap();
+    drop(fs);
+    let geometry = Geometry::read(&device).unwrap().0;
+    let newest = choose_pack(&device, &geometry).unwrap().0;
+    let older = read_pack(&device, &geometry, 1 - newest.index).unwrap();
+    let ends = [older.start, older.start + older.raw.cp_pack_total_block_count.get() - 1];
+    let damaged = u64::from(ends[end]) * BLOCK + 100;
+    let mut byte = [0];
+    device.read_at(damaged, &mut byte).unwrap();
+    device.write_at(damaged, &[!byte[0]]).unwrap();
+    (device.snapshot(), u64::from(newest.start))
+}
+
+/// A device on which the first reads of a checkpoint fail, so many.
+fn failing(image: &MemoryDevice, start: u64, reads: u64) -> Arc<FaultyDevice<MemoryDevice>> {
+    let device = Arc::new(FaultyDevice::new(image.snapshot()));
+    let left = Mutex::new(reads);
+    device.fail_when(move |request| {
+        let is_in = request.kind == RequestKind::Read && (start..start + 512).any(|block| hits(request, block));
+        let mut left = left.lock().unwrap();
+        let fails = is_in && *left > 0;
+        *left -= u64::from(fails);
+        fails.then_some(ErrorKind::Other)
+    });
+    device
+}
+
 /// Nothing of the newest checkpoint can be read, and the older one has a damaged end: it is shown, and not written over.
 #[test]
 fn an_older_checkpoint_with_a_damaged_end_does_not_replace_one_that_cannot_be_read() {
     for end in 0..2 {
-        let device = volume(false);
-        let fs = open(device.clone()).unwrap();
-        make(&fs, "kept", &KEPT);
-        fs.sync().unwrap();
-        make(&fs, "later", &KEPT);
-        fs.close().unwrap();
-        drop(fs);
-        let geometry = Geometry::read(&device).unwrap().0;
-        let newest = choose_pack(&device, &geometry).unwrap().0;
-        let older = read_pack(&device, &geometry, 1 - newest.index).unwrap();
-        let ends = [older.start, older.start + older.raw.cp_pack_total_block_count.get() - 1];
-        let damaged = u64::from(ends[end]) * BLOCK + 100;
-        let mut byte = [0];
-        device.read_at(damaged, &mut byte).unwrap();
-        device.write_at(damaged, &[!byte[0]]).unwrap();
-        let faulty = Arc::new(FaultyDevice::new(device.snapshot()));
-        let pack = u64::from(newest.start)..u64::from(newest.start) + 512;
-        faulty.fail_when(move |request| {
-            let is_in = request.kind == RequestKind::Read && pack.clone().any(|block| hits(request, block));
-            is_in.then_some(ErrorKind::Other)
-        });
+        let (image, newest) = with_damaged_older(end);
+        let faulty = failing(&image, newest, u64::MAX);
         let fs = open(faulty.clone()).unwrap();
         assert!(!fs.is_writable(), "end {end}: {:?}", fs.warnings());
         assert!(fs.warnings().iter().any(|warning| warning.contains("may be the newer")), "{:?}", fs.warnings());
@@ -431,4 +446,21 @@ fn an_older_checkpoint_with_a_damaged_end_does_not_replace_one_that_cannot_be_re
         faulty.heal();
         assert_eq!(read(&open(faulty).unwrap(), "later").unwrap(), KEPT, "end {end}");
     }
+}
+
+/// The newest checkpoint has a damaged first block, and after some attempts the others can be read: it counts then.
+#[test]
+fn a_checkpoint_that_can_be_read_in_the_end_counts() {
+    let mut later = 0;
+    for end in 0..2 {
+        let (image, newest) = with_damaged_older(end);
+        image.write_at(newest * BLOCK + 100, &[0x5a; 8]).unwrap();
+        for reads in (0..8).chain([100]).chain(510..520).chain(1020..1032) {
+            let fs = open(failing(&image, newest, reads)).unwrap();
+            let shown = read(&fs, "later");
+            assert!(shown.is_ok() || !fs.is_writable(), "end {end}, {reads} reads fail: {:?}", fs.warnings());
+            later += u32::from(shown.is_ok());
+        }
+    }
+    assert!(later > 30, "{later}");
 }
