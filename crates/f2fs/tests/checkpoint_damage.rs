@@ -279,19 +279,32 @@ fn rescue_finds_what_is_newer_than_the_only_checkpoint() {
     let device = Arc::new(fresh());
     let fs = open(device.clone());
     make(&fs, 0, FILES);
+    let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
+    fs.write(other, 0, &[0; 9_000], false).unwrap();
     fs.sync().unwrap();
-    let ino = fs.lookup(fs.root(), b"file3").unwrap().ino;
     fs.write(ino, 0, &[0; 9_000], false).unwrap();
+    fs.write(other, 0, &[5; 9_000], false).unwrap();
     fs.sync().unwrap();
     fs.write(ino, 0, &[3; 9_000], false).unwrap();
     fs.sync_file(ino, false).unwrap();
     let image = device.snapshot();
     drop(fs);
     for end in ends(&image) {
-        image.write_at(end * BLOCK, &[0; 4096]).unwrap();
+        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
     }
     let found = rescued(&image);
     assert_eq!(files(&found), FILES, "{:?}", found.report());
+    // A repair goes back to no older version.
+    let shared: Arc<dyn BlockDevice> = Arc::new(image);
+    let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && report.losses.is_empty(), "{report:?}");
+    let fs = open(shared);
+    assert_eq!(files(&fs), FILES, "{report:?}");
+    for (ino, byte) in [(ino, 3), (other, 5)] {
+        let mut bytes = [0; 9_000];
+        fs.read(ino, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [byte; 9_000], "{report:?}");
+    }
 }
 
 /// Nothing of this kind where both checkpoints are whole: what was never synced is not taken for more.

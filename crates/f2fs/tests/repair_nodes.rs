@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::FaultKind;
 use basalt_f2fs::layout::bit_msb;
+use basalt_f2fs::layout::inode::InlineFlags;
 use basalt_f2fs::repair::RepairReport;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::rng::Rng;
@@ -60,6 +61,25 @@ fn an_entry_that_leads_to_anothers_node_costs_nobody_a_file() {
         let report = repair(&what, damage, &[]);
         assert!(report.restored_nodes, "{what}");
     }
+}
+
+/// Its hash and its being there twice are two faults, and one repair mends both.
+#[test]
+fn a_name_damaged_into_another_is_what_it_was() {
+    repair("pipe is called link", |e| e.edit_name(ROOT, "pipe", |name| *name = *b"link"), &[]);
+}
+
+/// What is behind the end of a file in its inode is not the file's.
+#[test]
+fn bytes_behind_the_end_make_no_file_longer() {
+    let damage = |e: &Editor| {
+        let (small, slot) = (e.path(&["small"]), e.slot(e.path(&["small"]), 700));
+        e.edit_inode(small, |inode| {
+            inode.i_inline &= !InlineFlags::DATA_EXIST.bits();
+            inode.slots[slot].set(7);
+        });
+    };
+    repair("bytes behind the end", damage, &[]);
 }
 
 #[test]

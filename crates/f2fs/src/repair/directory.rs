@@ -73,7 +73,13 @@ impl State {
                 });
                 self.rename(survey, directory, &found, &name)?
             }
-            FaultKind::DentryDuplicate => self.rename(survey, directory, &found, &found.name)?,
+            FaultKind::DentryDuplicate => {
+                // Its name may have been mended meanwhile.
+                if self.list(survey, directory)?.iter().filter(|other| other.name == found.name).count() < 2 {
+                    return Ok(None);
+                }
+                self.rename(survey, directory, &found, &found.name)?
+            }
             FaultKind::DentryBucket => self.move_entry(survey, directory, &found)?,
             FaultKind::DentryHash => {
                 if let Some(own) = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?

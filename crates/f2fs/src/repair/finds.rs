@@ -75,6 +75,11 @@ impl Finds {
         Some(finds)
     }
 
+    /// Whether the newest checkpoint is gone, though it was complete.
+    pub(super) fn lack_a_checkpoint(&self) -> bool {
+        self.rescued.is_outdated()
+    }
+
     fn walk(&mut self, index: &Index) {
         for ino in self.rescued.placed() {
             // What cannot be read has nothing to lose.

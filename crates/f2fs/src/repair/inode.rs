@@ -82,12 +82,8 @@ impl State {
                 "cleared".into()
             }
             FaultKind::InodeInlineData => {
-                let last = content(&inode, flexible).iter().rposition(|&byte| byte != 0).map_or(0, |at| at as u64 + 1);
-                self.edit_inode(ino, |inode| {
-                    inode.i_inline |= InlineFlags::DATA_EXIST.bits();
-                    let size = inode.i_size.get().max(last);
-                    inode.i_size.set(size);
-                })?;
+                // The size stays: what is behind it is not the file's.
+                self.edit_inode(ino, |inode| inode.i_inline |= InlineFlags::DATA_EXIST.bits())?;
                 "the data counts again".into()
             }
             FaultKind::InodeFlags => {

@@ -283,7 +283,7 @@ pub fn plan(
         has_restored_nodes: false,
     };
     let staged = Arc::new(Staged::new(Arc::clone(&device)));
-    let mut work = Work { device, staged, log, round: 0, has_given_up: false, progress };
+    let mut work = Work { device, staged, log, round: 0, has_given_up: false, found: None, progress };
     let (report, _) = work.examine(FxHashSet::default())?;
     if !work.has_work(&report)? {
         return Ok(work.nothing(report));
@@ -326,6 +326,8 @@ struct Work<'a> {
     round: u32,
     /// Whether something was fsynced that the engine cannot recover: what is left of it has to be searched for.
     has_given_up: bool,
+    /// What rescue finds, where that was asked before the first repair.
+    found: Option<finds::Finds>,
     progress: &'a mut dyn FnMut(RepairProgress),
 }
 
@@ -389,7 +391,8 @@ impl Work<'_> {
             && report.worst != Some(Severity::Fatal)
             && !report.faults.iter().any(|fault| NOT_RECOVERABLE.contains(&fault.kind));
         let mut after = None;
-        if is_safe && self.roll_forward(options).is_ok() {
+        let lacks_checkpoint = self.lacks_checkpoint(options, &report)?;
+        if is_safe && !lacks_checkpoint && self.roll_forward(options).is_ok() {
             let (new, _) = self.examine(FxHashSet::default())?;
             let is_note = |kind| matches!(kind, FaultKind::NotUnmounted | FaultKind::RollForward);
             let is_done = !new.faults.iter().any(|fault| is_note(fault.kind));
@@ -400,6 +403,10 @@ impl Work<'_> {
             let action = match (recovered, fault.kind) {
                 (true, FaultKind::RollForward) => "recovered, as mounting does",
                 (true, _) => "cleanly unmounted",
+                _ if lacks_checkpoint => {
+                    self.has_given_up = true;
+                    "a newer checkpoint is gone: what is found of it comes back"
+                }
                 (false, FaultKind::RollForward) => {
                     self.has_given_up = true;
                     "cannot be recovered as mounting does: only what is found of it comes back"
@@ -413,6 +420,18 @@ impl Work<'_> {
         }
         self.staged = Arc::new(Staged::new(Arc::clone(&self.device)));
         Ok(report)
+    }
+
+    /// Whether a pack is damaged that was the newest checkpoint, and complete: something was written behind it.
+    fn lacks_checkpoint(&mut self, options: &RepairOptions, report: &CheckReport) -> Result<bool> {
+        for fault in &report.faults {
+            if let (FaultKind::CheckpointPack, Place::Checkpoint(index)) = (fault.kind, fault.place)
+                && !self.is_unused(index)?
+            {
+                self.found = self.search(options).filter(finds::Finds::lack_a_checkpoint);
+            }
+        }
+        Ok(self.found.is_some())
     }
 
     fn roll_forward(&self, options: &RepairOptions) -> Result<()> {

@@ -52,7 +52,10 @@ const DERIVED: u32 = 6;
 impl Work<'_> {
     /// Repairs on the staged device, and plans what is to be written.
     pub(super) fn run(mut self, options: &RepairOptions, first: CheckReport) -> Result<Plan> {
-        let before = if self.has_given_up || needs_search(&first) { self.search(options) } else { None };
+        let before = match self.found.take() {
+            None if self.has_given_up || needs_search(&first) => self.search(options),
+            found => found,
+        };
         let Some(geometry) = superblock::repair(&self.staged, &first.faults, &mut self.log)? else {
             return Ok(self.give_up(first, options));
         };
@@ -96,7 +99,7 @@ impl Work<'_> {
     }
 
     /// What rescue finds on the volume as it is now.
-    fn search(&mut self, options: &RepairOptions) -> Option<Finds> {
+    pub(super) fn search(&mut self, options: &RepairOptions) -> Option<Finds> {
         let staged: Arc<dyn BlockDevice> = Arc::clone(&self.staged) as Arc<dyn BlockDevice>;
         let (round, progress) = (self.round + 1, &mut self.progress);
         Finds::search(&staged, &options.clock, &mut |check| progress(RepairProgress { round, check }))

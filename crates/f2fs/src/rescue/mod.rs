@@ -97,6 +97,7 @@ pub struct Rescued {
     /// Blocks that could not be read, sorted.
     bad: Vec<Range<u32>>,
     report: RescueReport,
+    is_outdated: bool,
 }
 
 impl Rescued {
@@ -148,7 +149,7 @@ impl Rescued {
         if index.nodes.is_empty() {
             return Err(Error::not_f2fs(&*device));
         }
-        let flexible = search.flexible;
+        let (flexible, is_outdated) = (search.flexible, search.outdated);
         if let Some(pack) = pack.as_ref().filter(|_| other_bad) {
             let beyond = evidence.unknown_to_checkpoint(&index);
             if beyond > 0 {
@@ -170,7 +171,13 @@ impl Rescued {
         report.notes = notes;
         let mut bad = std::mem::take(&mut reader.bad);
         bad.sort_unstable_by_key(|range| range.start);
-        Ok((Rescued { volume: Mutex::new(volume), device: Arc::clone(&device), tree, bad, report }, index))
+        let volume = Mutex::new(volume);
+        Ok((Rescued { volume, device: Arc::clone(&device), tree, bad, report, is_outdated }, index))
+    }
+
+    /// Whether nodes were written behind a checkpoint that is newer than the only one that is whole: no power cut took it.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.is_outdated
     }
 
     /// What was found, and what was not.

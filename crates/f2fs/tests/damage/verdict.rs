@@ -89,7 +89,8 @@ pub fn losses(original: &Reading, before: &[&Reading], after: &Reading) -> Vec<S
         if was.in_place && at_path.is_none() {
             let now = after.of_inode.get(&was.thing.ino).and_then(|paths| paths.first());
             let now = now.map(|path| String::from_utf8_lossy(path).into_owned());
-            lost.push(format!("{path} (inode {}) is elsewhere: {now:?}", was.thing.ino));
+            let instead = after.paths.get(was.path).map(|thing| thing.ino);
+            lost.push(format!("{path} (inode {}) is elsewhere: {now:?}; there is now: {instead:?}", was.thing.ino));
         }
         if was.attributes && found.attributes != was.thing.attributes {
             lost.push(format!("{path} (inode {}) has other attributes", was.thing.ino));
