@@ -405,3 +405,31 @@ fn range(rng: &mut Rng) -> Step {
         _ => Step::ZeroKeep(path, offset, length),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs of a write and an fsync of the same file right behind it, by the blocks of the write.
+    fn fsynced(flavour: Flavour) -> Vec<u32> {
+        let steps = steps(&mut Rng::new(1), flavour, 300);
+        let pairs = steps.windows(2).filter_map(|pair| match pair {
+            [Step::Write(path, _, length, _), Step::Fsync(synced) | Step::Fdatasync(synced)] if path == synced => {
+                Some(length / 4096)
+            }
+            _ => None,
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn workloads_for_recovery_have_something_to_recover() {
+        let many = fsynced(Flavour::Many).len();
+        assert!(many >= 60, "{many}");
+        let large = fsynced(Flavour::Large(16 << 20));
+        for (blocks, least) in [(1..100, 5), (100..500, 5), (506..LARGE_BLOCKS as u32 + 1, 20)] {
+            let count = large.iter().filter(|length| blocks.contains(length)).count();
+            assert!(count >= least, "{blocks:?}: {count} of {large:?}");
+        }
+    }
+}

@@ -116,6 +116,40 @@ fn a_checkpoint_without_a_sync_promises_names_and_no_content() {
     }
 }
 
+/// Whatever brought it there: it holds nothing older than what it held then.
+#[test]
+fn a_file_under_a_new_name_is_whole() {
+    let named = [
+        ("create a", "a", "rename a c", "c"),
+        ("create a", "a", "rename a b", "b"),
+        ("create a", "a", "rename-new a c", "c"),
+        ("create a", "a", "whiteout a c", "c"),
+        ("create a", "a", "exchange a b", "b"),
+        ("create a", "a", "exchange b a", "b"),
+        ("tmpfile @0", "@0", "link @0 c", "c"),
+    ];
+    for (create, from, name, to) in named {
+        let write = |seed: u8| format!("write {from} 0 4096 {seed}");
+        let (first, second) = (write(1), write(2));
+        let steps = [(create, Promise::Nothing), ("create b", Promise::Nothing), (&first, Promise::Nothing)];
+        let more = [("sync", Promise::All), (&second, Promise::Nothing)];
+        let unnamed = life(&[&steps[..], &more[..]].concat());
+        let older = |life: &Life, path: &str| {
+            let (mut found, id) = (newest(life), newest(life).find(path).unwrap());
+            let page = life.states[4].get(id).unwrap().pages[&0].clone();
+            found.change(id).unwrap().pages.insert(0, page);
+            found
+        };
+        if !from.starts_with('@') {
+            verify(By::Basalt, &unnamed, 5, &older(&unnamed, from)).unwrap();
+        }
+        let named = life(&[&steps[..], &more[..], &[(name, Promise::Nothing)]].concat());
+        verify(By::Basalt, &named, 6, &newest(&named)).unwrap();
+        let error = verify(By::Basalt, &named, 6, &older(&named, to)).expect_err(name);
+        assert!(error.contains("page 0 "), "{name}: {error}");
+    }
+}
+
 /// Puts another inode in place of the only one in the list of unlinked inodes; how many copies of the list there were.
 fn list_as_unlinked(image: &MemoryDevice, was: u64, now: u64) -> usize {
     let word = |ino: u64| (ino as u32).to_le_bytes();

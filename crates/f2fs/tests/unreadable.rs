@@ -16,7 +16,7 @@ use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::journal::DESCRIPTOR_BLOCK;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_f2fs::{Error, F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -30,7 +30,7 @@ fn options() -> OpenOptions {
     OpenOptions { background_cleaning: false, ..OpenOptions::default() }
 }
 
-fn open(device: Arc<dyn BlockDevice>) -> Result<F2fs, basalt_f2fs::Error> {
+fn open(device: Arc<dyn BlockDevice>) -> Result<F2fs, Error> {
     F2fs::open(device, options(), Arc::new(SystemClock))
 }
 
@@ -438,6 +438,10 @@ fn an_older_checkpoint_with_a_damaged_end_does_not_replace_one_that_cannot_be_re
     for end in 0..2 {
         let (image, newest) = with_damaged_older(end);
         let faulty = failing(&image, newest, u64::MAX);
+        let geometry = Geometry::read(&image).unwrap().0;
+        // Tools, which write, take neither.
+        assert!(matches!(choose_pack(&*faulty, &geometry), Err(Error::Device(_))), "end {end}");
+        assert!(matches!(check(&*faulty, &CheckOptions::default(), &mut |_| ()), Err(Error::Device(_))), "end {end}");
         let fs = open(faulty.clone()).unwrap();
         assert!(!fs.is_writable(), "end {end}: {:?}", fs.warnings());
         assert!(fs.warnings().iter().any(|warning| warning.contains("may be the newer")), "{:?}", fs.warnings());

@@ -92,11 +92,12 @@ mod tests {
 
     use basalt_device::MemoryDevice;
     use basalt_segments::SegmentKind;
-    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+    use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, NewNode};
 
     use super::*;
     use crate::clock::SystemClock;
     use crate::format::{FormatOptions, format};
+    use crate::layout::NEW_ADDR;
     use crate::ops::F2fs;
     use crate::options::OpenOptions;
 
@@ -117,5 +118,24 @@ mod tests {
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
         assert_eq!(volume.address(ino, 3 + done as u64).unwrap(), NULL_ADDR);
+    }
+
+    /// What fallocate(2) promised stays.
+    #[test]
+    fn what_was_reserved_before_and_finds_no_place_stays_reserved() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        fs.fallocate(ino, FallocateMode::empty(), 0, 1024 * BLOCK_SIZE as u64).unwrap();
+        let ino = ino as u32;
+        let mut volume = fs.volume.lock();
+        while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
+        let (done, error) = volume.write_through(ino, 0, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
+        assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
+        assert!((1..1024).contains(&done), "{done}");
+        assert_eq!(volume.address(ino, done as u64).unwrap(), NEW_ADDR);
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::crc::crc_from;
+use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileSystem};
@@ -25,7 +27,12 @@ fn open(device: &Arc<MemoryDevice>) -> F2fs {
 
 /// A volume with a chain, and where the inode of each fsync is. Seals are nodes of no file.
 fn chain_without_seals() -> (MemoryDevice, Vec<u64>) {
-    let device = Arc::new(formatted(64 << 20));
+    chain_on(formatted(64 << 20))
+}
+
+/// The same on a new volume.
+fn chain_on(volume: MemoryDevice) -> (MemoryDevice, Vec<u64>) {
+    let device = Arc::new(volume);
     let fs = open(&device);
     for (name, _) in &FSYNCS[..3] {
         fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap();
@@ -102,6 +109,19 @@ fn a_torn_inode_at_the_end_is_left_out() {
     drop(fs);
     let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.faults);
+}
+
+/// Without checksums, too: nothing says that such an inode is whole.
+#[test]
+fn one_without_a_checksum_is_left_out() {
+    let volume = MemoryDevice::new(64 << 20, 512);
+    let features = FormatOptions::DEFAULT_FEATURES - Features::INODE_CHECKSUM;
+    let options = FormatOptions { features, discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&volume, &options, &mut |_, _| ()).unwrap();
+    let (image, inodes) = chain_on(volume);
+    let fs = open(&tear(&image, inodes[3]));
+    assert!(fs.is_writable(), "{:?}", fs.warnings());
+    assert_eq!(["first", "other", "last"].map(|name| content(&fs, name)), [1, 3, 2]);
 }
 
 #[test]

@@ -42,6 +42,8 @@ mod reply;
 mod seeker;
 mod server;
 mod shortage;
+#[cfg(test)]
+mod shortage_tests;
 mod ticker;
 mod wakeful;
 mod worker;
