@@ -74,8 +74,9 @@ const SMALL: [&str; 3] = ["s0", "s1", "s2"];
 const DEEP_FILES: u64 = 24;
 /// That block.
 const DEEP: u64 = 4096 * 950;
-/// Files that are overwritten in lulls: fewer blocks than a section has, or a checkpoint is due once the last one needs what they held.
-const HOT_FILES: u64 = 3;
+/// Blocks of each of the two files that are overwritten in lulls. Together with nodes, fewer than a section has: where more than that is dead and
+/// the last checkpoint needs it, the next one is due.
+const HOT_BLOCKS: u64 = 96;
 
 /// So many steps of a flavour.
 pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
@@ -112,7 +113,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
         steps.push(Step::Sync);
         while steps.len() < count {
             burst(rng, bytes, &mut steps);
-            lull(rng, bytes, &mut steps);
+            lull(rng, &mut steps);
         }
     }
     if let Flavour::Growth(_) = flavour {
@@ -258,16 +259,19 @@ fn deep(number: u64) -> String {
     format!("deep{number}")
 }
 
-/// A few writes, each with its fsync; sometimes the first ones of a session.
+/// A few writes, each with its fsync; sometimes the first ones of a session, or since a checkpoint.
 fn burst(rng: &mut Rng, bytes: u64, steps: &mut Vec<Step>) {
-    if rng.chance(40) {
-        steps.push(Step::Remount);
+    match rng.below(10) {
+        0..3 => steps.push(Step::Remount),
+        3..6 => steps.push(Step::Sync),
+        _ => {}
     }
     for _ in 0..rng.between(1, 5) {
-        let written = match rng.below(4) {
+        let written = match rng.below(5) {
             0 => Step::Write(deep(rng.below(DEEP_FILES)), DEEP, 4096, seed(rng)),
             1 => overwrite(rng, bytes, 12),
-            which => overwrite(rng, bytes.min(FILL_FILE * HOT_FILES), if which == 2 { 12 } else { 128 }),
+            2 => hot(rng, 12),
+            _ => hot(rng, HOT_BLOCKS),
         };
         let Step::Write(path, ..) = &written else { continue };
         let synced = if rng.chance(70) { Step::Fsync(path.clone()) } else { Step::Fdatasync(path.clone()) };
@@ -275,16 +279,27 @@ fn burst(rng: &mut Rng, bytes: u64, steps: &mut Vec<Step>) {
     }
 }
 
-/// Writes without an fsync: much data of few files, and nodes of many.
-fn lull(rng: &mut Rng, bytes: u64, steps: &mut Vec<Step>) {
-    let count = [60, 200, 600][rng.index(3)];
-    let deep_percent = [10, 50, 80][rng.index(3)];
-    for _ in 0..count {
-        steps.push(if rng.chance(deep_percent) {
-            Step::Write(deep(rng.below(DEEP_FILES)), DEEP, 4096, seed(rng))
-        } else {
-            overwrite(rng, bytes.min(FILL_FILE * HOT_FILES), 128)
-        });
+/// Overwrites up to `most` blocks of a file that is hot: of one the inode addresses them, of the other a node below it.
+fn hot(rng: &mut Rng, most: u64) -> Step {
+    let (path, start) = [("fill0", 0), ("deep0", DEEP)][rng.index(2)];
+    let blocks = rng.between(1 + most / 2, most);
+    let offset = start + 4096 * rng.below(HOT_BLOCKS - blocks + 1);
+    Step::Write(path.to_owned(), offset, (4096 * blocks) as u32, seed(rng))
+}
+
+/// Nodes of many files, then much data of few: were both in turns, memory pressure would write the nodes of those few too, and what is in the
+/// chain keeps its data from being nobody's.
+fn lull(rng: &mut Rng, steps: &mut Vec<Step>) {
+    let is_synced = rng.chance(50);
+    for _ in 0..[0, 100, 400, 700][rng.index(4)] {
+        let path = deep(rng.below(DEEP_FILES));
+        steps.push(Step::Write(path.clone(), DEEP, 4096, seed(rng)));
+        if is_synced && rng.chance(1) {
+            steps.push(Step::Fsync(path));
+        }
+    }
+    for _ in 0..[40, 150, 250][rng.index(3)] {
+        steps.push(hot(rng, HOT_BLOCKS));
     }
 }
 

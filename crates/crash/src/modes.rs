@@ -315,7 +315,7 @@ pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(
     let engine = if kind >= 12 { volume(WITH_ROOM[rng.index(WITH_ROOM.len())]).unwrap_or(engine) } else { engine };
     let user = engine.user_bytes();
     let (flavour, count) = match kind {
-        12..14 => (Flavour::Lulls(user / 100 * rng.between(20, 40)), [400, 800, 1200][rng.index(3)]),
+        12..14 => (Flavour::Lulls(user / 100 * rng.between(20, 40)), [600, 1200, 1800][rng.index(3)]),
         10..12 => (Flavour::Large(user / 100 * rng.between(40, 85)), [100, 200][rng.index(2)]),
         0 => (Flavour::Pressure(user / 100 * rng.between(60, 90)), 260),
         1..3 => (Flavour::Churn(user / 100 * rng.between(40, 80)), 400),
