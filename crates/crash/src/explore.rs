@@ -85,6 +85,8 @@ pub enum Moments {
     All,
     /// So many; the neighbourhood of flushes is favoured. Keeping all of the cache, or nothing, is left out most of the time.
     Chosen(usize),
+    /// So many while the volume was opened: what recovery has written over is missed by the next one.
+    Opening(usize),
     /// Where a step that made something durable has returned, and in front of each flush in it; and at the end.
     Returns,
 }
@@ -316,7 +318,9 @@ impl<'a> Explorer<'a> {
         if before.len() + 1 < DEPTH && !self.faults && rng.chance(density.nested) {
             let next = self.lie(session.end());
             before.push(here());
-            let density = Density { moments: Moments::Chosen(4), random: 1, ..density };
+            // Recovery is short next to what follows it.
+            let moments = if rng.chance(50) { Moments::Opening(4) } else { Moments::Chosen(4) };
+            let density = Density { moments, random: 1, ..density };
             let result = self.cut_life(next, digest, before, density, rng);
             before.pop();
             return result;
@@ -350,6 +354,10 @@ pub(crate) fn moments(life: &Life, from: usize, which: Moments, rng: &mut Rng) -
                 _ => rng.index(end + 1),
             };
             (0..count).map(chosen).collect()
+        }
+        Moments::Opening(count) => {
+            let end = life.done.first().map_or(0, |opening| opening.changes.end);
+            (0..count).map(|_| rng.index(end + 1)).collect()
         }
         Moments::Returns => {
             let of = |step: usize| {

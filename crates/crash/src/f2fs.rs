@@ -56,6 +56,16 @@ const TIGHT: F2fsVolume =
 const TIGHTEST: F2fsVolume =
     F2fsVolume { name: "tightest", size_mib: 52, overprovision_percent: Some(50.0), cache_bytes: 64 << 10, ..ROOMY };
 
+// Room enough that a checkpoint is hardly ever due.
+const WIDE_JOURNAL: F2fsVolume = F2fsVolume {
+    name: "wide-journal",
+    size_mib: 88,
+    journal_bytes: 1 << 20,
+    pre_invalid_bytes: Some(1 << 30),
+    sections_per_commit: Some(1),
+    ..TIGHT
+};
+
 const SECTIONS: F2fsVolume = F2fsVolume {
     name: "sections",
     size_mib: 104,
@@ -66,7 +76,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 16] = [
+pub const VOLUMES: [F2fsVolume; 17] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -100,15 +110,9 @@ pub const VOLUMES: [F2fsVolume; 16] = [
     // Full after a few commits.
     F2fsVolume { name: "tight-small-journal", journal_bytes: 24 << 10, pre_invalid_bytes: Some(4 << 20), ..TIGHT },
     F2fsVolume { name: "tightest-journal", journal_bytes: 256 << 10, ..TIGHTEST },
-    // Room enough that a checkpoint is hardly ever due.
-    F2fsVolume {
-        name: "wide-journal",
-        size_mib: 88,
-        journal_bytes: 1 << 20,
-        pre_invalid_bytes: Some(1 << 30),
-        sections_per_commit: Some(1),
-        ..TIGHT
-    },
+    WIDE_JOURNAL,
+    // As that, and nodes leave the small cache all the time: they make the chain longer without an fsync.
+    F2fsVolume { name: "wide-eager-journal", cache_bytes: 64 << 10, ..WIDE_JOURNAL },
     // More segments than one SIT block has entries for, or a word has bits; overwriting comes round to all of them.
     F2fsVolume { name: "wide", size_mib: 168, overprovision_percent: Some(80.0), ..TIGHT },
     // Nodes leave the small cache all the time, and a commit frees each victim at once: what a seal lists is moved and reused soonest.

@@ -55,6 +55,9 @@ enum Tool {
     Restore(Arc<Vec<u8>>),
 }
 
+/// The largest journal that there is room for: between the superblocks and segment 0.
+const ROOM: u64 = 495 * 4096;
+
 /// What must be there when a tool has done its work.
 enum End {
     /// A volume with nothing in it.
@@ -115,7 +118,7 @@ fn prepare(engine: &'static F2fsVolume, rng: &mut Rng) -> Result<Option<Case>, S
             Some(Case { engine, tool: Tool::Repair, image, tree: Some(tree.clone()), end: End::Content(tree) })
         }
         0 => Some(Case { engine, tool: Tool::Mkfs, image, tree: Some(tree), end: End::Empty }),
-        1 => same(Tool::Tune([0, 24 << 10, 128 << 10][rng.index(3)]), image),
+        1 => same(Tool::Tune([0, 24 << 10, 128 << 10, ROOM, ROOM + 4096][rng.index(5)]), image),
         2 => same(Tool::Resize(size + (rng.between(2, 12) << 21)), enlarged(&image, size + (24 << 20))?),
         3 => same(Tool::Resize(size - (rng.between(1, 4) << 21)), image),
         which => {

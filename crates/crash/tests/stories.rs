@@ -79,3 +79,16 @@ fn summaries_say_what_recovery_made_of_a_segment() {
     let text = include_str!("stories/one-block-in-a-former-node-segment.txt");
     assert_eq!(play(text), Ok(()));
 }
+
+/// The chain ends soon behind the beginning of a segment that the checkpoint has as free. Recovery, cut off before its checkpoint holds, has not
+/// written there.
+#[test]
+fn recovery_leaves_the_last_segment_of_the_chain_alone() {
+    let files: String = (0..20).map(|file| format!("create a{file}\nwrite a{file} 0 20000 {file}\n")).collect();
+    let fsyncs: String =
+        (0..250).map(|step| format!("write a{0} 4096 4096 {1}\nfsync a{0}\n", step % 20, step + 100)).collect();
+    for after in 1..6 {
+        let text = format!("volume roomy\n{files}sync\n{fsyncs}cut 1000000 lost 0\ncut {after} kept 0\n");
+        assert_eq!(play(&text), Ok(()), "cut after {after} requests of the recovery");
+    }
+}
