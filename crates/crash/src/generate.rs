@@ -124,7 +124,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Brim => brim(rng, steps.last()),
             Flavour::Many if rng.chance(95) => many(rng, steps.last()),
             Flavour::Names if rng.chance(70) => names(rng),
-            Flavour::Sparse if rng.chance(90) => sparse(rng),
+            Flavour::Sparse if rng.chance(90) => sparse(rng, steps.last()),
             Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
             Flavour::Growth(bytes) if rng.chance(90) => growth(rng, bytes),
             _ => mixed(rng),
@@ -265,7 +265,17 @@ fn names(rng: &mut Rng) -> Step {
 }
 
 /// Something near where a node begins.
-fn sparse(rng: &mut Rng) -> Step {
+fn sparse(rng: &mut Rng, last: Option<&Step>) -> Step {
+    match last {
+        // Nodes that only an fsync vouches for go, and the end comes back behind where they were.
+        Some(Step::Fsync(path)) if rng.chance(25) => return Step::Truncate(path.clone(), rng.below(5_000)),
+        Some(Step::Truncate(path, size)) if rng.chance(50) => {
+            let end = 4096 * NODE_BEGINNINGS[rng.index(NODE_BEGINNINGS.len())] + rng.below(200_000);
+            let is_longer = end > *size && rng.chance(60);
+            return if is_longer { Step::Truncate(path.clone(), end) } else { Step::Fsync(path.clone()) };
+        }
+        _ => {}
+    }
     let path = SPARSE[rng.index(SPARSE.len())].to_owned();
     let page = NODE_BEGINNINGS[rng.index(NODE_BEGINNINGS.len())] + rng.below(45);
     let offset = 4096 * page;

@@ -238,7 +238,8 @@ pub fn exhaustive(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<
             steps(&mut rng, flavour, 16)
         }
     };
-    let image = if seed >= STORIES && rng.chance(30) { Image::Few } else { Image::Empty };
+    let images = [Image::Few, Image::Worn];
+    let image = if seed >= STORIES && rng.chance(40) { images[rng.index(2)] } else { Image::Empty };
     let density = Density { moments: Moments::All, random: 3, nested: 10, thorough: 5 };
     explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
 }
@@ -298,7 +299,7 @@ fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
         // Tight volumes are filled to between 60 percent and more than they hold.
         3..6 if is_tight => {
             let percent = if rng.chance(40) { rng.between(96, 110) } else { rng.between(60, 96) };
-            (Flavour::Pressure(user / 100 * percent), Image::Empty)
+            (Flavour::Pressure(user / 100 * percent), if rng.chance(25) { Image::Worn } else { Image::Empty })
         }
         6 => (Flavour::Names, Image::Names),
         7 => (Flavour::Mixed, Image::Names),
