@@ -27,6 +27,8 @@ pub enum Style {
     Scattered,
     /// Every sector is kept or lost by itself.
     Sectors,
+    /// Everything, but for some sectors of one block.
+    OneTorn,
     /// Blocks of some requests cannot be read any more; the other requests are kept or lost.
     Unreadable,
     /// As scattered, but what was discarded holds bytes that nobody wrote.
@@ -35,7 +37,7 @@ pub enum Style {
 
 impl Style {
     /// Those of a device that has no faults.
-    pub const ALL: [Style; 8] = [
+    pub const ALL: [Style; 9] = [
         Style::Kept,
         Style::Lost,
         Style::Prefix,
@@ -44,6 +46,7 @@ impl Style {
         Style::OneKept,
         Style::Scattered,
         Style::Sectors,
+        Style::OneTorn,
     ];
 
     /// Those of one that has.
@@ -59,6 +62,7 @@ impl Style {
             Style::OneKept => "one-kept",
             Style::Scattered => "scattered",
             Style::Sectors => "sectors",
+            Style::OneTorn => "one-torn",
             Style::Unreadable => "unreadable",
             Style::Garbage => "garbage",
         }
@@ -76,7 +80,11 @@ impl Style {
         if count == 0 {
             return Vec::new();
         }
-        let pick = rng.index(count);
+        let mut pick = rng.index(count);
+        // What makes the rest count is written last.
+        if self == Style::OneTorn && rng.chance(50) {
+            pick = count - 1;
+        }
         let odds = [10, 50, 90][rng.index(3)];
         let fate = |index: usize, change: &Change, rng: &mut Rng| match self {
             Style::Kept => Fate::Kept,
@@ -85,7 +93,7 @@ impl Style {
             Style::Suffix if index > pick => Fate::Kept,
             Style::Prefix | Style::Suffix if index == pick => torn(change, rng),
             Style::Prefix | Style::Suffix => Fate::Lost,
-            Style::OneLost if index != pick => Fate::Kept,
+            Style::OneLost | Style::OneTorn if index != pick => Fate::Kept,
             Style::OneKept if index != pick => Fate::Lost,
             Style::OneLost => {
                 if rng.chance(50) {
@@ -101,6 +109,7 @@ impl Style {
                     torn(change, rng)
                 }
             }
+            Style::OneTorn => block_torn(change, rng),
             Style::Scattered if rng.chance(20) => torn(change, rng),
             Style::Scattered => {
                 if rng.chance(odds) {
@@ -132,6 +141,18 @@ fn unreadable(change: &Change, rng: &mut Rng) -> Fate {
     let all = rng.chance(30);
     let blocks: Vec<bool> = (0..sectors.div_ceil(BLOCK)).map(|_| all || rng.chance(30)).collect();
     Fate::Unreadable((0..sectors).map(|sector| blocks[sector / BLOCK]).collect())
+}
+
+/// A request that reached the medium but for some sectors of one block.
+fn block_torn(change: &Change, rng: &mut Rng) -> Fate {
+    /// Sectors in a block.
+    const BLOCK: usize = 8;
+    let sectors = change.sectors();
+    if sectors == 0 {
+        return Fate::Kept;
+    }
+    let block = rng.index(sectors.div_ceil(BLOCK));
+    Fate::Torn((0..sectors).map(|sector| sector / BLOCK != block || rng.chance(50)).collect())
 }
 
 /// A request of which a beginning, an end, some blocks or some sectors reached the medium.
@@ -195,6 +216,12 @@ mod tests {
         (0..6).map(|block| Change::Write { offset: block * 8192, data: vec![1; 8192].into() }).collect()
     }
 
+    /// Of each block that has lost any sectors, how many.
+    fn lost_in_blocks(mask: &[bool]) -> Vec<usize> {
+        let lost = |block: &[bool]| block.iter().filter(|is_kept| !**is_kept).count();
+        mask.chunks(8).map(lost).filter(|lost| *lost > 0).collect()
+    }
+
     #[test]
     fn cuts_are_read_back() {
         for style in Style::ALL.into_iter().chain(Style::FAULTY) {
@@ -216,6 +243,12 @@ mod tests {
             let prefix = of(Style::Prefix);
             let first = prefix.iter().position(|fate| *fate != Fate::Kept).unwrap_or(6);
             assert!(prefix[first..].iter().skip(1).all(|fate| *fate == Fate::Lost));
+            let torn = of(Style::OneTorn).into_iter().filter_map(|fate| match fate {
+                Fate::Torn(mask) => Some(mask),
+                _ => None,
+            });
+            let blocks: Vec<usize> = torn.flat_map(|mask| lost_in_blocks(&mask)).collect();
+            assert!(blocks.len() <= 1, "{blocks:?}");
             assert!(of(Style::Sectors).iter().all(|fate| matches!(fate, Fate::Torn(mask) if mask.len() == 16)));
             assert_eq!(of(Style::Scattered), of(Style::Scattered));
         }

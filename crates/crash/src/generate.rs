@@ -32,6 +32,8 @@ pub enum Flavour {
     /// Fsyncs, and between them long lulls in which a few files are overwritten and nothing is made durable, on a volume with room: commits free what
     /// has lived and died since the last checkpoint, which is long ago, and memory pressure makes the chain longer. So many bytes of files.
     Lulls(u64),
+    /// As many blocks as a seal lists with the nodes above them, or one or two fewer or more, fsynced: of files that are there already.
+    Brim,
     /// Many files, each fsynced when it is written, hardly ever a sync: recovery has more to do than a small cache holds.
     Many,
     /// Names in a directory of many.
@@ -51,9 +53,13 @@ impl Flavour {
             | Flavour::Chain(bytes)
             | Flavour::Lulls(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
-            Flavour::Mixed | Flavour::Fsync | Flavour::Large(_) | Flavour::Many | Flavour::Names | Flavour::Sparse => {
-                None
-            }
+            Flavour::Mixed
+            | Flavour::Fsync
+            | Flavour::Large(_)
+            | Flavour::Brim
+            | Flavour::Many
+            | Flavour::Names
+            | Flavour::Sparse => None,
         }
     }
 }
@@ -63,6 +69,8 @@ const FILL_FILE: u64 = 512 << 10;
 /// Blocks of one of the files that are rewritten in large pieces, and the first of them: most are behind what any inode addresses itself.
 const LARGE_BLOCKS: u64 = 640;
 const LARGE_FIRST: u64 = 900;
+/// Blocks that a seal lists.
+const SEAL_BLOCKS: u64 = 507;
 /// Files with all kinds of nodes.
 const SPARSE: [&str; 2] = ["p0", "p1"];
 /// Blocks of a file near which another node, or another kind of node, begins: those that the inode addresses itself (their number depends on the
@@ -116,6 +124,10 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             lull(rng, &mut steps);
         }
     }
+    if flavour == Flavour::Brim {
+        steps.extend(SMALL.map(|path| Step::Create(path.to_owned())));
+        steps.push(Step::Sync);
+    }
     if let Flavour::Growth(_) = flavour {
         steps.extend((0..6).map(|number| Step::Create(format!("f{number}"))));
     }
@@ -130,9 +142,10 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
             Flavour::Seldom(bytes) if rng.chance(97) => seldom(rng, bytes, steps.last()),
             Flavour::Large(bytes) if rng.chance(97) => large(rng, bytes, steps.last()),
+            Flavour::Brim => brim(rng, steps.last()),
             Flavour::Many if rng.chance(95) => many(rng, steps.last()),
             Flavour::Names if rng.chance(70) => names(rng),
-            Flavour::Sparse if rng.chance(90) => sparse(rng),
+            Flavour::Sparse if rng.chance(90) => sparse(rng, steps.last()),
             Flavour::Cleaning(bytes) if rng.chance(97) => cleaning(rng, bytes),
             Flavour::Growth(bytes) if rng.chance(90) => growth(rng, bytes),
             _ => mixed(rng),
@@ -321,7 +334,17 @@ fn names(rng: &mut Rng) -> Step {
 }
 
 /// Something near where a node begins.
-fn sparse(rng: &mut Rng) -> Step {
+fn sparse(rng: &mut Rng, last: Option<&Step>) -> Step {
+    match last {
+        // Nodes that only an fsync vouches for go, and the end comes back behind where they were.
+        Some(Step::Fsync(path)) if rng.chance(25) => return Step::Truncate(path.clone(), rng.below(5_000)),
+        Some(Step::Truncate(path, size)) if rng.chance(50) => {
+            let end = 4096 * NODE_BEGINNINGS[rng.index(NODE_BEGINNINGS.len())] + rng.below(200_000);
+            let is_longer = end > *size && rng.chance(60);
+            return if is_longer { Step::Truncate(path.clone(), end) } else { Step::Fsync(path.clone()) };
+        }
+        _ => {}
+    }
     let path = SPARSE[rng.index(SPARSE.len())].to_owned();
     let page = NODE_BEGINNINGS[rng.index(NODE_BEGINNINGS.len())] + rng.below(45);
     let offset = 4096 * page;
@@ -377,6 +400,16 @@ fn large(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
     };
     let first = LARGE_FIRST + rng.below(LARGE_BLOCKS - blocks + 1);
     Step::Write(path, 4096 * first, (4096 * blocks) as u32, seed(rng))
+}
+
+fn brim(rng: &mut Rng, last: Option<&Step>) -> Step {
+    if let Some(Step::Write(path, ..)) = last {
+        return if rng.chance(70) { Step::Fsync(path.clone()) } else { Step::Fdatasync(path.clone()) };
+    }
+    // With the inode alone above them, or with a node of their own, too.
+    let first = if rng.chance(60) { 0 } else { LARGE_FIRST };
+    let blocks = rng.between(SEAL_BLOCKS - 3, SEAL_BLOCKS + 1);
+    Step::Write(SMALL[rng.index(SMALL.len())].to_owned(), 4096 * first, (4096 * blocks) as u32, seed(rng))
 }
 
 fn many(rng: &mut Rng, last: Option<&Step>) -> Step {

@@ -233,11 +233,13 @@ pub fn exhaustive(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<
         Some(lines) => parse(lines),
         None => {
             let flavour =
-                [Flavour::Mixed, Flavour::Mixed, Flavour::Fsync, Flavour::Fsync, Flavour::Sparse][rng.index(5)];
+                [Flavour::Mixed, Flavour::Mixed, Flavour::Fsync, Flavour::Fsync, Flavour::Sparse, Flavour::Brim]
+                    [rng.index(6)];
             steps(&mut rng, flavour, 16)
         }
     };
-    let image = if seed >= STORIES && rng.chance(30) { Image::Few } else { Image::Empty };
+    let images = [Image::Few, Image::Worn];
+    let image = if seed >= STORIES && rng.chance(40) { images[rng.index(2)] } else { Image::Empty };
     let density = Density { moments: Moments::All, random: 3, nested: 10, thorough: 5 };
     explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
 }
@@ -290,15 +292,18 @@ fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
         9 | 11 if is_tight => (Flavour::Growth(user / 100 * rng.between(70, 95)), Image::Empty),
         10 => (Flavour::Sparse, Image::Empty),
         0..2 => (Flavour::Fsync, Image::Empty),
-        2 => (Flavour::Churn(if is_tight { user / 100 * rng.between(40, 80) } else { 4 << 20 }), Image::Empty),
+        2 => {
+            let image = if rng.chance(50) { Image::Worn } else { Image::Empty };
+            (Flavour::Churn(if is_tight { user / 100 * rng.between(30, 60) } else { 4 << 20 }), image)
+        }
         // Tight volumes are filled to between 60 percent and more than they hold.
         3..6 if is_tight => {
             let percent = if rng.chance(40) { rng.between(96, 110) } else { rng.between(60, 96) };
-            (Flavour::Pressure(user / 100 * percent), Image::Empty)
+            (Flavour::Pressure(user / 100 * percent), if rng.chance(25) { Image::Worn } else { Image::Empty })
         }
         6 => (Flavour::Names, Image::Names),
         7 => (Flavour::Mixed, Image::Names),
-        8 => (Flavour::Mixed, Image::Few),
+        8 => (Flavour::Mixed, if rng.chance(50) { Image::Worn } else { Image::Few }),
         _ => (Flavour::Mixed, Image::Empty),
     }
 }

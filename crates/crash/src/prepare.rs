@@ -17,6 +17,8 @@ pub enum Image {
     Empty,
     /// Some of everything, on few names: what short sequences are about.
     Few,
+    /// As few, and the logs have been through most of the largest volume: they go on in segments of high numbers.
+    Worn,
     /// A directory of more than 500 names, many of which share their place in its tables, and files with indirect and double-indirect
     /// nodes.
     Names,
@@ -36,11 +38,16 @@ const FEW: &str = "mkdir A; mkdir B; mkdir C; mkdir C/D; mkdir E; create foo; cr
     write C/D/foo 0 9000 16; setxattr bar 0 30 14; setxattr A/bar 1 2000 17; symlink ln 30; mknod pipe fifo 0; link A/foo B/too; \
     setacl C 3";
 
+/// Bytes of a file that wears a volume, and how often it is written: 120 MiB together.
+const WORN_BYTES: u32 = 2 << 20;
+const WORN_TIMES: u64 = 60;
+
 /// Names in the directory of many.
 const NAMES: u32 = 520;
 
 impl Image {
-    const ALL: [(Image, &'static str); 3] = [(Image::Empty, "empty"), (Image::Few, "few"), (Image::Names, "names")];
+    const ALL: [(Image, &'static str); 4] =
+        [(Image::Empty, "empty"), (Image::Few, "few"), (Image::Worn, "worn"), (Image::Names, "names")];
 
     /// Its name in scripts.
     pub fn word(self) -> &'static str {
@@ -58,6 +65,7 @@ impl Image {
         match self {
             Image::Empty => Vec::new(),
             Image::Few => few().collect(),
+            Image::Worn => few().chain(worn()).collect(),
             Image::Names => few().chain(names()).collect(),
         }
     }
@@ -106,6 +114,12 @@ pub fn name_of(number: u32) -> String {
     let mut same = candidates.filter(|name| hash(name.as_bytes()).trailing_zeros() >= SAME_BITS);
     // There is one among any few dozen.
     same.next().unwrap_or_default()
+}
+
+/// One file is written again and again.
+fn worn() -> impl Iterator<Item = Step> {
+    let again = |number: u64| [Step::Write("worn".to_owned(), 0, WORN_BYTES, 100 + number), Step::Sync];
+    std::iter::once(Step::Create("worn".to_owned())).chain((0..WORN_TIMES).flat_map(again))
 }
 
 fn names() -> impl Iterator<Item = Step> {

@@ -29,6 +29,7 @@ use crate::enumerate::{OPERATIONS, add_operation};
 use crate::explore::{Finding, Tally, guarded};
 use crate::f2fs::{F2fsVolume, VOLUMES};
 use crate::found::find_tree;
+use crate::generate::{Flavour, steps};
 use crate::meta::Times;
 use crate::modes::Setting;
 use crate::prepare::Image;
@@ -142,6 +143,11 @@ fn prepare(engine: &'static F2fsVolume, rng: &mut Rng) -> Result<Option<Case>, S
 /// What is left on a volume when the power goes after a few operations, most of which were fsynced.
 fn interrupted(engine: &'static F2fsVolume, image: MemoryDevice, rng: &mut Rng) -> Result<MemoryDevice, String> {
     let mut session = Session::open(engine, image, None, 0)?;
+    if engine.is_journaled() && rng.chance(50) {
+        // Cleaned as well, so that the journal is live.
+        let flavour = Flavour::Cleaning(engine.user_bytes() / 100 * rng.between(50, 70));
+        steps(rng, flavour, 200).iter().try_for_each(|step| session.run(step))?;
+    }
     for _ in 0..rng.between(1, 6) {
         let mut steps = Vec::new();
         let path = add_operation(&mut steps, OPERATIONS[rng.index(OPERATIONS.len())]);

@@ -43,21 +43,21 @@ impl F2fs {
     /// one ended.
     ///
     /// Errors: the device's; damage of an unlinked inode; EIO on a volume that has failed.
-    pub(crate) fn close_once(&self) -> basalt_vfs::Result<()> {
+    pub(crate) fn close_once(&self) -> Result<()> {
         let mut closed = self.closed.write();
         if let Some(outcome) = &*closed {
-            return outcome.clone().map_err(Error::Io);
+            return Ok(outcome.clone().map_err(Error::Io)?);
         }
         // Whoever meets a panic in here finds it closed, too.
         *closed = Some(Err("closing the volume was not finished".to_owned()));
         if mutant::active(Mutant::ChangesWhileClosing) {
             *closed = None;
             drop(closed);
-            return Ok(self.close_volume()?);
+            return self.close_volume();
         }
         let result = self.close_volume();
         *closed = Some(result.as_ref().map_err(ToString::to_string).copied());
-        Ok(result?)
+        result
     }
 
     fn close_volume(&self) -> Result<()> {

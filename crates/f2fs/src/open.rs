@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
-use basalt_vfs::FileSystem;
 
 use crate::clean::statistics::CheckpointCause;
 use crate::clock::Clock;
@@ -48,7 +47,7 @@ impl F2fs {
     /// Recovers a volume in place, and closes it. For repair.
     pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, extent: Extent) -> Result<()> {
         let options = OpenOptions { journal: false, ..OpenOptions::default() };
-        Ok(F2fs::open_to(device, options, clock, extent)?.close()?)
+        F2fs::open_to(device, options, clock, extent)?.close_once()
     }
 
     fn open_to(

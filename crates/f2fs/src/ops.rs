@@ -366,7 +366,7 @@ impl FileSystem for F2fs {
     }
 
     fn close(&self) -> basalt_vfs::Result<()> {
-        self.close_once()
+        Ok(self.close_once()?)
     }
 }
 

@@ -35,13 +35,15 @@ enum Flavour {
     Cleaning(u64),
     /// The same for longer, and soon one of the threads closes the volume.
     Closing(u64),
+    /// These files lose all they have and are written anew, whole, beside checkpoints: segments die while one is under way.
+    Replacing(u64),
 }
 
 impl Flavour {
     /// Files that fill the volume.
     fn files(self) -> Option<u64> {
         match self {
-            Flavour::Cleaning(files) | Flavour::Closing(files) => Some(files),
+            Flavour::Cleaning(files) | Flavour::Closing(files) | Flavour::Replacing(files) => Some(files),
             _ => None,
         }
     }
@@ -49,7 +51,7 @@ impl Flavour {
 
 /// A random workload.
 pub fn workload(rng: &mut Rng) -> Workload {
-    let kind = rng.below(12);
+    let kind = rng.below(13);
     let fits = |volume: &&F2fsVolume| match kind {
         0..4 => true,
         4..7 => volume.user_bytes() >= 14 << 20,
@@ -63,6 +65,7 @@ pub fn workload(rng: &mut Rng) -> Workload {
         0..4 => Flavour::Small,
         4..7 => Flavour::Large,
         7..10 => Flavour::Cleaning(files),
+        12 => Flavour::Replacing(files),
         _ => Flavour::Closing(files),
     };
     let threads = rng.between(2, 4) as usize;
@@ -130,6 +133,7 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
     let most = match flavour {
         Flavour::Cleaning(_) => 30,
         Flavour::Closing(_) => 90,
+        Flavour::Replacing(_) => 60,
         _ => 10,
     };
     let count = rng.between(3, most);
@@ -146,13 +150,17 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
         {
             dying(rng, files, &mut acts);
         }
-        acts.push(match flavour {
+        let act = match flavour {
             Flavour::Cleaning(files) if rng.chance(80) => cleaning(rng, files),
             Flavour::Closing(files) if rng.chance(80) => Act::Do(overwrite(rng, files)),
             Flavour::Closing(files) => cleaning(rng, files),
+            Flavour::Replacing(_) if thread == 1 && rng.chance(70) => Act::Do(Step::Sync),
+            Flavour::Replacing(files) if rng.chance(30) => cleaning(rng, files),
+            Flavour::Replacing(files) => replacing(rng, files, &mut acts),
             _ if rng.chance(6) => look(rng, flavour),
             _ => Act::Do(small(rng, thread, threads)),
-        });
+        };
+        acts.push(act);
         // What went to the device at once is fsynced while others flush.
         let run = match acts.last() {
             Some(Act::Do(Step::Write(path, _, length, _))) if *length >= 64 << 10 => Some(path.clone()),
@@ -183,6 +191,13 @@ fn dying(rng: &mut Rng, files: u64, acts: &mut Vec<Act>) {
     let first = rng.below(files);
     let last = (first + rng.between(4, 12)).min(files);
     acts.extend((first..last).map(|file| Act::Do(Step::Truncate(format!("fill{file}"), 0))));
+}
+
+/// A file loses all it has, and gets as much again, which is the act returned.
+fn replacing(rng: &mut Rng, files: u64, acts: &mut Vec<Act>) -> Act {
+    let path = format!("fill{}", rng.below(files));
+    acts.push(Act::Do(Step::Truncate(path.clone(), 0)));
+    Act::Do(Step::Write(path, 0, FILL_FILE as u32, seed(rng)))
 }
 
 fn cleaning(rng: &mut Rng, files: u64) -> Act {

@@ -47,8 +47,10 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
     for (extent, kind, action) in ATTEMPTS {
         match attempt(device, clock, extent) {
             Ok(()) => return Ok(told(kind, action)),
-            // What cannot be read is left out by the last attempt.
+            // Nothing is given up for a write that fails: the next time it may not.
+            Err(error @ Error::Refused(basalt_vfs::Error::Io(_))) => return Err(error),
             Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
+            // What cannot be read is left out by the last attempt.
             Err(_) => {}
         }
     }
