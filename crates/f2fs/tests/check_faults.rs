@@ -369,6 +369,13 @@ const INODES: &[Case] = &[
         e.edit_inode(e.path(&["attributes"]), |inode| inode.extra_mut().i_inline_xattr_size.set(910));
     })
     .on_flexible(),
+    case(InodeInlineXattrSize, "more than fits, without attributes", |e| {
+        e.edit_inode(e.path(&["outer"]), |inode| {
+            inode.i_inline &= !InlineFlags::XATTR.bits();
+            inode.extra_mut().i_inline_xattr_size.set(9_000);
+        });
+    })
+    .on_flexible(),
     case(InodeInlineFlags, "inline data in a pipe", |e| {
         e.edit_inode(e.path(&["pipe"]), |inode| inode.i_inline |= InlineFlags::DATA.bits());
     }),

@@ -69,6 +69,24 @@ fn a_name_damaged_into_another_is_what_it_was() {
     repair("pipe is called link", |e| e.edit_name(ROOT, "pipe", |name| *name = *b"link"), &[]);
 }
 
+/// One repair gives the inode a right checksum; what only that had told is looked at first.
+#[test]
+fn a_directory_of_blocks_said_to_be_inline_keeps_its_names() {
+    let wrong = InlineFlags::DATA | InlineFlags::DENTRY;
+    let damage = |e: &Editor| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_inline |= wrong.bits());
+    repair("a large directory is inline", damage, &[]);
+}
+
+/// An inode is gone, and the node of its attributes belongs to nobody.
+#[test]
+fn nodes_that_belong_to_no_file_are_freed_for_good() {
+    let damage = |e: &Editor| {
+        let ino = e.path(&["more attributes"]);
+        e.put(e.node_address(ino), &[0xFF; BLOCK]);
+    };
+    repair("an inode of ones", damage, &["/more attributes"]);
+}
+
 /// What is behind the end of a file in its inode is not the file's.
 #[test]
 fn bytes_behind_the_end_make_no_file_longer() {

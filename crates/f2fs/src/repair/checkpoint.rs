@@ -142,6 +142,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> State
         remembered: FxHashSet::default(),
         is_invented: false,
         given_up: FxHashMap::default(),
+        homeless: FxHashSet::default(),
         made: FxHashSet::default(),
         lost_found: None,
     }

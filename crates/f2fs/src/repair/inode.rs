@@ -69,7 +69,11 @@ impl State {
                     _ => InlineFlags::DATA | InlineFlags::DENTRY,
                 };
                 self.edit_inode(ino, |inode| inode.i_inline &= !wrong.bits())?;
-                "flag cleared".into()
+                // With a right checksum nobody will ask again.
+                match self.inode(ino)? {
+                    Some(mended) if self.mend_form(ino, &mended)? => "flags turned: its entries are in blocks".into(),
+                    _ => "flag cleared".into(),
+                }
             }
             FaultKind::InodeInlineReserved => {
                 let start = inode.inline_data_range(flexible).start;

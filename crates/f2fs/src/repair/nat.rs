@@ -62,6 +62,9 @@ impl State {
 
     /// Leads a NAT entry to the live block that is its node.
     fn take_back(&mut self, nid: u32, fault: &Fault) -> Result<Option<String>> {
+        if self.homeless.contains(&nid) {
+            return Ok(None);
+        }
         let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
         if !self.taken.insert(address) {

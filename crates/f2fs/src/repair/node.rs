@@ -179,6 +179,7 @@ impl State {
             return Ok(None);
         }
         self.free_node(nid)?;
+        self.homeless.insert(nid);
         Ok(Some("belongs to no file: node id freed".into()))
     }
 

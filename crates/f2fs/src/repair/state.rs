@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) is_invented: bool,
     /// Blocks that turned out to belong to somebody else, by the inode that had them too.
     pub(super) given_up: FxHashMap<u32, u64>,
+    /// Nodes that belong to no file, and were freed: their blocks look lost until it is derived what is live.
+    pub(super) homeless: FxHashSet<u32>,
     /// Inodes made since the last check.
     pub(super) made: FxHashSet<u32>,
     /// Where what has no name goes, once it is known in this round.
