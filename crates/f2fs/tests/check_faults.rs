@@ -370,7 +370,7 @@ const INODES: &[Case] = &[
     })
     .on_flexible(),
     case(InodeInlineXattrSize, "more than fits, without attributes", |e| {
-        e.edit_inode(e.path(&["outer"]), |inode| {
+        e.edit_inode(e.path(&["pipe"]), |inode| {
             inode.i_inline &= !InlineFlags::XATTR.bits();
             inode.extra_mut().i_inline_xattr_size.set(9_000);
         });
