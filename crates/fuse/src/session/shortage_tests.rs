@@ -70,6 +70,15 @@ fn shortage(volume: &Volume) -> Shortage {
     shortage
 }
 
+/// Whether a write is refused, after what the kernel writes back before it is answered.
+fn refused(shortage: &Shortage, ino: InodeNumber, thread: u32, volume: &Volume) -> bool {
+    let write_back = |file: InodeNumber| shortage.keep(file, &shortage.finished(file, Some(thread)));
+    write_back(ino);
+    let takes = || Shortage::brings(ino, Call::of(thread), volume);
+    shortage.in_the_way(ino, takes, volume).into_iter().for_each(write_back);
+    shortage.refuses(ino, thread, volume)
+}
+
 #[test]
 fn what_one_thread_was_promised_is_not_promised_to_another() {
     let volume = Volume::with_free(FREE);
@@ -80,24 +89,21 @@ fn what_one_thread_was_promised_is_not_promised_to_another() {
             let ((end_one, ended_one), (end_other, ended_other)) = (channel(), channel());
             let mut one = writer(scope, &one_runs, ended_one);
             let mut other = writer(scope, &other_runs, ended_other);
-            assert!(!shortage.refuses(4, one.thread, &volume));
+            assert!(!refused(&shortage, 4, one.thread, &volume));
             // Asked again, it needs what it was promised, not that twice.
-            assert!(!shortage.refuses(4, one.thread, &volume));
-            assert!(shortage.refuses(other_file, other.thread, &volume), "waiting, {other_file}");
+            assert!(!refused(&shortage, 4, one.thread, &volume));
+            assert!(refused(&shortage, other_file, other.thread, &volume), "waiting, {other_file}");
             one.pipe.read_exact(&mut [0; MUCH]).unwrap();
             while !one_runs.load(Ordering::Acquire) {
                 yield_now();
             }
             // It may be in that write, still.
             until(one.thread, |call| call == Call::Running);
-            assert!(shortage.refuses(other_file, other.thread, &volume), "running, {other_file}");
+            assert!(refused(&shortage, other_file, other.thread, &volume), "running, {other_file}");
             one.may_wait.send(()).unwrap();
             until(one.thread, |call| call == Call::Unknown);
-            // The write is over, and the kernel has written the pages of the file back that asks.
-            assert_eq!(shortage.refuses(other_file, other.thread, &volume), other_file != 4, "over, {other_file}");
-            // A closed file has none in the cache.
-            shortage.close(4);
-            assert!(!shortage.refuses(other_file, other.thread, &volume), "closed, {other_file}");
+            // The write is over, and the kernel has written its pages back.
+            assert!(!refused(&shortage, other_file, other.thread, &volume), "over, {other_file}");
             other.pipe.read_exact(&mut [0; MUCH]).unwrap();
             other.may_wait.send(()).unwrap();
             drop((end_one, end_other));
@@ -125,6 +131,10 @@ fn what_takes_space_otherwise_leaves_what_was_promised() {
         volume.free.store(FREE, Ordering::Release);
         volume.stored.store(0, Ordering::Release);
         shortage.begin();
+        assert!(leaves(0, FREE));
+        // A closed file has nothing in the kernel's cache.
+        assert!(!shortage.refuses(4, writer.thread, &volume) && !leaves(0, FREE));
+        shortage.close(4);
         assert!(leaves(0, FREE));
         writer.pipe.read_exact(&mut [0; MUCH]).unwrap();
         writer.may_wait.send(()).unwrap();
