@@ -28,7 +28,7 @@ impl State {
                 })?;
                 Ok(Some("entry of a reserved id restored".into()))
             }
-            FaultKind::NatMissing => self.take_back(nid, fault),
+            FaultKind::NatMissing => self.take_back(survey, nid, fault),
             FaultKind::NatAddress | FaultKind::NatDuplicateAddress => self.replace_node(survey, nid).map(Some),
             FaultKind::NodeFooterNid if survey.unreadable.contains(&nid) => {
                 if self.mend_footer(nid, owner)? {
@@ -61,13 +61,11 @@ impl State {
     }
 
     /// Leads a NAT entry to the live block that is its node.
-    fn take_back(&mut self, nid: u32, fault: &Fault) -> Result<Option<String>> {
-        if self.homeless.contains(&nid) {
-            return Ok(None);
-        }
+    fn take_back(&mut self, survey: &Survey, nid: u32, fault: &Fault) -> Result<Option<String>> {
         let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
-        if !self.taken.insert(address) {
+        let has_file = survey.inodes.contains_key(&footer.ino.get());
+        if self.homeless.contains(&nid) && !has_file || !self.taken.insert(address) {
             return Ok(None);
         }
         self.edit_nat(nid, |entry| (entry.ino, entry.block_addr) = (footer.ino, address.into()))?;
