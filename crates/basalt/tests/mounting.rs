@@ -14,7 +14,7 @@ use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::{limit, namespace, skip};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Mounted, Scratch, basalt, can_mount, mount_line, program};
+use support::{Mounted, Scratch, basalt, can_mount, mount_line, program, umount};
 
 /// The background process that serves an image.
 fn server_of(image: &str) -> Option<Pid> {
@@ -112,7 +112,7 @@ fn survives_a_kill(options: &str, durable: impl Fn(&Mounted)) {
     kill_process(server, Signal::KILL).unwrap();
     wait_until("the server has ended", || server_of(&image).is_none());
     // What is left is a dead mount; it can be taken away, though the volume was not closed.
-    let unmounted = basalt(["umount".as_ref(), mounted.point.as_os_str()]);
+    let unmounted = umount(&mounted.point);
     assert_eq!(unmounted.code(), 1, "{}", unmounted.err());
     assert!(unmounted.err().contains("not closed cleanly"), "{}", unmounted.err());
     assert_eq!(mount_line(&mounted.point), None);
@@ -288,8 +288,7 @@ fn a_mounted_volume_is_refused_at_once() {
     assert_eq!(info.code(), 0);
     assert!(info.err().contains("last checkpoint"), "{}", info.err());
     // The image may also be named to unmount it.
-    let _alone = namespace::unmounting();
-    basalt(["umount", &image]).ok();
+    umount(image.as_ref()).ok();
     assert_eq!(mount_line(&mounted.point), None);
 }
 

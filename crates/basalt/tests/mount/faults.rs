@@ -12,7 +12,7 @@ use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
 use crate::fixture::{Volume, sh, unmount_by_call, wait_for};
-use crate::support::{basalt, can_mount, program};
+use crate::support::{basalt, can_mount, program, umount};
 
 /// A small file system in memory, for an image that seems larger.
 struct Small(TempDir);
@@ -63,7 +63,7 @@ fn fail_and_recover(volume: &Volume, heal: impl FnOnce()) {
     assert!(told["live"]["failed"].is_string() && told["live"]["read_only"] == true, "{told}");
     let synced = basalt(["sync".as_ref(), volume.root().as_os_str()]);
     synced.fails(1, &[volume.root().to_str().unwrap()]);
-    let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    let unmounted = umount(&volume.root());
     unmounted.fails(1, &["not closed cleanly"]);
     assert!(!volume.is_mounted());
 
@@ -153,7 +153,7 @@ fn an_image_cut_short_under_the_mount_gives_errors_and_no_hang() {
     assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
     // Whatever it says now, it says so soon, and umount comes back.
     let _ = write_durably(&volume.path("more"), 1);
-    let _ = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    let _ = umount(&volume.root());
     assert!(!volume.is_mounted());
     let check = basalt(["fsck".as_ref(), volume.image().as_os_str()]);
     assert!(matches!(check.code(), 4 | 8), "{}", check.code());
@@ -165,7 +165,7 @@ fn an_image_cut_short_under_the_mount_gives_errors_and_no_hang() {
 fn lose_and_unmount(volume: &Volume, heal: impl FnOnce()) {
     fs::write(volume.path("lost"), vec![3; 40 << 20]).unwrap();
     // Nothing was ever committed by this mount: the checkpoint on the device is that of a clean volume.
-    let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    let unmounted = umount(&volume.root());
     unmounted.fails(1, &["not closed cleanly", "of ", "bytes at offset", "lost is what was not fsynced", "MiB"]);
     assert!(!volume.is_mounted());
     heal();
@@ -200,7 +200,7 @@ fn unmounting_what_was_killed_is_not_clean() {
     fs::write(volume.path("lost"), vec![3; 1 << 20]).unwrap();
     // The checkpoint on the device is a clean one: nothing was committed since the volume was mounted.
     volume.kill_server();
-    let unmounted = basalt(["umount".as_ref(), volume.root().as_os_str()]);
+    let unmounted = umount(&volume.root());
     unmounted.fails(1, &["not closed cleanly", "the process that served it"]);
     volume.wait_for_release();
     assert_eq!(basalt(["fsck".as_ref(), volume.image().as_os_str()]).code(), 0);

@@ -17,7 +17,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-use crate::support::{basalt, can_mount, mount_line};
+use crate::support::{basalt, can_mount, mount_line, umount};
 
 /// How long a killed process may take to let go of everything.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -108,15 +108,7 @@ impl Volume {
 
     #[track_caller]
     pub fn unmount(&self) {
-        let _alone = namespace::unmounting();
-        // Another test's thread may be starting a program: until that has begun, the new process holds files that are open here.
-        for _ in 0..20 {
-            if basalt(["umount".as_ref(), self.root().as_os_str()]).code() == 0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        basalt(["umount".as_ref(), self.root().as_os_str()]).ok();
+        umount(&self.root()).ok();
     }
 
     /// Unmounts and mounts again: nothing is cached any more.
