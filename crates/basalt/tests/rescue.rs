@@ -179,14 +179,16 @@ fn zero(image: &Path, blocks: Range<u32>) {
 enum Area {
     Superblocks,
     Checkpoints,
+    FirstPack,
+    SecondPack,
     Sit,
     Nat,
     Ssa,
 }
 
 /// What is lost, alone and together.
-const CASES: [(&str, &[Area]); 8] = {
-    use Area::{Checkpoints, Nat, Sit, Ssa, Superblocks};
+const CASES: [(&str, &[Area]); 10] = {
+    use Area::{Checkpoints, FirstPack, Nat, SecondPack, Sit, Ssa, Superblocks};
     [
         ("checkpoints", &[Checkpoints]),
         ("nat", &[Nat]),
@@ -195,6 +197,8 @@ const CASES: [(&str, &[Area]); 8] = {
         ("tables", &[Sit, Nat, Ssa]),
         ("superblocks and nat", &[Superblocks, Nat]),
         ("superblocks and checkpoints", &[Superblocks, Checkpoints]),
+        ("superblocks and the first pack", &[Superblocks, FirstPack]),
+        ("superblocks and the second pack", &[Superblocks, SecondPack]),
         ("all but the main area", &[Superblocks, Checkpoints, Sit, Nat, Ssa]),
     ]
 };
@@ -204,6 +208,8 @@ fn lose_areas(volume: &Volume, cases: &[(&str, &[Area])]) {
     let blocks = |area: &Area| match area {
         Area::Superblocks => 0..2,
         Area::Checkpoints => g.checkpoint..g.sit,
+        Area::FirstPack => g.checkpoint..g.checkpoint + 512,
+        Area::SecondPack => g.checkpoint + 512..g.checkpoint + 1024,
         Area::Sit => g.sit..g.nat,
         Area::Nat => g.nat..g.ssa,
         Area::Ssa => g.ssa..g.main,

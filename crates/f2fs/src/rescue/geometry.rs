@@ -86,24 +86,32 @@ pub(super) fn from_checkpoint(reader: &mut Reader<'_>) -> Option<Geometry> {
     }
     // One bit of a bitmap for each block of a copy; there are two copies.
     let (sit_segments, nat_segments) = (sit_bytes / unit * 2, nat_bytes / unit * 2);
-    let first_pack = |address: u32| {
-        let is_second = raw.checkpoint_ver.get() % 2 == 0 && address > BLOCKS_PER_SEGMENT;
-        if is_second { address - BLOCKS_PER_SEGMENT } else { address }
-    };
-    let guesses = [Some(address), address.checked_sub(BLOCKS_PER_SEGMENT)];
-    let found = guesses.into_iter().flatten().find_map(|start| {
-        let segments = (2..TRIED_SEGMENTS).find(|segments| {
-            let nat = start + ((segments + sit_segments) << SEGMENT_BITS);
-            u64::from(nat) < u64::from(reader.blocks) && starts_nat(reader, nat)
-        })?;
-        Some((start, segments))
-    });
-    // Without a NAT, as mkfs makes them.
-    let (start, segments) = found.unwrap_or((first_pack(address), 2));
-    let ssa = start.checked_add((segments + sit_segments + nat_segments) << SEGMENT_BITS)?;
-    let main = find_main(reader, &raw, ssa)?;
-    let areas = Areas { start, segments, sit_segments, nat_segments, ssa, main };
-    Some(areas.geometry(reader.blocks, payload(sit_bytes, nat_bytes)))
+    // Even versions are in the second pack, a segment behind the first.
+    let behind = address.checked_sub(BLOCKS_PER_SEGMENT).filter(|&start| start > 0);
+    let mut starts: Vec<u32> = [Some(address), behind].into_iter().flatten().collect();
+    if raw.checkpoint_ver.get().is_multiple_of(2) {
+        starts.reverse();
+    }
+    // Where a NAT begins, or would if its first copy is gone; without one, as mkfs makes them.
+    let mut places = Vec::new();
+    for is_second_copy in [false, true] {
+        for &start in &starts {
+            let segments = (2..TRIED_SEGMENTS).find(|segments| {
+                let copy = segments + sit_segments + u32::from(is_second_copy);
+                let nat = start.checked_add(copy << SEGMENT_BITS).filter(|&nat| nat < reader.blocks);
+                nat.is_some_and(|nat| starts_nat(reader, nat))
+            });
+            places.extend(segments.map(|segments| (start, segments)));
+        }
+    }
+    places.extend(starts.iter().map(|&start| (start, 2)));
+    // Only nodes tell which it is.
+    places.into_iter().find_map(|(start, segments)| {
+        let ssa = start.checked_add((segments + sit_segments + nat_segments) << SEGMENT_BITS)?;
+        let main = find_main(reader, &raw, ssa)?;
+        let areas = Areas { start, segments, sit_segments, nat_segments, ssa, main };
+        Some(areas.geometry(reader.blocks, payload(sit_bytes, nat_bytes)))
+    })
 }
 
 /// What can be said without superblock and checkpoint: the main area starts at `main`, or somewhere.
@@ -186,17 +194,16 @@ fn find_checkpoint(reader: &mut Reader<'_>) -> Option<(u32, RawCheckpoint)> {
     head.or_else(alone).copied()
 }
 
-/// Whether a NAT begins at a block, or its other copy a segment later: the first entries are those of inodes that always exist.
+/// Whether a copy of the NAT begins at a block: the first entries are those of inodes that always exist.
 fn starts_nat(reader: &mut Reader<'_>, address: u32) -> bool {
-    [address, address + BLOCKS_PER_SEGMENT].into_iter().any(|address| {
-        let Some(block) = reader.block(address) else { return false };
-        let Ok((entries, _)) = <[RawNatEntry]>::ref_from_prefix_with_elems(&block, 4) else { return false };
-        let is_reserved = |nid: usize| entries[nid].block_addr.get() == 1 && entries[nid].ino.get() == nid as u32;
-        entries[0].block_addr.get() == 0 && is_reserved(1) && is_reserved(2) && entries[3].ino.get() == 3
-    })
+    let Some(block) = reader.block(address) else { return false };
+    let Ok((entries, _)) = <[RawNatEntry]>::ref_from_prefix_with_elems(&block, 4) else { return false };
+    let is_reserved = |nid: usize| entries[nid].block_addr.get() == 1 && entries[nid].ino.get() == nid as u32;
+    entries[0].block_addr.get() == 0 && is_reserved(1) && is_reserved(2) && entries[3].ino.get() == 3
 }
 
-/// The first block of the main area: where the checkpoint's node logs hold nodes that name their successors.
+/// The first block of the main area: where the checkpoint's node logs hold nodes that name their successors. `None` if no place agrees:
+/// a wrong one would hide what nodes alone tell.
 fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<u32> {
     let least = least_ssa(reader.blocks, ssa)?;
     let agrees = |reader: &mut Reader<'_>, main: u32| {
@@ -210,7 +217,7 @@ fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<u
     // A volume that was cut off has more summaries than its length says, and zones make the SSA longer too.
     let at = |segments: u32| ssa.checked_add(segments << SEGMENT_BITS).filter(|&main| main < reader.blocks);
     let tried: Vec<u32> = (least..TRIED_SEGMENTS).map_while(at).collect();
-    tried.iter().copied().find(|&main| agrees(reader, main)).or(tried.first().copied())
+    tried.into_iter().find(|&main| agrees(reader, main))
 }
 
 /// Segments of SSA that describe the rest of the device.
