@@ -43,6 +43,16 @@ fn expect_said(scratch: &Scratch, target: &str, parts: &[&str]) {
     }
 }
 
+/// mkfs leaves alone what the others recognize, and says so in the same words.
+fn expect_spared_by_mkfs(target: &str, part: &str) {
+    let before = fs::read(target).unwrap();
+    for arguments in [&["mkfs", target][..], &["mkfs", "-n", target]] {
+        basalt(arguments).fails(1, &[part, "basalt rescue", "--force"]);
+    }
+    assert!(fs::read(target).unwrap() == before, "{target}: something was written");
+    basalt(["mkfs", "-q", "--force", target]).ok();
+}
+
 #[test]
 fn a_volume_without_superblocks_is_sent_to_rescue_which_helps() {
     let scratch = Scratch::with_volume("64M");
@@ -55,6 +65,7 @@ fn a_volume_without_superblocks_is_sent_to_rescue_which_helps() {
         let saved = scratch.text(&format!("saved{filling}"));
         basalt(["rescue", "-q", &target, &saved]).ok();
         assert_eq!(fs::read(format!("{saved}/tree/file7")).unwrap(), [7; 10_000]);
+        expect_spared_by_mkfs(&target, "superblocks are gone");
     }
 }
 
@@ -143,8 +154,10 @@ fn pieces_of_a_volume_are_told_from_a_volume() {
     let bytes = volume(&scratch);
     let piece = scratch.file("piece", &bytes[8 << 20..]);
     expect_said(&scratch, &piece, &["part of an F2FS volume", "2048 blocks", "several devices"]);
+    expect_spared_by_mkfs(&piece, "part of an F2FS volume");
     let shifted = scratch.file("shifted", [vec![0xEE; 1 << 20], bytes].concat());
     expect_said(&scratch, &shifted, &["begin at byte 1048576", "losetup --offset 1048576"]);
+    expect_spared_by_mkfs(&shifted, "begin at byte 1048576");
 }
 
 #[test]

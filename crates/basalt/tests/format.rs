@@ -51,7 +51,8 @@ fn needs_a_size_for_what_is_not_there() {
 fn leaves_nothing_behind_when_it_fails() {
     let scratch = Scratch::new();
     let image = scratch.text("image");
-    basalt(["mkfs", "--size", "1M", &image]).fails(1, &[&image]);
+    basalt(["mkfs", "--size", "1M", &image]).fails(1, &[&image, "1 segment per section: at least"]);
+    basalt(["mkfs", "--size", "0", &image]).fails(2, &["--size", "0 bytes"]);
     assert!(!scratch.path("image").exists());
     basalt(["mkfs", "--size", "64M", "-s", "0", &image]).fails(1, &[]);
     assert!(!scratch.path("image").exists());

@@ -181,14 +181,17 @@ enum Area {
     Checkpoints,
     FirstPack,
     SecondPack,
+    /// The first block of a pack.
+    FirstHead,
+    SecondHead,
     Sit,
     Nat,
     Ssa,
 }
 
 /// What is lost, alone and together.
-const CASES: [(&str, &[Area]); 10] = {
-    use Area::{Checkpoints, FirstPack, Nat, SecondPack, Sit, Ssa, Superblocks};
+const CASES: [(&str, &[Area]); 12] = {
+    use Area::{Checkpoints, FirstHead, FirstPack, Nat, SecondHead, SecondPack, Sit, Ssa, Superblocks};
     [
         ("checkpoints", &[Checkpoints]),
         ("nat", &[Nat]),
@@ -199,6 +202,8 @@ const CASES: [(&str, &[Area]); 10] = {
         ("superblocks and checkpoints", &[Superblocks, Checkpoints]),
         ("superblocks and the first pack", &[Superblocks, FirstPack]),
         ("superblocks and the second pack", &[Superblocks, SecondPack]),
+        ("superblocks and the first pack's head", &[Superblocks, FirstHead]),
+        ("superblocks and the second pack's head", &[Superblocks, SecondHead]),
         ("all but the main area", &[Superblocks, Checkpoints, Sit, Nat, Ssa]),
     ]
 };
@@ -210,6 +215,8 @@ fn lose_areas(volume: &Volume, cases: &[(&str, &[Area])]) {
         Area::Checkpoints => g.checkpoint..g.sit,
         Area::FirstPack => g.checkpoint..g.checkpoint + 512,
         Area::SecondPack => g.checkpoint + 512..g.checkpoint + 1024,
+        Area::FirstHead => g.checkpoint..g.checkpoint + 1,
+        Area::SecondHead => g.checkpoint + 512..g.checkpoint + 513,
         Area::Sit => g.sit..g.nat,
         Area::Nat => g.nat..g.ssa,
         Area::Ssa => g.ssa..g.main,

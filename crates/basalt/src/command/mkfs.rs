@@ -5,7 +5,7 @@ use std::path::Path;
 use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
 use basalt_f2fs::format::{FormatOptions, FormatReport, format};
 use basalt_f2fs::layout::superblock::Features;
-use basalt_f2fs::probe::probe;
+use basalt_f2fs::probe::{Content, identify, probe};
 use basalt_f2fs::{Clock, SystemClock, features};
 
 use crate::failure::{DONE, Failure, Outcome};
@@ -25,7 +25,7 @@ pub struct Args {
     target: Target,
 
     /// Size of the image file, made or changed as needed; an existing file or device is used whole without it
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = volume_size)]
     size: Option<u64>,
 
     /// Label of the volume
@@ -152,10 +152,23 @@ fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
         return Ok(());
     }
     let path = &args.target.path;
-    match probe(device).map_err(|error| Failure::volume(path, &error))? {
-        None => Ok(()),
-        Some(found) => Err(Failure::at(path.display(), format_args!("holds {found}"))
-            .hint("--force replaces it, all data is lost then")),
+    if let Some(found) = probe(device).map_err(|error| Failure::volume(path, &error))? {
+        return Err(Failure::at(path.display(), format_args!("holds {found}"))
+            .hint("--force replaces it, all data is lost then"));
+    }
+    match identify(device) {
+        content @ (Content::Headless | Content::Part { .. } | Content::Shifted { .. }) => {
+            Err(Failure::at(path.display(), content)
+                .hint("`basalt rescue` shows what is there; --force replaces it, all data is lost then"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn volume_size(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        0 => Err("a volume of 0 bytes holds nothing; 64M makes a small one".into()),
+        bytes => Ok(bytes),
     }
 }
 

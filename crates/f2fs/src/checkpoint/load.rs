@@ -199,8 +199,8 @@ fn choose(device: &dyn BlockDevice, geometry: &Geometry, to_read: bool) -> Resul
     }
 }
 
-/// Whether a pack was never written: resize.f2fs leaves one of zeros beside its own.
-fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> bool {
+/// Whether a pack looks as if it was never written: resize.f2fs leaves one of zeros beside its own.
+pub(crate) fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> bool {
     let first = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1);
     first.is_ok_and(|block| block.iter().all(|byte| *byte == 0))
 }

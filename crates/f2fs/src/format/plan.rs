@@ -108,8 +108,9 @@ impl Plan {
             let least = minimum_size(per_section, options.overprovision_percent);
             let reason = match least {
                 Some(least) => format!(
-                    "{} bytes are too few for a volume with {per_section} segments per section: at least {} MiB ({least} bytes)",
+                    "{} bytes are too few for a volume with {per_section} segment{} per section: at least {} MiB ({least} bytes)",
                     device.size(),
+                    if per_section == 1 { "" } else { "s" },
                     least >> 20
                 ),
                 None => "no volume of any size fits this over-provisioning".into(),

@@ -43,7 +43,7 @@ pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
 pub use report::{LostName, RescueReport, UnreadableRange};
 
-use crate::checkpoint::load::{Pack, choose_pack_to_read};
+use crate::checkpoint::load::{Pack, choose_pack_to_read, is_unused};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -211,7 +211,7 @@ fn find_geometry(
     Ok((geometry::from_nothing(reader.blocks, options.main_block), GeometrySource::Nodes))
 }
 
-/// The checkpoint to go by, and whether the other pack is damaged: it may have been a newer one.
+/// The checkpoint to go by, and whether the other pack is damaged or gone: it may have been a newer one.
 fn find_checkpoint(
     device: &dyn BlockDevice,
     geometry: &Geometry,
@@ -224,7 +224,8 @@ fn find_checkpoint(
     }
     match choose_pack_to_read(device, geometry) {
         Ok((pack, other_bad)) => {
-            let is_bad = other_bad.is_some();
+            // A pack of zeros is one that was never written, or what is left of a newer one.
+            let is_bad = other_bad.is_some() || is_unused(device, geometry, 1 - pack.index);
             notes.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
             notes.extend(pack.tell_broken_end());
             (Some(pack), is_bad)
