@@ -163,7 +163,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
 /// there, not all of it is, and nobody fsynced anything behind it.
 fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> bool) -> Option<Error> {
     let last = nodes.last().filter(|node| node.offset == 0 && node.flags.contains(NodeFlags::FSYNC))?;
-    let block = read_blocks(start.device, last.address, 1).ok()?;
+    let block = read_block(start.device, last.address).ok()?;
     let inode = RawInode::ref_from_bytes(&block).ok()?;
     let error = inode::validate(inode, last.ino, start.geometry).err()?;
     // All of it is there: what is wrong with it is not that power went.
@@ -185,7 +185,7 @@ fn is_followed(start: &Start<'_>, at: u32, is_live: &dyn Fn(u32) -> bool, files:
             if is_live(address) {
                 break;
             }
-            let Ok(block) = read_blocks(device, address, 1) else { continue };
+            let Ok(block) = read_block(device, address) else { continue };
             let Ok(node) = RawNode::ref_from_bytes(&block) else { continue };
             let footer = &node.footer;
             if footer.cp_ver.get() != version || !(is_seal(footer) || is_direct(footer.offset())) {
@@ -235,9 +235,8 @@ fn holds(start: &Start<'_>, mut entries: &[Sealed]) -> Result<bool> {
         let (run, rest) = entries.split_at(neighbours);
         let bytes = match read_blocks(device, first.address, run.len()) {
             Ok(bytes) => bytes,
-            // One by one: what fails once need not fail again.
             Err(_) => {
-                let blocks = run.iter().map(|entry| read_blocks(device, entry.address, 1));
+                let blocks = run.iter().map(|entry| read_block(device, entry.address));
                 blocks.collect::<Result<Vec<_>>>()?.concat()
             }
         };
@@ -247,6 +246,11 @@ fn holds(start: &Start<'_>, mut entries: &[Sealed]) -> Result<bool> {
         entries = rest;
     }
     Ok(true)
+}
+
+/// Reads a block, twice if need be: one that fails once need not fail again, and one that cannot be read may end the chain.
+fn read_block(device: &dyn BlockDevice, address: u32) -> Result<Vec<u8>> {
+    read_blocks(device, address, 1).or_else(|_| read_blocks(device, address, 1))
 }
 
 /// Reads ahead where blocks follow one another.
@@ -265,7 +269,7 @@ impl Reader<'_> {
             let count = if address == self.last + 1 { READ_AHEAD.min(BLOCKS_PER_SEGMENT - within) } else { 1 };
             // What lies ahead need not be readable: the chain may end in front of it.
             let ahead = read_blocks(self.device, address, count as usize);
-            self.bytes = ahead.or_else(|_| read_blocks(self.device, address, 1))?;
+            self.bytes = ahead.or_else(|_| read_block(self.device, address))?;
             self.first = address;
         }
         self.last = address;
