@@ -256,6 +256,38 @@ fn a_damaged_checkpoint_that_left_a_version_out_counts_too() {
     }
 }
 
+/// A repair writes the nodes of checkpoints that it makes on the way, and then only the last of these. What a power cut leaves of that is no
+/// newer checkpoint that is gone, and what was not on the volume does not come to be.
+#[test]
+fn a_checkpoint_that_was_never_complete_makes_nothing_newer() {
+    let device = Arc::new(volume());
+    let geometry = Geometry::read(&*device).unwrap().0;
+    let before = choose_pack(&*device, &geometry).unwrap().0;
+    let start = |pack: u32| u64::from(geometry.checkpoint + pack * 512) * BLOCK;
+    let mut kept = vec![0; 512 * BLOCK as usize];
+    device.read_at(start(before.index), &mut kept).unwrap();
+    // Three checkpoints, whose few changes are in their own journals.
+    let fs = open(device.clone());
+    let ino = fs.lookup(fs.root(), b"file7").unwrap().ino;
+    for round in 1..=3 {
+        fs.write(ino, 0, &[100 + round; 9_000], false).unwrap();
+        fs.sync().unwrap();
+    }
+    let image = device.snapshot();
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    assert_eq!((newest.index, newest.raw.checkpoint_ver), (1 - before.index, before.raw.checkpoint_ver + 3));
+    let last = u64::from(newest.start + newest.raw.cp_pack_total_block_count.get() - 1) * BLOCK;
+    image.write_at(last, &[0; BLOCK as usize]).unwrap();
+    image.write_at(start(before.index), &kept).unwrap();
+    let found = rescued(&image);
+    assert_eq!(files(&found), FILES, "rescued: {:?}", found.report());
+    let image = Arc::new(image);
+    let planned = plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(!planned.report().restored_nodes, "{:?}", planned.report());
+    assert!(planned.commit().unwrap().clean);
+    assert_eq!(files(&open(image)), FILES, "repaired");
+}
+
 fn rescued(device: &MemoryDevice) -> Rescued {
     let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
     Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()

@@ -72,6 +72,8 @@ pub(super) struct Evidence {
     version_after: Option<u64>,
     /// The version of the checkpoint, where the other pack is damaged and may have been a newer one.
     older_than: Option<u32>,
+    /// The version that the damaged pack has in its first block, if that is whole.
+    damaged_version: Option<u32>,
     /// Nodes were written behind that newer one: what this one knows of changed nodes is out of date.
     is_outdated: bool,
     /// Where nodes are that an fsync after the checkpoint vouches for.
@@ -237,16 +239,22 @@ impl Evidence {
         self.is_last &= !behind.is_broken;
     }
 
-    /// The other pack is damaged: the checkpoint of this version may not be the newest.
-    pub(super) fn doubt(&mut self, version: u64) {
+    /// The other pack is damaged, and may have been `damaged`: the checkpoint of this version may not be the newest.
+    pub(super) fn doubt(&mut self, version: u64, damaged: Option<u64>) {
         // Nodes carry the lower half.
         self.older_than = Some(version as u32);
+        self.damaged_version = damaged.map(|version| version as u32);
     }
 
-    /// Whether a node was written behind a checkpoint newer than this one.
+    /// Whether a node was written behind a checkpoint newer than this one. A repair that power cut has written nodes of versions between
+    /// this one and its own: behind neither.
     fn is_of_newer(&self, seen: &Seen) -> bool {
-        self.older_than
-            .is_some_and(|version| (1..=VERSION_STEP_MAX).contains(&(seen.version as u32).wrapping_sub(version)))
+        let Some(version) = self.older_than else { return false };
+        let ahead = (seen.version as u32).wrapping_sub(version);
+        match self.damaged_version {
+            Some(damaged) => seen.version as u32 == damaged && ahead.cast_signed() > 0,
+            None => (1..=VERSION_STEP_MAX).contains(&ahead),
+        }
     }
 
     /// Whether a node shows that the checkpoint is out of date, and that was not known.

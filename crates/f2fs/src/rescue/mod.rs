@@ -43,7 +43,7 @@ pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
 pub use report::{LostName, RescueReport, UnreadableRange};
 
-use crate::checkpoint::load::{Pack, choose_pack_to_read, is_unused};
+use crate::checkpoint::load::{Pack, check_block, choose_pack_to_read, is_unused, read_blocks};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -133,7 +133,8 @@ impl Rescued {
             let fsynced = behind.follow_chain(&*device, &geometry, pack, &mut notes);
             evidence.follow(&behind, fsynced);
             if other_bad {
-                evidence.doubt(pack.raw.checkpoint_ver.get());
+                let damaged = head_version(&*device, &geometry, 1 - pack.index);
+                evidence.doubt(pack.raw.checkpoint_ver.get(), damaged);
             }
             behind
         });
@@ -235,6 +236,12 @@ fn find_checkpoint(
             (None, false)
         }
     }
+}
+
+/// The version in the first block of a pack, if that is whole.
+fn head_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
+    let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
+    check_block(index, "first block", &head).ok().map(|(raw, _)| raw.checkpoint_ver.get())
 }
 
 /// The pass over the main area.
