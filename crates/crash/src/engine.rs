@@ -37,6 +37,16 @@ pub trait Engine: Send + Sync {
     /// Opens a volume for looking, or for writing if that can be done: one that cannot be recovered may be read-only, with a reason.
     fn open_to_look(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String>;
 
+    /// What is found on a volume that can only be opened read-only, by the means that the volume's warnings name. `None` if they name none.
+    fn open_as_told(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<StepClock>,
+    ) -> Option<Result<Box<dyn FileSystem>, String>> {
+        let _ = (device, clock);
+        None
+    }
+
     /// Checks a volume that is not open; the error lists what is wrong.
     fn check(&self, device: &MemoryDevice) -> Result<(), String>;
 

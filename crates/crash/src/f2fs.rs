@@ -11,6 +11,7 @@ use basalt_f2fs::check::{CheckOptions, Severity, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, Clock, Error, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::skip::find_program;
@@ -252,6 +253,19 @@ impl Engine for F2fsVolume {
             return Err("open: read-only, and nothing says why".to_owned());
         }
         Ok(Box::new(fs))
+    }
+
+    fn open_as_told(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<StepClock>,
+    ) -> Option<Result<Box<dyn FileSystem>, String>> {
+        let fs = self.open_volume(Arc::clone(&device), clock.clone()).ok()?;
+        let is_told = fs.warnings().iter().any(|warning| warning.ends_with("`basalt rescue` finds more"));
+        drop(fs);
+        let rescue = || Rescued::open(device, &RescueOptions::default(), clock, &mut |_| {});
+        let boxed = |rescued: Rescued| Box::new(rescued) as Box<dyn FileSystem>;
+        is_told.then(|| rescue().map(boxed).map_err(|error| format!("rescue: {error}")))
     }
 
     fn check(&self, device: &MemoryDevice) -> Result<(), String> {

@@ -146,12 +146,20 @@ pub fn verify(life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
 
 /// As [`verify`], of what somebody else may have recovered.
 pub fn verify_by(by: By, life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
-    let promised = Promised::new(life, at, by);
+    judge(&Promised::new(life, at, by), found)
+}
+
+/// As [`verify`], of a volume that shows no more than its last checkpoint, and says so.
+pub fn verify_checkpoint(life: &Life, at: usize, found: &Tree) -> Result<usize, String> {
+    judge(&Promised { fsynced: Vec::new(), in_flight: None, ..Promised::new(life, at, By::Basalt) }, found)
+}
+
+fn judge(promised: &Promised<'_>, found: &Tree) -> Result<usize, String> {
     let mut complaints = Vec::new();
     let mut before: Option<&Tree> = None;
     // The newest first: mostly it is one of the last.
     for moment in (promised.synced..=promised.last).rev() {
-        let state = &life.states[moment];
+        let state = &promised.states[moment];
         if before.is_some_and(|before| before.is_same(state)) && moment != promised.synced {
             continue;
         }
@@ -161,13 +169,13 @@ pub fn verify_by(by: By, life: &Life, at: usize, found: &Tree) -> Result<usize, 
             {
                 continue;
             }
-            match compare(&promised, moment, variant, found) {
+            match compare(promised, moment, variant, found) {
                 Ok(()) => return Ok(moment),
                 Err(complaint) => complaints.push((moment, complaint)),
             }
         }
     }
-    Err(explain(&promised, &complaints))
+    Err(explain(promised, &complaints))
 }
 
 /// The complaints that say most: against the newest and against the oldest state.

@@ -24,7 +24,7 @@ use crate::cut::Cut;
 use crate::device_mutant::DeviceMutant;
 use crate::engine::{Engine, StepClock};
 use crate::found::find_tree;
-use crate::oracle::verify;
+use crate::oracle::{verify, verify_checkpoint};
 use crate::prepare::Image;
 use crate::script::Step;
 use crate::session::{Life, Session};
@@ -84,8 +84,8 @@ pub fn survive_as<'a>(
     Ok(session)
 }
 
-/// As [`recover`], of a device some of whose sectors cannot be read: what was promised is there all the same. Where the volume cannot be
-/// written any more, it says why, and there is nothing to go on with.
+/// As [`recover`], of a device some of whose sectors cannot be read: what was promised is there all the same, or where the volume says
+/// that it is. Where the volume cannot be written any more, it says why, and there is nothing to go on with.
 pub fn recover_damaged<'a>(
     engine: &'a dyn Engine,
     image: MemoryDevice,
@@ -96,8 +96,12 @@ pub fn recover_damaged<'a>(
     let fs = engine.open_to_look(device, StepClock::starting(life.next));
     let fs = fs.map_err(|error| format!("after the power cut, with sectors that cannot be read: {error}"))?;
     let found = find_tree(&*fs, life.states.last())?;
-    verify(life, at, &found)?;
     drop(fs);
+    if let Err(missed) = verify(life, at, &found) {
+        verify_checkpoint(life, at, &found)?;
+        let told = engine.open_as_told(Arc::new(image.snapshot()), StepClock::starting(life.next)).ok_or(missed)??;
+        verify(life, at, &find_tree(&*told, life.states.last())?)?;
+    }
     // What cannot be opened for writing was looked at above.
     Ok(Session::open(engine, image, life.states.last(), life.next).ok())
 }

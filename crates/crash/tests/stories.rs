@@ -92,3 +92,15 @@ fn recovery_leaves_the_last_segment_of_the_chain_alone() {
         assert_eq!(play(&text), Ok(()), "cut after {after} requests of the recovery");
     }
 }
+
+/// A power cut leaves sectors that cannot be read: what had been promised is on the volume, or where the mount says that it is.
+#[test]
+fn sectors_that_cannot_be_read_cost_nothing_that_was_promised() {
+    let stories = [
+        include_str!("stories/read-fails-in-front-of-a-bad-block.txt"),
+        include_str!("stories/first-commit-of-the-journal-unreadable.txt"),
+    ];
+    for text in stories {
+        assert_eq!(play(text), Ok(()), "{text}");
+    }
+}
