@@ -1,5 +1,7 @@
 //! Random workloads.
 
+mod phases;
+
 use basalt_testkit::rng::Rng;
 
 use crate::prepare::name_of;
@@ -32,6 +34,9 @@ pub enum Flavour {
     /// Fsyncs, and between them long lulls in which a few files are overwritten and nothing is made durable, on a volume with room: commits free what
     /// has lived and died since the last checkpoint, which is long ago, and memory pressure makes the chain longer. So many bytes of files.
     Lulls(u64),
+    /// Nodes of a chain or the data below them die without an fsync, and then so much of a few files of so many bytes is overwritten, on a volume with
+    /// room, that the logs come round to what a commit has freed; fsyncs follow.
+    Rounds(u64),
     /// As many blocks as a seal lists with the nodes above them, or one or two fewer or more, fsynced: of files that are there already.
     Brim,
     /// Many files, each fsynced when it is written, hardly ever a sync: recovery has more to do than a small cache holds.
@@ -52,6 +57,7 @@ impl Flavour {
             | Flavour::Growth(bytes)
             | Flavour::Chain(bytes)
             | Flavour::Lulls(bytes)
+            | Flavour::Rounds(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
             Flavour::Mixed
             | Flavour::Fsync
@@ -78,14 +84,6 @@ const SPARSE: [&str; 2] = ["p0", "p1"];
 const NODE_BEGINNINGS: [u64; 9] = [0, 900, 1_910, 2_945, 3_960, 1_039_250, 1_040_270, 2_075_570, 3_111_890];
 /// Files that are fsynced among much that is not.
 const SMALL: [&str; 3] = ["s0", "s1", "s2"];
-/// Files that are a block below a node of their own: writing it makes two nodes dirty.
-const DEEP_FILES: u64 = 24;
-/// That block.
-const DEEP: u64 = 4096 * 950;
-/// Blocks of each of the two files that are overwritten in lulls. Together with nodes, fewer than a section has: where more than that is dead and
-/// the last checkpoint needs it, the next one is due.
-const HOT_BLOCKS: u64 = 96;
-
 /// So many steps of a flavour.
 pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
     let mut steps = Vec::with_capacity(count);
@@ -114,15 +112,10 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
         steps.extend(SMALL.map(|path| Step::Create(path.to_owned())));
         steps.push(Step::Sync);
     }
-    if let Flavour::Lulls(bytes) = flavour {
-        for path in (0..DEEP_FILES).map(deep) {
-            steps.extend([Step::Create(path.clone()), Step::Write(path, DEEP, 4096, seed(rng))]);
-        }
-        steps.push(Step::Sync);
-        while steps.len() < count {
-            burst(rng, bytes, &mut steps);
-            lull(rng, &mut steps);
-        }
+    match flavour {
+        Flavour::Lulls(bytes) => phases::lulls(rng, bytes, count, &mut steps),
+        Flavour::Rounds(bytes) => phases::rounds(rng, bytes, count, &mut steps),
+        _ => {}
     }
     if flavour == Flavour::Brim {
         steps.extend(SMALL.map(|path| Step::Create(path.to_owned())));
@@ -265,54 +258,6 @@ fn seldom(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
             let first = rng.below(FILL_FILE / 4096 - blocks + 1);
             Step::Write(file, 4096 * first, (4096 * blocks) as u32, seed(rng))
         }
-    }
-}
-
-fn deep(number: u64) -> String {
-    format!("deep{number}")
-}
-
-/// A few writes, each with its fsync; sometimes the first ones of a session, or since a checkpoint.
-fn burst(rng: &mut Rng, bytes: u64, steps: &mut Vec<Step>) {
-    match rng.below(10) {
-        0..3 => steps.push(Step::Remount),
-        3..6 => steps.push(Step::Sync),
-        _ => {}
-    }
-    for _ in 0..rng.between(1, 5) {
-        let written = match rng.below(5) {
-            0 => Step::Write(deep(rng.below(DEEP_FILES)), DEEP, 4096, seed(rng)),
-            1 => overwrite(rng, bytes, 12),
-            2 => hot(rng, 12),
-            _ => hot(rng, HOT_BLOCKS),
-        };
-        let Step::Write(path, ..) = &written else { continue };
-        let synced = if rng.chance(70) { Step::Fsync(path.clone()) } else { Step::Fdatasync(path.clone()) };
-        steps.extend([written, synced]);
-    }
-}
-
-/// Overwrites up to `most` blocks of a file that is hot: of one the inode addresses them, of the other a node below it.
-fn hot(rng: &mut Rng, most: u64) -> Step {
-    let (path, start) = [("fill0", 0), ("deep0", DEEP)][rng.index(2)];
-    let blocks = rng.between(1 + most / 2, most);
-    let offset = start + 4096 * rng.below(HOT_BLOCKS - blocks + 1);
-    Step::Write(path.to_owned(), offset, (4096 * blocks) as u32, seed(rng))
-}
-
-/// Nodes of many files, then much data of few: were both in turns, memory pressure would write the nodes of those few too, and what is in the
-/// chain keeps its data from being nobody's.
-fn lull(rng: &mut Rng, steps: &mut Vec<Step>) {
-    let is_synced = rng.chance(50);
-    for _ in 0..[0, 100, 400, 700][rng.index(4)] {
-        let path = deep(rng.below(DEEP_FILES));
-        steps.push(Step::Write(path.clone(), DEEP, 4096, seed(rng)));
-        if is_synced && rng.chance(1) {
-            steps.push(Step::Fsync(path));
-        }
-    }
-    for _ in 0..[40, 150, 250][rng.index(3)] {
-        steps.push(hot(rng, HOT_BLOCKS));
     }
 }
 

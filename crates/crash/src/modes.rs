@@ -316,10 +316,11 @@ pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(
     let mut rng = Rng::new(seed ^ 0x10);
     let engines: Vec<&F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
     let engine = engines[rng.index(engines.len())];
-    let kind = rng.below(14);
+    let kind = rng.below(15);
     let engine = if kind >= 12 { volume(WITH_ROOM[rng.index(WITH_ROOM.len())]).unwrap_or(engine) } else { engine };
     let user = engine.user_bytes();
     let (flavour, count) = match kind {
+        14 => (Flavour::Rounds(user / 100 * rng.between(12, 30)), [450, 700][rng.index(2)]),
         12..14 => (Flavour::Lulls(user / 100 * rng.between(20, 40)), [600, 1200, 1800][rng.index(3)]),
         10..12 => (Flavour::Large(user / 100 * rng.between(40, 85)), [100, 200][rng.index(2)]),
         0 => (Flavour::Pressure(user / 100 * rng.between(60, 90)), 260),

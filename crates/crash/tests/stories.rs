@@ -104,3 +104,37 @@ fn sectors_that_cannot_be_read_cost_nothing_that_was_promised() {
         assert_eq!(play(text), Ok(()), "{text}");
     }
 }
+
+/// Overwrites files so often that all logs have come round.
+fn come_round(files: u64) -> String {
+    (0..100)
+        .map(|step: u64| format!("write fill{} 0 524288 {}\n", (step * step + step / 7) % files, step + 1000))
+        .collect()
+}
+
+/// A segment of the chain in which nothing is live, and that no checkpoint needs, is not used again: an fsync behind it counts.
+#[test]
+fn a_commit_leaves_the_segments_of_the_chain_alone() {
+    let made: String = (0..400).map(|file| format!("create a{file}\n")).collect();
+    let filled: String = (0..10).map(|file| format!("create fill{file}\nwrite fill{file} 0 524288 {file}\n")).collect();
+    let rewritten: String = (0..1600).map(|step| format!("write a{} 0 100 {step}\n", step % 400)).collect();
+    let fsynced = "write f 0 200 7\nfsync f\ncut 1000000 lost 0\n";
+    let text = format!(
+        "volume wide-journal\ncreate f\nwrite f 0 100 1\n{made}{filled}sync\n{rewritten}{}{fsynced}",
+        come_round(10)
+    );
+    assert_eq!(play(&text), Ok(()));
+}
+
+/// What the direct nodes of a large fsync point to stays when it is overwritten without another fsync.
+#[test]
+fn a_commit_leaves_what_a_large_fsync_has_written_alone() {
+    let filled: String = (0..4).map(|file| format!("create fill{file}\nwrite fill{file} 0 524288 {file}\n")).collect();
+    let fsynced =
+        "write g 4194304 4194304 2\nfsync g\nwrite-back g 4194304 4194304 3\nwrite-back g 4194304 4194304 4\n";
+    let text = format!(
+        "volume wide-journal\ncreate g\nwrite g 0 8388608 1\n{filled}sync\n{fsynced}{}cut 1000000 lost 0\n",
+        come_round(4)
+    );
+    assert_eq!(play(&text), Ok(()));
+}
