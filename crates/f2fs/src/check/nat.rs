@@ -35,11 +35,20 @@ impl NatTable {
             let indexes = first..first + BLOCKS_PER_SEGMENT;
             let second = |index: u32| bit_msb(&loaded.nat_bitmap, index as usize);
             let read = |copy: bool| -> Result<Option<Vec<u8>>> {
-                let wanted = indexes.clone().any(|index| second(index) == copy);
+                let is_used = |index: u32| second(index) == copy;
+                if !indexes.clone().any(is_used) {
+                    return Ok(None);
+                }
+                let start = geometry.nat_block(first, copy);
                 // The two copies alternate by segment, so a segment of one copy is one request.
-                wanted
-                    .then(|| read_blocks(device, geometry.nat_block(first, copy), BLOCKS_PER_SEGMENT as usize))
-                    .transpose()
+                if let Ok(bytes) = read_blocks(device, start, BLOCKS_PER_SEGMENT as usize) {
+                    return Ok(Some(bytes));
+                }
+                // What cannot be read may be a block of which the other copy is in use.
+                let blocks = (start..).zip(indexes.clone()).map(|(address, index)| {
+                    if is_used(index) { read_blocks(device, address, 1) } else { Ok(vec![0; BLOCK_SIZE]) }
+                });
+                Ok(Some(blocks.collect::<Result<Vec<_>>>()?.concat()))
             };
             let copies = [read(false)?, read(true)?];
             blocks.extend(indexes.clone().map(|index| {
