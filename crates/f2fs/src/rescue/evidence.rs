@@ -23,6 +23,7 @@ use super::index::{Found, Index};
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
+use crate::checkpoint::half::VERSION_STEP_MAX;
 use crate::checkpoint::load::{Pack, log_position, version_bitmaps};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
@@ -32,9 +33,6 @@ use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit
 
 /// Node ids below this are reserved.
 const FIRST_NODE: u32 = 3;
-
-/// The most that a checkpoint's version is ahead of the one before.
-const VERSION_STEP_MAX: u32 = 2;
 
 /// How sure it is that a node is in use, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -253,7 +251,7 @@ impl Evidence {
         let ahead = (seen.version as u32).wrapping_sub(version);
         match self.damaged_version {
             Some(damaged) => seen.version as u32 == damaged && ahead.cast_signed() > 0,
-            None => (1..=VERSION_STEP_MAX).contains(&ahead),
+            None => (1..=VERSION_STEP_MAX as u32).contains(&ahead),
         }
     }
 
