@@ -307,13 +307,22 @@ fn rescue_finds_what_is_newer_than_the_only_checkpoint() {
         "{:?}",
         found.report().notes
     );
-    // What was changed behind the lost checkpoint counts as it is now.
+}
+
+/// Something of `file3` and `file5` is in the newest checkpoint, and something of `file3` was fsynced behind it. `clean`: the checkpoint
+/// before is that of an unmounted volume.
+fn written_behind(clean: bool) -> MemoryDevice {
     let device = Arc::new(fresh());
-    let fs = open(device.clone());
+    let mut fs = open(device.clone());
     make(&fs, 0, FILES);
     let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
     fs.write(other, 0, &[0; 9_000], false).unwrap();
     fs.sync().unwrap();
+    if clean {
+        fs.close().unwrap();
+        drop(fs);
+        fs = open(device.clone());
+    }
     fs.write(ino, 0, &[0; 9_000], false).unwrap();
     fs.write(other, 0, &[5; 9_000], false).unwrap();
     fs.sync().unwrap();
@@ -321,21 +330,79 @@ fn rescue_finds_what_is_newer_than_the_only_checkpoint() {
     fs.sync_file(ino, false).unwrap();
     let image = device.snapshot();
     drop(fs);
-    for end in ends(&image) {
-        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    image
+}
+
+/// A repair goes back to no older version, whatever is left of the newest checkpoint.
+#[test]
+fn what_was_written_behind_a_lost_checkpoint_comes_back() {
+    for (clean, filling, blocks) in [(false, 0x5A, 1), (false, 0, 1), (false, 0, 512), (true, 0x5A, 1), (true, 0, 1)] {
+        let what = format!("clean {clean}, {blocks} blocks of {filling:#04x}");
+        let image = written_behind(clean);
+        let ends = ends(&image);
+        for end in &ends[..if blocks == 1 { 2 } else { 1 }] {
+            image.write_at(end * BLOCK, &vec![filling; blocks * BLOCK as usize]).unwrap();
+        }
+        let found = rescued(&image);
+        // What counts is how each was the last time.
+        assert_eq!(files(&found), FILES, "{what}: {:?}", found.report());
+        let shared: Arc<dyn BlockDevice> = Arc::new(image);
+        let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        assert!(report.clean && report.losses.is_empty(), "{what}: {report:?}");
+        assert_eq!(files(&open(shared)), FILES, "{what}: {report:?}");
     }
-    let found = rescued(&image);
-    assert_eq!(files(&found), FILES, "{:?}", found.report());
-    // A repair goes back to no older version.
-    let shared: Arc<dyn BlockDevice> = Arc::new(image);
-    let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
-    assert!(report.clean && report.losses.is_empty(), "{report:?}");
-    let fs = open(shared);
-    assert_eq!(files(&fs), FILES, "{report:?}");
-    for (ino, byte) in [(ino, 3), (other, 5)] {
-        let mut bytes = [0; 9_000];
-        fs.read(ino, 0, &mut bytes).unwrap();
-        assert_eq!(bytes, [byte; 9_000], "{report:?}");
+}
+
+/// Power goes while a repair is written; the next one comes to the same end, whatever the first has left.
+#[test]
+fn a_repair_that_was_cut_off_is_done_again() {
+    let lost = written_behind(false);
+    for end in ends(&lost) {
+        lost.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES / 2);
+    fs.sync().unwrap();
+    make(&fs, FILES / 2, FILES);
+    for number in FILES / 2..FILES {
+        let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+        fs.sync_file(ino, false).unwrap();
+    }
+    let fsynced = device.snapshot();
+    drop(fs);
+    let mut rng = Rng::new(7);
+    for (what, image, restores) in [("a lost checkpoint", lost, true), ("fsynced files", fsynced, false)] {
+        let device = Arc::new(PowerCutDevice::new(image));
+        assert!(plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
+        mend_both_ways_at_each_end(&device.now(), what);
+        let history = device.history();
+        for at in (0..=history.changes.len()).flat_map(|at| [at; 6]) {
+            let image = Replay::new(&history).cut(at, |cached| {
+                let mut fate = |change: &Change| match rng.below(4) {
+                    0 => Fate::Kept,
+                    1 => Fate::Lost,
+                    2 => Fate::Unreadable((0..change.sectors()).map(|sector| sector < 8).collect()),
+                    _ => Fate::Torn((0..change.sectors()).map(|_| rng.chance(60)).collect()),
+                };
+                cached.iter().map(&mut fate).collect()
+            });
+            let what = format!("seed 7: {what}, request {at}");
+            let image = Arc::new(image);
+            let planned = plan(image.clone(), &RepairOptions::default(), &mut |_| ());
+            let report = planned.and_then(|plan| plan.commit()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(report.clean && (restores || !report.restored_nodes), "{what}: {report:?}");
+            assert_eq!(files(&open(image)), FILES, "{what}: {report:?}");
+        }
+    }
+}
+
+/// The checkpoint that a repair writes counts as any other if an end of it is damaged.
+fn mend_both_ways_at_each_end(repaired: &MemoryDevice, what: &str) {
+    for end in ends(repaired) {
+        let image = repaired.snapshot();
+        flip(&image, end * BLOCK + 99, 0x40);
+        mend_both_ways(&image, &format!("{what}, repaired, end {end}"));
     }
 }
 

@@ -357,8 +357,9 @@ impl Work<'_> {
     fn is_unused(&self, index: u32) -> Result<bool> {
         let (geometry, _) = crate::geometry::Geometry::read(&*self.staged)?;
         let start = geometry.checkpoint + index * crate::layout::BLOCKS_PER_SEGMENT;
-        let pack = crate::checkpoint::load::read_blocks(self.staged.base(), start, UNUSED_BLOCKS)?;
-        Ok(pack.iter().all(|&byte| byte == 0))
+        // What cannot be read was written.
+        let pack = crate::checkpoint::load::read_blocks(self.staged.base(), start, UNUSED_BLOCKS);
+        Ok(pack.is_ok_and(|pack| pack.iter().all(|&byte| byte == 0)))
     }
 
     fn nothing(self, report: CheckReport) -> Plan {
@@ -384,6 +385,8 @@ impl Work<'_> {
             .filter(|fault| matches!(fault.kind, FaultKind::NotUnmounted | FaultKind::RollForward))
             .cloned()
             .collect();
+        // Also where the checkpoint before is that of an unmounted volume: then nothing else tells that there was more.
+        let lacks_checkpoint = self.lacks_checkpoint(options, &report);
         if notes.is_empty() {
             return Ok(report);
         }
@@ -391,7 +394,6 @@ impl Work<'_> {
             && report.worst != Some(Severity::Fatal)
             && !report.faults.iter().any(|fault| NOT_RECOVERABLE.contains(&fault.kind));
         let mut after = None;
-        let lacks_checkpoint = self.lacks_checkpoint(options, &report)?;
         if is_safe && !lacks_checkpoint && self.roll_forward(options).is_ok() {
             let (new, _) = self.examine(FxHashSet::default())?;
             let is_note = |kind| matches!(kind, FaultKind::NotUnmounted | FaultKind::RollForward);
@@ -422,16 +424,13 @@ impl Work<'_> {
         Ok(report)
     }
 
-    /// Whether a pack is damaged that was the newest checkpoint, and complete: something was written behind it.
-    fn lacks_checkpoint(&mut self, options: &RepairOptions, report: &CheckReport) -> Result<bool> {
-        for fault in &report.faults {
-            if let (FaultKind::CheckpointPack, Place::Checkpoint(index)) = (fault.kind, fault.place)
-                && !self.is_unused(index)?
-            {
-                self.found = self.search(options).filter(finds::Finds::lack_a_checkpoint);
-            }
+    /// Whether a pack is damaged that was the newest checkpoint, and complete: something was written behind it. One of zeros may be what is
+    /// left of it.
+    fn lacks_checkpoint(&mut self, options: &RepairOptions, report: &CheckReport) -> bool {
+        if report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointPack) {
+            self.found = self.search(options).filter(finds::Finds::lack_a_checkpoint);
         }
-        Ok(self.found.is_some())
+        self.found.is_some()
     }
 
     fn roll_forward(&self, options: &RepairOptions) -> Result<()> {
