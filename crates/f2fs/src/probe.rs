@@ -11,6 +11,7 @@ use crate::checkpoint::load::check_block;
 use crate::error::Result;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::rescue::node::is_node_offset;
 
 /// What a device holds that has no usable F2FS superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,7 +259,13 @@ impl Traces {
         let Ok(node) = RawNode::ref_from_bytes(block) else { return };
         let footer = &node.footer;
         let (nid, ino, next) = (footer.nid.get(), footer.ino.get(), footer.next_blkaddr.get());
-        let is_likely = nid >= 3 && ino >= 3 && (nid == ino) == (footer.offset() == 0) && footer.cp_ver.get() != 0;
+        let is_likely = nid >= 3
+            && ino >= 3
+            && (nid == ino) == (footer.offset() == 0)
+            && is_node_offset(footer.offset())
+            && footer.cp_ver.get() != 0
+            // A list of numbers that follow one another: the addresses of a file of ext2.
+            && !(ino.wrapping_sub(nid) == 1 && footer.flag.get().wrapping_sub(ino) == 1);
         // A log mostly goes on in the next block.
         if is_likely && next > 1 && next != u32::MAX {
             self.nodes.entry(i64::from(next) - 1 - i64::from(address)).or_default().insert(address);
@@ -325,5 +332,44 @@ pub fn identify(device: &dyn BlockDevice) -> Content {
         _ if bytes == 0 || traces.is_zero && bytes >= BLOCK_SIZE as u64 => Content::Empty,
         _ if bytes < 2 * BLOCK_SIZE as u64 => Content::Short { bytes },
         _ => Content::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::MemoryDevice;
+    use basalt_testkit::rng::Rng;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// What ext2 and ext3 leave of large files where their superblocks were wiped: each block of addresses in front of the 1024 it names.
+    #[test]
+    fn blocks_of_addresses_are_no_nodes() {
+        let device = MemoryDevice::new(64 * MIB, 512);
+        for at in (300..16_000u32).step_by(1025) {
+            let addresses: Vec<u8> = (at + 1..=at + 1024).flat_map(u32::to_le_bytes).collect();
+            device.write_at(u64::from(at) << BLOCK_BITS, &addresses).unwrap();
+            device.write_at(u64::from(at + 1) << BLOCK_BITS, &[0xA7; 8192]).unwrap();
+        }
+        assert_eq!(identify(&device), Content::Unknown);
+    }
+
+    /// Bytes that look like chance: two of their blocks may agree in where they are.
+    #[test]
+    fn what_looks_like_chance_is_unknown() {
+        let device = MemoryDevice::new(64 * MIB, 512);
+        let mut rng = Rng::new(3);
+        for at in (0..200u32).chain([500, 600]) {
+            let mut node = RawNode::new_zeroed();
+            rng.fill(node.as_mut_bytes());
+            if at >= 500 {
+                node.footer.next_blkaddr.set(at + 1_000_000);
+            }
+            device.write_at(u64::from(at) << BLOCK_BITS, node.as_bytes()).unwrap();
+        }
+        assert_eq!(identify(&device), Content::Unknown);
     }
 }

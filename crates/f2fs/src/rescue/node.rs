@@ -32,6 +32,11 @@ pub(crate) struct Seen {
 /// Most nodes in a tree: the offset of each is below this.
 const OFFSETS: u64 = 8 + BLOCKS_MAX / ADDRS_PER_NODE as u64 + BLOCKS_MAX / (ADDRS_PER_NODE as u64).pow(2);
 
+/// Whether a node can have this offset in its inode's tree.
+pub(crate) fn is_node_offset(offset: u32) -> bool {
+    offset == XATTR_NODE_OFFSET || u64::from(offset) < OFFSETS
+}
+
 /// The node in a block, if there is one. `knows_features` is false where the geometry had to be guessed.
 pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool) -> Option<Seen> {
     let node = RawNode::ref_from_bytes(block).ok()?;
@@ -41,7 +46,7 @@ pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool)
     if !ids.contains(&nid) || !ids.contains(&ino) || (nid == ino) != (offset == 0) {
         return None;
     }
-    if offset != XATTR_NODE_OFFSET && u64::from(offset) >= OFFSETS {
+    if !is_node_offset(offset) {
         return None;
     }
     let is_place = |address: u32| matches!(address, NULL_ADDR | NEW_ADDR | COMPRESS_ADDR) || geometry.in_main(address);
