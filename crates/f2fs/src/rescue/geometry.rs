@@ -4,6 +4,8 @@
 //! says how large SIT and NAT are, and which the device's size and the nodes' own addresses complete; nothing at all, which is enough to
 //! find nodes, because their addresses count from the start of the device.
 
+use std::collections::BTreeSet;
+
 use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, FromZeros};
 
@@ -21,6 +23,12 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 const SEARCHED_BLOCKS: u32 = 1 << 16;
 /// Most segments of checkpoint area and of SSA that are tried.
 const TRIED_SEGMENTS: u32 = 1 << 12;
+/// Once a place of the main area was found, a better one is looked for in so many segments more: the longest sections, about.
+const BETTER_SEGMENTS: u32 = 512;
+/// Most places of the checkpoint area that are tried.
+const PLACES_MAX: usize = 6;
+/// The logs of nodes, in a checkpoint's lists of them.
+const NODE_LOGS: std::ops::Range<usize> = 0..3;
 
 /// How the geometry was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -86,32 +94,64 @@ pub(super) fn from_checkpoint(reader: &mut Reader<'_>) -> Option<Geometry> {
     }
     // One bit of a bitmap for each block of a copy; there are two copies.
     let (sit_segments, nat_segments) = (sit_bytes / unit * 2, nat_bytes / unit * 2);
+    if sit_segments + nat_segments >= reader.blocks >> SEGMENT_BITS {
+        return None;
+    }
     // Even versions are in the second pack, a segment behind the first.
     let behind = address.checked_sub(BLOCKS_PER_SEGMENT).filter(|&start| start > 0);
     let mut starts: Vec<u32> = [Some(address), behind].into_iter().flatten().collect();
     if raw.checkpoint_ver.get().is_multiple_of(2) {
         starts.reverse();
     }
-    // Where a NAT begins, or would if its first copy is gone; without one, as mkfs makes them.
-    let mut places = Vec::new();
-    for is_second_copy in [false, true] {
-        for &start in &starts {
-            let segments = (2..TRIED_SEGMENTS).find(|segments| {
-                let copy = segments + sit_segments + u32::from(is_second_copy);
-                let nat = start.checked_add(copy << SEGMENT_BITS).filter(|&nat| nat < reader.blocks);
-                nat.is_some_and(|nat| starts_nat(reader, nat))
-            });
-            places.extend(segments.map(|segments| (start, segments)));
+    // Only nodes tell which it is.
+    let mut best: Option<(Agreement, Areas)> = None;
+    for (start, segments) in find_places(reader, &starts, sit_segments) {
+        let Some(ssa) = behind_segments(start, segments + sit_segments + nat_segments) else { continue };
+        let Some((agreement, main)) = find_main(reader, &raw, ssa) else { continue };
+        if best.as_ref().is_none_or(|(before, _)| agreement > *before) {
+            best = Some((agreement, Areas { start, segments, sit_segments, nat_segments, ssa, main }));
+        }
+        if agreement.logs == NODE_LOGS.filter(|&log| raw.cur_node_blkoff[log].get() > 0).count() {
+            break;
         }
     }
-    places.extend(starts.iter().map(|&start| (start, 2)));
-    // Only nodes tell which it is.
-    places.into_iter().find_map(|(start, segments)| {
-        let ssa = start.checked_add((segments + sit_segments + nat_segments) << SEGMENT_BITS)?;
-        let main = find_main(reader, &raw, ssa)?;
-        let areas = Areas { start, segments, sit_segments, nat_segments, ssa, main };
-        Some(areas.geometry(reader.blocks, payload(sit_bytes, nat_bytes)))
-    })
+    best.map(|(_, areas)| areas.geometry(reader.blocks, payload(sit_bytes, nat_bytes)))
+}
+
+/// The block so many segments behind another.
+fn behind_segments(start: u32, segments: u32) -> Option<u32> {
+    segments.checked_mul(BLOCKS_PER_SEGMENT)?.checked_add(start)
+}
+
+/// Where the checkpoint area may start, and its segments, likeliest first: by where copies of the NAT begin behind the SIT. mkfs makes two
+/// segments, so a copy that is alone is the second one of such an area sooner than the first one of a longer area.
+fn find_places(reader: &mut Reader<'_>, starts: &[u32], sit_segments: u32) -> Vec<(u32, u32)> {
+    let mut places = Vec::new();
+    for (order, &start) in starts.iter().enumerate() {
+        let mut holds_nat = |segments: u32| {
+            let nat = behind_segments(start, segments + sit_segments).filter(|&nat| nat < reader.blocks);
+            nat.is_some_and(|nat| starts_nat(reader, nat))
+        };
+        let mut first = holds_nat(2);
+        for segments in 2..TRIED_SEGMENTS {
+            let second = holds_nat(segments + 1);
+            let rank = match (first, second) {
+                (true, true) => Some(0),
+                (false, false) => None,
+                _ if segments == 2 => Some(1),
+                (true, false) => Some(2),
+                (false, true) => Some(3),
+            };
+            places.extend(rank.map(|rank| (rank, order, segments, start)));
+            first = second;
+        }
+        // Without a NAT, as mkfs makes them.
+        places.push((4, order, 2, start));
+    }
+    places.sort_unstable();
+    let mut seen = BTreeSet::new();
+    let places = places.into_iter().map(|(_, _, segments, start)| (start, segments));
+    places.filter(|place| seen.insert(*place)).take(PLACES_MAX).collect()
 }
 
 /// What can be said without superblock and checkpoint: the main area starts at `main`, or somewhere.
@@ -204,20 +244,51 @@ fn starts_nat(reader: &mut Reader<'_>, address: u32) -> bool {
 
 /// The first block of the main area: where the checkpoint's node logs hold nodes that name their successors. `None` if no place agrees:
 /// a wrong one would hide what nodes alone tell.
-fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<u32> {
+fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<(Agreement, u32)> {
     let least = least_ssa(reader.blocks, ssa)?;
-    let agrees = |reader: &mut Reader<'_>, main: u32| {
-        (0..3).any(|log| {
-            let (segment, used) = (raw.cur_node_segno[log].get(), u32::from(raw.cur_node_blkoff[log].get()));
-            let last = segment.checked_mul(BLOCKS_PER_SEGMENT).and_then(|at| at.checked_add(main));
-            let last = last.zip(used.checked_sub(1)).and_then(|(at, used)| at.checked_add(used));
-            last.is_some_and(|last| reader.block(last).is_some_and(|block| follows_itself(&block, last)))
-        })
-    };
-    // A volume that was cut off has more summaries than its length says, and zones make the SSA longer too.
-    let at = |segments: u32| ssa.checked_add(segments << SEGMENT_BITS).filter(|&main| main < reader.blocks);
-    let tried: Vec<u32> = (least..TRIED_SEGMENTS).map_while(at).collect();
-    tried.into_iter().find(|&main| agrees(reader, main))
+    let mut best: Option<(Agreement, u32)> = None;
+    let mut left = TRIED_SEGMENTS;
+    // A volume that was cut off has more summaries than its length says, and sections and zones make the SSA longer too.
+    for segments in least.. {
+        let main = behind_segments(ssa, segments).filter(|&main| main < reader.blocks && left > 0);
+        let Some(main) = main else { break };
+        left -= 1;
+        let agreement = agreement(reader, raw, main);
+        if agreement.logs > 0 && best.is_none_or(|(before, _)| agreement > before) {
+            // Other segments of nodes agree by chance, but with fewer logs, or with older nodes.
+            left = left.min(BETTER_SEGMENTS);
+            best = Some((agreement, main));
+        }
+    }
+    best
+}
+
+/// How well the ends of a checkpoint's node logs are where a main area would have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Agreement {
+    /// Logs that end with a node which names the next block.
+    logs: usize,
+    /// The newest version of such a node that is not newer than the checkpoint, lower half.
+    newest: u32,
+}
+
+fn agreement(reader: &mut Reader<'_>, raw: &RawCheckpoint, main: u32) -> Agreement {
+    let mut agreement = Agreement { logs: 0, newest: 0 };
+    for log in NODE_LOGS {
+        let (segment, used) = (raw.cur_node_segno[log].get(), u32::from(raw.cur_node_blkoff[log].get()));
+        let last = behind_segments(main, segment).zip(used.checked_sub(1)).and_then(|(at, used)| at.checked_add(used));
+        let block = last.and_then(|last| reader.block(last).filter(|block| follows_itself(block, last)));
+        let Some(version) = block.and_then(|block| node_version(&block)) else { continue };
+        let age = (raw.checkpoint_ver.get() as u32).wrapping_sub(version);
+        agreement.logs += 1;
+        agreement.newest = agreement.newest.max(u32::MAX - age);
+    }
+    agreement
+}
+
+/// The version of the checkpoint that a node was written behind, lower half.
+fn node_version(block: &[u8]) -> Option<u32> {
+    RawNode::ref_from_bytes(block).ok().map(|node| node.footer.cp_ver.get() as u32)
 }
 
 /// Segments of SSA that describe the rest of the device.
@@ -232,4 +303,62 @@ fn follows_itself(block: &[u8], address: u32) -> bool {
         let footer = &node.footer;
         footer.nid.get() >= 3 && footer.ino.get() >= 3 && footer.next_blkaddr.get() == address + 1
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::ops::F2fs;
+    use crate::options::OpenOptions;
+
+    const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+
+    fn volume(mib: u64, segments_per_section: u32, checkpoints: u32) -> MemoryDevice {
+        let device = Arc::new(MemoryDevice::new(mib << 20, 512));
+        let options = FormatOptions { discard_reads_zeros: true, segments_per_section, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        for number in 0..checkpoints {
+            for file in 0..200 {
+                let name = format!("file{number}.{file}");
+                let ino = fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+                fs.write(ino, 0, &[number as u8; 5_000], false).unwrap();
+            }
+            fs.sync().unwrap();
+        }
+        fs.close().unwrap();
+        drop(fs);
+        device.snapshot()
+    }
+
+    /// Sections of several segments make the SSA longer, and so do lengths of which the summaries fill whole segments.
+    #[test]
+    fn a_lone_pack_tells_every_layout() {
+        let volumes = [(64, 1, 4), (64, 1, 5), (256, 2, 4), (256, 4, 5), (512, 8, 4), (512, 8, 5), (1080, 1, 4)];
+        for (mib, per_section, checkpoints) in volumes {
+            let whole = volume(mib, per_section, checkpoints);
+            let right = Geometry::read(&whole).unwrap().0;
+            let pack = |index: u32| (right.checkpoint + index * BLOCKS_PER_SEGMENT, BLOCKS_PER_SEGMENT);
+            let nat = |copy: u32| (right.nat + copy * BLOCKS_PER_SEGMENT, 1);
+            for lost in [vec![], vec![nat(0)], vec![nat(1)]] {
+                for index in 0..2 {
+                    let device = whole.snapshot();
+                    for &(first, count) in [(0, 2), pack(index)].iter().chain(&lost) {
+                        device.write_at(u64::from(first) << BLOCK_BITS, &vec![0; count as usize * BLOCK_SIZE]).unwrap();
+                    }
+                    let found = from_checkpoint(&mut Reader::new(&device)).unwrap();
+                    let areas = |of: &Geometry| [of.checkpoint, of.sit, of.nat, of.ssa, of.main];
+                    let what = format!("{mib} MiB, {per_section} per section, without pack {index} and {lost:?}");
+                    assert_eq!(areas(&found), areas(&right), "{what}");
+                }
+            }
+        }
+    }
 }
