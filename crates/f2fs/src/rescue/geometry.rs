@@ -255,7 +255,7 @@ fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<(
         left -= 1;
         let agreement = agreement(reader, raw, main);
         if agreement.logs > 0 && best.is_none_or(|(before, _)| agreement > before) {
-            // Other segments of nodes agree by chance, but with fewer logs, or with older nodes.
+            // Other segments of nodes agree by chance, but with older nodes, or in fewer logs.
             left = left.min(BETTER_SEGMENTS);
             best = Some((agreement, main));
         }
@@ -266,10 +266,10 @@ fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<(
 /// How well the ends of a checkpoint's node logs are where a main area would have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Agreement {
+    /// The newest version of such a node that is older than the checkpoint, lower half: none is newer than those at the ends.
+    newest: u32,
     /// Logs that end with a node which names the next block.
     logs: usize,
-    /// The newest version of such a node that is not newer than the checkpoint, lower half.
-    newest: u32,
 }
 
 fn agreement(reader: &mut Reader<'_>, raw: &RawCheckpoint, main: u32) -> Agreement {
@@ -279,9 +279,12 @@ fn agreement(reader: &mut Reader<'_>, raw: &RawCheckpoint, main: u32) -> Agreeme
         let last = behind_segments(main, segment).zip(used.checked_sub(1)).and_then(|(at, used)| at.checked_add(used));
         let block = last.and_then(|last| reader.block(last).filter(|block| follows_itself(block, last)));
         let Some(version) = block.and_then(|block| node_version(&block)) else { continue };
-        let age = (raw.checkpoint_ver.get() as u32).wrapping_sub(version);
         agreement.logs += 1;
-        agreement.newest = agreement.newest.max(u32::MAX - age);
+        // What was written behind the checkpoint has its version or a newer one, and is where the logs went on.
+        let age = (raw.checkpoint_ver.get() as u32).wrapping_sub(version);
+        if age.cast_signed() > 0 {
+            agreement.newest = agreement.newest.max(u32::MAX - age);
+        }
     }
     agreement
 }
@@ -348,9 +351,11 @@ mod tests {
             let pack = |index: u32| (right.checkpoint + index * BLOCKS_PER_SEGMENT, BLOCKS_PER_SEGMENT);
             let nat = |copy: u32| (right.nat + copy * BLOCKS_PER_SEGMENT, 1);
             for lost in [vec![], vec![nat(0)], vec![nat(1)]] {
-                for index in 0..2 {
+                // Or neither.
+                for index in 0..3 {
                     let device = whole.snapshot();
-                    for &(first, count) in [(0, 2), pack(index)].iter().chain(&lost) {
+                    let gone = if index < 2 { pack(index) } else { (0, 2) };
+                    for &(first, count) in [(0, 2), gone].iter().chain(&lost) {
                         device.write_at(u64::from(first) << BLOCK_BITS, &vec![0; count as usize * BLOCK_SIZE]).unwrap();
                     }
                     let found = from_checkpoint(&mut Reader::new(&device)).unwrap();
