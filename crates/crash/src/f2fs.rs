@@ -261,7 +261,8 @@ impl Engine for F2fsVolume {
         clock: Arc<StepClock>,
     ) -> Option<Result<Box<dyn FileSystem>, String>> {
         let fs = self.open_volume(Arc::clone(&device), clock.clone()).ok()?;
-        let is_told = fs.warnings().iter().any(|warning| warning.ends_with("`basalt rescue` finds more"));
+        let is_told =
+            !fs.is_writable() && fs.warnings().iter().any(|warning| warning.ends_with("`basalt rescue` finds more"));
         drop(fs);
         let rescue = || Rescued::open(device, &RescueOptions::default(), clock, &mut |_| {});
         let boxed = |rescued: Rescued| Box::new(rescued) as Box<dyn FileSystem>;

@@ -101,6 +101,7 @@ pub fn recover_damaged<'a>(
         verify_checkpoint(life, at, &found)?;
         let told = engine.open_as_told(Arc::new(image.snapshot()), StepClock::starting(life.next)).ok_or(missed)??;
         verify(life, at, &find_tree(&*told, life.states.last())?)?;
+        return Ok(None);
     }
     // What cannot be opened for writing was looked at above.
     Ok(Session::open(engine, image, life.states.last(), life.next).ok())
