@@ -288,6 +288,29 @@ fn a_checkpoint_that_was_never_complete_makes_nothing_newer() {
     assert_eq!(files(&open(image)), FILES, "repaired");
 }
 
+/// Nor does an older checkpoint whose last block is damaged: what was written behind it, and is not in the newest, was deleted.
+#[test]
+fn a_damaged_older_checkpoint_brings_back_nothing() {
+    let device = Arc::new(volume());
+    let fs = open(device.clone());
+    let ino = fs.create(fs.root(), b"gone", &FILE, &Caller::default()).unwrap().ino;
+    fs.sync_file(ino, false).unwrap();
+    fs.unlink(fs.root(), b"gone").unwrap();
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let older = read_pack(&image, &geometry, 1 - newest.index).unwrap();
+    assert!(older.raw.checkpoint_ver < newest.raw.checkpoint_ver);
+    flip(&image, u64::from(older.start + older.raw.cp_pack_total_block_count.get() - 1) * BLOCK + 99, 0x40);
+    let found = rescued(&image);
+    assert_eq!(files(&found), FILES);
+    assert!(found.lookup(found.root(), b"gone").is_err(), "{:?}", found.report());
+    assert_eq!(found.report().without_place, 0, "{:?}", found.report());
+    let planned = plan(Arc::new(image), &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(!planned.report().restored_nodes, "{:?}", planned.report());
+}
+
 fn rescued(device: &MemoryDevice) -> Rescued {
     let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
     Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()
