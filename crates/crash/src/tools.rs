@@ -386,4 +386,20 @@ mod tests {
             assert!(recovered >= 12, "{}: {recovered} of 60", engine.name());
         }
     }
+
+    /// Times of the work itself are nobody's promise; all others are.
+    #[test]
+    fn times_from_before_the_work_count() {
+        let engine = crate::f2fs::volume("roomy").unwrap();
+        let tree = content(engine, &Image::Few.base(engine).unwrap().device).unwrap();
+        let with_time = |seconds: u64| {
+            let mut tree = tree.clone();
+            tree.change(crate::tree::ROOT).unwrap().meta.times.modify.seconds = seconds as i64;
+            early(&tree)
+        };
+        let work = LATER / 1_000_000;
+        expect_same(&with_time(work), &with_time(work + 5)).unwrap();
+        expect_same(&with_time(work - 2), &with_time(work - 1)).unwrap_err();
+        expect_same(&with_time(work - 1), &with_time(work)).unwrap_err();
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use basalt_crash::engine::{Engine, StepClock};
 use basalt_crash::f2fs::volume;
-use basalt_crash::oracle::{By, verify_by};
+use basalt_crash::oracle::{By, verify_by, verify_checkpoint};
 use basalt_crash::prepare::Image;
 use basalt_crash::script::Step;
 use basalt_crash::session::{Done, Life, Promise, Session};
@@ -113,6 +113,23 @@ fn a_checkpoint_without_a_sync_promises_names_and_no_content() {
     for state in 1..5 {
         let error = verify(By::LinuxWrote, &life, 5, &life.states[state]).unwrap_err();
         assert!(error.contains("is missing"), "as before step {state}: {error}");
+    }
+}
+
+/// No fsync counts, but the last sync does.
+#[test]
+fn a_volume_that_shows_only_its_checkpoint_shows_the_last_sync() {
+    let steps = ["create a", "write a 0 4096 1"].map(|step| (step, Promise::Nothing));
+    let of_a = Promise::File(life(&steps).states[2].find("a").unwrap());
+    let more = [("sync", Promise::All), ("write a 0 4096 2", Promise::Nothing), ("sync", of_a)];
+    let life = life(&[&steps[..], &more[..]].concat());
+    let synced = life.states[4].clone();
+    verify(By::Basalt, &life, 5, &synced).unwrap_err();
+    verify_checkpoint(&life, 5, &synced).unwrap();
+    verify_checkpoint(&life, 5, &newest(&life)).unwrap();
+    for (found, wrong) in [(life.states[1].clone(), "is missing"), (with_page(synced, "a", 0, 0), "page 0 ")] {
+        let error = verify_checkpoint(&life, 5, &found).unwrap_err();
+        assert!(error.contains(wrong), "{error}");
     }
 }
 

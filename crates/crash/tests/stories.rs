@@ -1,7 +1,13 @@
 //! Stories that were violated once, shortened by the simulator. Each is played to its end on a fresh volume.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use basalt_crash::engine::{Engine, StepClock};
 use basalt_crash::f2fs::volume;
 use basalt_crash::scenario::Scenario;
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_vfs::FileSystem;
 
 /// Plays a story; what it violates, if anything.
 fn play(text: &str) -> Result<(), String> {
@@ -137,4 +143,64 @@ fn a_commit_leaves_what_a_large_fsync_has_written_alone() {
         come_round(4)
     );
     assert_eq!(play(&text), Ok(()));
+}
+
+/// Where the mount says that rescue finds more, rescue finds no more than the mount, or there is no such word.
+struct Deaf {
+    engine: &'static dyn Engine,
+    is_told: bool,
+}
+
+impl Engine for Deaf {
+    fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    fn device_size(&self) -> u64 {
+        self.engine.device_size()
+    }
+
+    fn format(&self, device: &MemoryDevice) -> Result<(), String> {
+        self.engine.format(device)
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String> {
+        self.engine.open(device, clock)
+    }
+
+    fn open_to_look(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<Box<dyn FileSystem>, String> {
+        self.engine.open_to_look(device, clock)
+    }
+
+    fn open_as_told(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<StepClock>,
+    ) -> Option<Result<Box<dyn FileSystem>, String>> {
+        self.is_told.then(|| self.open_to_look(device, clock))
+    }
+
+    fn check(&self, device: &MemoryDevice) -> Result<(), String> {
+        self.engine.check(device)
+    }
+
+    fn directory_fsync_is_sync(&self) -> bool {
+        self.engine.directory_fsync_is_sync()
+    }
+
+    fn commit_interval(&self) -> Duration {
+        self.engine.commit_interval()
+    }
+}
+
+/// What a mount does not show has to be said, and to be found.
+#[test]
+fn what_was_fsynced_must_be_where_the_mount_says() {
+    let text = include_str!("stories/first-commit-of-the-journal-unreadable.txt");
+    let scenario: Scenario = text.parse().unwrap();
+    for is_told in [false, true] {
+        let engine = Deaf { engine: volume(&scenario.volume).unwrap(), is_told };
+        let error = scenario.play(&engine).map(drop).unwrap_err();
+        assert!(error.contains("none that may be there"), "told {is_told}: {error}");
+    }
 }
