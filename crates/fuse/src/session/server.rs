@@ -212,21 +212,21 @@ impl Server {
     }
 
     /// After a request was answered: calls `distrust` with each node that is written to while there is little space, and of which the
-    /// kernel may trust the attributes; and whether it shall write back what it has of it, too.
+    /// kernel may trust the attributes. Returns the nodes of which it shall also write back what it has: a shortage has begun.
     pub(super) fn watch(
         &self,
         request: &Request<'_>,
         error: Option<Errno>,
         reply: &Reply,
-        mut distrust: impl FnMut(u64, bool),
-    ) {
+        mut distrust: impl FnMut(u64),
+    ) -> Vec<u64> {
         let ino = self.target(&request.header);
         if error.is_some() {
             let has_lost = error == Some(Errno::NOSPC) && matches!(request.operation, Operation::Write { .. });
             if has_lost {
-                distrust(request.header.node, false);
+                distrust(request.header.node);
             }
-            return;
+            return Vec::new();
         }
         let writes = match request.operation {
             Operation::Write { .. } | Operation::Fallocate(_) => true,
@@ -237,7 +237,7 @@ impl Server {
         let (is_tight, has_begun) =
             if writes { self.shortage.look(&*self.fs) } else { (self.shortage.is_tight(), false) };
         if !is_tight {
-            return;
+            return Vec::new();
         }
         let mut concerned: Vec<InodeNumber> = reply.references().to_vec();
         if matches!(request.operation, Operation::Write { .. } | Operation::Open(_) | Operation::SetAttr(_)) {
@@ -249,10 +249,8 @@ impl Server {
         } else {
             concerned.retain(|&ino| self.shortage.watches(ino));
         }
-        concerned.into_iter().for_each(|ino| distrust(self.nodes.node(ino), false));
-        if has_begun {
-            self.begin_shortage().into_iter().for_each(|node| distrust(node, true));
-        }
+        concerned.into_iter().for_each(|ino| distrust(self.nodes.node(ino)));
+        if has_begun { self.begin_shortage() } else { Vec::new() }
     }
 
     /// Carries a request out.

@@ -199,7 +199,7 @@ impl<'fd> Loops<'fd> {
         };
         let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
         if brings_shortage {
-            self.server.begin_shortage().into_iter().for_each(|node| write_back(device, seeks, node));
+            ask_and_write_back(device, seeks, &self.server.begin_shortage());
         }
         let is_for_later = |operation: &Operation<'_>| brings_shortage || self.server.wants_pages_first(operation);
         if let Some(operation) = alone(&request.operation).filter(is_for_later) {
@@ -212,19 +212,19 @@ impl<'fd> Loops<'fd> {
         }
         let error = handle(self.server, device, &request, reply, Some(seeks));
         if self.server.kernel_keeps_dirty_pages() {
-            self.server.watch(&request, error, reply, |node, all| match all {
-                true => write_back(device, seeks, node),
-                false => drop(seeks.send(Task::Distrust(device, node))),
-            });
+            let written =
+                self.server.watch(&request, error, reply, |node| drop(seeks.send(Task::Distrust(device, node))));
+            ask_and_write_back(device, seeks, &written);
         }
     }
 }
 
-/// Has the kernel ask before it takes more for a node, and write back what it has, before what is handed over later is answered.
-fn write_back<'fd>(device: BorrowedFd<'fd>, seeks: &Sender<Task<'fd>>, node: u64) {
+/// Has the kernel ask before it takes more for any of these nodes, and then write back what it has, before what is handed over later is
+/// answered. Writing one back takes long enough for others to bring more than there is room for.
+fn ask_and_write_back<'fd>(device: BorrowedFd<'fd>, seeks: &Sender<Task<'fd>>, nodes: &[u64]) {
     // Whoever gets it ends after the loops.
-    let _ = seeks.send(Task::Distrust(device, node));
-    let _ = seeks.send(Task::WriteBack(device, node));
+    nodes.iter().for_each(|&node| drop(seeks.send(Task::Distrust(device, node))));
+    nodes.iter().for_each(|&node| drop(seeks.send(Task::WriteBack(device, node))));
 }
 
 /// The same operation without its request, of those that may need the kernel's pages first.
