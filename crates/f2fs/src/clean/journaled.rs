@@ -4,7 +4,7 @@
 
 use basalt_segments::SegmentKind;
 
-use super::{CleaningCause, not_owned};
+use super::CleaningCause;
 use crate::error::Result;
 use crate::journal::moves::Owner;
 use crate::layout::BLOCK_SIZE;
@@ -14,6 +14,7 @@ use crate::layout::nat::RawNatEntry;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummary;
 use crate::log::node_owner;
+use crate::node::owner::not_owned;
 use crate::volume::Volume;
 use zerocopy::FromBytes;
 

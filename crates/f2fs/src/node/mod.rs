@@ -1,5 +1,7 @@
-//! Nodes: where they are (NAT), those in memory (cache), and the way from a file offset to a node (path).
+//! Nodes: where they are (NAT), those in memory (cache), the way from a file offset to a node (path), and from a block to its
+//! node (owner).
 
 pub mod cache;
 pub mod nat;
+pub(crate) mod owner;
 pub mod path;

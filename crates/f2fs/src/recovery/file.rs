@@ -216,8 +216,9 @@ impl Volume {
         }
         self.set_owner(block, data_owner(nid, version, index), owners)?;
         let now = self.mounted_seconds();
-        // Whether it was live was asked above.
-        let _ = self.table.set_live(block, now);
+        if !self.table.set_live(block, now) {
+            return Err(Error::damaged("SIT", format!("block {address}"), "fsynced, and live for another owner"));
+        }
         self.changed = true;
         Ok(())
     }
@@ -225,24 +226,9 @@ impl Volume {
     /// A block moved from one place of a file to another (Linux's collapse, insert and exchange of ranges): the old place
     /// loses it.
     fn take_from_owner(&mut self, address: u32, owners: &Owners) -> Result<()> {
-        let block = address - self.geometry.main;
-        let wrong = || Error::damaged("summary", format!("block {address}"), "fsynced, but in use elsewhere");
-        let owner = self.owner_of(block, owners)?;
-        let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
-        if self.nat_entry(nid)?.block_addr.get() == 0 {
-            return Err(wrong());
-        }
-        let flexible = self.geometry.flexible_inline_xattr();
-        let node = self.node(nid)?;
-        let ino = node.footer().ino.get();
-        let (byte, limit) = if ino == nid {
-            (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
-        } else {
-            (4 * index as usize, ADDRS_PER_NODE)
-        };
-        if index >= limit || node.pointer(byte) != address || !self.is_inode(ino)? {
-            return Err(wrong());
-        }
+        let owner = self.owner_of(address - self.geometry.main, owners)?;
+        let nid = owner.nid.get();
+        let (byte, ino) = self.pointer_of(nid, owner.ofs_in_node.get().into(), address)?;
         self.node_mut(nid)?.set_pointer(byte, NULL_ADDR);
         self.invalidate(address)?;
         self.forget_extent(ino)?;

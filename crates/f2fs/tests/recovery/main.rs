@@ -8,10 +8,12 @@
 //! | [`ordered`] | what no checkpoint may have without its data: sizes, links, names that replace |
 //! | [`rules`] | when an fsync is one flush, when a checkpoint, and when nothing |
 //! | [`beside`] | several fsyncs at once |
+//! | [`claims`] | a chain that claims a block of another file's, and summaries that name a wrong owner |
 //! | [`torn`] | the last inode of Linux's chain, of which only a part arrived |
 //! | [`cuts`] | power cuts at random inside fsync and inside recovery |
 
 mod beside;
+mod claims;
 mod content;
 mod cuts;
 /// Finds structures on a volume and changes them, checksums brought up to date.

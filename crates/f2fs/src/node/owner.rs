@@ -1,0 +1,39 @@
+//! The way back from a data block to its owner: the node and pointer that a summary or a journal names, which may be wrong.
+
+use super::path::{inode_slot, is_direct};
+use crate::error::{Error, Result};
+use crate::layout::inode::InlineFlags;
+use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::volume::Volume;
+
+impl Volume {
+    /// The byte of node `nid` where pointer `index` to a data block is, which must be `address`, and the node's inode.
+    pub(crate) fn pointer_of(&mut self, nid: u32, index: u32, address: u32) -> Result<(usize, u32)> {
+        if self.nat_entry(nid)?.block_addr.get() == 0 {
+            return Err(not_owned("summary", nid, address));
+        }
+        let flexible = self.geometry.flexible_inline_xattr();
+        let node = self.node(nid)?;
+        let ino = node.footer().ino.get();
+        let (byte, limit) = if ino != nid {
+            let holds_addresses = is_direct(node.footer().offset()) && node.footer().offset() != XATTR_NODE_OFFSET;
+            (4 * index as usize, if holds_addresses { ADDRS_PER_NODE } else { 0 })
+        } else if node.inode().inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
+            (0, 0)
+        } else {
+            (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
+        };
+        if index >= limit || node.pointer(byte) != address {
+            return Err(not_owned("summary", nid, address));
+        }
+        if !self.is_inode(ino)? {
+            return Err(not_owned("node", nid, address));
+        }
+        Ok((byte, ino))
+    }
+}
+
+/// Damage: a live block that node `nid` should point to, and does not.
+pub(crate) fn not_owned(structure: &'static str, nid: u32, address: u32) -> Error {
+    Error::damaged(structure, format!("block {address}"), format!("live, but node {nid} does not point there"))
+}
