@@ -9,6 +9,7 @@ use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::geometry::Geometry;
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
+use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -236,4 +237,47 @@ fn what_was_fsynced_of_a_large_file_is_found() {
     assert_eq!(found.read(ino, 0, &mut read).unwrap(), bytes.len());
     let wrong: Vec<usize> = (0..bytes.len()).step_by(BLOCK as usize).filter(|&at| read[at] != bytes[at]).collect();
     assert!(wrong.is_empty(), "not what was fsynced at {wrong:?}");
+}
+
+/// The checkpoint's logs tell little where the warm one is at its start, and many newer nodes lie elsewhere.
+#[test]
+fn a_volume_without_superblocks_is_found_whatever_its_logs_tell() {
+    for (mib, segments_per_section, is_repaired) in [(64, 1, false), (64, 1, true), (256, 4, false)] {
+        let what = format!("{mib} MiB, {segments_per_section} segments a section, repaired: {is_repaired}");
+        let device = overwritten(mib, segments_per_section);
+        if is_repaired {
+            plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        } else {
+            F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap().close().unwrap();
+        }
+        device.write_at(0, &[0; 2 * BLOCK as usize]).unwrap();
+        let found = Rescued::open(device, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+        for file in 0..200 {
+            let ino = found.lookup(found.root(), format!("file{file}").as_bytes()).map(|found| found.ino);
+            let mut bytes = [0; 5000];
+            let read = ino.and_then(|ino| found.read(ino, 0, &mut bytes));
+            assert!(
+                read.is_ok_and(|read| read == 5000) && bytes == [9; 5000],
+                "{what}: file{file}: {:?}",
+                found.report()
+            );
+        }
+    }
+}
+
+/// A volume that was cut off behind nine rounds of overwriting its files, with no change to a directory meanwhile.
+fn overwritten(mib: u64, segments_per_section: u32) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(mib << 20, 512));
+    let options = FormatOptions { discard_reads_zeros: true, segments_per_section, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let node = NewNode { kind: FileKind::Regular, permissions: 0o640, rdev: 0, target: b"" };
+    let make =
+        |file: u64| fs.create(fs.root(), format!("file{file}").as_bytes(), &node, &Caller::default()).unwrap().ino;
+    let inos: Vec<InodeNumber> = (0..200).map(make).collect();
+    for round in 0..=9 {
+        inos.iter().for_each(|&ino| assert_eq!(fs.write(ino, 0, &[round; 5000], false).unwrap(), 5000));
+        fs.sync().unwrap();
+    }
+    Arc::new(device.snapshot())
 }

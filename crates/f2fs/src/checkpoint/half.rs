@@ -21,9 +21,9 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
-/// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity, and two by a repair that
-/// recovers what was fsynced first.
-pub(crate) const VERSION_STEP_MAX: i64 = 4;
+/// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity, and a repair that recovers
+/// what was fsynced first leaves out those of the recovery: two, and more if it had to clean.
+pub(crate) const VERSION_STEP_MAX: i64 = 8;
 
 /// What there is of a pack that is not sound.
 #[derive(Debug)]

@@ -122,7 +122,9 @@ fn action(kind: FaultKind, how: &str) -> String {
 }
 
 fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> State {
-    let target = 1 - loaded.pack.index;
+    // What recovery on the staged device wrote is not on the device: the pack that counts there stays.
+    let base = choose_pack(device.base(), &geometry).map_or(loaded.pack.index, |(pack, _)| pack.index);
+    let target = 1 - base;
     let mut version = loaded.pack.raw.checkpoint_ver.get().wrapping_add(1);
     // Odd versions belong into the first pack.
     if version % 2 == u64::from(target) {

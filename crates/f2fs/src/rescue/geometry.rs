@@ -107,7 +107,9 @@ pub(super) fn from_checkpoint(reader: &mut Reader<'_>) -> Option<Geometry> {
     let mut best: Option<(Agreement, Areas)> = None;
     for (start, segments) in find_places(reader, &starts, sit_segments) {
         let Some(ssa) = behind_segments(start, segments + sit_segments + nat_segments) else { continue };
-        let Some((agreement, main)) = find_main(reader, &raw, ssa) else { continue };
+        let nat = start + ((segments + sit_segments) << SEGMENT_BITS);
+        let root = [nat, nat + BLOCKS_PER_SEGMENT].into_iter().filter_map(|at| root_node(reader, at)).max();
+        let Some((agreement, main)) = find_main(reader, &raw, ssa, root) else { continue };
         if best.as_ref().is_none_or(|(before, _)| agreement > *before) {
             best = Some((agreement, Areas { start, segments, sit_segments, nat_segments, ssa, main }));
         }
@@ -242,16 +244,27 @@ fn starts_nat(reader: &mut Reader<'_>, address: u32) -> bool {
     entries[0].block_addr.get() == 0 && is_reserved(1) && is_reserved(2) && entries[3].ino.get() == 3
 }
 
+/// Where a copy of the NAT that begins at a block has the root's inode.
+fn root_node(reader: &mut Reader<'_>, address: u32) -> Option<u32> {
+    if !starts_nat(reader, address) {
+        return None;
+    }
+    let block = reader.block(address)?;
+    let (entries, _) = <[RawNatEntry]>::ref_from_prefix_with_elems(&block, 4).ok()?;
+    Some(entries[3].block_addr.get()).filter(|&root| root > address && root < reader.blocks)
+}
+
 /// The first block of the main area: where the checkpoint's node logs hold nodes that name their successors. `None` if no place agrees:
 /// a wrong one would hide what nodes alone tell.
-fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32) -> Option<(Agreement, u32)> {
+fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32, root: Option<u32>) -> Option<(Agreement, u32)> {
     let least = least_ssa(reader.blocks, ssa)?;
     let mut best: Option<(Agreement, u32)> = None;
     let mut left = TRIED_SEGMENTS;
     // A volume that was cut off has more summaries than its length says, and sections and zones make the SSA longer too.
     for segments in least.. {
         let main = behind_segments(ssa, segments).filter(|&main| main < reader.blocks && left > 0);
-        let Some(main) = main else { break };
+        // The NAT has addresses from the start of the device: the root's inode is in the main area.
+        let Some(main) = main.filter(|&main| root.is_none_or(|root| main <= root)) else { break };
         left -= 1;
         let agreement = agreement(reader, raw, main);
         if agreement.logs > 0 && best.is_none_or(|(before, _)| agreement > before) {

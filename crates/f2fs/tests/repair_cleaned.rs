@@ -1,0 +1,92 @@
+//! Repair of volumes so full that the recovery which comes first has to clean.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::checkpoint::load::choose_pack;
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+const BLOCK: u64 = 4096;
+const SIZE: u64 = 256 << 10;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+
+fn open(device: Arc<MemoryDevice>) -> F2fs {
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
+}
+
+/// A volume that is filled to 70 %, overwritten at random with many fsyncs, and cut off.
+fn cut_off(seed: u64, steps: u64) -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(80 << 20, 512));
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let fs = open(device.clone());
+    let stat = fs.stat_fs().unwrap();
+    let files = stat.available * u64::from(stat.block_size) / 100 * 70 / SIZE;
+    let make = |number: u64| {
+        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &vec![number as u8; SIZE as usize], false).unwrap();
+        ino
+    };
+    let inos: Vec<u64> = (0..files).map(make).collect();
+    fs.sync().unwrap();
+    let mut rng = Rng::new(seed);
+    for step in 0..steps {
+        let ino = inos[rng.index(inos.len())];
+        let offset = rng.below(SIZE / BLOCK) * BLOCK;
+        fs.write(ino, offset, &[(step % 251) as u8; BLOCK as usize], false).unwrap();
+        if step % 500 == 499 {
+            fs.sync().unwrap();
+        }
+        if rng.below(4) == 0 {
+            fs.sync_file(ino, false).unwrap();
+        }
+    }
+    device.snapshot()
+}
+
+/// How many files there are, and how many of them are as on `right`.
+fn as_on(right: &MemoryDevice, image: &MemoryDevice) -> (usize, usize) {
+    let [right, image] = [right, image].map(|device| open(Arc::new(device.snapshot())));
+    let content = |fs: &F2fs, name: &str| {
+        let mut bytes = vec![0; SIZE as usize];
+        let found = fs.lookup(fs.root(), name.as_bytes()).ok()?;
+        fs.read(found.ino, 0, &mut bytes).ok().map(|_| bytes)
+    };
+    let names = (0..).map(|number| format!("file{number}"));
+    let (mut all, mut same) = (0, 0);
+    for name in names {
+        let Some(expected) = content(&right, &name) else { return (all, same) };
+        all += 1;
+        same += usize::from(content(&image, &name) == Some(expected));
+    }
+    (all, same)
+}
+
+#[test]
+fn the_checkpoint_that_counts_is_not_written_over() {
+    let mut ahead = Vec::new();
+    for (seed, steps) in [(36, 2881), (3, 2881), (37, 2881)] {
+        let image = cut_off(seed, steps);
+        let geometry = Geometry::read(&image).unwrap().0;
+        let before = choose_pack(&image, &geometry).unwrap().0;
+        let device = Arc::new(image.snapshot());
+        plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        let after = choose_pack(&*device, &geometry).unwrap().0;
+        assert_ne!(before.index, after.index, "seed {seed}");
+        ahead.push(after.raw.checkpoint_ver.get() - before.raw.checkpoint_ver.get());
+        // A byte of its first block goes bad: the last block tells that it counts.
+        let at = u64::from(after.start) * BLOCK + 99;
+        let mut byte = [0];
+        device.read_at(at, &mut byte).unwrap();
+        device.write_at(at, &[byte[0] ^ 0x40]).unwrap();
+        let (all, same) = as_on(&image, &device.snapshot());
+        assert!(all > 20 && all == same, "seed {seed}: {same} of {all}");
+    }
+    // Else no recovery had to clean, and nothing was shown.
+    assert!(ahead.iter().any(|&ahead| ahead > 3), "{ahead:?}");
+}
