@@ -7,7 +7,7 @@ use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
 use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::summary::RawSummary;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
-use basalt_vfs::{Caller, FileSystem, NewNode, XattrFlags};
+use basalt_vfs::{Caller, FileSystem, XattrFlags};
 
 use super::editor::Editor;
 use super::power::{FILE, formatted};
@@ -22,21 +22,21 @@ fn open(device: &Arc<MemoryDevice>) -> F2fs {
     F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
 }
 
-fn make(fs: &F2fs, name: &str, node: &NewNode<'_>) -> u64 {
-    fs.create(fs.root(), name.as_bytes(), node, &CALLER).unwrap().ino
+fn make(fs: &F2fs, name: &str) -> u64 {
+    fs.create(fs.root(), name.as_bytes(), &FILE, &CALLER).unwrap().ino
 }
 
 /// A closed volume with the files `claims` and `owns` (data), `inline` (data within the inode) and `listed` (a node of xattrs).
 fn volume() -> MemoryDevice {
     let device = Arc::new(formatted(64 << 20));
     let fs = open(&device);
-    fs.write(make(&fs, "claims", &FILE), 0, &[1; 9000], false).unwrap();
-    fs.write(make(&fs, "owns", &FILE), 0, &[2; 9000], false).unwrap();
-    fs.write(make(&fs, "inline", &FILE), 0, INLINE, false).unwrap();
-    fs.set_xattr(make(&fs, "listed", &FILE), b"user.long", ATTRIBUTE, XattrFlags::empty()).unwrap();
+    fs.write(make(&fs, "claims"), 0, &[1; 9000], false).unwrap();
+    fs.write(make(&fs, "owns"), 0, &[2; 9000], false).unwrap();
+    fs.write(make(&fs, "inline"), 0, INLINE, false).unwrap();
+    fs.set_xattr(make(&fs, "listed"), b"user.long", ATTRIBUTE, XattrFlags::empty()).unwrap();
     fs.sync().unwrap();
     // The log of data goes on to other segments: the first one's summary lies in the SSA.
-    fs.write(make(&fs, "filler", &FILE), 0, &vec![3; 8 << 20], false).unwrap();
+    fs.write(make(&fs, "filler"), 0, &vec![3; 8 << 20], false).unwrap();
     fs.close().unwrap();
     device.snapshot()
 }
@@ -101,7 +101,7 @@ fn claim(editor: &Editor) -> MemoryDevice {
     let blocks = (chain.device.size() / BLOCK as u64) as u32;
     let seal = (0..blocks).find(|block| chain.block(*block).starts_with(b"BSEA")).unwrap();
     let (address, slot) = (first_block(&chain, "owns"), chain.slot(ino as u32, 0));
-    // The seal has the inode's CRC: without it the chain is like Linux's.
+    // The seal has the inode's CRC. Made a node of no file, it leaves a chain like Linux's.
     chain.edit((seal, 0), |node: &mut RawNode| {
         node.slots[0].set(0);
         node.footer.nid.set(9 << 16);
