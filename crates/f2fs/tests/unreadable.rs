@@ -471,7 +471,11 @@ fn an_older_checkpoint_with_a_damaged_end_does_not_replace_one_that_cannot_be_re
         let geometry = Geometry::read(&image).unwrap().0;
         // Tools, which write, take neither.
         assert!(matches!(choose_pack(&*faulty, &geometry), Err(Error::Device(_))), "end {end}");
-        assert!(matches!(check(&*faulty, &CheckOptions::default(), &mut |_| ()), Err(Error::Device(_))), "end {end}");
+        let report = check(&*faulty, &CheckOptions::default(), &mut |_| ()).unwrap();
+        assert!(
+            report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointUncertain),
+            "end {end}: {report:?}"
+        );
         let fs = open(faulty.clone()).unwrap();
         assert!(!fs.is_writable(), "end {end}: {:?}", fs.warnings());
         assert!(fs.warnings().iter().any(|warning| warning.contains("may be the newer")), "{:?}", fs.warnings());

@@ -5,8 +5,7 @@ use basalt_segments::SegmentKind;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
-use crate::checkpoint::half::{self, Half};
-use crate::checkpoint::load::{Loaded, Pack, load_pack, log_position, read_blocks, read_pack};
+use crate::checkpoint::load::{self, Loaded, Pack, load_pack, log_position, read_blocks};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
@@ -58,40 +57,29 @@ pub(super) fn check(device: &dyn BlockDevice, geometry: &Geometry, findings: &mu
     }
 }
 
-/// The newest pack that is complete. One that is not is no fault as long as the other one is.
+/// The newest pack that is complete. One that is not is no fault as long as the other one is, and may not be the newer.
 fn choose(device: &dyn BlockDevice, geometry: &Geometry, findings: &mut Findings) -> Result<Option<Pack>> {
-    let (pack, broken) = match (read_pack(device, geometry, 0), read_pack(device, geometry, 1)) {
-        (Ok(first), Ok(second)) => {
-            let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
-            (Some(if ahead > 0 { second } else { first }), Vec::new())
-        }
-        (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => {
-            let other = 1 - pack.index;
-            match half::find(device, geometry, other, Some(pack.raw.checkpoint_ver.get())) {
-                Half::Complete(newer) => (Some(newer), Vec::new()),
-                Half::None => (Some(pack), vec![(other, words(&error))]),
-                Half::Unknown(error) => return Err(error),
+    let chosen = match load::choose(device, geometry) {
+        Ok(chosen) => chosen,
+        Err(errors) => {
+            for (index, error) in (0..).zip(*errors) {
+                if matches!(error, Error::Device(_)) {
+                    return Err(error);
+                }
+                let place = Place::Checkpoint(index);
+                findings.add(FaultKind::CheckpointUnreadable, place, words(&error), "a complete pack");
             }
+            return Ok(None);
         }
-        (Err(error @ Error::Device(_)), Err(_)) | (Err(_), Err(error @ Error::Device(_))) => return Err(error),
-        (Err(first), Err(second)) => match half::newest(device, geometry) {
-            (Some(_), Some(error)) => return Err(error),
-            (Some(pack), None) => {
-                let other = 1 - pack.index;
-                let found = words(if other == 0 { &first } else { &second });
-                (Some(pack), vec![(other, found)])
-            }
-            (None, _) => (None, vec![(0, words(&first)), (1, words(&second))]),
-        },
     };
-    let kind = if pack.is_some() { FaultKind::CheckpointPack } else { FaultKind::CheckpointUnreadable };
-    for (index, found) in broken {
-        findings.add(kind, Place::Checkpoint(index), found, "a complete pack");
+    let other = Place::Checkpoint(1 - chosen.pack.index);
+    if let Some(unknown) = &chosen.unknown {
+        findings.add(FaultKind::CheckpointUncertain, other, words(unknown), "a pack that can be read");
+    } else if let Some(error) = &chosen.other {
+        findings.add(FaultKind::CheckpointPack, other, words(error), "a complete pack");
     }
-    if let Some(pack) = &pack {
-        check_chosen(pack, findings);
-    }
-    Ok(pack)
+    check_chosen(&chosen.pack, findings);
+    Ok(Some(chosen.pack))
 }
 
 fn check_chosen(pack: &Pack, findings: &mut Findings) {

@@ -65,6 +65,9 @@ kinds! {
     CheckpointEnd = "checkpoint-end", Damage,
         "The first or last block of the newest checkpoint is damaged. The checkpoint is complete, and Basalt uses its other end; \
          Linux goes back to the checkpoint before it and loses what came since. A writable mount or a repair mends it.";
+    CheckpointUncertain = "checkpoint-uncertain", Damage,
+        "One of the two checkpoint packs cannot be read, and nothing tells whether it is the newer one. The other one is used, only to \
+         read.";
     CheckpointUnreadable = "checkpoint-unreadable", Fatal,
         "Neither checkpoint pack is sound, so nothing says where the tables and logs are.";
     CheckpointFields = "checkpoint-fields", Fatal,

@@ -15,15 +15,14 @@
 
 use basalt_device::BlockDevice;
 
-use super::load::{BrokenEnd, Pack, bad, check_block, is_pack_size, read_blocks};
+use super::load::{BrokenEnd, Pack, bad, check_block, is_pack_size, newer, read_blocks};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
-/// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity, and a repair that recovers
-/// what was fsynced first leaves out those of the recovery: two, and more if it had to clean.
-pub(crate) const VERSION_STEP_MAX: i64 = 8;
+/// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
+pub(crate) const VERSION_STEP_MAX: i64 = 2;
 
 /// What there is of a pack that is not sound.
 #[derive(Debug)]
@@ -167,10 +166,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
 /// The newest pack that is complete but for one end, where neither is sound; and why the other cannot be told, if that may be newer.
 pub fn newest(device: &dyn BlockDevice, geometry: &Geometry) -> (Option<Pack>, Option<Error>) {
     match [0, 1].map(|index| find(device, geometry, index, None)) {
-        [Half::Complete(first), Half::Complete(second)] => {
-            let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
-            (Some(if ahead > 0 { second } else { first }), None)
-        }
+        [Half::Complete(first), Half::Complete(second)] => (Some(newer(first, second)), None),
         [Half::Complete(pack), Half::Unknown(_)] | [Half::Unknown(_), Half::Complete(pack)] => {
             // Its version may be known, and older.
             match find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {

@@ -162,41 +162,77 @@ pub(super) fn is_pack_size(total: u32, geometry: &Geometry) -> bool {
     (3 + geometry.payload..=BLOCKS_PER_SEGMENT).contains(&total)
 }
 
-/// Chooses the pack to start from. The second value says what was wrong with the other pack, if anything was.
+/// The pack to start from, and what is wrong with the other one.
+pub(crate) struct Choice {
+    pub(crate) pack: Pack,
+    /// Why the other pack is not sound, if it is not.
+    pub(crate) other: Option<Error>,
+    /// Why it cannot be told whether that is the newer one, if it cannot.
+    pub(crate) unknown: Option<Error>,
+}
+
+impl Choice {
+    /// The pack, and what is wrong with the other one if it was ever written.
+    fn told(self, device: &dyn BlockDevice, geometry: &Geometry) -> (Pack, Option<Error>) {
+        let other = self.other.filter(|_| !is_unused(device, geometry, 1 - self.pack.index));
+        (self.pack, other)
+    }
+}
+
+/// Chooses the pack to start from.
+///
+/// # Errors
+/// What is wrong with each of them, if neither is of use.
+pub(crate) fn choose(device: &dyn BlockDevice, geometry: &Geometry) -> std::result::Result<Choice, Box<[Error; 2]>> {
+    let (pack, other, unknown) = match [0, 1].map(|index| read_pack(device, geometry, index)) {
+        [Ok(first), Ok(second)] => (newer(first, second), None, None),
+        [Ok(pack), Err(error)] | [Err(error), Ok(pack)] => {
+            match half::find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {
+                Half::Complete(newer) => (newer, None, None),
+                Half::None => (pack, Some(error), None),
+                Half::Unknown(unknown) => (pack, Some(error), Some(unknown)),
+            }
+        }
+        [Err(first), Err(second)] => match half::newest(device, geometry) {
+            (Some(pack), unknown) => {
+                let other = if pack.index == 0 { second } else { first };
+                (pack, Some(other), unknown)
+            }
+            (None, _) => return Err(Box::new([first, second])),
+        },
+    };
+    Ok(Choice { pack, other, unknown })
+}
+
+fn choose_either(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Choice> {
+    choose(device, geometry).map_err(|errors| {
+        let [first, _] = *errors;
+        first
+    })
+}
+
+/// The newer of two packs, by the signed difference of their versions.
+pub(super) fn newer(first: Pack, second: Pack) -> Pack {
+    let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
+    if ahead > 0 { second } else { first }
+}
+
+/// The pack to start from. The second value says what was wrong with the other pack, if anything was.
 ///
 /// # Errors
 /// Damage if neither is of use. The device's where a pack cannot be read and may be the newer one.
 pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
-    choose(device, geometry, false)
+    let chosen = choose_either(device, geometry)?;
+    match chosen.unknown {
+        Some(unknown) => Err(unknown),
+        None => Ok(chosen.told(device, geometry)),
+    }
 }
 
 /// As [`choose_pack`], for opening to read: a pack that cannot be read is broken like any other. It may have been the newer one,
 /// so nothing may be written to a volume that is opened from the pack chosen here.
 pub(crate) fn choose_pack_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
-    choose(device, geometry, true)
-}
-
-fn choose(device: &dyn BlockDevice, geometry: &Geometry, to_read: bool) -> Result<(Pack, Option<Error>)> {
-    match (read_pack(device, geometry, 0), read_pack(device, geometry, 1)) {
-        (Ok(first), Ok(second)) => {
-            let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
-            Ok((if ahead > 0 { second } else { first }, None))
-        }
-        (Ok(pack), Err(error)) | (Err(error), Ok(pack)) => {
-            let other = 1 - pack.index;
-            match half::find(device, geometry, other, Some(pack.raw.checkpoint_ver.get())) {
-                Half::Complete(newer) => Ok((newer, None)),
-                Half::Unknown(failed) if !to_read => Err(failed),
-                Half::None if is_unused(device, geometry, other) => Ok((pack, None)),
-                _ => Ok((pack, Some(error))),
-            }
-        }
-        (Err(error), Err(_)) => match half::newest(device, geometry) {
-            (Some(_), Some(failed)) if !to_read => Err(failed),
-            (Some(pack), failed) => Ok((pack, failed)),
-            (None, _) => Err(error),
-        },
-    }
+    Ok(choose_either(device, geometry)?.told(device, geometry))
 }
 
 /// Whether a pack looks as if it was never written: resize.f2fs leaves one of zeros beside its own.

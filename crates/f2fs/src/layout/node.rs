@@ -13,6 +13,19 @@ pub const OFFSET_SHIFT: u32 = 3;
 /// `ofs` of an xattr node.
 pub const XATTR_NODE_OFFSET: u32 = u32::MAX >> OFFSET_SHIFT;
 
+/// Upper half of `cp_ver` in nodes that a repair wrote: the checksum of no checkpoint, but for one in 2^32.
+const REPAIRED: u32 = 0xBA5A_17F5;
+
+/// `cp_ver` of a node that a repair wrote behind a checkpoint of this version (lower half): roll-forward recovery never takes it.
+pub fn repaired_version(version: u32) -> u64 {
+    u64::from(REPAIRED) << 32 | u64::from(version)
+}
+
+/// Whether a repair wrote a node with this `cp_ver`.
+pub fn is_repaired(cp_ver: u64) -> bool {
+    cp_ver >> 32 == u64::from(REPAIRED)
+}
+
 bitflags! {
     /// Low bits of the footer's `flag`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

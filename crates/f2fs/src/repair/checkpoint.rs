@@ -1,5 +1,6 @@
 //! The checkpoint: finds one to start from, however bad, and brings its fields, logs, orphans and journals into bounds.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use basalt_segments::SegmentKind;
@@ -15,7 +16,8 @@ use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};
 use crate::checkpoint::half;
 use crate::checkpoint::load::{
-    Loaded, LoadedLog, Pack, bitmap_places, choose_pack, expected_checksum, load_pack, log_position, read_blocks,
+    Loaded, LoadedLog, Pack, bitmap_places, choose_pack_to_read, expected_checksum, load_pack, log_position,
+    read_blocks,
 };
 use crate::error::Result;
 use crate::format::plan::reserve;
@@ -36,6 +38,7 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, se
 pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::CheckpointPack,
     FaultKind::CheckpointEnd,
+    FaultKind::CheckpointUncertain,
     FaultKind::CheckpointUnreadable,
     FaultKind::CheckpointFields,
     FaultKind::CheckpointFlags,
@@ -54,7 +57,8 @@ const NOWHERE: u32 = u32::MAX;
 /// Opens the volume at its best checkpoint; the journals are merged into the tables on the staged device.
 pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], log: &mut Log) -> Result<State> {
     let mut mended = None;
-    let (mut pack, how) = match choose_pack(&**device, &geometry) {
+    // What came since is what the search finds, if a pack that cannot be read was the newer one.
+    let (mut pack, how) = match choose_pack_to_read(&**device, &geometry) {
         Ok((mut pack, _)) => {
             half::mend(&**device, &pack)?;
             mended = pack.broken_end.take().map(|_| Place::Checkpoint(pack.index));
@@ -76,7 +80,7 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
         load_pack(&**device, &geometry, pack)?
     };
     loaded.logs.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(log, _)| log.segment = NOWHERE);
-    let mut state = into_state(device, geometry, loaded);
+    let mut state = into_state(device, geometry, loaded)?;
     state.is_invented = invented;
     state.merge_journals()?;
     state.place_lost_logs()?;
@@ -106,7 +110,7 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
 
 fn action(kind: FaultKind, how: &str) -> String {
     match kind {
-        FaultKind::CheckpointPack | FaultKind::CheckpointUnreadable => how.into(),
+        FaultKind::CheckpointPack | FaultKind::CheckpointUncertain | FaultKind::CheckpointUnreadable => how.into(),
         FaultKind::CheckpointEnd => "written anew from the other end".into(),
         FaultKind::CheckpointFields => "computed anew from the superblock and the tables".into(),
         FaultKind::CheckpointFlags => "flag cleared".into(),
@@ -121,18 +125,25 @@ fn action(kind: FaultKind, how: &str) -> String {
     }
 }
 
-fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> State {
-    // What recovery on the staged device wrote is not on the device: the pack that counts there stays.
-    let base = choose_pack(device.base(), &geometry).map_or(loaded.pack.index, |(pack, _)| pack.index);
-    let target = 1 - base;
-    let mut version = loaded.pack.raw.checkpoint_ver.get().wrapping_add(1);
+fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Result<State> {
+    let base = choose_pack_to_read(device.base(), &geometry).ok().map(|(pack, _)| pack);
+    if let Some(base) = &base {
+        // The checkpoints that recovery wrote on the staged device are none: the one that counts on the device stays.
+        device.forget(base.start..base.start + BLOCKS_PER_SEGMENT);
+        half::mend(&**device, base)?;
+    }
+    let last = base.as_ref().unwrap_or(&loaded.pack);
+    let target = 1 - last.index;
+    let mut version = last.raw.checkpoint_ver.get().wrapping_add(1);
     // Odd versions belong into the first pack.
     if version % 2 == u64::from(target) {
         version = version.wrapping_add(1);
     }
-    State {
+    let base = base.and_then(|pack| load_pack(device.base(), &geometry, pack).ok()).map(Rc::new);
+    Ok(State {
         device: Arc::clone(device),
         geometry,
+        base,
         loaded,
         target,
         version,
@@ -147,7 +158,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> State
         homeless: FxHashSet::default(),
         made: FxHashSet::default(),
         lost_found: None,
-    }
+    })
 }
 
 /// The fields of a checkpoint block and its checksum, if the checksum is right.

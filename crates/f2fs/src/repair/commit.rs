@@ -12,9 +12,10 @@ use super::staged::Staged;
 use super::state::State;
 use crate::check::Survey;
 use crate::check::blocks::Owner;
-use crate::checkpoint::load::{Loaded, choose_pack, load_pack};
+use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
+use crate::layout::node::{RawNode, repaired_version};
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 
@@ -82,16 +83,10 @@ fn write_run(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// The checkpoint that the device itself has, if it has a sound one.
-fn base_checkpoint(staged: &Staged, geometry: &Geometry) -> Option<Loaded> {
-    let (pack, _) = choose_pack(staged.base(), geometry).ok()?;
-    load_pack(staged.base(), geometry, pack).ok()
-}
-
 impl State {
     /// Moves every changed block that the device's checkpoint has as live to a free place. Whether anything was moved.
     pub(super) fn relocate_all(&mut self, work: &mut Work<'_>) -> Result<bool> {
-        let Some(base) = base_checkpoint(&self.device, &self.geometry) else { return Ok(false) };
+        let Some(base) = self.base.clone() else { return Ok(false) };
         let (_, survey) = work.examine(FxHashSet::default())?;
         let Some(survey) = survey else { return Ok(false) };
         self.begin_round();
@@ -154,9 +149,12 @@ impl State {
     /// What is to be written, so that the staged volume is on the device.
     pub(super) fn plan_writes(&mut self, work: &mut Work<'_>) -> Result<Writes> {
         let (_, survey) = work.examine(FxHashSet::default())?;
-        let base = base_checkpoint(&self.device, &self.geometry);
+        let base = self.base.clone();
         let mut writes = Writes::default();
-        self.flip_tables(base.as_ref(), &mut writes)?;
+        self.flip_tables(base.as_deref(), &mut writes)?;
+        if let (Some(base), Some(survey)) = (&base, &survey) {
+            self.stamp_nodes(base, survey)?;
+        }
         if base.is_none() {
             self.write_other_pack()?;
         }
@@ -186,6 +184,28 @@ impl State {
             writes.groups[group].insert(address, block);
         }
         Ok(writes)
+    }
+
+    /// Nodes of versions ahead of the device's checkpoint show that there was a newer one. Recovery on the staged device wrote such, behind
+    /// checkpoints that the device never had: if the repair is cut off, nobody may take them for more than what this checkpoint led to.
+    fn stamp_nodes(&self, base: &Loaded, survey: &Survey) -> Result<()> {
+        let version = base.pack.raw.checkpoint_ver.get() as u32;
+        for (address, mut block) in self.device.changes()? {
+            if !self.geometry.in_main(address) || !is_owned(survey, &self.geometry, address) {
+                continue;
+            }
+            let is_node = self.nat(self.summary(address)?.nid.get())?.block_addr.get() == address;
+            let Ok(node) = RawNode::mut_from_bytes(&mut block) else { continue };
+            let stamp = node.footer.cp_ver;
+            let before = self.device.before(address).ok().and_then(|before| RawNode::read_from_bytes(&before).ok());
+            let was_there = before.is_some_and(|before| before.footer.cp_ver == stamp);
+            if is_node && !was_there && (stamp.get() as u32).wrapping_sub(version).cast_signed() > 0 {
+                node.footer.cp_ver.set(repaired_version(version));
+                self.seal(&mut block);
+                self.put(address, &block)?;
+            }
+        }
+        Ok(())
     }
 
     /// Where neither pack is of use, the other one becomes the same, of the version before; it is written when the first is durable.

@@ -427,7 +427,8 @@ impl Work<'_> {
     /// Whether a pack is damaged that was the newest checkpoint, and complete: something was written behind it. One of zeros may be what is
     /// left of it.
     fn lacks_checkpoint(&mut self, options: &RepairOptions, report: &CheckReport) -> bool {
-        if report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointPack) {
+        let is_doubtful = |kind| matches!(kind, FaultKind::CheckpointPack | FaultKind::CheckpointUncertain);
+        if report.faults.iter().any(|fault| is_doubtful(fault.kind)) {
             self.found = self.search(options).filter(finds::Finds::lack_a_checkpoint);
         }
         self.found.is_some()

@@ -1,6 +1,7 @@
 //! A device with changes on top that are kept in memory: repairs are made, checked and shown before a byte is written.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, DeviceError, RequestKind, Result};
@@ -43,6 +44,11 @@ impl Staged {
             }
         }
         Ok(changes)
+    }
+
+    /// Drops changes: these blocks are as on the device again.
+    pub(super) fn forget(&self, addresses: Range<u32>) {
+        self.blocks.write().retain(|address, _| !addresses.contains(address));
     }
 
     /// A block as it is on the device.

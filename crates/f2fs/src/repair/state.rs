@@ -3,6 +3,7 @@
 //! The journals are merged into the tables when the checkpoint is read, and tables are changed where they are: nothing is on the device
 //! yet. [`commit`](super::commit) moves what must not be overwritten.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
@@ -28,6 +29,8 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGME
 pub(super) struct State {
     pub(super) device: Arc<Staged>,
     pub(super) geometry: Geometry,
+    /// The checkpoint that the device itself has, if it has a sound one.
+    pub(super) base: Option<Rc<Loaded>>,
     /// The checkpoint to be written; its journals are empty.
     pub(super) loaded: Loaded,
     /// The pack that the next one is written to: 0 or 1.

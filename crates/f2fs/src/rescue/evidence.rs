@@ -239,6 +239,9 @@ impl Evidence {
 
     /// The other pack is damaged, and may have been `damaged`: the checkpoint of this version may not be the newest.
     pub(super) fn doubt(&mut self, version: u64, damaged: Option<u64>) {
+        if damaged.is_some_and(|damaged| damaged.wrapping_sub(version).cast_signed() <= 0) {
+            return;
+        }
         // Nodes carry the lower half.
         self.older_than = Some(version as u32);
         self.damaged_version = damaged.map(|version| version as u32);

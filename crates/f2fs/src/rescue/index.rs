@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::evidence::Standing;
 use super::node::Seen;
 use crate::layout::SEGMENT_BITS;
+use crate::layout::node::is_repaired;
 
 /// Steps along chains of segments in all; beyond, the later address is taken for the newer one.
 const STEPS_MAX: usize = 1 << 22;
@@ -21,14 +22,16 @@ pub(crate) struct Found {
     pub(super) offset: u32,
     /// The checkpoint's version it was written under, without the checksum.
     version: u32,
+    /// Whether a repair wrote it, after all else of that version.
+    repaired: bool,
     pub(crate) standing: Standing,
     sound: bool,
     pub(super) wants_entry: bool,
 }
 
 impl Found {
-    fn rank(&self) -> (Standing, bool, u32) {
-        (self.standing, self.sound, self.version)
+    fn rank(&self) -> (Standing, bool, u32, bool) {
+        (self.standing, self.sound, self.version, self.repaired)
     }
 }
 
@@ -52,8 +55,8 @@ impl Index {
             self.next_segment.insert(address >> SEGMENT_BITS, seen.next >> SEGMENT_BITS);
         }
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
-        let version = version as u32;
-        let new = Found { address, ino, offset, version, standing, sound, wants_entry };
+        let (version, repaired) = (version as u32, is_repaired(version));
+        let new = Found { address, ino, offset, version, repaired, standing, sound, wants_entry };
         match self.nodes.get_mut(&nid) {
             Some(old) if old.rank() > new.rank() => {}
             Some(old) if old.rank() == new.rank() && old.address >> SEGMENT_BITS != address >> SEGMENT_BITS => {
@@ -106,6 +109,7 @@ fn leads_to(next: &FxHashMap<u32, u32>, from: u32, to: u32, steps: &mut usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::node::repaired_version;
 
     fn seen(version: u64, next: u32) -> Seen {
         Seen {
@@ -135,6 +139,8 @@ mod tests {
         assert_eq!(winner(&[(1, seen(4, 1), Unknown), (2, seen(3, 2), Unknown)]), 1);
         assert_eq!(winner(&[(1, seen(4, 1), Live), (2, seen(9, 2), Dead)]), 1);
         assert_eq!(winner(&[(1, seen(4, 1), Named), (2, seen(4, 2), Newer)]), 2);
+        assert_eq!(winner(&[(1, seen(repaired_version(4), 1), Unknown), (2, seen(4, 2), Unknown)]), 1);
+        assert_eq!(winner(&[(1, seen(repaired_version(4), 1), Unknown), (2, seen(5, 2), Unknown)]), 2);
         // Written under the same checkpoint: the log went from 2 over 3 to 1.
         let mut other = seen(4, 1);
         other.nid = 8;
