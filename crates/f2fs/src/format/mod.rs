@@ -5,10 +5,12 @@
 //! | [`plan`] | how large each area is: pure arithmetic |
 //! | [`root`] | the root directory and `lost+found`: their inodes and directory blocks |
 //! | [`pack`] | the first checkpoint |
+//! | `earlier` | what an earlier volume on the device means for the new one |
 //!
 //! The old superblocks are wiped first and the new ones written last, each behind a flush: a volume whose formatting was cut
 //! short is no volume at all, rather than a broken one.
 
+mod earlier;
 pub mod pack;
 pub mod plan;
 pub mod root;
@@ -130,7 +132,10 @@ pub fn format(
     options: &FormatOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<FormatReport> {
-    let plan = Plan::new(device, options)?;
+    let mut plan = Plan::new(device, options)?;
+    if !(options.discard && options.discard_reads_zeros) {
+        plan.checkpoint_version = earlier::version_behind(device, &plan);
+    }
     let zeros = areas_to_zero(&plan, device.size());
     prepare(device, options, &zeros, progress)?;
 
@@ -138,7 +143,7 @@ pub fn format(
     for (address, block) in root.blocks.iter().chain([&nat_block(&plan, &root)]) {
         write_block(device, *address, block)?;
     }
-    let first = pack::build(&plan, &root, plan.checkpoint_version());
+    let first = pack::build(&plan, &root, plan.checkpoint_version);
     write_block(device, plan.checkpoint(), &first)?;
     // Version 0 keeps the second pack older than the first for as long as it takes to write the next checkpoint there.
     let second = pack::build(&plan, &root, 0);

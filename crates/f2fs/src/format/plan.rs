@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET};
+use crate::layout::crc::crc;
 use crate::layout::superblock::{EXTENSION_MAX, Features, MAGIC, RawSuperblock};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
 
@@ -64,6 +65,9 @@ pub struct Plan {
     pub overprovision_percent: f64,
     /// Blocks of the cleaning journal.
     pub journal_blocks: u32,
+    /// Version of the first checkpoint: odd, because odd versions live in the first pack, and different for every UUID, so
+    /// that nodes of an earlier volume on the device are never taken for this one's by roll-forward.
+    pub checkpoint_version: u64,
 }
 
 /// Segment counts of the areas.
@@ -129,6 +133,7 @@ impl Plan {
             overprovision_segments: reserve.overprovision,
             overprovision_percent: reserve.percent,
             journal_blocks,
+            checkpoint_version: u64::from(crc(&superblock.uuid) >> 1 | 1),
             superblock,
         })
     }
@@ -146,12 +151,6 @@ impl Plan {
     /// Blocks that files and their metadata can take.
     pub fn user_blocks(&self) -> u64 {
         u64::from(self.superblock.segment_count_main.get() - self.overprovision_segments) << SEGMENT_BITS
-    }
-
-    /// Version of the first checkpoint: odd, because odd versions live in the first pack, and different for every volume, so
-    /// that nodes of an earlier volume on the device are never taken for this one's by roll-forward.
-    pub fn checkpoint_version(&self) -> u64 {
-        u64::from(crate::layout::crc::crc(&self.superblock.uuid) >> 1 | 1)
     }
 }
 

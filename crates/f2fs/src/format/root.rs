@@ -91,7 +91,7 @@ fn inode(plan: &Plan, options: &FormatOptions, ino: u32, permissions: u16, links
     }
     inode.footer.nid.set(ino);
     inode.footer.ino.set(ino);
-    inode.footer.cp_ver.set(plan.checkpoint_version());
+    inode.footer.cp_ver.set(plan.checkpoint_version);
     inode
 }
 
