@@ -1,10 +1,12 @@
 //! Damage to the newest checkpoint, and power cuts while one is written, which must not look like it.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use basalt_device::power::{Change, Fate};
-use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice, Replay};
-use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, check};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
+use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, check};
 use basalt_f2fs::checkpoint::load::{choose_pack, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
@@ -374,6 +376,37 @@ fn what_was_written_behind_a_lost_checkpoint_comes_back() {
         assert!(report.clean && report.losses.is_empty(), "{what}: {report:?}");
         assert_eq!(files(&open(shared)), FILES, "{what}: {report:?}");
     }
+}
+
+/// A block inside cannot be read, too: then it cannot be told what the pack was. The repair says so, and goes by what is found.
+#[test]
+fn a_lost_checkpoint_that_cannot_be_read_comes_back_and_is_told() {
+    let image = written_behind(false);
+    let ends = ends(&image);
+    for end in ends {
+        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    let unreadable = (ends[0] + 1) * BLOCK..(ends[0] + 2) * BLOCK;
+    let device = Arc::new(FaultyDevice::new(image));
+    let healed = AtomicBool::new(false);
+    device.fail_when(move |request| {
+        let touches = request.offset < unreadable.end && request.end() > unreadable.start;
+        if request.kind == RequestKind::Write && touches {
+            healed.store(true, Ordering::Relaxed);
+        }
+        let fails = request.kind == RequestKind::Read && touches && !healed.load(Ordering::Relaxed);
+        fails.then_some(ErrorKind::Other)
+    });
+    let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let told: Vec<_> = report.faults.iter().filter(|fault| fault.kind == FaultKind::CheckpointUncertain).collect();
+    assert!(told.len() == 1 && told[0].severity == Severity::Damage && !report.is_clean(), "{:?}", report.faults);
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(planned.report().uncertain_checkpoint, "{:?}", planned.report());
+    let report = planned.commit().unwrap();
+    assert!(report.clean && report.restored_nodes && report.losses.is_empty(), "{report:?}");
+    assert_eq!(files(&open(device.clone())), FILES, "{report:?}");
+    let again = plan(device, &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(!again.report().uncertain_checkpoint && again.report().clean, "{:?}", again.report());
 }
 
 /// Power goes while a repair is written; the next one comes to the same end, whatever the first has left.

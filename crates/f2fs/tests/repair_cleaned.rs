@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::power::{Change, Fate};
+use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice, Replay};
 use basalt_f2fs::checkpoint::load::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
@@ -93,4 +94,34 @@ fn the_checkpoint_that_counts_is_not_written_over() {
     }
     // Recovery and closing write two; else nothing had to be cleaned, and nothing was shown.
     assert!(ahead.iter().any(|&ahead| ahead > 2), "{ahead:?}");
+}
+
+/// Cleaning wrote nodes behind checkpoints that are only staged. Power goes while the first block of the repair's checkpoint is written and
+/// leaves a part of it: the next repair does not take those nodes for what is left of a lost checkpoint.
+#[test]
+fn a_repair_whose_checkpoint_is_torn_restores_nothing() {
+    for seed in [36, 37] {
+        let image = cut_off(seed);
+        let geometry = Geometry::read(&image).unwrap().0;
+        let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;
+        let device = Arc::new(PowerCutDevice::new(image.snapshot()));
+        plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        let history = device.history();
+        let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if packs.contains(offset));
+        let first = history.changes.iter().position(is_pack).unwrap();
+        for sectors in [1, 4, 7] {
+            let torn = Replay::new(&history).cut(first + 1, |cached| {
+                let keep = |change: &Change| (0..change.sectors()).map(|sector| sector < sectors).collect();
+                let fate = |change: &Change| if is_pack(change) { Fate::Torn(keep(change)) } else { Fate::Kept };
+                cached.iter().map(fate).collect()
+            });
+            let torn = Arc::new(torn);
+            let report = plan(torn.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+            let what = format!("seed {seed}, {sectors} sectors");
+            assert!(report.clean, "{what}");
+            assert!(!report.restored_nodes, "{what}: {} repairs", report.repairs.len());
+            let (all, same) = as_on(&image, &torn.snapshot());
+            assert!(all > 20 && all == same, "{what}: {same} of {all}");
+        }
+    }
 }

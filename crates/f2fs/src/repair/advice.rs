@@ -13,8 +13,8 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "A power cut leaves it so, and the next checkpoint is written over it. If there was none, call `basalt rescue` first."
         }
         CheckpointUncertain => {
-            "What came since the pack that can be read is searched for, and the next checkpoint is written over the other one. Make a copy \
-             of the device first: what cannot be read today may be readable tomorrow."
+            "Only with --force: what came since the pack that can be read is searched for, and the next checkpoint is written over the \
+             other one. Make a copy of the device first: what cannot be read today may be readable tomorrow."
         }
         CheckpointEnd => "It is written anew from the other end, which says the same.",
         CheckpointUnreadable => {

@@ -158,6 +158,8 @@ pub struct RepairReport {
     pub losses: Vec<Loss>,
     /// Whether nodes were put back that the node address table had lost: the damage was more than a repair without a user should touch.
     pub restored_nodes: bool,
+    /// Whether a checkpoint pack that cannot be read may be the newer one: what only it knows is gone with this repair.
+    pub uncertain_checkpoint: bool,
 }
 
 /// The repairs so far.
@@ -169,11 +171,13 @@ struct Log {
     /// Whether what follows is no repair, but comes from moving what was repaired.
     muted: bool,
     has_restored_nodes: bool,
+    has_uncertain_checkpoint: bool,
 }
 
 impl Log {
     fn add(&mut self, repair: Repair) {
         self.has_restored_nodes |= repair.kind == FaultKind::NatMissing;
+        self.has_uncertain_checkpoint |= repair.kind == FaultKind::CheckpointUncertain;
         // A place that takes two rounds is one repair.
         if self.muted || self.repairs.len() < self.limit && !self.seen.insert((repair.kind, repair.place)) {
             return;
@@ -281,6 +285,7 @@ pub fn plan(
         limit: options.max_listed.max(1),
         muted: false,
         has_restored_nodes: false,
+        has_uncertain_checkpoint: false,
     };
     let staged = Arc::new(Staged::new(Arc::clone(&device)));
     let mut work = Work { device, staged, log, round: 0, has_given_up: false, found: None, progress };
@@ -373,6 +378,7 @@ impl Work<'_> {
             counts: report.counts,
             losses: Vec::new(),
             restored_nodes: false,
+            uncertain_checkpoint: false,
         };
         Plan { staged: self.staged, report, writes: commit::Writes::default(), journal: None }
     }

@@ -127,6 +127,7 @@ impl Work<'_> {
             counts: report.counts,
             losses: Vec::new(),
             restored_nodes: self.log.has_restored_nodes,
+            uncertain_checkpoint: self.log.has_uncertain_checkpoint,
         };
         Plan { staged: self.staged, report, writes, journal: None }
     }

@@ -73,6 +73,12 @@ fn refusal(order: &Order<'_>, report: &RepairReport) -> Option<String> {
              then `basalt fsck --repair --force {path}` goes on"
         ));
     }
+    if report.uncertain_checkpoint && !order.force {
+        return Some(format!(
+            "{path}: not repaired: a checkpoint that cannot be read may be the newest, and would be written over; make a copy of the device \
+             (ddrescue) and try with that, or `basalt fsck --repair --force {path}` goes on with the other checkpoint"
+        ));
+    }
     if order.preen && report.restored_nodes {
         return Some(format!(
             "{path}: not repaired: nodes had to be searched for, which somebody should look at; `basalt fsck --repair --dry-run {path}` \
@@ -161,4 +167,43 @@ pub(super) fn put_back(target: &Target, from: &Path, quiet: bool) -> Outcome {
         output.finish()?;
     }
     Ok(DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use basalt_device::MemoryDevice;
+    use basalt_f2fs::format::{FormatOptions, format};
+
+    use super::*;
+    use crate::target::Patience;
+
+    /// No image has a block that cannot be read; `checkpoint_damage` in the engine has such a device.
+    #[test]
+    fn a_checkpoint_that_cannot_be_read_is_written_over_with_force_only() {
+        let device = MemoryDevice::new(64 << 20, 512);
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let plan = plan(Arc::new(device), &RepairOptions::default(), &mut |_| ()).unwrap();
+        let mut report = plan.report().clone();
+        report.uncertain_checkpoint = true;
+        let target = Target { path: "volume".into(), patience: Patience { wait: Duration::ZERO } };
+        let refused = |preen, force| {
+            let order = Order {
+                target: &target,
+                dry_run: false,
+                preen,
+                force,
+                backup: None,
+                json: false,
+                quiet: false,
+                max_listed: 10,
+            };
+            refusal(&order, &report)
+        };
+        for preen in [false, true] {
+            assert!(refused(preen, false).unwrap().contains("--force volume"));
+        }
+        assert_eq!(refused(false, true), None);
+    }
 }
