@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::FaultKind;
 use basalt_f2fs::layout::bit_msb;
-use basalt_f2fs::layout::inode::InlineFlags;
+use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
 use basalt_f2fs::repair::RepairReport;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::rng::Rng;
@@ -69,12 +69,41 @@ fn a_name_damaged_into_another_is_what_it_was() {
     repair("pipe is called link", |e| e.edit_name(ROOT, "pipe", |name| *name = *b"link"), &[]);
 }
 
+/// One has come to the name that another one had, or each to the other's.
+#[test]
+fn names_damaged_into_each_others_are_what_they_were() {
+    for (first, second) in [("pipe", "link"), ("link", "pipe")] {
+        let take = |e: &Editor, other: &str| {
+            // Entries are found by their names: the first gets a name that nobody has, so that the second can be found.
+            e.edit_name(ROOT, first, |name| *name = *b"none");
+            e.edit_name(ROOT, second, |name| name.copy_from_slice(first.as_bytes()));
+            e.edit_name(ROOT, "none", |name| name.copy_from_slice(other.as_bytes()));
+        };
+        repair(&format!("{second} is called {first}, which is gone"), |e| take(e, "none"), &[]);
+        repair(&format!("{second} and {first} have changed places"), |e| take(e, second), &[]);
+    }
+}
+
 /// One repair gives the inode a right checksum; what only that had told is looked at first.
 #[test]
 fn a_directory_of_blocks_said_to_be_inline_keeps_its_names() {
     let wrong = InlineFlags::DATA | InlineFlags::DENTRY;
     let damage = |e: &Editor| e.edit_inode(e.path(&["crowd"]), |inode| inode.i_inline |= wrong.bits());
     repair("a large directory is inline", damage, &[]);
+}
+
+/// As before, and it has lost its extra attributes, with which the checksum goes.
+#[test]
+fn a_directory_of_blocks_said_to_be_inline_without_extra_attributes_keeps_its_names() {
+    let damage = |e: &Editor| {
+        let damage = |inode: &mut RawInode| {
+            inode.i_inline &= !InlineFlags::EXTRA_ATTR.bits();
+            inode.i_inline |= InlineFlags::DENTRY.bits();
+        };
+        let ino = e.path(&["crowd"]);
+        e.edit((e.node_address(ino), 0), damage);
+    };
+    repair("a large directory is inline, and has no extra attributes", damage, &[]);
 }
 
 /// An inode is gone, and the node of its attributes belongs to nobody.

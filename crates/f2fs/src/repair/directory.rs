@@ -82,11 +82,12 @@ impl State {
             }
             FaultKind::DentryBucket => self.move_entry(survey, directory, &found)?,
             FaultKind::DentryHash => {
-                if let Some(own) = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?
-                    && own != found.name
-                {
-                    let action = self.rename(survey, directory, &found, &own)?;
-                    return Ok(Some(format!("{action}, which the inode remembers and the hash is of")));
+                if raw.hash_code.get() == hash(&found.name) {
+                    // Mended together with another one.
+                    return Ok(None);
+                }
+                if let Some(own) = self.remembered_name(survey, directory, &found)? {
+                    return self.rename_back(survey, directory, found, own).map(Some);
                 }
                 self.put_entry(survey, directory, &found, RawDentry { hash_code: hash(&found.name).into(), ..raw })?;
                 "hash computed anew".into()
@@ -307,8 +308,8 @@ impl State {
         Ok(())
     }
 
-    /// Gives an entry a name that the directory does not have yet.
-    fn rename(&mut self, survey: &Survey, directory: u32, found: &Found, name: &[u8]) -> Result<String> {
+    /// A name, or one like it, that the directory does not have.
+    fn free_name(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Vec<u8>> {
         let names: FxHashMap<Vec<u8>, ()> =
             self.list(survey, directory)?.into_iter().map(|found| (found.name, ())).collect();
         let mut new = name.to_vec();
@@ -319,9 +320,48 @@ impl State {
             new.extend_from_slice(suffix.as_bytes());
             count += 1;
         }
+        Ok(new)
+    }
+
+    /// Gives an entry a name that the directory does not have yet.
+    fn rename(&mut self, survey: &Survey, directory: u32, found: &Found, name: &[u8]) -> Result<String> {
+        let new = self.free_name(survey, directory, name)?;
         let moved = Found { name: new, ..found.clone() };
         self.move_entry(survey, directory, &moved)?;
         Ok(format!("renamed to {:?}", String::from_utf8_lossy(&moved.name)))
+    }
+
+    /// The name that the inode of an entry remembers and the hash is of, where the entry has another one.
+    fn remembered_name(&self, survey: &Survey, directory: u32, found: &Found) -> Result<Option<Vec<u8>>> {
+        let (ino, wanted) = (found.raw.ino.get(), found.raw.hash_code.get());
+        if wanted == hash(&found.name) {
+            return Ok(None);
+        }
+        Ok(self.name_with_hash(survey, directory, ino, wanted)?.filter(|own| *own != found.name))
+    }
+
+    /// Gives an entry its name back. An entry that has come to that name as wrongly makes room first, for a name of its own.
+    fn rename_back(&mut self, survey: &Survey, directory: u32, found: Found, own: Vec<u8>) -> Result<String> {
+        let mut out = Vec::new();
+        let mut next = Some((found, own));
+        while let Some((found, own)) = next {
+            self.remove_entry(survey, directory, &found)?;
+            let holder = self.find(survey, directory, &own)?;
+            out.push((found, own));
+            next = match holder {
+                Some(holder) => self.remembered_name(survey, directory, &holder)?.map(|name| (holder, name)),
+                None => None,
+            };
+        }
+        let mut done = Vec::new();
+        for (found, own) in out.into_iter().rev() {
+            let name = self.free_name(survey, directory, &own)?;
+            let added = self.add_entry(survey, directory, &name, found.raw.ino.get(), found.raw.file_type)?;
+            let name = String::from_utf8_lossy(&name).into_owned();
+            done.push(if added { format!("renamed to {name:?}") } else { format!("taken out: no room for {name:?}") });
+        }
+        done.reverse();
+        Ok(format!("{}, as the inode remembers it and the hash is of it", done.join(", and who had that name ")))
     }
 
     /// Moves an entry to where its name belongs. Without room its inode is left without a name, and a later round cares for it.

@@ -37,20 +37,11 @@ impl State {
         let flexible = self.geometry.flexible_inline_xattr();
         let features = self.geometry.features;
         let action = match fault.kind {
-            FaultKind::InodeChecksum => match self.type_by_name(survey, ino, &inode)? {
-                Some(kind) => {
-                    let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
-                    self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
-                    format!("now a {kind:?}, as its name says, and checksum computed anew")
-                }
-                None if self.mend_form(ino, &inode)? => {
-                    "inline or not, as its entries are, and checksum computed anew".into()
-                }
-                None => {
-                    self.edit_inode(ino, |_| ())?;
-                    "checksum computed anew".into()
-                }
-            },
+            FaultKind::InodeChecksum => {
+                let mended = self.mend_by_entries(survey, ino, &inode)?;
+                self.seal_inode(ino)?;
+                format!("{mended}checksum computed anew")
+            }
             FaultKind::InodeMode => return self.guess_mode(survey, ino, &inode).map(Some),
             FaultKind::InodeExtraAttributes => {
                 let size = self.likely_extra_size(survey, ino, &inode)?;
@@ -183,6 +174,17 @@ impl State {
         let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
         self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
         Ok(format!("now a {kind:?}, mode {mode:#o}"))
+    }
+
+    /// Mends what the checksum of an inode tells no more than that it is wrong, and names and entries tell; says what was done.
+    fn mend_by_entries(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<String> {
+        if let Some(kind) = self.type_by_name(survey, ino, inode)? {
+            let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
+            self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
+            return Ok(format!("now a {kind:?}, as its name says, and "));
+        }
+        let is_turned = self.mend_form(ino, inode)?;
+        Ok(if is_turned { "inline or not, as its entries are, and ".into() } else { String::new() })
     }
 
     /// The type that an inode, whose checksum is wrong, should have: that of its name, where they differ; the root is a directory.

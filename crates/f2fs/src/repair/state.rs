@@ -16,7 +16,7 @@ use crate::check::Survey;
 use crate::check::nat::RESERVED;
 use crate::checkpoint::load::{Loaded, read_blocks};
 use crate::error::{Error, Result};
-use crate::file::inode::set_checksum;
+use crate::file::inode::{has_checksum, set_checksum};
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
 use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
@@ -195,16 +195,30 @@ impl State {
         Ok(true)
     }
 
-    /// As [`edit_node`](Self::edit_node), of an inode.
+    /// As [`edit_node`](Self::edit_node), of an inode. A checksum that was wrong stays so: more may be wrong than what is changed, and that
+    /// is found by it.
     pub(super) fn edit_inode(&mut self, ino: u32, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
+        self.change_inode(ino, false, change)
+    }
+
+    /// Brings an inode's checksum up to date.
+    pub(super) fn seal_inode(&mut self, ino: u32) -> Result<bool> {
+        self.change_inode(ino, true, |_| ())
+    }
+
+    fn change_inode(&mut self, ino: u32, always_seal: bool, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
         let address = self.nat(ino)?.block_addr.get();
         if !self.geometry.in_main(address) {
             return Ok(false);
         }
         let mut block = self.block(address)?;
         let Ok(inode) = RawInode::mut_from_bytes(&mut block) else { return Ok(false) };
+        let was_right = has_checksum(inode)
+            && inode.extra().i_inode_checksum.get() == inode.expected_checksum(self.geometry.checksum_seed);
         change(inode);
-        self.seal(&mut block);
+        if was_right || always_seal {
+            self.seal(&mut block);
+        }
         self.put(address, &block)?;
         Ok(true)
     }
