@@ -361,7 +361,9 @@ fn written_behind(clean: bool) -> MemoryDevice {
 /// A repair goes back to no older version, whatever is left of the newest checkpoint.
 #[test]
 fn what_was_written_behind_a_lost_checkpoint_comes_back() {
-    for (clean, filling, blocks) in [(false, 0x5A, 1), (false, 0, 1), (false, 0, 512), (true, 0x5A, 1), (true, 0, 1)] {
+    for (clean, filling, blocks) in
+        [(false, 0x5A, 1), (false, 0, 1), (false, 0, 512), (true, 0x5A, 1), (true, 0, 1), (true, 0, 512)]
+    {
         let what = format!("clean {clean}, {blocks} blocks of {filling:#04x}");
         let image = written_behind(clean);
         let ends = ends(&image);

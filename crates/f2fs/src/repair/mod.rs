@@ -348,8 +348,8 @@ impl Work<'_> {
     fn has_work(&self, report: &CheckReport) -> Result<bool> {
         for fault in &report.faults {
             let wanted = match (fault.kind, fault.place) {
-                // A pack that was never written is how some mkfs leave a volume.
-                (FaultKind::CheckpointPack, Place::Checkpoint(index)) => !self.is_unused(index)?,
+                // resize.f2fs leaves the first pack so. Nobody leaves the second one.
+                (FaultKind::CheckpointPack, Place::Checkpoint(0)) => !self.is_first_unused()?,
                 _ => true,
             };
             if wanted {
@@ -359,11 +359,10 @@ impl Work<'_> {
         Ok(false)
     }
 
-    fn is_unused(&self, index: u32) -> Result<bool> {
+    fn is_first_unused(&self) -> Result<bool> {
         let (geometry, _) = crate::geometry::Geometry::read(&*self.staged)?;
-        let start = geometry.checkpoint + index * crate::layout::BLOCKS_PER_SEGMENT;
         // What cannot be read was written.
-        let pack = crate::checkpoint::load::read_blocks(self.staged.base(), start, UNUSED_BLOCKS);
+        let pack = crate::checkpoint::load::read_blocks(self.staged.base(), geometry.checkpoint, UNUSED_BLOCKS);
         Ok(pack.is_ok_and(|pack| pack.iter().all(|&byte| byte == 0)))
     }
 
