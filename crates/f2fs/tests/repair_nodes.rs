@@ -84,6 +84,16 @@ fn names_damaged_into_each_others_are_what_they_were() {
     }
 }
 
+/// The name of `.` takes in those behind it, and a directory is in itself.
+#[test]
+fn a_dot_that_is_too_long_costs_no_name() {
+    let damage = |e: &Editor| {
+        let outer = e.path(&["outer"]);
+        e.edit_entry(outer, ".", |entry| entry.name_len.set(33));
+    };
+    repair("a dot of 33 bytes", damage, &[]);
+}
+
 /// One repair gives the inode a right checksum; what only that had told is looked at first.
 #[test]
 fn a_directory_of_blocks_said_to_be_inline_keeps_its_names() {

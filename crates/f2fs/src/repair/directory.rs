@@ -67,6 +67,13 @@ impl State {
         let found = Found { block, slot, name, raw };
         let action = match kind {
             FaultKind::DentryName => {
+                let end = found.name.iter().position(|byte| matches!(byte, 0 | b'/')).unwrap_or(found.name.len());
+                if end > 0 && hash(&found.name[..end]) == raw.hash_code.get() {
+                    // Entries behind it are no longer a part of its name.
+                    let name_len = (end as u16).into();
+                    self.put_entry(survey, directory, &found, RawDentry { name_len, ..raw })?;
+                    return Ok(Some(format!("length {end}, which fits the hash")));
+                }
                 let own = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?;
                 let name = own.unwrap_or_else(|| {
                     found.name.iter().map(|&byte| if matches!(byte, 0 | b'/') { b'_' } else { byte }).collect()

@@ -39,15 +39,17 @@ fn layer(kind: FaultKind) -> u32 {
         | InodeChecksum => 2,
         InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeNameLength | XattrList
         | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDuplicate
-        | DirectoryParents | OrphanInode | QuotaInode => 3,
-        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 4,
-        InodeLinks | InodeBlockCount => 5,
+        | OrphanInode | QuotaInode => 3,
+        // A wrong name may be the second one of a directory.
+        DirectoryParents => 4,
+        InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 5,
+        InodeLinks | InodeBlockCount => 6,
         _ => DERIVED,
     }
 }
 
 /// The layer that follows from all others.
-const DERIVED: u32 = 6;
+const DERIVED: u32 = 7;
 
 impl Work<'_> {
     /// Repairs on the staged device, and plans what is to be written.
