@@ -1,15 +1,13 @@
-//! Making inodes, checking them when they are read, and their checksum.
+//! Making inodes, and checking them when they are read.
 
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
 
 use basalt_vfs::{FileKind, Time};
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::layout::crc::crc_from;
 use crate::layout::inode::{
-    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtra, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET,
+    DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtra, RawInode, RawInodeFlags, SLOTS,
 };
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NAME_MAX};
@@ -26,17 +24,6 @@ pub const PROJECT_END: usize = core::mem::offset_of!(RawExtra, i_projid) + 4;
 /// inode's own addresses too.
 pub const SIZE_LIMIT: u64 = (BLOCKS_MAX + SLOTS as u64) << BLOCK_BITS;
 
-/// The checksum an inode should carry. Source: the kernel's `f2fs_inode_chksum`.
-pub fn checksum(inode: &RawInode, seed: u32) -> u32 {
-    let bytes = inode.as_bytes();
-    let seed = crc_from(seed, inode.footer.ino.as_bytes());
-    let seed = crc_from(seed, inode.i_generation.as_bytes());
-    let field = SLOTS_OFFSET + CHECKSUM_END - 4;
-    let front = crc_from(seed, &bytes[..field]);
-    let zeroed = crc_from(front, &[0; 4]);
-    crc_from(zeroed, &bytes[field + 4..])
-}
-
 /// Whether the inode has room for a checksum.
 pub fn has_checksum(inode: &RawInode) -> bool {
     inode.has_extra(CHECKSUM_END)
@@ -45,7 +32,7 @@ pub fn has_checksum(inode: &RawInode) -> bool {
 /// Brings the checksum up to date, where the inode has one.
 pub fn set_checksum(inode: &mut RawInode, seed: u32) {
     if has_checksum(inode) {
-        let value = checksum(inode, seed);
+        let value = inode.expected_checksum(seed);
         inode.extra_mut().i_inode_checksum.set(value);
     }
 }
@@ -63,7 +50,7 @@ pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
 /// Checks an inode's checksum, where the volume has them.
 pub fn validate_checksum(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
     if geometry.features.contains(Features::INODE_CHECKSUM) && has_checksum(inode) {
-        let expected = checksum(inode, geometry.checksum_seed);
+        let expected = inode.expected_checksum(geometry.checksum_seed);
         let found = inode.extra().i_inode_checksum.get();
         if found != expected {
             return Err(bad(ino, format!("checksum {found:#010x}, expected {expected:#010x}")));
@@ -75,7 +62,7 @@ pub fn validate_checksum(inode: &RawInode, ino: u32, geometry: &Geometry) -> Res
 /// Whether an inode has a checksum that says so.
 pub(crate) fn is_whole(inode: &RawInode, geometry: &Geometry) -> bool {
     let has_one = geometry.features.contains(Features::INODE_CHECKSUM) && has_checksum(inode);
-    has_one && inode.extra().i_inode_checksum.get() == checksum(inode, geometry.checksum_seed)
+    has_one && inode.extra().i_inode_checksum.get() == inode.expected_checksum(geometry.checksum_seed)
 }
 
 /// Bytes of extra attributes that every inode of a volume has that has any. Linux could never make fewer: it has had checksums and project

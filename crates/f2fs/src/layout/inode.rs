@@ -194,6 +194,7 @@ impl RawInode {
     }
 
     /// The checksum the inode should carry; `seed` is the volume's, see [`Geometry::checksum_seed`](crate::Geometry).
+    /// Source: the kernel's `f2fs_inode_chksum`.
     pub fn expected_checksum(&self, seed: u32) -> u32 {
         let block = self.as_bytes();
         let (front, back) = (&block[..CHECKSUM_OFFSET], &block[CHECKSUM_OFFSET + 4..]);
