@@ -65,7 +65,8 @@ fuzz: ## fuzz every on-disk structure and whole volumes, FUZZ_SECONDS in all
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 crash-campaign: ## make CUTS simulated power cuts and hold what is left against what was promised
-	$(CARGO) run --release --locked --package basalt-crash -- campaign --cuts $(CUTS) --first $(SEED)
+	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-reach \
+		$(CARGO) run --release --locked --package basalt-crash -- campaign --cuts $(CUTS) --first $(SEED)
 
 mutant-campaign: ## plant bugs that nobody here chose, and count the power cuts until each is found
 	scripts/mutant-campaign $(SHARD) $(KINDS)

@@ -12,11 +12,13 @@ use basalt_device::{BlockDevice, MemoryDevice, Replay};
 use basalt_testkit::rng::Rng;
 use basalt_testkit::scratch;
 
+use crate::chosen::Chosen;
 use crate::cut::{Cut, Style};
 use crate::device_mutant::DeviceMutant;
 use crate::engine::Engine;
 use crate::oracle::verify;
 use crate::prepare::{Base, Image};
+use crate::reach::{News, Reach};
 use crate::sample::Sampler;
 use crate::scenario::{Scenario, fail_read, go_on, recover, recover_damaged, relative};
 use crate::script::Step;
@@ -156,6 +158,12 @@ pub struct Explorer<'a> {
     pub faults: bool,
     /// States met by this run and others.
     pub seen: Option<&'a Seen>,
+    /// Branches that this run and others have reached.
+    pub reach: Option<&'a Reach>,
+    /// Where a cut reaches a new branch, more are made.
+    pub steered: bool,
+    /// Cuts that have reached something new.
+    pub news: u64,
     /// Some cuts are put aside here, and none is judged.
     pub sampler: Option<&'a Sampler>,
     /// What was done.
@@ -174,6 +182,9 @@ impl<'a> Explorer<'a> {
             prelude: 0,
             faults: false,
             seen: None,
+            reach: None,
+            steered: false,
+            news: 0,
             sampler: None,
             tally: Tally::default(),
         }
@@ -229,12 +240,13 @@ impl<'a> Explorer<'a> {
         let mut replay = Replay::knowing(&life.history, digest);
         let mut judged = Judged::default();
         let from = if before.is_empty() { self.prelude } else { 0 };
-        for at in moments(&life, from, density.moments, rng) {
-            for number in 0..density.random + 2 {
-                let Some((style, seed)) = self.fate(number, density.moments, rng) else { continue };
-                let (image, digest) = replay.cut_with_digest(at, |cached| style.fates(seed, cached));
-                let struck = Struck { life: &life, at, style, seed, image, digest };
-                self.judge(struck, &mut judged, before, density, rng)?;
+        let mut chosen = Chosen::new(moments(&life, from, density.moments, rng), density.random + 2);
+        while let Some((at, number)) = chosen.next() {
+            let Some((style, seed)) = self.fate(number, density.moments, rng) else { continue };
+            let (image, digest) = replay.cut_with_digest(at, |cached| style.fates(seed, cached));
+            let struck = Struck { life: &life, at, style, seed, image, digest };
+            if self.judge(struck, &mut judged, before, density, rng)? {
+                chosen.more(life.history.changes.len());
             }
         }
         Ok(())
@@ -256,7 +268,8 @@ impl<'a> Explorer<'a> {
         Some((style, seed))
     }
 
-    /// Opens what a power cut has left, and holds it against what was promised; cuts what follows, too, now and then.
+    /// Opens what a power cut has left, and holds it against what was promised; cuts what follows, too, now and then. Whether more like it
+    /// are wanted.
     fn judge(
         &mut self,
         struck: Struck<'_>,
@@ -264,7 +277,7 @@ impl<'a> Explorer<'a> {
         before: &mut Vec<(Vec<Step>, Cut)>,
         density: Density,
         rng: &mut Rng,
-    ) -> Result<(), Finding> {
+    ) -> Result<bool, Finding> {
         let Struck { life, at, style, seed, mut image, mut digest } = struck;
         let returned = life.done.iter().take_while(|done| done.changes.end <= at).count();
         // Reads of an opening are a few dozen; what comes later than the last does not fail.
@@ -272,7 +285,7 @@ impl<'a> Explorer<'a> {
         let failing_read = (self.faults && rng.chance(60)).then(|| 1 + rng.below(most) as u32);
         digest ^= u64::from(failing_read.unwrap_or_default()).rotate_right(16);
         if !judged.promises.insert((digest, returned)) {
-            return Ok(());
+            return Ok(false);
         }
         self.tally.cuts += 1;
         self.tally.nested += u64::from(!before.is_empty());
@@ -289,7 +302,7 @@ impl<'a> Explorer<'a> {
         };
         if let Some(tree) = judged.trees.get(&digest) {
             // What recovery makes of it is known: only what was promised is different.
-            return verify(life, at, tree).map(drop).or_else(|what| failed(self, before, &[], what));
+            return verify(life, at, tree).map(|_| false).or_else(|what| failed(self, before, &[], what));
         }
         if self.seen.is_none_or(|seen| seen.is_new(digest ^ name_digest(engine.name()))) {
             self.tally.states += 1;
@@ -306,9 +319,12 @@ impl<'a> Explorer<'a> {
         });
         let mut session = match recovered {
             Ok(Some(session)) => session,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(false),
             Err(what) => return failed(self, before, &[], what),
         };
+        let news = self.reach.map_or(News::Nothing, |reach| reach.add(session.way()));
+        self.news += u64::from(news > News::Nothing);
+        let more = self.steered && news == News::Branch;
         judged.trees.insert(digest, session.tree().clone());
         let extent = if rng.chance(density.thorough) { Extent::All } else { Extent::Some };
         let rest = usage(session.tree(), extent, rng.next_u64());
@@ -323,7 +339,7 @@ impl<'a> Explorer<'a> {
             let density = Density { moments, random: 1, ..density };
             let result = self.cut_life(next, digest, before, density, rng);
             before.pop();
-            return result;
+            return result.map(|()| more);
         }
         let phase = self.tally.cuts + self.elsewhere_phase;
         let elsewhere = self.elsewhere_every > 0 && phase.is_multiple_of(self.elsewhere_every);
@@ -332,7 +348,7 @@ impl<'a> Explorer<'a> {
             let image = session.close()?;
             if elsewhere { check_elsewhere(engine, &image) } else { Ok(()) }
         });
-        closed.or_else(|what| failed(self, before, &rest, what))
+        closed.map(|()| more).or_else(|what| failed(self, before, &rest, what))
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`perform`], [`usage`] | doing a step; what is done after a power cut |
 //! | [`overlay`], [`same`], [`meta`] | parts of the oracle |
 //! | [`tools`] | what is not the engine's: mkfs, tune, resize, repair, restore |
+//! | [`reach`] | which branches recovery goes through: what steers the choice of cuts |
 //! | [`campaign`](mod@campaign) | many of them, on all processors |
 //! | [`hunt`](mod@hunt) | all modes in turns, until one finds something |
 //! | [`threads`](mod@threads) | operations side by side, under a scheduler |
@@ -24,6 +25,7 @@
 //! | [`device_mutant`] | devices that lie, which the simulator must notice |
 
 pub mod campaign;
+mod chosen;
 pub mod cut;
 pub mod device_mutant;
 pub mod engine;
@@ -42,6 +44,7 @@ pub mod perform;
 #[cfg(feature = "mutants")]
 pub mod planted;
 pub mod prepare;
+pub mod reach;
 pub mod same;
 pub mod sample;
 pub mod scenario;
@@ -49,6 +52,7 @@ pub mod script;
 pub mod sequences;
 pub mod session;
 pub mod shrink;
+pub mod steered;
 pub mod threads;
 pub mod tools;
 pub mod tree;

@@ -13,6 +13,7 @@ use basalt_crash::linux;
 use basalt_crash::linux::guest::visit_all;
 use basalt_crash::linux::work::work;
 use basalt_crash::modes::{MODES, Mode, Setting, mode};
+use basalt_crash::reach::{Reach, edges_in_all};
 use basalt_crash::scenario::Scenario;
 use basalt_crash::shrink::shrink;
 use clap::{Parser, Subcommand};
@@ -134,7 +135,7 @@ fn main() -> ExitCode {
     }
     match cli.command {
         Command::Run { mode: name, range } => match mode(&name) {
-            Some(mode) => run(mode, range, &Seen::new()).0,
+            Some(mode) => run(mode, range, &Seen::new(), &Reach::new()).0,
             None => {
                 let names: Vec<&str> = MODES.iter().map(|mode| mode.name).collect();
                 eprintln!("basalt-crash: there is no mode `{name}`; there are {}", names.join(", "));
@@ -158,14 +159,14 @@ fn main() -> ExitCode {
 
 /// Runs every mode, and says what they came to together.
 fn run_all(cuts: u64, first: u64) -> ExitCode {
-    let (start, seen) = (Instant::now(), Seen::new());
+    let (start, seen, reach) = (Instant::now(), Seen::new(), Reach::new());
     let shares: u64 = MODES.iter().map(|mode| mode.share).sum();
     let mut total = Tally::default();
     let mut is_clean = true;
     for mode in MODES {
         let cuts = (cuts * mode.share).div_ceil(shares);
         let range = Range { first, seeds: None, cuts: Some(cuts), fsck_every: 500 };
-        let (code, tally) = run(mode, range, &seen);
+        let (code, tally) = run(mode, range, &seen, &reach);
         total.add(&tally);
         is_clean &= code == ExitCode::SUCCESS;
     }
@@ -173,20 +174,31 @@ fn run_all(cuts: u64, first: u64) -> ExitCode {
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run(mode: &Mode, range: Range, seen: &Seen) -> (ExitCode, Tally) {
+fn run(mode: &Mode, range: Range, seen: &Seen, reach: &Reach) -> (ExitCode, Tally) {
     let start = Instant::now();
     let count = range.seeds.unwrap_or(if range.cuts.is_some() { u64::MAX - range.first } else { mode.runs });
-    let setting = Setting { elsewhere_every: range.fsck_every, seen: Some(seen), ..Setting::default() };
+    let setting =
+        Setting { elsewhere_every: range.fsck_every, seen: Some(seen), reach: Some(reach), ..Setting::default() };
     let seeds = range.first..range.first.saturating_add(count);
     let outcome = campaign(mode.name, seeds, range.cuts.unwrap_or_default(), |number, tally| {
         (mode.run)(mode.spread(number), setting, tally)
     });
-    (report(mode.name, &outcome, start.elapsed()), outcome.tally)
+    let code = report(mode.name, &outcome, start.elapsed());
+    if edges_in_all() > 0 {
+        let (news, edges, all) = (reach.news(), reach.edges(), edges_in_all());
+        println!(
+            "{}: by now recovery has reached {edges} of the engine's {all} branches; {news} cuts reached a new one, or one as often as none before ({} in all)",
+            mode.name,
+            reach.classes()
+        );
+    }
+    (code, outcome.tally)
 }
 
 /// Hunts, and tells the end in a line of JSON.
 fn hunt_once(first: u64, cuts: u64) -> ExitCode {
-    let Hunted { tally, found } = hunt(Setting::default(), first, cuts);
+    let reach = Reach::new();
+    let Hunted { tally, found } = hunt(Setting { reach: Some(&reach), ..Setting::default() }, first, cuts);
     let cuts = tally.cuts;
     let Some((mode, seed, Finding { what, .. })) = found else {
         println!("{}", serde_json::json!({ "end": "survived", "cuts": cuts }));

@@ -18,6 +18,7 @@ use crate::explore::{Density, Explorer, Finding, Moments, Seen, Tally};
 use crate::f2fs::{F2fsVolume, VOLUMES, volume};
 use crate::generate::{Flavour, steps};
 use crate::prepare::Image;
+use crate::reach::Reach;
 use crate::sample::Sampler;
 use crate::script::Step;
 use crate::sequences;
@@ -31,6 +32,10 @@ pub struct Setting<'a> {
     pub elsewhere_every: u64,
     /// States of devices that other runs have met.
     pub seen: Option<&'a Seen>,
+    /// Branches that other runs have reached.
+    pub reach: Option<&'a Reach>,
+    /// Where a cut reaches a new branch, more are made.
+    pub steered: bool,
     /// Some cuts are put aside here, and none is judged.
     pub sampler: Option<&'a Sampler>,
 }
@@ -135,6 +140,16 @@ pub const MODES: &[Mode] = &[
         part_of_tests: 4,
     },
     Mode {
+        name: "steered",
+        about: "what has led recovery to new branches, varied; where the engine tells them (make crash-campaign)",
+        run: crate::steered::steered,
+        runs: 1000,
+        is_list: false,
+        is_of_engine: true,
+        share: 4,
+        part_of_tests: 1,
+    },
+    Mode {
         name: "faults",
         about: "as random; what was not flushed may be unreadable, what was discarded anything, and reads fail in recovery",
         run: faults,
@@ -177,6 +192,20 @@ impl Workload<'_> {
     }
 }
 
+/// What a run does, and on what.
+#[derive(Debug, Clone)]
+pub(crate) struct Drawn {
+    pub engine: &'static F2fsVolume,
+    pub image: Image,
+    pub steps: Vec<Step>,
+}
+
+impl Drawn {
+    pub(crate) fn workload(&self) -> Workload<'_> {
+        Workload::on(self.image, &self.steps)
+    }
+}
+
 /// The most that one call of write brings to a file system, and whose multiples it ends at: more is more than one change.
 const CALL: u64 = 1 << 20;
 
@@ -205,7 +234,7 @@ fn as_called(steps: &[Step]) -> Vec<Step> {
 
 /// Runs a workload and cuts it.
 pub(crate) fn explore(
-    engine: &F2fsVolume,
+    engine: &'static F2fsVolume,
     workload: Workload<'_>,
     density: Density,
     seed: u64,
@@ -217,31 +246,43 @@ pub(crate) fn explore(
     explorer.device_mutant = setting.device_mutant;
     explorer.elsewhere_every = setting.elsewhere_every;
     explorer.elsewhere_phase = seed.wrapping_mul(0x9E37_79B9) >> 8;
-    explorer.seen = setting.seen;
+    (explorer.seen, explorer.reach) = (setting.seen, setting.reach);
     explorer.sampler = setting.sampler;
     explorer.faults = workload.faults;
+    explorer.steered = setting.steered;
     let result = explorer.run(&as_called(workload.steps), density, seed);
     tally.add(&explorer.tally);
+    if let Some(reach) = setting.reach.filter(|_| explorer.news > 0 && !workload.faults && workload.prelude == 0) {
+        reach.kept.add(Drawn { engine, image: workload.image, steps: workload.steps.to_vec() });
+    }
     result
 }
 
 /// Short workloads whose every request is cut: the ones below first, then random ones.
 pub fn exhaustive(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
     let mut rng = Rng::new(seed ^ 0xE0);
-    let engine = &VOLUMES[rng.index(VOLUMES.len())];
-    let steps = match usize::try_from(seed).ok().and_then(|seed| SHORT.get(seed)) {
-        Some(lines) => parse(lines),
-        None => {
-            let flavour =
-                [Flavour::Mixed, Flavour::Mixed, Flavour::Fsync, Flavour::Fsync, Flavour::Sparse, Flavour::Brim]
-                    [rng.index(6)];
-            steps(&mut rng, flavour, 16)
-        }
+    let story = usize::try_from(seed).ok().and_then(|seed| SHORT.get(seed));
+    let drawn = match story {
+        Some(lines) => Drawn { engine: any_volume(&mut rng), image: Image::Empty, steps: parse(lines) },
+        None => draw_short(&mut rng),
     };
-    let images = [Image::Few, Image::Worn];
-    let image = if seed >= STORIES && rng.chance(40) { images[rng.index(2)] } else { Image::Empty };
     let density = Density { moments: Moments::All, random: 3, nested: 10, thorough: 5 };
-    explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
+    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
+}
+
+fn any_volume(rng: &mut Rng) -> &'static F2fsVolume {
+    &VOLUMES[rng.index(VOLUMES.len())]
+}
+
+/// A few steps.
+pub(crate) fn draw_short(rng: &mut Rng) -> Drawn {
+    let engine = any_volume(rng);
+    let flavours = [Flavour::Mixed, Flavour::Mixed, Flavour::Fsync, Flavour::Fsync, Flavour::Sparse, Flavour::Brim];
+    let flavour = flavours[rng.index(6)];
+    let steps = steps(rng, flavour, 16);
+    let images = [Image::Few, Image::Worn];
+    let image = if rng.chance(40) { images[rng.index(2)] } else { Image::Empty };
+    Drawn { engine, image, steps }
 }
 
 /// Sequence `number` of those enumerated.
@@ -272,14 +313,18 @@ fn ends(number: u64, list: u64, steps: &[Step], setting: Setting<'_>, tally: &mu
 
 /// A long random workload.
 pub fn random(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
-    let mut rng = Rng::new(seed ^ 0x4A);
-    let engine = &VOLUMES[rng.index(VOLUMES.len())];
-    let (flavour, image) = long(engine, &mut rng);
+    let drawn = draw_random(&mut Rng::new(seed ^ 0x4A));
+    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
+    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
+}
+
+/// Many steps of any kind.
+pub(crate) fn draw_random(rng: &mut Rng) -> Drawn {
+    let engine = any_volume(rng);
+    let (flavour, image) = long(engine, rng);
     // Filling the volume is a large part of those that grow.
     let count = if matches!(flavour, Flavour::Growth(_)) { 300 } else { 120 };
-    let steps = steps(&mut rng, flavour, count);
-    let density = Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 };
-    explore(engine, Workload::on(image, &steps), density, seed, setting, tally)
+    Drawn { engine, image, steps: steps(rng, flavour, count) }
 }
 
 /// What a long random workload is like.
@@ -313,8 +358,22 @@ const WITH_ROOM: [&str; 2] = ["wide-journal", "wide-eager-journal"];
 
 /// A long workload on a volume whose journal is never idle.
 pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
-    let mut rng = Rng::new(seed ^ 0x10);
-    let engines: Vec<&F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
+    let (flavour, drawn) = draw_flavoured(&mut Rng::new(seed ^ 0x10));
+    let density = match flavour {
+        // What a seal lists wrongly shows only until the next checkpoint: every fsync is cut, and few things are.
+        Flavour::Seldom(_) => Density { moments: Moments::Returns, random: 0, nested: 1, thorough: 2 },
+        _ => Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 },
+    };
+    explore(drawn.engine, drawn.workload(), density, seed, setting, tally)
+}
+
+/// Many steps on a volume with a journal.
+pub(crate) fn draw_journaled(rng: &mut Rng) -> Drawn {
+    draw_flavoured(rng).1
+}
+
+fn draw_flavoured(rng: &mut Rng) -> (Flavour, Drawn) {
+    let engines: Vec<&'static F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
     let engine = engines[rng.index(engines.len())];
     let kind = rng.below(15);
     let engine = if kind >= 12 { volume(WITH_ROOM[rng.index(WITH_ROOM.len())]).unwrap_or(engine) } else { engine };
@@ -329,13 +388,7 @@ pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(
         5..7 => (Flavour::Seldom(user / 100 * rng.between(33, 60)), 300),
         _ => (Flavour::Cleaning(user / 100 * rng.between(50, 85)), [160, 260, 600][rng.index(3)]),
     };
-    let steps = steps(&mut rng, flavour, count);
-    let density = match flavour {
-        // What a seal lists wrongly shows only until the next checkpoint: every fsync is cut, and few things are.
-        Flavour::Seldom(_) => Density { moments: Moments::Returns, random: 0, nested: 1, thorough: 2 },
-        _ => Density { moments: Moments::Chosen(24), random: 1, nested: 12, thorough: 4 },
-    };
-    explore(engine, Workload::on(Image::Empty, &steps), density, seed, setting, tally)
+    (flavour, Drawn { engine, image: Image::Empty, steps: steps(rng, flavour, count) })
 }
 
 /// Shorter workloads on devices with faults.

@@ -11,6 +11,7 @@ use crate::engine::{Engine, StepClock};
 use crate::found::{self, find_tree, find_xattrs};
 use crate::meta::Meta;
 use crate::perform::{Answer, Held, Performer, expect_set};
+use crate::reach::{self, Way};
 use crate::same::expect_same;
 use crate::script::Step;
 use crate::tree::{Id, Tree};
@@ -69,6 +70,8 @@ impl Life {
 pub struct Session<'a> {
     engine: &'a dyn Engine,
     fs: Box<dyn FileSystem>,
+    /// What opening it went through.
+    way: Way,
     device: Arc<PowerCutDevice>,
     clock: Arc<StepClock>,
     held: Held,
@@ -90,7 +93,8 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, String> {
         let device = Arc::new(PowerCutDevice::new(image));
         let clock = StepClock::starting(start);
-        let fs = engine.open(device.clone(), clock.clone())?;
+        let (fs, way) = reach::record(|| engine.open(device.clone(), clock.clone()));
+        let fs = fs?;
         let tree = find_tree(&*fs, known)?;
         // Looking is part of it: every change belongs to some step.
         let opening = Done { changes: 0..device.position(), promise: Promise::Nothing, aged: 0 };
@@ -98,6 +102,7 @@ impl<'a> Session<'a> {
         Ok(Session {
             engine,
             fs,
+            way,
             device,
             clock,
             held: Held::default(),
@@ -112,6 +117,11 @@ impl<'a> Session<'a> {
     pub fn tree(&self) -> &Tree {
         // There is a state from the beginning on.
         &self.states[self.states.len() - 1]
+    }
+
+    /// What opening the volume went through.
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     /// What is on the device now, cache included.
