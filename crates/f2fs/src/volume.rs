@@ -13,7 +13,7 @@ use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
 use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
-use crate::checkpoint::load::{Loaded, load, load_to_read, read_blocks};
+use crate::checkpoint::load::{Loaded, ToOpen, load_to_open, read_blocks};
 use crate::checkpoint::{CheckpointState, half};
 use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics, Statistics};
 use crate::clock::Clock;
@@ -147,17 +147,11 @@ impl Volume {
         let mut warnings: Vec<String> =
             guard.first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
         features::expect_served(&geometry, &*device)?;
-        let (loaded, other_bad) = match load(&*device, &geometry) {
-            Err(Error::Device(error)) => {
-                let loaded = load_to_read(&*device, &geometry)?;
-                if !options.read_only {
-                    warnings.push(format!("mounted read-only: {error}; the checkpoint there may be the newer one"));
-                    options.read_only = true;
-                }
-                loaded
-            }
-            loaded => loaded?,
-        };
+        let ToOpen { loaded, other: other_bad, unknown } = load_to_open(&*device, &geometry)?;
+        if let Some(error) = unknown.filter(|_| !options.read_only) {
+            warnings.push(format!("mounted read-only: {error}; the checkpoint there may be the newer one"));
+            options.read_only = true;
+        }
         warnings.extend(
             other_bad.map(|e| format!("{e}; the other pack, version {}, is used", loaded.pack.raw.checkpoint_ver)),
         );

@@ -723,9 +723,11 @@ fn segment_faults_are_repaired() {
 fn every_kind_of_fault_is_tried() {
     let tried: BTreeSet<FaultKind> =
         [SUPERBLOCK, CHECKPOINT, NODES, INODES, NAMES, SEGMENTS].into_iter().flatten().map(|case| case.kind).collect();
-    // A live journal is not for `check` alone: tests/journal.rs. A block that cannot be read: tests/unreadable.rs.
+    // A live journal is not for `check` alone: tests/journal.rs. A block that cannot be read: tests/unreadable.rs; lost packs:
+    // tests/checkpoint_lost.rs.
     // What only fsck.f2fs writes: below.
-    let elsewhere = BTreeSet::from([CleaningJournal, SuperblockUnreadable, CheckpointUncertain, NatBits]);
+    let elsewhere =
+        BTreeSet::from([CleaningJournal, SuperblockUnreadable, CheckpointUncertain, CheckpointLost, NatBits]);
     let missing: Vec<_> =
         FaultKind::ALL.iter().filter(|kind| !tried.contains(kind) && !elsewhere.contains(kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");

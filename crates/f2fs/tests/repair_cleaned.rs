@@ -125,3 +125,69 @@ fn a_repair_whose_checkpoint_is_torn_restores_nothing() {
         }
     }
 }
+
+/// As [`cut_off`], with files that are longer than their inodes have pointers for.
+fn cut_off_with_long_files(seed: u64) -> MemoryDevice {
+    const LONG: u64 = 5 << 20;
+    let device = Arc::new(MemoryDevice::new(80 << 20, 512));
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let fs = open(device.clone());
+    let stat = fs.stat_fs().unwrap();
+    let files = stat.available * u64::from(stat.block_size) / 100 * 70 / LONG;
+    let make = |number: u64| {
+        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &vec![number as u8; LONG as usize], false).unwrap();
+        ino
+    };
+    let inos: Vec<u64> = (0..files).map(make).collect();
+    fs.sync().unwrap();
+    let mut rng = Rng::new(seed);
+    for step in 0..2881 {
+        let ino = inos[rng.index(inos.len())];
+        // Behind what the inode has itself.
+        let offset = (923 + rng.below(LONG / BLOCK - 923)) * BLOCK;
+        fs.write(ino, offset, &[(step % 251) as u8; BLOCK as usize], false).unwrap();
+        if step % 500 == 499 {
+            fs.sync().unwrap();
+        }
+        if rng.below(4) == 0 {
+            fs.sync_file(ino, false).unwrap();
+        }
+    }
+    device.snapshot()
+}
+
+/// Cleaning wrote direct nodes, too, behind checkpoints that are only staged.
+#[test]
+fn direct_nodes_of_a_repair_that_is_torn_restore_nothing() {
+    let mut shown = 0;
+    // Those of 80 whose recovery had to clean.
+    for seed in [4, 49] {
+        let image = cut_off_with_long_files(seed);
+        let geometry = Geometry::read(&image).unwrap().0;
+        let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;
+        let before = choose_pack(&image, &geometry).unwrap().0.raw.checkpoint_ver.get();
+        let mounted = Arc::new(image.snapshot());
+        F2fs::open(mounted.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap().close().unwrap();
+        let ahead = choose_pack(&*mounted, &geometry).unwrap().0.raw.checkpoint_ver.get() - before;
+        if ahead < 3 {
+            continue;
+        }
+        shown += 1;
+        let device = Arc::new(PowerCutDevice::new(image.snapshot()));
+        plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        let history = device.history();
+        let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if packs.contains(offset));
+        let first = history.changes.iter().position(is_pack).unwrap();
+        let torn = Replay::new(&history).cut(first + 1, |cached| {
+            let keep = |change: &Change| (0..change.sectors()).map(|sector| sector < 4).collect();
+            let fate = |change: &Change| if is_pack(change) { Fate::Torn(keep(change)) } else { Fate::Kept };
+            cached.iter().map(fate).collect()
+        });
+        let torn = Arc::new(torn);
+        let report = plan(torn.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        assert!(report.clean && !report.restored_nodes, "seed {seed}: {} repairs", report.repairs.len());
+    }
+    assert!(shown > 0, "nothing had to be cleaned");
+}

@@ -246,3 +246,24 @@ fn nodes_of_a_large_file_find_their_places_without_those_above_them() {
         repair("an indirect node, its entry and its pointer", damage, &[]);
     }
 }
+
+/// Three have changed places: each comes back.
+#[test]
+fn three_names_damaged_into_each_others_are_what_they_were() {
+    let base = editor::filled_volume();
+    let before = repaired::tree(Arc::new(base.snapshot()));
+    let names = ["small", "crowd", "outer"];
+    for order in [[0, 1, 2], [0, 2, 1]] {
+        let editor = Editor::new(&base);
+        let spots = names.map(|name| editor.entry(3, name).3);
+        for (at, to) in [(0, 1), (1, 2), (2, 0)] {
+            let name: [u8; 5] = names[order[to]].as_bytes().try_into().unwrap();
+            editor.edit(spots[order[at]], |bytes: &mut [u8; 5]| *bytes = name);
+        }
+        editor.renew_checksum(3);
+        let device: Arc<dyn BlockDevice> = Arc::new(editor.device);
+        let report = repaired::repair_fully(&device, "three names");
+        let done: String = report.repairs.iter().map(|repair| format!("\n  {repair}")).collect();
+        assert_eq!(repaired::differences(&before, &repaired::tree(device)), [""; 0], "{order:?}{done}");
+    }
+}

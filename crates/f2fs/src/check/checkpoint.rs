@@ -74,7 +74,11 @@ fn choose(device: &dyn BlockDevice, geometry: &Geometry, findings: &mut Findings
     };
     let other = Place::Checkpoint(1 - chosen.pack.index);
     if let Some(unknown) = &chosen.unknown {
-        findings.add(FaultKind::CheckpointUncertain, other, words(unknown), "a pack that can be read");
+        let (kind, expected) = match unknown {
+            Error::Damaged { .. } => (FaultKind::CheckpointLost, "a complete pack, or what a power cut leaves"),
+            _ => (FaultKind::CheckpointUncertain, "a pack that can be read"),
+        };
+        findings.add(kind, other, words(unknown), expected);
     } else if let Some(error) = &chosen.other {
         findings.add(FaultKind::CheckpointPack, other, words(error), "a complete pack");
     }

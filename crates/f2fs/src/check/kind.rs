@@ -68,6 +68,9 @@ kinds! {
     CheckpointUncertain = "checkpoint-uncertain", Damage,
         "One of the two checkpoint packs cannot be read, and nothing tells whether it is the newer one. The other one is used, only to \
          read.";
+    CheckpointLost = "checkpoint-lost", Damage,
+        "One of the two checkpoint packs is damaged at both ends in a way that no power cut leaves, and it may have been the newer one. \
+         The other one is used, only to read.";
     CheckpointUnreadable = "checkpoint-unreadable", Fatal,
         "Neither checkpoint pack is sound, so nothing says where the tables and logs are.";
     CheckpointFields = "checkpoint-fields", Fatal,

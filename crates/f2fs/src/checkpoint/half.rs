@@ -8,7 +8,13 @@
 //! | sound, newer | the same but for its checksum, or with the same checksum | is complete: only its last block was being written, or was damaged |
 //! | sound, newer | cannot be read | is complete: the page was being written when power went, or went bad since |
 //! | sound, newer | anything else | was cut off: the other pack counts |
-//! | damaged | anything else | was cut off, or both ends are damaged, which looks the same |
+//! | damaged, but for its version, or all zeros in the first pack | anything else | was cut off, was never written, or both ends are damaged, which looks the same |
+//! | damaged, of no version near the other pack's | sound, of a version before that | is the older one |
+//! | damaged, of no version near the other pack's | anything else | is damaged at both ends: it may have been the newer one |
+//!
+//! A power cut leaves each sector old or new, so the first one has the version of one of both. Where neither pack is sound, nothing bounds
+//! the version of a last block: it may be one that an older, longer pack left behind the end of a newer one. It counts for sure only where
+//! the first block has its version.
 //!
 //! What is complete counts, although Linux does not see it: its older checkpoint no longer has the blocks that were freed since. Whoever
 //! goes on to write mends the damaged end first.
@@ -68,6 +74,30 @@ impl Blocks {
         check_block(self.index, "block", self.get(at)?).ok()
     }
 
+    /// The version that the first block claims, right or wrong.
+    fn claimed(&self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.get(0)?.first_chunk().copied()?))
+    }
+
+    /// Whether the first block is damaged in a way that no power cut leaves, beside a sound pack of version `than`: and no last block tells
+    /// that this was the older one. mkfs.f2fs begins with a second pack of version 0.
+    fn is_damaged(&self, than: u64) -> bool {
+        let is_near = |version: u64| (version.wrapping_sub(than) as i64).unsigned_abs() <= VERSION_STEP_MAX as u64;
+        let Some(head) = self.get(0) else { return false };
+        if head.iter().all(|byte| *byte == 0) {
+            // resize.f2fs leaves the first pack so. Nobody leaves the second one.
+            return self.index == 1;
+        }
+        let is_older_end = |at: u32| {
+            self.sound(at).is_some_and(|(raw, _)| {
+                let version = raw.checkpoint_ver.get();
+                raw.cp_pack_total_block_count.get() == at + 1 && (is_near(version) || version == 0)
+            })
+        };
+        !self.claimed().is_some_and(|version| is_near(version) || version == 0)
+            && !(1..BLOCKS_PER_SEGMENT).any(is_older_end)
+    }
+
     /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.
     fn pack(&self, geometry: &Geometry, whole: u32, broken: u32, tearing: usize) -> Option<Pack> {
         let (raw, checksum) = self.sound(whole)?;
@@ -118,6 +148,8 @@ fn is_copy_of(head: &[u8], raw: &RawCheckpoint, found: &[u8]) -> bool {
 pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Option<u64>) -> Half {
     let mut blocks = Blocks::read(device, geometry, index);
     let ahead = |raw: &RawCheckpoint| than.map(|than| raw.checkpoint_ver.get().wrapping_sub(than) as i64);
+    // The second pack of mkfs.f2fs has version 0: any is ahead of that.
+    let step = if than == Some(0) { i64::MAX } else { VERSION_STEP_MAX };
     let tearing = (device.sector_size() as usize).clamp(512, BLOCK_SIZE);
     let found = match blocks.sound(0) {
         Some((raw, _)) => {
@@ -142,16 +174,26 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
             let is_last = |at: &u32| {
                 blocks.sound(*at).is_some_and(|(raw, _)| {
                     let total = raw.cp_pack_total_block_count.get();
-                    let is_next = ahead(&raw).is_none_or(|ahead| (1..=VERSION_STEP_MAX).contains(&ahead));
+                    let is_next = ahead(&raw).is_none_or(|ahead| (1..=step).contains(&ahead));
                     total == at + 1 && is_pack_size(total, geometry) && is_next
                 })
             };
-            let last = (1..BLOCKS_PER_SEGMENT).filter(is_last);
-            let newest = last.max_by_key(|at| blocks.sound(*at).map(|(raw, _)| raw.checkpoint_ver.get()));
-            match newest {
-                Some(last) => blocks.pack(geometry, last, 0, tearing),
+            let last: Vec<u32> = (1..BLOCKS_PER_SEGMENT).filter(is_last).collect();
+            let version = |at: &u32| blocks.sound(*at).map(|(raw, _)| raw.checkpoint_ver.get());
+            let of_head = last.iter().find(|at| version(at) == blocks.claimed());
+            let newest =
+                last.iter().reduce(|one, other| if is_ahead(version(other), version(one)) { other } else { one });
+            match of_head.or(newest) {
+                Some(_) if step > VERSION_STEP_MAX && last.len() > 1 => return Half::None,
+                Some(&last) => blocks.pack(geometry, last, 0, tearing),
                 // Every block where its last could be was looked at.
-                None if blocks.blocks[1..].iter().all(Option::is_some) => return Half::None,
+                None if blocks.blocks[1..].iter().all(Option::is_some) => {
+                    if !than.is_some_and(|than| blocks.is_damaged(than)) {
+                        return Half::None;
+                    }
+                    let found = "damaged at both ends, as no power cut leaves it; it may have been the newer one";
+                    return Half::Unknown(bad(index, found));
+                }
                 None => None,
             }
         }
@@ -163,23 +205,46 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
     }
 }
 
-/// The newest pack that is complete but for one end, where neither is sound; and why the other cannot be told, if that may be newer.
+fn is_ahead(version: Option<u64>, of: Option<u64>) -> bool {
+    let (Some(version), Some(of)) = (version, of) else { return version.is_some() };
+    version.wrapping_sub(of) as i64 > 0
+}
+
+/// The newest pack that is complete but for one end, where neither is sound; and why it cannot be told whether that is the newest there was,
+/// if it cannot.
 pub fn newest(device: &dyn BlockDevice, geometry: &Geometry) -> (Option<Pack>, Option<Error>) {
-    match [0, 1].map(|index| find(device, geometry, index, None)) {
-        [Half::Complete(first), Half::Complete(second)] => (Some(newer(first, second)), None),
-        [Half::Complete(pack), Half::Unknown(_)] | [Half::Unknown(_), Half::Complete(pack)] => {
-            // Its version may be known, and older.
-            match find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {
-                Half::Unknown(error) => (Some(pack), Some(error)),
-                // It could be read this time.
-                Half::Complete(newer) => (Some(newer), None),
-                Half::None => (Some(pack), None),
-            }
-        }
-        [Half::Complete(pack), _] | [_, Half::Complete(pack)] => (Some(pack), None),
-        [Half::Unknown(error), _] | [_, Half::Unknown(error)] => (None, Some(error)),
-        [Half::None, Half::None] => (None, None),
+    let pack = match [0, 1].map(|index| find(device, geometry, index, None)) {
+        [Half::Complete(first), Half::Complete(second)] => newer(first, second),
+        [Half::Complete(pack), _] | [_, Half::Complete(pack)] => pack,
+        [Half::Unknown(error), _] | [_, Half::Unknown(error)] => return (None, Some(error)),
+        [Half::None, Half::None] => return (None, None),
+    };
+    // The version of the other one may be known, and older; what was taken for its last block may be one of long before.
+    let (pack, unknown) = match find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {
+        Half::Unknown(error) => (pack, Some(error)),
+        // It could be read this time.
+        Half::Complete(newer) => (newer, None),
+        Half::None => (pack, None),
+    };
+    let unknown = unknown.or_else(|| lone_end(device, geometry, &pack));
+    (Some(pack), unknown)
+}
+
+/// Why a pack without a sound one beside it may be what an older one left: its first block is damaged, and claims another version.
+fn lone_end(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Option<Error> {
+    let is_first = pack.broken_end.as_ref().is_some_and(|end| end.address == pack.start);
+    let version = pack.raw.checkpoint_ver;
+    if !is_first || claimed_version(device, geometry, pack.index) == Some(version.get()) {
+        return None;
     }
+    let found = format!("only a last block, of version {version}, is whole; there may have been a newer one");
+    Some(bad(pack.index, found))
+}
+
+/// The version that the first block of a pack claims, whether or not its checksum is right; `None` if it cannot be read.
+pub(crate) fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
+    let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
+    Some(u64::from_le_bytes(head.first_chunk().copied()?))
 }
 
 /// Writes the damaged end of a pack anew; durable on return. Does nothing to a pack that has none.

@@ -220,7 +220,7 @@ pub(super) fn newer(first: Pack, second: Pack) -> Pack {
 /// The pack to start from. The second value says what was wrong with the other pack, if anything was.
 ///
 /// # Errors
-/// Damage if neither is of use. The device's where a pack cannot be read and may be the newer one.
+/// Damage if neither is of use, or if a pack is damaged such that it may be the newer one. The device's where that cannot be read.
 pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
     let chosen = choose_either(device, geometry)?;
     match chosen.unknown {
@@ -246,9 +246,27 @@ pub fn load(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Loaded, Op
     load_chosen(device, geometry, choose_pack(device, geometry)?)
 }
 
-/// As [`load`] from [`choose_pack_to_read`]'s pack: nothing may be written then.
-pub(crate) fn load_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Loaded, Option<Error>)> {
-    load_chosen(device, geometry, choose_pack_to_read(device, geometry)?)
+/// What a volume is opened from.
+pub(crate) struct ToOpen {
+    pub(crate) loaded: Loaded,
+    /// What is wrong with the other pack, if it was ever written.
+    pub(crate) other: Option<Error>,
+    /// Why the other pack may be the newer one: then nothing may be written.
+    pub(crate) unknown: Option<Error>,
+}
+
+/// As [`load`], also where it cannot be told which pack is the newer one. What cannot be read is asked for twice.
+pub(crate) fn load_to_open(device: &dyn BlockDevice, geometry: &Geometry) -> Result<ToOpen> {
+    let attempt = || {
+        let mut chosen = choose_either(device, geometry)?;
+        let unknown = chosen.unknown.take();
+        let (loaded, other) = load_chosen(device, geometry, chosen.told(device, geometry))?;
+        Ok(ToOpen { loaded, other, unknown })
+    };
+    match attempt() {
+        Err(Error::Device(_)) | Ok(ToOpen { unknown: Some(_), .. }) => attempt(),
+        found => found,
+    }
 }
 
 fn load_chosen(

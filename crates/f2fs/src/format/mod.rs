@@ -24,6 +24,7 @@ use crate::geometry::{Geometry, superblock_block};
 use crate::journal::area::Area;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use earlier::Earlier;
 use plan::Plan;
 
 /// Bytes that are zeroed or discarded with one request.
@@ -133,11 +134,14 @@ pub fn format(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<FormatReport> {
     let mut plan = Plan::new(device, options)?;
-    if !(options.discard && options.discard_reads_zeros) {
-        plan.checkpoint_version = earlier::version_behind(device, &plan);
-    }
+    let earlier = Earlier::find(device, &plan);
     let zeros = areas_to_zero(&plan, device.size());
     prepare(device, options, &zeros, progress)?;
+    // A discard is a hint, also where what it takes away reads as zeros.
+    let is_discarded = options.discard && options.discard_reads_zeros && !earlier.remains(device);
+    if !is_discarded {
+        plan.checkpoint_version = earlier.version_behind(plan.checkpoint_version);
+    }
 
     let root = root::build(&plan, options);
     for (address, block) in root.blocks.iter().chain([&nat_block(&plan, &root)]) {
@@ -145,8 +149,9 @@ pub fn format(
     }
     let first = pack::build(&plan, &root, plan.checkpoint_version);
     write_block(device, plan.checkpoint(), &first)?;
-    // Version 0 keeps the second pack older than the first for as long as it takes to write the next checkpoint there.
-    let second = pack::build(&plan, &root, 0);
+    // Older than the first for as long as it takes to write the next checkpoint there; and next to it, so that either end of the first is
+    // known as that of the newer.
+    let second = pack::build(&plan, &root, plan.checkpoint_version.wrapping_sub(1));
     write_block(device, plan.checkpoint() + BLOCKS_PER_SEGMENT, &second)?;
     Area::write(device, &Geometry::describe(plan.superblock), plan.journal_blocks)?;
     device.flush()?;

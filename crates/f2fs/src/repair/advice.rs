@@ -16,6 +16,9 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "Only with --force: what came since the pack that can be read is searched for, and the next checkpoint is written over the \
              other one. Make a copy of the device first: what cannot be read today may be readable tomorrow."
         }
+        CheckpointLost => {
+            "What was written since the other pack is searched for and put back, and the next checkpoint is written over the damaged one."
+        }
         CheckpointEnd => "It is written anew from the other end, which says the same.",
         CheckpointUnreadable => {
             "The newest pack of which one end is sound is revived. Without any, a checkpoint is made from the tables: for each block of the \

@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use basalt_device::BlockDevice;
 
+use super::kept::Kept;
 use super::staged::Staged;
 use super::state::State;
 use super::{Log, Repair};
@@ -16,10 +17,10 @@ use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};
 use crate::checkpoint::half;
 use crate::checkpoint::load::{
-    Loaded, LoadedLog, Pack, bitmap_places, choose_pack_to_read, expected_checksum, load_pack, log_position,
+    Loaded, LoadedLog, Pack, bitmap_places, choose, choose_pack_to_read, expected_checksum, load_pack, log_position,
     read_blocks,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::plan::reserve;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{
@@ -39,6 +40,7 @@ pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::CheckpointPack,
     FaultKind::CheckpointEnd,
     FaultKind::CheckpointUncertain,
+    FaultKind::CheckpointLost,
     FaultKind::CheckpointUnreadable,
     FaultKind::CheckpointFields,
     FaultKind::CheckpointFlags,
@@ -51,6 +53,8 @@ pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::NextFreeNid,
 ];
 
+/// Most versions that a pack beside an older one can be ahead: the older one is what several longer ones have left.
+const CLAIM_MAX: u64 = 64;
 /// Where a log stays that has no segment yet.
 const NOWHERE: u32 = u32::MAX;
 
@@ -64,7 +68,7 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
             mended = pack.broken_end.take().map(|_| Place::Checkpoint(pack.index));
             (pack, "the other pack is used, and a new one written here".to_owned())
         }
-        Err(crate::Error::Device(error)) => return Err(error.into()),
+        Err(Error::Device(error)) => return Err(error.into()),
         Err(_) => match revive(device, &geometry)? {
             Some(found) => found,
             None => (invent(device, &geometry)?, "made anew from the tables".to_owned()),
@@ -110,7 +114,10 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
 
 fn action(kind: FaultKind, how: &str) -> String {
     match kind {
-        FaultKind::CheckpointPack | FaultKind::CheckpointUncertain | FaultKind::CheckpointUnreadable => how.into(),
+        FaultKind::CheckpointPack
+        | FaultKind::CheckpointUncertain
+        | FaultKind::CheckpointLost
+        | FaultKind::CheckpointUnreadable => how.into(),
         FaultKind::CheckpointEnd => "written anew from the other end".into(),
         FaultKind::CheckpointFields => "computed anew from the superblock and the tables".into(),
         FaultKind::CheckpointFlags => "flag cleared".into(),
@@ -126,7 +133,9 @@ fn action(kind: FaultKind, how: &str) -> String {
 }
 
 fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Result<State> {
-    let base = choose_pack_to_read(device.base(), &geometry).ok().map(|(pack, _)| pack);
+    let chosen = choose(device.base(), &geometry).ok();
+    let is_lost = chosen.as_ref().is_some_and(|chosen| matches!(chosen.unknown, Some(Error::Damaged { .. })));
+    let base = chosen.map(|chosen| chosen.pack);
     if let Some(base) = &base {
         // The checkpoints that recovery wrote on the staged device are none: the one that counts on the device stays.
         device.forget(base.start..base.start + BLOCKS_PER_SEGMENT);
@@ -134,16 +143,21 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
     }
     let last = base.as_ref().unwrap_or(&loaded.pack);
     let target = 1 - last.index;
-    let mut version = last.raw.checkpoint_ver.get().wrapping_add(1);
+    let last_version = last.raw.checkpoint_ver.get();
+    let ahead = if is_lost { claimed_ahead(device.base(), &geometry, last_version) } else { 0 };
+    let mut version = last_version.wrapping_add(ahead + 1);
     // Odd versions belong into the first pack.
     if version % 2 == u64::from(target) {
         version = version.wrapping_add(1);
     }
     let base = base.and_then(|pack| load_pack(device.base(), &geometry, pack).ok()).map(Rc::new);
+    let kept = base.as_deref().map_or_else(Kept::default, |base| Kept::of(device.base(), &geometry, base));
     Ok(State {
         device: Arc::clone(device),
         geometry,
         base,
+        kept,
+        may_overwrite: true,
         loaded,
         target,
         version,
@@ -159,6 +173,13 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
         made: FxHashSet::default(),
         lost_found: None,
     })
+}
+
+/// How far damaged packs claim to be ahead of the one that is used, as far as that can be believed: what was written behind them must not
+/// look newer than the next checkpoint.
+fn claimed_ahead(device: &dyn BlockDevice, geometry: &Geometry, last: u64) -> u64 {
+    let claims = [0, 1].into_iter().filter_map(|index| half::claimed_version(device, geometry, index));
+    claims.map(|version| version.wrapping_sub(last)).filter(|ahead| *ahead <= CLAIM_MAX).max().unwrap_or_default()
 }
 
 /// The fields of a checkpoint block and its checksum, if the checksum is right.

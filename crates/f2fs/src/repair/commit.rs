@@ -16,7 +16,6 @@ use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::node::{RawNode, repaired_version};
-use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 
 /// Blocks to be written, in the order of their groups; a flush after each group.
@@ -84,66 +83,64 @@ fn write_run(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> 
 }
 
 impl State {
-    /// Moves every changed block that the device's checkpoint has as live to a free place. Whether anything was moved.
+    /// Moves every changed block that is kept to a free place. Whether anything was moved.
     pub(super) fn relocate_all(&mut self, work: &mut Work<'_>) -> Result<bool> {
-        let Some(base) = self.base.clone() else { return Ok(false) };
+        if self.base.is_none() {
+            return Ok(false);
+        }
         let (_, survey) = work.examine(FxHashSet::default())?;
         let Some(survey) = survey else { return Ok(false) };
         self.begin_round();
-        let (mut moved, mut room) = (false, true);
-        // Data first: its new place changes nodes.
-        for address in self.changed_live(&base, &survey)? {
-            let owner = self.summary(address)?;
-            let (nid, slot) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
-            let is_node = self.nat(nid)?.block_addr.get() == address;
-            if is_node || !room || self.address(&survey, nid, slot)? != address {
-                continue;
-            }
-            let owner = Owner::Data { nid, slot: slot as u16, version: self.nat(nid)?.version };
-            let Some(to) = self.allocate(&survey, SegmentKind::HotData, owner.summary())? else {
-                room = false;
-                continue;
-            };
-            self.put(to, &self.block(address)?)?;
-            self.set_address(&survey, nid, slot, to)?;
-            moved = true;
-        }
-        for address in self.changed_live(&base, &survey)? {
-            let nid = self.summary(address)?.nid.get();
-            if room && self.nat(nid)?.block_addr.get() == address {
-                room = self.move_node(&survey, nid)?;
-                moved |= room;
-            }
-        }
+        self.may_overwrite = false;
+        let moved = self.relocate(&survey);
+        self.may_overwrite = true;
+        let moved = moved?;
         if moved {
             self.write_pack(Some(&survey))?;
         }
         Ok(moved)
     }
 
-    /// Blocks of the main area that have an owner, are changed, and live in the device's own checkpoint.
-    fn changed_live(&self, base: &Loaded, survey: &Survey) -> Result<Vec<u32>> {
+    fn relocate(&mut self, survey: &Survey) -> Result<bool> {
+        let (mut moved, mut room) = (false, true);
+        // Data first: its new place changes nodes.
+        for address in self.changed_kept(survey)? {
+            let owner = self.summary(address)?;
+            let (nid, slot) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+            let is_node = self.nat(nid)?.block_addr.get() == address;
+            if is_node || !room || self.address(survey, nid, slot)? != address {
+                continue;
+            }
+            let owner = Owner::Data { nid, slot: slot as u16, version: self.nat(nid)?.version };
+            let Some(to) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else {
+                room = false;
+                continue;
+            };
+            self.put(to, &self.block(address)?)?;
+            self.set_address(survey, nid, slot, to)?;
+            moved = true;
+        }
+        for address in self.changed_kept(survey)? {
+            let nid = self.summary(address)?.nid.get();
+            if room && self.nat(nid)?.block_addr.get() == address {
+                room = self.move_node(survey, nid)?;
+                moved |= room;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Blocks of the main area that have an owner, are changed, and are kept until the next checkpoint is durable.
+    fn changed_kept(&self, survey: &Survey) -> Result<Vec<u32>> {
         let mut found = Vec::new();
         for &address in self.device.changes()?.keys().filter(|&&address| self.geometry.in_main(address)) {
             let (segment, block) = self.segment_of(address);
             let owned = survey.ownership.map.segment(segment).is_some_and(|found| bit_msb(&found.map, block));
-            if owned && bit_msb(&self.base_map(base, segment)?, block) {
+            if owned && self.kept.holds(segment, block) {
                 found.push(address);
             }
         }
         Ok(found)
-    }
-
-    /// The bitmap of live blocks of a segment in the device's own checkpoint.
-    fn base_map(&self, base: &Loaded, segment: u32) -> Result<[u8; 64]> {
-        if let Some(entry) = base.sit_journal.iter().find(|entry| entry.segno.get() == segment) {
-            return Ok(entry.entry.valid_map);
-        }
-        let index = segment / ENTRIES_PER_BLOCK;
-        let block = self.device.before(self.geometry.sit_block(index, bit_msb(&base.sit_bitmap, index as usize)))?;
-        let at = (segment % ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
-        let entry = RawSitEntry::read_from_bytes(&block[at..at + size_of::<RawSitEntry>()]);
-        Ok(entry.map_or([0xFF; 64], |entry| entry.valid_map))
     }
 
     /// What is to be written, so that the staged volume is on the device.
@@ -209,7 +206,7 @@ impl State {
     }
 
     /// Where neither pack is of use, the other one becomes the same, of the version before; it is written when the first is durable.
-    fn write_other_pack(&mut self) -> Result<()> {
+    pub(super) fn write_other_pack(&mut self) -> Result<()> {
         let (target, version) = (self.target, self.version);
         (self.target, self.version) = (1 - target, version.wrapping_sub(1));
         let written = self.write_pack(None);

@@ -36,17 +36,26 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
 ];
 const GIVEN_UP: &str = "given up: it is damaged; what was cleaned since the last checkpoint may be lost";
 
-/// Whether a recovery gave up what was fsynced since the last checkpoint.
-pub(super) fn has_given_up(recovered: &Repair) -> bool {
-    recovered.action != ATTEMPTS[0].2
+/// What a recovery came to.
+pub(super) struct Recovered {
+    pub(super) repair: Repair,
+    /// How much was recovered; `None` where the journal was given up.
+    pub(super) extent: Option<Extent>,
+}
+
+impl Recovered {
+    /// Whether what was fsynced since the last checkpoint was given up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.extent != Some(Extent::All)
+    }
 }
 
 /// Recovers the journal and what was fsynced; without what was fsynced, if that cannot be; and of a journal that is damaged what is
 /// left. If nothing helps it is given up. The volume is not guarded any more then.
-pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> Result<Repair> {
-    for (extent, kind, action) in ATTEMPTS {
-        match attempt(device, clock, extent) {
-            Ok(()) => return Ok(told(kind, action)),
+pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> Result<Recovered> {
+    for (extent, ..) in ATTEMPTS {
+        match recover_as(device, clock, Some(extent)) {
+            Ok(repair) => return Ok(Recovered { repair, extent: Some(extent) }),
             // Nothing is given up for a write that fails: the next time it may not.
             Err(error @ Error::Refused(basalt_vfs::Error::Io(_))) => return Err(error),
             Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
@@ -54,8 +63,21 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
             Err(_) => {}
         }
     }
-    guard::clear(&**device, &guard::read(&**device)?.geometry)?;
-    Ok(told(FaultKind::CleaningJournal, GIVEN_UP))
+    Ok(Recovered { repair: recover_as(device, clock, None)?, extent: None })
+}
+
+/// Recovers as much as [`recover`] did on a copy, or fails: what was planned gives up nothing else.
+pub(super) fn recover_as(
+    device: &Arc<dyn BlockDevice>,
+    clock: &Arc<dyn Clock>,
+    extent: Option<Extent>,
+) -> Result<Repair> {
+    let Some((extent, kind, action)) = ATTEMPTS.into_iter().find(|attempt| Some(attempt.0) == extent) else {
+        guard::clear(&**device, &guard::read(&**device)?.geometry)?;
+        return Ok(told(FaultKind::CleaningJournal, GIVEN_UP));
+    };
+    attempt(device, clock, extent)?;
+    Ok(told(kind, action))
 }
 
 fn told(kind: FaultKind, action: &str) -> Repair {

@@ -18,6 +18,7 @@
 //! | `finds`, `restore` | what rescue finds, and what the repair would lose of it; putting it back |
 //! | `nat`, `node` | node addresses and footers; pointers to nodes and blocks |
 //! | `inode`, `xattr`, `directory`, `home`, `lost_found`, `remake` | fields, attributes, entries, names, directories made anew |
+//! | `kept` | what of the device may not be written over before the new checkpoint is durable |
 //! | `segments` | segment information, summaries, logs, counts |
 //! | `rounds`, `commit`, `backup` | the order of things; writing; what was there before |
 //! | `advice` | what is done for each kind of fault, in words |
@@ -31,6 +32,7 @@ mod finds;
 mod home;
 mod inode;
 mod journal;
+mod kept;
 mod lost_found;
 mod nat;
 mod node;
@@ -59,9 +61,10 @@ use crate::check::{
     CheckOptions, CheckProgress, CheckReport, Counts, Fault, FaultKind, Place, Severity, Survey, examine,
 };
 use crate::clock::{Clock, SystemClock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::F2fs;
 use crate::options::OpenOptions;
+use crate::recovery::Extent;
 use staged::Staged;
 
 /// Most faults that one round takes on; a volume with more takes more rounds.
@@ -162,6 +165,15 @@ pub struct RepairReport {
     pub uncertain_checkpoint: bool,
 }
 
+impl RepairReport {
+    /// Whether this gives a reason to ask first, where `planned` gave none for that.
+    fn asks_for_more_than(&self, planned: &RepairReport) -> bool {
+        let asks_for_force = |report: &RepairReport| !report.losses.is_empty() || report.uncertain_checkpoint;
+        let asks = asks_for_force(self) || self.restored_nodes && !planned.restored_nodes;
+        asks && !asks_for_force(planned)
+    }
+}
+
 /// The repairs so far.
 struct Log {
     repairs: Vec<Repair>,
@@ -194,8 +206,14 @@ pub struct Plan {
     staged: Arc<Staged>,
     report: RepairReport,
     writes: commit::Writes,
-    /// A journal has to be recovered in place first; the plan is what comes then, as far as that can be told.
-    journal: Option<RepairOptions>,
+    journal: Option<BehindJournal>,
+}
+
+/// A journal has to be recovered in place first; the plan is what comes then, as far as that can be told.
+struct BehindJournal {
+    options: RepairOptions,
+    /// How much of it can be recovered.
+    extent: Option<Extent>,
 }
 
 impl Plan {
@@ -207,12 +225,19 @@ impl Plan {
     /// Writes it. A power cut leaves the volume as it was or repaired; where there was no room to keep both, it can be repaired again.
     ///
     /// # Errors
-    /// When the device cannot be written.
+    /// When the device cannot be written, or a live journal not be recovered as was planned: nothing is given up that the report does
+    /// not tell.
     pub fn commit(self) -> Result<RepairReport> {
-        if let Some(options) = self.journal {
+        if let Some(BehindJournal { options, extent }) = self.journal {
             let device = self.staged.base_device();
-            let recovered = journal::recover(&device, &options.clock)?;
-            let mut report = plan(device, &options, &mut |_| {})?.commit()?;
+            let recovered = journal::recover_as(&device, &options.clock, extent)?;
+            let behind = plan(device, &options, &mut |_| {})?;
+            if behind.report.asks_for_more_than(&self.report) {
+                let found =
+                    "the cleaning journal is recovered; what comes then loses more than was planned: repair again";
+                return Err(Error::damaged("volume", "repair", found));
+            }
+            let mut report = behind.commit()?;
             report.repairs.insert(0, recovered);
             report.repaired += 1;
             return Ok(report);
@@ -249,7 +274,7 @@ pub fn check_recovered(
         return crate::check::check(&*device, options, progress);
     }
     let copy: Arc<dyn BlockDevice> = Arc::new(Staged::new(device));
-    let recovered = journal::recover(&copy, clock)?;
+    let recovered = journal::recover(&copy, clock)?.repair;
     let mut report = crate::check::check(&*copy, options, progress)?;
     report.worst = report.worst.max(Some(recovered.severity));
     report.faults.insert(
@@ -307,7 +332,7 @@ fn plan_behind_journal(
     let copy: Arc<dyn BlockDevice> = Arc::clone(&staged) as Arc<dyn BlockDevice>;
     let recovered = journal::recover(&copy, &options.clock)?;
     let mut losses = Vec::new();
-    if journal::has_given_up(&recovered) {
+    if recovered.has_given_up() {
         let mut tell = |check| progress(RepairProgress { round: 0, check });
         losses = finds::Finds::search(&device, &options.clock, &mut tell).map_or(losses, |found| found.fsynced());
     }
@@ -316,11 +341,12 @@ fn plan_behind_journal(
     losses.append(&mut report.losses);
     losses.truncate(options.max_listed.max(1));
     report.losses = losses;
-    report.repairs.insert(0, recovered);
+    report.repairs.insert(0, recovered.repair);
     report.repairs.truncate(options.max_listed.max(1));
     report.repaired += 1;
     report.blocks += staged.changes()?.len() as u64;
-    Ok(Plan { staged, report, writes: commit::Writes::default(), journal: Some(options.clone()) })
+    let journal = Some(BehindJournal { options: options.clone(), extent: recovered.extent });
+    Ok(Plan { staged, report, writes: commit::Writes::default(), journal })
 }
 
 /// A repair under way.
@@ -432,7 +458,9 @@ impl Work<'_> {
     /// Whether a pack is damaged that was the newest checkpoint, and complete: something was written behind it. One of zeros may be what is
     /// left of it.
     fn lacks_checkpoint(&mut self, options: &RepairOptions, report: &CheckReport) -> bool {
-        let is_doubtful = |kind| matches!(kind, FaultKind::CheckpointPack | FaultKind::CheckpointUncertain);
+        let is_doubtful = |kind| {
+            matches!(kind, FaultKind::CheckpointPack | FaultKind::CheckpointUncertain | FaultKind::CheckpointLost)
+        };
         if report.faults.iter().any(|fault| is_doubtful(fault.kind)) {
             self.found = self.search(options).filter(finds::Finds::lack_a_checkpoint);
         }

@@ -70,6 +70,10 @@ impl Work<'_> {
         }
         let root = geometry.root_ino;
         let mut state = checkpoint::open(&self.staged, geometry, &again.faults, &mut self.log)?;
+        if state.base.is_none() {
+            // Else the other place would look like a pack that was lost.
+            state.write_other_pack()?;
+        }
         state.write_pack(None)?;
         // Entries of the table that the journal's were just written over are right with that, and no round comes to them.
         for fault in again.faults.iter().filter(|fault| fault.kind == FaultKind::SitCount) {

@@ -11,6 +11,7 @@ use basalt_segments::SegmentKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::kept::Kept;
 use super::staged::Staged;
 use crate::check::Survey;
 use crate::check::nat::RESERVED;
@@ -33,6 +34,10 @@ pub(super) struct State {
     pub(super) base: Option<Rc<Loaded>>,
     /// The checkpoint to be written; its journals are empty.
     pub(super) loaded: Loaded,
+    /// What of the device may not be written over before the next checkpoint is durable.
+    pub(super) kept: Kept,
+    /// Whether it may be all the same, where there is no other room.
+    pub(super) may_overwrite: bool,
     /// The pack that the next one is written to: 0 or 1.
     pub(super) target: u32,
     /// Its version.
@@ -271,8 +276,14 @@ impl State {
 
     /// Takes the next block of a log for `owner`; `None` if no segment is free.
     pub(super) fn allocate(&mut self, survey: &Survey, kind: SegmentKind, owner: RawSummary) -> Result<Option<u32>> {
-        if self.log_is_blocked(survey, kind) && !self.move_log(survey, kind)? {
-            return Ok(None);
+        let log = &self.loaded.logs[kind.index()];
+        let is_blocked = self.log_is_blocked(survey, kind);
+        if is_blocked || self.kept.holds_from(log.segment, log.offset) {
+            let free = self.free_segment(survey, is_blocked && self.may_overwrite);
+            if free.is_none() && (is_blocked || !self.may_overwrite) {
+                return Ok(None);
+            }
+            free.map_or(Ok(()), |free| self.move_log_to(kind, free))?;
         }
         let log = &mut self.loaded.logs[kind.index()];
         log.summary.entries[log.offset as usize] = owner;
@@ -299,7 +310,12 @@ impl State {
 
     /// Lets a log go on in a free segment; its old segment's summary goes to the SSA. False if no segment is free.
     pub(super) fn move_log(&mut self, survey: &Survey, kind: SegmentKind) -> Result<bool> {
-        let Some(free) = self.free_segment(survey) else { return Ok(false) };
+        let Some(free) = self.free_segment(survey, true) else { return Ok(false) };
+        self.move_log_to(kind, free)?;
+        Ok(true)
+    }
+
+    fn move_log_to(&mut self, kind: SegmentKind, free: u32) -> Result<()> {
         let class = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
         let log = &mut self.loaded.logs[kind.index()];
         let mut summary = std::mem::replace(&mut log.summary, RawSummaryBlock::empty(class));
@@ -310,21 +326,28 @@ impl State {
         if old < self.geometry.main_segments && !self.loaded.logs.iter().any(|log| log.segment == old) {
             self.put(self.geometry.summary_block(old), summary.as_bytes())?;
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// A segment that nobody uses, at the start of a free section if there is one.
-    fn free_segment(&self, survey: &Survey) -> Option<u32> {
+    /// A segment that nobody uses, at the start of a free section if there is one. One with blocks that are kept only where there is no
+    /// other, and if `may_overwrite`.
+    fn free_segment(&self, survey: &Survey, may_overwrite: bool) -> Option<u32> {
+        let is_kept = |segment: u32| self.kept.holds_from(segment, 0);
+        let found = self.find_free(survey, |segment| !is_kept(segment));
+        if may_overwrite { found.or_else(|| self.find_free(survey, |_| true)) } else { found }
+    }
+
+    fn find_free(&self, survey: &Survey, is_allowed: impl Fn(u32) -> bool) -> Option<u32> {
         let mut used: FxHashSet<u32> = self.taken.iter().map(|&address| self.segment_of(address).0).collect();
         used.extend(self.loaded.logs.iter().map(|log| log.segment));
         let is_free = |segment: u32| {
             let owned = survey.ownership.map.segment(segment).is_some_and(|found| found.data + found.nodes > 0);
-            !owned && !used.contains(&segment)
+            !owned && !used.contains(&segment) && is_allowed(segment)
         };
         let (segments, section) = (self.geometry.main_segments, self.geometry.segments_per_section.max(1));
         (0..segments)
             .step_by(section as usize)
-            .find(|&first| (first..segments.min(first + section)).all(is_free))
+            .find(|&first| (first..segments.min(first + section)).all(&is_free))
             .or_else(|| (0..segments).find(|&segment| is_free(segment)))
     }
 

@@ -125,7 +125,7 @@ impl Behind {
 }
 
 /// Whether an inode's slots hold addresses: no content, no entries, no device number.
-fn has_pointers(raw: &RawInode) -> bool {
+pub(crate) fn has_pointers(raw: &RawInode) -> bool {
     let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
     matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink))
         && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY)

@@ -72,6 +72,8 @@ pub(super) struct Evidence {
     older_than: Option<u32>,
     /// The version that the damaged pack has in its first block, if that is whole.
     damaged_version: Option<u32>,
+    /// The other pack is damaged such that no power cut explains it.
+    is_lost: bool,
     /// Nodes were written behind that newer one: what this one knows of changed nodes is out of date.
     is_outdated: bool,
     /// Where nodes are that an fsync after the checkpoint vouches for.
@@ -238,13 +240,15 @@ impl Evidence {
     }
 
     /// The other pack is damaged, and may have been `damaged`: the checkpoint of this version may not be the newest.
-    pub(super) fn doubt(&mut self, version: u64, damaged: Option<u64>) {
+    /// `is_lost`: no power cut explains how that is damaged.
+    pub(super) fn doubt(&mut self, version: u64, damaged: Option<u64>, is_lost: bool) {
         if damaged.is_some_and(|damaged| damaged.wrapping_sub(version).cast_signed() <= 0) {
             return;
         }
         // Nodes carry the lower half.
         self.older_than = Some(version as u32);
         self.damaged_version = damaged.map(|version| version as u32);
+        self.is_lost = is_lost;
     }
 
     /// Whether a node was written behind a checkpoint newer than this one. A repair that power cut has written nodes of versions between
@@ -254,13 +258,22 @@ impl Evidence {
         let ahead = (seen.version as u32).wrapping_sub(version);
         match self.damaged_version {
             Some(damaged) => seen.version as u32 == damaged && ahead.cast_signed() > 0,
+            // It may have been any.
+            None if self.is_lost => ahead.cast_signed() > 0,
             None => (1..=VERSION_STEP_MAX as u32).contains(&ahead),
         }
     }
 
+    /// Whether a node tells that the checkpoint behind this one is lost: no fsync wrote it, and this one does not know it.
+    fn is_of_lost(&self, seen: &Seen, address: u32) -> bool {
+        let is_fsynced = seen.fsynced || self.fsynced.contains(&address);
+        let is_behind = self.version_after == Some(seen.version);
+        self.is_lost && is_behind && !is_fsynced && !self.addresses.contains_key(&seen.nid)
+    }
+
     /// Whether a node shows that the checkpoint is out of date, and that was not known.
-    pub(super) fn shows_outdated(&mut self, seen: &Seen) -> bool {
-        let shows = !self.is_outdated && self.is_of_newer(seen);
+    pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
+        let shows = !self.is_outdated && (self.is_of_newer(seen) || self.is_of_lost(seen, address));
         self.is_outdated |= shows;
         shows
     }
@@ -273,7 +286,9 @@ impl Evidence {
 
     /// What is known of a node that was found at `address`.
     pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
-        if self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)) == Some(&address) {
+        let is_named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)) == Some(&address);
+        // Tables may be newer than the only checkpoint that is left.
+        if is_named && !self.is_of_newer(seen) {
             return Standing::Named;
         }
         // A mark counts too where the chain to it is broken.

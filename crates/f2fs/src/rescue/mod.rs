@@ -36,14 +36,14 @@ use basalt_device::BlockDevice;
 use parking_lot::Mutex;
 use zerocopy::little_endian::U32;
 
-pub(crate) use behind::Behind;
+pub(crate) use behind::{Behind, has_pointers};
 pub(crate) use claims::{Claim, Holding, Pointer};
 pub use evidence::TableState;
 pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
 pub use report::{LostName, RescueReport, UnreadableRange};
 
-use crate::checkpoint::load::{Pack, check_block, choose_pack_to_read, is_unused, read_blocks};
+use crate::checkpoint::load::{Pack, check_block, choose, is_unused, read_blocks};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -124,7 +124,7 @@ impl Rescued {
         let mut notes = Vec::new();
         let mut reader = Reader::new(&*device);
         let (mut geometry, source) = find_geometry(&*device, &mut reader, options, &mut notes)?;
-        let (pack, other_bad) = find_checkpoint(&*device, &geometry, source, options, &mut notes);
+        let (pack, other) = find_checkpoint(&*device, &geometry, source, options, &mut notes);
         let mut evidence = Evidence::default();
         let behind = pack.as_ref().map(|pack| {
             evidence = Evidence::gather(&mut reader, &*device, &geometry, pack, &mut notes);
@@ -132,9 +132,9 @@ impl Rescued {
             let mut behind = Behind::find(&*device, &geometry, pack, &mut notes);
             let fsynced = behind.follow_chain(&*device, &geometry, pack, &mut notes);
             evidence.follow(&behind, fsynced);
-            if other_bad {
+            if other > Other::Sound {
                 let damaged = head_version(&*device, &geometry, 1 - pack.index);
-                evidence.doubt(pack.raw.checkpoint_ver.get(), damaged);
+                evidence.doubt(pack.raw.checkpoint_ver.get(), damaged, other == Other::Lost);
             }
             behind
         });
@@ -151,7 +151,7 @@ impl Rescued {
             return Err(Error::not_f2fs(&*device));
         }
         let (flexible, is_outdated) = (search.flexible, search.outdated);
-        if let Some(pack) = pack.as_ref().filter(|_| other_bad) {
+        if let Some(pack) = pack.as_ref().filter(|_| other > Other::Sound) {
             let beyond = evidence.unknown_to_checkpoint(&index);
             if beyond > 0 {
                 let version = pack.raw.checkpoint_ver;
@@ -212,30 +212,46 @@ fn find_geometry(
     Ok((geometry::from_nothing(reader.blocks, options.main_block), GeometrySource::Nodes))
 }
 
-/// The checkpoint to go by, and whether the other pack is damaged or gone: it may have been a newer one.
+/// The pack that is not gone by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Other {
+    /// It is older.
+    Sound,
+    /// It is damaged, cut off or gone: it may have been newer.
+    Bad,
+    /// It is damaged such that no power cut explains it.
+    Lost,
+}
+
+/// The checkpoint to go by, and how the other pack is.
 fn find_checkpoint(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     source: GeometrySource,
     options: &RescueOptions,
     notes: &mut Vec<String>,
-) -> (Option<Pack>, bool) {
+) -> (Option<Pack>, Other) {
     if options.nodes_only || source == GeometrySource::Nodes {
-        return (None, false);
+        return (None, Other::Sound);
     }
-    match choose_pack_to_read(device, geometry) {
-        Ok((pack, other_bad)) => {
-            // A pack of zeros is one that was never written, or what is left of a newer one.
-            let is_bad = other_bad.is_some() || is_unused(device, geometry, 1 - pack.index);
-            notes.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
-            notes.extend(pack.tell_broken_end());
-            (Some(pack), is_bad)
+    let chosen = match choose(device, geometry) {
+        Ok(chosen) => chosen,
+        Err(errors) => {
+            notes.push(format!("no checkpoint: {}", errors[0]));
+            return (None, Other::Sound);
         }
-        Err(error) => {
-            notes.push(format!("no checkpoint: {error}"));
-            (None, false)
-        }
-    }
+    };
+    // A pack of zeros is one that was never written, or what is left of a newer one.
+    let is_zero = is_unused(device, geometry, 1 - chosen.pack.index);
+    let is_bad = chosen.other.is_some() || is_zero;
+    let other = match &chosen.unknown {
+        Some(Error::Damaged { .. }) => Other::Lost,
+        _ if is_bad => Other::Bad,
+        _ => Other::Sound,
+    };
+    notes.extend(chosen.other.filter(|_| !is_zero).map(|error| format!("{error}; the other pack is used")));
+    notes.extend(chosen.pack.tell_broken_end());
+    (Some(chosen.pack), other)
 }
 
 /// The version in the first block of a pack, if that is whole.
@@ -278,7 +294,7 @@ impl Search<'_> {
         if seen.offset == 0 {
             self.flexible[usize::from(node::shows_flexible_xattrs(block))] += 1;
         }
-        self.outdated |= self.evidence.shows_outdated(&seen);
+        self.outdated |= self.evidence.shows_outdated(&seen, address);
         let standing = self.evidence.standing(self.geometry, &seen, address);
         index.add(&seen, address, standing);
     }

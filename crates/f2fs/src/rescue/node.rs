@@ -19,7 +19,7 @@ pub(crate) struct Seen {
     /// Offset in the inode's tree.
     pub(super) offset: u32,
     /// `cp_ver` whole: the version, and the checkpoint's checksum above it.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// Whether fsync wrote it, and whether the directory entry was not yet durable then.
     pub(super) fsynced: bool,
     pub(super) wants_entry: bool,

@@ -140,3 +140,33 @@ fn a_claimed_block_is_taken_from_its_owner() {
     assert_eq!(blocks(&fs, "claims"), [2, 4, 4], "{:?}", fs.warnings());
     assert_eq!(blocks(&fs, "owns"), [0, 2, 2]);
 }
+
+/// What an indirect node holds are numbers of nodes, and no addresses.
+#[test]
+fn a_claimed_block_is_not_taken_from_an_indirect_node() {
+    let device = Arc::new(volume());
+    let fs = open(&device);
+    // Below the first indirect node.
+    fs.write(make(&fs, "far"), (923 + 2 * 1018 + 5) * BLOCK as u64, &[5; 4096], false).unwrap();
+    fs.close().unwrap();
+    let editor = Editor::new(&device.snapshot());
+    let nid = editor.inode(editor.path(&["far"])).i_nid[2].get();
+    assert_ne!(nid, 0);
+    let address = misname_owner(&editor, nid, 900);
+    editor.edit_node(nid, |node: &mut RawNode| node.slots[900].set(address));
+    let fs = open(&Arc::new(claim(&editor)));
+    assert!(fs.warnings().iter().any(|warning| warning.contains("does not point there")), "{:?}", fs.warnings());
+    assert_eq!(blocks(&fs, "claims"), [1, 1, 1]);
+}
+
+/// And everything is counted right then.
+#[test]
+fn a_claimed_block_is_counted_once() {
+    let device = Arc::new(claim(&Editor::new(&volume())));
+    let fs = open(&device);
+    assert_eq!(blocks(&fs, "claims"), [2, 4, 4], "{:?}", fs.warnings());
+    fs.close().unwrap();
+    let options = basalt_f2fs::check::CheckOptions::default();
+    let report = basalt_f2fs::check::check(&*device, &options, &mut |_| ()).unwrap();
+    assert!(report.faults.is_empty(), "{:?}", report.faults);
+}

@@ -1,0 +1,104 @@
+//! What has to stay on the device until the repair's checkpoint is durable: should power go before, the device's own checkpoint counts,
+//! and what was fsynced behind it.
+
+use std::collections::BTreeSet;
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
+
+use crate::checkpoint::load::{Loaded, log_position, read_blocks};
+use crate::file::inode::validate;
+use crate::geometry::Geometry;
+use crate::journal::translation::Translation;
+use crate::layout::inode::RawInode;
+use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
+use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry, VALID_MAP_SIZE};
+use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb};
+use crate::node::path::is_direct;
+use crate::recovery::scan::{Start, scan};
+use crate::rescue::has_pointers;
+
+/// Blocks that may not be written over yet. None, where the device has no checkpoint.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// What the device's checkpoint has as live, by segment; all of a segment whose entry cannot be read.
+    live: Vec<[u8; VALID_MAP_SIZE]>,
+    /// Segments that hold something of the roll-forward chain, or that a node of it points to.
+    fsynced: BTreeSet<u32>,
+}
+
+impl Kept {
+    /// What the checkpoint `base` of a device keeps. The device has no live cleaning journal.
+    pub(super) fn of(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> Kept {
+        Kept { live: live(device, geometry, base), fsynced: fsynced(device, geometry, base) }
+    }
+
+    /// Whether a block of a segment is kept.
+    pub(super) fn holds(&self, segment: u32, block: usize) -> bool {
+        self.fsynced.contains(&segment) || self.live.get(segment as usize).is_some_and(|map| bit_msb(map, block))
+    }
+
+    /// Whether any block of a segment is kept, from `first` on.
+    pub(super) fn holds_from(&self, segment: u32, first: u32) -> bool {
+        let is_live =
+            |map: &[u8; VALID_MAP_SIZE]| (first..BLOCKS_PER_SEGMENT).any(|block| bit_msb(map, block as usize));
+        self.fsynced.contains(&segment) || self.live.get(segment as usize).is_some_and(is_live)
+    }
+}
+
+fn live(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> Vec<[u8; VALID_MAP_SIZE]> {
+    let mut maps = Vec::with_capacity(geometry.main_segments as usize);
+    for index in 0..geometry.sit_blocks_used() {
+        let entries = ENTRIES_PER_BLOCK.min(geometry.main_segments - index * ENTRIES_PER_BLOCK) as usize;
+        let second = bit_msb(&base.sit_bitmap, index as usize);
+        match read_blocks(device, geometry.sit_block(index, second), 1) {
+            Ok(block) => {
+                let all = block.chunks_exact(size_of::<RawSitEntry>()).take(entries);
+                maps.extend(
+                    all.map(|bytes| RawSitEntry::read_from_bytes(bytes).map_or([0xFF; _], |entry| entry.valid_map)),
+                );
+            }
+            Err(_) => maps.extend(std::iter::repeat_n([0xFF; VALID_MAP_SIZE], entries)),
+        }
+    }
+    for entry in &base.sit_journal {
+        if let Some(map) = maps.get_mut(entry.segno.get() as usize) {
+            *map = entry.entry.valid_map;
+        }
+    }
+    maps
+}
+
+fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTreeSet<u32> {
+    let (segment, offset, _) = log_position(&base.pack, SegmentKind::WarmNode);
+    let first = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
+    let Ok(address) = u32::try_from(first) else { return BTreeSet::new() };
+    let version = base.pack.raw.node_version(base.pack.checksum);
+    let start = Start { device, geometry, version, moves: &Translation::default(), address };
+    let chain = scan(&start, &|_| false);
+    let mut segments = chain.segments;
+    for node in &chain.nodes {
+        let Ok(block) = read_blocks(device, node.address, 1) else { continue };
+        let targets = pointers(&block, geometry).iter().map(|slot| slot.get()).filter(|at| geometry.in_main(*at));
+        segments.extend(targets.map(|at| (at - geometry.main) / BLOCKS_PER_SEGMENT));
+    }
+    segments
+}
+
+/// The addresses of data in a node; none in one that has none.
+fn pointers<'a>(block: &'a [u8], geometry: &Geometry) -> &'a [U32] {
+    let Ok(node) = RawNode::ref_from_bytes(block) else { return &[] };
+    let footer = &node.footer;
+    if footer.ino != footer.nid {
+        let has_data = is_direct(footer.offset()) && footer.offset() != XATTR_NODE_OFFSET;
+        return if has_data { &node.slots } else { &[] };
+    }
+    match RawInode::ref_from_bytes(block) {
+        Ok(inode) if has_pointers(inode) && validate(inode, footer.ino.get(), geometry).is_ok() => {
+            inode.addresses(geometry.flexible_inline_xattr())
+        }
+        _ => &[],
+    }
+}

@@ -1,0 +1,357 @@
+//! Checkpoint packs that are damaged or cannot be read at both ends: what counts then, what is only read, and what a repair leaves alone.
+
+#[allow(dead_code)]
+mod editor;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use basalt_device::power::{Change, Fate};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
+use basalt_f2fs::check::{CheckOptions, FaultKind, check};
+use basalt_f2fs::checkpoint::load::{Pack, choose_pack, expected_checksum, read_pack};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::inode::RawInode;
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+use editor::Editor;
+use zerocopy::FromBytes;
+
+const BLOCK: u64 = 4096;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+const FILES: u64 = 40;
+
+fn open(device: Arc<dyn BlockDevice>) -> F2fs {
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
+}
+
+fn make(fs: &F2fs, from: u64, to: u64) {
+    for number in from..to {
+        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
+    }
+}
+
+/// How many of the files are there, each whole.
+fn files(fs: &dyn FileSystem) -> u64 {
+    let is_there = |number: &u64| {
+        let Ok(found) = fs.lookup(fs.root(), format!("file{number}").as_bytes()) else { return false };
+        let mut bytes = vec![0; 9_000];
+        fs.read(found.ino, 0, &mut bytes).is_ok() && bytes.iter().all(|byte| u64::from(*byte) == *number)
+    };
+    (0..FILES).filter(is_there).count() as u64
+}
+
+fn fresh() -> MemoryDevice {
+    let device = MemoryDevice::new(80 << 20, 512);
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&device, &options, &mut |_, _| ()).unwrap();
+    device
+}
+
+fn flip(device: &dyn BlockDevice, at: u64, mask: u8) {
+    let mut byte = [0];
+    device.read_at(at, &mut byte).unwrap();
+    device.write_at(at, &[byte[0] ^ mask]).unwrap();
+}
+
+/// A volume whose newest checkpoint has something behind it that was fsynced.
+fn written_behind() -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
+    fs.write(other, 0, &[0; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[0; 9_000], false).unwrap();
+    fs.write(other, 0, &[5; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[3; 9_000], false).unwrap();
+    fs.sync_file(ino, false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    image
+}
+
+/// First and last block of the newest pack.
+fn ends(device: &MemoryDevice) -> [u64; 2] {
+    let geometry = Geometry::read(device).unwrap().0;
+    let (pack, _) = choose_pack(device, &geometry).unwrap();
+    [pack.start, pack.start + pack.raw.cp_pack_total_block_count.get() - 1].map(u64::from)
+}
+
+fn unreadable(device: &FaultyDevice<MemoryDevice>, range: std::ops::Range<u64>) {
+    device.fail_when(move |request| {
+        let touches = request.offset < range.end && request.end() > range.start;
+        (request.kind == RequestKind::Read && touches).then_some(ErrorKind::Other)
+    });
+}
+
+/// Of the older checkpoint one end is damaged, of the newest both ends are, and it cannot be read in the middle: nothing is written.
+fn beside_one_that_cannot_be_read(has_stale: bool) {
+    let image = written_behind();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let [first, last] = ends(&image);
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let older = read_pack(&image, &geometry, 1 - newest.index).unwrap();
+    for end in [first, last] {
+        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    if !has_stale {
+        // The last blocks of longer packs that were here before.
+        image.write_at((last + 1) * BLOCK, &vec![0; (511 - (last - first)) as usize * BLOCK as usize]).unwrap();
+    }
+    flip(&image, u64::from(older.start) * BLOCK + 99, 0x40);
+    let device = FaultyDevice::new(image);
+    unreadable(&device, (first + 1) * BLOCK..(first + 2) * BLOCK);
+    let device = Arc::new(device);
+    let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    let fs = open(device);
+    assert!(!fs.is_writable(), "{:?}, {:?}", fs.warnings(), report.faults);
+    let told = |kind| report.faults.iter().filter(|fault| fault.kind == kind).count();
+    assert_eq!(told(FaultKind::CheckpointUncertain), 1, "{:?}", report.faults);
+    assert!(planned.report().uncertain_checkpoint, "{:?}", planned.report());
+}
+
+#[test]
+fn a_checkpoint_with_a_damaged_end_beside_one_that_cannot_be_read_is_only_read() {
+    beside_one_that_cannot_be_read(false);
+}
+
+/// The same where a longer, older pack has left its last block behind: that is not what the pack was.
+#[test]
+fn a_last_block_of_before_hides_no_checkpoint_that_cannot_be_read() {
+    beside_one_that_cannot_be_read(true);
+}
+
+/// One pack is gone, of the other both ends are; the last block of a longer pack that was there before makes none of what is left.
+#[test]
+fn a_last_block_of_before_is_no_checkpoint() {
+    let image = written_behind();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let [first, last] = ends(&image);
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let start = |index: u32| u64::from(geometry.checkpoint + index * 512) * BLOCK;
+    image.write_at(start(1 - newest.index), &vec![0; 512 * BLOCK as usize]).unwrap();
+    for end in [first, last] {
+        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    let found = rescued_files(&image);
+    let shared: Arc<dyn BlockDevice> = Arc::new(image);
+    let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert_eq!((found, files(&open(shared))), (FILES, FILES), "losses {:?}", report.losses);
+}
+
+fn rescued_files(image: &MemoryDevice) -> u64 {
+    let copy: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
+    files(&Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap())
+}
+
+/// One pack is damaged, the other cannot be read: no checkpoint is made anew over one that may be readable tomorrow.
+#[test]
+fn a_lone_checkpoint_that_cannot_be_read_is_not_made_anew() {
+    for damaged in 0..2 {
+        let image = written_behind();
+        let geometry = Geometry::read(&image).unwrap().0;
+        let start = |index: u32| u64::from(geometry.checkpoint + index * 512) * BLOCK;
+        image.write_at(start(damaged), &vec![0x5A; 512 * BLOCK as usize]).unwrap();
+        let device = FaultyDevice::new(image);
+        unreadable(&device, start(1 - damaged)..start(1 - damaged) + 512 * BLOCK);
+        let device = Arc::new(device);
+        let checked = check(&*device, &CheckOptions::default(), &mut |_| ());
+        let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ());
+        let planned = planned.map(|plan| plan.report().repairs.clone());
+        assert!(planned.is_err(), "damaged {damaged}: plan: {planned:?}");
+        assert!(checked.is_err(), "damaged {damaged}: check: {checked:?}");
+    }
+}
+
+/// A repair from the checkpoint beside one that cannot be read leaves that as it is, until its own is durable and behind it.
+#[test]
+fn a_repair_beside_a_checkpoint_that_cannot_be_read_leaves_the_other_alone() {
+    let image = written_behind();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let [first, last] = ends(&image);
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let older = u64::from(read_pack(&image, &geometry, 1 - newest.index).unwrap().start) * BLOCK;
+    for end in [first, last] {
+        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    let pack = |device: &dyn BlockDevice| {
+        let mut bytes = vec![0; 512 * BLOCK as usize];
+        device.read_at(older, &mut bytes).unwrap();
+        bytes
+    };
+    let before = pack(&image);
+    let device = FaultyDevice::new(image);
+    unreadable(&device, (first + 1) * BLOCK..(first + 2) * BLOCK);
+    let device = Arc::new(device);
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    device.heal();
+    assert!(pack(&*device) == before, "the checkpoint that counted was written over");
+    assert_eq!(files(&open(device)), FILES);
+}
+
+/// A node of a lost checkpoint is damaged, too, and mended: a repair that power cuts leaves it as one of that checkpoint.
+#[test]
+fn a_mended_node_of_a_lost_checkpoint_comes_back_after_a_cut() {
+    let image = written_behind();
+    let geometry = Geometry::read(&image).unwrap().0;
+    // The inode of `file3` as it was fsynced behind the newest checkpoint: what tells that there was one.
+    let editor = Editor::new(&image);
+    let ino = editor.path(&["file3"]);
+    let newest = (geometry.main..(image.size() / BLOCK) as u32)
+        .filter_map(|address| RawInode::read_from_bytes(&editor.block(address)).ok().map(|inode| (address, inode)))
+        .filter(|(_, inode)| inode.footer.nid.get() == ino && inode.footer.ino.get() == ino)
+        .max_by_key(|(_, inode)| inode.footer.cp_ver.get() as u32)
+        .unwrap();
+    assert_ne!(newest.0, editor.node_address(ino));
+    editor.edit((newest.0, 0), |inode: &mut RawInode| {
+        let blocks = inode.i_blocks.get() + 3;
+        inode.i_blocks.set(blocks);
+        let checksum = inode.expected_checksum(editor.geometry.checksum_seed);
+        inode.extra_mut().i_inode_checksum.set(checksum);
+    });
+    let image = editor.device.snapshot();
+    for end in ends(&image) {
+        image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
+    }
+    let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;
+    let device = Arc::new(PowerCutDevice::new(image));
+    let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && report.restored_nodes, "{report:?}");
+    assert_eq!(files(&open(Arc::new(device.now()))), FILES);
+    let history = device.history();
+    let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if packs.contains(offset));
+    let first = history.changes.iter().position(is_pack).unwrap();
+    let cut = Replay::new(&history).cut(first, |cached| cached.iter().map(|_| Fate::Kept).collect());
+    let cut = Arc::new(cut);
+    let report = plan(cut.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean, "{report:?}");
+    assert_eq!(files(&open(cut)), FILES, "{report:?}");
+}
+
+/// More was written behind the only checkpoint that is left than a segment of nodes.
+#[test]
+fn a_lone_older_checkpoint_tells_the_layout_whatever_was_written_behind_it() {
+    for (directories, count) in [(600, 1500), (600, 2500), (1200, 3000), (2600, 4000)] {
+        let device = Arc::new(MemoryDevice::new(256 << 20, 512));
+        let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let fs = open(device.clone());
+        let directory = NewNode { kind: FileKind::Directory, permissions: 0o755, ..FILE };
+        let name = |what: &str, number: u32| format!("{what}{number}");
+        for number in 0..directories {
+            fs.create(fs.root(), name("directory", number).as_bytes(), &directory, &Caller::default()).unwrap();
+        }
+        for number in 0..300 {
+            fs.create(fs.root(), name("early", number).as_bytes(), &FILE, &Caller::default()).unwrap();
+        }
+        fs.sync().unwrap();
+        for number in 0..count {
+            fs.create(fs.root(), name("file", number).as_bytes(), &FILE, &Caller::default()).unwrap();
+        }
+        fs.sync().unwrap();
+        let image = device.snapshot();
+        drop(fs);
+        let geometry = Geometry::read(&image).unwrap().0;
+        for end in ends(&image) {
+            image.write_at(end * BLOCK, &[0; 4096]).unwrap();
+        }
+        image.write_at(0, &[0; 2 * BLOCK as usize]).unwrap();
+        let found = Rescued::open(Arc::new(image), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ());
+        let found = found.unwrap();
+        assert_eq!(found.report().main_block, geometry.main, "{directories}, {count}: {:?}", found.report());
+    }
+}
+
+/// A volume that was unmounted after everything was written: no node tells of the checkpoint that is lost, but nodes that the other one does
+/// not know, although no fsync wrote them.
+fn unmounted() -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    fs.close().unwrap();
+    drop(fs);
+    device.snapshot()
+}
+
+#[test]
+fn what_a_lost_checkpoint_of_an_unmounted_volume_had_comes_back() {
+    for filled in [0, 0x5A, 0xFF] {
+        let image = unmounted();
+        let [first, _] = ends(&image);
+        image.write_at(first * BLOCK, &vec![filled; 10 * BLOCK as usize]).unwrap();
+        let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
+        assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
+        let copy = Arc::new(image.snapshot());
+        let fs = open(copy.clone());
+        assert!(!fs.is_writable(), "{:?}", fs.warnings());
+        drop(fs);
+        assert_eq!(rescued_files(&image), FILES);
+        let report = plan(copy.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        assert!(report.clean && report.restored_nodes, "{report:?}");
+        assert_eq!(files(&open(copy)), FILES, "{filled:#x}: {:?}", report.repairs);
+    }
+}
+
+/// The older one is lost the same way: nothing is missing, and the repair brings nothing up.
+#[test]
+fn a_lost_older_checkpoint_takes_nothing_with_it() {
+    let image = unmounted();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let older = 1 - choose_pack(&image, &geometry).unwrap().0.index;
+    let start = u64::from(geometry.checkpoint + older * 512) * BLOCK;
+    image.write_at(start, &vec![0x5A; 10 * BLOCK as usize]).unwrap();
+    let device = Arc::new(image);
+    assert!(!open(device.clone()).is_writable());
+    let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && !report.restored_nodes && report.losses.is_empty(), "{report:?}");
+    let fs = open(device);
+    assert!(fs.is_writable() && files(&fs) == FILES);
+}
+
+/// Gives both ends of a pack another version, and the right checksum.
+fn set_version(device: &MemoryDevice, pack: &Pack, version: u64) {
+    let mut block = pack.bytes[..BLOCK as usize].to_vec();
+    block[..8].copy_from_slice(&version.to_le_bytes());
+    let at = pack.raw.checksum_offset.get() as usize;
+    let checksum = expected_checksum(&block, at);
+    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+    for end in [0, pack.raw.cp_pack_total_block_count.get() - 1] {
+        device.write_at(u64::from(pack.start + end) * BLOCK, &block).unwrap();
+    }
+}
+
+/// Either end tells of the first checkpoint of a new volume, and so of what was fsynced behind it.
+#[test]
+fn either_end_of_the_first_checkpoint_will_do() {
+    for version_of_second in [None, Some(0)] {
+        let device = Arc::new(fresh());
+        let geometry = Geometry::read(&*device).unwrap().0;
+        if let Some(version) = version_of_second {
+            // As mkfs.f2fs makes it.
+            set_version(&device, &read_pack(&*device, &geometry, 1).unwrap(), version);
+        }
+        let fs = open(device.clone());
+        make(&fs, 0, 1);
+        let ino = fs.lookup(fs.root(), b"file0").unwrap().ino;
+        fs.sync_file(ino, false).unwrap();
+        let image = device.snapshot();
+        drop(fs);
+        let pack = read_pack(&image, &geometry, 0).unwrap();
+        for end in [0, pack.raw.cp_pack_total_block_count.get() - 1] {
+            let damaged = image.snapshot();
+            flip(&damaged, u64::from(pack.start + end) * BLOCK + 99, 0x40);
+            assert_eq!(files(&open(Arc::new(damaged.snapshot()))), 1, "{version_of_second:?}, end {end}: mounted");
+            assert_eq!(rescued_files(&damaged), 1, "{version_of_second:?}, end {end}: rescued");
+            let damaged: Arc<dyn BlockDevice> = Arc::new(damaged);
+            plan(damaged.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+            assert_eq!(files(&open(damaged)), 1, "{version_of_second:?}, end {end}: repaired");
+        }
+    }
+}
