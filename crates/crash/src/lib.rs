@@ -35,6 +35,7 @@ pub mod f2fs;
 pub mod found;
 pub mod generate;
 pub mod hunt;
+mod interrupted;
 pub mod linux;
 pub mod meta;
 pub mod modes;
