@@ -167,6 +167,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
         strays: None,
         nameless: None,
         remembered: FxHashSet::default(),
+        names: FxHashMap::default(),
         is_invented: false,
         given_up: FxHashMap::default(),
         homeless: FxHashSet::default(),

@@ -82,7 +82,7 @@ impl State {
             }
             FaultKind::DentryDuplicate => {
                 // Its name may have been mended meanwhile.
-                if self.list(survey, directory)?.iter().filter(|other| other.name == found.name).count() < 2 {
+                if !self.is_twice(survey, directory, &found.name)? {
                     return Ok(None);
                 }
                 self.rename(survey, directory, &found, &found.name)?
@@ -160,12 +160,17 @@ impl State {
         Ok("entry removed".into())
     }
 
-    /// The address of a block of a directory; `None` if it is a hole.
-    fn directory_block(&mut self, survey: &Survey, directory: u32, block: u64) -> Result<Option<u32>> {
-        let Some(inode) = self.inode(directory)? else { return Ok(None) };
-        let own = inode.address_slots(self.geometry.flexible_inline_xattr());
-        let address = match direct_node(block, own, ADDRS_PER_NODE) {
-            None => self.address(survey, directory, block as u32)?,
+    /// The address of a block of a directory with this inode; `None` if it is a hole.
+    fn directory_block(
+        &mut self,
+        survey: &Survey,
+        directory: u32,
+        inode: &RawInode,
+        block: u64,
+    ) -> Result<Option<u32>> {
+        let own = inode.addresses(self.geometry.flexible_inline_xattr());
+        let address = match direct_node(block, own.len() as u32, ADDRS_PER_NODE) {
+            None => own.get(block as usize).map_or(NULL_ADDR, |address| address.get()),
             Some((offset, slot)) => match self.node_at(survey, directory, offset) {
                 Some(nid) => self.address(survey, nid, slot)?,
                 None => NULL_ADDR,
@@ -185,7 +190,7 @@ impl State {
         let inline = inode.is_inline(InlineFlags::DENTRY);
         match block {
             Some(block) if !inline => {
-                let Some(address) = self.directory_block(survey, directory, block)? else { return Ok(None) };
+                let Some(address) = self.directory_block(survey, directory, &inode, block)? else { return Ok(None) };
                 Ok(Some((self.block(address)?, DentryShape::BLOCK)))
             }
             None if inline => {
@@ -207,6 +212,7 @@ impl State {
         change: impl FnOnce(&mut [u8], &DentryShape),
     ) -> Result<bool> {
         let Some((mut content, shape)) = self.entries_of(survey, directory, block)? else { return Ok(false) };
+        let before = content.clone();
         change(&mut content, &shape);
         match block {
             None => {
@@ -218,10 +224,12 @@ impl State {
                 })?;
             }
             Some(block) => {
-                let Some(address) = self.directory_block(survey, directory, block)? else { return Ok(false) };
+                let Some(inode) = self.inode(directory)? else { return Ok(false) };
+                let Some(address) = self.directory_block(survey, directory, &inode, block)? else { return Ok(false) };
                 self.put(address, &content)?;
             }
         }
+        self.note_names(directory, block, &before, &content, &shape);
         Ok(true)
     }
 
@@ -235,46 +243,13 @@ impl State {
         self.edit_entries(survey, directory, found.block, |content, shape| entries::remove(content, shape, found.slot))
     }
 
-    /// Every entry of a directory that can be read.
-    pub(super) fn list(&mut self, survey: &Survey, directory: u32) -> Result<Vec<Found>> {
-        let Some(inode) = self.inode(directory)? else { return Ok(Vec::new()) };
-        let blocks: Vec<Option<u64>> = if inode.is_inline(InlineFlags::DENTRY) {
-            vec![None]
-        } else {
-            let last = survey.directories.get(&directory).and_then(|found| found.last_block).unwrap_or(0);
-            let end = (inode.i_size.get() / BLOCK_SIZE as u64).clamp(last + 1, last.saturating_add(1 << 16));
-            (0..end).map(Some).collect()
-        };
-        let mut all = Vec::new();
-        for block in blocks {
-            let Some((content, shape)) = self.entries_of(survey, directory, block)? else { continue };
-            let mut slot = 0;
-            while let Some(used) = entries::next_used(&content, &shape, slot) {
-                let raw = entries::entry(&content, &shape, used);
-                let name = entries::name(&content, &shape, used, &raw);
-                slot = used + name.map_or(1, |name| slots_for(name.len()));
-                if let Some(name) = name {
-                    all.push(Found { block, slot: used, name: name.to_vec(), raw });
-                }
-            }
-        }
-        Ok(all)
-    }
-
-    /// Finds a name.
-    pub(super) fn find(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<Found>> {
-        Ok(self.list(survey, directory)?.into_iter().find(|found| found.name == name))
-    }
-
     /// Removes the names of an inode from a directory, all but the first `keep`; how many.
     fn remove_names_of(&mut self, survey: &Survey, directory: u32, ino: u32, keep: usize) -> Result<usize> {
-        let names = self.list(survey, directory)?;
-        let is_name = |found: &Found| found.raw.ino.get() == ino && found.name != b"." && found.name != b"..";
-        let names: Vec<Found> = names.into_iter().filter(is_name).skip(keep).collect();
-        for found in &names {
+        let names = self.names_of(survey, directory, ino)?;
+        for found in names.iter().skip(keep) {
             self.remove_entry(survey, directory, found)?;
         }
-        Ok(names.len())
+        Ok(names.len().saturating_sub(keep))
     }
 
     fn remove_second_name(&mut self, survey: &Survey, ino: u32, second: u32) -> Result<Option<String>> {
@@ -313,21 +288,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    /// A name, or one like it, that the directory does not have.
-    fn free_name(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Vec<u8>> {
-        let names: FxHashMap<Vec<u8>, ()> =
-            self.list(survey, directory)?.into_iter().map(|found| (found.name, ())).collect();
-        let mut new = name.to_vec();
-        let mut count = 1;
-        while names.contains_key(&new) {
-            let suffix = format!("~{count}");
-            new = name[..name.len().min(NAME_MAX - suffix.len())].to_vec();
-            new.extend_from_slice(suffix.as_bytes());
-            count += 1;
-        }
-        Ok(new)
     }
 
     /// Gives an entry a name that the directory does not have yet.
@@ -405,16 +365,17 @@ impl State {
             })?;
             return Ok(added);
         }
-        let own = inode.address_slots(self.geometry.flexible_inline_xattr());
         for level in 0..MAX_DEPTH {
             let start = bucket_start(level, inode.i_dir_level.into(), hash);
             for block in start..start + bucket_blocks(level) {
-                let Some(mut content) = self.block_for(survey, directory, block, own)? else { return Ok(false) };
+                let Some(address) = self.block_for(survey, directory, &inode, block)? else { return Ok(false) };
+                let mut content = self.block(address)?;
                 let shape = DentryShape::BLOCK;
                 let Some(slot) = entries::find_room(&content, &shape, count) else { continue };
+                let before = content.clone();
                 entries::insert(&mut content, &shape, slot, hash, name, ino, file_type);
-                let Some(address) = self.directory_block(survey, directory, block)? else { return Ok(false) };
                 self.put(address, &content)?;
+                self.note_names(directory, Some(block), &before, &content, &shape);
                 return self.edit_inode(directory, |inode| {
                     let size = inode.i_size.get().max((block + 1) * BLOCK_SIZE as u64);
                     inode.i_size.set(size);
@@ -426,27 +387,26 @@ impl State {
         Ok(false)
     }
 
-    /// A block of a directory, made if it is a hole among the inode's own addresses; `None` if it cannot be made.
-    fn block_for(&mut self, survey: &Survey, directory: u32, block: u64, own: u32) -> Result<Option<Vec<u8>>> {
-        if let Some(address) = self.directory_block(survey, directory, block)? {
-            return self.block(address).map(Some);
+    /// The address of a block of a directory with this inode. A hole among the inode's own addresses is filled; `None` for any other.
+    fn block_for(&mut self, survey: &Survey, directory: u32, inode: &RawInode, block: u64) -> Result<Option<u32>> {
+        if let Some(address) = self.directory_block(survey, directory, inode, block)? {
+            return Ok(Some(address));
         }
-        if block >= u64::from(own) {
+        if block >= u64::from(inode.address_slots(self.geometry.flexible_inline_xattr())) {
             return Ok(None);
         }
         let slot = block as u32;
         let version = self.nat(directory)?.version;
         let owner = Owner::Data { nid: directory, slot: slot as u16, version };
         let Some(address) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else { return Ok(None) };
-        let content = vec![0; BLOCK_SIZE];
-        self.put(address, &content)?;
+        self.put(address, &[0; BLOCK_SIZE])?;
         self.edit_inode(directory, |inode| {
             let at = (inode.extra_size() / 4 + slot) as usize;
             inode.slots[at].set(address);
             let blocks = inode.i_blocks.get() + 1;
             inode.i_blocks.set(blocks);
         })?;
-        Ok(Some(content))
+        Ok(Some(address))
     }
 
     /// The inode without a name that remembers this one.

@@ -17,7 +17,7 @@
 //! | `superblock`, `checkpoint`, `pack` | where things are; the checkpoint to start from, and the next |
 //! | `finds`, `restore` | what rescue finds, and what the repair would lose of it; putting it back |
 //! | `nat`, `node` | node addresses and footers; pointers to nodes and blocks |
-//! | `inode`, `xattr`, `directory`, `home`, `lost_found`, `remake` | fields, attributes, entries, names, directories made anew |
+//! | `inode`, `xattr`, `directory`, `names`, `home`, `lost_found`, `remake` | fields, attributes, entries, names, directories made anew |
 //! | `kept` | what of the device may not be written over before the new checkpoint is durable |
 //! | `segments` | segment information, summaries, logs, counts |
 //! | `rounds`, `commit`, `backup` | the order of things; writing; what was there before |
@@ -34,6 +34,7 @@ mod inode;
 mod journal;
 mod kept;
 mod lost_found;
+mod names;
 mod nat;
 mod node;
 mod pack;

@@ -55,6 +55,7 @@ impl State {
             entry.block_addr.set(node);
         })?;
         self.made.insert(ino);
+        self.names.remove(&ino);
         Ok(true)
     }
 

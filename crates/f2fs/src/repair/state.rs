@@ -3,6 +3,7 @@
 //! The journals are merged into the tables when the checkpoint is read, and tables are changed where they are: nothing is on the device
 //! yet. [`commit`](super::commit) moves what must not be overwritten.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::kept::Kept;
+use super::names::Names;
 use super::staged::Staged;
 use crate::check::Survey;
 use crate::check::nat::RESERVED;
@@ -21,7 +23,7 @@ use crate::file::inode::{has_checksum, set_checksum};
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
 use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
-use crate::layout::node::{RawNode, RawNodeFooter};
+use crate::layout::node::{RawNode, RawNodeFooter, XATTR_NODE_OFFSET};
 use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
@@ -45,7 +47,7 @@ pub(super) struct State {
     /// Blocks handed out since the last check.
     pub(super) taken: FxHashSet<u32>,
     /// Nodes below inodes by inode and offset, as of the last check; made when first needed.
-    pub(super) by_offset: Option<FxHashMap<(u32, u32), u32>>,
+    pub(super) by_offset: Option<BTreeMap<(u32, u32), u32>>,
     /// Inode and offset of nodes that nobody points to, as of the last check; made when first needed.
     pub(super) waiting: Option<FxHashSet<(u32, u32)>>,
     /// Where live blocks without an owner say that a node is; made when first needed.
@@ -54,6 +56,8 @@ pub(super) struct State {
     pub(super) nameless: Option<FxHashMap<(u32, Vec<u8>), u32>>,
     /// Directories that inodes without a name remember; made with `nameless`.
     pub(super) remembered: FxHashSet<u32>,
+    /// The names of directories that were asked for since the last check.
+    pub(super) names: FxHashMap<u32, Names>,
     /// Whether there was no checkpoint, so that nothing tells which version of a node it had.
     pub(super) is_invented: bool,
     /// Blocks that turned out to belong to somebody else, by the inode that had them too.
@@ -75,6 +79,7 @@ impl State {
         self.strays = None;
         self.nameless = None;
         self.remembered.clear();
+        self.names.clear();
         self.made.clear();
         self.lost_found = None;
     }
@@ -353,16 +358,24 @@ impl State {
 
     /// The node at an offset in an inode's tree, as of the last check.
     pub(super) fn node_at(&mut self, survey: &Survey, ino: u32, offset: u32) -> Option<u32> {
-        let map = self.by_offset.get_or_insert_with(|| {
+        self.nodes_by_offset(survey).get(&(ino, offset)).copied()
+    }
+
+    /// The nodes below an inode that belong to its content, with their offsets, in order.
+    pub(super) fn nodes_below(&mut self, survey: &Survey, ino: u32) -> Vec<(u32, u32)> {
+        let nodes = self.nodes_by_offset(survey).range((ino, 1)..(ino, XATTR_NODE_OFFSET));
+        nodes.map(|(&(_, offset), &nid)| (offset, nid)).collect()
+    }
+
+    fn nodes_by_offset(&mut self, survey: &Survey) -> &mut BTreeMap<(u32, u32), u32> {
+        self.by_offset.get_or_insert_with(|| {
             survey.references.iter().map(|(&nid, reference)| ((reference.ino, reference.offset), nid)).collect()
-        });
-        map.get(&(ino, offset)).copied()
+        })
     }
 
     /// Adds a node to what [`node_at`](Self::node_at) knows: those below it may come next.
     pub(super) fn note_node(&mut self, survey: &Survey, ino: u32, offset: u32, nid: u32) {
-        self.node_at(survey, ino, offset);
-        self.by_offset.get_or_insert_default().insert((ino, offset), nid);
+        self.nodes_by_offset(survey).insert((ino, offset), nid);
     }
 
     /// The footer of a block.

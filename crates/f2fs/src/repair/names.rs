@@ -1,0 +1,275 @@
+//! The names of a directory: where each is, and which are free. What is known of a directory is kept for a round and brought up to date
+//! with every change. So a fault costs what its own entry costs, however many others there are.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
+
+use super::directory::Found;
+use super::state::State;
+use crate::check::Survey;
+use crate::check::file::{Level, level};
+use crate::dir::entries;
+use crate::error::Result;
+use crate::layout::dentry::{DentryShape, slots_for};
+use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::node::{ADDRS_PER_NODE, RawNode};
+use crate::layout::{NAME_MAX, bit_lsb};
+
+/// Where an entry is: block of the directory (`None` for an inline one) and slot.
+type Spot = (Option<u64>, usize);
+
+/// Where the entries of a directory are. Names are kept as their hashes, to spare memory, and read where they are.
+#[derive(Default)]
+pub(super) struct Names {
+    /// Every entry by the hash of its name.
+    by_name: BTreeSet<(u64, Spot)>,
+    /// Every entry but `.` and `..` by its inode.
+    by_inode: BTreeSet<(u32, Spot)>,
+    /// Numbers behind names, by the hash of the name and of how many digits they have.
+    numbers: FxHashMap<u64, Numbers>,
+}
+
+/// Which numbers behind a name are in use; all have as many digits.
+struct Numbers {
+    /// All before this one are in use, but for `free`.
+    next: u64,
+    /// Those that may have come free since.
+    free: BTreeSet<u64>,
+}
+
+impl Names {
+    fn add(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], u32)) {
+        self.by_name.insert((key(name), (block, slot)));
+        if !is_dot(name) {
+            self.by_inode.insert((ino, (block, slot)));
+        }
+    }
+
+    fn remove(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], u32)) {
+        self.by_name.remove(&(key(name), (block, slot)));
+        self.by_inode.remove(&(ino, (block, slot)));
+        if let Some((key, number)) = number_behind(name)
+            && let Some(numbers) = self.numbers.get_mut(&key)
+            && number < numbers.next
+        {
+            numbers.free.insert(number);
+        }
+    }
+}
+
+impl State {
+    /// Every entry of a directory that can be read.
+    pub(super) fn list(&mut self, survey: &Survey, directory: u32) -> Result<Vec<Found>> {
+        let mut all = Vec::new();
+        self.read_directory(survey, directory, |block, content, shape| {
+            all.extend(read_entries(content, shape).into_iter().map(|(slot, name, _)| Found {
+                block,
+                slot,
+                name: name.to_vec(),
+                raw: entries::entry(content, shape, slot),
+            }));
+        })?;
+        Ok(all)
+    }
+
+    /// Finds a name.
+    pub(super) fn find(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<Found>> {
+        self.find_behind(survey, directory, name, (None, 0))
+    }
+
+    /// Whether two entries have a name.
+    pub(super) fn is_twice(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<bool> {
+        let Some(first) = self.find(survey, directory, name)? else { return Ok(false) };
+        Ok(self.find_behind(survey, directory, name, (first.block, first.slot + 1))?.is_some())
+    }
+
+    /// The entries of an inode in a directory but for `.` and `..`.
+    pub(super) fn names_of(&mut self, survey: &Survey, directory: u32, ino: u32) -> Result<Vec<Found>> {
+        let entries = self.names_in(survey, directory)?.by_inode.range((ino, (None, 0))..);
+        let spots: Vec<Spot> = entries.take_while(|entry| entry.0 == ino).map(|entry| entry.1).collect();
+        let mut all = Vec::new();
+        for spot in spots {
+            all.extend(self.entry_at(survey, directory, spot)?);
+        }
+        Ok(all)
+    }
+
+    /// A name, or one like it, that the directory does not have.
+    pub(super) fn free_name(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Vec<u8>> {
+        if self.find(survey, directory, name)?.is_none() {
+            return Ok(name.to_vec());
+        }
+        let mut digits = 1;
+        loop {
+            if let Some(free) = self.free_number(survey, directory, name, digits)? {
+                return Ok(free);
+            }
+            digits += 1;
+        }
+    }
+
+    /// A name with the first number of so many digits behind it that is free; `None` if all are in use.
+    fn free_number(&mut self, survey: &Survey, directory: u32, name: &[u8], digits: u32) -> Result<Option<Vec<u8>>> {
+        let first = 10u64.pow(digits - 1);
+        let room = NAME_MAX - 1 - digits as usize;
+        let stem = [&name[..name.len().min(room)], b"~"].concat();
+        loop {
+            let numbers = &mut self.names_in(survey, directory)?.numbers;
+            let numbers = numbers.entry(numbers_key(&stem, digits as usize));
+            let numbers = numbers.or_insert_with(|| Numbers { next: first, free: BTreeSet::new() });
+            let number = numbers.free.first().copied().unwrap_or(numbers.next);
+            if number == 10 * first {
+                return Ok(None);
+            }
+            // Whoever asks next finds it taken, if it is.
+            let new = [&stem, number.to_string().as_bytes()].concat();
+            if self.find(survey, directory, &new)?.is_none() {
+                return Ok(Some(new));
+            }
+            let numbers = &mut self.names_in(survey, directory)?.numbers;
+            if let Some(numbers) = numbers.get_mut(&numbers_key(&stem, digits as usize))
+                && !numbers.free.remove(&number)
+            {
+                numbers.next += 1;
+            }
+        }
+    }
+
+    /// Brings what is known of a directory up to date: a block of it, or its inline entries, has changed.
+    pub(super) fn note_names(
+        &mut self,
+        directory: u32,
+        block: Option<u64>,
+        before: &[u8],
+        after: &[u8],
+        shape: &DentryShape,
+    ) {
+        let Some(names) = self.names.get_mut(&directory) else { return };
+        let (before, after) = (read_entries(before, shape), read_entries(after, shape));
+        // Both are in order of their slots.
+        for entry in before.iter().filter(|entry| after.binary_search(entry).is_err()) {
+            names.remove(block, *entry);
+        }
+        for entry in after.iter().filter(|entry| before.binary_search(entry).is_err()) {
+            names.add(block, *entry);
+        }
+    }
+
+    /// What is known of a directory's names; it is read when that is first asked.
+    fn names_in(&mut self, survey: &Survey, directory: u32) -> Result<&mut Names> {
+        if !self.names.contains_key(&directory) {
+            let mut names = Names::default();
+            self.read_directory(survey, directory, |block, content, shape| {
+                read_entries(content, shape).into_iter().for_each(|entry| names.add(block, entry));
+            })?;
+            self.names.insert(directory, names);
+        }
+        Ok(self.names.entry(directory).or_default())
+    }
+
+    /// The first entry of a name at or behind a spot.
+    fn find_behind(&mut self, survey: &Survey, directory: u32, name: &[u8], from: Spot) -> Result<Option<Found>> {
+        let (key, mut from) = (key(name), from);
+        loop {
+            let next = self.names_in(survey, directory)?.by_name.range((key, from)..).next();
+            let Some(&(_, spot)) = next.filter(|entry| entry.0 == key) else { return Ok(None) };
+            // Two names may have the same hash.
+            if let Some(found) = self.entry_at(survey, directory, spot)?.filter(|found| found.name == name) {
+                return Ok(Some(found));
+            }
+            from = (spot.0, spot.1 + 1);
+        }
+    }
+
+    /// The entry at a spot, if one is there.
+    fn entry_at(&mut self, survey: &Survey, directory: u32, (block, slot): Spot) -> Result<Option<Found>> {
+        let Some((content, shape)) = self.entries_of(survey, directory, block)? else { return Ok(None) };
+        if slot >= shape.entries || !bit_lsb(&content, slot) {
+            return Ok(None);
+        }
+        let raw = entries::entry(&content, &shape, slot);
+        let name = entries::name(&content, &shape, slot, &raw);
+        Ok(name.map(|name| Found { block, slot, name: name.to_vec(), raw }))
+    }
+
+    /// Shows every block of a directory that there is, or its inline entries.
+    fn read_directory(
+        &mut self,
+        survey: &Survey,
+        directory: u32,
+        mut visit: impl FnMut(Option<u64>, &[u8], &DentryShape),
+    ) -> Result<()> {
+        let Some(inode) = self.inode(directory)? else { return Ok(()) };
+        if inode.is_inline(InlineFlags::DENTRY) {
+            if let Some((content, shape)) = self.entries_of(survey, directory, None)? {
+                visit(None, &content, &shape);
+            }
+            return Ok(());
+        }
+        for (block, address) in self.blocks_of(survey, directory, &inode)? {
+            visit(Some(block), &self.block(address)?, &DentryShape::BLOCK);
+        }
+        Ok(())
+    }
+
+    /// The blocks of a directory that there are, in order, with their addresses. An inode's size may be anything, so nothing goes by it.
+    fn blocks_of(&mut self, survey: &Survey, directory: u32, inode: &RawInode) -> Result<Vec<(u64, u32)>> {
+        let own = inode.addresses(self.geometry.flexible_inline_xattr());
+        let mut all = self.mapped(0, own);
+        for (offset, nid) in self.nodes_below(survey, directory) {
+            let Level::Direct { file_block } = level(offset, own.len() as u32, ADDRS_PER_NODE) else { continue };
+            let Some(block) = self.node(nid)? else { continue };
+            if let Ok(node) = RawNode::ref_from_bytes(&block) {
+                all.append(&mut self.mapped(file_block, &node.slots));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The addresses that lead to the main area, with their blocks from `first` on.
+    fn mapped(&self, first: u64, addresses: &[U32]) -> Vec<(u64, u32)> {
+        let all = (first..).zip(addresses.iter().map(|address| address.get()));
+        all.filter(|&(_, address)| self.geometry.in_main(address)).collect()
+    }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// The entries of a block or of an inline directory that can be read: slot, name and inode.
+fn read_entries<'a>(content: &'a [u8], shape: &DentryShape) -> Vec<(usize, &'a [u8], u32)> {
+    let (mut all, mut slot) = (Vec::new(), 0);
+    while let Some(used) = entries::next_used(content, shape, slot) {
+        let raw = entries::entry(content, shape, used);
+        let name = entries::name(content, shape, used, &raw);
+        slot = used + name.map_or(1, |name| slots_for(name.len()));
+        all.extend(name.map(|name| (used, name, raw.ino.get())));
+    }
+    all
+}
+
+/// A hash for which names that share one are hard to find. With the hash of directories that is easy.
+fn key(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What the numbers of so many digits behind `stem`, which ends with `~`, are known by.
+fn numbers_key(stem: &[u8], digits: usize) -> u64 {
+    key((stem, digits))
+}
+
+/// The number behind a name, and what the others like it are known by.
+fn number_behind(name: &[u8]) -> Option<(u64, u64)> {
+    let at = name.iter().rposition(|&byte| byte == b'~')?;
+    let (stem, digits) = name.split_at(at + 1);
+    let is_number = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');
+    let number = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
+    Some((numbers_key(stem, digits.len()), number))
+}

@@ -1,0 +1,174 @@
+//! Repair of large directories: what it reads grows as their entries do, whatever is wrong with them, and the names are as they should be.
+
+#[allow(dead_code)] // Part of it is for other tests.
+mod editor;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use basalt_device::{BlockDevice, MemoryDevice, Result as DeviceResult};
+use basalt_f2fs::dir::hash::hash;
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::dentry::RawDentry;
+use basalt_f2fs::repair::{RepairOptions, RepairReport, plan};
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+use editor::Editor;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+/// Entries of the smaller directory; the larger one has twice as many.
+const FEW: u32 = 1500;
+
+/// A device that counts how often it is read.
+struct Counting {
+    inner: MemoryDevice,
+    reads: AtomicU64,
+}
+
+impl BlockDevice for Counting {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
+        self.reads.fetch_add(1, Relaxed);
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
+        self.inner.write_at(offset, buf)
+    }
+
+    fn flush(&self) -> DeviceResult<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
+        self.inner.discard(offset, length)
+    }
+}
+
+fn new_node(kind: FileKind) -> NewNode<'static> {
+    NewNode { kind, permissions: 0o755, rdev: 0, target: b"" }
+}
+
+/// A volume whose directory `dir` has a file `file` and so many further names of it.
+fn volume(names: u32) -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(100 << 20, 512));
+    let options = FormatOptions { uuid: Some([7; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let fs = F2fs::open(shared, options, Arc::new(SystemClock)).unwrap();
+    let directory = fs.create(fs.root(), b"dir", &new_node(FileKind::Directory), &CALLER).unwrap().ino;
+    let file = fs.create(directory, b"file", &new_node(FileKind::Regular), &CALLER).unwrap().ino;
+    for index in 0..names {
+        fs.link(file, directory, format!("n{index:06}").as_bytes()).unwrap();
+    }
+    fs.close().unwrap();
+    device.snapshot()
+}
+
+/// Changes all the further names and their entries.
+fn edit_all(editor: &Editor, change: impl Fn(&mut [u8], &mut RawDentry)) {
+    let directory = editor.path(&["dir"]);
+    for (name, _, entry, text) in editor.entries(directory).into_iter().filter(|(name, ..)| name.len() == 7) {
+        let mut bytes = name;
+        editor.edit(entry, |raw: &mut RawDentry| change(&mut bytes, raw));
+        editor.edit(text, |name: &mut [u8; 7]| name.copy_from_slice(&bytes));
+    }
+}
+
+/// How often a repair of such a directory reads, and what names it has then.
+fn repaired(names: u32, damage: &dyn Fn(&Editor)) -> (u64, BTreeSet<String>, RepairReport) {
+    let editor = Editor::new(&volume(names));
+    damage(&editor);
+    let device = Arc::new(Counting { inner: editor.device, reads: AtomicU64::new(0) });
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let planned = plan(Arc::clone(&shared), &RepairOptions::default(), &mut |_| ()).unwrap();
+    let reads = device.reads.load(Relaxed);
+    let report = planned.commit().unwrap();
+    assert!(report.clean && report.left.is_empty(), "{:?}", report.left);
+    let fs =
+        F2fs::open(shared, OpenOptions { read_only: true, ..OpenOptions::default() }, Arc::new(SystemClock)).unwrap();
+    let directory = fs.lookup(fs.root(), b"dir").unwrap().ino;
+    let mut found = BTreeSet::new();
+    fs.read_directory(directory, 0, &mut |entry| found.insert(String::from_utf8_lossy(entry.name).into_owned()))
+        .unwrap();
+    (reads, found, report)
+}
+
+/// Repairs a directory and one with twice as many entries: that reads about twice as often, and not more often than it has to.
+#[track_caller]
+fn grows_as_its_entries(what: &str, few: u32, damage: &dyn Fn(&Editor), name: &dyn Fn(u32) -> String) {
+    let [one, two] = [few, 2 * few].map(|count| {
+        let (reads, found, report) = repaired(count, damage);
+        let fixed = [".", "..", "file"].map(str::to_owned);
+        let expected: BTreeSet<String> = fixed.into_iter().chain((0..count).map(name)).collect();
+        assert_eq!(found, expected, "{what}, {count} names");
+        assert!(report.repaired >= count.into(), "{what}: {}", report.repaired);
+        reads
+    });
+    assert!(two <= one * 5 / 2, "{what}: {one} reads for {few} entries, {two} for twice as many");
+    // Twice what it takes, and what the checks read of the volume whatever is in it.
+    assert!(one <= 10_000 + u64::from(few) * 100, "{what}: {one} reads for {few} entries");
+}
+
+fn put_slashes(editor: &Editor) {
+    edit_all(editor, |name, _| name[1] = b'/');
+}
+
+fn without_slash(index: u32) -> String {
+    format!("n_{index:05}")
+}
+
+#[test]
+fn names_with_slashes() {
+    grows_as_its_entries("slashes", FEW, &put_slashes, &without_slash);
+}
+
+/// Few of the blocks that its size tells of are there.
+#[test]
+fn a_size_far_too_large() {
+    let damage = |editor: &Editor| {
+        put_slashes(editor);
+        editor.edit_inode(editor.path(&["dir"]), |inode| inode.i_size.set(1 << 40));
+    };
+    grows_as_its_entries("size", 200, &damage, &without_slash);
+}
+
+/// All want the same name, and get numbers.
+#[test]
+fn hashes_of_the_remembered_name() {
+    let damage = |editor: &Editor| edit_all(editor, |_, raw| raw.hash_code.set(hash(b"file")));
+    grows_as_its_entries("hashes", FEW, &damage, &|index| format!("file~{}", index + 1));
+}
+
+/// Likewise, with a name that nobody remembers.
+#[test]
+fn a_name_that_all_have() {
+    let damage = |editor: &Editor| {
+        edit_all(editor, |name, raw| {
+            name.copy_from_slice(b"another");
+            raw.hash_code.set(hash(b"another"));
+        });
+    };
+    grows_as_its_entries("one name", FEW, &damage, &|index| match index {
+        0 => "another".into(),
+        _ => format!("another~{index}"),
+    });
+}
