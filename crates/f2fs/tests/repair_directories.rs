@@ -12,6 +12,7 @@ use basalt_device::{BlockDevice, MemoryDevice, Result as DeviceResult};
 use basalt_f2fs::dir::hash::hash;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::dentry::RawDentry;
+use basalt_f2fs::layout::inode::Advise;
 use basalt_f2fs::repair::{RepairOptions, RepairReport, plan};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
@@ -66,21 +67,28 @@ fn new_node(kind: FileKind) -> NewNode<'static> {
     NewNode { kind, permissions: 0o755, rdev: 0, target: b"" }
 }
 
-/// A volume whose directory `dir` has a file `file` and so many further names of it.
-fn volume(names: u32) -> MemoryDevice {
+/// A new volume with what `fill` puts there.
+fn filled(fill: impl FnOnce(&F2fs)) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(100 << 20, 512));
     let options = FormatOptions { uuid: Some([7; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
     format(&*device, &options, &mut |_, _| ()).unwrap();
     let shared: Arc<dyn BlockDevice> = device.clone();
     let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
     let fs = F2fs::open(shared, options, Arc::new(SystemClock)).unwrap();
-    let directory = fs.create(fs.root(), b"dir", &new_node(FileKind::Directory), &CALLER).unwrap().ino;
-    let file = fs.create(directory, b"file", &new_node(FileKind::Regular), &CALLER).unwrap().ino;
-    for index in 0..names {
-        fs.link(file, directory, format!("n{index:06}").as_bytes()).unwrap();
-    }
+    fill(&fs);
     fs.close().unwrap();
     device.snapshot()
+}
+
+/// A volume whose directory `dir` has a file `file` and so many further names of it.
+fn volume(names: u32) -> MemoryDevice {
+    filled(|fs| {
+        let directory = fs.create(fs.root(), b"dir", &new_node(FileKind::Directory), &CALLER).unwrap().ino;
+        let file = fs.create(directory, b"file", &new_node(FileKind::Regular), &CALLER).unwrap().ino;
+        for index in 0..names {
+            fs.link(file, directory, format!("n{index:06}").as_bytes()).unwrap();
+        }
+    })
 }
 
 /// Changes all the further names and their entries.
@@ -171,4 +179,27 @@ fn a_name_that_all_have() {
         0 => "another".into(),
         _ => format!("another~{index}"),
     });
+}
+
+/// Files have the names of the directories that are made for what has no name.
+#[test]
+fn what_has_no_name_gets_one_whatever_is_in_the_way() {
+    let base = filled(|fs| {
+        fs.remove_directory(fs.root(), b"lost+found").unwrap();
+        for name in ["lost+found", "lost+found.4294967295", "kept", "lost"] {
+            fs.create(fs.root(), name.as_bytes(), &new_node(FileKind::Regular), &CALLER).unwrap();
+        }
+    });
+    let editor = Editor::new(&base);
+    let (root, kept, lost) = (editor.geometry.root_ino, editor.path(&["kept"]), editor.path(&["lost"]));
+    // It has no name then, and remembers none.
+    editor.edit_inode(lost, |inode| inode.i_advise |= Advise::LOST_PINO.bits());
+    editor.edit_entry(root, "lost", |entry| entry.ino.set(kept));
+    let shared: Arc<dyn BlockDevice> = Arc::new(editor.device);
+    let report = plan(Arc::clone(&shared), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean, "{:?}", report.left);
+    let fs =
+        F2fs::open(shared, OpenOptions { read_only: true, ..OpenOptions::default() }, Arc::new(SystemClock)).unwrap();
+    let directory = fs.lookup(fs.root(), b"lost+found.1").unwrap().ino;
+    assert_eq!(fs.lookup(directory, format!("#{lost}").as_bytes()).unwrap().ino, u64::from(lost));
 }

@@ -173,6 +173,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
         homeless: FxHashSet::default(),
         made: FxHashSet::default(),
         lost_found: None,
+        is_lost_found_last: false,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The root directory, if it is gone, and `lost+found`: where what has no name gets one.
 
 use basalt_vfs::FileKind;
+use rustc_hash::FxHashSet;
 
 use super::state::State;
 use crate::check::{Fault, FaultKind, Place, Survey};
@@ -54,8 +55,10 @@ impl State {
                 }
             }
             if !self.add_entry(survey, directory, name.as_bytes(), ino, entries::file_type(kind))? {
-                self.lost_found = None;
                 self.next_lost_found(survey)?;
+                if self.lost_found == Some(directory) {
+                    return Ok(None);
+                }
                 continue;
             }
             self.edit_inode(ino, |inode| {
@@ -74,45 +77,43 @@ impl State {
 
     /// The directory in the root that takes what has no name: the last of them that there is, made if there is none.
     pub(super) fn lost_found(&mut self, survey: &Survey) -> Result<Option<u32>> {
-        if self.lost_found.is_none() {
-            let root = self.geometry.root_ino;
-            let names = self.list(survey, root)?;
+        if self.lost_found.is_none() && !self.is_lost_found_last {
+            let names = self.list(survey, self.geometry.root_ino)?;
             let directories = names.into_iter().filter(|found| {
                 let ino = found.raw.ino.get();
                 let kind = survey.inodes.get(&ino).and_then(|inode| inode.kind);
                 kind == Some(FileKind::Directory) || self.made.contains(&ino)
             });
-            let mut found: Vec<(u32, u32)> = directories
-                .filter_map(|entry| number_of(&entry.name).map(|number| (number, entry.raw.ino.get())))
-                .collect();
-            found.sort_unstable();
-            match found.last() {
-                Some(&(_, ino)) => self.lost_found = Some(ino),
-                None => self.make_lost_found(survey, 0)?,
+            let last = directories.filter_map(|entry| Some((number_of(&entry.name)?, entry.raw.ino.get()))).max();
+            match last {
+                Some((_, ino)) => self.lost_found = Some(ino),
+                None => self.next_lost_found(survey)?,
             }
         }
         Ok(self.lost_found)
     }
 
-    /// Makes one more: the last one is full.
+    /// Makes one more: the last one is full. Where that cannot be, the last one stays, and this round does not try again.
     fn next_lost_found(&mut self, survey: &Survey) -> Result<()> {
-        let names = self.list(survey, self.geometry.root_ino)?;
-        let last = names.iter().filter_map(|found| number_of(&found.name)).max();
-        self.make_lost_found(survey, last.map_or(0, |last| last + 1))
-    }
-
-    fn make_lost_found(&mut self, survey: &Survey, number: u32) -> Result<()> {
-        let root = self.geometry.root_ino;
-        let name = if number == 0 { LOST_FOUND.to_owned() } else { format!("{LOST_FOUND}.{number}") };
-        let Some(ino) = self.free_nid(survey)? else { return Ok(()) };
-        if number < LOST_FOUND_MAX
-            && self.find(survey, root, name.as_bytes())?.is_none()
-            && self.make_directory(survey, ino, root, 0o700, name.as_bytes())?
-            && self.add_entry(survey, root, name.as_bytes(), ino, entries::file_type(FileKind::Directory))?
-        {
-            self.lost_found = Some(ino);
+        if !self.is_lost_found_last {
+            let made = self.make_lost_found(survey)?;
+            self.is_lost_found_last = made.is_none();
+            self.lost_found = made.or(self.lost_found);
         }
         Ok(())
+    }
+
+    /// Makes one with the first number that is free; `None` if there is no such number or no room.
+    fn make_lost_found(&mut self, survey: &Survey) -> Result<Option<u32>> {
+        let root = self.geometry.root_ino;
+        let names = self.list(survey, root)?;
+        let taken: FxHashSet<u32> = names.iter().filter_map(|found| number_of(&found.name)).collect();
+        let Some(number) = (0..LOST_FOUND_MAX).find(|number| !taken.contains(number)) else { return Ok(None) };
+        let name = if number == 0 { LOST_FOUND.to_owned() } else { format!("{LOST_FOUND}.{number}") };
+        let Some(ino) = self.free_nid(survey)? else { return Ok(None) };
+        let is_made = self.make_directory(survey, ino, root, 0o700, name.as_bytes())?
+            && self.add_entry(survey, root, name.as_bytes(), ino, entries::file_type(FileKind::Directory))?;
+        Ok(is_made.then_some(ino))
     }
 
     pub(super) fn free_nid(&self, survey: &Survey) -> Result<Option<u32>> {

@@ -68,6 +68,8 @@ pub(super) struct State {
     pub(super) made: FxHashSet<u32>,
     /// Where what has no name goes, once it is known in this round.
     pub(super) lost_found: Option<u32>,
+    /// Whether no further directory like that can be made in this round.
+    pub(super) is_lost_found_last: bool,
 }
 
 impl State {
@@ -82,6 +84,7 @@ impl State {
         self.names.clear();
         self.made.clear();
         self.lost_found = None;
+        self.is_lost_found_last = false;
     }
 
     /// Whether a node is an inode.
