@@ -117,6 +117,7 @@ fn advice(content: &Content, target: &impl Display) -> Option<String> {
     let rescue = format!("`basalt rescue {target} DIR`");
     Some(match *content {
         Content::Empty => "`basalt mkfs` makes a volume".to_owned(),
+        Content::Zeros => format!("{rescue} looks everywhere"),
         Content::Other { was_f2fs: true, .. } => format!("{rescue} copies out what is left of that"),
         Content::Other { name, .. } if name.contains("partition table") => {
             "name one of its partitions (of an image file: `losetup --partscan --find --show` makes devices of them)"

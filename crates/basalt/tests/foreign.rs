@@ -9,6 +9,7 @@ use std::process::Command;
 
 use basalt_testkit::rng::Rng;
 use basalt_testkit::skip;
+use rustix::fs::FallocateFlags;
 use support::{Scratch, basalt};
 
 const BLOCK: usize = 4096;
@@ -194,4 +195,62 @@ fn only_what_is_empty_is_sent_to_mkfs() {
     file.set_len(8 << 20).unwrap();
     file.write_all_at(b"a diary", 5 << 20).unwrap();
     expect_said(&scratch, &speck, &["nothing that is known"]);
+}
+
+/// A sparse file of this size; what is written to it is all it holds.
+fn sparse(scratch: &Scratch, name: &str, size: u64, writes: &[(u64, &[u8])]) -> String {
+    let file = File::create(scratch.path(name)).unwrap();
+    file.set_len(size).unwrap();
+    writes.iter().for_each(|&(at, bytes)| file.write_all_at(bytes, at).unwrap());
+    scratch.text(name)
+}
+
+/// On a large image, samples alone miss what is there: `mkfs` was named then, and asked for no `--force`.
+#[test]
+fn files_of_a_large_image_without_metadata_are_found() {
+    const SIZE: &str = "64G";
+    let scratch = Scratch::with_volume(SIZE);
+    let tree = scratch.directory("tree");
+    (0..300).for_each(|number| fs::write(tree.join(format!("file{number}")), [number as u8; 5000]).unwrap());
+    let target = scratch.text("image");
+    basalt(["put", "-r", &target, tree.to_str().unwrap(), "/"]).ok();
+    let main = basalt(["info", "--json", &target]).json()["areas"]["main"].as_u64().unwrap();
+    let file = File::options().write(true).open(&target).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, main * BLOCK as u64)
+        .unwrap();
+    expect_said(&scratch, &target, &["superblocks are gone", "basalt rescue"]);
+    for arguments in [&["mkfs", &target][..], &["mkfs", "-n", &target]] {
+        basalt(arguments).fails(1, &["superblocks are gone", "basalt rescue", "--force"]);
+    }
+    basalt(["mkfs", "-q", "--force", &target]).ok();
+    basalt(["fsck", &target]).ok();
+}
+
+/// Holes are known to be zeros, whatever the size. A single byte anywhere is not nothing.
+#[test]
+fn a_sparse_image_is_empty_only_if_it_is_all_holes() {
+    let scratch = Scratch::new();
+    let holes = sparse(&scratch, "holes", 64 << 30, &[]);
+    expect_said(&scratch, &holes, &["only zeros", "basalt mkfs"]);
+    basalt(["mkfs", "-q", &holes]).ok();
+    // Somewhere between samples, and behind the last whole block.
+    for (name, size, at) in [("between", 64 << 30, (37 << 30) + 12_345_678), ("end", (1 << 30) + 100, (1 << 30) + 99)] {
+        let speck = sparse(&scratch, name, size, &[(at, b"x")]);
+        expect_said(&scratch, &speck, &["nothing that is known", "basalt rescue"]);
+    }
+    // What is allocated and holds zeros is looked at.
+    let written = sparse(&scratch, "written", 64 << 30, &[((37 << 30) + 12_345_678, &[0; 100])]);
+    expect_said(&scratch, &written, &["only zeros", "basalt mkfs"]);
+}
+
+/// What was not looked at may be somebody's data. A new disk can be formatted all the same.
+#[test]
+fn zeros_as_far_as_was_looked_are_not_called_empty() {
+    let scratch = Scratch::new();
+    let target = scratch.text("zeros");
+    let file = File::create(&target).unwrap();
+    (0..80).for_each(|part| file.write_all_at(&[0; 1 << 20], part << 20).unwrap());
+    expect_said(&scratch, &target, &["zeros wherever it was looked", "basalt rescue", "looks everywhere"]);
+    basalt(["mkfs", "-q", "-n", &target]).ok();
+    basalt(["mkfs", "-q", &target]).ok();
 }

@@ -81,6 +81,12 @@ pub trait BlockDevice: Send + Sync {
         let _ = (offset, length);
     }
 
+    /// The first byte at or behind `offset` that may be other than zero; `None` if all from there on is known to read as zeros. It costs
+    /// little and cannot fail: a device that does not know answers `offset`, as long as that is within it.
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        (offset < self.size()).then_some(offset)
+    }
+
     /// Writes all of `buf` at byte `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()>;
 
@@ -120,6 +126,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn prefetch(&self, offset: u64, length: u64) {
         (**self).prefetch(offset, length);
+    }
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        (**self).next_data(offset)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         (**self).write_at(offset, buf)

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::block::{BlockDevice, DeviceError, Result};
@@ -183,6 +183,23 @@ impl BlockDevice for FileDevice {
         if let Some(length) = std::num::NonZeroU64::new(length).filter(|_| !self.direct) {
             // Into the page cache, in the background; whether it comes in time does not matter.
             let _ = rustix::fs::fadvise(&self.file, offset, Some(length), rustix::fs::Advice::WillNeed);
+        }
+    }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        if offset >= self.size {
+            return None;
+        }
+        let found = match self.kind {
+            // Requests name their offsets, so it does not matter that this moves the file's position.
+            Kind::Image => rustix::fs::seek(&self.file, SeekFrom::Data(offset)),
+            Kind::BlockDevice => Ok(offset),
+        };
+        match found {
+            Ok(at) => (at < self.size).then_some(at.max(offset)),
+            Err(Errno::NXIO) => None,
+            // The file system does not tell.
+            Err(_) => Some(offset),
         }
     }
 

@@ -30,6 +30,26 @@ fn holds_what_is_written() {
     assert_eq!(read, written[77..1077]);
 }
 
+/// File systems keep holes in units of their own, up to 1 MiB.
+#[test]
+fn holes_are_known() {
+    const MIB: u64 = 1 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let device = FileDevice::create(directory.path().join("image"), (1 << 40) + 1).unwrap();
+    if device.next_data(0).is_some() {
+        println!("skipped: the file system does not tell of holes");
+        return;
+    }
+    let at = 70 * MIB + 5;
+    device.write_at(at, &[1]).unwrap();
+    device.write_at(1 << 40, &[1]).unwrap();
+    let found = device.next_data(0).unwrap();
+    assert!((at - MIB..=at).contains(&found), "{found}");
+    assert_eq!(device.next_data(at), Some(at));
+    assert_eq!(device.next_data(at + MIB), Some(1 << 40));
+    assert_eq!([device.next_data((1 << 40) + 1), device.next_data(u64::MAX)], [None; 2]);
+}
+
 #[test]
 fn direct_io_on_an_image_file() {
     let directory = tempfile::tempdir().unwrap();

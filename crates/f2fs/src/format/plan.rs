@@ -282,6 +282,19 @@ fn place_logs(sections: u32, per_section: u32) -> [u32; LOGS as usize] {
     logs
 }
 
+/// The blocks at which logs of a new volume of `size` bytes begin, wherever a mkfs puts them: as [`place_logs`] does, and, as mkfs.f2fs
+/// does with `-a 1`, in the last four sections. Nothing if there is no such volume.
+pub(crate) fn possible_logs(size: u64, per_section: u32) -> Vec<u32> {
+    let areas = segments_of(size, per_section).and_then(|segments| divide(segments, per_section));
+    let Some(areas) = areas.filter(|areas| areas.main / per_section > LOGS) else { return Vec::new() };
+    let sections = areas.main / per_section;
+    let front = per_section + areas.total - areas.main;
+    let last = (sections - 4..sections).map(|section| section * per_section);
+    // The last segments of 16 TiB have no address.
+    let address = |segment: u32| u32::try_from(u64::from(front + segment) << SEGMENT_BITS).ok();
+    place_logs(sections, per_section).into_iter().chain(last).filter_map(address).collect()
+}
+
 fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -> RawSuperblock {
     let mut sb = RawSuperblock::new_zeroed();
     let sector_bits = device.sector_size().trailing_zeros();

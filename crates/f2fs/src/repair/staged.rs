@@ -109,6 +109,13 @@ impl BlockDevice for Staged {
         Ok(())
     }
 
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        let first = u32::try_from(offset / BLOCK).ok();
+        let staged = first.and_then(|first| self.blocks.read().range(first..).next().map(|(&address, _)| address));
+        let staged = staged.map(|address| (u64::from(address) * BLOCK).max(offset));
+        self.base.next_data(offset).into_iter().chain(staged).min()
+    }
+
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.check_range(RequestKind::Write, offset, buf.len() as u64)?;
         let end = offset + buf.len() as u64;

@@ -1,23 +1,23 @@
 //! What a device holds, told by the numbers every format leaves at a fixed place: so that mkfs does not destroy somebody's data without
 //! being told to, and so that whoever finds no volume is not sent there.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod traces;
+
 use std::fmt;
 
 use basalt_device::BlockDevice;
-use zerocopy::FromBytes;
 
-use crate::checkpoint::load::check_block;
 use crate::error::Result;
-use crate::layout::node::RawNode;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::rescue::node::is_node_offset;
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use traces::Traces;
 
 /// What a device holds that has no usable F2FS superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing: zeros, wherever it was looked.
+    /// Nothing: all of it is zeros.
     Empty,
+    /// Zeros wherever it was looked, which is not everywhere.
+    Zeros,
     /// Something else, and perhaps what is left of an F2FS volume as well.
     Other {
         /// Its name, as [`probe`] has it.
@@ -52,6 +52,7 @@ impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Content::Empty => f.write_str("it holds only zeros"),
+            Content::Zeros => f.write_str("it holds zeros wherever it was looked"),
             Content::Other { name, was_f2fs: false } => write!(f, "it holds {name}"),
             Content::Other { name, was_f2fs: true } => {
                 write!(f, "it holds {name}, and what is left of an F2FS volume that was there before")
@@ -229,88 +230,7 @@ fn has_partitions(head: &[u8]) -> bool {
         && entries.chunks_exact(16).any(|entry| entry[4] != 0)
 }
 
-/// Blocks from the start that are looked at one by one: what every volume has is there, and most packs of checkpoints.
-const DENSE_BLOCKS: u32 = 2 * BLOCKS_PER_SEGMENT;
-/// Pieces of the rest that are looked at, spread evenly, and blocks in each.
-const SAMPLES: u64 = 256;
-const SAMPLE_BLOCKS: u32 = 16;
-/// Packs of checkpoints are searched for in this many blocks from the start: 256 MiB.
-const PACK_BLOCKS: u32 = 1 << 16;
-
-/// What was seen of F2FS in some blocks of a device.
-#[derive(Default)]
-struct Traces {
-    checkpoints: u32,
-    /// Nodes, by how far they are behind where they say they are.
-    nodes: BTreeMap<i64, BTreeSet<u32>>,
-    /// Whether everything was zero.
-    is_zero: bool,
-}
-
-impl Traces {
-    fn look(&mut self, address: u32, block: &[u8]) {
-        if block.iter().all(|&byte| byte == 0) {
-            return;
-        }
-        self.is_zero = false;
-        if block[..8] != [0; 8] && check_block(0, "block", block).is_ok() {
-            self.checkpoints += 1;
-        }
-        let Ok(node) = RawNode::ref_from_bytes(block) else { return };
-        let footer = &node.footer;
-        let (nid, ino, next) = (footer.nid.get(), footer.ino.get(), footer.next_blkaddr.get());
-        let is_likely = nid >= 3
-            && ino >= 3
-            && (nid == ino) == (footer.offset() == 0)
-            && is_node_offset(footer.offset())
-            && footer.cp_ver.get() != 0
-            // A list of numbers that follow one another: the addresses of a file of ext2.
-            && !(ino.wrapping_sub(nid) == 1 && footer.flag.get().wrapping_sub(ino) == 1);
-        // A log mostly goes on in the next block.
-        if is_likely && next > 1 && next != u32::MAX {
-            self.nodes.entry(i64::from(next) - 1 - i64::from(address)).or_default().insert(address);
-        }
-    }
-
-    fn read(&mut self, device: &dyn BlockDevice, first: u32, count: u32) {
-        let mut bytes = vec![0; count as usize * BLOCK_SIZE];
-        if device.read_at(u64::from(first) << BLOCK_BITS, &mut bytes).is_ok() {
-            (first..).zip(bytes.chunks_exact(BLOCK_SIZE)).for_each(|(address, block)| self.look(address, block));
-        } else if count > 1 {
-            (first..first + count).for_each(|address| self.read(device, address, 1));
-        } else {
-            self.is_zero = false;
-        }
-    }
-
-    /// Looks at the start of a device, at where checkpoints are, and at samples of the rest.
-    fn gather(device: &dyn BlockDevice) -> Traces {
-        let mut traces = Traces { is_zero: true, ..Traces::default() };
-        let blocks = (device.size() >> BLOCK_BITS).min(u64::from(u32::MAX) - 1) as u32;
-        let dense = DENSE_BLOCKS.min(blocks);
-        traces.read(device, 0, dense);
-        let packs = (dense.next_multiple_of(BLOCKS_PER_SEGMENT / 2)..PACK_BLOCKS.min(blocks))
-            .step_by(BLOCKS_PER_SEGMENT as usize / 2);
-        packs.for_each(|address| traces.read(device, address, 1));
-        let rest = u64::from(blocks - dense);
-        let samples = SAMPLES.min(rest.div_ceil(SAMPLE_BLOCKS.into()));
-        for sample in 0..samples {
-            // Below the number of blocks, which fits.
-            let first = dense + (rest * sample / samples) as u32;
-            traces.read(device, first, SAMPLE_BLOCKS.min(blocks - first));
-        }
-        traces
-    }
-
-    /// How far most nodes are behind where they say they are; `None` without nodes.
-    fn shift(&self) -> Option<i64> {
-        let (shift, found) = self.nodes.iter().max_by_key(|(_, found)| found.len())?;
-        // A single block can look like a node by chance.
-        (found.len() >= 2).then_some(*shift)
-    }
-}
-
-/// What a device holds that has no usable F2FS superblock, as far as some reads tell: at most 25 MiB.
+/// What a device holds that has no usable F2FS superblock, as far as some reads tell: at most 80 MiB.
 pub fn identify(device: &dyn BlockDevice) -> Content {
     let bytes = device.size();
     let other = match probe(device) {
@@ -329,47 +249,18 @@ pub fn identify(device: &dyn BlockDevice) -> Content {
         }
         (None, Some(shift)) if shift < 0 => Content::Shifted { offset: shift.unsigned_abs() << BLOCK_BITS },
         _ if was_f2fs => Content::Headless,
-        _ if bytes == 0 || traces.is_zero && bytes >= BLOCK_SIZE as u64 => Content::Empty,
+        _ if bytes == 0 => Content::Empty,
+        _ if traces.is_zero && bytes >= BLOCK_SIZE as u64 => {
+            if traces.is_whole {
+                Content::Empty
+            } else {
+                Content::Zeros
+            }
+        }
         _ if bytes < 2 * BLOCK_SIZE as u64 => Content::Short { bytes },
         _ => Content::Unknown,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use basalt_device::MemoryDevice;
-    use basalt_testkit::rng::Rng;
-    use zerocopy::{FromZeros, IntoBytes};
-
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    /// What ext2 and ext3 leave of large files where their superblocks were wiped: each block of addresses in front of the 1024 it names.
-    #[test]
-    fn blocks_of_addresses_are_no_nodes() {
-        let device = MemoryDevice::new(64 * MIB, 512);
-        for at in (300..16_000u32).step_by(1025) {
-            let addresses: Vec<u8> = (at + 1..=at + 1024).flat_map(u32::to_le_bytes).collect();
-            device.write_at(u64::from(at) << BLOCK_BITS, &addresses).unwrap();
-            device.write_at(u64::from(at + 1) << BLOCK_BITS, &[0xA7; 8192]).unwrap();
-        }
-        assert_eq!(identify(&device), Content::Unknown);
-    }
-
-    /// Bytes that look like chance: two of their blocks may agree in where they are.
-    #[test]
-    fn what_looks_like_chance_is_unknown() {
-        let device = MemoryDevice::new(64 * MIB, 512);
-        let mut rng = Rng::new(3);
-        for at in (0..200u32).chain([500, 600]) {
-            let mut node = RawNode::new_zeroed();
-            rng.fill(node.as_mut_bytes());
-            if at >= 500 {
-                node.footer.next_blkaddr.set(at + 1_000_000);
-            }
-            device.write_at(u64::from(at) << BLOCK_BITS, node.as_bytes()).unwrap();
-        }
-        assert_eq!(identify(&device), Content::Unknown);
-    }
-}
+mod tests;
