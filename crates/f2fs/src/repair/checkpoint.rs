@@ -133,7 +133,14 @@ fn action(kind: FaultKind, how: &str) -> String {
 }
 
 fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Result<State> {
-    let chosen = choose(device.base(), &geometry).ok();
+    // Without it nothing on the device is kept: what cannot be read now is no reason for that.
+    let chosen = match choose(device.base(), &geometry) {
+        Ok(chosen) => Some(chosen),
+        Err(errors) => match errors.into_iter().find(|error| matches!(error, Error::Device(_))) {
+            Some(error) => return Err(error),
+            None => None,
+        },
+    };
     let is_lost = chosen.as_ref().is_some_and(|chosen| matches!(chosen.unknown, Some(Error::Damaged { .. })));
     let base = chosen.map(|chosen| chosen.pack);
     if let Some(base) = &base {
@@ -150,7 +157,10 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
     if version % 2 == u64::from(target) {
         version = version.wrapping_add(1);
     }
-    let base = base.and_then(|pack| load_pack(device.base(), &geometry, pack).ok()).map(Rc::new);
+    let base = match base.map(|pack| load_pack(device.base(), &geometry, pack)) {
+        Some(Err(error @ Error::Device(_))) => return Err(error),
+        loaded => loaded.and_then(Result::ok).map(Rc::new),
+    };
     let kept = base.as_deref().map_or_else(Kept::default, |base| Kept::of(device.base(), &geometry, base));
     Ok(State {
         device: Arc::clone(device),
