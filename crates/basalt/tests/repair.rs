@@ -61,6 +61,24 @@ fn a_dry_run_writes_nothing_and_a_backup_is_put_back() {
     basalt(["fsck", "--restore", &image, &image]).fails(8, &["BASALT-UNDO"]);
 }
 
+#[test]
+fn a_backup_is_put_back_where_it_belongs_and_while_it_fits() {
+    let scratch = damaged();
+    let (image, saved) = (scratch.text("image"), scratch.text("saved"));
+    assert_eq!(basalt(["fsck", "-y", "--backup", &saved, &image]).code(), 1);
+    let other = scratch.text("other");
+    basalt(["mkfs", "-q", "--size", "64M", &other]).ok();
+    let before = fs::read(&other).unwrap();
+    basalt(["fsck", "--restore", &saved, &other]).fails(8, &["saved", "UUID", "--force"]);
+    assert!(fs::read(&other).unwrap() == before);
+    basalt(["put", &image, &scratch.file("new", "new")]).ok();
+    let before = fs::read(&image).unwrap();
+    basalt(["fsck", "--restore", &saved, &image]).fails(8, &["saved", "used since the repair", "--force"]);
+    assert!(fs::read(&image).unwrap() == before);
+    scratch.expect_clean();
+    basalt(["fsck", "--restore", &saved, "--force", &image]).ok();
+}
+
 /// Zeros the node address table, both copies.
 fn lose_table(scratch: &Scratch) {
     let volume = fs::File::options().read(true).write(true).open(scratch.path("image")).unwrap();

@@ -206,7 +206,8 @@ impl Case {
             }
             Tool::Repair => repair(device, None),
             Tool::Restore(backup) => {
-                restore(&*device, &mut Cursor::new(&backup[..])).map(drop).map_err(|error| format!("restore: {error}"))
+                let restored = restore(&*device, &mut Cursor::new(&backup[..]), false);
+                restored.map(drop).map_err(|error| format!("restore: {error}"))
             }
         }
     }

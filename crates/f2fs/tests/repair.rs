@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
-use basalt_f2fs::Error;
 use basalt_f2fs::repair::{RepairOptions, RestoreError, plan, restore};
+use basalt_f2fs::{Error, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
+use basalt_vfs::FileSystem;
 use editor::Editor;
 
 /// Volumes damaged at random; more with `BASALT_REPAIR_SEEDS`.
@@ -176,19 +177,111 @@ fn a_plan_writes_nothing_and_a_backup_brings_everything_back() {
 
     let mut broken = backup.clone();
     broken[5000] ^= 1;
-    assert!(matches!(restore(&*shared, &mut Cursor::new(&broken)), Err(RestoreError::Unfit(_))));
-    assert!(matches!(restore(&*shared, &mut Cursor::new(&backup[..9000])), Err(RestoreError::Unfit(_))));
+    assert!(matches!(restore(&*shared, &mut Cursor::new(&broken), true), Err(RestoreError::Unfit(_))));
+    assert!(matches!(restore(&*shared, &mut Cursor::new(&backup[..9000]), true), Err(RestoreError::Unfit(_))));
     let other = MemoryDevice::new(1 << 20, 512);
-    assert!(matches!(restore(&other, &mut Cursor::new(&backup)), Err(RestoreError::Unfit(_))));
+    assert!(matches!(restore(&other, &mut Cursor::new(&backup), true), Err(RestoreError::Unfit(_))));
     assert!(repaired::checked(&*shared).is_clean());
 
-    assert!(restore(&*shared, &mut Cursor::new(&backup)).unwrap() > 10);
+    assert!(restore(&*shared, &mut Cursor::new(&backup), false).unwrap() > 10);
     let (mut was, mut is) = (vec![0; 1 << 20], vec![0; 1 << 20]);
     for offset in (0..device.size()).step_by(1 << 20) {
         before.read_at(offset, &mut was).unwrap();
         device.read_at(offset, &mut is).unwrap();
         assert!(was == is, "at {offset}");
     }
+}
+
+/// The damaged volume and its backup, and the volume repaired with `failing`, cut off at that write.
+fn repaired_with_backup(failing: Option<u64>) -> (MemoryDevice, Vec<u8>, MemoryDevice, bool) {
+    let before = damaged();
+    let device = Arc::new(FaultyDevice::new(before.snapshot()));
+    let plan = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    let mut backup = Vec::new();
+    plan.back_up(&mut backup).unwrap();
+    if let Some(nth) = failing {
+        device.fail_nth(RequestKind::Write, nth, ErrorKind::Other);
+    }
+    let is_whole = plan.commit().is_ok();
+    let after = device.inner().snapshot();
+    (before, backup, after, is_whole)
+}
+
+#[test]
+fn a_repair_that_was_cut_off_is_taken_back_wherever_that_was() {
+    for writes in 1.. {
+        let (before, backup, after, is_whole) = repaired_with_backup(Some(writes));
+        // The last write torn: some of its sectors are as before.
+        let (mut block, mut old) = ([0; 4096], [0; 4096]);
+        after.read_at(4096, &mut block).unwrap();
+        before.read_at(4096, &mut old).unwrap();
+        after.write_at(4096, &[&block[..1536], &old[1536..]].concat()).unwrap();
+        restore(&after, &mut Cursor::new(&backup), false).unwrap();
+        assert!(after.digest() == before.digest(), "cut at write {writes}");
+        restore(&after, &mut Cursor::new(&backup), false).unwrap();
+        assert!(after.digest() == before.digest(), "put back twice");
+        if is_whole {
+            assert!(writes > 3);
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_backup_is_not_put_back_once_the_volume_was_used() {
+    let uses: [(&str, fn(&F2fs)); 3] = [
+        ("unmounted", |_| ()),
+        ("fsynced", |fs| {
+            let small = fs.lookup(fs.root(), b"small").unwrap().ino;
+            fs.write(small, 0, b"content", false).unwrap();
+            fs.sync_file(small, false).unwrap();
+        }),
+        ("synced", |fs| {
+            fs.unlink(fs.root(), b"small").unwrap();
+            fs.sync().unwrap();
+        }),
+    ];
+    for (what, work) in uses {
+        let (before, backup, after, _) = repaired_with_backup(None);
+        let device = Arc::new(after);
+        let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        work(&fs);
+        // The power goes, or else the volume is unmounted as well.
+        let used = device.snapshot();
+        if what == "unmounted" {
+            fs.close().unwrap();
+            restore(&used, &mut Cursor::new(&backup), false).unwrap();
+            assert!(used.digest() == before.digest(), "opened, and nothing written");
+            continue;
+        }
+        let digest = used.digest();
+        let refused = restore(&used, &mut Cursor::new(&backup), false);
+        assert!(matches!(&refused, Err(RestoreError::Stale(why)) if why.contains("used since")), "{what}: {refused:?}");
+        assert!(used.digest() == digest, "{what}: something was written");
+        restore(&used, &mut Cursor::new(&backup), true).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_is_put_back_on_its_own_volume_only() {
+    let (_, backup, after, _) = repaired_with_backup(None);
+    let (mut own, mut other) = ([0; 8192], [0; 8192]);
+    after.read_at(0, &mut own).unwrap();
+    other.copy_from_slice(&own);
+    for copy in [0, 4096] {
+        other[copy + 1024 + 108..][..16].fill(9);
+    }
+    after.write_at(0, &other).unwrap();
+    let refused = restore(&after, &mut Cursor::new(&backup), false);
+    assert!(matches!(&refused, Err(RestoreError::Stale(why)) if why.contains("09090909-")), "{refused:?}");
+    // Without any superblock its blocks tell what it is: these are not in the backup, but for the second.
+    after.write_at(0, &[0; 4096]).unwrap();
+    after.write_at(4096, &own[4096..]).unwrap();
+    restore(&after, &mut Cursor::new(&backup), false).unwrap();
+
+    let old = [b"BASALT-UNDO 1\n", &backup[14..]].concat();
+    let refused = restore(&after, &mut Cursor::new(&old), true);
+    assert!(matches!(&refused, Err(RestoreError::Unfit(why)) if why.contains("made it")), "{refused:?}");
 }
 
 #[test]

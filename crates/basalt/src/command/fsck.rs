@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "writes", value_hint = clap::ValueHint::FilePath)]
     backup: Option<PathBuf>,
 
-    /// Put back what a repair saved with --backup
+    /// Put back what a repair saved with --backup; refused for another volume, and where this one was used since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["repair", "preen", "dry_run", "json"], value_hint = clap::ValueHint::FilePath)]
     restore: Option<PathBuf>,
 
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().max_faults)]
     max_faults: usize,
 
-    /// Repair even what loses something that `basalt rescue` can still read, or writes over a checkpoint that cannot be read; without a repair nothing (every volume is checked, clean or not)
+    /// Repair even what loses something that `basalt rescue` can still read, or writes over a checkpoint that cannot be read; restore though the volume was used since; else nothing (every volume is checked, clean or not)
     #[arg(short, long)]
     force: bool,
 }
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let target = Target { path, patience: args.patience.clone() };
     if let Some(from) = &args.restore {
-        return repair::put_back(&target, from, args.quiet);
+        return repair::put_back(&target, from, args.force, args.quiet);
     }
     if args.repair || args.preen {
         return repair::run(&repair::Order {

@@ -1,17 +1,39 @@
 //! What a repair overwrites, saved to a file, and put back from it.
 //!
-//! The file: the line `BASALT-UNDO 1`, then little-endian: volume size in bytes (u64), number of blocks (u64); for each block its address
-//! (u32, in blocks of 4 KiB) and its 4,096 bytes; the CRC-32 of all of that (u32).
+//! The file, numbers little-endian:
+//!
+//! | part | what |
+//! |---|---|
+//! | head | the line `BASALT-UNDO 2`; volume size in bytes (u64); UUID (16 bytes); number of blocks (u64) |
+//! | each block | address (u32, in blocks of 4 KiB); its 4,096 bytes from before; CRC-32 of each 512 bytes that the repair writes (8 × u32) |
+//! | number of witnesses | u64 |
+//! | each witness | address (u32); CRC-32 of each 512 bytes (8 × u32) |
+//! | end | CRC-32 of all of that (u32) |
+//!
+//! A block may be put back while each of its sectors is as before or as repaired: so a repair or a restore that was cut off can be taken
+//! back. Witnesses are blocks that the repair does not write, but that whoever uses the volume next does: the first blocks of both
+//! checkpoint packs, and where the logs go on. They must be as they were.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use basalt_device::{BlockDevice, DeviceError};
+use basalt_segments::SegmentKind;
+use zerocopy::FromBytes;
 
 use super::commit::Writes;
 use super::staged::Staged;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::checkpoint::load::{choose_pack_to_read, log_position};
+use crate::geometry::Geometry;
+use crate::layout::superblock::{self, RawSuperblock};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
-const MAGIC: &[u8] = b"BASALT-UNDO 1\n";
+const MAGIC: &[u8] = b"BASALT-UNDO 2\n";
+/// What files of older versions begin with. They do not tell whether the volume was used since.
+const OLD_MAGIC: &[u8] = b"BASALT-UNDO 1\n";
+/// What a device writes as a whole or not at all.
+const SECTOR: usize = 512;
+const SECTORS: usize = BLOCK_SIZE / SECTOR;
 
 /// Why a backup could not be written or put back.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +44,12 @@ pub enum RestoreError {
     /// The file failed.
     #[error("backup file: {0}")]
     File(#[from] io::Error),
-    /// The file is no backup, not whole, or of another volume.
+    /// The file is no backup, not whole, or of a volume of another size.
     #[error("backup file: {0}")]
     Unfit(String),
+    /// The file is of another volume, or of what this one no longer is. It is put back only if that is forced.
+    #[error("backup file: {0}")]
+    Stale(String),
 }
 
 type Result<T> = std::result::Result<T, RestoreError>;
@@ -40,6 +65,11 @@ impl<T: Write> Summed<T> {
         self.sum.update(bytes);
         Ok(self.inner.write_all(bytes)?)
     }
+
+    /// Writes the checksums of a block.
+    fn put_sums(&mut self, block: &[u8]) -> Result<()> {
+        sums(block).iter().try_for_each(|sum| self.put(&sum.to_le_bytes()))
+    }
 }
 
 impl<T: Read> Summed<T> {
@@ -52,41 +82,158 @@ impl<T: Read> Summed<T> {
         self.sum.update(&bytes);
         Ok(bytes)
     }
+
+    /// Reads the checksums of a block.
+    fn take_sums(&mut self) -> Result<[u32; SECTORS]> {
+        let mut sums = [0; SECTORS];
+        for sum in &mut sums {
+            *sum = u32::from_le_bytes(self.take()?);
+        }
+        Ok(sums)
+    }
+}
+
+/// The checksum of each sector of a block.
+fn sums(block: &[u8]) -> [u32; SECTORS] {
+    std::array::from_fn(|sector| crc32fast::hash(&block[sector * SECTOR..(sector + 1) * SECTOR]))
 }
 
 /// Saves the blocks that `writes` overwrite.
 pub(super) fn save(staged: &Staged, writes: &Writes, to: &mut dyn Write) -> Result<()> {
-    let addresses = writes.addresses();
+    let blocks = writes.blocks();
+    let (geometry, _) = Geometry::read(staged).map_err(io::Error::other)?;
     let mut file = Summed { inner: to, sum: crc32fast::Hasher::new() };
     file.put(MAGIC)?;
     file.put(&staged.size().to_le_bytes())?;
-    file.put(&(addresses.len() as u64).to_le_bytes())?;
-    for address in addresses {
+    file.put(&geometry.uuid)?;
+    file.put(&(blocks.len() as u64).to_le_bytes())?;
+    for (&address, after) in &blocks {
         file.put(&address.to_le_bytes())?;
         file.put(&staged.before(address)?)?;
+        file.put_sums(after)?;
+    }
+    let mut witnesses = Vec::new();
+    for address in places_of_use(staged, &geometry) {
+        // What cannot be read is no witness.
+        if let (false, Ok(block)) = (blocks.contains_key(&address), staged.before(address)) {
+            witnesses.push((address, block));
+        }
+    }
+    file.put(&(witnesses.len() as u64).to_le_bytes())?;
+    for (address, block) in witnesses {
+        file.put(&address.to_le_bytes())?;
+        file.put_sums(&block)?;
     }
     let sum = file.sum.clone().finalize();
     file.inner.write_all(&sum.to_le_bytes())?;
     Ok(file.inner.flush()?)
 }
 
-/// Puts back what a repair overwrote; how many blocks. The file is read twice: nothing is written before all of it is known to be whole.
+/// Where whoever uses the volume writes first: after the repair, or before it if that is cut off.
+fn places_of_use(staged: &Staged, geometry: &Geometry) -> BTreeSet<u32> {
+    let mut places: BTreeSet<u32> = [0, 1].map(|pack| geometry.checkpoint + pack * BLOCKS_PER_SEGMENT).into();
+    let devices: [&dyn BlockDevice; 2] = [staged.base(), staged];
+    for (pack, _) in devices.iter().filter_map(|device| choose_pack_to_read(*device, geometry).ok()) {
+        for (segment, offset, _) in SegmentKind::ALL.map(|kind| log_position(&pack, kind)) {
+            if segment < geometry.main_segments && offset < BLOCKS_PER_SEGMENT {
+                places.insert(geometry.main + segment * BLOCKS_PER_SEGMENT + offset);
+            }
+        }
+    }
+    places
+}
+
+/// Puts back what a repair overwrote; how many blocks. The file is read twice: nothing is written before all of it is known to be whole,
+/// and the volume to be as it was before the repair, as the repair left it, or between the two. `force` does without the latter.
 ///
 /// # Errors
-/// [`RestoreError::Unfit`] for a file that is no backup, is not whole, or belongs to a volume of another size; when file or device fail.
-pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F) -> Result<u64> {
-    walk(device, from, false)?;
+/// [`RestoreError::Unfit`] for a file that is no backup, is not whole, or belongs to a volume of another size; [`RestoreError::Stale`] for
+/// one of another volume, or where the volume was used since; when file or device fail.
+pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F, force: bool) -> Result<u64> {
+    let mut used = None;
+    let uuid = walk(device, from, &mut |address, saved| {
+        if !force && used.is_none() && !saved.is_in_place(device, address)? {
+            used = Some(address);
+        }
+        Ok(())
+    })?;
+    if !force {
+        expect_uuid(device, uuid)?;
+    }
+    if let Some(address) = used {
+        return Err(RestoreError::Stale(format!(
+            "{} was used since the repair: block {address} is not what it was then",
+            device.name()
+        )));
+    }
     from.rewind()?;
-    let count = walk(device, from, true)?;
+    let mut count = 0;
+    walk(device, from, &mut |address, saved| {
+        if let Some(before) = &saved.before {
+            device.write_at(u64::from(address) << BLOCK_BITS, &before[..])?;
+            count += 1;
+        }
+        Ok(())
+    })?;
     device.flush()?;
     Ok(count)
 }
 
-fn walk(device: &dyn BlockDevice, from: &mut impl Read, write: bool) -> Result<u64> {
-    let mut file = Summed { inner: io::BufReader::new(from), sum: crc32fast::Hasher::new() };
-    if file.take::<{ MAGIC.len() }>()? != MAGIC {
-        return Err(RestoreError::Unfit("it does not begin with `BASALT-UNDO 1`".into()));
+/// What the file says about a block.
+struct Saved {
+    /// What it was before the repair; of a witness, nothing.
+    before: Option<[u8; BLOCK_SIZE]>,
+    /// The checksums of its sectors after the repair.
+    after: [u32; SECTORS],
+}
+
+impl Saved {
+    /// Whether nobody but a repair or a restore has written the block since it was saved.
+    fn is_in_place(&self, device: &dyn BlockDevice, address: u32) -> Result<bool> {
+        let mut now = [0; BLOCK_SIZE];
+        device.read_at(u64::from(address) << BLOCK_BITS, &mut now)?;
+        let sums = sums(&now);
+        Ok((0..SECTORS).all(|sector| {
+            let bytes = sector * SECTOR..(sector + 1) * SECTOR;
+            sums[sector] == self.after[sector]
+                || self.before.is_some_and(|before| before[bytes.clone()] == now[bytes.clone()])
+        }))
     }
+}
+
+/// Makes sure that a volume has this UUID, in one of its superblocks. One without superblocks is known by its blocks.
+fn expect_uuid(device: &dyn BlockDevice, expected: [u8; 16]) -> Result<()> {
+    let mut found = None;
+    for copy in 0..2 {
+        let mut bytes = [0; superblock::SUPERBLOCK_SIZE];
+        device.read_at(copy * BLOCK_SIZE as u64 + superblock::SUPERBLOCK_OFFSET as u64, &mut bytes)?;
+        let read = RawSuperblock::read_from_bytes(&bytes).ok();
+        match read.filter(|superblock| superblock.magic.get() == superblock::MAGIC) {
+            Some(superblock) if superblock.uuid == expected => return Ok(()),
+            Some(superblock) => found = Some(superblock.uuid),
+            None => {}
+        }
+    }
+    let text = |uuid| uuid::Uuid::from_bytes(uuid);
+    match found {
+        Some(found) => Err(RestoreError::Stale(format!(
+            "it is of the volume with UUID {}, {} has {}",
+            text(expected),
+            device.name(),
+            text(found)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Reads a whole file, and calls `each` for every block and witness in it; returns the UUID of its volume.
+fn walk(
+    device: &dyn BlockDevice,
+    from: &mut impl Read,
+    each: &mut dyn FnMut(u32, Saved) -> Result<()>,
+) -> Result<[u8; 16]> {
+    let mut file = Summed { inner: io::BufReader::new(from), sum: crc32fast::Hasher::new() };
+    expect_magic(&file.take()?)?;
     let size = u64::from_le_bytes(file.take()?);
     if size != device.size() {
         return Err(RestoreError::Unfit(format!(
@@ -95,19 +242,30 @@ fn walk(device: &dyn BlockDevice, from: &mut impl Read, write: bool) -> Result<u
             device.size()
         )));
     }
-    let count = u64::from_le_bytes(file.take()?);
-    for _ in 0..count {
-        let address = u32::from_le_bytes(file.take()?);
-        let block: [u8; BLOCK_SIZE] = file.take()?;
-        let offset = u64::from(address) << BLOCK_BITS;
-        if offset + BLOCK_SIZE as u64 > size {
-            return Err(RestoreError::Unfit(format!("block {address} is past the volume's end")));
-        }
-        if write {
-            device.write_at(offset, &block)?;
+    let uuid = file.take()?;
+    for is_witness in [false, true] {
+        let count = u64::from_le_bytes(file.take()?);
+        for _ in 0..count {
+            let address = u32::from_le_bytes(file.take()?);
+            if (u64::from(address) + 1) << BLOCK_BITS > size {
+                return Err(RestoreError::Unfit(format!("block {address} is past the volume's end")));
+            }
+            let before = if is_witness { None } else { Some(file.take()?) };
+            each(address, Saved { before, after: file.take_sums()? })?;
         }
     }
     let sum = file.sum.clone().finalize();
     let stored: [u8; 4] = file.take()?;
-    if u32::from_le_bytes(stored) == sum { Ok(count) } else { Err(RestoreError::Unfit("its checksum is wrong".into())) }
+    if u32::from_le_bytes(stored) == sum { Ok(uuid) } else { Err(RestoreError::Unfit("its checksum is wrong".into())) }
+}
+
+fn expect_magic(found: &[u8; MAGIC.len()]) -> Result<()> {
+    match found.as_slice() {
+        MAGIC => Ok(()),
+        OLD_MAGIC => {
+            let what = "it begins with `BASALT-UNDO 1`: only the version of Basalt that made it can put it back";
+            Err(RestoreError::Unfit(what.into()))
+        }
+        _ => Err(RestoreError::Unfit("it does not begin with `BASALT-UNDO 2`".into())),
+    }
 }

@@ -46,11 +46,9 @@ impl Writes {
         self.groups.iter().map(|group| group.len() as u64).sum()
     }
 
-    /// Their addresses.
-    pub(super) fn addresses(&self) -> Vec<u32> {
-        let mut addresses: Vec<u32> = self.groups.iter().flat_map(|group| group.keys().copied()).collect();
-        addresses.sort_unstable();
-        addresses
+    /// What each block will be, by address.
+    pub(super) fn blocks(&self) -> BTreeMap<u32, &[u8]> {
+        self.groups.iter().flatten().map(|(&address, block)| (address, block.as_slice())).collect()
     }
 
     /// Writes everything, group by group.

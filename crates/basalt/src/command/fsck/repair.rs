@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 use basalt_f2fs::check::Stage;
-use basalt_f2fs::repair::{Plan, RepairOptions, RepairReport, plan, restore};
+use basalt_f2fs::repair::{Plan, RepairOptions, RepairReport, RestoreError, plan, restore};
 
 use super::{FAULTS_LEFT, severity_name, stage_name};
 use crate::failure::{DONE, Failure, Outcome, one_line};
@@ -157,10 +157,16 @@ fn show(order: &Order<'_>, report: &RepairReport, written: bool, output: &mut Ou
 }
 
 /// Puts back what a repair overwrote.
-pub(super) fn put_back(target: &Target, from: &Path, quiet: bool) -> Outcome {
+pub(super) fn put_back(target: &Target, from: &Path, force: bool, quiet: bool) -> Outcome {
     let device = target.open_exclusive()?;
     let mut file = File::open(from).map_err(|error| Failure::at(from.display(), error))?;
-    let blocks = restore(&device, &mut file).map_err(|error| Failure::at(from.display(), error))?;
+    let blocks = restore(&device, &mut file, force).map_err(|error| {
+        let failure = Failure::at(from.display(), &error);
+        match error {
+            RestoreError::Stale(_) => failure.hint("nothing was put back; --force does it, and may damage the volume"),
+            _ => failure,
+        }
+    })?;
     if !quiet {
         let mut output = Output::new();
         output.line(format_args!("{}: {blocks} blocks put back from {}", target.path.display(), from.display()))?;
