@@ -124,6 +124,20 @@ fn destinations_are_those_of_cp() {
 }
 
 #[test]
+fn several_files_go_into_a_directory_only() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    let (one, two) = (scratch.file("1", "one"), scratch.file("2", "two"));
+    basalt(["put", &image, &one, "/a"]).ok();
+    basalt(["put", &image, &one, &two, "/a"]).fails(1, &["volume:/a", "not a directory"]);
+    assert_eq!(basalt(["cat", &image, "a"]).ok(), "one");
+    basalt(["put", &image, &one, &two, "/b"]).fails(1, &["volume:/b", "no such file"]);
+    assert_eq!(basalt(["ls", &image, "/"]).ok(), "a\nlost+found\n");
+    basalt(["put", &image, &one, &two, "/lost+found"]).ok();
+    assert_eq!(basalt(["cat", &image, "lost+found/2"]).ok(), "two");
+}
+
+#[test]
 fn files_are_replaced() {
     let scratch = Scratch::with_volume("64M");
     let image = scratch.text("image");

@@ -66,7 +66,9 @@ pub fn run(args: &Args) -> Outcome {
         exclude: std::fs::metadata(&args.target.path).ok().map(|image| (image.dev(), image.ino())),
     };
     let mut put = Put::new(&volume.fs, options, &mut teller);
-    let copied = sources.iter().try_for_each(|source| put.copy(source, destination.as_bytes()));
+    let destination = destination.as_bytes();
+    let has_place = if sources.len() > 1 { put.expect_directory(destination) } else { Ok(()) };
+    let copied = has_place.and_then(|()| sources.iter().try_for_each(|source| put.copy(source, destination)));
     let report = put.report();
     drop(put);
     // What was copied stays, also when the rest could not be.

@@ -98,6 +98,19 @@ impl<'a> Put<'a> {
         }
     }
 
+    /// Makes sure that several files have a directory to go into.
+    ///
+    /// # Errors
+    /// When `destination` is none, or does not exist.
+    pub fn expect_directory(&self, destination: &[u8]) -> Result<(), Error> {
+        let found = resolve(self.fs, destination, true)?;
+        if found.attributes.kind == FileKind::Directory {
+            return Ok(());
+        }
+        let path = [b"volume:", destination].concat();
+        Err(Error::refused(&path, "not a directory; several files need one to go into"))
+    }
+
     /// What was copied so far.
     pub fn report(&self) -> Report {
         self.report
