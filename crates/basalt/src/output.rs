@@ -1,18 +1,23 @@
 //! What commands write to standard output.
 
-use std::io::{BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
 
 /// Standard output, buffered; [`finish`](Self::finish) at the end, so that a full disk is noticed.
-pub struct Output(BufWriter<StdoutLock<'static>>);
+pub struct Output(BufWriter<Reader>);
 
 impl Output {
-    /// Standard output, for this command alone.
+    /// Standard output for a result. If its reader has gone, the rest is dropped: the exit code is still that of the result.
     pub fn new() -> Output {
-        Output(BufWriter::new(std::io::stdout().lock()))
+        Output(BufWriter::new(Reader { to: io::stdout().lock(), is_needed: false }))
+    }
+
+    /// Standard output for what is only made to be read: nothing more is made once its reader has gone, as behind `| head`.
+    pub fn streaming() -> Output {
+        Output(BufWriter::new(Reader { to: io::stdout().lock(), is_needed: true }))
     }
 
     /// Writes a line.
@@ -63,4 +68,37 @@ impl Default for Output {
     fn default() -> Self {
         Output::new()
     }
+}
+
+/// Whoever reads standard output.
+struct Reader {
+    to: StdoutLock<'static>,
+    /// Whether it is an error that there is none any more.
+    is_needed: bool,
+}
+
+impl Reader {
+    fn unless_gone<T>(&self, result: io::Result<T>, gone: T) -> io::Result<T> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !self.is_needed => Ok(gone),
+            result => result,
+        }
+    }
+}
+
+impl Write for Reader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes);
+        self.unless_gone(written, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.to.flush();
+        self.unless_gone(flushed, ())
+    }
+}
+
+/// Writes a line to standard error. There is nobody to tell where that is closed.
+pub fn tell(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

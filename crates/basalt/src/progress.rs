@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output::tell;
+
 /// What takes less long needs no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -47,8 +49,8 @@ impl Progress {
     /// Writes a line to standard error without tearing the bar.
     pub fn line(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| tell(line)),
+            None => tell(line),
         }
     }
 }

@@ -8,6 +8,7 @@ use basalt_device::{DeviceError, FileDevice, Lock, OpenOptions};
 
 use crate::failure::{Failure, one_line};
 use crate::mounts;
+use crate::output::tell;
 
 /// How often to ask again for what somebody still has.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -75,7 +76,7 @@ pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDe
         if !said && start.elapsed() >= SILENT.min(wait / 2) {
             let limit = wait.as_secs_f64();
             let line = format!("waiting up to {limit} s for {}, still in use: {reason}", path.display());
-            eprintln!("basalt: {}", one_line(&line));
+            tell(format_args!("basalt: {}", one_line(&line)));
             said = true;
         }
         std::thread::sleep(RETRY_INTERVAL.min(wait));

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
@@ -180,15 +180,37 @@ fn output_that_nobody_reads_is_no_failure() {
     let big = scratch.file("big", vec![b'x'; 4 << 20]);
     let image = scratch.text("image");
     basalt(["put", &image, &big]).ok();
-    let mut child = Command::new(program())
-        .args(["cat", &image, "/big"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    assert_eq!(unread(&["cat", &image, "/big"], false), 0);
+    assert_eq!(unread(&["cat", &image, "/missing"], true), 1);
+}
+
+/// The exit code of a command whose standard output is closed, and standard error, too, if that is so; else it has to be silent.
+fn unread(arguments: &[&str], errors_too: bool) -> i32 {
+    let mut command = Command::new(program());
+    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
+    if errors_too {
+        drop(child.stderr.take());
+    }
     let ended = limit::finish(child, limit::SHORT).unwrap();
-    assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
+    assert!(ended.stderr.is_empty(), "{arguments:?}");
+    ended.status.code().unwrap()
+}
+
+#[test]
+fn a_result_that_nobody_reads_is_in_the_exit_code() {
+    let scratch = Scratch::with_volume("64M");
+    let (image, empty, nowhere) = (scratch.text("image"), scratch.file("empty", ""), scratch.text("nowhere"));
+    assert_eq!(unread(&["fsck", &image], true), 0);
+    // The second superblock.
+    File::options().write(true).open(&image).unwrap().write_all_at(&[0; 4096], 4096).unwrap();
+    for options in [&["--json"][..], &["--max-faults=1"], &["-yn"]] {
+        assert_eq!(unread(&[&["fsck", &image], options].concat(), false), 4, "{options:?}");
+    }
+    assert_eq!(unread(&["fsck", "--repair", &image], true), 1);
+    assert_eq!(unread(&["fsck", &image], true), 0);
+    assert_eq!(unread(&["fsck", &empty], true), 8);
+    assert_eq!(unread(&["rescue", &empty, &nowhere], true), 1);
 }
 
 #[test]

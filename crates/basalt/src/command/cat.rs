@@ -31,7 +31,7 @@ pub struct Args {
 /// When a file does not exist, is no regular file, or cannot be read.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
-    let mut output = Output::new();
+    let mut output = Output::streaming();
     for path in &args.paths {
         write_out(&volume.fs, path.as_bytes(), &mut output)?;
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::transfer::{Teller, failure};
 use crate::failure::{Failure, Outcome};
+use crate::output::tell;
 use crate::target::Target;
 use crate::transfer::{Get, GetOptions};
 use crate::volume::open_to_read;
@@ -67,8 +68,8 @@ pub fn run(args: &Args) -> Outcome {
     drop(get);
     volume.close()?;
     if args.recursive && !rustix::process::geteuid().is_root() {
-        eprintln!(
-            "basalt: get: owners are not kept, nor ACLs, set-uid bits and attributes that only root may set; run it as root to keep them"
+        tell(
+            "basalt: get: owners are not kept, nor ACLs, set-uid bits and attributes that only root may set; run it as root to keep them",
         );
     }
     teller.finish(&report)

@@ -8,7 +8,7 @@ use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::{F2fs, KindInfo, SystemClock, VolumeInfo};
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::size::human;
 
 /// Show what a volume is: superblock, features, checkpoint, usage, segments
@@ -51,7 +51,7 @@ fn open(path: &Path) -> Result<FileDevice, Failure> {
     let opened = FileDevice::open(path, &shared).or_else(|error| match error {
         basalt_device::DeviceError::InUse { reason, .. } => {
             let line = format!("{} is in use ({reason}): this is its last checkpoint", path.display());
-            eprintln!("basalt: {}", one_line(&line));
+            tell(format_args!("basalt: {}", one_line(&line)));
             FileDevice::open(path, &OpenOptions { lock: Lock::None, ..shared })
         }
         error => Err(error),

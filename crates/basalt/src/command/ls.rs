@@ -71,8 +71,14 @@ pub struct Args {
 /// When a path does not exist, or cannot be read.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
-    let mut lister =
-        Lister { fs: &volume.fs, args, output: Output::new(), json: Vec::new(), seen: HashSet::new(), blank: false };
+    let mut lister = Lister {
+        fs: &volume.fs,
+        args,
+        output: Output::streaming(),
+        json: Vec::new(),
+        seen: HashSet::new(),
+        blank: false,
+    };
     for path in &args.paths {
         lister.list(path.as_bytes())?;
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::size;
 use crate::statistics::{AskError, Document, Source, exposition, lines};
 
@@ -78,12 +78,12 @@ fn watch(args: &Args, source: &Source, mut document: Document, pause: Duration) 
         };
         earlier = Some(std::mem::replace(&mut document, next));
     }
-    eprintln!("basalt: {}", one_line(&format!("{} is no longer mounted", document.mount.mount_point)));
+    tell(format_args!("basalt: {}", one_line(&format!("{} is no longer mounted", document.mount.mount_point))));
     Ok(DONE)
 }
 
 fn show(args: &Args, document: &Document, earlier: Option<&Document>) -> Result<(), Failure> {
-    let mut output = Output::new();
+    let mut output = Output::streaming();
     if args.json {
         output.json_line(document)?;
     } else {

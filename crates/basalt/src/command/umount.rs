@@ -13,6 +13,7 @@ use rustix::mount::UnmountFlags;
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::mount::serve::true_path;
 use crate::mounts::{self, Mount};
+use crate::output::tell;
 use crate::size;
 use crate::statistics::AskError;
 use crate::statistics::farewell::{End, Farewell};
@@ -51,8 +52,8 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {
         return Ok(());
     }
-    let tell = || eprintln!("basalt: {}", one_line(&waiting(&target, &mount.device)));
-    match farewell.map(|farewell| farewell.wait(wait, tell)) {
+    let late = || tell(format_args!("basalt: {}", one_line(&waiting(&target, &mount.device))));
+    match farewell.map(|farewell| farewell.wait(wait, late)) {
         Ok(End::Closed) => Ok(()),
         Ok(End::Failed(reason)) => Err(not_clean(&target, &reason)),
         Ok(End::Late) => {

@@ -16,6 +16,7 @@ use super::counters::Counters;
 use super::recorded::Device;
 use super::{MountChoices, signals};
 use crate::failure::{Failure, one_line};
+use crate::output::tell;
 use crate::size::human;
 use crate::statistics::MountFacts;
 use crate::target;
@@ -38,7 +39,7 @@ pub struct Job {
 impl Job {
     fn warn(&self, message: &str) {
         if self.background {
-            eprintln!("basalt: {}", one_line(message));
+            tell(format_args!("basalt: {}", one_line(message)));
         }
         tracing::warn!("{message}");
     }

@@ -7,6 +7,7 @@ use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::FileSystem;
 
 use crate::failure::{Failure, one_line};
+use crate::output::tell;
 use crate::target::Target;
 
 /// A volume that this command has open.
@@ -60,7 +61,7 @@ impl OpenVolume {
     /// Says what was unusual.
     fn warn(&self) {
         for warning in self.fs.warnings() {
-            eprintln!("basalt: {}", one_line(&format!("{}: {warning}", self.target.display())));
+            tell(format_args!("basalt: {}", one_line(&format!("{}: {warning}", self.target.display()))));
         }
     }
 

@@ -11,7 +11,7 @@ use basalt_f2fs::repair::{Plan, RepairOptions, RepairReport, RestoreError, plan,
 
 use super::{FAULTS_LEFT, severity_name, stage_name};
 use crate::failure::{DONE, Failure, Outcome, one_line};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::progress::{Progress, Unit};
 use crate::target::Target;
 
@@ -52,7 +52,7 @@ pub(super) fn run(order: &Order<'_>) -> Outcome {
         show(order, plan.report(), false, &mut output)?;
         output.finish()?;
         // The exit code is that of faults left, as fsck(8) has it; that of a failure would be another one.
-        eprintln!("basalt: fsck: {}", one_line(&why));
+        tell(format_args!("basalt: fsck: {}", one_line(&why)));
         return Ok(FAULTS_LEFT);
     }
     if let Some(path) = order.backup {

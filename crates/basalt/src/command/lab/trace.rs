@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::usage("--convert takes one trace"));
     }
     let device = simulated(args)?;
-    let mut output = Output::new();
+    let mut output = Output::streaming();
     for (index, file) in args.files.iter().enumerate() {
         let path = if file.is_dir() { file.join("trace.fio") } else { file.clone() };
         let result = study(args, &path, device.as_ref())?;
