@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use basalt_fuse::{SyncError, sync_mounted};
+use rustix::io::Errno;
 
 use crate::failure::{DONE, Failure, Outcome};
 
@@ -25,6 +26,10 @@ pub fn run(args: &Args) -> Outcome {
         sync_mounted(directory).map_err(|error| {
             let failure = Failure::new(&error);
             match error {
+                SyncError::Failed { errno: Errno::FBIG, .. } => {
+                    failure.hint("what was written beyond the largest size of a file (3.94 TiB) is lost")
+                }
+                SyncError::Failed { errno: Errno::NOSPC, .. } => failure.hint("what found no room is lost"),
                 SyncError::Failed { .. } => failure.hint("the system log says what happened to the device"),
                 SyncError::NotBasalt(_) => failure.hint("use sync(1)"),
                 SyncError::Open { .. } => failure,

@@ -55,6 +55,7 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let late = || tell(format_args!("basalt: {}", one_line(&waiting(&target, &mount.device))));
     match farewell.map(|farewell| farewell.wait(wait, late)) {
         Ok(End::Closed) => Ok(()),
+        Ok(End::Lost(what)) => Err(Failure::at(target.display(), format_args!("unmounted and clean, but {what}"))),
         Ok(End::Failed(reason)) => Err(not_clean(&target, &reason)),
         Ok(End::Late) => {
             Err(Failure::at(target.display(), format_args!("it was unmounted, but is not closed after {wait:?}")))

@@ -17,7 +17,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
-use crate::statistics::{Document, MountFacts, VolumeFacts, farewell, place};
+use crate::statistics::farewell::{self, End};
+use crate::statistics::{Document, MountFacts, VolumeFacts, place};
 
 /// Clients that wait for their turn; more have to wait outside.
 const QUEUE: i32 = 16;
@@ -53,8 +54,8 @@ pub(crate) struct Waiting(Vec<OwnedFd>);
 
 impl Waiting {
     /// Tells them. The process has to end soon: they wait for that, too.
-    pub(crate) fn tell(self, outcome: Result<(), &str>) {
-        let line = farewell::line(outcome);
+    pub(crate) fn tell(self, end: &End) {
+        let Some(line) = farewell::line(end) else { return };
         for client in self.0 {
             // Short enough for an empty buffer; who has gone needs no news.
             let _ = rustix::net::send(&client, line.as_bytes(), SendFlags::NOSIGNAL);

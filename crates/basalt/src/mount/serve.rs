@@ -8,7 +8,7 @@ use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, F2fs, LiveInfo, SystemClock};
-use basalt_fuse::{MountError, MountOptions, Session, SessionError, Unmounter};
+use basalt_fuse::{Losses, MountError, MountOptions, Session, SessionError, Unmounter};
 use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
@@ -19,6 +19,7 @@ use crate::failure::{Failure, one_line};
 use crate::output::tell;
 use crate::size::human;
 use crate::statistics::MountFacts;
+use crate::statistics::farewell::End;
 use crate::target;
 
 /// What to mount where.
@@ -82,23 +83,23 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let recorded = device.finish();
     // Detached before the lock goes with the device: who waits for the lock finds the image free.
     drop(loop_device);
-    let ended = outcome(served, losses.bytes(), engine.map(|engine| engine.live()));
-    waiting.tell(ended.as_ref().map(|&()| ()).map_err(String::as_str));
-    match ended {
-        Ok(()) => {
-            tracing::info!("{} unmounted from {}, clean", job.target.display(), job.directory.display());
-            recorded.inspect_err(|failure| tracing::error!("{}", failure.line()))
-        }
-        Err(reason) => {
+    let end = outcome(served, &losses, engine.map(|engine| engine.live()));
+    waiting.tell(&end);
+    match end {
+        End::Failed(reason) | End::Lost(reason) => {
             tracing::error!("{}: {reason}", job.target.display());
             Err(Failure::at(job.target.display(), reason))
+        }
+        _ => {
+            tracing::info!("{} unmounted from {}, clean", job.target.display(), job.directory.display());
+            recorded.inspect_err(|failure| tracing::error!("{}", failure.line()))
         }
     }
 }
 
-/// How a mount ended, in words where something was lost: `refused` bytes that the kernel handed over too late, and what the engine
-/// still has in memory.
-fn outcome(served: Result<(), SessionError>, refused: u64, live: Option<LiveInfo>) -> Result<(), String> {
+/// How a mount ended, in words where something was lost: what the kernel handed over in vain, and what the engine still has in memory.
+fn outcome(served: Result<(), SessionError>, losses: &Losses, live: Option<LiveInfo>) -> End {
+    let (refused, beyond) = (losses.bytes(), losses.bytes_beyond());
     let failed = live.filter(|live| live.failed.is_some());
     let unwritten = failed.map_or(0, |live| live.dirty_pages * BLOCK_SIZE as u64);
     let amount = match refused + unwritten {
@@ -107,10 +108,14 @@ fn outcome(served: Result<(), SessionError>, refused: u64, live: Option<LiveInfo
     };
     let lost = format!("lost is what was not fsynced or synced before{amount}");
     match served {
-        Ok(()) if refused == 0 => Ok(()),
-        Ok(()) => Err(format!("not everything could be written back: {lost}")),
-        Err(SessionError::Close(reason)) => Err(format!("{reason}: {lost}")),
-        Err(error) => Err(error.to_string()),
+        Ok(()) if refused > 0 => End::Failed(format!("not everything could be written back: {lost}")),
+        Ok(()) if beyond > 0 => End::Lost(format!(
+            "{} that programs wrote beyond the largest size of a file (3.94 TiB) are lost; all else is there",
+            human(beyond)
+        )),
+        Ok(()) => End::Closed,
+        Err(SessionError::Close(reason)) => End::Failed(format!("{reason}: {lost}")),
+        Err(error) => End::Failed(error.to_string()),
     }
 }
 

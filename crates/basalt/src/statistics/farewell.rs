@@ -1,7 +1,7 @@
 //! How a mount ended: told by who served it to those who unmount it.
 //!
-//! Beside the socket for counters there is one whose clients wait: when the file system is closed, each is sent one line, `closed` or
-//! `failed: ` and the reason, and hung up on. A server that ends without a word has not closed its file system.
+//! Beside the socket for counters there is one whose clients wait: when the file system is closed, each is sent one line, `closed`,
+//! `lost: ` and what, or `failed: ` and the reason, and hung up on. A server that ends without a word has not closed its file system.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -17,6 +17,8 @@ use crate::mounts::Mount;
 
 /// What a server says that could close its file system.
 const CLOSED: &str = "closed";
+/// What precedes what was lost, of one that could.
+const LOST: &str = "lost: ";
 /// What precedes the reason of one that could not.
 const FAILED: &str = "failed: ";
 /// Bytes of the longest line that is read.
@@ -27,6 +29,8 @@ const LONGEST: u64 = 1 << 16;
 pub enum End {
     /// The file system was closed; everything is on the device.
     Closed,
+    /// It was closed, but the kernel had taken what cannot be there.
+    Lost(String),
     /// It was not, for this reason.
     Failed(String),
     /// Whoever served it ended without a word.
@@ -35,9 +39,26 @@ pub enum End {
     Late,
 }
 
-/// The line that is sent for the outcome of closing.
-pub(crate) fn line(outcome: Result<(), &str>) -> String {
-    outcome.map_or_else(|reason| format!("{FAILED}{}", crate::failure::one_line(reason)), |()| CLOSED.to_owned())
+/// The line that is sent for an end; none for one of which nobody is told.
+pub(crate) fn line(end: &End) -> Option<String> {
+    let with = |start: &str, what: &str| Some(format!("{start}{}", crate::failure::one_line(what)));
+    match end {
+        End::Closed => Some(CLOSED.to_owned()),
+        End::Lost(what) => with(LOST, what),
+        End::Failed(reason) => with(FAILED, reason),
+        End::Silent | End::Late => None,
+    }
+}
+
+/// What such a line says.
+fn parse(line: &str) -> End {
+    if line == CLOSED {
+        End::Closed
+    } else if let Some(what) = line.strip_prefix(LOST) {
+        End::Lost(what.to_owned())
+    } else {
+        line.strip_prefix(FAILED).map_or(End::Silent, |reason| End::Failed(reason.to_owned()))
+    }
 }
 
 /// How long to wait without a word.
@@ -69,7 +90,7 @@ impl Farewell {
             tell();
             end = self.read(limit - SILENCE);
         }
-        if let (Ok(server), End::Closed | End::Failed(_)) = (server, &end) {
+        if let (Ok(server), End::Closed | End::Lost(_) | End::Failed(_)) = (server, &end) {
             // A descriptor of a process is readable once that has ended. It has nothing left to do but that.
             let limit = Timespec::try_from(limit).ok();
             let _ = rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], limit.as_ref());
@@ -83,8 +104,7 @@ impl Farewell {
         match limited.and_then(|()| (&self.stream).take(LONGEST).read_to_string(&mut text)) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => End::Late,
             Err(_) => End::Silent,
-            Ok(_) if text == CLOSED => End::Closed,
-            Ok(_) => text.strip_prefix(FAILED).map_or(End::Silent, |reason| End::Failed(reason.to_owned())),
+            Ok(_) => parse(&text),
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::{limit, namespace, scratch};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
@@ -192,6 +194,27 @@ fn unmounting_tells_of_what_could_not_be_written_back() {
     volume.mount();
     lose_and_unmount(&volume, || small.resize(200));
     drop(volume);
+}
+
+#[test]
+fn unmounting_tells_of_what_was_written_beyond_the_largest_size() {
+    let Some(volume) = Volume::new("128M") else { return };
+    let file = File::create(volume.path("far")).unwrap();
+    file.write_all_at(b"kept", 0).unwrap();
+    // The kernel knows no limit; past its cache the mount says so.
+    file.write_all_at(&[1; 4096], 4 << 40).unwrap();
+    let past_the_cache = OFlags::DIRECT.bits() as i32;
+    let direct = File::options().write(true).custom_flags(past_the_cache).open(volume.path("far")).unwrap();
+    let refused = direct.write_all_at(&[1; 4096], 5 << 40).unwrap_err();
+    assert_eq!(Errno::from_io_error(&refused), Some(Errno::FBIG), "{refused}");
+    drop((file, direct));
+    let synced = basalt(["sync".as_ref(), volume.root().as_os_str()]);
+    if synced.code() != 0 {
+        synced.fails(1, &["largest size"]);
+    }
+    umount(&volume.root()).fails(1, &["unmounted and clean", "4 KiB", "beyond the largest size"]);
+    volume.mount();
+    assert_eq!(&fs::read(volume.path("far")).unwrap()[..4], b"kept");
 }
 
 #[test]
