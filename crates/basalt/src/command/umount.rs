@@ -35,12 +35,15 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When nothing of Basalt's is mounted there, it is in use, or the volume was not closed cleanly.
+/// When nothing of Basalt's is mounted there, it is in use, or the volume was not closed cleanly. The others are unmounted all the same.
 pub fn run(args: &Args) -> Outcome {
-    for place in &args.places {
-        unmount(place, args.wait)?;
+    let mut failures = args.places.iter().filter_map(|place| unmount(place, args.wait).err());
+    let Some(mut last) = failures.next() else { return Ok(DONE) };
+    for next in failures {
+        tell(format_args!("basalt: umount: {}", last.line()));
+        last = next;
     }
-    Ok(DONE)
+    Err(last)
 }
 
 fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {

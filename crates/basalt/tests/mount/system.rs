@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use basalt_testkit::hash::Hasher;
 use basalt_testkit::loopdev::LoopDevice;
-use basalt_testkit::{limit, skip};
+use basalt_testkit::{limit, namespace, skip};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -238,4 +238,15 @@ fn expect_protected(process: u32) {
         threads += 1;
     }
     assert!(threads > 4, "{threads} threads");
+}
+
+#[test]
+fn one_that_cannot_be_unmounted_keeps_no_other_mounted() {
+    let (Some(first), Some(second)) = (Volume::new("64M"), Volume::new("64M")) else { return };
+    let (one, other, missing) = (first.root(), second.root(), first.outside("missing"));
+    let _alone = namespace::unmounting();
+    basalt(["umount".as_ref(), one.as_os_str(), missing.as_os_str(), other.as_os_str()]).fails(1, &["missing"]);
+    assert!(!first.is_mounted() && !second.is_mounted());
+    let said = basalt(["umount".as_ref(), missing.as_os_str(), one.as_os_str()]);
+    assert_eq!((said.code(), said.err().lines().count()), (1, 2), "{}", said.err());
 }
