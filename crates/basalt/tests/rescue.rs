@@ -362,3 +362,24 @@ fn a_list_writes_nothing_and_a_full_directory_is_refused() {
     basalt(["rescue", "--list", &nothing]).fails(1, &["found no file"]);
     assert_eq!(fs::read(&image).unwrap(), before);
 }
+
+#[test]
+fn a_list_says_how_much_there_is_to_copy() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    scratch.directory("tree");
+    scratch.file("tree/small", "12345");
+    scratch.file("tree/large", vec![7; 300_000]);
+    fs::hard_link(scratch.path("tree/large"), scratch.path("tree/again")).unwrap();
+    let holed = File::create(scratch.path("tree/holed")).unwrap();
+    holed.write_all_at(&[7; 5000], 8 << 20).unwrap();
+    holed.set_len(16 << 20).unwrap();
+    basalt(["put", "-r", &image, &scratch.text("tree")]).ok();
+    let listed = basalt(["rescue", "--list", "--json", &image]).json();
+    let copied = basalt(["rescue", "--json", &image, &scratch.text("out")]).json();
+    for what in ["bytes", "files", "hard_links"] {
+        assert_eq!(listed["copied"][what], copied["copied"][what], "{what}");
+    }
+    assert!(listed["copied"]["bytes"].as_u64().unwrap() > 305_000, "{listed}");
+    assert!(basalt(["rescue", "--list", &image]).ok().contains(" KiB; 0 left out"));
+}

@@ -1,5 +1,6 @@
 //! `basalt rescue`: copies out what is left of a damaged volume.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use basalt_f2fs::SystemClock;
 use basalt_f2fs::rescue::{RescueOptions, RescueReport, RescueStage, Rescued, TableState};
-use basalt_vfs::{FileKind, FileSystem, InodeNumber};
+use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome, one_line, printable};
@@ -17,7 +18,7 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size::human;
 use crate::target::Target;
-use crate::transfer::{Get, GetOptions, Observer, Report, Salvage};
+use crate::transfer::{Get, GetOptions, Observer, Report, Salvage, volume_data};
 use crate::volume::list::Entries;
 
 /// Exit code when something is missing.
@@ -239,12 +240,14 @@ fn copy(
 /// Shows every file with what is known to be missing of it.
 fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Output) -> Result<Report, Failure> {
     let mut report = Report::default();
+    // Files with several names that were listed once.
+    let mut linked = HashSet::new();
     let mut open: Vec<(InodeNumber, Vec<u8>, usize)> = vec![(found.root(), Vec::new(), 0)];
     while let Some((directory, path, depth)) = open.pop() {
         for entry in Entries::new(found, directory) {
             let entry = entry.map_err(|error| Failure::at(printable(&path), error))?;
             let full = [path.as_slice(), b"/", &entry.name].concat();
-            let size = found.attributes(entry.ino).map(|attributes| attributes.size);
+            let attributes = found.attributes(entry.ino);
             let lost = match entry.kind {
                 FileKind::Directory if depth < MAX_DEPTH => {
                     open.push((entry.ino, full.clone(), depth + 1));
@@ -254,13 +257,17 @@ fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Outp
                 FileKind::Regular => found.lost_ranges(entry.ino),
                 _ => Ok(Vec::new()),
             };
-            let (Ok(size), Ok(lost)) = (size, lost) else {
+            let bytes = attributes.as_ref().ok().zip(lost.as_ref().ok());
+            let bytes = bytes.and_then(|(attributes, lost)| readable(found, attributes, lost).ok());
+            let (Ok(attributes), Ok(lost), Some(bytes)) = (attributes, lost, bytes) else {
                 report.left_out += 1;
                 listener.warning(&format!("{}: cannot be read", printable(&full)));
                 continue;
             };
+            let size = attributes.size;
             match entry.kind {
-                FileKind::Regular => report.files += 1,
+                _ if attributes.links > 1 && !linked.insert(entry.ino) => report.hard_links += 1,
+                FileKind::Regular => (report.files, report.bytes) = (report.files + 1, report.bytes + bytes),
                 FileKind::Symlink => report.symlinks += 1,
                 _ => report.special += 1,
             }
@@ -273,6 +280,20 @@ fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Outp
         }
     }
     Ok(report)
+}
+
+/// Bytes of a file's content that would be copied: holes, and what is lost, are not.
+fn readable(found: &Rescued, attributes: &Attributes, lost: &[Range<u64>]) -> basalt_vfs::Result<u64> {
+    let (mut bytes, mut end) = (0, 0);
+    if attributes.kind != FileKind::Regular {
+        return Ok(bytes);
+    }
+    while let Some((start, data_end)) = volume_data(found, attributes.ino, end, attributes.size)? {
+        let missing = lost.iter().map(|range| range.end.min(data_end).saturating_sub(range.start.max(start)));
+        bytes += (data_end - start).saturating_sub(missing.sum());
+        end = data_end;
+    }
+    Ok(bytes)
 }
 
 fn describe(args: &Args, whole: &Whole<'_>, output: &mut Output) -> Result<(), Failure> {

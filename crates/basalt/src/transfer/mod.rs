@@ -28,6 +28,7 @@ mod xattrs;
 pub use get::{Get, GetOptions, Salvage};
 pub use put::{Put, PutOptions};
 pub use report::{Error, Observer, Report, Silent};
+pub use sparse::volume_data;
 
 /// Directories nested deeper than this are refused: no path could name what is in them.
 const MAX_DEPTH: usize = 2048;

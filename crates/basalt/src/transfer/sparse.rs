@@ -31,8 +31,11 @@ pub(super) fn host_data(file: &File, from: u64, size: u64) -> rustix::io::Result
     Ok(range(start, end, size))
 }
 
-/// The same in a file of a volume.
-pub(super) fn volume_data(
+/// The next piece of data at or behind `from` in a file of a volume, likewise.
+///
+/// # Errors
+/// When the volume cannot tell.
+pub fn volume_data(
     fs: &dyn FileSystem,
     ino: InodeNumber,
     from: u64,
