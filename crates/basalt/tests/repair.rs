@@ -4,8 +4,10 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
-use support::{Scratch, basalt, run};
+use basalt_testkit::limit;
+use support::{Finished, Scratch, basalt, program, run};
 
 /// A volume with a file on it, and the second superblock wiped, the link count and checksum of the root directory wrong.
 fn damaged() -> Scratch {
@@ -77,6 +79,20 @@ fn a_backup_is_put_back_where_it_belongs_and_while_it_fits() {
     assert!(fs::read(&image).unwrap() == before);
     scratch.expect_clean();
     basalt(["fsck", "--restore", &saved, "--force", &image]).ok();
+}
+
+#[test]
+fn a_backup_that_finds_no_room_leaves_no_stump() {
+    let scratch = damaged();
+    let (image, saved) = (scratch.text("image"), scratch.text("saved"));
+    let before = fs::read(&image).unwrap();
+    // No file may become larger than 4 KiB.
+    let script = r#"trap '' XFSZ; ulimit -f 8; exec "$0" fsck --repair --backup "$1" "$2""#;
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script, program(), &saved, &image]);
+    Finished(limit::output(&mut limited, limit::LONG).unwrap()).fails(8, &["saved", "nothing was repaired"]);
+    assert!(!scratch.path("saved").exists() && fs::read(&image).unwrap() == before);
+    assert_eq!(basalt(["fsck", "-y", "--backup", &saved, &image]).code(), 1);
 }
 
 /// Zeros the node address table, both copies.

@@ -383,3 +383,17 @@ fn a_list_says_how_much_there_is_to_copy() {
     assert!(listed["copied"]["bytes"].as_u64().unwrap() > 305_000, "{listed}");
     assert!(basalt(["rescue", "--list", &image]).ok().contains(" KiB; 0 left out"));
 }
+
+#[test]
+fn a_rescue_that_finds_nothing_leaves_no_directory() {
+    let scratch = Scratch::new();
+    let (out, nothing) = (scratch.text("out"), scratch.file("nothing", vec![7; 4 << 20]));
+    for image in [&scratch.text("missing"), &nothing] {
+        assert_eq!(basalt(["rescue", image, &out]).code(), 1);
+        assert!(!scratch.path("out").exists(), "{image}");
+    }
+    // One that was there stays.
+    fs::create_dir(&out).unwrap();
+    assert_eq!(basalt(["rescue", &nothing, &out]).code(), 1);
+    assert!(scratch.path("out").exists());
+}

@@ -156,6 +156,15 @@ impl Salvage for Known<'_> {
 pub fn run(args: &Args) -> Outcome {
     let destination = args.directory.as_deref().filter(|_| !args.list);
     let is_new = destination.map_or(Ok(false), prepare)?;
+    let rescued = rescue(args, destination, is_new);
+    if let (Err(_), Some(directory), true) = (&rescued, destination, is_new) {
+        // Only if there is nothing in it.
+        let _ = fs::remove_dir(directory);
+    }
+    rescued
+}
+
+fn rescue(args: &Args, destination: Option<&Path>, is_new: bool) -> Outcome {
     let found = search(args)?;
     let mut listener = Listener {
         progress: Progress::new("copied", Unit::Bytes, args.quiet),

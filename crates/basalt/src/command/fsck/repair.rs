@@ -1,6 +1,6 @@
 //! `basalt fsck --repair`, and `--restore`, which takes one back.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
@@ -110,9 +110,15 @@ fn back_up(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let file = file.map_err(|error| Failure::at(place(), error).hint("nothing was repaired; name another file"))?;
     let mut writer = BufWriter::new(&file);
-    plan.back_up(&mut writer).map_err(|error| Failure::at(place(), error))?;
-    drop(writer);
-    file.sync_all().map_err(|error| Failure::at(place(), error))
+    let saved = plan.back_up(&mut writer).map_err(|error| Failure::at(place(), error));
+    // What it still has, it has because the file takes no more.
+    drop(writer.into_parts());
+    let saved = saved.and_then(|()| file.sync_all().map_err(|error| Failure::at(place(), error)));
+    saved.map_err(|failure| {
+        // A stump would only be in the way of the next attempt.
+        let _ = fs::remove_file(path);
+        failure.hint("nothing was repaired")
+    })
 }
 
 /// What was done, for programs.
