@@ -138,6 +138,17 @@ fn several_files_go_into_a_directory_only() {
 }
 
 #[test]
+fn an_image_is_not_put_into_itself() {
+    let scratch = Scratch::with_volume("64M");
+    let (image, link) = (scratch.text("image"), scratch.text("link"));
+    fs::hard_link(&image, &link).unwrap();
+    for source in [&image, &link] {
+        basalt(["put", &image, source, "/self"]).fails(1, &[source, "same file"]);
+    }
+    assert_eq!(basalt(["ls", &image, "/"]).ok(), "lost+found\n");
+}
+
+#[test]
 fn files_are_replaced() {
     let scratch = Scratch::with_volume("64M");
     let image = scratch.text("image");

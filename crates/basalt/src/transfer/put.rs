@@ -120,6 +120,9 @@ impl<'a> Put<'a> {
         if host::kind(stat) == Some(FileKind::Directory) && !self.options.recursive {
             return Err(Error::refused(place.path, "is a directory; add -r to copy it with everything in it"));
         }
+        if host::kind(stat) == Some(FileKind::Regular) && self.options.exclude == Some((stat.st_dev, stat.st_ino)) {
+            return Err(Error::refused(place.path, "and the image that is being filled are the same file"));
+        }
         self.device = self.options.one_file_system.then_some(stat.st_dev);
         Ok(())
     }
