@@ -227,9 +227,12 @@ fn a_repair_that_was_cut_off_is_taken_back_wherever_that_was() {
     }
 }
 
+/// What somebody does with a volume that was repaired.
+type Use = fn(&F2fs);
+
 #[test]
 fn a_backup_is_not_put_back_once_the_volume_was_used() {
-    let uses: [(&str, fn(&F2fs)); 3] = [
+    let uses: [(&str, Use); 3] = [
         ("unmounted", |_| ()),
         ("fsynced", |fs| {
             let small = fs.lookup(fs.root(), b"small").unwrap().ino;
