@@ -79,12 +79,13 @@ kill-campaign: dependencies ## kill mounts KILLS times under programs that use f
 	BASALT_KILLS=$(KILLS) BASALT_DATABASE_KILLS=$(DATABASE_KILLS) $(CARGO) test --locked --package basalt --test mount -- \
 		--nocapture --test-threads=1 kills:: databases::
 
-install: build ## install the program, mount helpers, man pages and completions below PREFIX (DESTDIR for packages)
+install: build ## install the program, helpers of mount(8) and fsck(8), man pages and completions below PREFIX (DESTDIR for packages)
 	install -D -m 755 $(TARGET)/release/basalt $(BINDIR)/basalt
 	install -d $(SBINDIR) $(MANDIR)/man1 $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
 	sed 's|^BASALT=.*|BASALT=$(PREFIX)/bin/basalt|' scripts/mount.fuse.basalt > $(SBINDIR)/mount.fuse.basalt
 	sed 's|^BASALT=.*|BASALT=$(PREFIX)/bin/basalt|' scripts/umount.fuse.basalt > $(SBINDIR)/umount.fuse.basalt
-	chmod 755 $(SBINDIR)/mount.fuse.basalt $(SBINDIR)/umount.fuse.basalt
+	sed 's|^BASALT=.*|BASALT=$(PREFIX)/bin/basalt|' scripts/fsck.fuse.basalt > $(SBINDIR)/fsck.fuse.basalt
+	chmod 755 $(SBINDIR)/mount.fuse.basalt $(SBINDIR)/umount.fuse.basalt $(SBINDIR)/fsck.fuse.basalt
 	ln -sf umount.fuse.basalt $(SBINDIR)/umount.fuseblk.basalt
 	$(TARGET)/release/basalt man --out $(MANDIR)/man1
 	$(TARGET)/release/basalt completions bash > $(BASH_COMPLETIONS)/basalt

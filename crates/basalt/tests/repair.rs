@@ -3,10 +3,10 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
 
-use basalt_testkit::limit;
+use basalt_testkit::{limit, skip};
 use support::{Finished, Scratch, basalt, program, run};
 
 /// A volume with a file on it, and the second superblock wiped, the link count and checksum of the root directory wrong.
@@ -93,6 +93,30 @@ fn a_backup_that_finds_no_room_leaves_no_stump() {
     Finished(limit::output(&mut limited, limit::LONG).unwrap()).fails(8, &["saved", "nothing was repaired"]);
     assert!(!scratch.path("saved").exists() && fs::read(&image).unwrap() == before);
     assert_eq!(basalt(["fsck", "-y", "--backup", &saved, &image]).code(), 1);
+}
+
+#[test]
+fn fsck_8_finds_its_helper() {
+    if !skip::tools_or_skip(&["fsck"]) {
+        return;
+    }
+    let scratch = damaged();
+    let image = scratch.text("image");
+    let helper = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/fsck.fuse.basalt")).unwrap();
+    let helper = helper.replace("\nBASALT=basalt\n", &format!("\nBASALT={}\n", program()));
+    scratch.file("fsck.fuse.basalt", helper);
+    fs::set_permissions(scratch.path("fsck.fuse.basalt"), fs::Permissions::from_mode(0o755)).unwrap();
+    let paths = format!("{}:{}", scratch.dir.path().display(), std::env::var("PATH").unwrap());
+    let table = scratch.file("fstab", format!("{image} /nowhere fuse.basalt defaults 0 2\n"));
+    // As the boot calls it, and a user.
+    let calls = [(vec!["-n", &image], 4), (vec!["-A", "-a"], 1), (vec!["-A", "-a"], 0), (vec![&image, "-f"], 0)];
+    for (arguments, code) in calls {
+        let mut fsck = Command::new("fsck");
+        fsck.env("PATH", &paths).env("FSTAB_FILE", &table).arg("-T").args(&arguments);
+        let done = Finished(limit::output(&mut fsck, limit::LONG).unwrap());
+        assert_eq!(done.code(), code, "{arguments:?}: {} {}", done.out(), done.err());
+    }
+    scratch.expect_clean();
 }
 
 /// Zeros the node address table, both copies.
