@@ -15,7 +15,7 @@ use crate::session::Session;
 /// Most fsyncs of one file: more than a segment of its nodes, so that segments of the chain hold nothing that recovery needs in the end.
 const FSYNCS_MAX: u64 = 1100;
 
-/// What is left on a volume when the power goes after a few operations, most of which were fsynced, now and then behind hundreds of fsyncs.
+/// What is left on a volume when the power goes after a few operations, most of which were fsynced, now and then in front of hundreds of fsyncs.
 pub(crate) fn interrupted(
     engine: &'static F2fsVolume,
     image: MemoryDevice,
@@ -27,9 +27,6 @@ pub(crate) fn interrupted(
         let flavour = Flavour::Cleaning(engine.user_bytes() / 100 * rng.between(50, 70));
         steps(rng, flavour, 200).iter().try_for_each(|step| session.run(step))?;
     }
-    if rng.chance(25) {
-        fsync_often(&mut session, rng)?;
-    }
     for _ in 0..rng.between(1, 6) {
         let mut steps = Vec::new();
         let path = add_operation(&mut steps, OPERATIONS[rng.index(OPERATIONS.len())]);
@@ -37,6 +34,10 @@ pub(crate) fn interrupted(
             steps.extend(path.map(Step::Fsync));
         }
         steps.iter().try_for_each(|step| session.run(step))?;
+    }
+    // Last: most operations end the chain with a checkpoint.
+    if rng.chance(30) {
+        fsync_often(&mut session, rng)?;
     }
     Ok(session.image())
 }
@@ -58,7 +59,7 @@ pub(crate) fn disturb(image: &MemoryDevice, rng: &mut Rng) -> Result<(), String>
     // A live cleaning journal says where nodes are: what is found without it may be out of date.
     let Ok((geometry, _)) = Geometry::read(image) else { return Ok(()) };
     let newest = newest_version(image, &geometry)?;
-    let share = [5, 30, 100][rng.index(3)];
+    let share = [5, 50, 100][rng.index(3)];
     let mut block = [0; 4096];
     for address in geometry.main..geometry.main + geometry.main_blocks() {
         let offset = u64::from(address) * 4096;

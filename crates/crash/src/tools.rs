@@ -112,7 +112,9 @@ fn prepare(engine: &'static F2fsVolume, rng: &mut Rng) -> Result<Option<Case>, S
     Ok(match rng.below(9) {
         7.. => {
             // No content is damaged, and all that was fsynced has to be there after a repair.
-            let image = interrupted(engine, image, rng)?;
+            // Where there are hundreds of inodes, a repair of them needs segments of its own.
+            let base = if rng.chance(40) { Image::Names.base(engine)?.device } else { image };
+            let image = interrupted(engine, base, rng)?;
             let tree = content(engine, &image)?;
             if rng.chance(50) {
                 disturb(&image, rng)?;
