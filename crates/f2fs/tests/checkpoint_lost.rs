@@ -355,3 +355,21 @@ fn either_end_of_the_first_checkpoint_will_do() {
         }
     }
 }
+
+/// `fsck.f2fs` goes on in one pack, so the other one gets far behind. A cut while that is written leaves sectors of long ago.
+#[test]
+fn a_pack_of_long_ago_that_is_cut_off_is_no_damage() {
+    let image = unmounted();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let older = read_pack(&image, &geometry, 1 - newest.index).unwrap();
+    set_version(&image, &older, newest.raw.checkpoint_ver.get() - 40);
+    let last = older.start + older.raw.cp_pack_total_block_count.get() - 1;
+    for (address, sector) in [(older.start, 3), (last, 0)] {
+        image.write_at(u64::from(address) * BLOCK + sector * 512, &[0x5A; 512]).unwrap();
+    }
+    let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    let fs = open(Arc::new(image));
+    assert!(fs.is_writable() && files(&fs) == FILES, "{:?}", fs.warnings());
+}

@@ -13,6 +13,8 @@ use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 256 << 10;
+/// Longer than an inode has pointers for: 923 blocks.
+const LONG: u64 = 5 << 20;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 fn open(device: Arc<MemoryDevice>) -> F2fs {
@@ -20,17 +22,17 @@ fn open(device: Arc<MemoryDevice>) -> F2fs {
     F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
 }
 
-/// A volume that is filled to 70 %, overwritten at random with many fsyncs, and cut off.
-fn cut_off(seed: u64) -> MemoryDevice {
+/// A volume that is filled to 70 % with files of so many bytes, overwritten at random from a block on, with many fsyncs, and cut off.
+fn cut_off(seed: u64, size: u64, first: u64) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(80 << 20, 512));
     let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
     format(&*device, &options, &mut |_, _| ()).unwrap();
     let fs = open(device.clone());
     let stat = fs.stat_fs().unwrap();
-    let files = stat.available * u64::from(stat.block_size) / 100 * 70 / SIZE;
+    let files = stat.available * u64::from(stat.block_size) / 100 * 70 / size;
     let make = |number: u64| {
         let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &vec![number as u8; SIZE as usize], false).unwrap();
+        fs.write(ino, 0, &vec![number as u8; size as usize], false).unwrap();
         ino
     };
     let inos: Vec<u64> = (0..files).map(make).collect();
@@ -38,7 +40,7 @@ fn cut_off(seed: u64) -> MemoryDevice {
     let mut rng = Rng::new(seed);
     for step in 0..2881 {
         let ino = inos[rng.index(inos.len())];
-        let offset = rng.below(SIZE / BLOCK) * BLOCK;
+        let offset = (first + rng.below(size / BLOCK - first)) * BLOCK;
         fs.write(ino, offset, &[(step % 251) as u8; BLOCK as usize], false).unwrap();
         if step % 500 == 499 {
             fs.sync().unwrap();
@@ -72,7 +74,7 @@ fn as_on(right: &MemoryDevice, image: &MemoryDevice) -> (usize, usize) {
 fn the_checkpoint_that_counts_is_not_written_over() {
     let mut ahead = Vec::new();
     for seed in [36, 3, 37] {
-        let image = cut_off(seed);
+        let image = cut_off(seed, SIZE, 0);
         let geometry = Geometry::read(&image).unwrap().0;
         let before = choose_pack(&image, &geometry).unwrap().0;
         let device = Arc::new(image.snapshot());
@@ -101,7 +103,7 @@ fn the_checkpoint_that_counts_is_not_written_over() {
 #[test]
 fn a_repair_whose_checkpoint_is_torn_restores_nothing() {
     for seed in [36, 37] {
-        let image = cut_off(seed);
+        let image = cut_off(seed, SIZE, 0);
         let geometry = Geometry::read(&image).unwrap().0;
         let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;
         let device = Arc::new(PowerCutDevice::new(image.snapshot()));
@@ -126,45 +128,13 @@ fn a_repair_whose_checkpoint_is_torn_restores_nothing() {
     }
 }
 
-/// As [`cut_off`], with files that are longer than their inodes have pointers for.
-fn cut_off_with_long_files(seed: u64) -> MemoryDevice {
-    const LONG: u64 = 5 << 20;
-    let device = Arc::new(MemoryDevice::new(80 << 20, 512));
-    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
-    format(&*device, &options, &mut |_, _| ()).unwrap();
-    let fs = open(device.clone());
-    let stat = fs.stat_fs().unwrap();
-    let files = stat.available * u64::from(stat.block_size) / 100 * 70 / LONG;
-    let make = |number: u64| {
-        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &vec![number as u8; LONG as usize], false).unwrap();
-        ino
-    };
-    let inos: Vec<u64> = (0..files).map(make).collect();
-    fs.sync().unwrap();
-    let mut rng = Rng::new(seed);
-    for step in 0..2881 {
-        let ino = inos[rng.index(inos.len())];
-        // Behind what the inode has itself.
-        let offset = (923 + rng.below(LONG / BLOCK - 923)) * BLOCK;
-        fs.write(ino, offset, &[(step % 251) as u8; BLOCK as usize], false).unwrap();
-        if step % 500 == 499 {
-            fs.sync().unwrap();
-        }
-        if rng.below(4) == 0 {
-            fs.sync_file(ino, false).unwrap();
-        }
-    }
-    device.snapshot()
-}
-
 /// Cleaning wrote direct nodes, too, behind checkpoints that are only staged.
 #[test]
 fn direct_nodes_of_a_repair_that_is_torn_restore_nothing() {
     let mut shown = 0;
     // Those of 80 whose recovery had to clean.
     for seed in [4, 49] {
-        let image = cut_off_with_long_files(seed);
+        let image = cut_off(seed, LONG, 923);
         let geometry = Geometry::read(&image).unwrap().0;
         let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;
         let before = choose_pack(&image, &geometry).unwrap().0.raw.checkpoint_ver.get();

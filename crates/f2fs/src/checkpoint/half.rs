@@ -9,8 +9,8 @@
 //! | sound, newer | cannot be read | is complete: the page was being written when power went, or went bad since |
 //! | sound, newer | anything else | was cut off: the other pack counts |
 //! | damaged, but for its version, or all zeros in the first pack | anything else | was cut off, was never written, or both ends are damaged, which looks the same |
-//! | damaged, of no version near the other pack's | sound, of a version before that | is the older one |
-//! | damaged, of no version near the other pack's | anything else | is damaged at both ends: it may have been the newer one |
+//! | damaged, of no version that either pack could have | sound, of a version before that | is the older one |
+//! | damaged, of no version that either pack could have | anything else | is damaged at both ends: it may have been the newer one |
 //!
 //! A power cut leaves each sector old or new, so the first one has the version of one of both. Where neither pack is sound, nothing bounds
 //! the version of a last block: it may be one that an older, longer pack left behind the end of a newer one. It counts for sure only where
@@ -29,6 +29,9 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
 pub(crate) const VERSION_STEP_MAX: i64 = 2;
+
+/// The most that the older pack is taken to be behind.
+const BEHIND_MAX: i64 = 1 << 16;
 
 /// What there is of a pack that is not sound.
 #[derive(Debug)]
@@ -79,10 +82,35 @@ impl Blocks {
         Some(u64::from_le_bytes(self.get(0)?.first_chunk().copied()?))
     }
 
+    /// Where the pack's last block is, if the first one is damaged: it follows the version `than` of the other pack. Of several the one
+    /// whose version the first block has, else the newest.
+    fn lone_last(&self, geometry: &Geometry, than: Option<u64>) -> Option<u32> {
+        // The second pack of mkfs.f2fs has version 0, and any is ahead of that.
+        let step = if than == Some(0) { i64::MAX } else { VERSION_STEP_MAX };
+        let is_next = |version: u64| than.is_none_or(|than| (1..=step).contains(&(version.wrapping_sub(than) as i64)));
+        let version = |at: u32| {
+            let (raw, _) = self.sound(at)?;
+            let total = raw.cp_pack_total_block_count.get();
+            (total == at + 1 && is_pack_size(total, geometry)).then_some(raw.checkpoint_ver.get())
+        };
+        let found = (1..BLOCKS_PER_SEGMENT).filter_map(|at| Some((at, version(at)?)));
+        let found: Vec<(u32, u64)> = found.filter(|(_, version)| is_next(*version)).collect();
+        if let Some((at, _)) = found.iter().find(|(_, version)| self.claimed() == Some(*version)) {
+            return Some(*at);
+        }
+        let is_bounded = step == VERSION_STEP_MAX || found.len() == 1;
+        let newer =
+            |one: (u32, u64), other: (u32, u64)| if other.1.wrapping_sub(one.1) as i64 > 0 { other } else { one };
+        found.into_iter().filter(|_| is_bounded).reduce(newer).map(|(at, _)| at)
+    }
+
     /// Whether the first block is damaged in a way that no power cut leaves, beside a sound pack of version `than`: and no last block tells
-    /// that this was the older one. mkfs.f2fs begins with a second pack of version 0.
+    /// that this was the older one. mkfs.f2fs begins with a second pack of version 0; fsck.f2fs goes on in one pack, so that the other one
+    /// gets far behind.
     fn is_damaged(&self, than: u64) -> bool {
-        let is_near = |version: u64| (version.wrapping_sub(than) as i64).unsigned_abs() <= VERSION_STEP_MAX as u64;
+        let is_possible = |version: u64| {
+            version == 0 || (-BEHIND_MAX..=VERSION_STEP_MAX).contains(&(version.wrapping_sub(than) as i64))
+        };
         let Some(head) = self.get(0) else { return false };
         if head.iter().all(|byte| *byte == 0) {
             // resize.f2fs leaves the first pack so. Nobody leaves the second one.
@@ -90,12 +118,10 @@ impl Blocks {
         }
         let is_older_end = |at: u32| {
             self.sound(at).is_some_and(|(raw, _)| {
-                let version = raw.checkpoint_ver.get();
-                raw.cp_pack_total_block_count.get() == at + 1 && (is_near(version) || version == 0)
+                raw.cp_pack_total_block_count.get() == at + 1 && is_possible(raw.checkpoint_ver.get())
             })
         };
-        !self.claimed().is_some_and(|version| is_near(version) || version == 0)
-            && !(1..BLOCKS_PER_SEGMENT).any(is_older_end)
+        !self.claimed().is_some_and(is_possible) && !(1..BLOCKS_PER_SEGMENT).any(is_older_end)
     }
 
     /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.
@@ -148,8 +174,6 @@ fn is_copy_of(head: &[u8], raw: &RawCheckpoint, found: &[u8]) -> bool {
 pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Option<u64>) -> Half {
     let mut blocks = Blocks::read(device, geometry, index);
     let ahead = |raw: &RawCheckpoint| than.map(|than| raw.checkpoint_ver.get().wrapping_sub(than) as i64);
-    // The second pack of mkfs.f2fs has version 0: any is ahead of that.
-    let step = if than == Some(0) { i64::MAX } else { VERSION_STEP_MAX };
     let tearing = (device.sector_size() as usize).clamp(512, BLOCK_SIZE);
     let found = match blocks.sound(0) {
         Some((raw, _)) => {
@@ -171,21 +195,8 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
             blocks.pack(geometry, 0, last, tearing)
         }
         None => {
-            let is_last = |at: &u32| {
-                blocks.sound(*at).is_some_and(|(raw, _)| {
-                    let total = raw.cp_pack_total_block_count.get();
-                    let is_next = ahead(&raw).is_none_or(|ahead| (1..=step).contains(&ahead));
-                    total == at + 1 && is_pack_size(total, geometry) && is_next
-                })
-            };
-            let last: Vec<u32> = (1..BLOCKS_PER_SEGMENT).filter(is_last).collect();
-            let version = |at: &u32| blocks.sound(*at).map(|(raw, _)| raw.checkpoint_ver.get());
-            let of_head = last.iter().find(|at| version(at) == blocks.claimed());
-            let newest =
-                last.iter().reduce(|one, other| if is_ahead(version(other), version(one)) { other } else { one });
-            match of_head.or(newest) {
-                Some(_) if step > VERSION_STEP_MAX && last.len() > 1 => return Half::None,
-                Some(&last) => blocks.pack(geometry, last, 0, tearing),
+            match blocks.lone_last(geometry, than) {
+                Some(last) => blocks.pack(geometry, last, 0, tearing),
                 // Every block where its last could be was looked at.
                 None if blocks.blocks[1..].iter().all(Option::is_some) => {
                     if !than.is_some_and(|than| blocks.is_damaged(than)) {
@@ -203,11 +214,6 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
         (None, Some(error)) => Half::Unknown(error),
         (None, None) => Half::None,
     }
-}
-
-fn is_ahead(version: Option<u64>, of: Option<u64>) -> bool {
-    let (Some(version), Some(of)) = (version, of) else { return version.is_some() };
-    version.wrapping_sub(of) as i64 > 0
 }
 
 /// The newest pack that is complete but for one end, where neither is sound; and why it cannot be told whether that is the newest there was,
