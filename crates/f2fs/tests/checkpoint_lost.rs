@@ -7,7 +7,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use basalt_device::power::{Change, Fate};
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
+use basalt_device::{
+    BlockDevice, FaultyDevice, FileDevice, MemoryDevice, OpenOptions as DeviceOptions, PowerCutDevice, Replay,
+    RequestKind,
+};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::load::{Pack, choose_pack, expected_checksum, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
@@ -15,6 +18,9 @@ use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_testkit::images::{TOOLS, grow_f2fs, mkfs_f2fs};
+use basalt_testkit::scratch;
+use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::Editor;
 use zerocopy::FromBytes;
@@ -372,4 +378,120 @@ fn a_pack_of_long_ago_that_is_cut_off_is_no_damage() {
     assert!(report.is_clean(), "{:?}", report.faults);
     let fs = open(Arc::new(image));
     assert!(fs.is_writable() && files(&fs) == FILES, "{:?}", fs.warnings());
+}
+
+/// An earlier volume on the device, whose nodes have versions far ahead of this one's: formatting discarded nothing.
+#[test]
+fn nodes_of_an_earlier_volume_are_not_what_a_lost_checkpoint_had() {
+    let volume = |uuid: u8, content: u8| {
+        let device = Arc::new(MemoryDevice::new(80 << 20, 512));
+        let options = FormatOptions { uuid: Some([uuid; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let fs = open(device.clone());
+        for number in 0..FILES {
+            let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+            fs.write(ino, 0, &vec![content; 9_000 * (1 + usize::from(content == 1) * 20)], false).unwrap();
+        }
+        fs.close().unwrap();
+        drop(fs);
+        let geometry = Geometry::read(&*device).unwrap().0;
+        let version = choose_pack(&*device, &geometry).unwrap().0.raw.checkpoint_ver.get();
+        (device.snapshot(), version)
+    };
+    let later = volume(7, 2);
+    // One of them is further.
+    let earlier = (1..40).map(|uuid| volume(uuid, 1)).find(|earlier| earlier.1 > later.1 + 1000).unwrap().0;
+    let image = later.0;
+    let geometry = Geometry::read(&image).unwrap().0;
+    let (mut here, mut there) = ([0; BLOCK as usize], [0; BLOCK as usize]);
+    for address in geometry.main..geometry.main + geometry.main_blocks() {
+        image.read_at(u64::from(address) * BLOCK, &mut here).unwrap();
+        earlier.read_at(u64::from(address) * BLOCK, &mut there).unwrap();
+        if here == [0; BLOCK as usize] {
+            image.write_at(u64::from(address) * BLOCK, &there).unwrap();
+        }
+    }
+    let older = 1 - choose_pack(&image, &geometry).unwrap().0.index;
+    let start = u64::from(geometry.checkpoint + older * 512) * BLOCK;
+    image.write_at(start, &[0x5A; 10 * BLOCK as usize]).unwrap();
+    let is_later = |fs: &dyn FileSystem| {
+        (0..FILES).all(|number| {
+            let mut bytes = vec![0; 9_000];
+            let found = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap();
+            fs.read(found.ino, 0, &mut bytes).unwrap() == 9_000 && bytes == [2; 9_000]
+        })
+    };
+    let copy: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
+    assert!(is_later(&Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()));
+    let shared: Arc<dyn BlockDevice> = Arc::new(image);
+    let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && !report.restored_nodes, "{report:?}");
+    assert!(is_later(&open(shared)));
+}
+
+/// resize.f2fs leaves zeros in place of the first block of the pack that counted, whichever that was.
+#[test]
+fn a_volume_that_others_have_grown_lost_nothing() {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let image = directory.path().join("volume.img");
+    mkfs_f2fs(&image, 128 << 20, &[]).unwrap();
+    for size in [256, 384, 512] {
+        grow_f2fs(&image, size << 20).unwrap();
+        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&image, &DeviceOptions::default()).unwrap());
+        let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+        assert!(report.is_clean(), "{size} MiB: {:?}", report.faults);
+        let fs = open(device);
+        assert!(fs.is_writable(), "{size} MiB: {:?}", fs.warnings());
+    }
+}
+
+/// At the place of the newest checkpoint the last block of the one before that is still there, behind its end: that was a longer pack, of an
+/// unmounted volume.
+#[test]
+fn a_last_block_behind_a_lost_checkpoint_does_not_hide_it() {
+    let device = Arc::new(unmounted());
+    let fs = open(device.clone());
+    fs.unlink(fs.root(), b"file0").unwrap();
+    fs.sync().unwrap();
+    make(&fs, 0, 1);
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let geometry = Geometry::read(&image).unwrap().0;
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let total = newest.raw.cp_pack_total_block_count.get();
+    assert!(total < 6);
+    for end in [0, total - 1] {
+        image.write_at(u64::from(newest.start + end) * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
+    }
+    let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
+    let shared: Arc<dyn BlockDevice> = Arc::new(image);
+    assert!(!open(shared.clone()).is_writable());
+    plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert_eq!(files(&open(shared)), FILES);
+}
+
+/// A repair that leaves versions out has both packs next to each other afterwards: either end of the newer one will do, as always.
+#[test]
+fn a_repair_that_leaves_versions_out_is_known_by_either_end() {
+    let image = written_behind();
+    let geometry = Geometry::read(&image).unwrap().0;
+    let newest = choose_pack(&image, &geometry).unwrap().0;
+    let [first, last] = ends(&image);
+    let claimed = newest.raw.checkpoint_ver.get() + 32;
+    image.write_at(first * BLOCK, &claimed.to_le_bytes()).unwrap();
+    image.write_at(last * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    let packs = [0, 1].map(|index| read_pack(&*device, &geometry, index).unwrap().raw.checkpoint_ver.get());
+    assert!(packs.iter().all(|version| *version >= claimed), "{packs:?}, {claimed}");
+    assert_eq!(packs[0].abs_diff(packs[1]), 1, "{packs:?}");
+    let repaired = choose_pack(&*device, &geometry).unwrap().0;
+    flip(&*device, u64::from(repaired.start) * BLOCK + 99, 0x40);
+    assert_eq!(choose_pack(&*device, &geometry).unwrap().0.raw.checkpoint_ver, repaired.raw.checkpoint_ver);
+    assert_eq!(files(&open(device)), FILES);
 }

@@ -20,16 +20,20 @@
 //! goes on to write mends the damaged end first.
 
 use basalt_device::BlockDevice;
+use zerocopy::FromBytes;
 
 use super::load::{BrokenEnd, Pack, bad, check_block, is_pack_size, newer, read_blocks};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::layout::checkpoint::RawCheckpoint;
+use crate::layout::checkpoint::{CheckpointFlags, RawCheckpoint};
+use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
 pub(crate) const VERSION_STEP_MAX: i64 = 2;
 
+/// The most that a pack is ahead of what longer ones have left behind its end.
+pub(crate) const STALE_MAX: u32 = 64;
 /// The most that the older pack is taken to be behind.
 const BEHIND_MAX: i64 = 1 << 16;
 
@@ -112,16 +116,28 @@ impl Blocks {
             version == 0 || (-BEHIND_MAX..=VERSION_STEP_MAX).contains(&(version.wrapping_sub(than) as i64))
         };
         let Some(head) = self.get(0) else { return false };
-        if head.iter().all(|byte| *byte == 0) {
-            // resize.f2fs leaves the first pack so. Nobody leaves the second one.
-            return self.index == 1;
-        }
         let is_older_end = |at: u32| {
             self.sound(at).is_some_and(|(raw, _)| {
-                raw.cp_pack_total_block_count.get() == at + 1 && is_possible(raw.checkpoint_ver.get())
+                let is_end = raw.cp_pack_total_block_count.get() == at + 1;
+                is_end && is_possible(raw.checkpoint_ver.get()) && self.has_node_summaries(&raw, at)
             })
         };
-        !self.claimed().is_some_and(is_possible) && !(1..BLOCKS_PER_SEGMENT).any(is_older_end)
+        // resize.f2fs leaves zeros in place of the first block of a pack, of the second one in front of its old last block.
+        let is_head_possible = match self.claimed() {
+            _ if head.iter().all(|byte| *byte == 0) => self.index == 0,
+            claimed => claimed.is_some_and(is_possible),
+        };
+        !is_head_possible && !(1..BLOCKS_PER_SEGMENT).any(is_older_end)
+    }
+
+    /// Whether the summaries of the node logs are in front of a last block, if it is of a pack that has them: else the pack was written over.
+    fn has_node_summaries(&self, raw: &RawCheckpoint, last: u32) -> bool {
+        let is_summary = |at: u32| {
+            let block = self.get(at).and_then(|block| RawSummaryBlock::ref_from_bytes(block).ok());
+            block.is_some_and(|summary| summary.entry_type == TYPE_NODE)
+        };
+        let has_them = raw.flags().intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT);
+        !has_them || last > 3 && (last - 3..last).all(is_summary)
     }
 
     /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.

@@ -15,7 +15,7 @@ use super::state::State;
 use super::{Log, Repair};
 use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};
-use crate::checkpoint::half;
+use crate::checkpoint::half::{self, STALE_MAX};
 use crate::checkpoint::load::{
     Loaded, LoadedLog, Pack, bitmap_places, choose, choose_pack_to_read, expected_checksum, load_pack, log_position,
     read_blocks,
@@ -53,8 +53,6 @@ pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::NextFreeNid,
 ];
 
-/// Most versions that a pack beside an older one can be ahead: the older one is what several longer ones have left.
-const CLAIM_MAX: u64 = 64;
 /// Where a log stays that has no segment yet.
 const NOWHERE: u32 = u32::MAX;
 
@@ -162,12 +160,14 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
         loaded => loaded.and_then(Result::ok).map(Rc::new),
     };
     let kept = base.as_deref().map_or_else(Kept::default, |base| Kept::of(device.base(), &geometry, base));
+    let writes_both = base.is_none() || ahead > 0;
     Ok(State {
         device: Arc::clone(device),
         geometry,
         base,
         kept,
         may_overwrite: true,
+        writes_both,
         loaded,
         target,
         version,
@@ -191,7 +191,11 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
 /// look newer than the next checkpoint.
 fn claimed_ahead(device: &dyn BlockDevice, geometry: &Geometry, last: u64) -> u64 {
     let claims = [0, 1].into_iter().filter_map(|index| half::claimed_version(device, geometry, index));
-    claims.map(|version| version.wrapping_sub(last)).filter(|ahead| *ahead <= CLAIM_MAX).max().unwrap_or_default()
+    claims
+        .map(|version| version.wrapping_sub(last))
+        .filter(|ahead| *ahead <= STALE_MAX.into())
+        .max()
+        .unwrap_or_default()
 }
 
 /// The fields of a checkpoint block and its checksum, if the checksum is right.

@@ -150,7 +150,7 @@ impl State {
         if let (Some(base), Some(survey)) = (&base, &survey) {
             self.stamp_nodes(base, survey)?;
         }
-        if base.is_none() {
+        if self.writes_both {
             self.write_other_pack()?;
         }
         self.write_pack(None)?;
@@ -166,7 +166,7 @@ impl State {
                 0 | 1 => SUPERBLOCKS,
                 _ if address == pack + total - 1 => TAIL,
                 _ if (pack..pack + total).contains(&address) => PACK,
-                _ if base.is_none() && (other..other + total).contains(&address) => SUPERBLOCKS,
+                _ if self.writes_both && (other..other + total).contains(&address) => SUPERBLOCKS,
                 // The tables' turn was above; the other pack stays.
                 _ if address < geometry.ssa => continue,
                 _ if geometry.in_main(address)
@@ -203,7 +203,7 @@ impl State {
         Ok(())
     }
 
-    /// Where neither pack is of use, the other one becomes the same, of the version before; it is written when the first is durable.
+    /// Where the other pack is of no use, it becomes the same, of the version before; it is written when the first is durable.
     pub(super) fn write_other_pack(&mut self) -> Result<()> {
         let (target, version) = (self.target, self.version);
         (self.target, self.version) = (1 - target, version.wrapping_sub(1));

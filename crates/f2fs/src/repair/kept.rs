@@ -78,6 +78,9 @@ fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTre
     let version = base.pack.raw.node_version(base.pack.checksum);
     let start = Start { device, geometry, version, moves: &Translation::default(), address };
     let chain = scan(&start, &|_| false);
+    if chain.visited == 0 {
+        return BTreeSet::new();
+    }
     let mut segments = chain.segments;
     for node in &chain.nodes {
         let Ok(block) = read_blocks(device, node.address, 1) else { continue };

@@ -93,7 +93,7 @@ impl State {
         let spots: Vec<Spot> = entries.take_while(|entry| entry.0 == ino).map(|entry| entry.1).collect();
         let mut all = Vec::new();
         for spot in spots {
-            all.extend(self.entry_at(survey, directory, spot)?);
+            all.extend(self.entry_at(survey, directory, spot)?.filter(|found| found.raw.ino.get() == ino));
         }
         Ok(all)
     }

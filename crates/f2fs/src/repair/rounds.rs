@@ -70,7 +70,7 @@ impl Work<'_> {
         }
         let root = geometry.root_ino;
         let mut state = checkpoint::open(&self.staged, geometry, &again.faults, &mut self.log)?;
-        if state.base.is_none() {
+        if state.writes_both {
             // Else the other place would look like a pack that was lost.
             state.write_other_pack()?;
         }

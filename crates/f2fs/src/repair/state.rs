@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) kept: Kept,
     /// Whether it may be all the same, where there is no other room.
     pub(super) may_overwrite: bool,
+    /// Whether the other pack becomes the same once the next one is durable: it is of no use, or of a version far behind.
+    pub(super) writes_both: bool,
     /// The pack that the next one is written to: 0 or 1.
     pub(super) target: u32,
     /// Its version.

@@ -18,12 +18,13 @@ use basalt_segments::SegmentKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
+use super::Other;
 use super::behind::Behind;
 use super::index::{Found, Index};
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
-use crate::checkpoint::half::VERSION_STEP_MAX;
+use crate::checkpoint::half::{STALE_MAX, VERSION_STEP_MAX};
 use crate::checkpoint::load::{Pack, log_position, version_bitmaps};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
@@ -74,6 +75,8 @@ pub(super) struct Evidence {
     damaged_version: Option<u32>,
     /// The other pack is damaged such that no power cut explains it.
     is_lost: bool,
+    /// Nor is this checkpoint known to be the one before: it may be several versions behind.
+    is_stale: bool,
     /// Nodes were written behind that newer one: what this one knows of changed nodes is out of date.
     is_outdated: bool,
     /// Where nodes are that an fsync after the checkpoint vouches for.
@@ -240,15 +243,15 @@ impl Evidence {
     }
 
     /// The other pack is damaged, and may have been `damaged`: the checkpoint of this version may not be the newest.
-    /// `is_lost`: no power cut explains how that is damaged.
-    pub(super) fn doubt(&mut self, version: u64, damaged: Option<u64>, is_lost: bool) {
+    pub(super) fn doubt(&mut self, version: u64, damaged: Option<u64>, other: Other) {
         if damaged.is_some_and(|damaged| damaged.wrapping_sub(version).cast_signed() <= 0) {
             return;
         }
         // Nodes carry the lower half.
         self.older_than = Some(version as u32);
         self.damaged_version = damaged.map(|version| version as u32);
-        self.is_lost = is_lost;
+        self.is_lost = other >= Other::Lost;
+        self.is_stale = other == Other::Stale;
     }
 
     /// Whether a node was written behind a checkpoint newer than this one. A repair that power cut has written nodes of versions between
@@ -258,8 +261,8 @@ impl Evidence {
         let ahead = (seen.version as u32).wrapping_sub(version);
         match self.damaged_version {
             Some(damaged) => seen.version as u32 == damaged && ahead.cast_signed() > 0,
-            // It may have been any.
-            None if self.is_lost => ahead.cast_signed() > 0,
+            // Not any: nodes of an earlier volume may lie about, of whatever version.
+            None if self.is_stale => (1..=STALE_MAX).contains(&ahead),
             None => (1..=VERSION_STEP_MAX as u32).contains(&ahead),
         }
     }
@@ -287,8 +290,8 @@ impl Evidence {
     /// What is known of a node that was found at `address`.
     pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
         let is_named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)) == Some(&address);
-        // Tables may be newer than the only checkpoint that is left.
-        if is_named && !self.is_of_newer(seen) {
+        // Tables may be newer than a checkpoint that is stale.
+        if is_named && !(self.is_stale && self.is_of_newer(seen)) {
             return Standing::Named;
         }
         // A mark counts too where the chain to it is broken.

@@ -134,7 +134,7 @@ impl Rescued {
             evidence.follow(&behind, fsynced);
             if other > Other::Sound {
                 let damaged = head_version(&*device, &geometry, 1 - pack.index);
-                evidence.doubt(pack.raw.checkpoint_ver.get(), damaged, other == Other::Lost);
+                evidence.doubt(pack.raw.checkpoint_ver.get(), damaged, other);
             }
             behind
         });
@@ -221,6 +221,8 @@ enum Other {
     Bad,
     /// It is damaged such that no power cut explains it.
     Lost,
+    /// As before, and the one that is gone by may be what longer ones have left behind.
+    Stale,
 }
 
 /// The checkpoint to go by, and how the other pack is.
@@ -245,6 +247,7 @@ fn find_checkpoint(
     let is_zero = is_unused(device, geometry, 1 - chosen.pack.index);
     let is_bad = chosen.other.is_some() || is_zero;
     let other = match &chosen.unknown {
+        Some(Error::Damaged { .. }) if chosen.pack.broken_end.is_some() => Other::Stale,
         Some(Error::Damaged { .. }) => Other::Lost,
         _ if is_bad => Other::Bad,
         _ => Other::Sound,
