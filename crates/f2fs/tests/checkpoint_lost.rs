@@ -15,6 +15,7 @@ use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::load::{Pack, choose_pack, expected_checksum, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::RawInode;
+use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
@@ -385,12 +386,23 @@ fn a_pack_of_long_ago_that_is_cut_off_is_no_damage() {
 fn nodes_of_an_earlier_volume_are_not_what_a_lost_checkpoint_had() {
     let volume = |uuid: u8, content: u8| {
         let device = Arc::new(MemoryDevice::new(80 << 20, 512));
-        let options = FormatOptions { uuid: Some([uuid; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
+        // As mkfs.f2fs makes it: no checksum tells whose an inode is.
+        let features = Features::EXTRA_ATTR | Features::LOST_FOUND;
+        let uuid = Some([uuid; 16]);
+        let options = FormatOptions { uuid, features, discard_reads_zeros: true, ..FormatOptions::default() };
         format(&*device, &options, &mut |_, _| ()).unwrap();
         let fs = open(device.clone());
         for number in 0..FILES {
             let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
-            fs.write(ino, 0, &vec![content; 9_000 * (1 + usize::from(content == 1) * 20)], false).unwrap();
+            fs.write(ino, 0, &[content; 9_000], false).unwrap();
+        }
+        // The earlier one's nodes lie farther than the later one's.
+        for _ in 0..4 * u8::from(content == 1) {
+            fs.sync().unwrap();
+            for number in 0..FILES {
+                let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+                fs.write(ino, 0, &[content; 9_000], false).unwrap();
+            }
         }
         fs.close().unwrap();
         drop(fs);

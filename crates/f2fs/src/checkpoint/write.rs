@@ -112,7 +112,7 @@ impl Volume {
     }
 
     /// The version of the next checkpoint. Readers that find the newest pack by parity want odd versions in the first pack and even
-    /// ones in the second; after `resize.f2fs`, which always writes the second, a version is left out to get there.
+    /// ones in the second; after `resize.f2fs`, which writes the pack that did not count with the same version, one is left out to get there.
     fn next_version(&self) -> u64 {
         let next = self.checkpoint.raw.checkpoint_ver.get().wrapping_add(1);
         let place = self.checkpoint.pack ^ 1;

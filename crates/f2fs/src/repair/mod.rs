@@ -375,7 +375,7 @@ impl Work<'_> {
     fn has_work(&self, report: &CheckReport) -> Result<bool> {
         for fault in &report.faults {
             let wanted = match (fault.kind, fault.place) {
-                // resize.f2fs leaves the first pack so. Nobody leaves the second one.
+                // resize.f2fs can leave the first pack so. In place of the second one, zeros are what is left of a pack.
                 (FaultKind::CheckpointPack, Place::Checkpoint(0)) => !self.is_first_unused()?,
                 _ => true,
             };
