@@ -85,7 +85,14 @@ impl State {
                 if !self.is_twice(survey, directory, &found.name)? {
                     return Ok(None);
                 }
-                self.rename(survey, directory, &found, &found.name)?
+                let is_directory = survey.directories.contains_key(&found.raw.ino.get());
+                if is_directory && self.is_there_again(survey, directory, &found)? {
+                    // As where a block of long ago is in place of another. A directory has one name: the right one stays.
+                    self.remove_entry(survey, directory, &found)?;
+                    "taken out: the other one leads to the same directory".to_owned()
+                } else {
+                    self.rename(survey, directory, &found, &found.name)?
+                }
             }
             FaultKind::DentryBucket => self.move_entry(survey, directory, &found)?,
             FaultKind::DentryHash => {

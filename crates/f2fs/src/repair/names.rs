@@ -61,6 +61,9 @@ impl Names {
     }
 }
 
+/// Entries of one inode that are looked at for one that is the same as another: a hostile directory has any number.
+const SAME_MAX: usize = 8;
+
 impl State {
     /// Every entry of a directory that can be read.
     pub(super) fn list(&mut self, survey: &Survey, directory: u32) -> Result<Vec<Found>> {
@@ -85,6 +88,22 @@ impl State {
     pub(super) fn is_twice(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<bool> {
         let Some(first) = self.find(survey, directory, name)? else { return Ok(false) };
         Ok(self.find_behind(survey, directory, name, (first.block, first.slot + 1))?.is_some())
+    }
+
+    /// Whether an inode has an entry of this name at another spot, too, among the first few it has.
+    pub(super) fn is_there_again(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
+        let ino = found.raw.ino.get();
+        let entries = self.names_in(survey, directory)?.by_inode.range((ino, (None, 0))..);
+        let own = (found.block, found.slot);
+        let others = entries.take_while(|entry| entry.0 == ino).map(|entry| entry.1).filter(|spot| *spot != own);
+        let others: Vec<Spot> = others.take(SAME_MAX).collect();
+        for spot in others {
+            let other = self.entry_at(survey, directory, spot)?;
+            if other.is_some_and(|other| other.raw.ino.get() == ino && other.name == found.name) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The entries of an inode in a directory but for `.` and `..`.

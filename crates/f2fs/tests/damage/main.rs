@@ -27,6 +27,12 @@ fn a_few_volumes_with_one_structure_wiped_lose_nothing() {
     Campaign::run(&Order { count: COUNT, seed: 0, wipe: true, compare: false }).expect_nothing_lost();
 }
 
+/// The root's second block is a copy of the first from long ago: every entry is there twice, and each directory keeps its right name.
+#[test]
+fn a_directory_that_is_entered_twice_keeps_its_name() {
+    Campaign::run(&Order { count: 1, seed: 630, wipe: false, compare: false }).expect_nothing_lost();
+}
+
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
