@@ -73,7 +73,7 @@ impl Default for Output {
 /// Whoever reads standard output.
 struct Reader {
     to: StdoutLock<'static>,
-    /// Whether it is an error that there is none any more.
+    /// Whether a reader that has gone is an error.
     is_needed: bool,
 }
 

@@ -277,7 +277,7 @@ fn a_backup_is_put_back_on_its_own_volume_only() {
     after.write_at(0, &other).unwrap();
     let refused = restore(&after, &mut Cursor::new(&backup), false);
     assert!(matches!(&refused, Err(RestoreError::Stale(why)) if why.contains("09090909-")), "{refused:?}");
-    // Without any superblock its blocks tell what it is: these are not in the backup, but for the second.
+    // Without a superblock, other blocks tell what the volume is. Of those, the backup holds only the second.
     after.write_at(0, &[0; 4096]).unwrap();
     after.write_at(4096, &own[4096..]).unwrap();
     restore(&after, &mut Cursor::new(&backup), false).unwrap();

@@ -215,7 +215,7 @@ impl State {
         Ok(name.map(|name| Found { block, slot, name: name.to_vec(), raw }))
     }
 
-    /// Shows every block of a directory that there is, or its inline entries.
+    /// Shows a directory: each block that exists, or the inline entries.
     fn read_directory(
         &mut self,
         survey: &Survey,
@@ -235,7 +235,7 @@ impl State {
         Ok(())
     }
 
-    /// The blocks of a directory that there are, in order, with their addresses. An inode's size may be anything, so nothing goes by it.
+    /// The existing blocks of a directory, in order, with their addresses. The size in the inode may be wrong, and is not used.
     fn blocks_of(&mut self, survey: &Survey, directory: u32, inode: &RawInode) -> Result<Vec<(u64, u32)>> {
         let own = inode.addresses(self.geometry.flexible_inline_xattr());
         let mut all = self.mapped(0, own);
