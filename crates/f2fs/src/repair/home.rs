@@ -5,6 +5,7 @@ use basalt_vfs::FileKind;
 use super::directory::Found;
 use super::state::State;
 use crate::check::Survey;
+use crate::check::names::InodeRecord;
 use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, bucket_start};
@@ -23,13 +24,18 @@ fn own_name(inode: &RawInode) -> Option<&[u8]> {
     is_name.then_some(name)
 }
 
+/// Whether an inode says that the directory it remembers may be wrong, as after a rename by Linux.
+fn has_lost_parent(inode: &RawInode) -> bool {
+    Advise::from_bits_retain(inode.i_advise).contains(Advise::LOST_PINO)
+}
+
 impl State {
     /// Gives an inode without a name the one it remembers, in the directory it remembers; with its number behind it if another has it.
     /// `None` if it remembers none.
     pub(super) fn bring_home(&mut self, survey: &Survey, ino: u32, kind: FileKind) -> Result<Option<String>> {
         let Some(inode) = self.inode(ino)? else { return Ok(None) };
-        let forgot = Advise::from_bits_retain(inode.i_advise).contains(Advise::LOST_PINO);
-        let Some(name) = own_name(&inode).filter(|_| !forgot).map(<[u8]>::to_vec) else { return Ok(None) };
+        let own = own_name(&inode).filter(|_| !has_lost_parent(&inode));
+        let Some(name) = own.map(<[u8]>::to_vec) else { return Ok(None) };
         let parent = inode.i_pino.get();
         if parent == ino || self.is_below(survey, parent, ino) {
             return Ok(None);
@@ -89,12 +95,20 @@ impl State {
         true
     }
 
-    /// Whether the inode that an entry leads to has more names than links, and remembers another one than this: the entry is not its own.
-    fn is_borrowed(&self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
+    /// Whether an entry is not by right that of the inode it leads to: this has more names than links and remembers another one, or it
+    /// remembers another directory, where its name is free. The name alone says less: Linux leaves it when it renames over another file.
+    fn is_borrowed(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
         let ino = found.raw.ino.get();
-        let has_too_many = survey.inodes.get(&ino).is_some_and(|inode| inode.names > inode.links.max(1));
-        let Some(inode) = self.inode(ino)?.filter(|_| has_too_many) else { return Ok(false) };
-        Ok(inode.i_pino.get() != directory || own_name(&inode) != Some(&found.name))
+        let Some(&InodeRecord { names, links, .. }) = survey.inodes.get(&ino) else { return Ok(false) };
+        let Some(inode) = self.inode(ino)? else { return Ok(false) };
+        let (parent, own) = (inode.i_pino.get(), own_name(&inode));
+        if names > links.max(1) {
+            return Ok(parent != directory || own != Some(&found.name));
+        }
+        let Some(own) = own.filter(|_| links <= 1 && parent != directory && !has_lost_parent(&inode)) else {
+            return Ok(false);
+        };
+        Ok(self.is_directory(survey, parent) && self.find_by_hash(survey, parent, own)?.is_none())
     }
 
     /// The name that an inode remembers in this directory, if this is its hash.

@@ -33,6 +33,12 @@ fn a_directory_that_is_entered_twice_keeps_its_name() {
     Campaign::run(&Order { count: 1, seed: 630, wipe: false, compare: false }).expect_nothing_lost();
 }
 
+/// An entry leads to a file whose own entry is gone, with all others of the root: both files get their names back.
+#[test]
+fn a_file_in_the_place_of_another_goes_back_to_its_own() {
+    Campaign::run(&Order { count: 1, seed: 90326, wipe: false, compare: false }).expect_nothing_lost();
+}
+
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
