@@ -83,7 +83,7 @@ pub(crate) fn disturb(image: &MemoryDevice, rng: &mut Rng) -> Result<(), String>
 
 /// The version of the newest checkpoint, as nodes carry it.
 fn newest_version(image: &MemoryDevice, geometry: &Geometry) -> Result<u32, String> {
-    let pack = basalt_f2fs::checkpoint::load::choose_pack(image, geometry).map_err(|error| error.to_string())?.0;
+    let pack = basalt_f2fs::checkpoint::choose::choose_pack(image, geometry).map_err(|error| error.to_string())?.0;
     Ok(pack.raw.checkpoint_ver.get() as u32)
 }
 

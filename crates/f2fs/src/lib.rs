@@ -29,6 +29,7 @@
 //! | `info`, `live`, `trim` | facts for people: about a volume, about what an open one is doing; FITRIM |
 //! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
 
+mod blocks;
 pub mod check;
 pub mod checkpoint;
 mod clean;

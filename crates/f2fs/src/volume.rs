@@ -13,7 +13,8 @@ use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
 use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
 
-use crate::checkpoint::load::{Loaded, ToOpen, load_to_open, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::load::{Loaded, ToOpen, load_to_open};
 use crate::checkpoint::{CheckpointState, half};
 use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics, Statistics};
 use crate::clock::Clock;

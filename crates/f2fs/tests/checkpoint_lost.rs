@@ -12,7 +12,8 @@ use basalt_device::{
     RequestKind,
 };
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
-use basalt_f2fs::checkpoint::load::{Pack, choose_pack, expected_checksum, read_pack};
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::superblock::Features;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use basalt_device::block::Result as DeviceResult;
 use basalt_device::{BlockDevice, DeviceError, FaultyDevice, MemoryDevice, RequestKind};
-use basalt_f2fs::checkpoint::load::choose_pack;
+use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::node::RawNodeFooter;
 use basalt_f2fs::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};

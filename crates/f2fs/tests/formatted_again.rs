@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::checkpoint::load::{choose_pack, read_pack};
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use basalt_device::power::{Change, Fate};
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
-use basalt_f2fs::checkpoint::load::choose_pack;
+use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;

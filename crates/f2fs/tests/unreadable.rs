@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, Request, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
-use basalt_f2fs::checkpoint::load::{choose_pack, read_pack};
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::journal::DESCRIPTOR_BLOCK;

@@ -8,7 +8,8 @@ use zerocopy::FromBytes;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
-use crate::checkpoint::load::{Loaded, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};

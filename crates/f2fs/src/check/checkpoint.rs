@@ -5,7 +5,10 @@ use basalt_segments::SegmentKind;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
-use crate::checkpoint::load::{self, Loaded, Pack, load_pack, log_position, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::choose;
+use crate::checkpoint::load::{Loaded, load_pack, log_position};
+use crate::checkpoint::pack::Pack;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
@@ -59,7 +62,7 @@ pub(super) fn check(device: &dyn BlockDevice, geometry: &Geometry, findings: &mu
 
 /// The newest pack that is complete. One that is not is no fault as long as the other one is, and may not be the newer.
 fn choose(device: &dyn BlockDevice, geometry: &Geometry, findings: &mut Findings) -> Result<Option<Pack>> {
-    let chosen = match load::choose(device, geometry) {
+    let chosen = match choose::choose(device, geometry) {
         Ok(chosen) => chosen,
         Err(errors) => {
             for (index, error) in (0..).zip(*errors) {

@@ -11,7 +11,7 @@ use super::inode::inline_directory;
 use super::kind::FaultKind;
 use super::names::DirectoryRecord;
 use super::{Checker, Stage};
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::dir::entries::file_type;
 use crate::dir::hash::hash;
 use crate::error::Result;

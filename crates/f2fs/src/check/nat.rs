@@ -5,7 +5,8 @@ use zerocopy::FromBytes;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
-use crate::checkpoint::load::{Loaded, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};

@@ -4,7 +4,7 @@
 use super::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::nat::ENTRIES_PER_BLOCK;

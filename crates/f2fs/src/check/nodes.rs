@@ -13,7 +13,7 @@ use super::kind::FaultKind;
 use super::names::{DirectoryRecord, InodeRecord};
 use super::xattr;
 use super::{Checker, Stage};
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::nat::RawNatEntry;

@@ -9,7 +9,7 @@ use super::kind::FaultKind;
 use super::nat::RESERVED;
 use super::nodes::NodeAt;
 use super::{Checker, Stage, xattr};
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};

@@ -22,7 +22,9 @@
 use basalt_device::BlockDevice;
 use zerocopy::FromBytes;
 
-use super::load::{BrokenEnd, Pack, bad, check_block, is_pack_size, newer, read_blocks};
+use super::choose::newer;
+use super::pack::{BrokenEnd, Pack, bad, check_block, is_pack_size};
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{CheckpointFlags, RawCheckpoint};

@@ -1,78 +1,22 @@
-//! Reading a checkpoint: which of the two packs holds, and everything in it.
-//!
-//! | pack 1 | pack 2 | decision |
-//! |---|---|---|
-//! | sound | sound | the newer version (signed difference) |
-//! | sound | cut off | pack 1; what was wrong with the other is told |
-//! | sound | newer, one end damaged | pack 2, through its other end ([`half`]) |
-//! | cut off, or one end damaged | sound | likewise |
-//! | bad | bad | the newer one of which an end is whole, or refuse |
-//!
-//! A pack is sound if its first and last block carry the right checksum and the same version.
+//! Reading a checkpoint: everything in the pack that holds.
 
 use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
-use super::half::{self, Half};
+use super::choose::{choose_either, choose_pack};
+use super::pack::{Pack, bad};
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::layout::checkpoint::{
-    BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
-};
-use crate::layout::crc::{crc, crc_from};
+use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
 use crate::layout::node::RawNode;
 use crate::layout::summary::{
     ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, TYPE_DATA,
     TYPE_NODE, nat_journal, sit_journal,
 };
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::mutant::{self, Mutant};
-
-/// Smallest place a checkpoint's checksum may be.
-const CHECKSUM_OFFSET_MIN: usize = BITMAP_OFFSET;
-
-/// One checkpoint pack whose first and last block agree.
-#[derive(Debug, Clone)]
-pub struct Pack {
-    /// 0 or 1.
-    pub index: u32,
-    /// First block of the pack.
-    pub start: u32,
-    /// The fixed fields.
-    pub raw: RawCheckpoint,
-    /// The first block and the payload blocks behind it.
-    pub bytes: Vec<u8>,
-    /// The checksum the first block carries.
-    pub checksum: u32,
-    /// The end of the pack that is damaged, if one is: the other says the same.
-    pub broken_end: Option<BrokenEnd>,
-}
-
-/// The first or last block of a complete pack, damaged.
-#[derive(Debug, Clone)]
-pub struct BrokenEnd {
-    /// Its address.
-    pub address: u32,
-    /// What was found there, in words.
-    pub found: String,
-    /// Whether a power cut while the pack was being completed leaves this, too.
-    pub may_be_cut: bool,
-}
-
-impl Pack {
-    /// Its damaged end in one line, for a warning.
-    pub(crate) fn tell_broken_end(&self) -> Option<String> {
-        let end = self.broken_end.as_ref()?;
-        let (version, which) = (self.raw.checkpoint_ver, if end.address == self.start { "first" } else { "last" });
-        Some(format!(
-            "checkpoint at pack {}: the {which} block of version {version} is damaged ({}); its other end is used",
-            self.index + 1,
-            end.found
-        ))
-    }
-}
 
 /// A checkpoint, read whole.
 pub struct Loaded {
@@ -102,143 +46,6 @@ pub struct LoadedLog {
     pub in_slack: bool,
     /// Owners of the blocks already written.
     pub summary: Box<RawSummaryBlock>,
-}
-
-/// Reads `count` blocks at `address`.
-pub fn read_blocks(device: &dyn BlockDevice, address: u32, count: usize) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; count * BLOCK_SIZE];
-    device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut bytes)?;
-    Ok(bytes)
-}
-
-pub(super) fn bad(pack: u32, found: impl Into<String>) -> Error {
-    Error::damaged("checkpoint", format!("pack {}", pack + 1), found)
-}
-
-/// The checksum a checkpoint block should carry at `offset`, over everything else that it guards.
-pub fn expected_checksum(block: &[u8], offset: usize) -> u32 {
-    let front = crc(&block[..offset]);
-    if offset < CHECKSUM_OFFSET { crc_from(front, &block[offset + 4..BLOCK_SIZE]) } else { front }
-}
-
-/// Checks one checkpoint block's checksum; returns its fields and the checksum.
-pub(crate) fn check_block(pack: u32, what: &str, block: &[u8]) -> Result<(RawCheckpoint, u32)> {
-    let (raw, _) = RawCheckpoint::read_from_prefix(block).map_err(|_| bad(pack, "short block"))?;
-    let offset = raw.checksum_offset.get() as usize;
-    if !(CHECKSUM_OFFSET_MIN..=CHECKSUM_OFFSET).contains(&offset) {
-        return Err(bad(pack, format!("{what}: checksum_offset {offset}, expected 192 to 4092")));
-    }
-    // offset <= 4092 was just checked: four bytes follow.
-    let found = u32::from_le_bytes([block[offset], block[offset + 1], block[offset + 2], block[offset + 3]]);
-    let expected = expected_checksum(block, offset);
-    if found != expected {
-        return Err(bad(pack, format!("{what}: checksum {found:#010x}, expected {expected:#010x}")));
-    }
-    Ok((raw, found))
-}
-
-/// Reads pack 0 or 1 and checks that its ends agree.
-pub fn read_pack(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Result<Pack> {
-    let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
-    let bytes = read_blocks(device, start, 1 + geometry.payload as usize)?;
-    let (raw, checksum) = check_block(index, "first block", &bytes[..BLOCK_SIZE])?;
-    let total = raw.cp_pack_total_block_count.get();
-    if !is_pack_size(total, geometry) {
-        return Err(bad(index, format!("{total} blocks in the pack, expected 3 to {BLOCKS_PER_SEGMENT}")));
-    }
-    let tail = read_blocks(device, start + total - 1, 1)?;
-    let (last, _) = check_block(index, "last block", &tail)?;
-    if last.checkpoint_ver != raw.checkpoint_ver && !mutant::active(Mutant::TornCheckpointAccepted) {
-        return Err(bad(
-            index,
-            format!("first block has version {}, last {} (torn checkpoint)", raw.checkpoint_ver, last.checkpoint_ver),
-        ));
-    }
-    Ok(Pack { index, start, raw, bytes, checksum, broken_end: None })
-}
-
-/// Whether a pack can have so many blocks.
-pub(super) fn is_pack_size(total: u32, geometry: &Geometry) -> bool {
-    (3 + geometry.payload..=BLOCKS_PER_SEGMENT).contains(&total)
-}
-
-/// The pack to start from, and what is wrong with the other one.
-pub(crate) struct Choice {
-    pub(crate) pack: Pack,
-    /// Why the other pack is not sound, if it is not.
-    pub(crate) other: Option<Error>,
-    /// Why it cannot be told whether that is the newer one, if it cannot.
-    pub(crate) unknown: Option<Error>,
-}
-
-impl Choice {
-    /// The pack, and what is wrong with the other one if it was ever written.
-    fn told(self, device: &dyn BlockDevice, geometry: &Geometry) -> (Pack, Option<Error>) {
-        let other = self.other.filter(|_| !is_unused(device, geometry, 1 - self.pack.index));
-        (self.pack, other)
-    }
-}
-
-/// Chooses the pack to start from.
-///
-/// # Errors
-/// What is wrong with each of them, if neither is of use.
-pub(crate) fn choose(device: &dyn BlockDevice, geometry: &Geometry) -> std::result::Result<Choice, Box<[Error; 2]>> {
-    let (pack, other, unknown) = match [0, 1].map(|index| read_pack(device, geometry, index)) {
-        [Ok(first), Ok(second)] => (newer(first, second), None, None),
-        [Ok(pack), Err(error)] | [Err(error), Ok(pack)] => {
-            match half::find(device, geometry, 1 - pack.index, Some(pack.raw.checkpoint_ver.get())) {
-                Half::Complete(newer) => (newer, None, None),
-                Half::None => (pack, Some(error), None),
-                Half::Unknown(unknown) => (pack, Some(error), Some(unknown)),
-            }
-        }
-        [Err(first), Err(second)] => match half::newest(device, geometry) {
-            (Some(pack), unknown) => {
-                let other = if pack.index == 0 { second } else { first };
-                (pack, Some(other), unknown)
-            }
-            (None, _) => return Err(Box::new([first, second])),
-        },
-    };
-    Ok(Choice { pack, other, unknown })
-}
-
-fn choose_either(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Choice> {
-    choose(device, geometry).map_err(|errors| {
-        let [first, _] = *errors;
-        first
-    })
-}
-
-/// The newer of two packs, by the signed difference of their versions.
-pub(super) fn newer(first: Pack, second: Pack) -> Pack {
-    let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
-    if ahead > 0 { second } else { first }
-}
-
-/// The pack to start from. The second value says what was wrong with the other pack, if anything was.
-///
-/// # Errors
-/// Damage if neither is of use, or if a pack is damaged such that it may be the newer one. The device's where that cannot be read.
-pub fn choose_pack(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
-    let chosen = choose_either(device, geometry)?;
-    match chosen.unknown {
-        Some(unknown) => Err(unknown),
-        None => Ok(chosen.told(device, geometry)),
-    }
-}
-
-/// As [`choose_pack`], for opening to read: a pack that cannot be read is broken like any other. It may have been the newer one,
-/// so nothing may be written to a volume that is opened from the pack chosen here.
-pub(crate) fn choose_pack_to_read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Pack, Option<Error>)> {
-    Ok(choose_either(device, geometry)?.told(device, geometry))
-}
-
-/// Whether a pack looks as if it was never written: resize.f2fs leaves one of zeros beside its own.
-pub(crate) fn is_unused(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> bool {
-    let first = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1);
-    first.is_ok_and(|block| block.iter().all(|byte| *byte == 0))
 }
 
 /// Reads the newest sound checkpoint. The second value says what was wrong with the other pack, if anything was.

@@ -1,7 +1,9 @@
 //! Checkpoints: choosing and reading the one to start from, and writing the next.
 
+pub mod choose;
 pub mod half;
 pub mod load;
+pub mod pack;
 mod tables;
 pub mod write;
 
@@ -9,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::summary::RawSitJournalEntry;
-use load::Pack;
+use pack::Pack;
 
 /// The last checkpoint, as the engine goes on from it.
 pub struct CheckpointState {

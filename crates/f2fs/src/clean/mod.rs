@@ -19,7 +19,7 @@ use zerocopy::FromBytes;
 
 use basalt_segments::BlockTraits;
 
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::journal::moves::Owner;
 use crate::layout::journal::KIND_DATA;

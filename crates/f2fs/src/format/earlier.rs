@@ -3,7 +3,8 @@
 use basalt_device::BlockDevice;
 
 use super::plan::Plan;
-use crate::checkpoint::load::{check_block, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::pack::check_block;
 use crate::geometry::Geometry;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::rescue::node::recognise;

@@ -3,7 +3,7 @@
 use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::crc::crc;

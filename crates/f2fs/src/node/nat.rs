@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
 
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use basalt_device::BlockDevice;
 use zerocopy::FromBytes;
 
-use crate::checkpoint::load::check_block;
+use crate::checkpoint::pack::check_block;
 use crate::format::plan::possible_logs;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};

@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 
 use basalt_segments::SegmentKind;
 
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::volume::Volume;

@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use basalt_device::BlockDevice;
 
 use super::seal::{Seal, Sealed, is_seal};
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::file::inode;
 use crate::geometry::Geometry;

@@ -13,13 +13,13 @@ use super::kept::Kept;
 use super::staged::Staged;
 use super::state::State;
 use super::{Log, Repair};
+use crate::blocks::read_blocks;
 use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};
+use crate::checkpoint::choose::{choose, choose_pack_to_read};
 use crate::checkpoint::half::{self, STALE_MAX};
-use crate::checkpoint::load::{
-    Loaded, LoadedLog, Pack, bitmap_places, choose, choose_pack_to_read, expected_checksum, load_pack, log_position,
-    read_blocks,
-};
+use crate::checkpoint::load::{Loaded, LoadedLog, bitmap_places, load_pack, log_position};
+use crate::checkpoint::pack::{Pack, expected_checksum};
 use crate::error::{Error, Result};
 use crate::format::plan::reserve;
 use crate::geometry::Geometry;

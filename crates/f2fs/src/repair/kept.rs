@@ -8,7 +8,8 @@ use basalt_segments::SegmentKind;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
-use crate::checkpoint::load::{Loaded, log_position, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::load::{Loaded, log_position};
 use crate::file::inode::validate;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;

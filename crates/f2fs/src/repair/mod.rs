@@ -389,7 +389,7 @@ impl Work<'_> {
     fn is_first_unused(&self) -> Result<bool> {
         let (geometry, _) = crate::geometry::Geometry::read(&*self.staged)?;
         // What cannot be read was written.
-        let pack = crate::checkpoint::load::read_blocks(self.staged.base(), geometry.checkpoint, UNUSED_BLOCKS);
+        let pack = crate::blocks::read_blocks(self.staged.base(), geometry.checkpoint, UNUSED_BLOCKS);
         Ok(pack.is_ok_and(|pack| pack.iter().all(|&byte| byte == 0)))
     }
 

@@ -6,7 +6,8 @@ use zerocopy::little_endian::{U16, U32};
 
 use super::state::State;
 use crate::check::Survey;
-use crate::checkpoint::load::{bitmap_places, expected_checksum};
+use crate::checkpoint::load::bitmap_places;
+use crate::checkpoint::pack::expected_checksum;
 use crate::checkpoint::write::orphan_blocks;
 use crate::error::Result;
 use crate::geometry::Geometry;

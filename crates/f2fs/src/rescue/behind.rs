@@ -11,7 +11,8 @@ use basalt_segments::SegmentKind;
 use basalt_vfs::FileKind;
 use zerocopy::little_endian::U32;
 
-use crate::checkpoint::load::{Pack, log_position};
+use crate::checkpoint::load::log_position;
+use crate::checkpoint::pack::Pack;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;

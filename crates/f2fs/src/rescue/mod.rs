@@ -43,7 +43,9 @@ pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
 pub use report::{LostName, RescueReport, UnreadableRange};
 
-use crate::checkpoint::load::{Pack, check_block, choose, is_unused, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::choose::{choose, is_unused};
+use crate::checkpoint::pack::{Pack, check_block};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;

@@ -6,7 +6,7 @@ use super::evidence::{Evidence, TableState};
 use super::geometry::GeometrySource;
 use super::index::Index;
 use super::reader::Reader;
-use crate::checkpoint::load::Pack;
+use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
 use crate::layout::BLOCK_SIZE;
 

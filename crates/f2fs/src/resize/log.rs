@@ -10,7 +10,7 @@ use basalt_device::BlockDevice;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checkpoint::load::read_blocks;
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::layout::crc::crc;
 use crate::layout::superblock::{RawSuperblock, SUPERBLOCK_SIZE};

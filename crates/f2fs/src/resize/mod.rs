@@ -28,7 +28,8 @@ use std::sync::Arc;
 use basalt_device::BlockDevice;
 use basalt_vfs::FileSystem;
 
-use crate::checkpoint::load::{load, read_pack};
+use crate::checkpoint::load::load;
+use crate::checkpoint::pack::read_pack;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;

@@ -7,7 +7,9 @@ use basalt_segments::SegmentKind;
 
 use super::log::{Extent, LogWriter};
 use super::target::Target;
-use crate::checkpoint::load::{Loaded, bitmap_places, expected_checksum, log_position, read_blocks};
+use crate::blocks::read_blocks;
+use crate::checkpoint::load::{Loaded, bitmap_places, log_position};
+use crate::checkpoint::pack::expected_checksum;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CheckpointFlags};
