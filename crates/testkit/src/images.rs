@@ -82,13 +82,27 @@ impl fmt::Display for FsckReport {
 /// # Errors
 /// When `fsck.f2fs` cannot be started.
 pub fn fsck_f2fs(path: &Path) -> Result<FsckReport> {
-    let finished = run("fsck.f2fs", ["--dry-run".as_ref(), path.as_os_str()])?;
+    Ok(report(run("fsck.f2fs", ["--dry-run".as_ref(), path.as_os_str()])?))
+}
+
+/// As [`fsck_f2fs`], for volumes that may keep it busy for hours: it is stopped after `seconds`, which counts as a crash.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn fsck_f2fs_within(path: &Path, seconds: u32) -> Result<FsckReport> {
+    let (limit, program) = (seconds.to_string(), "fsck.f2fs".as_ref());
+    let arguments = ["--signal=KILL".as_ref(), limit.as_ref(), program, "--dry-run".as_ref(), path.as_os_str()];
+    Ok(report(run("timeout", arguments)?))
+}
+
+/// What a check that has ended says.
+fn report(finished: Finished) -> FsckReport {
     let exit = finished.status.code();
     let rebuilds_quota = exit == Some(0) && finished.output.contains("quota_need_fsck");
     let lines = finished.output.lines();
     let faults = lines.filter(|line| is_fault(line) && !(rebuilds_quota && is_quota_noise(line)));
     let faults = faults.map(|line| line.trim().to_owned()).collect();
-    Ok(FsckReport { exit, faults, output: finished.output })
+    FsckReport { exit, faults, output: finished.output }
 }
 
 /// What `dump.f2fs` prints with these arguments, for example `["-i", "3"]` for the root directory's inode.
