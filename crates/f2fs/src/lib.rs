@@ -51,6 +51,7 @@ mod live;
 mod lock;
 mod log;
 mod maintenance;
+mod merged;
 #[cfg_attr(feature = "mutants", doc(hidden))]
 pub mod mutant;
 mod node;

@@ -1,4 +1,4 @@
-//! Both copies of the superblock: the sound one goes over the other.
+//! Both copies of the superblock: the sound one goes over the other, or what is whole in either over both.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::geometry::{Geometry, superblock_block};
 use crate::layout::superblock::{CHECKSUM_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::merged::merge;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Kinds that are repaired here.
@@ -34,19 +35,26 @@ pub(super) fn repair(device: &Arc<Staged>, faults: &[Fault], log: &mut Log) -> R
         write_copy(device, copy, &geometry)?;
     }
     for fault in broken {
-        let own = matches!(fault.place, Place::Superblock(copy) if copy == from);
-        let action = if own { "checksum computed anew".to_owned() } else { format!("replaced by copy {}", from + 1) };
+        let action = match (from, fault.place) {
+            (None, _) => "put together from what is whole in either copy".to_owned(),
+            (Some(from), Place::Superblock(copy)) if copy == from => "checksum computed anew".to_owned(),
+            (Some(from), _) => format!("replaced by copy {}", from + 1),
+        };
         log.add(Repair::of(fault, action));
     }
     Ok(Some(geometry))
 }
 
-/// The first copy that can be used, and which it is. One that only fails its checksum will do if there is no better.
-fn choose(device: &Arc<Staged>) -> Result<Option<(Geometry, u64)>> {
+/// The first copy that can be used, and which it is; else one made of both, which is neither. One that only fails its checksum will do
+/// if there is no better.
+fn choose(device: &Arc<Staged>) -> Result<Option<(Geometry, Option<u64>)>> {
     for copy in 0..2 {
         if let Ok(geometry) = Geometry::read_copy(&**device, copy) {
-            return Ok(Some((geometry, copy)));
+            return Ok(Some((geometry, Some(copy))));
         }
+    }
+    if let Some(geometry) = merge(&**device) {
+        return Ok(Some((geometry, None)));
     }
     for copy in 0..2u64 {
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
@@ -61,7 +69,7 @@ fn choose(device: &Arc<Staged>) -> Result<Option<(Geometry, u64)>> {
         let checksum = raw.expected_crc();
         raw.crc.set(checksum);
         if let Ok(geometry) = Geometry::from_superblock(raw, copy, &**device) {
-            return Ok(Some((geometry, copy)));
+            return Ok(Some((geometry, Some(copy))));
         }
     }
     Ok(None)

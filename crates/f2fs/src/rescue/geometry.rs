@@ -1,8 +1,8 @@
 //! Where everything is on a volume whose superblocks may be gone.
 //!
-//! In this order: a superblock that is right; one whose checksum is wrong but whose fields agree with each other; a checkpoint, which
-//! says how large SIT and NAT are, and which the device's size and the nodes' own addresses complete; nothing at all, which is enough to
-//! find nodes, because their addresses count from the start of the device.
+//! In this order: a superblock that is right; one made of two damaged copies; one whose checksum is wrong but whose fields agree with each
+//! other; a checkpoint, which says how large SIT and NAT are, and which the device's size and the nodes' own addresses complete; nothing at
+//! all, which is enough to find nodes, because their addresses count from the start of the device.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,7 @@ use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::superblock::{Features, JOURNAL_GUARD, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::merged::merge;
 
 /// A checkpoint is searched for in this many blocks from the start of the device: 256 MiB.
 const SEARCHED_BLOCKS: u32 = 1 << 16;
@@ -58,6 +59,10 @@ pub(super) fn from_superblocks(device: &dyn BlockDevice, warnings: &mut Vec<Stri
                 first_error = first_error.or(Some(error));
             }
         }
+    }
+    if let Some(geometry) = merge(device) {
+        warnings.extend(first_error.map(|error| format!("{error}; what is whole in either copy is used")));
+        return Ok(geometry);
     }
     match (usable, first_error) {
         (Some((geometry, error)), _) => {

@@ -1,0 +1,84 @@
+//! Both copies of the superblock damaged, each elsewhere: what is whole in either makes one, for repair and for rescue.
+
+#[allow(dead_code)] // Part of it is for other tests.
+mod editor;
+#[allow(dead_code)]
+mod repaired;
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::SystemClock;
+use basalt_f2fs::layout::BLOCK_SIZE;
+use basalt_f2fs::layout::superblock::{Features, SUPERBLOCK_OFFSET};
+use basalt_f2fs::rescue::{GeometrySource, RescueOptions, Rescued};
+use basalt_testkit::rng::Rng;
+use editor::Editor;
+use repaired::{checked, differences, repair_fully, tree};
+
+const SEEDS: u64 = 60;
+
+/// Bytes of the superblock that say where things are or what they are; the rest is names and zeros.
+const FIELDS: usize = 124;
+
+fn copies(device: &MemoryDevice) -> Vec<u8> {
+    let mut blocks = vec![0; 2 * BLOCK_SIZE];
+    device.read_at(0, &mut blocks).unwrap();
+    blocks
+}
+
+/// Changes up to `most` bytes of each copy from `places` on, none twice.
+fn damage(device: &MemoryDevice, rng: &mut Rng, places: [std::ops::Range<usize>; 2], most: usize) {
+    let mut blocks = copies(device);
+    for (copy, range) in (0..).zip(places) {
+        let length = rng.between(1, most as u64) as usize;
+        let first = rng.between(range.start as u64, (range.end - length) as u64) as usize;
+        for byte in &mut blocks[copy * BLOCK_SIZE + SUPERBLOCK_OFFSET..][first..first + length] {
+            *byte ^= rng.between(1, 255) as u8;
+        }
+    }
+    device.write_at(0, &blocks).unwrap();
+}
+
+/// A volume whose superblocks have checksums, and one as `mkfs.f2fs` makes it, without.
+fn bases() -> [MemoryDevice; 2] {
+    let with = editor::filled_volume();
+    let plain = Editor::new(&with);
+    for copy in 0..2 {
+        plain.superblock(copy, |superblock| {
+            superblock.feature.set((superblock.features() - Features::SB_CHECKSUM).bits());
+            superblock.checksum_offset.set(0);
+            superblock.crc.set(0);
+        });
+    }
+    assert!(checked(&plain.device).is_clean());
+    [with, plain.device.snapshot()]
+}
+
+#[test]
+fn what_is_whole_in_either_copy_makes_one() {
+    let [with, plain] = bases();
+    for seed in 0..SEEDS {
+        let rng = &mut Rng::new(seed);
+        // Without a checksum, fields that disagree are all there is to see.
+        let base = if seed % 4 == 0 { &plain } else { &with };
+        let device = Arc::new(base.snapshot());
+        let half = FIELDS / 2;
+        // A byte between them is whole: where both copies were damaged, none is.
+        let mut places = if seed % 4 == 0 { [56..72, 0..4] } else { [4..half, half + 1..FIELDS] };
+        if seed % 2 == 1 {
+            places.reverse();
+        }
+        damage(&device, rng, places, if seed % 4 == 0 { 4 } else { 8 });
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let before = tree(Arc::new(base.snapshot()));
+        let what = format!("seed {seed}");
+        let clock = Arc::new(SystemClock);
+        let found = Rescued::open(shared.clone(), &RescueOptions::default(), clock, &mut |_| ()).unwrap();
+        assert_eq!(found.report().geometry, GeometrySource::Superblock, "{what}");
+        let report = repair_fully(&shared, &what);
+        assert!(report.losses.is_empty(), "{what}: {:?}", report.losses);
+        assert!(copies(&device) == copies(base), "{what}: other superblocks than before");
+        assert_eq!(differences(&before, &tree(shared)), Vec::<String>::new(), "{what}");
+    }
+}
