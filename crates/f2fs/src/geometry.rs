@@ -105,6 +105,7 @@ impl Geometry {
     /// `sanity_check_raw_super`.
     pub fn from_superblock(superblock: RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<Geometry> {
         check_identity(&superblock, copy)?;
+        check_stray(&superblock, copy, device)?;
         let geometry = Geometry::from_areas(superblock, copy, device)?;
         let end = geometry.end();
         let device_blocks = device.size() >> BLOCK_BITS;
@@ -239,6 +240,20 @@ pub(crate) fn check_identity(sb: &RawSuperblock, copy: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A checksum that is not right, on a volume whose features say that it has none: the features are damaged, unless both copies say so.
+fn check_stray(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
+    let is_stray = !sb.features().contains(Features::SB_CHECKSUM) && ![0, sb.expected_crc()].contains(&sb.crc.get());
+    if !is_stray {
+        return Ok(());
+    }
+    let mut other = vec![0; SUPERBLOCK_SIZE];
+    let read = device.read_at((1 - copy) * BLOCK_SIZE as u64 + SUPERBLOCK_OFFSET as u64, &mut other);
+    if read.is_ok() && other == sb.as_bytes() {
+        return Ok(());
+    }
+    Err(bad(copy, format!("features {:#x} without checksum, but checksum {:#010x}", sb.features(), sb.crc)))
 }
 
 fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {

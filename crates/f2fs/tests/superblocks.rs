@@ -27,6 +27,9 @@ fn copies(device: &MemoryDevice) -> Vec<u8> {
     blocks
 }
 
+/// The features: of what is damaged there, the checksum's may be one.
+const FEATURES: std::ops::Range<usize> = 2180..2184;
+
 /// Changes up to `most` bytes of each copy from `places` on, none twice.
 fn damage(device: &MemoryDevice, rng: &mut Rng, places: [std::ops::Range<usize>; 2], most: usize) {
     let mut blocks = copies(device);
@@ -65,11 +68,15 @@ fn what_is_whole_in_either_copy_makes_one() {
         let device = Arc::new(base.snapshot());
         let half = FIELDS / 2;
         // A byte between them is whole: where both copies were damaged, none is.
-        let mut places = if seed % 4 == 0 { [56..72, 0..4] } else { [4..half, half + 1..FIELDS] };
+        let mut places = match seed % 8 {
+            0 | 4 => [56..72, 0..4],
+            1 | 2 => [FEATURES, 0..4],
+            _ => [4..half, half + 1..FIELDS],
+        };
         if seed % 2 == 1 {
             places.reverse();
         }
-        damage(&device, rng, places, if seed % 4 == 0 { 4 } else { 8 });
+        damage(&device, rng, places, if seed % 8 > 2 && seed % 4 != 0 { 8 } else { 4 });
         let shared: Arc<dyn BlockDevice> = device.clone();
         let before = tree(Arc::new(base.snapshot()));
         let what = format!("seed {seed}");
@@ -80,5 +87,28 @@ fn what_is_whole_in_either_copy_makes_one() {
         assert!(report.losses.is_empty(), "{what}: {:?}", report.losses);
         assert!(copies(&device) == copies(base), "{what}: other superblocks than before");
         assert_eq!(differences(&before, &tree(shared)), Vec::<String>::new(), "{what}");
+    }
+}
+
+/// Features without the checksum's, in one copy: the other one is right, and the volume is used.
+#[test]
+fn damaged_features_of_one_copy_do_not_count() {
+    let base = editor::filled_volume();
+    let before = tree(Arc::new(base.snapshot()));
+    for seed in 0..32 {
+        let device = Arc::new(base.snapshot());
+        let rng = &mut Rng::new(seed);
+        let mut blocks = copies(&device);
+        let place = (seed % 2) as usize * BLOCK_SIZE + SUPERBLOCK_OFFSET + FEATURES.start;
+        let features = rng.next_u64() as u32 & !Features::SB_CHECKSUM.bits();
+        blocks[place..place + 4].copy_from_slice(&features.to_le_bytes());
+        device.write_at(0, &blocks).unwrap();
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let what = format!("seed {seed}, features {features:#x}");
+        assert_eq!(differences(&before, &tree(shared.clone())), Vec::<String>::new(), "{what}");
+        let report = checked(&*device);
+        assert!(report.complete && !report.is_clean(), "{what}: {:?}", report.faults);
+        repair_fully(&shared, &what);
+        assert!(copies(&device) == copies(&base), "{what}: other superblocks than before");
     }
 }
