@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::FaultKind;
 use basalt_f2fs::layout::bit_msb;
-use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
+use basalt_f2fs::layout::inode::{Advise, InlineFlags, RawInode};
 use basalt_f2fs::repair::RepairReport;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::rng::Rng;
@@ -265,5 +265,39 @@ fn three_names_damaged_into_each_others_are_what_they_were() {
         let report = repaired::repair_fully(&device, "three names");
         let done: String = report.repairs.iter().map(|repair| format!("\n  {repair}")).collect();
         assert_eq!(repaired::differences(&before, &repaired::tree(device)), [""; 0], "{order:?}{done}");
+    }
+}
+
+/// An entry in `crowd` leads to `small`, whose own entry in the root is gone. Who remembers what decides whose place it is: the one that
+/// has it goes home only where it surely does not belong there.
+#[test]
+fn a_place_belongs_to_who_remembers_it() {
+    const PLACE: &str = "a file with a longer name 5";
+    let take = |e: &Editor, change: fn(&mut RawInode, u32)| {
+        let (crowd, small) = (e.path(&["crowd"]), e.path(&["small"]));
+        e.edit_inode(small, |inode| change(inode, crowd));
+        e.edit_entry(crowd, PLACE, |entry| entry.ino.set(small));
+        e.edit_entry(ROOT, "small", |entry| entry.ino.set(e.geometry.node_ids() - 1));
+    };
+    repair("small remembers the root", |e| take(e, |_, _| ()), &[]);
+    type Change = fn(&mut RawInode, u32);
+    let stays: [(&str, Change); 4] = [
+        ("Linux renamed it", |inode, _| inode.i_advise |= Advise::LOST_PINO.bits()),
+        ("it has another link", |inode, _| inode.i_links.set(2)),
+        ("it was in this directory", |inode, crowd| inode.i_pino.set(crowd)),
+        ("another has its place", |inode, _| {
+            inode.i_namelen.set(4);
+            inode.i_name[..5].copy_from_slice(b"link\0");
+        }),
+    ];
+    for (what, change) in stays {
+        let editor = Editor::new(base());
+        let place = format!("/crowd/{PLACE}");
+        let numbered = format!("{place}~{}", editor.path(&["crowd", PLACE]));
+        take(&editor, change);
+        let shared: Arc<dyn BlockDevice> = Arc::new(editor.device.snapshot());
+        repaired::repair_fully(&shared, what);
+        let differences = repaired::differences(base_tree(), &repaired::tree(shared));
+        assert_eq!(differences, [place, "/small".into(), numbered], "{what}");
     }
 }
