@@ -203,3 +203,43 @@ fn what_has_no_name_gets_one_whatever_is_in_the_way() {
     let directory = fs.lookup(fs.root(), b"lost+found.1").unwrap().ino;
     assert_eq!(fs.lookup(directory, format!("#{lost}").as_bytes()).unwrap().ino, u64::from(lost));
 }
+
+/// Directories whose inodes are gone, each with a file and a block of names: all are made anew, and what is left of each is found with
+/// one search of the summaries for all.
+#[test]
+fn directories_that_are_gone_are_found_together() {
+    let directory = |index: u32| format!("gone{index:04}");
+    let repaired = |count: u32| {
+        let base = filled(|fs| {
+            for index in 0..count {
+                let name = directory(index);
+                let made = fs.create(fs.root(), name.as_bytes(), &new_node(FileKind::Directory), &CALLER).unwrap().ino;
+                let file = fs.create(made, b"file", &new_node(FileKind::Regular), &CALLER).unwrap().ino;
+                // More than fits the inode.
+                for link in 0..200 {
+                    fs.link(file, made, format!("link {link}").as_bytes()).unwrap();
+                }
+            }
+        });
+        let editor = Editor::new(&base);
+        for index in 0..count {
+            let ino = editor.path(&[&directory(index)]);
+            editor.put(editor.node_address(ino), &[0; 4096]);
+            editor.edit_nat(ino, |nat| nat.block_addr.set(0));
+        }
+        let device = Arc::new(Counting { inner: editor.device, reads: AtomicU64::new(0) });
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let planned = plan(Arc::clone(&shared), &RepairOptions::default(), &mut |_| ()).unwrap();
+        let reads = device.reads.load(Relaxed);
+        assert!(planned.commit().unwrap().clean);
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let fs = F2fs::open(shared, options, Arc::new(SystemClock)).unwrap();
+        for index in 0..count {
+            let made = fs.lookup(fs.root(), directory(index).as_bytes()).unwrap().ino;
+            assert!(fs.lookup(made, b"file").is_ok() && fs.lookup(made, b"link 199").is_ok(), "{index} of {count}");
+        }
+        reads
+    };
+    let (few, many) = (repaired(20), repaired(80));
+    assert!(many - few <= 60 * 35, "{few} reads for 20 directories, {many} for 80");
+}

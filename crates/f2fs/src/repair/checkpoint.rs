@@ -11,7 +11,7 @@ use basalt_device::BlockDevice;
 
 use super::kept::Kept;
 use super::staged::Staged;
-use super::state::State;
+use super::state::{FIRST_NID, State};
 use super::{Log, Repair};
 use crate::blocks::read_blocks;
 use crate::check::names::LISTED_AGAIN;
@@ -177,6 +177,9 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
         strays: None,
         nameless: None,
         remembered: FxHashSet::default(),
+        left: None,
+        tops: FxHashMap::default(),
+        free_from: FIRST_NID,
         names: FxHashMap::default(),
         is_invented: false,
         given_up: FxHashMap::default(),

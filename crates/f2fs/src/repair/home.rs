@@ -3,7 +3,7 @@
 use basalt_vfs::FileKind;
 
 use super::directory::Found;
-use super::state::State;
+use super::state::{FIRST_NID, State};
 use crate::check::Survey;
 use crate::check::names::InodeRecord;
 use crate::dir::entries;
@@ -13,9 +13,6 @@ use crate::error::Result;
 use crate::layout::NAME_MAX;
 use crate::layout::dentry::{MAX_DEPTH, RawDentry};
 use crate::layout::inode::{Advise, InlineFlags, RawInode};
-
-/// First node id that is nobody's by definition.
-const FIRST_NID: u32 = 4;
 
 /// The name that an inode remembers, if it can be one.
 fn own_name(inode: &RawInode) -> Option<&[u8]> {
@@ -37,7 +34,8 @@ impl State {
         let own = own_name(&inode).filter(|_| !has_lost_parent(&inode));
         let Some(name) = own.map(<[u8]>::to_vec) else { return Ok(None) };
         let parent = inode.i_pino.get();
-        if parent == ino || self.is_below(survey, parent, ino) {
+        // Without a name, it is the top of all that is below it.
+        if self.top(survey, parent).is_none_or(|top| top == ino) {
             return Ok(None);
         }
         if !self.is_directory(survey, parent) && !self.remake_lost(survey, parent)? {
@@ -80,19 +78,23 @@ impl State {
         survey.directories.contains_key(&ino) || self.made.contains(&ino)
     }
 
-    /// Whether a directory is below another one, as far as names are known.
-    fn is_below(&self, survey: &Survey, directory: u32, top: u32) -> bool {
-        let mut at = directory;
-        for _ in 0..=survey.parents.len() {
+    /// The top of what a directory is below, as far as names are known; `None` in a circle.
+    fn top(&mut self, survey: &Survey, directory: u32) -> Option<u32> {
+        let (mut at, mut path) = (directory, Vec::new());
+        let top = loop {
+            if let Some(&top) = self.tops.get(&at) {
+                break top;
+            }
+            // Whoever comes here again meanwhile is in a circle.
+            self.tops.insert(at, None);
+            path.push(at);
             match survey.parents.get(&at) {
                 Some(&parent) if parent != at => at = parent,
-                _ => return false,
+                _ => break Some(at),
             }
-            if at == top {
-                return true;
-            }
-        }
-        true
+        };
+        self.tops.extend(path.into_iter().map(|at| (at, top)));
+        top
     }
 
     /// Whether an entry is not by right that of the inode it leads to: this has more names than links and remembers another one, or it

@@ -13,8 +13,6 @@ use crate::layout::NAME_MAX;
 const LOST_FOUND: &str = "lost+found";
 /// Most of these directories.
 const LOST_FOUND_MAX: u32 = 1000;
-/// First node id that is nobody's by definition.
-const FIRST_NID: u32 = 4;
 
 impl State {
     /// Repairs a missing root directory, or an inode without a name; says what was done.
@@ -116,11 +114,14 @@ impl State {
         Ok(is_made.then_some(ino))
     }
 
-    pub(super) fn free_nid(&self, survey: &Survey) -> Result<Option<u32>> {
-        for nid in FIRST_NID..self.geometry.node_ids() {
+    /// A node id that is free; one that comes free in this round may be passed over.
+    pub(super) fn free_nid(&mut self, survey: &Survey) -> Result<Option<u32>> {
+        while self.free_from < self.geometry.node_ids() {
+            let nid = self.free_from;
             if survey.nat.get(nid).block_addr.get() == 0 && self.nat(nid)?.block_addr.get() == 0 {
                 return Ok(Some(nid));
             }
+            self.free_from += 1;
         }
         Ok(None)
     }

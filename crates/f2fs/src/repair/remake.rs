@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 
 use basalt_segments::SegmentKind;
 use basalt_vfs::FileKind;
+use rustc_hash::FxHashMap;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::state::State;
@@ -60,8 +61,24 @@ impl State {
     }
 
     /// Blocks of names of a directory whose inode is gone, by their place in it.
-    fn blocks_left(&self, survey: &Survey, ino: u32) -> Result<BTreeMap<u32, u32>> {
+    fn blocks_left(&mut self, survey: &Survey, ino: u32) -> Result<BTreeMap<u32, u32>> {
+        if self.left.is_none() {
+            self.left = Some(self.find_left(survey)?);
+        }
+        let all = self.left.as_mut().and_then(|left| left.remove(&ino)).unwrap_or_default();
         let mut found = BTreeMap::new();
+        for (slot, address) in all {
+            if !self.taken.contains(&address) && has_names_of(&self.block(address)?, ino, slot) {
+                found.insert(slot, address);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Live blocks of data without an owner whose summaries name a directory that inodes without a name remember.
+    fn find_left(&mut self, survey: &Survey) -> Result<FxHashMap<u32, Vec<(u32, u32)>>> {
+        self.find_nameless(survey)?;
+        let mut left: FxHashMap<u32, Vec<(u32, u32)>> = FxHashMap::default();
         for segment in 0..self.geometry.main_segments {
             let entry = self.sit(segment)?;
             let owned = survey.ownership.map.segment(segment).map_or([0; 64], |found| found.map);
@@ -74,18 +91,15 @@ impl State {
             let stored = RawSummaryBlock::ref_from_bytes(&bytes).ok();
             let Some(summary) = log.map(|log| &*log.summary).or(stored) else { continue };
             for (block, owner) in (0..BLOCKS_PER_SEGMENT).zip(&summary.entries) {
-                let (at, slot) = (block as usize, u32::from(owner.ofs_in_node.get()));
-                if owner.nid.get() != ino || slot >= SLOTS_MAX || !bit_msb(&entry.valid_map, at) || bit_msb(&owned, at)
-                {
-                    continue;
-                }
-                let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
-                if !self.taken.contains(&address) && has_names_of(&self.block(address)?, ino, slot) {
-                    found.insert(slot, address);
+                let (at, ino, slot) = (block as usize, owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+                let is_lost = bit_msb(&entry.valid_map, at) && !bit_msb(&owned, at);
+                if is_lost && slot < SLOTS_MAX && self.remembered.contains(&ino) {
+                    let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
+                    left.entry(ino).or_default().push((slot, address));
                 }
             }
         }
-        Ok(found)
+        Ok(left)
     }
 
     fn new_directory(

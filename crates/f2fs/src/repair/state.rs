@@ -29,6 +29,9 @@ use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
 
+/// First node id that is nobody's by definition.
+pub(super) const FIRST_NID: u32 = 4;
+
 /// The volume under repair.
 pub(super) struct State {
     pub(super) device: Arc<Staged>,
@@ -59,6 +62,12 @@ pub(super) struct State {
     pub(super) nameless: Option<FxHashMap<(u32, Vec<u8>), u32>>,
     /// Directories that inodes without a name remember; made with `nameless`.
     pub(super) remembered: FxHashSet<u32>,
+    /// Live blocks without an owner that were such a directory's, as slot and address; made when first needed.
+    pub(super) left: Option<FxHashMap<u32, Vec<(u32, u32)>>>,
+    /// The top of what directories are below, as of the last check: the root, or one without a name; `None` in a circle.
+    pub(super) tops: FxHashMap<u32, Option<u32>>,
+    /// No node id below this is free.
+    pub(super) free_from: u32,
     /// The names of directories that were asked for since the last check.
     pub(super) names: FxHashMap<u32, Names>,
     /// Whether there was no checkpoint, so that nothing tells which version of a node it had.
@@ -84,6 +93,9 @@ impl State {
         self.strays = None;
         self.nameless = None;
         self.remembered.clear();
+        self.left = None;
+        self.tops.clear();
+        self.free_from = FIRST_NID;
         self.names.clear();
         self.made.clear();
         self.lost_found = None;
