@@ -2,14 +2,14 @@
 
 #[allow(dead_code)]
 mod editor;
+#[allow(dead_code)] // Part of it is for other tests.
+mod packs;
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use basalt_device::power::{Change, Fate};
 use basalt_device::{
     BlockDevice, FaultyDevice, FileDevice, MemoryDevice, OpenOptions as DeviceOptions, PowerCutDevice, Replay,
-    RequestKind,
 };
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
@@ -19,84 +19,16 @@ use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_f2fs::{Geometry, SystemClock};
 use basalt_testkit::images::{TOOLS, grow_f2fs, mkfs_f2fs};
 use basalt_testkit::scratch;
 use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::Editor;
+use packs::{
+    BLOCK, FILE, FILES, ends, files, flip, fresh, make, open, rescued_files, unmounted, unreadable, written_behind,
+};
 use zerocopy::FromBytes;
-
-const BLOCK: u64 = 4096;
-const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
-const FILES: u64 = 40;
-
-fn open(device: Arc<dyn BlockDevice>) -> F2fs {
-    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
-    F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
-}
-
-fn make(fs: &F2fs, from: u64, to: u64) {
-    for number in from..to {
-        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
-    }
-}
-
-/// How many of the files are there, each whole.
-fn files(fs: &dyn FileSystem) -> u64 {
-    let is_there = |number: &u64| {
-        let Ok(found) = fs.lookup(fs.root(), format!("file{number}").as_bytes()) else { return false };
-        let mut bytes = vec![0; 9_000];
-        fs.read(found.ino, 0, &mut bytes).is_ok() && bytes.iter().all(|byte| u64::from(*byte) == *number)
-    };
-    (0..FILES).filter(is_there).count() as u64
-}
-
-fn fresh() -> MemoryDevice {
-    let device = MemoryDevice::new(80 << 20, 512);
-    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
-    format(&device, &options, &mut |_, _| ()).unwrap();
-    device
-}
-
-fn flip(device: &dyn BlockDevice, at: u64, mask: u8) {
-    let mut byte = [0];
-    device.read_at(at, &mut byte).unwrap();
-    device.write_at(at, &[byte[0] ^ mask]).unwrap();
-}
-
-/// A volume whose newest checkpoint has something behind it that was fsynced.
-fn written_behind() -> MemoryDevice {
-    let device = Arc::new(fresh());
-    let fs = open(device.clone());
-    make(&fs, 0, FILES);
-    let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
-    fs.write(other, 0, &[0; 9_000], false).unwrap();
-    fs.sync().unwrap();
-    fs.write(ino, 0, &[0; 9_000], false).unwrap();
-    fs.write(other, 0, &[5; 9_000], false).unwrap();
-    fs.sync().unwrap();
-    fs.write(ino, 0, &[3; 9_000], false).unwrap();
-    fs.sync_file(ino, false).unwrap();
-    let image = device.snapshot();
-    drop(fs);
-    image
-}
-
-/// First and last block of the newest pack.
-fn ends(device: &MemoryDevice) -> [u64; 2] {
-    let geometry = Geometry::read(device).unwrap().0;
-    let (pack, _) = choose_pack(device, &geometry).unwrap();
-    [pack.start, pack.start + pack.raw.cp_pack_total_block_count.get() - 1].map(u64::from)
-}
-
-fn unreadable(device: &FaultyDevice<MemoryDevice>, range: std::ops::Range<u64>) {
-    device.fail_when(move |request| {
-        let touches = request.offset < range.end && request.end() > range.start;
-        (request.kind == RequestKind::Read && touches).then_some(ErrorKind::Other)
-    });
-}
 
 /// Of the older checkpoint one end is damaged, of the newest both ends are, and it cannot be read in the middle: nothing is written.
 fn beside_one_that_cannot_be_read(has_stale: bool) {
@@ -152,11 +84,6 @@ fn a_last_block_of_before_is_no_checkpoint() {
     let shared: Arc<dyn BlockDevice> = Arc::new(image);
     let report = plan(shared.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
     assert_eq!((found, files(&open(shared))), (FILES, FILES), "losses {:?}", report.losses);
-}
-
-fn rescued_files(image: &MemoryDevice) -> u64 {
-    let copy: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
-    files(&Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap())
 }
 
 /// One pack is damaged, the other cannot be read: no checkpoint is made anew over one that may be readable tomorrow.
@@ -279,15 +206,6 @@ fn a_lone_older_checkpoint_tells_the_layout_whatever_was_written_behind_it() {
 
 /// A volume that was unmounted after everything was written: no node tells of the checkpoint that is lost, but nodes that the other one does
 /// not know, although no fsync wrote them.
-fn unmounted() -> MemoryDevice {
-    let device = Arc::new(fresh());
-    let fs = open(device.clone());
-    make(&fs, 0, FILES);
-    fs.close().unwrap();
-    drop(fs);
-    device.snapshot()
-}
-
 #[test]
 fn what_a_lost_checkpoint_of_an_unmounted_volume_had_comes_back() {
     for filled in [0, 0x5A, 0xFF] {

@@ -5,6 +5,8 @@
 //! | first block | last block | the pack |
 //! |---|---|---|
 //! | damaged | sound, of the version that follows the other pack's | is complete: its first block was durable before |
+//! | damaged | likewise, but what is in front of it cannot be this pack's | is damaged all over: it was the newer one |
+//! | damaged | damaged, but says that it is a last block of such a version | is damaged at both ends: it was the newer one |
 //! | sound, newer | the same but for its checksum, or with the same checksum | is complete: only its last block was being written, or was damaged |
 //! | sound, newer | cannot be read | is complete: the page was being written when power went, or went bad since |
 //! | sound, newer | anything else | was cut off: the other pack counts |
@@ -12,9 +14,10 @@
 //! | damaged, of no version that either pack could have | sound, of a version before that | is the older one |
 //! | damaged, of no version that either pack could have | anything else | is damaged at both ends: it may have been the newer one |
 //!
-//! A power cut leaves each sector old or new, so the first one has the version of one of both. Where neither pack is sound, nothing bounds
-//! the version of a last block: it may be one that an older, longer pack left behind the end of a newer one. It counts for sure only where
-//! the first block has its version.
+//! A power cut leaves each sector old or new, so the first one has the version of one of both. Packs that were longer leave last blocks
+//! behind the end of a newer one. Of several in one place the nearest is the newest, because any longer pack wrote over it; and what is in
+//! front of a last block says whether it is still that pack's. Where neither pack is sound, nothing bounds the version of a last block: it
+//! counts for sure only where the first block has its version.
 //!
 //! What is complete counts, although Linux does not see it: its older checkpoint no longer has the blocks that were freed since. Whoever
 //! goes on to write mends the damaged end first.
@@ -24,15 +27,19 @@ use zerocopy::FromBytes;
 
 use super::choose::newer;
 use super::pack::{BrokenEnd, Pack, bad, check_block, is_pack_size};
+use super::whole::is_whole;
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::layout::checkpoint::{CheckpointFlags, RawCheckpoint};
-use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
+use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
 pub(crate) const VERSION_STEP_MAX: i64 = 2;
+
+/// What a repair adds to the version in the first block of a lost pack before it writes over the rest: nothing else leaves such a version,
+/// so that what shows that the pack was lost does not go with it.
+const LOST_MARK: u64 = 1 << 62;
 
 /// The most that a pack is ahead of what longer ones have left behind its end.
 pub(crate) const STALE_MAX: u32 = 64;
@@ -88,58 +95,79 @@ impl Blocks {
         Some(u64::from_le_bytes(self.get(0)?.first_chunk().copied()?))
     }
 
-    /// Where the pack's last block is, if the first one is damaged: it follows the version `than` of the other pack. Of several the one
-    /// whose version the first block has, else the newest.
-    fn lone_last(&self, geometry: &Geometry, than: Option<u64>) -> Option<u32> {
-        // The second pack of mkfs.f2fs has version 0, and any is ahead of that.
-        let step = if than == Some(0) { i64::MAX } else { VERSION_STEP_MAX };
-        let is_next = |version: u64| than.is_none_or(|than| (1..=step).contains(&(version.wrapping_sub(than) as i64)));
-        let version = |at: u32| {
+    /// Blocks that are last ones of a pack by what they say, nearest first, with their versions.
+    fn ends(&self, geometry: &Geometry) -> impl Iterator<Item = (u32, u64)> {
+        (1..BLOCKS_PER_SEGMENT).filter_map(|at| {
             let (raw, _) = self.sound(at)?;
             let total = raw.cp_pack_total_block_count.get();
-            (total == at + 1 && is_pack_size(total, geometry)).then_some(raw.checkpoint_ver.get())
+            (total == at + 1 && is_pack_size(total, geometry)).then_some((at, raw.checkpoint_ver.get()))
+        })
+    }
+
+    /// Whether a version is the next one behind that of the other pack, `than`.
+    fn is_next(&self, version: u64, than: u64) -> bool {
+        // The second pack of mkfs.f2fs has version 0, and any is ahead of that. fsck.f2fs and sload.f2fs give both packs the same one, and
+        // the first counts.
+        let step = if than == 0 { i64::MAX } else { VERSION_STEP_MAX };
+        (self.least_ahead()..=step).contains(&(version.wrapping_sub(than) as i64))
+    }
+
+    /// How far ahead of the other one this pack has to be to count.
+    fn least_ahead(&self) -> i64 {
+        i64::from(self.index != 0)
+    }
+
+    /// Where the pack's last block is, if the first one is damaged: it follows the version `than` of the other pack. Of several the one
+    /// whose version the first block has, else the nearest.
+    fn lone_last(&self, geometry: &Geometry, than: Option<u64>) -> Option<u32> {
+        let is_next = |version: u64| than.is_none_or(|than| self.is_next(version, than));
+        let found: Vec<(u32, u64)> = self.ends(geometry).filter(|(_, version)| is_next(*version)).collect();
+        let claimed = found.iter().find(|(_, version)| self.claimed() == Some(*version));
+        claimed.or(found.first()).map(|(at, _)| *at)
+    }
+
+    /// Whether a block behind the first one says that it is the last one of a version that follows `than`, and is damaged: it was written
+    /// when the first one was durable.
+    fn has_damaged_last(&self, geometry: &Geometry, than: u64) -> bool {
+        let is_such = |at: u32| {
+            let raw = self.get(at).and_then(|block| RawCheckpoint::read_from_prefix(block).ok());
+            raw.is_some_and(|(raw, _)| {
+                let total = raw.cp_pack_total_block_count.get();
+                let is_end = total == at + 1 && is_pack_size(total, geometry);
+                is_end && self.sound(at).is_none() && self.is_next(raw.checkpoint_ver.get(), than)
+            })
         };
-        let found = (1..BLOCKS_PER_SEGMENT).filter_map(|at| Some((at, version(at)?)));
-        let found: Vec<(u32, u64)> = found.filter(|(_, version)| is_next(*version)).collect();
-        if let Some((at, _)) = found.iter().find(|(_, version)| self.claimed() == Some(*version)) {
-            return Some(*at);
-        }
-        let is_bounded = step == VERSION_STEP_MAX || found.len() == 1;
-        let newer =
-            |one: (u32, u64), other: (u32, u64)| if other.1.wrapping_sub(one.1) as i64 > 0 { other } else { one };
-        found.into_iter().filter(|_| is_bounded).reduce(newer).map(|(at, _)| at)
+        (1..BLOCKS_PER_SEGMENT).any(is_such)
     }
 
     /// Whether the first block is damaged in a way that no power cut leaves, beside a sound pack of version `than`: and no last block tells
     /// that this was the older one. mkfs.f2fs begins with a second pack of version 0; fsck.f2fs goes on in one pack, so that the other one
     /// gets far behind.
-    fn is_damaged(&self, than: u64) -> bool {
+    fn is_damaged(&self, device: &dyn BlockDevice, geometry: &Geometry, than: u64) -> bool {
         let is_possible = |version: u64| {
             version == 0 || (-BEHIND_MAX..=VERSION_STEP_MAX).contains(&(version.wrapping_sub(than) as i64))
         };
-        let Some(head) = self.get(0) else { return false };
-        let is_older_end = |at: u32| {
-            self.sound(at).is_some_and(|(raw, _)| {
-                let is_end = raw.cp_pack_total_block_count.get() == at + 1;
-                is_end && is_possible(raw.checkpoint_ver.get()) && self.has_node_summaries(&raw, at)
-            })
-        };
-        // resize.f2fs leaves zeros in place of the first block of a pack, of the second one in front of its old last block.
+        // A page that was being written when power went cannot be read.
+        let Some(head) = self.get(0) else { return self.has_damaged_last(geometry, than) };
+        let is_zero = head.iter().all(|byte| *byte == 0);
+        // resize.f2fs leaves zeros in place of the first block of a pack, of the second one in front of its other blocks, over which the next
+        // checkpoint is written.
+        let has_content = |at: u32| self.get(at).is_some_and(|block| block.iter().any(|byte| *byte != 0));
+        let is_resized = |at: u32| is_zero && (1..at).all(has_content);
+        let is_older_end =
+            |(at, version): (u32, u64)| is_possible(version) && (is_resized(at) || self.is_whole(device, geometry, at));
         let is_head_possible = match self.claimed() {
-            _ if head.iter().all(|byte| *byte == 0) => self.index == 0,
+            _ if is_zero => self.index == 0,
             claimed => claimed.is_some_and(is_possible),
         };
-        !is_head_possible && !(1..BLOCKS_PER_SEGMENT).any(is_older_end)
+        self.has_damaged_last(geometry, than) || !is_head_possible && !self.ends(geometry).any(is_older_end)
     }
 
-    /// Whether the summaries of the node logs are in front of a last block, if it is of a pack that has them: else the pack was written over.
-    fn has_node_summaries(&self, raw: &RawCheckpoint, last: u32) -> bool {
-        let is_summary = |at: u32| {
-            let block = self.get(at).and_then(|block| RawSummaryBlock::ref_from_bytes(block).ok());
-            block.is_some_and(|summary| summary.entry_type == TYPE_NODE)
-        };
-        let has_them = raw.flags().intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT);
-        !has_them || last > 3 && (last - 3..last).all(is_summary)
+    /// Whether what is in front of a last block can be its pack's.
+    fn is_whole(&self, device: &dyn BlockDevice, geometry: &Geometry, last: u32) -> bool {
+        let Some((raw, checksum)) = self.sound(last) else { return false };
+        let (index, start) = (self.index, self.start);
+        is_whole(device, geometry, &Pack { index, start, raw, bytes: Vec::new(), checksum, broken_end: None })
     }
 
     /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.
@@ -196,7 +224,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
     let found = match blocks.sound(0) {
         Some((raw, _)) => {
             let total = raw.cp_pack_total_block_count.get();
-            if !is_pack_size(total, geometry) || ahead(&raw).is_some_and(|ahead| ahead <= 0) {
+            if !is_pack_size(total, geometry) || ahead(&raw).is_some_and(|ahead| ahead < blocks.least_ahead()) {
                 return Half::None;
             }
             let last = total - 1;
@@ -214,10 +242,14 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
         }
         None => {
             match blocks.lone_last(geometry, than) {
+                Some(last) if than.is_some() && !blocks.is_whole(device, geometry, last) => {
+                    let found = "all but its last block is damaged; it was the newer one";
+                    return Half::Unknown(blocks.error.unwrap_or_else(|| bad(index, found)));
+                }
                 Some(last) => blocks.pack(geometry, last, 0, tearing),
                 // Every block where its last could be was looked at.
                 None if blocks.blocks[1..].iter().all(Option::is_some) => {
-                    if !than.is_some_and(|than| blocks.is_damaged(than)) {
+                    if !than.is_some_and(|than| blocks.is_damaged(device, geometry, than)) {
                         return Half::None;
                     }
                     let found = "damaged at both ends, as no power cut leaves it; it may have been the newer one";
@@ -268,7 +300,24 @@ fn lone_end(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Optio
 /// The version that the first block of a pack claims, whether or not its checksum is right; `None` if it cannot be read.
 pub(crate) fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
     let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
-    Some(u64::from_le_bytes(head.first_chunk().copied()?))
+    Some(u64::from_le_bytes(head.first_chunk().copied()?) & !LOST_MARK)
+}
+
+/// The first block of a lost pack, marked as such: what is written over the rest cannot make it look like one that was cut off.
+pub(crate) fn marked_lost(head: Option<Vec<u8>>, than: u64) -> Vec<u8> {
+    let mut head = head.unwrap_or_else(|| vec![0; BLOCK_SIZE]);
+    if let Some(version) = head.first_chunk_mut::<8>() {
+        let claimed = u64::from_le_bytes(*version);
+        let is_near = (1..=u64::from(STALE_MAX)).contains(&claimed.wrapping_sub(than));
+        *version = (if is_near { claimed } else { than.wrapping_add(1) } | LOST_MARK).to_le_bytes();
+    }
+    head
+}
+
+/// Whether `now` is what [`marked_lost`] made of the first block `before`, but for the version, which it may have made up.
+pub(crate) fn is_marked(before: &[u8; BLOCK_SIZE], now: &[u8; BLOCK_SIZE]) -> bool {
+    let version = now.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    version & LOST_MARK != 0 && before[8..] == now[8..]
 }
 
 /// Writes the damaged end of a pack anew; durable on return. Does nothing to a pack that has none.

@@ -209,7 +209,7 @@ pub fn bitmap_places(flags: CheckpointFlags, geometry: &Geometry) -> (usize, usi
     }
 }
 
-fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geometry) -> Result<Vec<u32>> {
+pub(super) fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geometry) -> Result<Vec<u32>> {
     let first = 1 + geometry.payload;
     let start_sum = pack.raw.cp_pack_start_sum.get();
     let total = pack.raw.cp_pack_total_block_count.get();
@@ -288,7 +288,7 @@ fn read_compact_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataS
     Ok((summaries, journals))
 }
 
-fn has_node_summaries(pack: &Pack) -> bool {
+pub(super) fn has_node_summaries(pack: &Pack) -> bool {
     pack.raw.flags().intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT)
 }
 
@@ -301,7 +301,7 @@ fn summary_from(bytes: &[u8]) -> Box<RawSummaryBlock> {
     block
 }
 
-fn read_node_summaries(
+pub(super) fn read_node_summaries(
     device: &dyn BlockDevice,
     pack: &Pack,
     geometry: &Geometry,

@@ -5,6 +5,7 @@ pub mod half;
 pub mod load;
 pub mod pack;
 mod tables;
+mod whole;
 pub mod write;
 
 use std::collections::BTreeSet;

@@ -24,6 +24,7 @@ use zerocopy::FromBytes;
 use super::commit::Writes;
 use super::staged::Staged;
 use crate::checkpoint::choose::choose_pack_to_read;
+use crate::checkpoint::half;
 use crate::checkpoint::load::log_position;
 use crate::geometry::Geometry;
 use crate::layout::superblock::{self, RawSuperblock};
@@ -194,6 +195,9 @@ impl Saved {
         let mut now = [0; BLOCK_SIZE];
         device.read_at(u64::from(address) << BLOCK_BITS, &mut now)?;
         let sums = sums(&now);
+        if self.before.is_some_and(|before| half::is_marked(&before, &now)) {
+            return Ok(true);
+        }
         Ok((0..SECTORS).all(|sector| {
             let bytes = sector * SECTOR..(sector + 1) * SECTOR;
             sums[sector] == self.after[sector]

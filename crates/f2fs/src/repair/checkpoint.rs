@@ -56,8 +56,15 @@ pub(super) const KINDS: &[FaultKind] = &[
 /// Where a log stays that has no segment yet.
 const NOWHERE: u32 = u32::MAX;
 
-/// Opens the volume at its best checkpoint; the journals are merged into the tables on the staged device.
-pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], log: &mut Log) -> Result<State> {
+/// Opens the volume at its best checkpoint; the journals are merged into the tables on the staged device. `found_ahead`: how many versions
+/// ahead of the checkpoint nodes were found.
+pub(super) fn open(
+    device: &Arc<Staged>,
+    geometry: Geometry,
+    faults: &[Fault],
+    found_ahead: u64,
+    log: &mut Log,
+) -> Result<State> {
     let mut mended = None;
     // What came since is what the search finds, if a pack that cannot be read was the newer one.
     let (mut pack, how) = match choose_pack_to_read(&**device, &geometry) {
@@ -82,7 +89,7 @@ pub(super) fn open(device: &Arc<Staged>, geometry: Geometry, faults: &[Fault], l
         load_pack(&**device, &geometry, pack)?
     };
     loaded.logs.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(log, _)| log.segment = NOWHERE);
-    let mut state = into_state(device, geometry, loaded)?;
+    let mut state = into_state(device, geometry, loaded, found_ahead)?;
     state.is_invented = invented;
     state.merge_journals()?;
     state.place_lost_logs()?;
@@ -130,7 +137,7 @@ fn action(kind: FaultKind, how: &str) -> String {
     }
 }
 
-fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Result<State> {
+fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ahead: u64) -> Result<State> {
     // Without it nothing on the device is kept: what cannot be read now is no reason for that.
     let chosen = match choose(device.base(), &geometry) {
         Ok(chosen) => Some(chosen),
@@ -149,7 +156,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
     let last = base.as_ref().unwrap_or(&loaded.pack);
     let target = 1 - last.index;
     let last_version = last.raw.checkpoint_ver.get();
-    let ahead = if is_lost { claimed_ahead(device.base(), &geometry, last_version) } else { 0 };
+    let ahead = if is_lost { claimed_ahead(device.base(), &geometry, last_version).max(found_ahead) } else { 0 };
     let mut version = last_version.wrapping_add(ahead + 1);
     // Odd versions belong into the first pack.
     if version % 2 == u64::from(target) {
@@ -160,7 +167,8 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded) -> Resul
         loaded => loaded.and_then(Result::ok).map(Rc::new),
     };
     let kept = base.as_deref().map_or_else(Kept::default, |base| Kept::of(device.base(), &geometry, base));
-    let writes_both = base.is_none() || ahead > 0;
+    // What shows that a newer one was lost, or may have been, stays until the next one is durable: neither end is mended before.
+    let writes_both = base.is_none() || is_lost;
     Ok(State {
         device: Arc::clone(device),
         geometry,

@@ -12,6 +12,7 @@ use super::staged::Staged;
 use super::state::State;
 use crate::check::Survey;
 use crate::check::blocks::Owner;
+use crate::checkpoint::half;
 use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
@@ -21,14 +22,16 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit
 /// Blocks to be written, in the order of their groups; a flush after each group.
 #[derive(Default)]
 pub(super) struct Writes {
-    groups: [BTreeMap<u32, Vec<u8>>; 4],
+    groups: [BTreeMap<u32, Vec<u8>>; 5],
 }
 
-/// Blocks, tables; the checkpoint but its last block; that one; the superblocks, and the other pack if neither was of use.
+/// Blocks, tables; the checkpoint but its ends; its last block; its first one, because what it says of a pack that was lost must not go
+/// before there is another; the superblocks, and the other pack where neither was sure to count.
 const BODY: usize = 0;
 const PACK: usize = 1;
 const TAIL: usize = 2;
-const SUPERBLOCKS: usize = 3;
+const HEAD: usize = 3;
+const REST: usize = 4;
 
 /// Most blocks in a request.
 const REQUEST_BLOCKS: usize = 256;
@@ -37,7 +40,7 @@ impl Writes {
     /// Only the superblocks.
     pub(super) fn of_superblocks(staged: &Staged) -> Result<Writes> {
         let mut writes = Writes::default();
-        writes.groups[SUPERBLOCKS] = staged.changes()?.into_iter().filter(|(address, _)| *address < 2).collect();
+        writes.groups[REST] = staged.changes()?.into_iter().filter(|(address, _)| *address < 2).collect();
         Ok(writes)
     }
 
@@ -159,14 +162,19 @@ impl State {
         let pack = geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
         let total = self.loaded.pack.raw.cp_pack_total_block_count.get();
         let mended = base.as_ref().and_then(|base| base.pack.broken_end.as_ref()).map(|end| end.address);
+        if let Some(base) = base.as_ref().filter(|_| self.writes_both) {
+            let head = self.device.before(pack).ok();
+            writes.groups[BODY].insert(pack, half::marked_lost(head, base.pack.raw.checkpoint_ver.get()));
+        }
         for (address, block) in self.device.changes()? {
             let group = match address {
                 // Before the pack that Linux would go back to is written over.
-                _ if mended == Some(address) => BODY,
-                0 | 1 => SUPERBLOCKS,
+                _ if mended == Some(address) && !self.writes_both => BODY,
+                0 | 1 => REST,
+                _ if address == pack => HEAD,
                 _ if address == pack + total - 1 => TAIL,
                 _ if (pack..pack + total).contains(&address) => PACK,
-                _ if self.writes_both && (other..other + total).contains(&address) => SUPERBLOCKS,
+                _ if self.writes_both && (other..other + total).contains(&address) => REST,
                 // The tables' turn was above; the other pack stays.
                 _ if address < geometry.ssa => continue,
                 _ if geometry.in_main(address)

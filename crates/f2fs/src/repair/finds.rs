@@ -80,6 +80,11 @@ impl Finds {
         self.rescued.is_outdated()
     }
 
+    /// How many versions ahead of the checkpoint nodes are that count: the next one must not look older than they.
+    pub(super) fn newest_ahead(&self) -> u64 {
+        self.rescued.newest_ahead().into()
+    }
+
     fn walk(&mut self, index: &Index) {
         for ino in self.rescued.placed() {
             // What cannot be read has nothing to lose.
@@ -110,6 +115,13 @@ impl Finds {
             }
         }
         losses
+    }
+
+    /// Files of which it cannot be told what the last durable version is. Directories have their names from both.
+    pub(super) fn doubtful(&self) -> Vec<Loss> {
+        let what = "what was written to it last, or what it was before: a checkpoint is lost, or was cut off, and nothing tells which";
+        let files = self.rescued.doubtful().iter().filter(|ino| !self.rescued.is_directory(**ino));
+        files.map(|&ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
     }
 
     /// Files that fsync wrote after the checkpoint: what of them is lost where a repair goes back to that.

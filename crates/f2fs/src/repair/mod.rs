@@ -426,7 +426,7 @@ impl Work<'_> {
             && report.worst != Some(Severity::Fatal)
             && !report.faults.iter().any(|fault| NOT_RECOVERABLE.contains(&fault.kind));
         let mut after = None;
-        if is_safe && !lacks_checkpoint && self.roll_forward(options).is_ok() {
+        if is_safe && !lacks_checkpoint && self.roll_forward(options, &report).is_ok() {
             let (new, _) = self.examine(FxHashSet::default())?;
             let is_note = |kind| matches!(kind, FaultKind::NotUnmounted | FaultKind::RollForward);
             let is_done = !new.faults.iter().any(|fault| is_note(fault.kind));
@@ -468,8 +468,11 @@ impl Work<'_> {
         self.found.is_some()
     }
 
-    fn roll_forward(&self, options: &RepairOptions) -> Result<()> {
+    fn roll_forward(&self, options: &RepairOptions, report: &CheckReport) -> Result<()> {
         let staged: Arc<dyn BlockDevice> = Arc::clone(&self.staged) as Arc<dyn BlockDevice>;
+        if report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost) {
+            pack::stand_in(&*staged, &crate::geometry::Geometry::read(&*staged)?.0)?;
+        }
         let fs = F2fs::open(staged, OpenOptions::default(), Arc::clone(&options.clock))?;
         fs.close()?;
         Ok(())

@@ -1,11 +1,14 @@
 //! The checkpoint pack of a repaired volume: one of a clean unmount, with full summaries and empty journals.
 
+use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
 
 use super::state::State;
+use crate::blocks::read_blocks;
 use crate::check::Survey;
+use crate::checkpoint::choose::choose_pack_to_read;
 use crate::checkpoint::load::bitmap_places;
 use crate::checkpoint::pack::expected_checksum;
 use crate::checkpoint::write::orphan_blocks;
@@ -13,7 +16,7 @@ use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, RawCheckpoint};
 use crate::layout::summary::{TYPE_DATA, TYPE_NODE};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// Blocks of summaries: one for each log.
 const SUMMARIES: u32 = 6;
@@ -34,6 +37,24 @@ const DROPPED: CheckpointFlags = CheckpointFlags::COMPACT_SUMMARY
 pub(super) fn orphans_max(geometry: &Geometry) -> usize {
     let blocks = BLOCKS_PER_SEGMENT - 2 - geometry.payload.min(BLOCKS_PER_SEGMENT - 2 - SUMMARIES) - SUMMARIES;
     blocks as usize * crate::layout::checkpoint::ORPHANS_PER_BLOCK
+}
+
+/// Where the other pack is damaged and may have been the newer one, nothing is written to a volume. Once it is known that it was not, the
+/// one that counts stands in its place too, as a version before.
+pub(super) fn stand_in(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+    let chosen = choose_pack_to_read(device, geometry)?.0;
+    let raw = &chosen.raw;
+    let mut pack = read_blocks(device, chosen.start, raw.cp_pack_total_block_count.get() as usize)?;
+    let mut head = chosen.bytes[..BLOCK_SIZE].to_vec();
+    head[..8].copy_from_slice(&raw.checkpoint_ver.get().wrapping_sub(1).to_le_bytes());
+    let offset = raw.checksum_offset.get() as usize;
+    let checksum = expected_checksum(&head, offset);
+    head[offset..offset + 4].copy_from_slice(&checksum.to_le_bytes());
+    let last = pack.len() - BLOCK_SIZE;
+    pack[..BLOCK_SIZE].copy_from_slice(&head);
+    pack[last..].copy_from_slice(&head);
+    let start = geometry.checkpoint + (1 - chosen.index) * BLOCKS_PER_SEGMENT;
+    Ok(device.write_at(u64::from(start) << BLOCK_BITS, &pack)?)
 }
 
 impl State {

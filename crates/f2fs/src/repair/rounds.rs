@@ -69,7 +69,8 @@ impl Work<'_> {
             return Ok(self.finish(again, writes, options));
         }
         let root = geometry.root_ino;
-        let mut state = checkpoint::open(&self.staged, geometry, &again.faults, &mut self.log)?;
+        let found_ahead = before.as_ref().map_or(0, Finds::newest_ahead);
+        let mut state = checkpoint::open(&self.staged, geometry, &again.faults, found_ahead, &mut self.log)?;
         if state.writes_both {
             // Else the other place would look like a pack that was lost.
             state.write_other_pack()?;
@@ -89,6 +90,9 @@ impl Work<'_> {
             (Some(_), None) => vec![Loss::of_all(root)],
             (None, _) => Vec::new(),
         };
+        if let Some(before) = &before {
+            losses.extend(before.doubtful());
+        }
         if report.is_clean() && state.relocate_all(&mut self)? {
             self.log.muted = true;
             report = self.rounds(&mut state)?;

@@ -14,6 +14,8 @@
 //! than anything it knows. Where the other pack is damaged, it may have been a newer checkpoint: then nodes that this one does not know
 //! count too, and all that were written since, if something shows that the newer one was complete.
 
+use std::collections::BTreeSet;
+
 use basalt_segments::SegmentKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
@@ -78,8 +80,16 @@ pub(super) struct Evidence {
     is_lost: bool,
     /// Nor is this checkpoint known to be the one before: it may be several versions behind.
     is_stale: bool,
+    /// How far ahead of this checkpoint nodes are that were found behind newer ones, where it is stale.
+    ahead: BTreeSet<u32>,
+    /// How far ahead they may be: those of an earlier volume are of any version.
+    ahead_max: u32,
     /// Nodes were written behind that newer one: what this one knows of changed nodes is out of date.
     is_outdated: bool,
+    /// That came from a node which the newer one was durable before.
+    is_proven: bool,
+    /// Inodes of which this one knows an older node than was found, and nothing says whether the newer one was ever durable.
+    doubtful: BTreeSet<u32>,
     /// Where nodes are that an fsync after the checkpoint vouches for.
     fsynced: FxHashSet<u32>,
     addresses: FxHashMap<u32, u32>,
@@ -253,6 +263,22 @@ impl Evidence {
         self.damaged_version = damaged.map(|version| version as u32);
         self.is_lost = other >= Other::Lost;
         self.is_stale = other == Other::Stale;
+        self.ahead_max = if self.is_stale { STALE_MAX } else { VERSION_STEP_MAX as u32 };
+    }
+
+    /// All nodes were seen: where each version of them follows closely on another, more of them count than are near this checkpoint.
+    pub(super) fn settle_ahead(&mut self) {
+        for &ahead in self.ahead.iter().filter(|_| self.is_stale) {
+            if ahead > self.ahead_max {
+                break;
+            }
+            self.ahead_max = ahead.saturating_add(STALE_MAX);
+        }
+    }
+
+    /// How far ahead of this checkpoint the newest node is that counts.
+    pub(super) fn newest_ahead(&self) -> u32 {
+        self.ahead.range(..=self.ahead_max).next_back().copied().unwrap_or_default()
     }
 
     /// Whether a node was written behind a checkpoint newer than this one. A repair that power cut has written nodes of versions between
@@ -262,24 +288,37 @@ impl Evidence {
         let ahead = (seen.version as u32).wrapping_sub(version);
         match self.damaged_version {
             Some(damaged) => seen.version as u32 == damaged && ahead.cast_signed() > 0,
-            // Not any: nodes of an earlier volume may lie about, of whatever version.
-            None if self.is_stale => (1..=STALE_MAX).contains(&ahead),
-            None => (1..=VERSION_STEP_MAX as u32).contains(&ahead),
+            None => (1..=self.ahead_max).contains(&ahead),
         }
     }
 
-    /// Whether a node tells that the checkpoint behind this one is lost: no fsync wrote it, and this one does not know it.
-    fn is_of_lost(&self, seen: &Seen, address: u32) -> bool {
+    /// Whether a node may be of a lost checkpoint behind this one, or of one that power cut while its nodes were written: no fsync wrote it.
+    fn may_be_of_lost(&self, seen: &Seen, address: u32) -> bool {
         let is_fsynced = seen.fsynced || self.fsynced.contains(&address);
-        let is_behind = self.version_after == Some(seen.version);
-        self.is_lost && is_behind && !is_fsynced && !self.addresses.contains_key(&seen.nid)
+        self.is_lost && self.version_after == Some(seen.version) && !is_fsynced
     }
 
     /// Whether a node shows that the checkpoint is out of date, and that was not known.
     pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
-        let shows = !self.is_outdated && (self.is_of_newer(seen) || self.is_of_lost(seen, address));
+        let (is_newer, may_be_lost) = (self.is_of_newer(seen), self.may_be_of_lost(seen, address));
+        let ahead = self.older_than.map_or(0, |version| (seen.version as u32).wrapping_sub(version));
+        if ahead.cast_signed() > 0 && self.damaged_version.is_none() {
+            self.ahead.insert(ahead);
+        }
+        let known = self.addresses.get(&seen.nid);
+        if may_be_lost && known.is_some_and(|known| *known != address) {
+            self.doubtful.insert(seen.ino);
+        }
+        self.is_proven |= is_newer;
+        let shows = !self.is_outdated && (is_newer || may_be_lost && known.is_none());
         self.is_outdated |= shows;
         shows
+    }
+
+    /// Inodes of which two versions were found, and nothing tells which is the last durable one: either a checkpoint is lost, or one was
+    /// being written when power went.
+    pub(super) fn doubtful(&self) -> Vec<u32> {
+        if self.is_proven { Vec::new() } else { self.doubtful.iter().copied().collect() }
     }
 
     /// Whether the checkpoint does not know of a node that a damaged, newer one may have had.

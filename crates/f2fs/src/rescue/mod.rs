@@ -100,6 +100,8 @@ pub struct Rescued {
     bad: Vec<Range<u32>>,
     report: RescueReport,
     is_outdated: bool,
+    doubtful: Vec<u32>,
+    newest_ahead: u32,
 }
 
 impl Rescued {
@@ -144,6 +146,7 @@ impl Rescued {
         let mut search =
             Search { geometry: &geometry, evidence: &mut evidence, knows_features, flexible: [0; 2], outdated: false };
         let mut index = search.run(&mut reader, options.deleted, progress);
+        search.evidence.settle_ahead();
         if search.outdated {
             // What came before it was known has to be judged again.
             search.flexible = [0; 2];
@@ -162,6 +165,13 @@ impl Rescued {
                 ));
             }
         }
+        let (doubtful, newest_ahead) = (evidence.doubtful(), evidence.newest_ahead());
+        if !doubtful.is_empty() {
+            notes.push(format!(
+                "a checkpoint is lost, or one was being written: it cannot be told which version of {} inodes is the last durable one",
+                doubtful.len()
+            ));
+        }
         if !knows_features && flexible[1] > flexible[0] {
             geometry.features.insert(Features::FLEXIBLE_INLINE_XATTR);
         }
@@ -175,12 +185,25 @@ impl Rescued {
         let mut bad = std::mem::take(&mut reader.bad);
         bad.sort_unstable_by_key(|range| range.start);
         let volume = Mutex::new(volume);
-        Ok((Rescued { volume, device: Arc::clone(&device), tree, bad, report, is_outdated }, index))
+        Ok((
+            Rescued { volume, device: Arc::clone(&device), tree, bad, report, is_outdated, doubtful, newest_ahead },
+            index,
+        ))
     }
 
     /// Whether nodes were written behind a checkpoint that is newer than the only one that is whole: no power cut took it.
     pub(crate) fn is_outdated(&self) -> bool {
         self.is_outdated
+    }
+
+    /// How many versions ahead of the checkpoint gone by the newest node is that counts.
+    pub(crate) fn newest_ahead(&self) -> u32 {
+        self.newest_ahead
+    }
+
+    /// Inodes of which it cannot be told whether the newest version was ever durable.
+    pub(crate) fn doubtful(&self) -> &[u32] {
+        &self.doubtful
     }
 
     /// What was found, and what was not.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FileDevice, OpenOptions as DeviceOptions};
 use basalt_f2fs::check::{CheckOptions, FaultKind, Severity, check};
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::checkpoint::CheckpointFlags;
-use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::images::fsck_f2fs;
 use basalt_vfs::FileSystem;
 
@@ -53,6 +55,33 @@ pub fn expect_clean_but(path: &Path, context: &str, excused: &[FaultKind]) {
     report.faults.retain(|fault| fault.kind.severity() != Severity::Note && !excused.contains(&fault.kind));
     let faults: Vec<String> = report.faults.iter().take(20).map(ToString::to_string).collect();
     assert!(faults.is_empty() && report.complete, "{context}: {}: basalt: {faults:#?}", path.display());
+    drop(device);
+    expect_end_to_do(path, context);
+}
+
+/// Whoever wrote the newest checkpoint: its last block alone tells of it, because what is in front of that is possible.
+fn expect_end_to_do(path: &Path, context: &str) {
+    let device = FileDevice::open(path, &DeviceOptions::default()).unwrap();
+    let geometry = Geometry::read(&device).unwrap().0;
+    let newest = choose_pack(&device, &geometry).unwrap().0;
+    let Ok(other) = read_pack(&device, &geometry, 1 - newest.index) else { return };
+    let (version, before) = (newest.raw.checkpoint_ver.get(), other.raw.checkpoint_ver.get());
+    // fsck.f2fs leaves others behind.
+    if before != 0 && !(1..=2).contains(&version.wrapping_sub(before)) {
+        return;
+    }
+    let place = u64::from(newest.start) * 4096 + 200;
+    let flip = || {
+        let mut byte = [0];
+        device.read_at(place, &mut byte).unwrap();
+        device.write_at(place, &[byte[0] ^ 0x10]).unwrap();
+    };
+    flip();
+    let report = check(&device, &CheckOptions::default(), &mut |_| ());
+    flip();
+    let kinds: Vec<FaultKind> = report.unwrap().faults.iter().map(|fault| fault.kind).collect();
+    let is_right = kinds.contains(&FaultKind::CheckpointEnd) && !kinds.contains(&FaultKind::CheckpointLost);
+    assert!(is_right, "{context}: {}: version {version} behind {before}: {kinds:?}", path.display());
 }
 
 /// Whether the checkpoint in use has its data summaries in the compact form.

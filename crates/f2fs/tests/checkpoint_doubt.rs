@@ -1,0 +1,313 @@
+//! Which of two packs was the newest, where one is damaged: what longer packs have left, what other tools leave, and what cannot be told.
+
+#[allow(dead_code)] // Part of it is for other tests.
+mod packs;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use basalt_device::power::{Change, Fate, Replay};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice};
+use basalt_f2fs::check::{CheckOptions, FaultKind, check};
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum, read_pack};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::{F2fs, Geometry};
+use basalt_testkit::images::{TOOLS, grow_f2fs, mkfs_f2fs};
+use basalt_testkit::scratch;
+use basalt_testkit::skip::tools_or_skip;
+use basalt_vfs::{Caller, FileSystem};
+use packs::{BLOCK, FILE, FILES, Outcome, ends, files, fill, flip, fresh, make, open, unmounted, unreadable};
+
+fn create(fs: &F2fs, name: &str, blocks: usize) -> u64 {
+    let ino = fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+    fs.write(ino, 0, &vec![1; blocks * 4096], false).unwrap();
+    ino
+}
+
+fn packs_of(image: &dyn BlockDevice) -> (Geometry, Pack) {
+    let geometry = Geometry::read(image).unwrap().0;
+    let newest = choose_pack(image, &geometry).unwrap().0;
+    (geometry, newest)
+}
+
+/// The newest pack's own blocks are garbage: what longer packs have left behind them does not hide it.
+fn is_found_lost(what: &str, image: &MemoryDevice) {
+    let (_, newest) = packs_of(image);
+    fill(image, newest.start.into(), newest.raw.cp_pack_total_block_count.get().into(), 0x5A);
+    let found = Outcome::of(image, files);
+    assert!(!found.is_clean && !found.is_writable, "{what}: {found:?}");
+    assert_eq!((found.rescued, found.repaired), (Some(FILES), Some(FILES)), "{what}: {found:?}");
+}
+
+/// A file that was unlinked while it was open made earlier checkpoints a block longer.
+#[test]
+fn the_end_of_a_pack_with_orphans_hides_no_lost_one() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, 1);
+    let ino = create(&fs, "temporary", 3);
+    fs.sync().unwrap();
+    fs.unlink(fs.root(), b"temporary").unwrap();
+    fs.sync().unwrap();
+    make(&fs, 1, 2);
+    fs.sync().unwrap();
+    fs.forget(ino, 1);
+    make(&fs, 2, 3);
+    fs.sync().unwrap();
+    make(&fs, 3, FILES);
+    fs.sync().unwrap();
+    is_found_lost("orphans", &device.snapshot());
+}
+
+/// The volume was unmounted with many blocks in its data logs; later packs are four blocks shorter.
+#[test]
+fn the_end_of_an_unmounted_volume_hides_no_lost_one() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, 1);
+    let ino = create(&fs, "long", 480);
+    fs.close().unwrap();
+    drop(fs);
+    let fs = open(device.clone());
+    fs.write(ino, 0, &vec![2; 100 * 4096], false).unwrap();
+    fs.sync().unwrap();
+    make(&fs, 1, FILES);
+    fs.sync().unwrap();
+    is_found_lost("unmounted", &device.snapshot());
+}
+
+fn load(path: &Path) -> MemoryDevice {
+    let bytes = std::fs::read(path).unwrap();
+    let image = MemoryDevice::new(bytes.len() as u64, 512);
+    for (at, block) in bytes.chunks(1 << 20).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0)) {
+        image.write_at((at as u64) << 20, block).unwrap();
+    }
+    image
+}
+
+/// resize.f2fs has left zeros in place of the second pack's first block. Power cuts the first checkpoint behind it, which is longer than
+/// what is there and whose first block did not arrive.
+#[test]
+fn a_cut_of_the_first_checkpoint_behind_resize_is_no_damage() {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let path = directory.path().join("volume.img");
+    mkfs_f2fs(&path, 100 << 20, &[]).unwrap();
+    grow_f2fs(&path, 110 << 20).unwrap();
+    grow_f2fs(&path, 120 << 20).unwrap();
+    let image = load(&path);
+    let (geometry, current) = packs_of(&image);
+    assert_eq!(current.index, 0);
+    let device = Arc::new(PowerCutDevice::new(image));
+    let fs = open(device.clone());
+    // Blocks of orphans make the pack long.
+    for number in 0..3100 {
+        let name = format!("open{number}");
+        fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap();
+        fs.unlink(fs.root(), name.as_bytes()).unwrap();
+    }
+    fs.sync().unwrap();
+    drop(fs);
+    let history = device.history();
+    let start = u64::from(geometry.checkpoint + 512) * BLOCK;
+    let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if *offset == start);
+    let at = history.changes.iter().position(is_pack).unwrap();
+    for lost in 1..=8 {
+        let cut = Replay::new(&history).cut(at, |cached| {
+            let torn = |change: &Change| Fate::Torn((0..change.sectors()).map(|sector| sector >= lost).collect());
+            cached.iter().map(|change| if is_pack(change) { torn(change) } else { Fate::Kept }).collect()
+        });
+        let found = Outcome::of(&cut, |_| 0);
+        assert!(found.is_clean && found.is_writable, "{lost} sectors lost: {found:?}");
+    }
+}
+
+/// One block of the second pack of `mkfs.f2fs`, which was never a checkpoint, is damaged.
+#[test]
+fn the_second_pack_of_others_was_never_used() {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let path = directory.path().join("volume.img");
+    mkfs_f2fs(&path, 100 << 20, &[]).unwrap();
+    for byte in [0, 0x5A] {
+        let image = load(&path);
+        let (geometry, _) = packs_of(&image);
+        fill(&image, u64::from(geometry.checkpoint) + 512, 1, byte);
+        let found = Outcome::of(&image, |_| 0);
+        assert!(found.is_clean && found.is_writable, "{byte:#x}: {found:?}");
+    }
+}
+
+/// `mkfs.f2fs` over an earlier volume, nothing discarded, then fsyncs behind its first checkpoint, whose first block is damaged: the last
+/// block of a longer pack of the earlier volume takes nothing with it.
+#[test]
+fn the_nearest_last_block_is_the_newest() {
+    if !tools_or_skip(TOOLS) {
+        return;
+    }
+    let directory = scratch::directory().unwrap();
+    let path = directory.path().join("volume.img");
+    mkfs_f2fs(&path, 100 << 20, &["-t", "0"]).unwrap();
+    let image = load(&path);
+    let (geometry, _) = packs_of(&image);
+    let mut block = read_pack(&image, &geometry, 0).unwrap().bytes[..4096].to_vec();
+    block[..8].copy_from_slice(&123_456_789u64.to_le_bytes());
+    block[136..140].copy_from_slice(&8u32.to_le_bytes());
+    let checksum = expected_checksum(&block, 4092);
+    block[4092..].copy_from_slice(&checksum.to_le_bytes());
+    image.write_at(u64::from(geometry.checkpoint + 7) * BLOCK, &block).unwrap();
+    let device = Arc::new(image);
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    for number in 0..FILES {
+        let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+        fs.sync_file(ino, false).unwrap();
+    }
+    let image = device.snapshot();
+    drop(fs);
+    fill(&image, geometry.checkpoint.into(), 1, 0x5A);
+    let found = Outcome::of(&image, files);
+    assert_eq!((found.mounted, found.rescued, found.repaired), (Some(FILES), Some(FILES), Some(FILES)), "{found:?}");
+}
+
+/// The first block cannot be read, as after a power cut, but a last block with one wrong bit says that the pack was complete.
+#[test]
+fn a_damaged_last_block_tells_of_a_first_one_that_cannot_be_read() {
+    let image = unmounted();
+    let [first, last] = ends(&image);
+    flip(&image, last * BLOCK + 99, 0x40);
+    let device = Arc::new(FaultyDevice::new(image));
+    unreadable(&device, first * BLOCK..(first + 1) * BLOCK);
+    let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
+    assert!(!open(device.clone()).is_writable());
+    device.heal();
+    assert_eq!(files(&open(device)), FILES);
+}
+
+/// Both packs are gone but for last blocks of up to 200 checkpoints before: all that was written since counts.
+#[test]
+fn a_last_block_of_long_ago_hides_nothing() {
+    for syncs in [20, 80, 200] {
+        let device = Arc::new(fresh());
+        let fs = open(device.clone());
+        for number in 0..FILES {
+            let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+            fs.write(ino, 0, &[0xEE; 9_000], false).unwrap();
+        }
+        let long = create(&fs, "long", 340);
+        fs.sync().unwrap();
+        fs.write(long, 0, &[3; 40], false).unwrap();
+        fs.close().unwrap();
+        drop(fs);
+        let fs = open(device.clone());
+        fs.write(long, 0, &vec![5; 80 * 4096], false).unwrap();
+        for round in 0..syncs {
+            create(&fs, &format!("more{round}"), 0);
+            fs.sync().unwrap();
+        }
+        for number in 0..FILES {
+            let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+            fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
+        }
+        fs.sync().unwrap();
+        fs.sync().unwrap();
+        let image = device.snapshot();
+        drop(fs);
+        let (geometry, _) = packs_of(&image);
+        for index in 0..2 {
+            let pack = read_pack(&image, &geometry, index).unwrap();
+            fill(&image, pack.start.into(), pack.raw.cp_pack_total_block_count.get().into(), 0x5A);
+        }
+        let found = Outcome::of(&image, files);
+        assert_eq!((found.rescued, found.repaired), (Some(FILES), Some(FILES)), "{syncs} checkpoints: {found:?}");
+    }
+}
+
+/// The older pack is gone, and power cut the next checkpoint while it wrote nodes: that looks as if the newest one had been complete and
+/// was lost. Neither can be told from the other, so that a repair asks first.
+#[test]
+fn what_may_never_have_been_durable_is_asked_about() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    fs.sync().unwrap();
+    create(&fs, "one more", 0);
+    fs.sync().unwrap();
+    let device = Arc::new(PowerCutDevice::new(device.snapshot()));
+    drop(fs);
+    let fs = open(device.clone());
+    fs.sync().unwrap();
+    let (geometry, newest) = packs_of(&*device);
+    for number in 0..FILES {
+        let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+        fs.write(ino, 0, &[0xEE; 9_000], false).unwrap();
+    }
+    create(&fs, "new", 0);
+    let from = device.position();
+    fs.sync().unwrap();
+    drop(fs);
+    let history = device.history();
+    let other = u64::from(geometry.checkpoint + (1 - newest.index) * 512) * BLOCK;
+    let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if *offset == other);
+    let at = (from..history.changes.len()).find(|at| is_pack(&history.changes[*at])).unwrap();
+    let cut = Replay::new(&history)
+        .cut(at, |cached| cached.iter().map(|change| if is_pack(change) { Fate::Lost } else { Fate::Kept }).collect());
+    assert_eq!(files(&open(Arc::new(cut.snapshot()))), FILES);
+    fill(&cut, other / BLOCK, 10, 0x5A);
+    let found = Outcome::of(&cut, files);
+    assert!(found.mounted == Some(FILES) && !found.is_writable && !found.is_clean, "{found:?}");
+    assert_eq!(found.losses as u64, FILES, "{found:?}");
+}
+
+/// The older pack is gone; a file was replaced by a new one and fsynced behind the newest: it is that one afterwards, and has its name.
+#[test]
+fn a_lost_older_pack_breaks_no_fsync() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let old = fs.lookup(fs.root(), b"file7").unwrap().ino;
+    fs.write(old, 0, &[0xEE; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    create(&fs, "one more", 0);
+    fs.sync().unwrap();
+    fs.unlink(fs.root(), b"file7").unwrap();
+    make(&fs, 7, 8);
+    let new = fs.lookup(fs.root(), b"file7").unwrap().ino;
+    fs.sync_file(new, false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let (geometry, newest) = packs_of(&image);
+    let older = read_pack(&image, &geometry, 1 - newest.index).unwrap();
+    fill(&image, older.start.into(), 10, 0x5A);
+    let device: Arc<dyn BlockDevice> = Arc::new(image);
+    let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && report.losses.is_empty(), "{report:?}");
+    let fs = open(device);
+    assert_eq!((files(&fs), fs.lookup(fs.root(), b"file7").unwrap().ino), (FILES, new));
+}
+
+/// Garbage up to the last block of the newest pack, which is whole, costs no more than garbage up to its end.
+#[test]
+fn a_last_block_alone_is_no_checkpoint() {
+    for byte in [0, 0x5A, 0xFF] {
+        let device = Arc::new(fresh());
+        let fs = open(device.clone());
+        make(&fs, 0, 3);
+        fs.sync().unwrap();
+        make(&fs, 3, FILES);
+        fs.sync().unwrap();
+        let image = device.snapshot();
+        drop(fs);
+        let [first, last] = ends(&image);
+        fill(&image, first, last - first, byte);
+        let found = Outcome::of(&image, files);
+        assert!(!found.is_clean && !found.is_writable, "{byte:#x}: {found:?}");
+        assert_eq!((found.rescued, found.repaired), (Some(FILES), Some(FILES)), "{byte:#x}: {found:?}");
+    }
+}
