@@ -9,6 +9,7 @@
 //! | [`variants`] | the kinds of F2FS volume met in the wild, as `mkfs.f2fs` arguments |
 //! | [`loopdev`] | loop devices that detach themselves |
 //! | [`mapping`] | shared mappings of files, also by another process |
+//! | [`recorded`] | results on record, to be the same tomorrow |
 //! | [`scratch`] | temporary directories on a real disk |
 //! | [`limit`] | limits of time for whatever a test waits for |
 //! | [`skip`] | saying that a test cannot run here; an error where nothing may be skipped |
@@ -28,6 +29,7 @@ pub mod loopdev;
 pub mod manifest;
 pub mod mapping;
 pub mod namespace;
+pub mod recorded;
 pub mod scratch;
 pub mod shuttled;
 pub mod skip;

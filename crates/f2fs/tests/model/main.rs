@@ -26,10 +26,12 @@ mod run;
 mod shape;
 mod treachery;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use basalt_device::RequestKind;
 use basalt_testkit::images::TOOLS;
+use basalt_testkit::recorded;
 use basalt_testkit::rng::Rng;
 use basalt_testkit::skip::tools_or_skip;
 
@@ -175,4 +177,16 @@ fn the_same_seed_leaves_the_same_device() {
         if hashes[0] == hashes[1] { Ok(()) } else { Err(format!("hashes {hashes:x?}")) }
     };
     campaign("the_same_seed_leaves_the_same_device", 40, run, |_| String::new());
+}
+
+/// What the engine leaves on a device is on record: a change that does not mean to change it leaves it as it is.
+#[test]
+fn device_contents_are_as_recorded() {
+    let lines = (0..40).map(|seed| {
+        let (shape, operations) = plan(seed);
+        let hash = run(shape, &operations).and_then(|world| world.hash());
+        format!("seed {seed} contents {:016x}", hash.unwrap_or_else(|failure| panic!("seed {seed}: {failure}")))
+    });
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/model/contents.txt");
+    recorded::expect(&path, &lines.collect::<Vec<_>>());
 }

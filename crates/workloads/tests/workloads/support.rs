@@ -36,10 +36,15 @@ impl Volume {
     }
 
     pub fn of_size(size: u64) -> Volume {
+        Volume::with(size, FormatOptions::default().journal_bytes, OpenOptions::default())
+    }
+
+    pub fn with(size: u64, journal_bytes: u64, options: OpenOptions) -> Volume {
         let device = Arc::new(MemoryDevice::new(size, 512));
-        let plain = FormatOptions { discard_reads_zeros: true, uuid: Some([7; 16]), ..FormatOptions::default() };
+        let plain =
+            FormatOptions { discard_reads_zeros: true, uuid: Some([7; 16]), journal_bytes, ..FormatOptions::default() };
         format(&*device, &plain, &mut |_, _| {}).unwrap();
-        let engine = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(Virtual::default())).unwrap();
+        let engine = F2fs::open(device.clone(), options, Arc::new(Virtual::default())).unwrap();
         Volume { device, engine: Arc::new(engine) }
     }
 
