@@ -27,7 +27,7 @@ use zerocopy::FromBytes;
 
 use super::choose::newer;
 use super::pack::{BrokenEnd, Pack, bad, check_block, is_pack_size};
-use super::whole::is_whole;
+use super::whole::wrong_parts;
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -154,8 +154,9 @@ impl Blocks {
         // checkpoint is written.
         let has_content = |at: u32| self.get(at).is_some_and(|block| block.iter().any(|byte| *byte != 0));
         let is_resized = |at: u32| is_zero && (1..at).all(has_content);
-        let is_older_end =
-            |(at, version): (u32, u64)| is_possible(version) && (is_resized(at) || self.is_whole(device, geometry, at));
+        let is_older_end = |(at, version): (u32, u64)| {
+            is_possible(version) && (is_resized(at) || self.is_whole(device, geometry, at, 0))
+        };
         let is_head_possible = match self.claimed() {
             _ if is_zero => self.index == 0,
             claimed => claimed.is_some_and(is_possible),
@@ -163,11 +164,12 @@ impl Blocks {
         self.has_damaged_last(geometry, than) || !is_head_possible && !self.ends(geometry).any(is_older_end)
     }
 
-    /// Whether what is in front of a last block can be its pack's.
-    fn is_whole(&self, device: &dyn BlockDevice, geometry: &Geometry, last: u32) -> bool {
+    /// Whether what is in front of a last block can be its pack's, but for `damaged` parts.
+    fn is_whole(&self, device: &dyn BlockDevice, geometry: &Geometry, last: u32, damaged: usize) -> bool {
         let Some((raw, checksum)) = self.sound(last) else { return false };
         let (index, start) = (self.index, self.start);
-        is_whole(device, geometry, &Pack { index, start, raw, bytes: Vec::new(), checksum, broken_end: None })
+        let pack = Pack { index, start, raw, bytes: Vec::new(), checksum, broken_end: None };
+        wrong_parts(device, geometry, &pack) <= damaged
     }
 
     /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.
@@ -242,7 +244,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
         }
         None => {
             match blocks.lone_last(geometry, than) {
-                Some(last) if than.is_some() && !blocks.is_whole(device, geometry, last) => {
+                Some(last) if than.is_some() && !blocks.is_whole(device, geometry, last, 1) => {
                     let found = "all but its last block is damaged; it was the newer one";
                     return Half::Unknown(blocks.error.unwrap_or_else(|| bad(index, found)));
                 }

@@ -10,42 +10,54 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::summary::{ENTRIES, RawSummaryBlock, TYPE_DATA, TYPE_NODE, nat_journal, sit_journal};
 
-/// Whether orphans, journals and summaries of a pack are possible ones. mkfs.f2fs puts nothing between the ends of its second pack, which
-/// has version 0.
-pub(super) fn is_whole(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> bool {
-    pack.raw.checkpoint_ver.get() == 0 || is_possible(device, geometry, pack).unwrap_or(false)
+/// How many parts of what is between the ends of a pack cannot be that pack's: orphans, journals, the summary of each log. mkfs.f2fs puts
+/// nothing between the ends of its second pack, which has version 0.
+pub(super) fn wrong_parts(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> usize {
+    if pack.raw.checkpoint_ver.get() == 0 {
+        return 0;
+    }
+    // What is not even there has more than one.
+    let wrong = |parts: Result<Vec<bool>>| parts.map_or(2, |parts| parts.iter().filter(|is_right| !**is_right).count());
+    [orphans, data, nodes].map(|parts| wrong(parts(device, geometry, pack))).iter().sum()
 }
 
-fn is_possible(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<bool> {
+/// Whether there are orphans, if there should be.
+fn orphans(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<bool>> {
     let orphans = read_orphans(device, pack, geometry)?;
-    if orphans.is_empty() && pack.raw.flags().contains(CheckpointFlags::ORPHAN) {
-        return Ok(false);
-    }
-    let (data, journals) = read_data_summaries(device, pack)?;
+    Ok(vec![!orphans.is_empty() || !pack.raw.flags().contains(CheckpointFlags::ORPHAN)])
+}
+
+/// Whether each journal is possible, and the summary of each data log.
+fn data(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<bool>> {
+    let (summaries, journals) = read_data_summaries(device, pack)?;
     let nats = nat_journal(&journals.0).is_some_and(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()));
     let sits =
         sit_journal(&journals.1).is_some_and(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments));
-    if !nats || !sits || !are_owners(geometry, pack, &SegmentKind::ALL[..3], &data) {
-        return Ok(false);
-    }
     let is_compact = pack.raw.flags().contains(CheckpointFlags::COMPACT_SUMMARY);
-    if !is_compact && !data.iter().all(|summary| summary.entry_type == TYPE_DATA) {
-        return Ok(false);
-    }
-    // Else they are not in the pack.
-    if !has_node_summaries(pack) {
-        return Ok(true);
-    }
-    let nodes = read_node_summaries(device, pack, geometry)?;
-    let is_typed = nodes.iter().all(|summary| summary.entry_type == TYPE_NODE);
-    Ok(is_typed && are_owners(geometry, pack, &SegmentKind::ALL[3..], &nodes))
+    let logs = SegmentKind::ALL[..3].iter().zip(&summaries);
+    let logs = logs.map(|(kind, summary)| {
+        (is_compact || summary.entry_type == TYPE_DATA) && are_owners(geometry, pack, *kind, summary)
+    });
+    Ok([nats, sits].into_iter().chain(logs).collect())
 }
 
-/// Whether every block that a log has written has an owner that can be. In logs of nodes a seal has none.
-fn are_owners(geometry: &Geometry, pack: &Pack, logs: &[SegmentKind], summaries: &[Box<RawSummaryBlock>]) -> bool {
-    logs.iter().zip(summaries).all(|(&kind, summary)| {
-        let (_, offset, _) = log_position(pack, kind);
-        let mut written = summary.entries[..ENTRIES.min(offset as usize)].iter();
-        written.all(|entry| (u32::from(!kind.is_node())..geometry.node_ids()).contains(&entry.nid.get()))
-    })
+/// Whether the summary of each node log is possible, if they are in the pack.
+fn nodes(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<bool>> {
+    if !has_node_summaries(pack) {
+        return Ok(Vec::new());
+    }
+    let summaries = read_node_summaries(device, pack, geometry)?;
+    let logs = SegmentKind::ALL[3..].iter().zip(&summaries);
+    let logs =
+        logs.map(|(kind, summary)| summary.entry_type == TYPE_NODE && are_owners(geometry, pack, *kind, summary));
+    Ok(logs.collect())
+}
+
+/// Whether most blocks that a log has written have an owner that can be. In logs of nodes a seal has none.
+fn are_owners(geometry: &Geometry, pack: &Pack, kind: SegmentKind, summary: &RawSummaryBlock) -> bool {
+    let (_, offset, _) = log_position(pack, kind);
+    let possible = u32::from(!kind.is_node())..geometry.node_ids();
+    let written = &summary.entries[..ENTRIES.min(offset as usize)];
+    let wrong = written.iter().filter(|entry| !possible.contains(&entry.nid.get())).count();
+    wrong * 4 <= written.len()
 }

@@ -39,6 +39,12 @@ fn a_file_in_the_place_of_another_goes_back_to_its_own() {
     Campaign::run(&Order { count: 1, seed: 90326, wipe: false, compare: false }).expect_nothing_lost();
 }
 
+/// The first block of the newest checkpoint is damaged and one owner in its summaries: it is the newest all the same.
+#[test]
+fn a_wrong_owner_behind_a_damaged_first_block_costs_no_checkpoint() {
+    Campaign::run(&Order { count: 1, seed: 200_777, wipe: false, compare: false }).expect_nothing_lost();
+}
+
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
