@@ -243,3 +243,18 @@ fn directories_that_are_gone_are_found_together() {
     let (few, many) = (repaired(20), repaired(80));
     assert!(many - few <= 60 * 35, "{few} reads for 20 directories, {many} for 80");
 }
+
+/// The number of buckets that a directory begins with is wrong: every name seems to be in the wrong place, and none is moved.
+#[test]
+fn a_wrong_number_of_buckets_moves_no_name() {
+    for level in [1, 3, 31, 200] {
+        let damage = |editor: &Editor| editor.edit_inode(editor.path(&["dir"]), |inode| inode.i_dir_level = level);
+        let (_, found, report) = repaired(FEW, &damage);
+        let fixed = [".", "..", "file"].map(str::to_owned);
+        let expected: BTreeSet<String> =
+            fixed.into_iter().chain((0..FEW).map(|index| format!("n{index:06}"))).collect();
+        assert_eq!(found, expected, "level {level}");
+        assert!(report.repairs.iter().all(|repair| !repair.action.contains("moved")), "{level}: {:?}", report.repairs);
+        assert!(report.losses.is_empty(), "{level}: {:?}", report.losses);
+    }
+}

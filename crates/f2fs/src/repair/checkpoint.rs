@@ -187,6 +187,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
         remembered: FxHashSet::default(),
         left: None,
         tops: FxHashMap::default(),
+        levels: FxHashMap::default(),
         free_from: FIRST_NID,
         names: FxHashMap::default(),
         is_invented: false,

@@ -94,7 +94,10 @@ impl State {
                     self.rename(survey, directory, &found, &found.name)?
                 }
             }
-            FaultKind::DentryBucket => self.move_entry(survey, directory, &found)?,
+            FaultKind::DentryBucket => match self.mend_level(survey, directory)? {
+                Some(action) => return Ok(action),
+                None => self.move_entry(survey, directory, &found)?,
+            },
             FaultKind::DentryHash => {
                 if raw.hash_code.get() == hash(&found.name) {
                     // Mended together with another one.

@@ -33,6 +33,7 @@ mod home;
 mod inode;
 mod journal;
 mod kept;
+mod level;
 mod lost_found;
 mod names;
 mod nat;

@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) left: Option<FxHashMap<u32, Vec<(u32, u32)>>>,
     /// The top of what directories are below, as of the last check: the root, or one without a name; `None` in a circle.
     pub(super) tops: FxHashMap<u32, Option<u32>>,
+    /// Directories whose `i_dir_level` was looked at in this round, and whether it was wrong.
+    pub(super) levels: FxHashMap<u32, bool>,
     /// No node id below this is free.
     pub(super) free_from: u32,
     /// The names of directories that were asked for since the last check.
@@ -95,6 +97,7 @@ impl State {
         self.remembered.clear();
         self.left = None;
         self.tops.clear();
+        self.levels.clear();
         self.free_from = FIRST_NID;
         self.names.clear();
         self.made.clear();
