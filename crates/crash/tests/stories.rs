@@ -79,6 +79,19 @@ fn recovery_that_is_cut_off_leaves_everything_for_the_next() {
     }
 }
 
+/// The last block of a checkpoint is torn, and behind recovery the first block of the same one, written anew: the older one counts, and is
+/// written to.
+#[test]
+fn a_checkpoint_torn_at_one_end_and_then_at_the_other_is_no_damage() {
+    let stories = [
+        include_str!("stories/checkpoint-torn-at-one-end-then-the-other.txt"),
+        include_str!("stories/checkpoint-torn-at-one-end-then-the-other-2.txt"),
+    ];
+    for text in stories {
+        assert_eq!(play(text), Ok(()), "{text}");
+    }
+}
+
 /// A single block was recovered in a segment that had held nodes: its summary went on to call it one of nodes.
 #[test]
 fn summaries_say_what_recovery_made_of_a_segment() {

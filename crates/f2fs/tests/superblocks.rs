@@ -5,16 +5,17 @@ mod editor;
 #[allow(dead_code)]
 mod repaired;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::SystemClock;
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::superblock::{Features, SUPERBLOCK_OFFSET};
 use basalt_f2fs::rescue::{GeometrySource, RescueOptions, Rescued};
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use editor::Editor;
-use repaired::{checked, differences, repair_fully, tree};
+use repaired::{checked, differences, repair, repair_fully, tree};
 
 const SEEDS: u64 = 60;
 
@@ -111,4 +112,39 @@ fn damaged_features_of_one_copy_do_not_count() {
         repair_fully(&shared, &what);
         assert!(copies(&device) == copies(&base), "{what}: other superblocks than before");
     }
+}
+
+/// The same where the other copy cannot be read: nothing says that the volume has no checksums.
+#[test]
+fn damaged_features_beside_a_copy_that_cannot_be_read_are_refused() {
+    let image = editor::filled_volume();
+    let mut blocks = copies(&image);
+    let place = SUPERBLOCK_OFFSET + FEATURES.start;
+    let features = u32::from_le_bytes(blocks[place..place + 4].try_into().unwrap());
+    let damaged = features & !(Features::SB_CHECKSUM | Features::INODE_CHECKSUM).bits();
+    blocks[place..place + 4].copy_from_slice(&damaged.to_le_bytes());
+    image.write_at(0, &blocks).unwrap();
+    let device = FaultyDevice::new(image);
+    device.fail_when(|request| {
+        let is_second = request.kind == RequestKind::Read && request.offset < 8192 && request.end() > 4096;
+        is_second.then_some(ErrorKind::Other)
+    });
+    assert!(F2fs::open(Arc::new(device), OpenOptions::default(), Arc::new(SystemClock)).is_err());
+}
+
+/// Without checksums several superblocks fit what is left: none is chosen, and nothing is written.
+#[test]
+fn nothing_is_guessed() {
+    let [_, image] = bases();
+    let mut blocks = copies(&image);
+    // A wrong field and wrong features in the first, no magic in the second.
+    blocks[SUPERBLOCK_OFFSET + 60] ^= 0x40;
+    blocks[SUPERBLOCK_OFFSET + FEATURES.start] ^= 0x08;
+    blocks[BLOCK_SIZE + SUPERBLOCK_OFFSET] ^= 0x01;
+    image.write_at(0, &blocks).unwrap();
+    let device = Arc::new(image);
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let report = repair(&shared).unwrap();
+    assert!(!report.clean);
+    assert!(copies(&device) == blocks, "superblocks were written");
 }

@@ -6,11 +6,10 @@
 //! |---|---|---|
 //! | damaged | sound, of the version that follows the other pack's | is complete: its first block was durable before |
 //! | damaged | likewise, but what is in front of it cannot be this pack's | is damaged all over: it was the newer one |
-//! | damaged | damaged, but says that it is a last block of such a version | is damaged at both ends: it was the newer one |
 //! | sound, newer | the same but for its checksum, or with the same checksum | is complete: only its last block was being written, or was damaged |
 //! | sound, newer | cannot be read | is complete: the page was being written when power went, or went bad since |
 //! | sound, newer | anything else | was cut off: the other pack counts |
-//! | damaged, but for its version, or all zeros in the first pack | anything else | was cut off, was never written, or both ends are damaged, which looks the same |
+//! | damaged, but for its version, or all zeros in the first pack | anything else | was cut off, was never written, or both ends are damaged, which looks the same: also one that is damaged at either end looks like one that was cut off while its last block was written, and again while its first one was written anew |
 //! | damaged, of no version that either pack could have | sound, of a version before that | is the older one |
 //! | damaged, of no version that either pack could have | anything else | is damaged at both ends: it may have been the newer one |
 //!
@@ -23,7 +22,6 @@
 //! goes on to write mends the damaged end first.
 
 use basalt_device::BlockDevice;
-use zerocopy::FromBytes;
 
 use super::choose::newer;
 use super::pack::{BrokenEnd, Pack, bad, check_block, is_pack_size};
@@ -36,6 +34,9 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
 pub(crate) const VERSION_STEP_MAX: i64 = 2;
+
+/// The least that a device writes at once.
+const SECTOR: usize = 512;
 
 /// What a repair adds to the version in the first block of a lost pack before it writes over the rest: nothing else leaves such a version,
 /// so that what shows that the pack was lost does not go with it.
@@ -126,20 +127,6 @@ impl Blocks {
         claimed.or(found.first()).map(|(at, _)| *at)
     }
 
-    /// Whether a block behind the first one says that it is the last one of a version that follows `than`, and is damaged: it was written
-    /// when the first one was durable.
-    fn has_damaged_last(&self, geometry: &Geometry, than: u64) -> bool {
-        let is_such = |at: u32| {
-            let raw = self.get(at).and_then(|block| RawCheckpoint::read_from_prefix(block).ok());
-            raw.is_some_and(|(raw, _)| {
-                let total = raw.cp_pack_total_block_count.get();
-                let is_end = total == at + 1 && is_pack_size(total, geometry);
-                is_end && self.sound(at).is_none() && self.is_next(raw.checkpoint_ver.get(), than)
-            })
-        };
-        (1..BLOCKS_PER_SEGMENT).any(is_such)
-    }
-
     /// Whether the first block is damaged in a way that no power cut leaves, beside a sound pack of version `than`: and no last block tells
     /// that this was the older one. mkfs.f2fs begins with a second pack of version 0; fsck.f2fs goes on in one pack, so that the other one
     /// gets far behind.
@@ -148,7 +135,7 @@ impl Blocks {
             version == 0 || (-BEHIND_MAX..=VERSION_STEP_MAX).contains(&(version.wrapping_sub(than) as i64))
         };
         // A page that was being written when power went cannot be read.
-        let Some(head) = self.get(0) else { return self.has_damaged_last(geometry, than) };
+        let Some(head) = self.get(0) else { return false };
         let is_zero = head.iter().all(|byte| *byte == 0);
         // resize.f2fs leaves zeros in place of the first block of a pack, of the second one in front of its other blocks, over which the next
         // checkpoint is written.
@@ -161,7 +148,7 @@ impl Blocks {
             _ if is_zero => self.index == 0,
             claimed => claimed.is_some_and(is_possible),
         };
-        self.has_damaged_last(geometry, than) || !is_head_possible && !self.ends(geometry).any(is_older_end)
+        !is_head_possible && !self.ends(geometry).any(is_older_end)
     }
 
     /// Whether what is in front of a last block can be its pack's, but for `damaged` parts.
@@ -309,17 +296,19 @@ pub(crate) fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, ind
 pub(crate) fn marked_lost(head: Option<Vec<u8>>, than: u64) -> Vec<u8> {
     let mut head = head.unwrap_or_else(|| vec![0; BLOCK_SIZE]);
     if let Some(version) = head.first_chunk_mut::<8>() {
-        let claimed = u64::from_le_bytes(*version);
+        // Perhaps by a repair before this one.
+        let claimed = u64::from_le_bytes(*version) & !LOST_MARK;
         let is_near = (1..=u64::from(STALE_MAX)).contains(&claimed.wrapping_sub(than));
         *version = (if is_near { claimed } else { than.wrapping_add(1) } | LOST_MARK).to_le_bytes();
     }
     head
 }
 
-/// Whether `now` is what [`marked_lost`] made of the first block `before`, but for the version, which it may have made up.
+/// Whether the first sector of `now` is what [`marked_lost`] made of that of the first block `before`, but for the version, which it may
+/// have made up.
 pub(crate) fn is_marked(before: &[u8; BLOCK_SIZE], now: &[u8; BLOCK_SIZE]) -> bool {
     let version = now.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    version & LOST_MARK != 0 && before[8..] == now[8..]
+    version & LOST_MARK != 0 && before[8..SECTOR] == now[8..SECTOR]
 }
 
 /// Writes the damaged end of a pack anew; durable on return. Does nothing to a pack that has none.

@@ -195,12 +195,10 @@ impl Saved {
         let mut now = [0; BLOCK_SIZE];
         device.read_at(u64::from(address) << BLOCK_BITS, &mut now)?;
         let sums = sums(&now);
-        if self.before.is_some_and(|before| half::is_marked(&before, &now)) {
-            return Ok(true);
-        }
         Ok((0..SECTORS).all(|sector| {
             let bytes = sector * SECTOR..(sector + 1) * SECTOR;
             sums[sector] == self.after[sector]
+                || sector == 0 && self.before.is_some_and(|before| half::is_marked(&before, &now))
                 || self.before.is_some_and(|before| before[bytes.clone()] == now[bytes.clone()])
         }))
     }

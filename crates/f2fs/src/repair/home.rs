@@ -98,7 +98,7 @@ impl State {
     }
 
     /// Whether an entry is not by right that of the inode it leads to: this has more names than links and remembers another one, or it
-    /// remembers another directory, where its name is free. The name alone says less: Linux leaves it when it renames over another file.
+    /// remembers another directory, which has lost names, and where its own is free. The name alone says less: Linux leaves it when it renames over another file.
     fn is_borrowed(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
         let ino = found.raw.ino.get();
         let Some(&InodeRecord { names, links, .. }) = survey.inodes.get(&ino) else { return Ok(false) };
@@ -110,7 +110,10 @@ impl State {
         let Some(own) = own.filter(|_| links <= 1 && parent != directory && !has_lost_parent(&inode)) else {
             return Ok(false);
         };
-        Ok(self.is_directory(survey, parent) && self.find_by_hash(survey, parent, own)?.is_none())
+        // A file whose first of several names was removed remembers that one: but there the directory has lost none.
+        self.find_nameless(survey)?;
+        let has_lost_names = self.remembered.contains(&parent);
+        Ok(has_lost_names && self.is_directory(survey, parent) && self.find_by_hash(survey, parent, own)?.is_none())
     }
 
     /// The name that an inode remembers in this directory, if this is its hash.

@@ -278,6 +278,7 @@ impl Evidence {
 
     /// How far ahead of this checkpoint the newest node is that counts.
     pub(super) fn newest_ahead(&self) -> u32 {
+        // Beside a checkpoint that is not stale the first block of the lost one says it.
         self.ahead.range(..=self.ahead_max).next_back().copied().unwrap_or_default()
     }
 
@@ -302,15 +303,16 @@ impl Evidence {
     pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
         let (is_newer, may_be_lost) = (self.is_of_newer(seen), self.may_be_of_lost(seen, address));
         let ahead = self.older_than.map_or(0, |version| (seen.version as u32).wrapping_sub(version));
-        if ahead.cast_signed() > 0 && self.damaged_version.is_none() {
+        if self.is_stale && ahead.cast_signed() > 0 && self.damaged_version.is_none() {
             self.ahead.insert(ahead);
         }
         let known = self.addresses.get(&seen.nid);
-        if may_be_lost && known.is_some_and(|known| *known != address) {
+        let may_be_lost = may_be_lost && known != Some(&address);
+        if may_be_lost && known.is_some() {
             self.doubtful.insert(seen.ino);
         }
         self.is_proven |= is_newer;
-        let shows = !self.is_outdated && (is_newer || may_be_lost && known.is_none());
+        let shows = !self.is_outdated && (is_newer || may_be_lost);
         self.is_outdated |= shows;
         shows
     }

@@ -34,7 +34,7 @@ fn volumes_that_lost_something_once_lose_nothing() {
         // The root's second block is a copy of the first from long ago: every entry is there twice, and each directory keeps its right name.
         630,
         // An entry leads to a file whose own entry is gone, with all others of the root: both files get their names back.
-        90_326, // Both superblocks are damaged, at different places.
+        90_326,  // Both superblocks are damaged, at different places.
         100_658, // Likewise; one says that it has no checksum.
         101_373,
         // The first block of the newest checkpoint is damaged, and one owner in its summaries: it is the newest all the same.
