@@ -253,6 +253,37 @@ fn what_may_never_have_been_durable_is_asked_about() {
     assert_eq!(found.losses as u64, FILES, "{found:?}");
 }
 
+/// The newest pack is gone, and all that it had are new versions of files that the older one has as well: a repair asks, and takes them.
+#[test]
+fn new_versions_of_known_files_are_asked_about() {
+    for is_unmounted in [false, true] {
+        let device = Arc::new(fresh());
+        let fs = open(device.clone());
+        for number in 0..FILES {
+            let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+            fs.write(ino, 0, &[0xEE; 9_000], false).unwrap();
+        }
+        fs.sync().unwrap();
+        for number in 0..FILES {
+            let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+            fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
+        }
+        if is_unmounted {
+            fs.close().unwrap();
+        } else {
+            fs.sync().unwrap();
+        }
+        let image = device.snapshot();
+        drop(fs);
+        let [first, last] = ends(&image);
+        fill(&image, first, last - first + 1, 0x5A);
+        let found = Outcome::of(&image, files);
+        assert!(!found.is_clean && !found.is_writable, "{found:?}");
+        assert_eq!((found.mounted, found.losses as u64), (Some(0), FILES), "{found:?}");
+        assert_eq!((found.rescued, found.repaired), (Some(FILES), Some(FILES)), "{found:?}");
+    }
+}
+
 /// The older pack is gone; a file was replaced by a new one and fsynced behind the newest: it is that one afterwards, and has its name.
 #[test]
 fn a_lost_older_pack_breaks_no_fsync() {

@@ -38,6 +38,14 @@ fn cut_everywhere(what: &str, image: MemoryDevice) {
         assert!(!after.is_silent(FILES), "{what}: {after:?}");
         restore(&cut, &mut std::io::Cursor::new(&backup), false).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(Outcome::of(&cut, files).repaired, Some(FILES), "{what}, put back");
+        let torn = Replay::new(&history).cut(at, |cached| {
+            cached
+                .iter()
+                .map(|change| Fate::Torn((0..change.sectors()).map(|sector| sector % 8 > 2).collect()))
+                .collect()
+        });
+        restore(&torn, &mut std::io::Cursor::new(&backup), false)
+            .unwrap_or_else(|error| panic!("{what}, torn: {error}"));
     }
 }
 
@@ -122,6 +130,42 @@ fn versions_go_on_behind_what_was_lost() {
             let version = choose_pack(&*device, &geometry).unwrap().0.raw.checkpoint_ver.get();
             assert!(version > claimed, "cut at {at}, then {again}: {version} is not behind {claimed}");
             assert_eq!(files(&open(device)), FILES, "cut at {at}, then {again}");
+        }
+    }
+}
+
+/// A repair is put back, and power cuts that: it leaves what a cut of the repair leaves.
+#[test]
+fn putting_back_is_cut_like_a_repair() {
+    let rng = &mut Rng::new(5);
+    for (what, image) in [("in use", written_behind()), ("unmounted", unmounted())] {
+        let [first, last] = ends(&image);
+        fill(&image, first, last - first + 1, 0x5A);
+        let device = Arc::new(image);
+        let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+        let mut backup = Vec::new();
+        planned.back_up(&mut backup).unwrap();
+        planned.commit().unwrap();
+        let device = PowerCutDevice::new(device.snapshot());
+        restore(&device, &mut std::io::Cursor::new(&backup), false).unwrap();
+        let history = device.history();
+        for at in 0..=history.changes.len() {
+            for style in 0..6 {
+                let cut = Replay::new(&history).cut(at, |cached| {
+                    let fate = |change: &Change| match style {
+                        0 => Fate::Kept,
+                        1..4 if rng.chance(50) => Fate::Kept,
+                        1..4 => Fate::Lost,
+                        _ => Fate::Torn((0..change.sectors()).map(|_| rng.chance(50)).collect()),
+                    };
+                    cached.iter().map(fate).collect()
+                });
+                let found = Outcome::of(&cut, files);
+                let what = format!("{what}, cut before {at} of {}, style {style}: {found:?}", history.changes.len());
+                assert!(found.repaired == Some(FILES) && !found.is_silent(FILES), "{what}");
+                assert!(!found.is_writable || found.mounted == Some(FILES), "{what}");
+                restore(&cut, &mut std::io::Cursor::new(&backup), false).unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
         }
     }
 }

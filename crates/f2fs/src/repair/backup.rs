@@ -4,11 +4,15 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | head | the line `BASALT-UNDO 2`; volume size in bytes (u64); UUID (16 bytes); number of blocks (u64) |
+//! | head | the line `BASALT-UNDO 3`; volume size in bytes (u64); UUID (16 bytes); number of groups (u64) |
+//! | each group | number of blocks (u64), the blocks |
 //! | each block | address (u32, in blocks of 4 KiB); its 4,096 bytes from before; CRC-32 of each 512 bytes that the repair writes (8 × u32) |
 //! | number of witnesses | u64 |
 //! | each witness | address (u32); CRC-32 of each 512 bytes (8 × u32) |
 //! | end | CRC-32 of all of that (u32) |
+//!
+//! The groups are those of the repair, last one first, with a flush behind each: so a restore that is cut off leaves what the repair would
+//! have left, cut off at the same place.
 //!
 //! A block may be put back while each of its sectors is as before or as repaired: so a repair or a restore that was cut off can be taken
 //! back. Witnesses are blocks that the repair does not write, but that whoever uses the volume next does: the first blocks of both
@@ -30,9 +34,9 @@ use crate::geometry::Geometry;
 use crate::layout::superblock::{self, RawSuperblock};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
-const MAGIC: &[u8] = b"BASALT-UNDO 2\n";
-/// What files of older versions begin with. They do not tell whether the volume was used since.
-const OLD_MAGIC: &[u8] = b"BASALT-UNDO 1\n";
+const MAGIC: &[u8] = b"BASALT-UNDO 3\n";
+/// What files of older versions begin with. They do not tell whether the volume was used since, or in which order to put the blocks back.
+const OLD_MAGICS: [&[u8]; 2] = [b"BASALT-UNDO 1\n", b"BASALT-UNDO 2\n"];
 /// What a device writes as a whole or not at all.
 const SECTOR: usize = 512;
 const SECTORS: usize = BLOCK_SIZE / SECTOR;
@@ -108,11 +112,15 @@ pub(super) fn save(staged: &Staged, writes: &Writes, to: &mut dyn Write) -> Resu
     file.put(MAGIC)?;
     file.put(&staged.size().to_le_bytes())?;
     file.put(&geometry.uuid)?;
-    file.put(&(blocks.len() as u64).to_le_bytes())?;
-    for (&address, after) in &blocks {
-        file.put(&address.to_le_bytes())?;
-        file.put(&staged.before(address)?)?;
-        file.put_sums(after)?;
+    let groups = writes.last_first();
+    file.put(&(groups.len() as u64).to_le_bytes())?;
+    for group in groups {
+        file.put(&(group.len() as u64).to_le_bytes())?;
+        for (address, after) in group {
+            file.put(&address.to_le_bytes())?;
+            file.put(&staged.before(address)?)?;
+            file.put_sums(after)?;
+        }
     }
     let mut witnesses = Vec::new();
     for address in places_of_use(staged, &geometry) {
@@ -169,9 +177,13 @@ pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F, force
         )));
     }
     from.rewind()?;
-    let mut count = 0;
+    let (mut count, mut group) = (0, 0);
     walk(device, from, &mut |address, saved| {
         if let Some(before) = &saved.before {
+            if saved.group != group {
+                device.flush()?;
+                group = saved.group;
+            }
             device.write_at(u64::from(address) << BLOCK_BITS, &before[..])?;
             count += 1;
         }
@@ -187,6 +199,8 @@ struct Saved {
     before: Option<[u8; BLOCK_SIZE]>,
     /// The checksums of its sectors after the repair.
     after: [u32; SECTORS],
+    /// Which group it is of.
+    group: u64,
 }
 
 impl Saved {
@@ -246,7 +260,10 @@ fn walk(
         )));
     }
     let uuid = file.take()?;
-    for is_witness in [false, true] {
+    let groups = u64::from_le_bytes(file.take()?);
+    // Behind them come the witnesses.
+    for group in 0..=groups {
+        let is_witness = group == groups;
         let count = u64::from_le_bytes(file.take()?);
         for _ in 0..count {
             let address = u32::from_le_bytes(file.take()?);
@@ -254,7 +271,7 @@ fn walk(
                 return Err(RestoreError::Unfit(format!("block {address} is past the volume's end")));
             }
             let before = if is_witness { None } else { Some(file.take()?) };
-            each(address, Saved { before, after: file.take_sums()? })?;
+            each(address, Saved { before, after: file.take_sums()?, group })?;
         }
     }
     let sum = file.sum.clone().finalize();
@@ -265,10 +282,10 @@ fn walk(
 fn expect_magic(found: &[u8; MAGIC.len()]) -> Result<()> {
     match found.as_slice() {
         MAGIC => Ok(()),
-        OLD_MAGIC => {
-            let what = "it begins with `BASALT-UNDO 1`: only the version of Basalt that made it can put it back";
+        old if OLD_MAGICS.contains(&old) => {
+            let what = "it is of an older version of Basalt: only the version that made it can put it back";
             Err(RestoreError::Unfit(what.into()))
         }
-        _ => Err(RestoreError::Unfit("it does not begin with `BASALT-UNDO 2`".into())),
+        _ => Err(RestoreError::Unfit("it does not begin with `BASALT-UNDO 3`".into())),
     }
 }

@@ -54,6 +54,17 @@ impl Writes {
         self.groups.iter().flatten().map(|(&address, block)| (address, block.as_slice())).collect()
     }
 
+    /// The same by groups, last one first: each block once, in the last group it is written in.
+    pub(super) fn last_first(&self) -> Vec<Vec<(u32, &[u8])>> {
+        let mut seen = FxHashSet::default();
+        let all = self.groups.iter().rev();
+        all.map(|group| {
+            let new = group.iter().filter(|(address, _)| seen.insert(**address));
+            new.map(|(&address, block)| (address, block.as_slice())).collect()
+        })
+        .collect()
+    }
+
     /// Writes everything, group by group.
     pub(super) fn write(&self, device: &dyn BlockDevice) -> Result<()> {
         for group in self.groups.iter().filter(|group| !group.is_empty()) {
