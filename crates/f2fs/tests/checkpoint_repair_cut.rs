@@ -94,6 +94,31 @@ fn beside_a_checkpoint_with_a_damaged_end() {
     cut_everywhere("a damaged end", image);
 }
 
+/// The volume was repaired before: a last block of that repair is where the next one writes its summaries in front of it.
+#[test]
+fn behind_an_earlier_repair() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, 3);
+    fs.close().unwrap();
+    drop(fs);
+    fill(&device, ends(&device)[0], 10, 0x5A);
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    let fs = open(device.clone());
+    for name in ["one", "two"] {
+        fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap();
+        fs.sync().unwrap();
+    }
+    make(&fs, 3, FILES);
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    for end in ends(&image) {
+        fill(&image, end, 1, 0x5A);
+    }
+    cut_everywhere("behind an earlier repair", image);
+}
+
 /// What is left are the last blocks of packs of long ago.
 #[test]
 fn beside_ends_of_before() {

@@ -96,6 +96,15 @@ impl Blocks {
         Some(u64::from_le_bytes(self.get(0)?.first_chunk().copied()?))
     }
 
+    /// Whether a repair has marked the pack as lost, beside one of version `than`: whatever last block is there is of before, or is not to
+    /// count yet.
+    fn is_marked(&self, than: u64) -> bool {
+        self.claimed().is_some_and(|version| {
+            let ahead = (version & !LOST_MARK).wrapping_sub(than);
+            version & LOST_MARK != 0 && (1..=u64::from(STALE_MAX)).contains(&ahead)
+        })
+    }
+
     /// Blocks that are last ones of a pack by what they say, nearest first, with their versions.
     fn ends(&self, geometry: &Geometry) -> impl Iterator<Item = (u32, u64)> {
         (1..BLOCKS_PER_SEGMENT).filter_map(|at| {
@@ -210,6 +219,9 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
     let mut blocks = Blocks::read(device, geometry, index);
     let ahead = |raw: &RawCheckpoint| than.map(|than| raw.checkpoint_ver.get().wrapping_sub(than) as i64);
     let tearing = (device.sector_size() as usize).clamp(512, BLOCK_SIZE);
+    if than.is_some_and(|than| blocks.is_marked(than)) {
+        return Half::Unknown(bad(index, "a repair of what was lost here was cut off"));
+    }
     let found = match blocks.sound(0) {
         Some((raw, _)) => {
             let total = raw.cp_pack_total_block_count.get();

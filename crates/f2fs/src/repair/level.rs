@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layout::dentry::MAX_DEPTH;
 use crate::layout::inode::InlineFlags;
 
-/// Names that are asked: a wrong number shows with any of them.
+/// Most names that are asked.
 const NAMES_MAX: usize = 256;
 /// Above this, all numbers of buckets are the same.
 const LEVELS: u8 = (MAX_DEPTH / 2) as u8;
@@ -34,11 +34,10 @@ impl State {
         };
         let names = self.list(survey, directory)?.into_iter().filter(|found| !matches!(&found.name[..], b"." | b".."));
         let names = names.filter_map(|found| Some((found.block?, found.raw.hash_code.get(), hash(&found.name))));
-        let places: Vec<(u64, u32)> = names
-            .filter(|(_, code, right)| code == right)
-            .map(|(block, code, _)| (block, code))
-            .take(NAMES_MAX)
-            .collect();
+        let all: Vec<(u64, u32)> =
+            names.filter(|(_, code, right)| code == right).map(|(block, code, _)| (block, code)).collect();
+        // The first ones are all in the first bucket, and would fit any number.
+        let places: Vec<(u64, u32)> = all.iter().copied().step_by(all.len().div_ceil(NAMES_MAX).max(1)).collect();
         let depth = inode.i_current_depth.get().min(MAX_DEPTH);
         let fitting = |level: u8| {
             let is_there = |&&(block, code): &&(u64, u32)| {
@@ -50,7 +49,9 @@ impl State {
             places.iter().filter(is_there).count()
         };
         let now = fitting(inode.i_dir_level);
-        let best = (0..=LEVELS).map(|level| (fitting(level), std::cmp::Reverse(level))).max();
-        Ok(best.filter(|(count, _)| *count > now && 2 * count > places.len()).map(|(_, level)| level.0))
+        let counts: Vec<(usize, u8)> = (0..=LEVELS).map(|level| (fitting(level), level)).collect();
+        let Some(&(most, best)) = counts.iter().max_by_key(|(count, _)| *count) else { return Ok(None) };
+        let is_only = counts.iter().filter(|(count, _)| *count == most).count() == 1;
+        Ok((is_only && most > now && 2 * most > places.len()).then_some(best))
     }
 }
