@@ -316,8 +316,7 @@ pub(crate) fn marked_lost(head: Option<Vec<u8>>, than: u64) -> Vec<u8> {
     head
 }
 
-/// Whether the first sector of `now` is what [`marked_lost`] made of that of the first block `before`, but for the version, which it may
-/// have made up.
+/// Whether the first sector of `now` is the first sector of `before` with the mark of [`marked_lost`]. The version may be another one.
 pub(crate) fn is_marked(before: &[u8; BLOCK_SIZE], now: &[u8; BLOCK_SIZE]) -> bool {
     let version = now.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     version & LOST_MARK != 0 && before[8..SECTOR] == now[8..SECTOR]

@@ -12,7 +12,7 @@
 //! | end | CRC-32 of all of that (u32) |
 //!
 //! The groups are those of the repair, last one first, with a flush behind each: so a restore that is cut off leaves what the repair would
-//! have left, cut off at the same place.
+//! have left, cut off at the same place, but for the mark of a lost pack, which is gone from the second group on.
 //!
 //! A block may be put back while each of its sectors is as before or as repaired: so a repair or a restore that was cut off can be taken
 //! back. Witnesses are blocks that the repair does not write, but that whoever uses the volume next does: the first blocks of both

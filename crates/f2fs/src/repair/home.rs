@@ -98,7 +98,8 @@ impl State {
     }
 
     /// Whether an entry is not by right that of the inode it leads to: this has more names than links and remembers another one, or it
-    /// remembers another directory, which has lost names, and where its own is free. The name alone says less: Linux leaves it when it renames over another file.
+    /// remembers another directory, which has lost names, and where its own is free. The name alone says less: Linux leaves it when it
+    /// renames over another file.
     fn is_borrowed(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
         let ino = found.raw.ino.get();
         let Some(&InodeRecord { names, links, .. }) = survey.inodes.get(&ino) else { return Ok(false) };
