@@ -1,79 +1,28 @@
 //! Damage to the newest checkpoint, and power cuts while one is written, which must not look like it.
 
+#[allow(dead_code)] // Part of it is for other tests.
+mod packs;
+
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use basalt_device::power::{Change, Fate};
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
+use basalt_f2fs::Geometry;
 use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::checkpoint::pack::read_pack;
-use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
-use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
-use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
-
-const BLOCK: u64 = 4096;
-const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
-const FILES: u64 = 40;
-
-fn open(device: Arc<dyn BlockDevice>) -> F2fs {
-    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
-    F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
-}
-
-fn fresh() -> MemoryDevice {
-    let device = MemoryDevice::new(80 << 20, 512);
-    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
-    format(&device, &options, &mut |_, _| ()).unwrap();
-    device
-}
-
-fn make(fs: &F2fs, from: u64, to: u64) {
-    for number in from..to {
-        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
-    }
-}
-
-/// How many of the files are there, each whole.
-fn files(fs: &dyn FileSystem) -> u64 {
-    let is_there = |number: &u64| {
-        let Ok(found) = fs.lookup(fs.root(), format!("file{number}").as_bytes()) else { return false };
-        let mut bytes = vec![0; 9_000];
-        fs.read(found.ino, 0, &mut bytes).is_ok() && bytes.iter().all(|byte| u64::from(*byte) == *number)
-    };
-    (0..FILES).filter(is_there).count() as u64
-}
-
-/// All files are in the newest checkpoint, none in the one before.
-fn volume() -> MemoryDevice {
-    let device = Arc::new(fresh());
-    let fs = open(device.clone());
-    make(&fs, 0, FILES);
-    fs.close().unwrap();
-    drop(fs);
-    device.snapshot()
-}
+use basalt_vfs::{Caller, FileSystem};
+use packs::{
+    BLOCK, FILE, FILES, ends, files, flip, fresh, make, open, rescued, rescued_files, unmounted,
+    written_behind_a_checkpoint,
+};
 
 fn look(device: &MemoryDevice) -> CheckReport {
     check(device, &CheckOptions::default(), &mut |_| ()).unwrap()
-}
-
-fn flip(device: &MemoryDevice, at: u64, mask: u8) {
-    let mut byte = [0];
-    device.read_at(at, &mut byte).unwrap();
-    device.write_at(at, &[byte[0] ^ mask]).unwrap();
-}
-
-/// First and last block of the newest pack.
-fn ends(device: &MemoryDevice) -> [u64; 2] {
-    let geometry = Geometry::read(device).unwrap().0;
-    let (pack, _) = choose_pack(device, &geometry).unwrap();
-    [pack.start, pack.start + pack.raw.cp_pack_total_block_count.get() - 1].map(u64::from)
 }
 
 fn is_whole(device: &MemoryDevice) -> bool {
@@ -83,7 +32,7 @@ fn is_whole(device: &MemoryDevice) -> bool {
 
 #[test]
 fn a_flipped_byte_in_an_end_of_the_newest_checkpoint_loses_nothing() {
-    let volume = volume();
+    let volume = unmounted();
     let mut rng = Rng::new(14);
     for (which, end) in ends(&volume).into_iter().enumerate() {
         // Every field, and a sample of the bitmaps and what is behind them.
@@ -97,9 +46,7 @@ fn a_flipped_byte_in_an_end_of_the_newest_checkpoint_loses_nothing() {
             // In the bitmaps of the last block it may be a sector of before.
             let is_known = kinds == [FaultKind::CheckpointEnd] || which == 1 && kinds == [FaultKind::CheckpointPack];
             assert!(is_known && report.counts.files == FILES, "{what}: {kinds:?}, {:?}", report.counts);
-            let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
-            let found = Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
-            assert_eq!(files(&found), FILES, "{what}");
+            assert_eq!(rescued_files(&device), FILES, "{what}");
             if byte % 5 == 0 {
                 mend_both_ways(&device, &what);
             }
@@ -132,7 +79,7 @@ fn mend_both_ways(damaged: &MemoryDevice, what: &str) {
 /// A whole block of it zeroed, or filled with something else.
 #[test]
 fn an_end_that_is_gone_is_known_from_the_other() {
-    let volume = volume();
+    let volume = unmounted();
     for filling in [0, 0xFF, 0x5A] {
         let device = volume.snapshot();
         device.write_at(ends(&volume)[0] * BLOCK, &[filling; 4096]).unwrap();
@@ -263,7 +210,7 @@ fn a_damaged_checkpoint_that_left_a_version_out_counts_too() {
 /// newer checkpoint that is gone, and what was not on the volume does not come to be.
 #[test]
 fn a_checkpoint_that_was_never_complete_makes_nothing_newer() {
-    let device = Arc::new(volume());
+    let device = Arc::new(unmounted());
     let geometry = Geometry::read(&*device).unwrap().0;
     let before = choose_pack(&*device, &geometry).unwrap().0;
     let start = |pack: u32| u64::from(geometry.checkpoint + pack * 512) * BLOCK;
@@ -294,7 +241,7 @@ fn a_checkpoint_that_was_never_complete_makes_nothing_newer() {
 /// Nor does an older checkpoint whose last block is damaged: what was written behind it, and is not in the newest, was deleted.
 #[test]
 fn a_damaged_older_checkpoint_brings_back_nothing() {
-    let device = Arc::new(volume());
+    let device = Arc::new(unmounted());
     let fs = open(device.clone());
     let ino = fs.create(fs.root(), b"gone", &FILE, &Caller::default()).unwrap().ino;
     fs.sync_file(ino, false).unwrap();
@@ -314,15 +261,10 @@ fn a_damaged_older_checkpoint_brings_back_nothing() {
     assert!(!planned.report().restored_nodes, "{:?}", planned.report());
 }
 
-fn rescued(device: &MemoryDevice) -> Rescued {
-    let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
-    Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()
-}
-
 /// Both ends of the newest checkpoint: then the one before is all there is, and it knows nothing of the files.
 #[test]
 fn rescue_finds_what_is_newer_than_the_only_checkpoint() {
-    let device = volume();
+    let device = unmounted();
     for end in ends(&device) {
         device.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
     }
@@ -335,30 +277,6 @@ fn rescue_finds_what_is_newer_than_the_only_checkpoint() {
     );
 }
 
-/// Something of `file3` and `file5` is in the newest checkpoint, and something of `file3` was fsynced behind it. `clean`: the checkpoint
-/// before is that of an unmounted volume.
-fn written_behind(clean: bool) -> MemoryDevice {
-    let device = Arc::new(fresh());
-    let mut fs = open(device.clone());
-    make(&fs, 0, FILES);
-    let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
-    fs.write(other, 0, &[0; 9_000], false).unwrap();
-    fs.sync().unwrap();
-    if clean {
-        fs.close().unwrap();
-        drop(fs);
-        fs = open(device.clone());
-    }
-    fs.write(ino, 0, &[0; 9_000], false).unwrap();
-    fs.write(other, 0, &[5; 9_000], false).unwrap();
-    fs.sync().unwrap();
-    fs.write(ino, 0, &[3; 9_000], false).unwrap();
-    fs.sync_file(ino, false).unwrap();
-    let image = device.snapshot();
-    drop(fs);
-    image
-}
-
 /// A repair goes back to no older version, whatever is left of the newest checkpoint.
 #[test]
 fn what_was_written_behind_a_lost_checkpoint_comes_back() {
@@ -366,7 +284,7 @@ fn what_was_written_behind_a_lost_checkpoint_comes_back() {
         [(false, 0x5A, 1), (false, 0, 1), (false, 0, 512), (true, 0x5A, 1), (true, 0, 1), (true, 0, 512)]
     {
         let what = format!("clean {clean}, {blocks} blocks of {filling:#04x}");
-        let image = written_behind(clean);
+        let image = written_behind_a_checkpoint(clean);
         let ends = ends(&image);
         for end in &ends[..if blocks == 1 { 2 } else { 1 }] {
             image.write_at(end * BLOCK, &vec![filling; blocks * BLOCK as usize]).unwrap();
@@ -384,7 +302,7 @@ fn what_was_written_behind_a_lost_checkpoint_comes_back() {
 /// A block inside cannot be read, too: then it cannot be told what the pack was. The repair says so, and goes by what is found.
 #[test]
 fn a_lost_checkpoint_that_cannot_be_read_comes_back_and_is_told() {
-    let image = written_behind(false);
+    let image = written_behind_a_checkpoint(false);
     let ends = ends(&image);
     for end in ends {
         image.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
@@ -415,7 +333,7 @@ fn a_lost_checkpoint_that_cannot_be_read_comes_back_and_is_told() {
 /// Power goes while a repair is written; the next one comes to the same end, whatever the first has left.
 #[test]
 fn a_repair_that_was_cut_off_is_done_again() {
-    let lost = written_behind(false);
+    let lost = written_behind_a_checkpoint(false);
     for end in ends(&lost) {
         lost.write_at(end * BLOCK, &[0x5A; 4096]).unwrap();
     }

@@ -20,7 +20,7 @@ use basalt_testkit::scratch;
 use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, FileSystem};
 use editor::Editor;
-use packs::{BLOCK, FILE, FILES, Outcome, ends, files, fill, flip, fresh, make, open};
+use packs::{BLOCK, FILE, FILES, Outcome, both, ends, files, fill, flip, fresh, last, make, open, set_version};
 
 fn create(fs: &F2fs, name: &str, blocks: usize) -> u64 {
     let ino = fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino;
@@ -475,25 +475,4 @@ fn a_lost_older_pack_breaks_no_fsync_of_several_nodes() {
     let fs = open(device);
     assert!(report.clean && report.losses.is_empty() && !report.restored_nodes, "{report:?}");
     assert_eq!((files(&fs), fs.lookup(fs.root(), b"file7").unwrap().ino), (FILES, new));
-}
-
-fn both(image: &MemoryDevice) -> [Pack; 2] {
-    let geometry = Geometry::read(image).unwrap().0;
-    let newest = choose_pack(image, &geometry).unwrap().0;
-    let older = read_pack(image, &geometry, 1 - newest.index).unwrap();
-    [newest, older]
-}
-
-fn last(pack: &Pack) -> u64 {
-    u64::from(pack.start + pack.raw.cp_pack_total_block_count.get() - 1)
-}
-fn set_version(device: &MemoryDevice, pack: &Pack, version: u64) {
-    let mut block = pack.bytes[..BLOCK as usize].to_vec();
-    block[..8].copy_from_slice(&version.to_le_bytes());
-    let at = pack.raw.checksum_offset.get() as usize;
-    let checksum = expected_checksum(&block, at);
-    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
-    for end in [0, pack.raw.cp_pack_total_block_count.get() - 1] {
-        device.write_at(u64::from(pack.start + end) * BLOCK, &block).unwrap();
-    }
 }

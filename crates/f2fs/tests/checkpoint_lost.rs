@@ -13,7 +13,7 @@ use basalt_device::{
 };
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
-use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum, read_pack};
+use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::superblock::Features;
@@ -26,7 +26,8 @@ use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::Editor;
 use packs::{
-    BLOCK, FILE, FILES, ends, files, flip, fresh, make, open, rescued_files, unmounted, unreadable, written_behind,
+    BLOCK, FILE, FILES, ends, files, flip, fresh, make, open, rescued_files, set_version, unmounted, unreadable,
+    written_behind,
 };
 use zerocopy::FromBytes;
 
@@ -239,18 +240,6 @@ fn a_lost_older_checkpoint_takes_nothing_with_it() {
     assert!(report.clean && !report.restored_nodes && report.losses.is_empty(), "{report:?}");
     let fs = open(device);
     assert!(fs.is_writable() && files(&fs) == FILES);
-}
-
-/// Gives both ends of a pack another version, and the right checksum.
-fn set_version(device: &MemoryDevice, pack: &Pack, version: u64) {
-    let mut block = pack.bytes[..BLOCK as usize].to_vec();
-    block[..8].copy_from_slice(&version.to_le_bytes());
-    let at = pack.raw.checksum_offset.get() as usize;
-    let checksum = expected_checksum(&block, at);
-    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
-    for end in [0, pack.raw.cp_pack_total_block_count.get() - 1] {
-        device.write_at(u64::from(pack.start + end) * BLOCK, &block).unwrap();
-    }
 }
 
 /// Either end tells of the first checkpoint of a new volume, and so of what was fsynced behind it.

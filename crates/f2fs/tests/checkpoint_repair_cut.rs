@@ -10,11 +10,12 @@ use basalt_device::power::{Change, Fate, Replay};
 use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
 use basalt_f2fs::Geometry;
 use basalt_f2fs::checkpoint::choose::choose_pack;
-use basalt_f2fs::checkpoint::pack::{Pack, read_pack};
 use basalt_f2fs::repair::{RepairOptions, plan, restore};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileSystem};
-use packs::{BLOCK, FILE, FILES, Outcome, ends, files, fill, flip, fresh, make, open, unmounted, written_behind};
+use packs::{
+    BLOCK, FILE, FILES, Outcome, both, ends, files, fill, flip, fresh, last, make, open, unmounted, written_behind,
+};
 
 /// Cuts a repair before each of its requests; each time nothing is lost, or hidden, and a backup puts all back as it was.
 fn cut_everywhere(what: &str, image: MemoryDevice) {
@@ -47,17 +48,6 @@ fn cut_everywhere(what: &str, image: MemoryDevice) {
         restore(&torn, &mut std::io::Cursor::new(&backup), false)
             .unwrap_or_else(|error| panic!("{what}, torn: {error}"));
     }
-}
-
-fn both(image: &MemoryDevice) -> [Pack; 2] {
-    let geometry = Geometry::read(image).unwrap().0;
-    let newest = choose_pack(image, &geometry).unwrap().0;
-    let older = read_pack(image, &geometry, 1 - newest.index).unwrap();
-    [newest, older]
-}
-
-fn last(pack: &Pack) -> u64 {
-    u64::from(pack.start + pack.raw.cp_pack_total_block_count.get() - 1)
 }
 
 #[test]
@@ -95,8 +85,7 @@ fn beside_a_checkpoint_with_a_damaged_end() {
 }
 
 /// The volume was repaired before: a last block of that repair is where the next one writes its summaries in front of it.
-#[test]
-fn behind_an_earlier_repair() {
+fn repaired_before() -> MemoryDevice {
     let device = Arc::new(fresh());
     let fs = open(device.clone());
     make(&fs, 0, 3);
@@ -116,7 +105,26 @@ fn behind_an_earlier_repair() {
     for end in ends(&image) {
         fill(&image, end, 1, 0x5A);
     }
-    cut_everywhere("behind an earlier repair", image);
+    image
+}
+
+#[test]
+fn behind_an_earlier_repair() {
+    cut_everywhere("behind an earlier repair", repaired_before());
+}
+
+/// Of the newest checkpoint, that of a volume unmounted with many blocks in its data logs, the last blocks are left.
+fn unmounted_long() -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let ino = fs.create(fs.root(), b"long", &FILE, &Caller::default()).unwrap().ino;
+    fs.write(ino, 0, &vec![1; 480 * BLOCK as usize], false).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    let image = device.snapshot();
+    fill(&image, ends(&image)[0], 4, 0x5A);
+    image
 }
 
 /// What is left are the last blocks of packs of long ago.
@@ -163,9 +171,18 @@ fn versions_go_on_behind_what_was_lost() {
 #[test]
 fn putting_back_is_cut_like_a_repair() {
     let rng = &mut Rng::new(5);
-    for (what, image) in [("in use", written_behind()), ("unmounted", unmounted())] {
+    let gone = |image: MemoryDevice| {
         let [first, last] = ends(&image);
         fill(&image, first, last - first + 1, 0x5A);
+        image
+    };
+    let images = [
+        ("in use", gone(written_behind())),
+        ("unmounted", gone(unmounted())),
+        ("repaired before", repaired_before()),
+        ("its last blocks are left", unmounted_long()),
+    ];
+    for (what, image) in images {
         let device = Arc::new(image);
         let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
         let mut backup = Vec::new();

@@ -1,49 +1,22 @@
 //! A device that is formatted over an earlier volume with the same UUID, whatever of that is left: the first checkpoint is newer than all that
 //! the device has, so nothing of the earlier volume is ever taken for the new one's.
 
+#[allow(dead_code)] // Part of it is for other tests.
+mod packs;
 #[allow(dead_code)]
 mod repaired;
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use basalt_device::power::{Change, Fate};
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay};
+use basalt_f2fs::Geometry;
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
-use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
-use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
-
-const BLOCK: u64 = 4096;
-const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
-
-fn open(device: Arc<dyn BlockDevice>) -> F2fs {
-    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
-    F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
-}
-
-fn make(fs: &F2fs, from: u64, to: u64) {
-    for number in from..to {
-        let ino = fs.create(fs.root(), format!("file{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
-        fs.write(ino, 0, &[number as u8; 9_000], false).unwrap();
-    }
-}
-
-/// First and last block of the newest pack.
-fn ends(device: &MemoryDevice) -> [u64; 2] {
-    let geometry = Geometry::read(device).unwrap().0;
-    let (pack, _) = choose_pack(device, &geometry).unwrap();
-    [pack.start, pack.start + pack.raw.cp_pack_total_block_count.get() - 1].map(u64::from)
-}
-
-fn unreadable(device: &FaultyDevice<MemoryDevice>, range: std::ops::Range<u64>) {
-    device.fail_when(move |request| {
-        let touches = request.offset < range.end && request.end() > range.start;
-        (request.kind == RequestKind::Read && touches).then_some(ErrorKind::Other)
-    });
-}
+use basalt_vfs::{Caller, FileSystem};
+use packs::{BLOCK, FILE, ends, make, open, unreadable};
 
 /// A device to which a discard is a hint that it does not take.
 struct Deaf(MemoryDevice);

@@ -287,6 +287,27 @@ fn a_backup_is_put_back_on_its_own_volume_only() {
     assert!(matches!(&refused, Err(RestoreError::Unfit(why)) if why.contains("made it")), "{refused:?}");
 }
 
+/// A backup of before there were groups: its blocks in one row.
+#[test]
+fn a_backup_without_groups_is_put_back() {
+    let (before, backup, after, _) = repaired_with_backup(None);
+    let number = |at: usize| u64::from_le_bytes(backup[at..at + 8].try_into().unwrap()) as usize;
+    let (head, entry) = (14 + 8 + 16, 4 + 4096 + 32);
+    let (mut at, mut blocks) = (head + 8, Vec::new());
+    for _ in 0..number(head) {
+        let end = at + 8 + number(at) * entry;
+        blocks.extend_from_slice(&backup[at + 8..end]);
+        at = end;
+    }
+    let count = (blocks.len() / entry) as u64;
+    let witnesses = &backup[at..backup.len() - 4];
+    let mut old = [b"BASALT-UNDO 2\n", &backup[14..head], &count.to_le_bytes(), &blocks, witnesses].concat();
+    let checksum = crc32fast::hash(&old).to_le_bytes();
+    old.extend_from_slice(&checksum);
+    assert_eq!(restore(&after, &mut Cursor::new(&old), false).unwrap(), count);
+    assert!(after.digest() == before.digest());
+}
+
 #[test]
 fn a_sound_volume_is_left_alone() {
     let device = Arc::new(base().snapshot());

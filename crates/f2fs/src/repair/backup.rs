@@ -6,13 +6,13 @@
 //! |---|---|
 //! | head | the line `BASALT-UNDO 3`; volume size in bytes (u64); UUID (16 bytes); number of groups (u64) |
 //! | each group | number of blocks (u64), the blocks |
-//! | each block | address (u32, in blocks of 4 KiB); its 4,096 bytes from before; CRC-32 of each 512 bytes that the repair writes (8 × u32) |
+//! | each block | address (u32, in blocks of 4 KiB); its 4,096 bytes from before the group; CRC-32 of each 512 bytes that the repair leaves there (8 × u32) |
 //! | number of witnesses | u64 |
 //! | each witness | address (u32); CRC-32 of each 512 bytes (8 × u32) |
 //! | end | CRC-32 of all of that (u32) |
 //!
 //! The groups are those of the repair, last one first, with a flush behind each: so a restore that is cut off leaves what the repair would
-//! have left, cut off at the same place, but for the mark of a lost pack, which is gone from the second group on.
+//! have left, cut off at the same place. A block that two groups write comes twice. `BASALT-UNDO 2` has one group, without their number.
 //!
 //! A block may be put back while each of its sectors is as before or as repaired: so a repair or a restore that was cut off can be taken
 //! back. Witnesses are blocks that the repair does not write, but that whoever uses the volume next does: the first blocks of both
@@ -35,8 +35,10 @@ use crate::layout::superblock::{self, RawSuperblock};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 const MAGIC: &[u8] = b"BASALT-UNDO 3\n";
-/// What files of older versions begin with. They do not tell whether the volume was used since, or in which order to put the blocks back.
-const OLD_MAGICS: [&[u8]; 2] = [b"BASALT-UNDO 1\n", b"BASALT-UNDO 2\n"];
+/// Without groups: the order in which the blocks were written is not known.
+const UNGROUPED: &[u8] = b"BASALT-UNDO 2\n";
+/// Without what tells whether the volume was used since.
+const UNWITNESSED: &[u8] = b"BASALT-UNDO 1\n";
 /// What a device writes as a whole or not at all.
 const SECTOR: usize = 512;
 const SECTORS: usize = BLOCK_SIZE / SECTOR;
@@ -114,12 +116,15 @@ pub(super) fn save(staged: &Staged, writes: &Writes, to: &mut dyn Write) -> Resu
     file.put(&geometry.uuid)?;
     let groups = writes.last_first();
     file.put(&(groups.len() as u64).to_le_bytes())?;
-    for group in groups {
+    for (number, group) in groups {
         file.put(&(group.len() as u64).to_le_bytes())?;
-        for (address, after) in group {
+        for address in group.keys() {
             file.put(&address.to_le_bytes())?;
-            file.put(&staged.before(address)?)?;
-            file.put_sums(after)?;
+            match writes.written_before(number, *address) {
+                Some(block) => file.put(block)?,
+                None => file.put(&staged.before(*address)?)?,
+            }
+            file.put_sums(blocks[address])?;
         }
     }
     let mut witnesses = Vec::new();
@@ -160,17 +165,20 @@ fn places_of_use(staged: &Staged, geometry: &Geometry) -> BTreeSet<u32> {
 /// [`RestoreError::Unfit`] for a file that is no backup, is not whole, or belongs to a volume of another size; [`RestoreError::Stale`] for
 /// one of another volume, or where the volume was used since; when file or device fail.
 pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F, force: bool) -> Result<u64> {
-    let mut used = None;
+    let mut used = BTreeSet::new();
     let uuid = walk(device, from, &mut |address, saved| {
-        if !force && used.is_none() && !saved.is_in_place(device, address)? {
-            used = Some(address);
+        // Of a block that comes twice, what was there first is in the last place.
+        if force || saved.is_in_place(device, address)? {
+            used.remove(&address);
+        } else {
+            used.insert(address);
         }
         Ok(())
     })?;
     if !force {
         expect_uuid(device, uuid)?;
     }
-    if let Some(address) = used {
+    if let Some(address) = used.first() {
         return Err(RestoreError::Stale(format!(
             "{} was used since the repair: block {address} is not what it was then",
             device.name()
@@ -195,7 +203,7 @@ pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F, force
 
 /// What the file says about a block.
 struct Saved {
-    /// What it was before the repair; of a witness, nothing.
+    /// What to write: what it was before its group; of a witness, nothing.
     before: Option<[u8; BLOCK_SIZE]>,
     /// The checksums of its sectors after the repair.
     after: [u32; SECTORS],
@@ -250,7 +258,7 @@ fn walk(
     each: &mut dyn FnMut(u32, Saved) -> Result<()>,
 ) -> Result<[u8; 16]> {
     let mut file = Summed { inner: io::BufReader::new(from), sum: crc32fast::Hasher::new() };
-    expect_magic(&file.take()?)?;
+    let has_groups = expect_magic(&file.take()?)?;
     let size = u64::from_le_bytes(file.take()?);
     if size != device.size() {
         return Err(RestoreError::Unfit(format!(
@@ -260,7 +268,7 @@ fn walk(
         )));
     }
     let uuid = file.take()?;
-    let groups = u64::from_le_bytes(file.take()?);
+    let groups = if has_groups { u64::from_le_bytes(file.take()?) } else { 1 };
     // Behind them come the witnesses.
     for group in 0..=groups {
         let is_witness = group == groups;
@@ -279,10 +287,12 @@ fn walk(
     if u32::from_le_bytes(stored) == sum { Ok(uuid) } else { Err(RestoreError::Unfit("its checksum is wrong".into())) }
 }
 
-fn expect_magic(found: &[u8; MAGIC.len()]) -> Result<()> {
+/// Whether a file that begins like this has its blocks in groups.
+fn expect_magic(found: &[u8; MAGIC.len()]) -> Result<bool> {
     match found.as_slice() {
-        MAGIC => Ok(()),
-        old if OLD_MAGICS.contains(&old) => {
+        MAGIC => Ok(true),
+        UNGROUPED => Ok(false),
+        UNWITNESSED => {
             let what = "it is of an older version of Basalt: only the version that made it can put it back";
             Err(RestoreError::Unfit(what.into()))
         }

@@ -44,7 +44,7 @@ impl Writes {
         Ok(writes)
     }
 
-    /// How many blocks.
+    /// How many blocks; one that two groups write counts twice.
     pub(super) fn len(&self) -> u64 {
         self.groups.iter().map(|group| group.len() as u64).sum()
     }
@@ -54,15 +54,14 @@ impl Writes {
         self.groups.iter().flatten().map(|(&address, block)| (address, block.as_slice())).collect()
     }
 
-    /// The same by groups, last one first: each block once, in the last group it is written in.
-    pub(super) fn last_first(&self) -> Vec<Vec<(u32, &[u8])>> {
-        let mut seen = FxHashSet::default();
-        let all = self.groups.iter().rev();
-        all.map(|group| {
-            let new = group.iter().filter(|(address, _)| seen.insert(**address));
-            new.map(|(&address, block)| (address, block.as_slice())).collect()
-        })
-        .collect()
+    /// The groups with their numbers, last one first: the order in which they are taken back.
+    pub(super) fn last_first(&self) -> impl ExactSizeIterator<Item = (usize, &BTreeMap<u32, Vec<u8>>)> {
+        self.groups.iter().enumerate().rev()
+    }
+
+    /// What a group finds at an address, if one in front of it wrote there.
+    pub(super) fn written_before(&self, group: usize, address: u32) -> Option<&[u8]> {
+        self.groups[..group].iter().rev().find_map(|group| group.get(&address)).map(Vec::as_slice)
     }
 
     /// Writes everything, group by group.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
@@ -51,24 +52,6 @@ pub fn flip(device: &dyn BlockDevice, at: u64, mask: u8) {
     device.write_at(at, &[byte[0] ^ mask]).unwrap();
 }
 
-/// A volume whose newest checkpoint has something behind it that was fsynced.
-pub fn written_behind() -> MemoryDevice {
-    let device = Arc::new(fresh());
-    let fs = open(device.clone());
-    make(&fs, 0, FILES);
-    let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
-    fs.write(other, 0, &[0; 9_000], false).unwrap();
-    fs.sync().unwrap();
-    fs.write(ino, 0, &[0; 9_000], false).unwrap();
-    fs.write(other, 0, &[5; 9_000], false).unwrap();
-    fs.sync().unwrap();
-    fs.write(ino, 0, &[3; 9_000], false).unwrap();
-    fs.sync_file(ino, false).unwrap();
-    let image = device.snapshot();
-    drop(fs);
-    image
-}
-
 /// First and last block of the newest pack.
 pub fn ends(device: &MemoryDevice) -> [u64; 2] {
     let geometry = Geometry::read(device).unwrap().0;
@@ -83,10 +66,15 @@ pub fn unreadable(device: &FaultyDevice<MemoryDevice>, range: std::ops::Range<u6
     });
 }
 
+/// What rescue finds on a copy of a volume.
+pub fn rescued(image: &MemoryDevice) -> Rescued {
+    let copy: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
+    Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap()
+}
+
 /// How many of the files rescue has, each whole.
 pub fn rescued_files(image: &MemoryDevice) -> u64 {
-    let copy: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
-    files(&Rescued::open(copy, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap())
+    files(&rescued(image))
 }
 
 /// A volume of which the first checkpoint with the files is that of its end.
@@ -144,4 +132,58 @@ impl Outcome {
 /// Writes the same byte over `count` blocks from block `first` on.
 pub fn fill(image: &MemoryDevice, first: u64, count: u64, byte: u8) {
     image.write_at(first * BLOCK, &vec![byte; (count * BLOCK) as usize]).unwrap();
+}
+
+/// The newest pack, and the older one.
+pub fn both(image: &MemoryDevice) -> [Pack; 2] {
+    let geometry = Geometry::read(image).unwrap().0;
+    let newest = choose_pack(image, &geometry).unwrap().0;
+    let older = read_pack(image, &geometry, 1 - newest.index).unwrap();
+    [newest, older]
+}
+
+/// The last block of a pack.
+pub fn last(pack: &Pack) -> u64 {
+    u64::from(pack.start + pack.raw.cp_pack_total_block_count.get() - 1)
+}
+
+/// Gives both ends of a pack another version, and the right checksum.
+pub fn set_version(device: &MemoryDevice, pack: &Pack, version: u64) {
+    let mut block = pack.bytes[..BLOCK as usize].to_vec();
+    block[..8].copy_from_slice(&version.to_le_bytes());
+    let at = pack.raw.checksum_offset.get() as usize;
+    let checksum = expected_checksum(&block, at);
+    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+    for end in [0, pack.raw.cp_pack_total_block_count.get() - 1] {
+        device.write_at(u64::from(pack.start + end) * BLOCK, &block).unwrap();
+    }
+}
+
+/// A volume of which something of `file3` and `file5` is in the newest checkpoint, and something of `file3` was fsynced behind it. `clean`:
+/// the checkpoint before is that of an unmounted volume.
+pub fn written_behind_a_checkpoint(clean: bool) -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let mut fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let [ino, other] = [&b"file3"[..], b"file5"].map(|name| fs.lookup(fs.root(), name).unwrap().ino);
+    fs.write(other, 0, &[0; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    if clean {
+        fs.close().unwrap();
+        drop(fs);
+        fs = open(device.clone());
+    }
+    fs.write(ino, 0, &[0; 9_000], false).unwrap();
+    fs.write(other, 0, &[5; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[3; 9_000], false).unwrap();
+    fs.sync_file(ino, false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    image
+}
+
+/// The same, of a volume in use.
+pub fn written_behind() -> MemoryDevice {
+    written_behind_a_checkpoint(false)
 }
