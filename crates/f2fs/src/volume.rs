@@ -162,16 +162,6 @@ impl Volume {
             warnings.push(format!("mounted read-only: {reason}"));
             options.read_only = true;
         }
-        if let Some(warning) = loaded.pack.tell_broken_end() {
-            warnings.push(warning);
-            // Before anything else is written: to Linux, the older checkpoint counts as long as this end is damaged.
-            if !options.read_only
-                && let Err(error) = half::mend(&*device, &loaded.pack)
-            {
-                warnings.push(format!("mounted read-only: the checkpoint cannot be mended: {error}"));
-                options.read_only = true;
-            }
-        }
         let table = load_table(&*device, &geometry, &loaded)?;
         check_counts(&loaded, &table)?;
         let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
@@ -181,6 +171,16 @@ impl Volume {
                 "journal",
                 format!("entry of node {nid}, ids end at {}", geometry.node_ids()),
             ));
+        }
+        if let Some(warning) = loaded.pack.tell_broken_end() {
+            warnings.push(warning);
+            // Before anything else is written, and not before all of it could be read: to Linux, the older checkpoint counts as long as this end is damaged.
+            if !options.read_only
+                && let Err(error) = half::mend(&*device, &loaded.pack)
+            {
+                warnings.push(format!("mounted read-only: the checkpoint cannot be mended: {error}"));
+                options.read_only = true;
+            }
         }
         let raw = loaded.pack.raw;
         let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.get());

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use basalt_device::power::{Change, Fate};
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay, RequestKind};
-use basalt_f2fs::Geometry;
 use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::checkpoint::pack::read_pack;
+use basalt_f2fs::layout::checkpoint::CheckpointFlags;
 use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileSystem};
 use packs::{
-    BLOCK, FILE, FILES, ends, files, flip, fresh, make, open, rescued, rescued_files, unmounted,
+    BLOCK, FILE, FILES, both, ends, files, flip, fresh, last, make, open, rescued, rescued_files, unmounted,
     written_behind_a_checkpoint,
 };
 
@@ -398,4 +399,25 @@ fn rescue_goes_by_the_checkpoint_where_no_newer_one_is_damaged() {
     let found = rescued(&image);
     assert_eq!(files(&found), 21, "{:?}", found.report());
     assert!(found.report().notes.iter().all(|note| !note.contains("newer than")), "{:?}", found.report().notes);
+}
+
+/// The other end of a checkpoint is whole, and what is between them is not: a mount that fails over that has written nothing.
+#[test]
+fn a_damaged_end_is_not_written_before_all_else_was_read() {
+    let image = unmounted();
+    let [newest, _] = both(&image);
+    let raw = &newest.raw;
+    let journal = if raw.flags().contains(CheckpointFlags::COMPACT_SUMMARY) {
+        u64::from(newest.start + raw.cp_pack_start_sum.get()) * BLOCK
+    } else {
+        (last(&newest) - 6) * BLOCK + 3584
+    };
+    image.write_at(journal, &[0xFF; 2]).unwrap();
+    flip(&image, u64::from(newest.start) * BLOCK + 99, 0x40);
+    let digest = image.digest();
+    let device = Arc::new(image);
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let error = F2fs::open(device.clone(), options, Arc::new(SystemClock)).err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains("NAT journal")), "{error:?}");
+    assert!(device.digest() == digest, "something was written");
 }

@@ -25,7 +25,7 @@ use basalt_device::BlockDevice;
 
 use super::choose::newer;
 use super::pack::{BrokenEnd, Pack, bad, check_block, is_pack_size};
-use super::whole::wrong_parts;
+use super::whole::has_few_wrong_parts;
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -41,6 +41,9 @@ const SECTOR: usize = 512;
 /// What a repair adds to the version in the first block of a lost pack before it writes over the rest: nothing else leaves such a version,
 /// so that what shows that the pack was lost does not go with it.
 const LOST_MARK: u64 = 1 << 62;
+
+/// Last blocks of packs in one place, nearest first, that are taken for what they say. Of true ones the first two would do.
+const ENDS_MAX: usize = 16;
 
 /// The most that a pack is ahead of what longer ones have left behind its end.
 pub(crate) const STALE_MAX: u32 = 64;
@@ -157,7 +160,7 @@ impl Blocks {
             _ if is_zero => self.index == 0,
             claimed => claimed.is_some_and(is_possible),
         };
-        !is_head_possible && !self.ends(geometry).any(is_older_end)
+        !is_head_possible && !self.ends(geometry).take(ENDS_MAX).any(is_older_end)
     }
 
     /// Whether what is in front of a last block can be its pack's, but for `damaged` parts.
@@ -165,7 +168,7 @@ impl Blocks {
         let Some((raw, checksum)) = self.sound(last) else { return false };
         let (index, start) = (self.index, self.start);
         let pack = Pack { index, start, raw, bytes: Vec::new(), checksum, broken_end: None };
-        wrong_parts(device, geometry, &pack) <= damaged
+        has_few_wrong_parts(device, geometry, &pack, damaged)
     }
 
     /// The pack whose ends are both the block `whole`, of which the one at `broken` is damaged; `None` if its payload cannot be read.
@@ -302,6 +305,13 @@ fn lone_end(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Optio
 pub(crate) fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
     let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
     Some(u64::from_le_bytes(head.first_chunk().copied()?) & !LOST_MARK)
+}
+
+/// Every version that something in the place of a pack claims: the first block, right or wrong, and whole last blocks.
+pub(crate) fn claimed_versions(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Vec<u64> {
+    let blocks = Blocks::read(device, geometry, index);
+    let head = blocks.claimed().map(|version| version & !LOST_MARK);
+    blocks.ends(geometry).map(|(_, version)| version).chain(head).collect()
 }
 
 /// The first block of a lost pack, marked as such: what is written over the rest cannot make it look like one that was cut off.

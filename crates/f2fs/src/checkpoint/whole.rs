@@ -13,15 +13,19 @@ use crate::layout::summary::{ENTRIES, RawSummaryBlock, TYPE_DATA, TYPE_NODE, nat
 /// Owners that a few damaged bytes can change.
 const FEW: usize = 2;
 
-/// How many parts of what is between the ends of a pack cannot be that pack's: orphans, journals, the summary of each log. mkfs.f2fs puts
-/// nothing between the ends of its second pack, which has version 0.
-pub(super) fn wrong_parts(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> usize {
+/// Whether at most `most` parts of what is between the ends of a pack cannot be that pack's: orphans, journals, the summary of each log.
+/// mkfs.f2fs puts nothing between the ends of its second pack, which has version 0.
+pub(super) fn has_few_wrong_parts(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, most: usize) -> bool {
     if pack.raw.checkpoint_ver.get() == 0 {
-        return 0;
+        return true;
     }
-    // What is not even there has more than one.
-    let wrong = |parts: Result<Vec<bool>>| parts.map_or(2, |parts| parts.iter().filter(|is_right| !**is_right).count());
-    [orphans, data, nodes].map(|parts| wrong(parts(device, geometry, pack))).iter().sum()
+    let mut wrong = 0;
+    // The nodes' may take the most reading.
+    [data, orphans, nodes].iter().all(|parts| {
+        // What is not even there has more than one.
+        wrong += parts(device, geometry, pack).map_or(2, |parts| parts.iter().filter(|is_right| !**is_right).count());
+        wrong <= most
+    })
 }
 
 /// Whether there are orphans, if there should be.

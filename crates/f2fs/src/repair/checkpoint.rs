@@ -202,7 +202,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
 /// How far damaged packs claim to be ahead of the one that is used, as far as that can be believed: what was written behind them must not
 /// look newer than the next checkpoint.
 fn claimed_ahead(device: &dyn BlockDevice, geometry: &Geometry, last: u64) -> u64 {
-    let claims = [0, 1].into_iter().filter_map(|index| half::claimed_version(device, geometry, index));
+    let claims = [0, 1].into_iter().flat_map(|index| half::claimed_versions(device, geometry, index));
     claims
         .map(|version| version.wrapping_sub(last))
         .filter(|ahead| *ahead <= STALE_MAX.into())

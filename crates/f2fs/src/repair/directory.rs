@@ -3,6 +3,7 @@
 use basalt_segments::SegmentKind;
 use rustc_hash::FxHashMap;
 
+use super::level::Level;
 use super::node::direct_node;
 use super::state::State;
 use crate::check::blocks::Owner;
@@ -95,8 +96,9 @@ impl State {
                 }
             }
             FaultKind::DentryBucket => match self.mend_level(survey, directory)? {
-                Some(action) => return Ok(action),
-                None => self.move_entry(survey, directory, &found)?,
+                Level::Set(action) => return Ok(Some(action)),
+                Level::SetBefore => return Ok(None),
+                Level::Right => self.move_entry(survey, directory, &found)?,
             },
             FaultKind::DentryHash => {
                 if raw.hash_code.get() == hash(&found.name) {

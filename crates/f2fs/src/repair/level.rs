@@ -3,7 +3,7 @@
 use super::state::State;
 use crate::check::Survey;
 use crate::dir::hash::hash;
-use crate::dir::lookup::{bucket_blocks, bucket_start};
+use crate::dir::lookup::{bucket_blocks, buckets};
 use crate::error::Result;
 use crate::layout::dentry::MAX_DEPTH;
 use crate::layout::inode::InlineFlags;
@@ -13,18 +13,43 @@ const NAMES_MAX: usize = 256;
 /// Above this, all numbers of buckets are the same.
 const LEVELS: u8 = (MAX_DEPTH / 2) as u8;
 
+/// What was found of a directory's `i_dir_level`.
+pub(super) enum Level {
+    Right,
+    /// It was wrong, and is set; what to say of that.
+    Set(String),
+    /// It was set earlier in this round.
+    SetBefore,
+}
+
+/// Whether a block is of one of the buckets that a hash falls into.
+fn is_in_bucket(block: u64, hash: u32, level: u8, depth: u32) -> bool {
+    let mut first = 0;
+    for at in 0..depth {
+        let (count, size) = (buckets(at, level.into()), bucket_blocks(at));
+        let end = first + count * size;
+        if block < end {
+            let start = first + u64::from(hash) % count * size;
+            return (start..start + size).contains(&block);
+        }
+        first = end;
+    }
+    false
+}
+
 impl State {
-    /// Sets `i_dir_level` of a directory to that by which most names are where they belong, if it is another; says so the first time in a
-    /// round. `None` from a directory whose level is right.
-    pub(super) fn mend_level(&mut self, survey: &Survey, directory: u32) -> Result<Option<Option<String>>> {
-        if let Some(&is_mended) = self.levels.get(&directory) {
-            return Ok(is_mended.then_some(None));
+    /// Sets `i_dir_level` of a directory to that by which most names are where they belong, if it is another.
+    pub(super) fn mend_level(&mut self, survey: &Survey, directory: u32) -> Result<Level> {
+        match self.levels.get(&directory) {
+            Some(true) => return Ok(Level::SetBefore),
+            Some(false) => return Ok(Level::Right),
+            None => {}
         }
         let best = self.best_level(survey, directory)?;
         self.levels.insert(directory, best.is_some());
-        let Some(best) = best else { return Ok(None) };
+        let Some(best) = best else { return Ok(Level::Right) };
         self.edit_inode(directory, |inode| inode.i_dir_level = best)?;
-        Ok(Some(Some(format!("i_dir_level of the directory set to {best}: by that its names are where they belong"))))
+        Ok(Level::Set(format!("i_dir_level of the directory set to {best}: by that its names are where they belong")))
     }
 
     /// The level by which more names are where they belong than by the inode's, and most of them.
@@ -39,15 +64,8 @@ impl State {
         // The first ones are all in the first bucket, and would fit any number.
         let places: Vec<(u64, u32)> = all.iter().copied().step_by(all.len().div_ceil(NAMES_MAX).max(1)).collect();
         let depth = inode.i_current_depth.get().min(MAX_DEPTH);
-        let fitting = |level: u8| {
-            let is_there = |&&(block, code): &&(u64, u32)| {
-                (0..depth).any(|depth| {
-                    let start = bucket_start(depth, level.into(), code);
-                    (start..start + bucket_blocks(depth)).contains(&block)
-                })
-            };
-            places.iter().filter(is_there).count()
-        };
+        let fitting =
+            |level: u8| places.iter().filter(|&&(block, code)| is_in_bucket(block, code, level, depth)).count();
         let now = fitting(inode.i_dir_level);
         let counts: Vec<(usize, u8)> = (0..=LEVELS).map(|level| (fitting(level), level)).collect();
         let Some(&(most, best)) = counts.iter().max_by_key(|(count, _)| *count) else { return Ok(None) };
