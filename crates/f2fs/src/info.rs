@@ -199,10 +199,10 @@ fn journal_bytes(volume: &Volume) -> u64 {
 pub(crate) fn usage(volume: &Volume) -> Usage {
     let raw = &volume.checkpoint.raw;
     Usage {
-        user_blocks: volume.checkpoint.user_blocks,
-        used_blocks: volume.valid_blocks,
-        nodes: volume.valid_nodes,
-        inodes: volume.valid_inodes,
+        user_blocks: volume.counts.user_blocks(),
+        used_blocks: volume.counts.blocks(),
+        nodes: volume.counts.nodes(),
+        inodes: volume.counts.inodes(),
         reserved_segments: raw.rsvd_segment_count.get(),
         overprovision_segments: raw.overprov_segment_count.get(),
     }

@@ -35,6 +35,7 @@ pub mod checkpoint;
 mod clean;
 mod clock;
 mod closing;
+mod counts;
 pub mod dir;
 mod discard;
 pub mod error;

@@ -382,13 +382,12 @@ fn hold(volume: &mut Volume, ino: u32) -> Result<Attributes> {
 /// As Linux's F2FS computes it. Source: the kernel's `f2fs_statfs`.
 fn stat_fs(volume: &Volume) -> StatFs {
     let geometry = &volume.geometry;
-    let user = volume.checkpoint.user_blocks;
-    let free = user.saturating_sub(volume.valid_blocks);
+    let (user, free) = (volume.counts.user_blocks(), volume.counts.free_blocks());
     let nodes = u64::from(geometry.node_ids()).saturating_sub(RESERVED_NODES);
     let (files, files_free) = if nodes > user {
         (user, free)
     } else {
-        (nodes, nodes.saturating_sub(u64::from(volume.valid_nodes)).min(free))
+        (nodes, nodes.saturating_sub(u64::from(volume.counts.nodes())).min(free))
     };
     StatFs {
         block_size: BLOCK_SIZE as u32,

@@ -18,6 +18,7 @@ use crate::checkpoint::load::{Loaded, ToOpen, load_to_open};
 use crate::checkpoint::{CheckpointState, half};
 use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics, Statistics};
 use crate::clock::Clock;
+use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::features;
 use crate::file::pages::{CleanPages, InodeState};
@@ -88,10 +89,7 @@ pub(crate) struct Volume {
     /// Where writeback goes on when it does not write everything: inode and page.
     pub written_to: (u32, u32),
     pub orphans: BTreeSet<u32>,
-    /// Blocks in use, reserved ones included.
-    pub valid_blocks: u64,
-    pub valid_nodes: u32,
-    pub valid_inodes: u32,
+    pub counts: Counts,
     /// What fsync has to know.
     pub since: SinceCheckpoint,
     /// A checkpoint was prepared, but does not hold yet.
@@ -225,9 +223,7 @@ impl Volume {
             dirty_directory_pages: 0,
             written_to: (0, 0),
             orphans,
-            valid_blocks: raw.valid_block_count.get(),
-            valid_nodes: raw.valid_node_count.get(),
-            valid_inodes: raw.valid_inode_count.get(),
+            counts: Counts::of(&raw),
             since: SinceCheckpoint::default(),
             checkpoint_under_way: false,
             changed: false,
@@ -316,11 +312,6 @@ impl Volume {
     pub(crate) fn was_unclean(&self) -> bool {
         self.journal.guarded || !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
     }
-}
-
-/// A count of the checkpoint after something was taken away: one that began too low shows here.
-pub(crate) fn counted<T>(left: Option<T>, what: &str) -> Result<T> {
-    left.ok_or_else(|| Error::damaged("checkpoint", "counts", format!("fewer {what} than there are")))
 }
 
 fn open_log(log: crate::checkpoint::load::LoadedLog, table: &SegmentTable) -> ActiveLog {

@@ -22,8 +22,6 @@ pub struct CheckpointState {
     pub pack: u32,
     /// Its checksum.
     pub checksum: u32,
-    /// Blocks for users: the limit of live and reserved blocks.
-    pub user_blocks: u64,
     /// Which copy of each SIT block is current.
     pub sit_bitmap: Vec<u8>,
     /// Segments whose newest entry is in the checkpoint's journal only.
@@ -36,7 +34,6 @@ impl CheckpointState {
     /// From the pack that was loaded.
     pub fn new(pack: Pack, sit_bitmap: Vec<u8>, sit_journal: &[RawSitJournalEntry]) -> CheckpointState {
         CheckpointState {
-            user_blocks: pack.raw.user_block_count.get(),
             raw: pack.raw,
             pack: pack.index,
             checksum: pack.checksum,

@@ -125,9 +125,7 @@ impl Volume {
         let mut raw = self.checkpoint.raw;
         raw.checkpoint_ver = U64::new(self.next_version());
         raw.elapsed_time = U64::new(self.mounted_seconds());
-        raw.valid_block_count = U64::new(self.valid_blocks);
-        raw.valid_node_count = U32::new(self.valid_nodes);
-        raw.valid_inode_count = U32::new(self.valid_inodes);
+        self.counts.put(&mut raw);
         raw.next_free_nid = U32::new(self.nat.next_free());
         raw.free_segment_count = U32::new(self.table.free_segments() + self.table.prefree_segments());
         for kind in SegmentKind::ALL {

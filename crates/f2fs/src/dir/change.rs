@@ -84,7 +84,7 @@ impl Volume {
     /// Moves an inline directory to block 0 (or, with a level shift, through the hash).
     fn convert_inline_directory(&mut self, dir: u32) -> Result<()> {
         // The block, and for a level shift of up to 31 the nodes above some blocks.
-        self.reserve_blocks(2)?;
+        self.counts.expect_room(2)?;
         let Some((bytes, shape)) = self.directory_bytes(dir, Place::Inline)? else { return Ok(()) };
         let old = bytes.to_vec();
         let (_, dir_level) = self.directory_shape(dir)?;

@@ -96,7 +96,7 @@ impl Volume {
     }
 
     fn make_inode(&mut self, dir: u32, name: &[u8], node: &NewNode<'_>, caller: &Caller) -> Result<u32> {
-        self.reserve_blocks(1)?;
+        self.counts.expect_room(1)?;
         let parent = self.attributes(dir)?;
         let is_directory = node.kind == FileKind::Directory;
         let default = if node.kind == FileKind::Symlink { None } else { self.load_acl(dir, true)? };
@@ -128,7 +128,7 @@ impl Volume {
         let time = self.clock.now();
         let ino = self.new_node(None, 0, !is_directory)?;
         self.since.note_created(ino);
-        self.valid_inodes += 1;
+        self.counts.add_inode();
         let new = NewInode {
             kind: node.kind,
             permissions,
@@ -326,7 +326,7 @@ impl Volume {
         let root = self.geometry.root_ino;
         let mut at = new_dir;
         // No path is longer than the number of inodes: a damaged volume may hold a circle.
-        for _ in 0..self.valid_inodes.max(1) {
+        for _ in 0..self.counts.inodes().max(1) {
             if at == moved.ino {
                 return Err(basalt_vfs::Error::Invalid("a directory cannot move into itself").into());
             }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
-use crate::volume::{Volume, counted};
+use crate::volume::Volume;
 
 /// Blocks of a checkpoint pack that orphans never get: first and last, and the six summaries.
 const OTHER_BLOCKS: usize = 8;
@@ -70,7 +70,7 @@ impl Volume {
             self.free_node(xattr)?;
         }
         self.free_node(ino)?;
-        self.valid_inodes = counted(self.valid_inodes.checked_sub(1), "inodes")?;
+        self.counts.remove_inode()?;
         self.orphans.remove(&ino);
         Ok(())
     }

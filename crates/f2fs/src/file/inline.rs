@@ -58,7 +58,7 @@ impl Volume {
         let (exists, size) = (raw.is_inline(InlineFlags::DATA_EXIST), raw.i_size.get());
         let mut block = RawBlock::zeroed();
         if exists && size > 0 {
-            self.reserve_blocks(1)?;
+            self.counts.expect_room(1)?;
             // Checked against the capacity, which is less than a block, when the inode was read.
             let size = (size as usize).min(BLOCK_SIZE);
             self.read_inline(ino, 0, &mut block.0[..size])?;

@@ -48,7 +48,7 @@ impl Volume {
     /// Fails if the range could not be held even by an empty volume; keeps a hopeless request from filling it first.
     fn check_room(&self, offset: u64, end: u64) -> Result<()> {
         let blocks = Self::blocks_for(end) - (offset >> BLOCK_BITS);
-        if blocks > self.checkpoint.user_blocks { Err(basalt_vfs::Error::NoSpace.into()) } else { Ok(()) }
+        if blocks > self.counts.user_blocks() { Err(basalt_vfs::Error::NoSpace.into()) } else { Ok(()) }
     }
 
     fn preallocate(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {

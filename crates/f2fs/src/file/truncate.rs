@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
 use crate::node::path::{DOUBLE_INDIRECT, Mapped, SECOND_INDIRECT, inode_slot};
-use crate::volume::{Volume, counted};
+use crate::volume::Volume;
 
 const PER_NODE: u64 = ADDRS_PER_NODE as u64;
 /// Byte offset of `i_nid` in an inode.
@@ -114,7 +114,7 @@ impl Volume {
         }
         if freed > 0 {
             self.forget_extent(ino)?;
-            self.valid_blocks = counted(self.valid_blocks.checked_sub(freed as u64), "blocks")?;
+            self.counts.remove_blocks(freed as u64)?;
             self.add_blocks(ino, -freed)?;
         }
         Ok(())

@@ -101,19 +101,11 @@ impl Volume {
     /// Makes sure that a slot has a block: a hole becomes a reserved one.
     pub(crate) fn reserve_slot(&mut self, ino: u32, slot: Slot) -> Result<()> {
         if self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR {
-            self.reserve_blocks(1)?;
+            self.counts.expect_room(1)?;
             self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
-            self.valid_blocks += 1;
+            self.counts.add_block();
             self.since.reserved += 1;
             self.add_blocks(ino, 1)?;
-        }
-        Ok(())
-    }
-
-    /// Fails with `NoSpace` unless `count` more blocks fit the volume.
-    pub(crate) fn reserve_blocks(&self, count: u64) -> Result<()> {
-        if self.valid_blocks + count > self.checkpoint.user_blocks {
-            return Err(basalt_vfs::Error::NoSpace.into());
         }
         Ok(())
     }

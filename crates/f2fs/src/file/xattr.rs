@@ -144,7 +144,7 @@ impl Volume {
             return Err(basalt_vfs::Error::NoSpace.into());
         }
         if !fits_inline && xattr_nid == 0 {
-            self.reserve_blocks(1)?;
+            self.counts.expect_room(1)?;
             let cold = !self.is_directory(ino)?;
             xattr_nid = self.new_node(Some(ino), XATTR_NODE_OFFSET, cold)?;
             self.inode_mut(ino)?.i_xattr_nid.set(xattr_nid);

@@ -17,7 +17,7 @@ use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, RawNodeFooter};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::log::node_owner;
-use crate::volume::{Volume, counted};
+use crate::volume::Volume;
 
 /// A node in memory.
 pub struct Node {
@@ -227,8 +227,7 @@ impl Volume {
         self.nodes.insert(nid, block);
         self.nodes.mark_dirty(nid, true);
         self.changed = true;
-        self.valid_nodes += 1;
-        self.valid_blocks += 1;
+        self.counts.add_node();
     }
 
     fn load_node(&mut self, nid: u32) -> Result<()> {
@@ -322,8 +321,7 @@ impl Volume {
             let version = entry.version.wrapping_add(1);
             self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: U32::new(NULL_ADDR) });
         }
-        self.valid_nodes = counted(self.valid_nodes.checked_sub(1), "nodes")?;
-        self.valid_blocks = counted(self.valid_blocks.checked_sub(1), "blocks")?;
+        self.counts.remove_node()?;
         self.changed = true;
         Ok(())
     }

@@ -238,7 +238,7 @@ impl Volume {
     }
 
     fn add_child(&mut self, ino: u32, parent: u32, step: Step) -> Result<u32> {
-        self.reserve_blocks(1)?;
+        self.counts.expect_room(1)?;
         let cold = !self.is_directory(ino)?;
         let nid = self.new_node(Some(ino), step.node_offset, cold)?;
         self.node_mut(parent)?.set_pointer(step.byte, nid);

@@ -12,7 +12,7 @@ use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::log::data_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
-use crate::volume::{Volume, counted};
+use crate::volume::Volume;
 
 impl Volume {
     /// Brings an inode to the state of its last fsync.
@@ -125,7 +125,7 @@ impl Volume {
     fn recover_xattr_node(&mut self, ino: u32, image: &RawBlock) -> Result<()> {
         let mut nid = self.inode(ino)?.i_xattr_nid.get();
         if nid == 0 {
-            self.reserve_blocks(1)?;
+            self.counts.expect_room(1)?;
             nid = self.new_node(Some(ino), XATTR_NODE_OFFSET, true)?;
             self.inode_mut(ino)?.i_xattr_nid.set(nid);
             self.add_blocks(ino, 1)?;
@@ -179,15 +179,15 @@ impl Volume {
             }
             changed = true;
             if old == NULL_ADDR {
-                self.reserve_blocks(1)?;
-                self.valid_blocks += 1;
+                self.counts.expect_room(1)?;
+                self.counts.add_block();
                 added += 1;
             } else if old != NEW_ADDR {
                 self.invalidate(old)?;
             }
             match new {
                 NULL_ADDR => {
-                    self.valid_blocks = counted(self.valid_blocks.checked_sub(1), "blocks")?;
+                    self.counts.remove_blocks(1)?;
                     added -= 1;
                 }
                 NEW_ADDR => {}
@@ -232,7 +232,7 @@ impl Volume {
         self.node_mut(nid)?.set_pointer(byte, NULL_ADDR);
         self.invalidate(address)?;
         self.forget_extent(ino)?;
-        self.valid_blocks = counted(self.valid_blocks.checked_sub(1), "blocks")?;
+        self.counts.remove_blocks(1)?;
         self.add_blocks(ino, -1)
     }
 }

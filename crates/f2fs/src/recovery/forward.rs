@@ -223,7 +223,7 @@ impl Volume {
     fn revive_inode(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
         let Some(at) = file.inode else { return Ok(()) };
         let mut image = self.chain_inode(ino, &chain.nodes[at])?;
-        self.reserve_blocks(1)?;
+        self.counts.expect_room(1)?;
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
         raw.addresses_mut(flexible).fill(U32::new(0));
@@ -240,7 +240,7 @@ impl Volume {
         let version = self.nat_entry(ino)?.version;
         self.nat.set(ino, RawNatEntry { version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
         self.put_new_node(ino, image);
-        self.valid_inodes += 1;
+        self.counts.add_inode();
         Ok(())
     }
 

@@ -141,7 +141,7 @@ impl Volume {
             () if links != 1 => Some("not exactly one link"),
             () if self.orphans.contains(&ino) => Some("was an orphan"),
             () if since.reshaped.contains(&ino) => Some("it lost nodes"),
-            () if used > self.checkpoint.user_blocks => Some("recovery could run out of space"),
+            () if used > self.counts.user_blocks() => Some("recovery could run out of space"),
             () if since.chained > CHAIN_MAX => Some("the chain is long"),
             () => None,
         })
