@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use basalt_segments::{CostBenefit, Greedy, VictimPolicy, placement};
+
 /// When reading a file changes its access time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Atime {
@@ -24,6 +26,12 @@ pub struct OpenOptions {
     pub rescue: bool,
     /// Active logs: 2, 4 or 6.
     pub logs: u8,
+    /// Which log each block is written to: one of [`basalt_segments::placement::POLICIES`].
+    pub placement: &'static placement::Policy,
+    /// Which section is cleaned while a writer waits: one of [`basalt_segments::victim::POLICIES`].
+    pub victim: &'static dyn VictimPolicy,
+    /// Which section is cleaned while the volume is idle.
+    pub background_victim: &'static dyn VictimPolicy,
     /// Memory for cached nodes, directory blocks and data not yet written, in bytes.
     pub cache_bytes: usize,
     /// Longest time between checkpoints while something is dirty.
@@ -54,6 +62,10 @@ impl Default for OpenOptions {
             read_only: false,
             rescue: false,
             logs: 6,
+            placement: Default::default(),
+            // As Linux's F2FS: the least work while somebody waits.
+            victim: &Greedy,
+            background_victim: &CostBenefit,
             cache_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(60),
             commit_interval: Duration::from_secs(5),

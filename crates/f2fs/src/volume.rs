@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
-use basalt_segments::{Placement, SegmentKind, SegmentTable, StaticPlacement};
+use basalt_segments::{Placement, SegmentKind, SegmentTable};
 
 use crate::blocks::read_blocks;
 use crate::checkpoint::load::{Loaded, ToOpen, load_to_open};
@@ -206,13 +206,13 @@ impl Volume {
         parts: Parts,
     ) -> Result<Volume> {
         let Parts { checkpoint, table, logs, nat, orphans, warnings } = parts;
-        let placement = StaticPlacement::new(options.logs)
-            .ok_or(basalt_vfs::Error::Invalid("the number of logs must be 2, 4 or 6"))?;
+        let placement = (options.placement.make)(options.logs)
+            .ok_or(basalt_vfs::Error::Invalid("the placement does not work with this number of logs"))?;
         let now = clock.now();
         let raw = checkpoint.raw;
         Ok(Volume {
             checkpoint,
-            placement: Box::new(placement),
+            placement,
             nat,
             nodes: NodeCache::default(),
             inodes: FxHashMap::default(),

@@ -2,14 +2,47 @@
 //!
 //! A placement policy groups blocks that will die at about the same time, so that segments tend to be either full or
 //! empty and cleaning moves little. One policy is one file of this module, named after its source; to add one, write
-//! the file, and name it here. Policies that need more than a block's own traits (its hotness, say) get it as a new
-//! field of [`BlockTraits`] or hold it themselves.
+//! the file, name it here, and add it to [`POLICIES`]. Policies that need more than a block's own traits (its hotness,
+//! say) get it as a new field of [`BlockTraits`] or hold it themselves.
 
 mod static_f2fs;
 
 pub use static_f2fs::StaticPlacement;
 
 use crate::SegmentKind;
+
+/// Every placement policy, by which options, help texts and reports list them. The first is the default.
+pub static POLICIES: &[Policy] = &[static_f2fs::POLICY];
+
+/// The policy of this name, as in options; `None` if there is none.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Policy> {
+    POLICIES.iter().find(|policy| policy.name == name)
+}
+
+/// A placement policy that can be chosen.
+#[derive(Clone, Copy)]
+pub struct Policy {
+    /// The name in options and reports.
+    pub name: &'static str,
+    /// What it does, in a few words for help texts.
+    pub about: &'static str,
+    /// Makes one for an opened volume that has 2, 4 or 6 logs; `None` if the policy does not work with as many.
+    pub make: fn(logs: u8) -> Option<Box<dyn Placement>>,
+}
+
+impl Default for &Policy {
+    /// What F2FS does.
+    fn default() -> Self {
+        &static_f2fs::POLICY
+    }
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
 
 /// What a placement may know of the block to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,13 +57,41 @@ pub struct BlockTraits {
     pub cold: bool,
     /// Of data: of a file marked hot.
     pub hot: bool,
+    /// The inode number of the owning file.
+    pub file: u32,
+    /// Of data: which block of the file it is.
+    pub index: u32,
 }
 
 /// Decides which log a block is written to.
 pub trait Placement: Send + Sync {
-    /// The name in options and reports.
-    fn name(&self) -> &'static str;
-
     /// The log for this block: a data kind for data, a node kind for nodes.
     fn log(&self, block: &BlockTraits) -> SegmentKind;
+
+    /// Whether the answer depends neither on [`file`](BlockTraits::file) and [`index`](BlockTraits::index) nor on what came before, so
+    /// that one answer does for many blocks.
+    fn is_by_type_alone(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every policy keeps data and nodes apart, for every number of logs that it works with.
+    #[test]
+    fn policies_are_found_by_their_names_and_keep_data_and_nodes_apart() {
+        for policy in POLICIES {
+            assert_eq!(by_name(policy.name).map(|found| found.name), Some(policy.name));
+            for placement in [2, 4, 6].into_iter().filter_map(|logs| (policy.make)(logs)) {
+                for node in [false, true] {
+                    let block = BlockTraits { node, direct_node: node, ..BlockTraits::default() };
+                    assert_eq!(placement.log(&block).is_node(), node, "{}", policy.name);
+                }
+            }
+        }
+        assert!(by_name("").is_none());
+        assert_eq!(<&Policy>::default().name, POLICIES[0].name);
+    }
 }

@@ -40,6 +40,9 @@ pub trait VictimPolicy: Send + Sync {
     /// The name in options and reports.
     fn name(&self) -> &'static str;
 
+    /// What it does, in a few words for help texts.
+    fn about(&self) -> &'static str;
+
     /// The cost of cleaning this section; the lowest is cleaned, the first of equals. Never NaN.
     ///
     /// `now` is in the unit of [`SectionView::modified`]; `oldest` and `youngest` are the extremes of that field over
@@ -54,6 +57,12 @@ pub trait VictimPolicy: Send + Sync {
     /// Whether the cost rises with the live blocks and depends on nothing else, so that an index can stand in for it.
     fn is_by_live_alone(&self) -> bool {
         false
+    }
+}
+
+impl std::fmt::Debug for dyn VictimPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -218,6 +218,9 @@ fn victims_see_the_extremes_of_time() {
         fn name(&self) -> &'static str {
             "probe"
         }
+        fn about(&self) -> &'static str {
+            "looks at what it is shown"
+        }
         fn cost(&self, view: &basalt_segments::SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
             assert_eq!((now, oldest, youngest, view.capacity), (1000, 1, 3, 512));
             assert_eq!(view.modified, u64::from(view.section));

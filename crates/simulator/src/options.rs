@@ -1,6 +1,6 @@
 //! What is simulated.
 
-use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, MAX_SEGMENTS, StaticPlacement, VictimPolicy};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, MAX_SEGMENTS, Placement, VictimPolicy, placement};
 
 use crate::BLOCK_SIZE;
 use crate::error::{Error, Result};
@@ -79,6 +79,8 @@ pub struct Options {
     pub blocks: u32,
     /// Logs, of which the first half is for data: 2 put what cleaning copies with what users write, 4 too; 6 keep it apart.
     pub logs: u8,
+    /// Which log each block is written to.
+    pub placement: &'static placement::Policy,
     /// Which section is cleaned next.
     pub policy: &'static dyn VictimPolicy,
     /// When to clean.
@@ -96,7 +98,8 @@ impl std::fmt::Debug for Options {
             .field("segments_per_section", &self.segments_per_section)
             .field("blocks", &self.blocks)
             .field("logs", &self.logs)
-            .field("policy", &self.policy.name())
+            .field("placement", &self.placement)
+            .field("policy", &self.policy)
             .field("cleaning", &self.cleaning)
             .field("age", &self.age)
             .field("file", &self.file)
@@ -126,6 +129,7 @@ impl Options {
             // A share of blocks that a `u32` numbers.
             blocks: blocks as u32,
             logs: 6,
+            placement: Default::default(),
             policy: &Greedy,
             cleaning: Cleaning::FreeSections { least: FREE_SECTIONS, victims: 1 },
             age: Age::Modified,
@@ -159,9 +163,7 @@ impl Options {
         if !self.segments.is_multiple_of(per_section) {
             return wrong(format!("{} segments are not whole sections of {per_section}", self.segments));
         }
-        if StaticPlacement::new(self.logs).is_none() {
-            return wrong(format!("{} logs, expected 2, 4 or 6", self.logs));
-        }
+        self.make_placement()?;
         let kept = match self.cleaning {
             Cleaning::Paced { reserved_sections } => u64::from(reserved_sections),
             Cleaning::FreeSections { least, .. } if least < 2 => {
@@ -191,6 +193,16 @@ impl Options {
             ));
         }
         self.file.as_ref().map_or(Ok(()), |file| self.check_file(file))
+    }
+
+    pub(crate) fn make_placement(&self) -> Result<Box<dyn Placement>> {
+        if ![2, 4, 6].contains(&self.logs) {
+            return Err(Error::Options(format!("{} logs, expected 2, 4 or 6", self.logs)));
+        }
+        let made = (self.placement.make)(self.logs);
+        made.ok_or_else(|| {
+            Error::Options(format!("{} logs: placement `{}` needs another number", self.logs, self.placement.name))
+        })
     }
 
     fn check_file(&self, file: &FileModel) -> Result<()> {

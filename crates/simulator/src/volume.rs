@@ -2,16 +2,16 @@
 
 mod cleaning;
 mod file;
+mod logs;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
-use basalt_segments::{
-    BLOCKS_PER_SEGMENT, Block, BlockTraits, Placement, SegmentKind, SegmentNumber, SegmentTable, StaticPlacement,
-};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Block, SegmentKind, SegmentNumber, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::options::{Age, FileModel, Options};
 use crate::statistics::{Memory, Statistics};
 use file::File;
+use logs::DataLogs;
 
 /// A block that was never written; no volume has as many places.
 const NOWHERE: Block = u32::MAX;
@@ -31,8 +31,7 @@ pub struct Volume {
     options: Options,
     table: SegmentTable,
     logs: [Log; 6],
-    user_log: SegmentKind,
-    copy_log: SegmentKind,
+    data_logs: DataLogs,
     /// Where each block is.
     places: Vec<Block>,
     /// Of each place: the block there, or the node.
@@ -57,15 +56,13 @@ impl Volume {
     /// When the options contradict each other.
     pub fn new(options: Options) -> Result<Volume> {
         options.check()?;
-        let placement = StaticPlacement::new(options.logs)
-            .ok_or_else(|| Error::Options(format!("{} logs, expected 2, 4 or 6", options.logs)))?;
+        let placement = options.make_placement()?;
         let mut table = SegmentTable::new(options.segments, options.segments_per_section);
         if options.policy.is_by_live_alone() {
             table.index_by_live();
         }
         let mut volume = Volume {
-            user_log: placement.log(&BlockTraits::default()),
-            copy_log: placement.log(&BlockTraits { cold: true, ..BlockTraits::default() }),
+            data_logs: DataLogs::new(placement),
             places: vec![NOWHERE; options.blocks as usize],
             owners: vec![STRANGER; (options.segments * BLOCKS_PER_SEGMENT) as usize],
             logs: [Log::default(); 6],
@@ -141,7 +138,7 @@ impl Volume {
     #[inline]
     fn write_out(&mut self, block: u32) -> Result<()> {
         self.statistics.user_blocks += 1;
-        self.place(block, self.user_log)
+        self.place(block, self.data_logs.for_user(block))
     }
 
     /// Gives a block its next place, in `kind`'s log.

@@ -141,6 +141,7 @@ impl Engine {
             segments_per_section: info.segments_per_section,
             blocks,
             logs: 6,
+            placement: Default::default(),
             policy: &Greedy,
             cleaning: Cleaning::Paced { reserved_sections: info.usage.reserved_segments / info.segments_per_section },
             age: Age::Modified,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_f2fs::{Atime, OpenOptions};
+use basalt_segments::{VictimPolicy, placement, victim};
 use tracing::level_filters::LevelFilter;
 
 use crate::size;
@@ -122,6 +123,24 @@ const KNOWN: &[Known] = &[
         };
         Ok(())
     }),
+    with_value("placement", "POLICY", "which log each block is written to (static)", |choices, value| {
+        let names = || placement::POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>().join(" or ");
+        choices.engine.placement = placement::by_name(value).ok_or_else(names)?;
+        Ok(())
+    }),
+    with_value("victim", "POLICY", "which section is cleaned while a writer waits (greedy)", |choices, value| {
+        choices.engine.victim = victim(value)?;
+        Ok(())
+    }),
+    with_value(
+        "background_victim",
+        "POLICY",
+        "which section is cleaned while nothing else happens (cost-benefit)",
+        |choices, value| {
+            choices.engine.background_victim = victim(value)?;
+            Ok(())
+        },
+    ),
     flag("discard", "tell the device what is free (default)", set!(c => c.engine.discard = true)),
     flag("nodiscard", "leave that to fstrim", set!(c => c.engine.discard = false)),
     with_value("background_gc", "on|off", "clean sections while nothing else happens (on)", |choices, value| {
@@ -265,8 +284,21 @@ pub fn help() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {name:<22} {}", known.help);
     }
+    text.push_str("\nPolicies of placement:\n");
+    for policy in placement::POLICIES {
+        let _ = writeln!(text, "  {:<22} {}", policy.name, policy.about);
+    }
+    text.push_str("\nPolicies of victims:\n");
+    for policy in victim::POLICIES {
+        let _ = writeln!(text, "  {:<22} {}", policy.name(), policy.about());
+    }
     text.push_str("\nOptions that only mount(8) reads (defaults, nofail, _netdev, user, x-…) are ignored.");
     text
+}
+
+fn victim(value: &str) -> Result<&'static dyn VictimPolicy, String> {
+    let names = || victim::POLICIES.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(" or ");
+    victim::by_name(value).ok_or_else(names)
 }
 
 fn interval(value: &str) -> Result<Duration, String> {
@@ -338,6 +370,9 @@ mod tests {
             ("pre_invalid", "pre_invalid=SIZE"),
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
+            ("placement=x", "static"),
+            ("victim=x", "greedy or cost-benefit"),
+            ("background_victim", "background_victim=POLICY"),
             ("threads=0", "1 to 64"),
             ("record=", "`record=`"),
             ("log=loud", "`log=loud`"),

@@ -188,7 +188,8 @@ impl Volume {
     ) -> Result<()> {
         let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
         let (byte, ino) = self.pointer_of(nid, index, address)?;
-        let traits = BlockTraits { cold: true, ..self.data_traits(ino)? };
+        let traits = self.data_traits(ino)?;
+        let traits = BlockTraits { cold: true, index: self.file_block(ino, nid, index)?, ..traits };
         let kind = self.placement.log(&traits);
         let slot = Slot { nid, byte, index, count: 1 };
         let was_fresh = self.is_fresh(address);

@@ -1,6 +1,5 @@
 //! Following the plan of cleaning: in the foreground, while a writer waits, and in the background, while nobody does.
 
-use basalt_segments::Greedy;
 use basalt_segments::cleaning::Purpose;
 
 use super::statistics::CleaningCause;
@@ -46,7 +45,7 @@ impl Volume {
         if !self.cleaner.is_planned(Purpose::Background) {
             let start = self.clock.uptime();
             let now = self.mounted_seconds();
-            let planned = self.cleaner.plan_background(&self.table, now);
+            let planned = self.cleaner.plan_background(&self.table, self.options.background_victim, now);
             self.cleaning.background.select += self.clock.uptime().saturating_sub(start);
             if !planned {
                 return Ok(false);
@@ -80,7 +79,7 @@ impl Volume {
         }
         let start = self.clock.uptime();
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());
-        let gains = self.cleaner.plan_foreground(&self.table, &Greedy, reserved, now);
+        let gains = self.cleaner.plan_foreground(&self.table, self.options.victim, reserved, now);
         self.cleaning.foreground.select += self.clock.uptime().saturating_sub(start);
         gains
     }

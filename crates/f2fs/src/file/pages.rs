@@ -177,7 +177,7 @@ impl Volume {
         Err(Error::damaged("node", format!("inode {ino}"), format!("block address {address} outside the main area")))
     }
 
-    /// What placement may know about an inode's data.
+    /// What placement may know about the first block of an inode's data.
     pub(crate) fn data_traits(&mut self, ino: u32) -> Result<BlockTraits> {
         use crate::layout::inode::Advise;
         let of_directory = self.is_directory(ino)?;
@@ -186,6 +186,7 @@ impl Volume {
             of_directory,
             cold: advise.contains(Advise::COLD),
             hot: advise.contains(Advise::HOT),
+            file: ino,
             ..BlockTraits::default()
         })
     }

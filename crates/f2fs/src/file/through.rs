@@ -1,6 +1,8 @@
 //! Large writes go to their log at once: whoever sends so much has gathered it already (the kernel's page cache, a copying
 //! program), and the page cache here would only copy it twice more.
 
+use basalt_segments::BlockTraits;
+
 use crate::error::{Error, Result};
 use crate::layout::{BLOCK_SIZE, NULL_ADDR};
 use crate::node::path::Slot;
@@ -47,7 +49,6 @@ impl Volume {
         done: &mut usize,
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
-        let kind = self.placement.log(&traits);
         while *done < count {
             let index = first + *done as u32;
             let slot = self.slot(ino, u64::from(index))?;
@@ -55,6 +56,7 @@ impl Volume {
                 let slot = Slot { byte: slot.byte + 4 * step as usize, index: slot.index + step, ..slot };
                 let was_hole = self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR;
                 self.reserve_slot(ino, slot)?;
+                let kind = self.placement.log(&BlockTraits { index: index + step, ..traits });
                 let address = match self.place_block(ino, index + step, slot, kind) {
                     // A block that is only reserved, behind the end: Linux would make it part of the file when it recovers an fsync.
                     Err(error @ Error::Refused(basalt_vfs::Error::NoSpace)) if was_hole => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{BlockTraits, SegmentKind};
 
 use super::pages::Page;
 use crate::error::{Error, Result};
@@ -76,9 +76,9 @@ impl Volume {
         written: &mut Vec<u32>,
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
-        let kind = self.placement.log(&traits);
         let mut known = None;
         for (&index, page) in pages {
+            let kind = self.placement.log(&BlockTraits { index, ..traits });
             let slot = self.slot_near(ino, index, &mut known)?;
             self.write_data_block(ino, index, slot, kind, &page.block.0)?;
             page.dirty = false;
@@ -97,10 +97,10 @@ impl Volume {
         written: &mut Vec<u32>,
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
-        let kind = self.placement.log(&traits);
         let mut known = None;
         let mut kept = None;
         for (index, page) in pages.extract_if(from.., |_, page| page.dirty).take(most) {
+            let kind = self.placement.log(&BlockTraits { index, ..traits });
             let slot = self.slot_near(ino, index, &mut known);
             match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, kind, &page.block.0)) {
                 Ok(true) => self.writer.push(kind.index(), page.block),

@@ -404,6 +404,7 @@ impl Volume {
             node: true,
             direct_node: super::path::is_direct(footer.offset()),
             of_directory: !footer.flags().contains(NodeFlags::COLD),
+            file: footer.ino.get(),
             ..BlockTraits::default()
         }
     }

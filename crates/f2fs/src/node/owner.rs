@@ -1,6 +1,6 @@
 //! The way back from a data block to its owner: the node and pointer that a summary or a journal names, which may be wrong.
 
-use super::path::{inode_slot, is_direct};
+use super::path::{first_block, inode_slot, is_direct};
 use crate::error::{Error, Result};
 use crate::layout::inode::InlineFlags;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
@@ -30,6 +30,18 @@ impl Volume {
             return Err(not_owned("node", nid, address));
         }
         Ok((byte, ino))
+    }
+
+    /// Which block of file `ino` pointer `index` of its node `nid` is for.
+    pub(crate) fn file_block(&mut self, ino: u32, nid: u32, index: u32) -> Result<u32> {
+        if nid == ino {
+            return Ok(index);
+        }
+        let flexible = self.geometry.flexible_inline_xattr();
+        let own = self.inode(ino)?.address_slots(flexible);
+        let first = first_block(own, self.node(nid)?.footer().offset());
+        // A node of no place in the file is another check's matter.
+        Ok(first.map_or(0, |first| first as u32).wrapping_add(index))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use basalt_segments::{VictimPolicy, placement, victim};
+
 use super::parameter::{Form, Measured, Metric, Parameter};
 use super::point::Point;
 
@@ -120,4 +122,14 @@ impl FromStr for Kind {
             format!("`{text}` is no kind of point; there are {}", known.join(", "))
         })
     }
+}
+
+/// The placement policy that a point names.
+fn placement(point: &Point) -> Result<&'static placement::Policy, String> {
+    placement::by_name(point.value("placement")).ok_or_else(|| "placement: there is none of this name".to_owned())
+}
+
+/// The victim policy that a parameter of a point names.
+fn victim(point: &Point, name: &str) -> Result<&'static dyn VictimPolicy, String> {
+    victim::by_name(point.value(name)).ok_or_else(|| format!("{name}: there is none of this name"))
 }

@@ -1,5 +1,7 @@
 //! What a kind of point can be asked for, and what it measures.
 
+use basalt_segments::{placement, victim};
+
 use crate::report::Unit;
 use crate::size;
 
@@ -29,6 +31,23 @@ pub enum Form {
     },
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A placement policy.
+    Placement,
+    /// A victim policy.
+    Victim,
+}
+
+impl Form {
+    /// The words that there are to choose from, if it is a choice.
+    #[must_use]
+    pub fn words(self) -> Option<Vec<&'static str>> {
+        match self {
+            Form::Choice(words) => Some(words.to_vec()),
+            Form::Placement => Some(placement::POLICIES.iter().map(|policy| policy.name).collect()),
+            Form::Victim => Some(victim::POLICIES.iter().map(|policy| policy.name()).collect()),
+            Form::Text | Form::Size { .. } | Form::Number { .. } | Form::Percent { .. } => None,
+        }
+    }
 }
 
 /// A parameter of a kind of point.
@@ -66,8 +85,10 @@ impl Parameter {
                 _ if largest == u64::MAX => Err(format!("`{text}` is no whole number from {least} on")),
                 _ => Err(format!("`{text}` is no whole number from {least} to {largest}")),
             },
-            Form::Choice(words) if words.contains(&text) => Ok(text.to_owned()),
-            Form::Choice(words) => Err(format!("`{text}` is none of {}", words.join(", "))),
+            Form::Choice(_) | Form::Placement | Form::Victim => match self.form.words().unwrap_or_default() {
+                words if words.contains(&text) => Ok(text.to_owned()),
+                words => Err(format!("`{text}` is none of {}", words.join(", "))),
+            },
         }
     }
 
@@ -77,14 +98,14 @@ impl Parameter {
         match self.form {
             Form::Size { .. } => size::parse(value).ok().map(|bytes| bytes as f64),
             Form::Number { .. } | Form::Percent { .. } => value.parse().ok(),
-            Form::Text | Form::Choice(_) => None,
+            Form::Text | Form::Choice(_) | Form::Placement | Form::Victim => None,
         }
     }
 
     /// Whether its values are numbers.
     #[must_use]
     pub fn is_numeric(&self) -> bool {
-        !matches!(self.form, Form::Text | Form::Choice(_))
+        !matches!(self.form, Form::Text | Form::Choice(_) | Form::Placement | Form::Victim)
     }
 
     /// How its numbers are written on an axis.

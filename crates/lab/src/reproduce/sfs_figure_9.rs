@@ -123,6 +123,7 @@ fn options(utilization: u32, divisor: u32) -> Options {
         segments: sections * per_section,
         segments_per_section: per_section,
         blocks: (u64::from(sections) * u64::from(section_blocks) * u64::from(utilization) / 100) as u32,
+        placement: Default::default(),
         logs: 2,
         policy: &CostBenefit,
         cleaning: Cleaning::FreeSections { least: sections * (100 - WATER_MARK_PERCENT) / 100, victims: VICTIMS },

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::RecentVictims;
-use crate::{BLOCKS_PER_SEGMENT, CostBenefit, SegmentNumber, SegmentState, SegmentTable, VictimPolicy};
+use crate::{BLOCKS_PER_SEGMENT, SegmentNumber, SegmentState, SegmentTable, VictimPolicy};
 
 /// Sections of a plan where the first already gain enough.
 const USUAL_VICTIMS: usize = 8;
@@ -185,8 +185,8 @@ impl Cleaner {
         gains
     }
 
-    /// Plans to empty the section that is best emptied while nobody waits; false if none is worth it.
-    pub fn plan_background(&mut self, table: &SegmentTable, now: u64) -> bool {
+    /// Plans to empty the section that is best emptied while nobody waits, by `policy`; false if none is worth it.
+    pub fn plan_background(&mut self, table: &SegmentTable, policy: &dyn VictimPolicy, now: u64) -> bool {
         let dead = table.dead_blocks();
         let free = u64::from(table.free_segments() + table.prefree_segments()) * u64::from(BLOCKS_PER_SEGMENT);
         if dead * 100 <= (dead + free) * BACKGROUND_DEAD_PERCENT {
@@ -194,7 +194,7 @@ impl Cleaner {
         }
         let most = u64::from(table.section_blocks()) * u64::from(BACKGROUND_LIVE_PERCENT) / 100;
         let skip = |section| self.avoids(section) || u64::from(table.needed_in_section(section)) > most;
-        let Some(victim) = table.select_victim(&CostBenefit, now, &skip) else { return false };
+        let Some(victim) = table.select_victim(policy, now, &skip) else { return false };
         let live = table.needed_in_section(victim);
         self.set_plan(
             Purpose::Background,

@@ -1,7 +1,14 @@
 //! F2FS's static placement by block type.
 
-use super::{BlockTraits, Placement};
+use super::{BlockTraits, Placement, Policy};
 use crate::SegmentKind::{self, ColdData, ColdNode, HotData, HotNode, WarmData, WarmNode};
+
+/// [`StaticPlacement`] as options name it.
+pub(super) const POLICY: Policy = Policy {
+    name: "static",
+    about: "by the type of a block, as F2FS does",
+    make: |logs| StaticPlacement::new(logs).map(|placement| Box::new(placement) as Box<dyn Placement>),
+};
 
 /// Placement by block type alone, as F2FS does with `active_logs=2`, `4` or `6`.
 ///
@@ -59,8 +66,8 @@ impl Default for StaticPlacement {
 }
 
 impl Placement for StaticPlacement {
-    fn name(&self) -> &'static str {
-        "static"
+    fn is_by_type_alone(&self) -> bool {
+        true
     }
 
     fn log(&self, block: &BlockTraits) -> SegmentKind {
@@ -93,6 +100,7 @@ mod tests {
             of_directory: letters.contains('d'),
             cold: letters.contains('c'),
             hot: letters.contains('h'),
+            ..BlockTraits::default()
         }
     }
 
@@ -132,6 +140,7 @@ mod tests {
                     of_directory: bits & 4 != 0,
                     cold: bits & 8 != 0,
                     hot: bits & 16 != 0,
+                    ..BlockTraits::default()
                 };
                 let log = placement.log(&block);
                 assert!(placement.kinds().contains(&log), "{block:?} to {log:?}");

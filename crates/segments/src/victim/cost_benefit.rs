@@ -29,6 +29,10 @@ impl VictimPolicy for CostBenefit {
         "cost-benefit"
     }
 
+    fn about(&self) -> &'static str {
+        "the most free space for the work, weighed by age"
+    }
+
     fn cost(&self, section: &SectionView, now: u64, _oldest: u64, _youngest: u64) -> f64 {
         // At least 1: among sections just modified the emptiest wins, and nothing divides by zero.
         let age = now.saturating_sub(section.modified).max(1) as f64;

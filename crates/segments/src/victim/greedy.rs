@@ -21,6 +21,10 @@ impl VictimPolicy for Greedy {
         "greedy"
     }
 
+    fn about(&self) -> &'static str {
+        "the fewest live blocks"
+    }
+
     fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
         f64::from(section.live)
     }

@@ -203,11 +203,11 @@ impl Volume {
             if is_node {
                 self.move_node(owner);
             } else if owner == STRANGER {
-                self.allocate(self.copy_log, STRANGER)?;
+                self.allocate(self.data_logs.for_copy(STRANGER), STRANGER)?;
                 self.invalidate(place);
                 self.statistics.copies += 1;
             } else {
-                self.place(owner, self.copy_log)?;
+                self.place(owner, self.data_logs.for_copy(owner))?;
                 self.statistics.copies += 1;
             }
         }
@@ -217,11 +217,14 @@ impl Volume {
     /// As [`move_blocks`](Volume::move_blocks) where nothing but the map points to them: run by run of what the log takes.
     fn move_together(&mut self, segment: u32, live: &[u32]) -> Result<()> {
         let mut rest = live;
-        while !rest.is_empty() {
-            let (first, count) = self.allocate_run(self.copy_log, rest.len() as u32)?;
+        let owner = |owners: &[u32], offset: u32| owners[(segment * BLOCKS_PER_SEGMENT + offset) as usize];
+        while let Some(&next) = rest.first() {
+            let log = self.data_logs.for_copy(owner(&self.owners, next));
+            let together = self.data_logs.copied_together(rest.iter().map(|&offset| owner(&self.owners, offset)));
+            let (first, count) = self.allocate_run(log, together as u32)?;
             let (run, behind) = rest.split_at(count as usize);
             for (place, &offset) in (first..).zip(run) {
-                let owner = self.owners[(segment * BLOCKS_PER_SEGMENT + offset) as usize];
+                let owner = owner(&self.owners, offset);
                 self.owners[place as usize] = owner;
                 self.places[owner as usize] = place;
             }

@@ -1,7 +1,9 @@
 //! `basalt lab volume`: what a cleaning policy costs, on a volume without a file system.
 
-use basalt_simulator::{Age, Cleaning, Memory, Options, Statistics, UTILIZATION_BINS, Volume, victim};
+use basalt_segments::{placement, victim};
+use basalt_simulator::{Age, Cleaning, Memory, Options, Statistics, UTILIZATION_BINS, Volume};
 use basalt_workloads::Stream;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome};
@@ -38,8 +40,12 @@ pub struct Args {
     stream: String,
 
     /// Which section is cleaned next
-    #[arg(long, value_name = "POLICY", default_value = "greedy", value_parser = ["greedy", "cost-benefit"])]
+    #[arg(long, value_name = "POLICY", default_value = "greedy", value_parser = victims())]
     policy: String,
+
+    /// Which log each block is written to
+    #[arg(long, value_name = "POLICY", default_value = "static", value_parser = placements())]
+    placement: String,
 
     /// Segments of 2 MiB in a section, the unit of cleaning
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -90,6 +96,7 @@ struct Report<'a> {
     utilization: u8,
     stream: &'a str,
     policy: &'a str,
+    placement: &'a str,
     segments_per_section: u32,
     logs: u8,
     cleaning: &'a str,
@@ -130,6 +137,7 @@ pub fn run(args: &Args) -> Outcome {
         utilization: args.utilization,
         stream: &name,
         policy: &args.policy,
+        placement: &args.placement,
         segments_per_section: args.section,
         logs: args.logs,
         cleaning: &args.cleaning,
@@ -150,9 +158,26 @@ pub fn run(args: &Args) -> Outcome {
     Ok(DONE)
 }
 
+fn victims() -> PossibleValuesParser {
+    victim::POLICIES
+        .iter()
+        .map(|policy| PossibleValue::new(policy.name()).help(policy.about()))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+fn placements() -> PossibleValuesParser {
+    placement::POLICIES
+        .iter()
+        .map(|policy| PossibleValue::new(policy.name).help(policy.about))
+        .collect::<Vec<_>>()
+        .into()
+}
+
 fn options(args: &Args) -> Result<Options, Failure> {
-    let policy =
-        victim::by_name(&args.policy).ok_or_else(|| Failure::usage(format_args!("{}: no such policy", args.policy)))?;
+    let no_such = |name: &str| Failure::usage(format_args!("{name}: no such policy"));
+    let policy = victim::by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?;
+    let placement = placement::by_name(&args.placement).ok_or_else(|| no_such(&args.placement))?;
     let options = Options::of(args.size, args.utilization).map_err(Failure::usage)?;
     // Whole sections: what is left over at the end is not used.
     let segments = options.segments / args.section * args.section;
@@ -162,6 +187,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         segments_per_section: args.section,
         logs: args.logs,
         policy,
+        placement,
         cleaning: cleaning(&args.cleaning, args.utilization, victims)?,
         age: if args.age_by_writes { Age::Written } else { Age::Modified },
         ..options

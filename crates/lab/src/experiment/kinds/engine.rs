@@ -26,6 +26,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "share kept back for cleaning, in percent; else as mkfs chooses",
     ),
     parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs"),
+    parameter("placement", "static", Form::Placement, "which log each block is written to"),
+    parameter("victim", "greedy", Form::Victim, "which section is cleaned while a writer waits"),
+    parameter("background-victim", "cost-benefit", Form::Victim, "which section is cleaned while the volume is idle"),
     parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for what is cached and not yet written"),
     parameter("background", "on", Form::Choice(&["on", "off"]), "clean while the volume is idle"),
     parameter("think", "0", ANY_NUMBER, "microseconds that pass after each operation"),
@@ -117,6 +120,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.segments_per_section = u32::try_from(section / SEGMENT).map_err(|_| "section: too large".to_owned())?;
     settings.overprovision_percent = point.number("overprovision").map(|percent| percent as f64);
     settings.options.logs = point.number("logs").unwrap_or(6) as u8;
+    settings.options.placement = super::placement(point)?;
+    settings.options.victim = super::victim(point, "victim")?;
+    settings.options.background_victim = super::victim(point, "background-victim")?;
     settings.options.cache_bytes = usize::try_from(point.number("cache").unwrap_or(64 << 20)).unwrap_or(usize::MAX);
     settings.options.background_cleaning = point.value("background") == "on";
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use basalt_flash::device::presets;
-use basalt_segments::victim;
 use basalt_simulator::{Age, Cleaning, Options, Statistics, Volume};
 use basalt_workloads::Stream;
 
@@ -24,7 +23,8 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Text,
         "which blocks are written: zipf:THETA, uniform, hotcold:90/10, sequential, tpcc",
     ),
-    parameter("policy", "cost-benefit", Form::Choice(&["greedy", "cost-benefit"]), "which section is cleaned next"),
+    parameter("policy", "cost-benefit", Form::Victim, "which section is cleaned next"),
+    parameter("placement", "static", Form::Placement, "which log each block is written to"),
     parameter("size", "1G", Form::Size { least: 32 << 20 }, "size of the volume"),
     parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "blocks in use, in percent"),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
@@ -87,14 +87,14 @@ fn options(point: &Point) -> Result<Options, String> {
         return Err(format!("section: {} is no multiple of {}", size::exact(section), size::exact(SEGMENT)));
     }
     let options = Options::of(bytes / section * section, utilization).map_err(|error| error.to_string())?;
-    let policy =
-        victim::by_name(point.value("policy")).ok_or_else(|| "policy: there is none of this name".to_owned())?;
+    let policy = super::victim(point, "policy")?;
     let segments_per_section = (section / SEGMENT) as u32;
     let sections = options.segments / segments_per_section.max(1);
     Ok(Options {
         segments_per_section,
         logs: point.number("logs").unwrap_or(6) as u8,
         policy,
+        placement: super::placement(point)?,
         cleaning: Cleaning::FreeSections {
             least: point.number("free-sections").unwrap_or(4) as u32,
             victims: Options::victims_for(policy, sections),
