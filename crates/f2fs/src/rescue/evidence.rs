@@ -303,7 +303,7 @@ impl Evidence {
     pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
         let (is_newer, may_be_lost) = (self.is_of_newer(seen), self.may_be_of_lost(seen, address));
         let ahead = self.older_than.map_or(0, |version| (seen.version as u32).wrapping_sub(version));
-        if self.is_lost && ahead.cast_signed() > 0 && self.damaged_version.is_none() {
+        if self.is_stale && ahead.cast_signed() > 0 && self.damaged_version.is_none() {
             self.ahead.insert(ahead);
         }
         let known = self.addresses.get(&seen.nid);
