@@ -421,3 +421,23 @@ fn a_damaged_end_is_not_written_before_all_else_was_read() {
     assert!(error.as_ref().is_some_and(|error| error.contains("NAT journal")), "{error:?}");
     assert!(device.digest() == digest, "something was written");
 }
+
+/// Linux goes by the older checkpoint as long as the end is damaged: where it cannot be mended, nothing is written behind it.
+#[test]
+fn a_volume_whose_damaged_end_cannot_be_mended_is_only_read() {
+    let image = unmounted();
+    let end = ends(&image)[0] * BLOCK;
+    flip(&image, end + 99, 0x40);
+    let device = FaultyDevice::new(image);
+    device.fail_when(move |request| {
+        (request.kind == RequestKind::Write && request.offset == end).then_some(ErrorKind::Other)
+    });
+    let device = Arc::new(device);
+    let fs = open(device.clone());
+    assert!(
+        !fs.is_writable() && fs.warnings().iter().any(|line| line.contains("cannot be mended")),
+        "{:?}",
+        fs.warnings()
+    );
+    assert_eq!(files(&fs), FILES);
+}

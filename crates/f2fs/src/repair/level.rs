@@ -73,3 +73,27 @@ impl State {
         Ok((is_only && most > now && 2 * most > places.len()).then_some(best))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dir::lookup::bucket_start;
+
+    #[test]
+    fn a_block_is_in_a_bucket_where_look_up_looks_for_it() {
+        for (level, depth) in [(0, 1), (0, 6), (1, 5), (4, 3), (LEVELS, 1)] {
+            for hash in [0, 1, 6, 31, 0x1234_5677] {
+                let looked_at = |block: u64| {
+                    (0..depth).any(|at| {
+                        let start = bucket_start(at, level.into(), hash);
+                        (start..start + bucket_blocks(at)).contains(&block)
+                    })
+                };
+                for block in 0..300 {
+                    let found = is_in_bucket(block, hash, level, depth);
+                    assert_eq!(found, looked_at(block), "block {block}, hash {hash}, level {level}, depth {depth}");
+                }
+            }
+        }
+    }
+}
