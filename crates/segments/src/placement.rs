@@ -14,6 +14,12 @@ use crate::SegmentKind;
 /// Every placement policy, by which options, help texts and reports list them. The first is the default.
 pub static POLICIES: &[Policy] = &[static_f2fs::POLICY];
 
+/// The names of all, in the order of [`POLICIES`].
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    POLICIES.iter().map(|policy| policy.name).collect()
+}
+
 /// The policy of this name, as in options; `None` if there is none.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Policy> {

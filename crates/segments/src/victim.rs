@@ -15,6 +15,12 @@ pub use greedy::Greedy;
 /// Every victim policy, by which options, help texts and reports list them.
 pub static POLICIES: &[&dyn VictimPolicy] = &[&Greedy, &CostBenefit];
 
+/// The names of all, in the order of [`POLICIES`].
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    POLICIES.iter().map(|policy| policy.name()).collect()
+}
+
 /// The policy of this name, as in options; `None` if there is none.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn VictimPolicy> {

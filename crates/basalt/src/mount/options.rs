@@ -124,8 +124,7 @@ const KNOWN: &[Known] = &[
         Ok(())
     }),
     with_value("placement", "POLICY", "which log each block is written to (static)", |choices, value| {
-        let names = || placement::POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>().join(" or ");
-        choices.engine.placement = placement::by_name(value).ok_or_else(names)?;
+        choices.engine.placement = placement::by_name(value).ok_or_else(|| placement::names().join(" or "))?;
         Ok(())
     }),
     with_value("victim", "POLICY", "which section is cleaned while a writer waits (greedy)", |choices, value| {
@@ -297,8 +296,7 @@ pub fn help() -> String {
 }
 
 fn victim(value: &str) -> Result<&'static dyn VictimPolicy, String> {
-    let names = || victim::POLICIES.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(" or ");
-    victim::by_name(value).ok_or_else(names)
+    victim::by_name(value).ok_or_else(|| victim::names().join(" or "))
 }
 
 fn interval(value: &str) -> Result<Duration, String> {

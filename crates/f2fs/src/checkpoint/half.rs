@@ -42,7 +42,7 @@ const SECTOR: usize = 512;
 /// so that what shows that the pack was lost does not go with it.
 const LOST_MARK: u64 = 1 << 62;
 
-/// Last blocks of packs in one place, nearest first, that are taken for what they say. Of true ones the first two would do.
+/// Last blocks of packs in one place, nearest first, that are looked at: a hostile volume can have one in each block.
 const ENDS_MAX: usize = 16;
 
 /// The most that a pack is ahead of what longer ones have left behind its end.
@@ -302,7 +302,7 @@ fn lone_end(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Optio
 }
 
 /// The version that the first block of a pack claims, whether or not its checksum is right; `None` if it cannot be read.
-pub(crate) fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
+fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
     let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
     Some(u64::from_le_bytes(head.first_chunk().copied()?) & !LOST_MARK)
 }

@@ -38,13 +38,12 @@ pub enum Form {
 }
 
 impl Form {
-    /// The words that there are to choose from, if it is a choice.
-    #[must_use]
-    pub fn words(self) -> Option<Vec<&'static str>> {
+    /// The only values it takes; `None` if any text, size or number will do.
+    fn words(self) -> Option<Vec<&'static str>> {
         match self {
             Form::Choice(words) => Some(words.to_vec()),
-            Form::Placement => Some(placement::POLICIES.iter().map(|policy| policy.name).collect()),
-            Form::Victim => Some(victim::POLICIES.iter().map(|policy| policy.name()).collect()),
+            Form::Placement => Some(placement::names()),
+            Form::Victim => Some(victim::names()),
             Form::Text | Form::Size { .. } | Form::Number { .. } | Form::Percent { .. } => None,
         }
     }
@@ -105,7 +104,7 @@ impl Parameter {
     /// Whether its values are numbers.
     #[must_use]
     pub fn is_numeric(&self) -> bool {
-        !matches!(self.form, Form::Text | Form::Choice(_) | Form::Placement | Form::Victim)
+        matches!(self.form, Form::Size { .. } | Form::Number { .. } | Form::Percent { .. })
     }
 
     /// How its numbers are written on an axis.

@@ -220,8 +220,8 @@ impl Volume {
         let owner = |owners: &[u32], offset: u32| owners[(segment * BLOCKS_PER_SEGMENT + offset) as usize];
         while let Some(&next) = rest.first() {
             let log = self.data_logs.for_copy(owner(&self.owners, next));
-            let together = self.data_logs.copied_together(rest.iter().map(|&offset| owner(&self.owners, offset)));
-            let (first, count) = self.allocate_run(log, together as u32)?;
+            let most = if self.data_logs.is_fixed() { rest.len() as u32 } else { 1 };
+            let (first, count) = self.allocate_run(log, most)?;
             let (run, behind) = rest.split_at(count as usize);
             for (place, &offset) in (first..).zip(run) {
                 let owner = owner(&self.owners, offset);

@@ -28,18 +28,9 @@ impl DataLogs {
         self.fixed.map_or_else(|| self.placement.log(&traits(block, true)), |[_, copy]| copy)
     }
 
-    /// How many of these blocks, which cleaning copies, go to the log of the first.
-    pub(super) fn copied_together(&self, blocks: impl ExactSizeIterator<Item = u32>) -> usize {
-        if self.fixed.is_some() {
-            return blocks.len();
-        }
-        let mut first = None;
-        blocks
-            .take_while(|&block| {
-                let log = self.for_copy(block);
-                *first.get_or_insert(log) == log
-            })
-            .count()
+    /// Whether all that cleaning copies goes to one log. Where it does not, the placement is asked once for each block.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
     }
 }
 
