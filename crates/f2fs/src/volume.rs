@@ -147,8 +147,8 @@ impl Volume {
             guard.first_bad.into_iter().map(|e| format!("{e}; the second copy is used")).collect();
         features::expect_served(&geometry, &*device)?;
         let ToOpen { loaded, other: other_bad, unknown } = load_to_open(&*device, &geometry)?;
-        if let Some(error) = unknown.filter(|_| !options.read_only) {
-            warnings.push(format!("mounted read-only: {error}; the checkpoint there may be the newer one"));
+        if let Some(reason) = unknown.filter(|_| !options.read_only) {
+            warnings.push(format!("mounted read-only: {reason}"));
             options.read_only = true;
         }
         warnings.extend(

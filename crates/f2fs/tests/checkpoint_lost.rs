@@ -26,8 +26,8 @@ use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::Editor;
 use packs::{
-    BLOCK, FILE, FILES, ends, files, flip, fresh, make, open, rescued_files, set_version, unmounted, unreadable,
-    written_behind,
+    BLOCK, FILE, FILES, Outcome, both, ends, files, fill, flip, fresh, make, open, rescued_files, set_version,
+    unmounted, unreadable, written_behind,
 };
 use zerocopy::FromBytes;
 
@@ -414,4 +414,33 @@ fn a_repair_that_leaves_versions_out_is_known_by_either_end() {
     flip(&*device, u64::from(repaired.start) * BLOCK + 99, 0x40);
     assert_eq!(choose_pack(&*device, &geometry).unwrap().0.raw.checkpoint_ver, repaired.raw.checkpoint_ver);
     assert_eq!(files(&open(device)), FILES);
+}
+
+/// A file is replaced by another of the same name, which is fsynced, behind a checkpoint that knows the first: the name is the second one's,
+/// also where a search or a repair has to find that out, beside a pack that cannot be read, or a damaged end and no other pack.
+#[test]
+fn a_name_is_of_the_file_that_fsync_gave_it_to() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let old = fs.lookup(fs.root(), b"file3").unwrap().ino;
+    fs.write(old, 0, &[0; 9_000], false).unwrap();
+    fs.sync().unwrap();
+    fs.unlink(fs.root(), b"file3").unwrap();
+    make(&fs, 3, 4);
+    let new = fs.lookup(fs.root(), b"file3").unwrap().ino;
+    fs.sync_file(new, false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    assert_eq!(rescued_files(&image), FILES);
+    let [newest, older] = both(&image);
+    let spoilt = image.snapshot();
+    spoilt.spoil(u64::from(older.start) * BLOCK, 3 * BLOCK).unwrap();
+    let alone = image.snapshot();
+    fill(&alone, older.start.into(), 8, 0);
+    flip(&alone, u64::from(newest.start) * BLOCK, 0x40);
+    for (name, image) in [("a pack that cannot be read", spoilt), ("one end, and no other pack", alone)] {
+        let found = Outcome::of(&image, files);
+        assert!(found.repaired == Some(FILES) && found.rescued == Some(FILES), "{name}: {found:?}");
+    }
 }

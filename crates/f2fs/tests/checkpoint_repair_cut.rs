@@ -6,16 +6,19 @@ mod packs;
 
 use std::sync::Arc;
 
-use basalt_device::power::{Change, Fate, Replay};
+use basalt_device::power::{Change, Fate, History, Replay};
 use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
 use basalt_f2fs::Geometry;
+use basalt_f2fs::check::FaultKind;
 use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::layout::superblock::RawSuperblock;
 use basalt_f2fs::repair::{RepairOptions, plan, restore};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileSystem};
 use packs::{
     BLOCK, FILE, FILES, Outcome, both, ends, files, fill, flip, fresh, last, make, open, unmounted, written_behind,
 };
+use zerocopy::FromBytes;
 
 /// Cuts a repair before each of its requests; each time nothing is lost, or hidden, and a backup puts all back as it was.
 fn cut_everywhere(what: &str, image: MemoryDevice) {
@@ -47,7 +50,41 @@ fn cut_everywhere(what: &str, image: MemoryDevice) {
         });
         restore(&torn, &mut std::io::Cursor::new(&backup), false)
             .unwrap_or_else(|error| panic!("{what}, torn: {error}"));
+        for unreadable in unreadable_cuts(&history, at) {
+            let after = Outcome::of(&unreadable, files);
+            assert!(!after.is_silent(FILES), "{what}, pages unreadable: {after:?}");
+            assert!(!after.is_writable || after.mounted == Some(FILES), "{what}, pages unreadable: {after:?}");
+            // A repair stops at a page that it needs and cannot read, as any program would: rescue goes on.
+            let found = if after.repaired.is_none() { after.rescued } else { after.repaired };
+            assert!(found == Some(FILES) && after.losses == 0, "{what}, pages unreadable: {after:?}");
+            restore(&unreadable, &mut std::io::Cursor::new(&backup), false)
+                .unwrap_or_else(|error| panic!("{what}, pages unreadable: {error}"));
+            assert_eq!(Outcome::of(&unreadable, files).repaired, Some(FILES), "{what}, pages unreadable, put back");
+        }
     }
+}
+
+/// What a cut leaves where pages that were being written cannot be read: all of them, or each of the first three alone.
+fn unreadable_cuts(history: &History, at: usize) -> Vec<MemoryDevice> {
+    let mut cuts = Vec::new();
+    for only in [None].into_iter().chain((0..3).map(Some)) {
+        let mut blocks = 0;
+        let image = Replay::new(history).cut(at, |cached| {
+            let fate = |change: &Change| {
+                let Change::Write { data, .. } = change else { return Fate::Kept };
+                let first = blocks;
+                blocks += data.len() / BLOCK as usize;
+                Fate::Unreadable(
+                    (0..change.sectors()).map(|sector| only.is_none_or(|only| only == first + sector / 8)).collect(),
+                )
+            };
+            cached.iter().map(fate).collect()
+        });
+        if only.is_none_or(|only| only < blocks) {
+            cuts.push(image);
+        }
+    }
+    cuts
 }
 
 #[test]
@@ -207,19 +244,21 @@ fn putting_back_is_cut_like_a_repair() {
         restore(&device, &mut std::io::Cursor::new(&backup), false).unwrap();
         let history = device.history();
         for at in 0..=history.changes.len() {
-            for style in 0..6 {
+            for style in 0..8 {
                 let cut = Replay::new(&history).cut(at, |cached| {
                     let fate = |change: &Change| match style {
                         0 => Fate::Kept,
                         1..4 if rng.chance(50) => Fate::Kept,
                         1..4 => Fate::Lost,
+                        6.. => Fate::Unreadable((0..change.sectors() / 8).flat_map(|_| [rng.chance(50); 8]).collect()),
                         _ => Fate::Torn((0..change.sectors()).map(|_| rng.chance(50)).collect()),
                     };
                     cached.iter().map(fate).collect()
                 });
                 let found = Outcome::of(&cut, files);
                 let what = format!("{what}, cut before {at} of {}, style {style}: {found:?}", history.changes.len());
-                assert!(found.repaired == Some(FILES) && !found.is_silent(FILES), "{what}");
+                let is_found = found.repaired == Some(FILES) || found.repaired.is_none() && style >= 6;
+                assert!(is_found && found.rescued == Some(FILES) && !found.is_silent(FILES), "{what}");
                 assert!(!found.is_writable || found.mounted == Some(FILES), "{what}");
                 restore(&cut, &mut std::io::Cursor::new(&backup), false).unwrap_or_else(|e| panic!("{what}: {e}"));
             }
@@ -235,6 +274,61 @@ fn cuts(image: &MemoryDevice) -> Vec<MemoryDevice> {
     (0..=history.changes.len())
         .map(|at| Replay::new(&history).cut(at, |c| c.iter().map(|_| Fate::Kept).collect()))
         .collect()
+}
+
+/// A block of the newest pack, which is damaged at both ends, or one of these, cannot be read: nothing makes it look older while it may be
+/// readable again.
+#[test]
+fn beside_a_pack_that_cannot_be_read() {
+    for spoilt in 0..3 {
+        let image = written_behind();
+        let newest = both(&image)[0].clone();
+        let last = last(&newest);
+        [newest.start.into(), last].into_iter().for_each(|end| fill(&image, end, 1, 0x5A));
+        image.spoil([u64::from(newest.start) + 1, last, newest.start.into()][spoilt] * BLOCK, BLOCK).unwrap();
+        let before = Outcome::of(&image, files);
+        if before.is_clean {
+            // A first block that cannot be read is what a cut leaves: docs/fsck.md.
+            assert_eq!(spoilt, 2, "{before:?}");
+            continue;
+        }
+        let device = Arc::new(PowerCutDevice::new(image));
+        plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        let history = device.history();
+        for at in 0..=history.changes.len() {
+            let kept = Replay::new(&history).cut(at, |cached| cached.iter().map(|_| Fate::Kept).collect());
+            for cut in unreadable_cuts(&history, at).into_iter().chain([kept]) {
+                let after = Outcome::of(&cut, files);
+                let what = format!("{spoilt}, cut before {at} of {}: {after:?}", history.changes.len());
+                assert!(!after.is_silent(FILES) && after.rescued == Some(FILES), "{what}");
+                assert!(!after.is_writable || after.mounted == Some(FILES), "{what}");
+            }
+        }
+    }
+}
+
+/// A repair writes both superblocks, and power cuts it: whichever cannot be read then, the other one can.
+#[test]
+fn of_both_superblocks() {
+    let image = unmounted();
+    let mut block = [0; BLOCK as usize];
+    image.read_at(0, &mut block).unwrap();
+    let superblock = &mut block[1024..];
+    let raw = RawSuperblock::mut_from_prefix(superblock).unwrap().0;
+    // An inode for quota that does not exist.
+    raw.qf_ino[0].set(40_000);
+    raw.crc.set(raw.expected_crc());
+    [0, BLOCK].into_iter().for_each(|copy| image.write_at(copy, &block).unwrap());
+    let device = Arc::new(PowerCutDevice::new(image));
+    let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    assert!(report.clean && report.repairs.iter().any(|repair| repair.kind == FaultKind::QuotaInode), "{report:?}");
+    let history = device.history();
+    for at in 0..=history.changes.len() {
+        for cut in unreadable_cuts(&history, at) {
+            let after = Outcome::of(&cut, files);
+            assert_eq!(after.mounted, Some(FILES), "cut before {at} of {}: {after:?}", history.changes.len());
+        }
+    }
 }
 
 /// Random use, random damage to one pack or both, and a cut of the repair somewhere, with blocks lost, kept or torn.
@@ -253,7 +347,8 @@ fn of_random_damage() {
         };
         let what = format!("seed {seed}: {}", damage(&image, rng));
         let before = Outcome::of(&image, whole);
-        if before.is_silent(FILES) || before.repaired.is_none() {
+        let goes_back = before.is_writable && before.mounted < Some(FILES);
+        if goes_back || before.is_silent(FILES) || before.repaired.is_none() {
             // What looks like a cut, and zeros in place of the first pack: docs/fsck.md.
             let is_known = ["bits at either end of the newest", "zeros over the newest, the first"];
             assert!(is_known.iter().any(|known| what.contains(known)) || before.losses > 0, "{what}: {before:?}");
@@ -263,19 +358,23 @@ fn of_random_damage() {
         plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
         let history = device.history();
         for at in 0..history.changes.len() {
-            let style = rng.below(3);
+            // Without a checkpoint to keep, a repair writes nodes where they are: a page that is torn then is gone.
+            let style = rng.below(if before.mounted.is_some() { 4 } else { 2 });
             let cut = Replay::new(&history).cut(at, |cached| {
                 let fate = |change: &Change| match style {
                     0 => Fate::Kept,
                     1 if rng.below(2) == 0 => Fate::Kept,
                     1 => Fate::Lost,
+                    3 => Fate::Unreadable((0..change.sectors() / 8).flat_map(|_| [rng.below(2) == 0; 8]).collect()),
                     _ => Fate::Torn((0..change.sectors()).map(|_| rng.below(2) == 0).collect()),
                 };
                 cached.iter().map(fate).collect()
             });
             let after = Outcome::of(&cut, whole);
             let what = format!("{what}, cut before {at} of {}, style {style}", history.changes.len());
-            assert!(after.repaired >= before.repaired, "{what}: {before:?}, then {after:?}");
+            // A repair stops at a page that it needs and cannot read: rescue goes on.
+            let is_stopped = style == 3 && after.repaired.is_none() && after.rescued >= before.rescued;
+            assert!(is_stopped || after.repaired >= before.repaired, "{what}: {before:?}, then {after:?}");
             assert!(!after.is_silent(before.repaired.unwrap()), "{what}: {before:?}, then {after:?}");
         }
     }

@@ -222,6 +222,10 @@ fn check_orphan_blocks(
 /// Checks what the journals speak of; false if the SIT journal makes no sense.
 fn check_journals(loaded: &Loaded, geometry: &Geometry, findings: &mut Findings) -> bool {
     let place = Place::Checkpoint(loaded.pack.index);
+    if let Some(doubt) = &loaded.doubt {
+        let kind = if doubt.starts_with("NAT journal") { FaultKind::NatJournal } else { FaultKind::SitJournal };
+        findings.add(kind, place, doubt, "owners of the blocks of each log, which exist");
+    }
     for entry in &loaded.nat_journal {
         let nid = entry.nid.get();
         if nid == 0 || nid >= geometry.node_ids() {

@@ -90,9 +90,11 @@ kinds! {
         "The next block an active log would write is in use, or (for an appending log) one behind it is: live data would be \
          overwritten.";
     NatJournal = "nat-journal", Damage,
-        "The checkpoint's journal of NAT entries holds too many entries, or one for a node id that does not exist.";
+        "The checkpoint's journal of NAT entries holds too many entries, or one for a node id that does not exist, or what is beside it \
+         is not what a checkpoint writes: the newest places of nodes are gone. Mounting is possible to read, or not at all.";
     SitJournal = "sit-journal", Fatal,
-        "The checkpoint's journal of SIT entries holds too many entries, or one for a segment that does not exist.";
+        "The checkpoint's journal of SIT entries holds too many entries, or one for a segment that does not exist, or what is beside it \
+         is not what a checkpoint writes.";
     OrphanBlock = "orphan-block", Fatal,
         "A block of the checkpoint's orphan list holds more entries than fit.";
     OrphanInode = "orphan-inode", Damage,

@@ -18,12 +18,15 @@
 //! front of a last block says whether it is still that pack's. Where neither pack is sound, nothing bounds the version of a last block: it
 //! counts for sure only where the first block has its version.
 //!
+//! Where a repair has left its [`mark`], nothing counts before both ends of its own checkpoint are whole.
+//!
 //! What is complete counts, although Linux does not see it: its older checkpoint no longer has the blocks that were freed since. Whoever
 //! goes on to write mends the damaged end first.
 
 use basalt_device::BlockDevice;
 
 use super::choose::newer;
+use super::mark;
 use super::pack::{BrokenEnd, Pack, bad, check_block, is_pack_size};
 use super::whole::has_few_wrong_parts;
 use crate::blocks::read_blocks;
@@ -34,13 +37,6 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
 pub(crate) const VERSION_STEP_MAX: i64 = 2;
-
-/// The least that a device writes at once.
-const SECTOR: usize = 512;
-
-/// What a repair adds to the version in the first block of a lost pack before it writes over the rest: nothing else leaves such a version,
-/// so that what shows that the pack was lost does not go with it.
-const LOST_MARK: u64 = 1 << 62;
 
 /// Last blocks of packs in one place, nearest first, that are looked at: a hostile volume can have one in each block.
 const ENDS_MAX: usize = 16;
@@ -61,7 +57,8 @@ pub enum Half {
     Unknown(Error),
 }
 
-/// The blocks where a pack may be; those that cannot be read are left out, with the first error.
+/// The blocks where a pack may be; those that cannot be read are left out, with the first error. One at the end may be a mark that was being
+/// written: that is no reason for doubt.
 struct Blocks {
     index: u32,
     start: u32,
@@ -76,8 +73,12 @@ impl Blocks {
         let blocks = match read_blocks(device, start, BLOCKS_PER_SEGMENT as usize) {
             Ok(bytes) => bytes.chunks_exact(BLOCK_SIZE).map(|block| Some(block.to_vec())).collect(),
             Err(_) => {
-                let one_by_one = (start..start + BLOCKS_PER_SEGMENT).map(|address| {
-                    read_blocks(device, address, 1).map_err(|failed| error = error.take().or(Some(failed))).ok()
+                let one_by_one = (0..BLOCKS_PER_SEGMENT).map(|at| match read_blocks(device, start + at, 1) {
+                    Ok(block) => Some(block),
+                    Err(failed) => {
+                        error = error.take().or((!mark::PLACES.contains(&at)).then_some(failed));
+                        None
+                    }
                 });
                 one_by_one.collect()
             }
@@ -97,15 +98,6 @@ impl Blocks {
     /// The version that the first block claims, right or wrong.
     fn claimed(&self) -> Option<u64> {
         Some(u64::from_le_bytes(self.get(0)?.first_chunk().copied()?))
-    }
-
-    /// Whether a repair has marked the pack as lost, beside one of version `than`: whatever last block is there is of before, or is not to
-    /// count yet.
-    fn is_marked(&self, than: u64) -> bool {
-        self.claimed().is_some_and(|version| {
-            let ahead = (version & !LOST_MARK).wrapping_sub(than);
-            version & LOST_MARK != 0 && (1..=u64::from(STALE_MAX)).contains(&ahead)
-        })
     }
 
     /// Blocks that are last ones of a pack by what they say, nearest first, with their versions.
@@ -140,12 +132,11 @@ impl Blocks {
     }
 
     /// Whether the first block is damaged in a way that no power cut leaves, beside a sound pack of version `than`: and no last block tells
-    /// that this was the older one. mkfs.f2fs begins with a second pack of version 0; fsck.f2fs goes on in one pack, so that the other one
-    /// gets far behind.
+    /// that this was the older one. fsck.f2fs goes on in one pack, so that the other one gets far behind. mkfs.f2fs begins with a second
+    /// pack of version 0, whose last block stays behind the end of shorter ones: it tells nothing.
     fn is_damaged(&self, device: &dyn BlockDevice, geometry: &Geometry, than: u64) -> bool {
-        let is_possible = |version: u64| {
-            version == 0 || (-BEHIND_MAX..=VERSION_STEP_MAX).contains(&(version.wrapping_sub(than) as i64))
-        };
+        let is_possible =
+            |version: u64| (-BEHIND_MAX..=VERSION_STEP_MAX).contains(&(version.wrapping_sub(than) as i64));
         // A page that was being written when power went cannot be read.
         let Some(head) = self.get(0) else { return false };
         let is_zero = head.iter().all(|byte| *byte == 0);
@@ -158,6 +149,8 @@ impl Blocks {
         };
         let is_head_possible = match self.claimed() {
             _ if is_zero => self.index == 0,
+            // The first checkpoint over the second pack of mkfs.f2fs, or over what resize.f2fs leaves.
+            Some(0) => true,
             claimed => claimed.is_some_and(is_possible),
         };
         !is_head_possible && !self.ends(geometry).take(ENDS_MAX).any(is_older_end)
@@ -222,7 +215,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
     let mut blocks = Blocks::read(device, geometry, index);
     let ahead = |raw: &RawCheckpoint| than.map(|than| raw.checkpoint_ver.get().wrapping_sub(than) as i64);
     let tearing = (device.sector_size() as usize).clamp(512, BLOCK_SIZE);
-    if than.is_some_and(|than| blocks.is_marked(than)) {
+    if than.is_some_and(|than| mark::is_there(device, geometry, index, than)) {
         return Half::Unknown(bad(index, "a repair of what was lost here was cut off"));
     }
     let found = match blocks.sound(0) {
@@ -252,7 +245,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
                 }
                 Some(last) => blocks.pack(geometry, last, 0, tearing),
                 // Every block where its last could be was looked at.
-                None if blocks.blocks[1..].iter().all(Option::is_some) => {
+                None if blocks.blocks[1..mark::PLACES.start as usize].iter().all(Option::is_some) => {
                     if !than.is_some_and(|than| blocks.is_damaged(device, geometry, than)) {
                         return Half::None;
                     }
@@ -304,32 +297,13 @@ fn lone_end(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Optio
 /// The version that the first block of a pack claims, whether or not its checksum is right; `None` if it cannot be read.
 fn claimed_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
     let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
-    Some(u64::from_le_bytes(head.first_chunk().copied()?) & !LOST_MARK)
+    Some(u64::from_le_bytes(head.first_chunk().copied()?))
 }
 
 /// Every version that something in the place of a pack claims: the first block, right or wrong, and whole last blocks.
 pub(crate) fn claimed_versions(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Vec<u64> {
     let blocks = Blocks::read(device, geometry, index);
-    let head = blocks.claimed().map(|version| version & !LOST_MARK);
-    blocks.ends(geometry).map(|(_, version)| version).chain(head).collect()
-}
-
-/// The first block of a lost pack, marked as such: what is written over the rest cannot make it look like one that was cut off.
-pub(crate) fn marked_lost(head: Option<Vec<u8>>, than: u64) -> Vec<u8> {
-    let mut head = head.unwrap_or_else(|| vec![0; BLOCK_SIZE]);
-    if let Some(version) = head.first_chunk_mut::<8>() {
-        // Perhaps by a repair before this one.
-        let claimed = u64::from_le_bytes(*version) & !LOST_MARK;
-        let is_near = (1..=u64::from(STALE_MAX)).contains(&claimed.wrapping_sub(than));
-        *version = (if is_near { claimed } else { than.wrapping_add(1) } | LOST_MARK).to_le_bytes();
-    }
-    head
-}
-
-/// Whether the first sector of `now` is the first sector of `before` with the mark of [`marked_lost`]. The version may be another one.
-pub(crate) fn is_marked(before: &[u8; BLOCK_SIZE], now: &[u8; BLOCK_SIZE]) -> bool {
-    let version = now.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    version & LOST_MARK != 0 && before[8..SECTOR] == now[8..SECTOR]
+    blocks.ends(geometry).map(|(_, version)| version).chain(blocks.claimed()).collect()
 }
 
 /// Writes the damaged end of a pack anew; durable on return. Does nothing to a pack that has none.

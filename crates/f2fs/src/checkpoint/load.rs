@@ -6,16 +6,14 @@ use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
 use super::choose::{choose_either, choose_pack};
+use super::journals;
 use super::pack::{Pack, bad};
+use super::summaries::{read_data_summaries, read_node_summaries};
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
-use crate::layout::node::RawNode;
-use crate::layout::summary::{
-    ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, TYPE_DATA,
-    TYPE_NODE, nat_journal, sit_journal,
-};
+use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry, RawSummaryBlock, nat_journal, sit_journal};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// A checkpoint, read whole.
@@ -34,6 +32,8 @@ pub struct Loaded {
     pub nat_journal: Vec<RawNatJournalEntry>,
     /// SIT entries newer than the SIT.
     pub sit_journal: Vec<RawSitJournalEntry>,
+    /// Why the journals may not be what the checkpoint wrote, if they may not: then entries may be missing.
+    pub doubt: Option<String>,
 }
 
 /// The position of an active log.
@@ -49,8 +49,15 @@ pub struct LoadedLog {
 }
 
 /// Reads the newest sound checkpoint. The second value says what was wrong with the other pack, if anything was.
+///
+/// # Errors
+/// When none can be read, it may not be the newest, or part of it may be gone.
 pub fn load(device: &dyn BlockDevice, geometry: &Geometry) -> Result<(Loaded, Option<Error>)> {
-    load_chosen(device, geometry, choose_pack(device, geometry)?)
+    let (loaded, other) = load_chosen(device, geometry, choose_pack(device, geometry)?)?;
+    match &loaded.doubt {
+        Some(doubt) => Err(bad(loaded.pack.index, doubt)),
+        None => Ok((loaded, other)),
+    }
 }
 
 /// What a volume is opened from.
@@ -58,17 +65,18 @@ pub(crate) struct ToOpen {
     pub(crate) loaded: Loaded,
     /// What is wrong with the other pack, if it was ever written.
     pub(crate) other: Option<Error>,
-    /// Why the other pack may be the newer one: then nothing may be written.
-    pub(crate) unknown: Option<Error>,
+    /// Why there may have been more than what is opened: then nothing may be written.
+    pub(crate) unknown: Option<String>,
 }
 
 /// As [`load`], also where it cannot be told which pack is the newer one. What cannot be read is asked for twice.
 pub(crate) fn load_to_open(device: &dyn BlockDevice, geometry: &Geometry) -> Result<ToOpen> {
     let attempt = || {
         let mut chosen = choose_either(device, geometry)?;
-        let unknown = chosen.unknown.take();
+        let unknown = chosen.unknown.take().map(|error| format!("{error}; the checkpoint there may be the newer one"));
         let (loaded, other) = load_chosen(device, geometry, chosen.told(device, geometry))?;
-        Ok(ToOpen { loaded, other, unknown })
+        let doubt = loaded.doubt.as_ref().map(|doubt| bad(loaded.pack.index, doubt).to_string());
+        Ok(ToOpen { loaded, other, unknown: unknown.or(doubt) })
     };
     match attempt() {
         Err(Error::Device(_)) | Ok(ToOpen { unknown: Some(_), .. }) => attempt(),
@@ -91,6 +99,7 @@ pub fn load_pack(device: &dyn BlockDevice, geometry: &Geometry, pack: Pack) -> R
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, geometry)?;
     let orphans = read_orphans(device, &pack, geometry)?;
     let (data, journals) = read_data_summaries(device, &pack)?;
+    let doubt = journals::doubt(geometry, &pack, &data, &journals);
     let nodes = read_node_summaries(device, &pack, geometry)?;
     let mut summaries = data.into_iter().chain(nodes);
     let mut logs = Vec::with_capacity(6);
@@ -103,7 +112,7 @@ pub fn load_pack(device: &dyn BlockDevice, geometry: &Geometry, pack: Pack) -> R
     let nats = nat_journal(&journals.0).ok_or_else(|| bad(pack.index, "NAT journal holds more than 38 entries"))?;
     let sits = sit_journal(&journals.1).ok_or_else(|| bad(pack.index, "SIT journal holds more than 6 entries"))?;
     let (nat_journal, sit_journal) = (nats.to_vec(), sits.to_vec());
-    Ok(Loaded { pack, sit_bitmap, nat_bitmap, orphans, logs, nat_journal, sit_journal })
+    Ok(Loaded { pack, sit_bitmap, nat_bitmap, orphans, logs, nat_journal, sit_journal, doubt })
 }
 
 /// The segment, next block and mode of a log as the checkpoint has them.
@@ -230,108 +239,4 @@ pub(super) fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geo
         orphans.extend(block.ino[..count].iter().map(|ino| ino.get()));
     }
     Ok(orphans)
-}
-
-/// The three data summaries in order, and the journals of NAT and SIT.
-pub(crate) type DataSummaries = (Vec<Box<RawSummaryBlock>>, ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]));
-
-/// Reads the summaries of the data logs, and the journals behind them.
-pub(crate) fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
-    if pack.raw.flags().contains(CheckpointFlags::COMPACT_SUMMARY) {
-        return read_compact_summaries(device, pack);
-    }
-    let after = if has_node_summaries(pack) { 6 } else { 3 };
-    let total = pack.raw.cp_pack_total_block_count.get();
-    if total < after + 2 {
-        return Err(bad(pack.index, format!("{total} blocks do not hold {after} summaries")));
-    }
-    let bytes = read_blocks(device, pack.start + total - (after + 1), 3)?;
-    let blocks: Vec<_> = bytes.chunks_exact(BLOCK_SIZE).map(summary_from).collect();
-    let journals = (blocks[0].journal, blocks[2].journal);
-    Ok((blocks, journals))
-}
-
-fn read_compact_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
-    let start = pack.raw.cp_pack_start_sum.get();
-    let total = pack.raw.cp_pack_total_block_count.get();
-    // Rescue comes here without having read what lies before.
-    let count = total.checked_sub(start).filter(|_| total <= BLOCKS_PER_SEGMENT);
-    let count = count.ok_or_else(|| bad(pack.index, format!("summaries start at block {start} of {total}")))?;
-    // All but the last block of the pack, which holds none.
-    let mut bytes =
-        read_blocks(device, pack.start + start, count.saturating_sub(1).min(4) as usize)?.into_iter().peekable();
-    let mut used = 0;
-    let mut take = |n: usize, used: &mut usize| -> Result<Vec<u8>> {
-        let out: Vec<u8> = bytes.by_ref().take(n).collect();
-        *used += n;
-        if out.len() == n { Ok(out) } else { Err(bad(pack.index, "compact summaries reach past the pack")) }
-    };
-    let mut journals = ([0; JOURNAL_SIZE], [0; JOURNAL_SIZE]);
-    journals.0.copy_from_slice(&take(JOURNAL_SIZE, &mut used)?);
-    journals.1.copy_from_slice(&take(JOURNAL_SIZE, &mut used)?);
-    let mut summaries = Vec::with_capacity(3);
-    for kind in &SegmentKind::ALL[..3] {
-        let (_, offset, in_slack) = log_position(pack, *kind);
-        let count = if in_slack { ENTRIES } else { offset as usize };
-        let mut block = RawSummaryBlock::empty(TYPE_DATA);
-        for entry in block.entries.iter_mut().take(count) {
-            // An entry never crosses into the footer's place: the next block starts instead.
-            let in_block = used % BLOCK_SIZE;
-            if in_block + size_of::<RawSummary>() > BLOCK_SIZE - FOOTER_SIZE {
-                take(BLOCK_SIZE - in_block, &mut used)?;
-            }
-            let raw = take(size_of::<RawSummary>(), &mut used)?;
-            *entry = RawSummary::read_from_bytes(&raw).map_err(|_| bad(pack.index, "short summary"))?;
-        }
-        summaries.push(block);
-    }
-    Ok((summaries, journals))
-}
-
-pub(super) fn has_node_summaries(pack: &Pack) -> bool {
-    pack.raw.flags().intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT)
-}
-
-fn summary_from(bytes: &[u8]) -> Box<RawSummaryBlock> {
-    let mut block = RawSummaryBlock::empty(TYPE_DATA);
-    // Callers pass whole blocks, which is the size of the structure.
-    if let Ok(read) = RawSummaryBlock::ref_from_bytes(bytes) {
-        *block = *read;
-    }
-    block
-}
-
-pub(super) fn read_node_summaries(
-    device: &dyn BlockDevice,
-    pack: &Pack,
-    geometry: &Geometry,
-) -> Result<Vec<Box<RawSummaryBlock>>> {
-    if has_node_summaries(pack) {
-        let total = pack.raw.cp_pack_total_block_count.get();
-        if total < 5 {
-            return Err(bad(pack.index, format!("{total} blocks do not hold node summaries")));
-        }
-        let bytes = read_blocks(device, pack.start + total - 4, 3)?;
-        return Ok(bytes.chunks_exact(BLOCK_SIZE).map(summary_from).collect());
-    }
-    // Not unmounted: every node says in its footer whose it is.
-    let mut summaries = Vec::with_capacity(3);
-    for kind in &SegmentKind::ALL[3..] {
-        let (segment, offset, in_slack) = log_position(pack, *kind);
-        if segment >= geometry.main_segments || offset > BLOCKS_PER_SEGMENT {
-            return Err(bad(
-                pack.index,
-                format!("{kind:?} log at segment {segment} block {offset}, outside the main area"),
-            ));
-        }
-        let count = if in_slack { ENTRIES } else { offset as usize };
-        let mut block = RawSummaryBlock::empty(TYPE_NODE);
-        let bytes = read_blocks(device, geometry.main + segment * BLOCKS_PER_SEGMENT, count)?;
-        for (entry, node) in block.entries.iter_mut().zip(bytes.chunks_exact(BLOCK_SIZE)) {
-            let node = RawNode::ref_from_bytes(node).map_err(|_| bad(pack.index, "short node"))?;
-            entry.nid = node.footer.nid;
-        }
-        summaries.push(block);
-    }
-    Ok(summaries)
 }

@@ -2,8 +2,11 @@
 
 pub mod choose;
 pub mod half;
+pub(crate) mod journals;
 pub mod load;
+pub(crate) mod mark;
 pub mod pack;
+mod summaries;
 mod tables;
 mod whole;
 pub mod write;

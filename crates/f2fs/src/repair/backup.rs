@@ -18,7 +18,7 @@
 //! back. Witnesses are blocks that the repair does not write, but that whoever uses the volume next does: the first blocks of both
 //! checkpoint packs, and where the logs go on. They must be as they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
 use basalt_device::{BlockDevice, DeviceError};
@@ -28,7 +28,6 @@ use zerocopy::FromBytes;
 use super::commit::Writes;
 use super::staged::Staged;
 use crate::checkpoint::choose::choose_pack_to_read;
-use crate::checkpoint::half;
 use crate::checkpoint::load::log_position;
 use crate::geometry::Geometry;
 use crate::layout::superblock::{self, RawSuperblock};
@@ -165,20 +164,17 @@ fn places_of_use(staged: &Staged, geometry: &Geometry) -> BTreeSet<u32> {
 /// [`RestoreError::Unfit`] for a file that is no backup, is not whole, or belongs to a volume of another size; [`RestoreError::Stale`] for
 /// one of another volume, or where the volume was used since; when file or device fail.
 pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F, force: bool) -> Result<u64> {
-    let mut used = BTreeSet::new();
+    let mut is_in_place = BTreeMap::new();
     let uuid = walk(device, from, &mut |address, saved| {
-        // Of a block that comes twice, what was there first is in the last place.
-        if force || saved.is_in_place(device, address)? {
-            used.remove(&address);
-        } else {
-            used.insert(address);
-        }
+        // A block that comes twice may be as before either.
+        let found = is_in_place.entry(address).or_insert(force);
+        *found = *found || saved.is_in_place(device, address)?;
         Ok(())
     })?;
     if !force {
         expect_uuid(device, uuid)?;
     }
-    if let Some(address) = used.first() {
+    if let Some((address, _)) = is_in_place.iter().find(|(_, is_in_place)| !**is_in_place) {
         return Err(RestoreError::Stale(format!(
             "{} was used since the repair: block {address} is not what it was then",
             device.name()
@@ -215,12 +211,15 @@ impl Saved {
     /// Whether nobody but a repair or a restore has written the block since it was saved.
     fn is_in_place(&self, device: &dyn BlockDevice, address: u32) -> Result<bool> {
         let mut now = [0; BLOCK_SIZE];
-        device.read_at(u64::from(address) << BLOCK_BITS, &mut now)?;
+        match device.read_at(u64::from(address) << BLOCK_BITS, &mut now) {
+            // A page that was being written when power went: putting it back is what makes it readable.
+            Err(_) if self.before.is_some() => return Ok(true),
+            read => read?,
+        }
         let sums = sums(&now);
         Ok((0..SECTORS).all(|sector| {
             let bytes = sector * SECTOR..(sector + 1) * SECTOR;
             sums[sector] == self.after[sector]
-                || sector == 0 && self.before.is_some_and(|before| half::is_marked(&before, &now))
                 || self.before.is_some_and(|before| before[bytes.clone()] == now[bytes.clone()])
         }))
     }

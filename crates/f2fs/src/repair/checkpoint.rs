@@ -146,7 +146,10 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
             None => None,
         },
     };
-    let is_lost = chosen.as_ref().is_some_and(|chosen| matches!(chosen.unknown, Some(Error::Damaged { .. })));
+    let unknown = chosen.as_ref().and_then(|chosen| chosen.unknown.as_ref());
+    let is_lost = matches!(unknown, Some(Error::Damaged { .. }));
+    // What cannot be read was perhaps the newer one.
+    let lost_beside = chosen.as_ref().filter(|_| unknown.is_some()).map(|chosen| chosen.pack.raw.checkpoint_ver.get());
     let base = chosen.map(|chosen| chosen.pack);
     if let Some(base) = &base {
         // The checkpoints that recovery wrote on the staged device are none: the one that counts on the device stays.
@@ -156,13 +159,14 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
     let last = base.as_ref().unwrap_or(&loaded.pack);
     let target = 1 - last.index;
     let last_version = last.raw.checkpoint_ver.get();
-    let ahead = if is_lost { claimed_ahead(device.base(), &geometry, last_version).max(found_ahead) } else { 0 };
+    // One more, so that the other pack, of the version before, is newer than the last as well.
+    let ahead = if is_lost { claimed_ahead(device.base(), &geometry, last_version).max(found_ahead) + 1 } else { 0 };
     let mut version = last_version.wrapping_add(ahead + 1);
     // Odd versions belong into the first pack.
     if version % 2 == u64::from(target) {
         version = version.wrapping_add(1);
     }
-    let base = match base.map(|pack| load_pack(device.base(), &geometry, pack)) {
+    let base = match base.map(|pack| load_base(device, &geometry, pack)) {
         Some(Err(error @ Error::Device(_))) => return Err(error),
         loaded => loaded.and_then(Result::ok).map(Rc::new),
     };
@@ -176,6 +180,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
         kept,
         may_overwrite: true,
         writes_both,
+        lost_beside,
         loaded,
         target,
         version,
@@ -197,6 +202,19 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
         lost_found: None,
         is_lost_found_last: false,
     })
+}
+
+/// The checkpoint on the device that counts until there is another. Where what is between its ends is damaged, as far as it goes: its tables
+/// are kept all the same.
+fn load_base(device: &Arc<Staged>, geometry: &Geometry, mut pack: Pack) -> Result<Loaded> {
+    match load_pack(device.base(), geometry, pack.clone()) {
+        Err(Error::Damaged { .. }) => {
+            let scratch = Arc::new(Staged::new(device.base_device()));
+            mend_pack(&scratch, &mut pack, geometry)?;
+            load_pack(&*scratch, geometry, pack)
+        }
+        loaded => loaded,
+    }
 }
 
 /// How far damaged packs claim to be ahead of the one that is used, as far as that can be believed: what was written behind them must not
@@ -301,6 +319,7 @@ fn from_nothing(pack: Pack, geometry: &Geometry) -> Loaded {
         }),
         nat_journal: Vec::new(),
         sit_journal: Vec::new(),
+        doubt: None,
         pack,
     }
 }

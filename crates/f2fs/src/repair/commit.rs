@@ -12,8 +12,8 @@ use super::staged::Staged;
 use super::state::State;
 use crate::check::Survey;
 use crate::check::blocks::Owner;
-use crate::checkpoint::half;
 use crate::checkpoint::load::Loaded;
+use crate::checkpoint::mark;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::node::{RawNode, repaired_version};
@@ -22,16 +22,19 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit
 /// Blocks to be written, in the order of their groups; a flush after each group.
 #[derive(Default)]
 pub(super) struct Writes {
-    groups: [BTreeMap<u32, Vec<u8>>; 5],
+    groups: [BTreeMap<u32, Vec<u8>>; 7],
 }
 
-/// Blocks, tables; the checkpoint but its ends; its last block; its first one, because what it says of a pack that was lost must not go
-/// before there is another; the superblocks, and the other pack where neither was sure to count.
-const BODY: usize = 0;
-const PACK: usize = 1;
-const TAIL: usize = 2;
-const HEAD: usize = 3;
-const REST: usize = 4;
+/// That a pack was lost, so that what is written over it cannot hide that; blocks, tables; the checkpoint but its ends; its last block; its
+/// first one; the other pack where neither was sure to count, and one superblock; the other superblock, because a page that is being
+/// written when power goes may not be readable, and what was in the place of the mark.
+const MARK: usize = 0;
+const BODY: usize = 1;
+const PACK: usize = 2;
+const TAIL: usize = 3;
+const HEAD: usize = 4;
+const REST: usize = 5;
+const LAST: usize = 6;
 
 /// Most blocks in a request.
 const REQUEST_BLOCKS: usize = 256;
@@ -40,7 +43,9 @@ impl Writes {
     /// Only the superblocks.
     pub(super) fn of_superblocks(staged: &Staged) -> Result<Writes> {
         let mut writes = Writes::default();
-        writes.groups[REST] = staged.changes()?.into_iter().filter(|(address, _)| *address < 2).collect();
+        for (copy, block) in staged.changes()?.into_iter().filter(|(address, _)| *address < 2) {
+            writes.groups[group_of_superblock(staged, copy)].insert(copy, block);
+        }
         Ok(writes)
     }
 
@@ -84,6 +89,13 @@ impl Writes {
         }
         Ok(())
     }
+}
+
+/// The copy that is of use on the device is written last; of two of use, the second one.
+fn group_of_superblock(staged: &Staged, copy: u32) -> usize {
+    let is_first_of_use = Geometry::read_copy(staged.base(), 0).is_ok();
+    let is_second_of_use = Geometry::read_copy(staged.base(), 1).is_ok();
+    if (copy == 1) == (is_second_of_use || !is_first_of_use) { LAST } else { REST }
 }
 
 fn write_run(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -172,15 +184,17 @@ impl State {
         let pack = geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
         let total = self.loaded.pack.raw.cp_pack_total_block_count.get();
         let mended = base.as_ref().and_then(|base| base.pack.broken_end.as_ref()).map(|end| end.address);
-        if let Some(base) = base.as_ref().filter(|_| self.writes_both) {
-            let head = self.device.before(pack).ok();
-            writes.groups[BODY].insert(pack, half::marked_lost(head, base.pack.raw.checkpoint_ver.get()));
+        let mark =
+            self.lost_beside.and_then(|version| mark::beside(self.device.base(), geometry, self.target, version));
+        if let Some((address, mark)) = mark {
+            writes.groups[MARK].insert(address, mark);
+            writes.groups[LAST].insert(address, self.device.before(address)?);
         }
         for (address, block) in self.device.changes()? {
             let group = match address {
                 // Before the pack that Linux would go back to is written over.
                 _ if mended == Some(address) && !self.writes_both => BODY,
-                0 | 1 => REST,
+                0 | 1 => group_of_superblock(&self.device, address),
                 _ if address == pack => HEAD,
                 _ if address == pack + total - 1 => TAIL,
                 _ if (pack..pack + total).contains(&address) => PACK,
@@ -212,7 +226,7 @@ impl State {
             let stamp = node.footer.cp_ver;
             let before = self.device.before(address).ok().and_then(|before| RawNode::read_from_bytes(&before).ok());
             let was_there = before.is_some_and(|before| before.footer.cp_ver == stamp);
-            if is_node && !was_there && (stamp.get() as u32).wrapping_sub(version).cast_signed() > 0 {
+            if is_node && !was_there && (stamp.get() as u32).wrapping_sub(version).cast_signed() >= 0 {
                 node.footer.cp_ver.set(repaired_version(version));
                 self.seal(&mut block);
                 self.put(address, &block)?;

@@ -80,6 +80,11 @@ impl Finds {
         self.rescued.is_outdated()
     }
 
+    /// Whether what was found counts more than where the NAT leads, which may be out of date.
+    pub(super) fn outweigh_the_nat(&self) -> bool {
+        self.rescued.nat_is_old()
+    }
+
     /// How many versions ahead of the checkpoint nodes are that count: the next one must not look older than they.
     pub(super) fn newest_ahead(&self) -> u64 {
         self.rescued.newest_ahead().into()

@@ -16,7 +16,7 @@ use crate::journal::translation::Translation;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry, VALID_MAP_SIZE};
-use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb};
+use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 use crate::node::path::is_direct;
 use crate::recovery::scan::{Start, scan};
 use crate::rescue::has_pointers;
@@ -34,6 +34,13 @@ impl Kept {
     /// What the checkpoint `base` of a device keeps. The device has no live cleaning journal.
     pub(super) fn of(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> Kept {
         Kept { live: live(device, geometry, base), fsynced: fsynced(device, geometry, base) }
+    }
+
+    /// Keeps a block of a segment, too: it was found, and the tables do not know of it.
+    pub(super) fn keep(&mut self, segment: u32, block: usize) {
+        if let Some(map) = self.live.get_mut(segment as usize) {
+            set_bit_msb(map, block, true);
+        }
     }
 
     /// Whether a block of a segment is kept.

@@ -451,6 +451,10 @@ impl Work<'_> {
             self.log.add(Repair::of(fault, action));
         }
         if let Some(after) = after {
+            // This is still to be asked for.
+            for fault in report.faults.iter().filter(|fault| fault.kind == FaultKind::CheckpointUncertain) {
+                self.log.add(Repair::of(fault, "the other pack is used, and a new one written here"));
+            }
             return Ok(after);
         }
         self.staged = Arc::new(Staged::new(Arc::clone(&self.device)));
@@ -471,7 +475,8 @@ impl Work<'_> {
 
     fn roll_forward(&self, options: &RepairOptions, report: &CheckReport) -> Result<()> {
         let staged: Arc<dyn BlockDevice> = Arc::clone(&self.staged) as Arc<dyn BlockDevice>;
-        if report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost) {
+        let is_doubtful = |kind| matches!(kind, FaultKind::CheckpointLost | FaultKind::CheckpointUncertain);
+        if report.faults.iter().any(|fault| is_doubtful(fault.kind)) {
             pack::stand_in(&*staged, &crate::geometry::Geometry::read(&*staged)?.0)?;
         }
         let fs = F2fs::open(staged, OpenOptions::default(), Arc::clone(&options.clock))?;

@@ -15,20 +15,22 @@ use crate::layout::NULL_ADDR;
 use crate::layout::nat::RawNatEntry;
 use crate::rescue::{Claim, Pointer};
 
-/// The faults that the check has found, by the node they are about.
+/// What is known beside what was found: the faults of the check, by the node they are about.
 struct Known<'a> {
+    /// Whether the NAT itself may be out of date.
+    nat_is_old: bool,
     by_node: FxHashMap<u32, Vec<&'a Fault>>,
 }
 
 impl Known<'_> {
-    fn of(faults: &[Fault]) -> Known<'_> {
+    fn of(faults: &[Fault], nat_is_old: bool) -> Known<'_> {
         let mut by_node: FxHashMap<u32, Vec<&Fault>> = FxHashMap::default();
         for fault in faults {
             if let Place::Node(nid) | Place::Inode(nid) = fault.place {
                 by_node.entry(nid).or_default().push(fault);
             }
         }
-        Known { by_node }
+        Known { nat_is_old, by_node }
     }
 
     /// A repair of node `nid`: of the first fault of these kinds that it has, else of the last kind.
@@ -50,12 +52,14 @@ const POINTER_KINDS: &[FaultKind] =
 impl State {
     /// Puts back the nodes that were found.
     pub(super) fn restore_nodes(&mut self, finds: &Finds, faults: &[Fault], log: &mut Log) -> Result<()> {
-        let known = Known::of(faults);
+        let known = Known::of(faults, self.is_invented || finds.outweigh_the_nat());
         let mut claimed = FxHashSet::default();
         let mut addresses = FxHashMap::default();
         for claim in &finds.claims {
             claimed.insert(claim.nid);
             addresses.insert(claim.address, claim.nid);
+            let (segment, block) = self.segment_of(claim.address);
+            self.kept.keep(segment, block);
             self.restore_entry(claim, &known, log)?;
         }
         self.free_strangers(&addresses, &known, log)?;
@@ -81,8 +85,8 @@ impl State {
         let leads_to_it = self.geometry.in_main(address)
             && State::footer(&self.block(address)?)
                 .is_some_and(|footer| footer.nid.get() == claim.nid && footer.ino.get() == claim.ino);
-        // A version that the checkpoint leads to is its own affair, unless fsync wrote one since or there is no checkpoint.
-        if leads_to_it && !claim.is_newer() && !self.is_invented {
+        // A version that the checkpoint leads to is its own affair, unless fsync wrote one since, or the NAT is out of date.
+        if leads_to_it && !claim.is_newer() && !known.nat_is_old {
             return Ok(());
         }
         let found = if address == NULL_ADDR {

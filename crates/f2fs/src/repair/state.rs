@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) may_overwrite: bool,
     /// Whether the other pack becomes the same once the next one is durable: it is of no use, or of a version far behind.
     pub(super) writes_both: bool,
+    /// The version of the pack that counts on the device, if the other one may have been newer.
+    pub(super) lost_beside: Option<u64>,
     /// The pack that the next one is written to: 0 or 1.
     pub(super) target: u32,
     /// Its version.

@@ -8,6 +8,7 @@
 //! | gone | can be trusted here, block live | is in use |
 //! | gone | can be trusted here, block dead | is not |
 //! | gone | gone | may be: the newest version counts |
+//! | its journal is gone | block live, or its journal is gone too | may be: the newest version counts |
 //!
 //! A table's block can be trusted if all its entries are possible and one is in use; one of zeros only if the whole table agrees with the
 //! checkpoint's count of nodes, because zeros are what a dying card gives back. Nodes that fsync wrote after the checkpoint are newer
@@ -27,6 +28,7 @@ use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
 use crate::checkpoint::half::{STALE_MAX, VERSION_STEP_MAX};
+use crate::checkpoint::journals;
 use crate::checkpoint::load::{log_position, version_bitmaps};
 use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
@@ -80,7 +82,7 @@ pub(super) struct Evidence {
     is_lost: bool,
     /// Nor is this checkpoint known to be the one before: it may be several versions behind.
     is_stale: bool,
-    /// How far ahead of this checkpoint nodes are that were found behind newer ones, where it is stale.
+    /// How far ahead of this checkpoint nodes are that were found behind newer ones.
     ahead: BTreeSet<u32>,
     /// How far ahead they may be: those of an earlier volume are of any version.
     ahead_max: u32,
@@ -98,9 +100,13 @@ pub(super) struct Evidence {
     /// Which blocks of the NAT can say that a node does not exist.
     nat_trusted: Vec<bool>,
     nat_is_whole: bool,
+    /// The journal of the NAT is gone, or may be: what the table says of a node may be out of date.
+    nat_is_old: bool,
     /// Live blocks and type of segments that can be trusted, where there are live blocks.
     segments: FxHashMap<u32, SegmentEvidence>,
     sit_is_whole: bool,
+    /// The journal of the SIT is gone.
+    sit_is_old: bool,
     /// Segments with a block that the NAT leads to, and the one where fsync goes on behind the checkpoint.
     named_segments: FxHashSet<u32>,
     /// Nothing was written behind the checkpoint.
@@ -131,10 +137,14 @@ impl Evidence {
         };
         let nodes = u64::from(pack.raw.valid_node_count.get());
         evidence.read_nat(reader, geometry, &nat_bitmap);
-        for (nid, entry) in read_nat_journal(device, geometry, pack, notes) {
-            evidence.set(geometry, nid, &entry);
+        let journal = read_nat_journal(device, geometry, pack, notes);
+        for (nid, entry) in journal.iter().flatten() {
+            evidence.set(geometry, *nid, entry);
         }
-        evidence.nat_is_whole = evidence.addresses.len() as u64 == nodes;
+        evidence.nat_is_whole = journal.is_some() && evidence.addresses.len() as u64 == nodes;
+        // Zeros look like a journal without entries.
+        let is_empty = journal.is_none_or(|journal| journal.is_empty());
+        evidence.nat_is_old = is_empty && !evidence.nat_is_whole;
         let live_nodes = evidence.read_sit(reader, geometry, &sit_bitmap);
         evidence.sit_is_whole = live_nodes == nodes;
         evidence.version_after = Some(pack.raw.node_version(pack.checksum));
@@ -221,10 +231,17 @@ impl Evidence {
     }
 
     /// SIT entries that only the checkpoint's journal has are newer than those that were read.
-    pub(super) fn add_sit_journal(&mut self, pack: &Pack, device: &dyn basalt_device::BlockDevice) {
+    pub(super) fn add_sit_journal(
+        &mut self,
+        device: &dyn basalt_device::BlockDevice,
+        geometry: &Geometry,
+        pack: &Pack,
+    ) {
         let nodes = u64::from(pack.raw.valid_node_count.get());
-        let Ok((_, journals)) = crate::checkpoint::load::read_data_summaries(device, pack) else { return };
-        let Some(entries) = crate::layout::summary::sit_journal(&journals.1) else { return };
+        let Ok(entries) = journals::read_sit(device, geometry, pack) else {
+            (self.sit_is_whole, self.sit_is_old) = (false, true);
+            return;
+        };
         for entry in entries {
             let (segment, entry) = (entry.segno.get(), &entry.entry);
             let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
@@ -278,7 +295,6 @@ impl Evidence {
 
     /// How far ahead of this checkpoint the newest node is that counts.
     pub(super) fn newest_ahead(&self) -> u32 {
-        // Beside a checkpoint that is not stale the first block of the lost one says it.
         self.ahead.range(..=self.ahead_max).next_back().copied().unwrap_or_default()
     }
 
@@ -303,7 +319,7 @@ impl Evidence {
     pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
         let (is_newer, may_be_lost) = (self.is_of_newer(seen), self.may_be_of_lost(seen, address));
         let ahead = self.older_than.map_or(0, |version| (seen.version as u32).wrapping_sub(version));
-        if self.is_stale && ahead.cast_signed() > 0 && self.damaged_version.is_none() {
+        if ahead.cast_signed() > 0 && self.damaged_version.is_none() {
             self.ahead.insert(ahead);
         }
         let known = self.addresses.get(&seen.nid);
@@ -331,9 +347,10 @@ impl Evidence {
 
     /// What is known of a node that was found at `address`.
     pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
-        let is_named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)) == Some(&address);
+        let named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid));
         // Tables may be newer than a checkpoint that is stale.
-        if is_named && !(self.is_stale && self.is_of_newer(seen)) {
+        let is_named = named == Some(&address) && !(self.is_stale && self.is_of_newer(seen));
+        if is_named && !self.nat_is_old {
             return Standing::Named;
         }
         // A mark counts too where the chain to it is broken.
@@ -344,21 +361,42 @@ impl Evidence {
         if self.is_beyond(seen) {
             return Standing::Newer;
         }
-        let block = (seen.nid / nat::ENTRIES_PER_BLOCK) as usize;
-        let denied = self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false);
         let Some(within) = address.checked_sub(geometry.main) else { return Standing::Unknown };
-        match self.segments.get(&(within >> SEGMENT_BITS)) {
-            Some(found) if found.holds_nodes && bit_msb(&*found.map, (within % BLOCKS_PER_SEGMENT) as usize) => {
-                if denied {
-                    Standing::Disputed
-                } else {
-                    Standing::Live
-                }
-            }
-            Some(_) => Standing::Dead,
-            None if self.sit_is_whole || denied => Standing::Dead,
-            None => Standing::Unknown,
+        let segment = self.segments.get(&(within >> SEGMENT_BITS));
+        let block = (within % BLOCKS_PER_SEGMENT) as usize;
+        let is_live = segment.is_some_and(|found| found.holds_nodes && bit_msb(&*found.map, block));
+        let is_dead = segment.is_some() || self.sit_is_whole;
+        if self.nat_is_old && named.is_some() && !is_behind {
+            return self.of_outdated(is_named, is_live, is_dead && !self.sit_is_old);
         }
+        match (is_live, self.is_denied(seen.nid)) {
+            (true, true) => Standing::Disputed,
+            (true, false) => Standing::Live,
+            (false, _) if self.nat_is_old && self.sit_is_old && !is_behind => Standing::Unknown,
+            (false, is_denied) if is_dead || is_denied => Standing::Dead,
+            (false, _) => Standing::Unknown,
+        }
+    }
+
+    /// The standing of a version of a node of which the NAT knows one, and the journal may have known a newer one: the newest counts that
+    /// can be live.
+    fn of_outdated(&self, is_named: bool, is_live: bool, is_dead: bool) -> Standing {
+        match (is_live, is_dead) {
+            (false, true) if is_named => Standing::Disputed,
+            (false, true) => Standing::Dead,
+            _ => Standing::Live,
+        }
+    }
+
+    /// Whether the NAT, which can be believed there, does not lead to this version of a node.
+    fn is_denied(&self, nid: u32) -> bool {
+        let block = (nid / nat::ENTRIES_PER_BLOCK) as usize;
+        self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false)
+    }
+
+    /// Whether what the NAT says may be out of date: its journal is gone.
+    pub(super) fn nat_is_old(&self) -> bool {
+        self.nat_is_old
     }
 
     /// Nodes that count and that the checkpoint does not have where they are.
@@ -376,7 +414,7 @@ impl Evidence {
             return false;
         }
         match self.segments.get(&segment) {
-            Some(found) => !found.holds_nodes,
+            Some(found) => !found.holds_nodes && !self.sit_is_old,
             // Nothing is live there, and nothing was made durable since.
             None => self.sit_is_whole && self.is_last && self.fsynced.is_empty(),
         }

@@ -100,6 +100,7 @@ pub struct Rescued {
     bad: Vec<Range<u32>>,
     report: RescueReport,
     is_outdated: bool,
+    nat_is_old: bool,
     doubtful: Vec<u32>,
     newest_ahead: u32,
 }
@@ -132,7 +133,7 @@ impl Rescued {
         let mut evidence = Evidence::default();
         let behind = pack.as_ref().map(|pack| {
             evidence = Evidence::gather(&mut reader, &*device, &geometry, pack, &mut notes);
-            evidence.add_sit_journal(pack, &*device);
+            evidence.add_sit_journal(&*device, &geometry, pack);
             let mut behind = Behind::find(&*device, &geometry, pack, &mut notes);
             let fsynced = behind.follow_chain(&*device, &geometry, pack, &mut notes);
             evidence.follow(&behind, fsynced);
@@ -156,6 +157,7 @@ impl Rescued {
             return Err(Error::not_f2fs(&*device));
         }
         let (flexible, is_outdated) = (search.flexible, search.outdated);
+        let nat_is_old = evidence.nat_is_old();
         if let Some(pack) = pack.as_ref().filter(|_| other > Other::Sound) {
             let beyond = evidence.unknown_to_checkpoint(&index);
             if beyond > 0 {
@@ -186,7 +188,17 @@ impl Rescued {
         bad.sort_unstable_by_key(|range| range.start);
         let volume = Mutex::new(volume);
         Ok((
-            Rescued { volume, device: Arc::clone(&device), tree, bad, report, is_outdated, doubtful, newest_ahead },
+            Rescued {
+                volume,
+                device: Arc::clone(&device),
+                tree,
+                bad,
+                report,
+                is_outdated,
+                nat_is_old,
+                doubtful,
+                newest_ahead,
+            },
             index,
         ))
     }
@@ -194,6 +206,11 @@ impl Rescued {
     /// Whether nodes were written behind a checkpoint that is newer than the only one that is whole: no power cut took it.
     pub(crate) fn is_outdated(&self) -> bool {
         self.is_outdated
+    }
+
+    /// Whether the NAT may be out of date: the checkpoint's journal of it is gone.
+    pub(crate) fn nat_is_old(&self) -> bool {
+        self.nat_is_old
     }
 
     /// How many versions ahead of the checkpoint gone by the newest node is that counts.

@@ -11,7 +11,8 @@ use super::behind::Behind;
 use super::geometry::from_superblocks;
 use crate::checkpoint::CheckpointState;
 use crate::checkpoint::choose::choose_pack_to_read;
-use crate::checkpoint::load::{read_data_summaries, version_bitmaps};
+use crate::checkpoint::journals;
+use crate::checkpoint::load::version_bitmaps;
 use crate::checkpoint::pack::Pack;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use crate::geometry::Geometry;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::nat::RawNatEntry;
-use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, nat_journal};
+use crate::layout::summary::{RawSummaryBlock, TYPE_DATA};
 use crate::log::ActiveLog;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
@@ -46,7 +47,7 @@ pub(crate) fn open_damaged(
     warnings.extend(other_bad.map(|error| format!("{error}; the other pack is used")));
     warnings.extend(pack.tell_broken_end());
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
-    let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings);
+    let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings).unwrap_or_default();
     let mut nat = Nat::new(&geometry, nat_bitmap, journal, 0);
     let behind = Behind::find(&*device, &geometry, &pack, &mut warnings);
     for node in &behind.moved_nodes {
@@ -75,7 +76,7 @@ pub(crate) fn open_damaged(
 pub(crate) fn knows_every_node(device: &dyn BlockDevice) -> bool {
     let Ok(geometry) = from_superblocks(device, &mut Vec::new()) else { return false };
     let Ok((pack, _)) = choose_pack_to_read(device, &geometry) else { return false };
-    read_data_summaries(device, &pack).is_ok_and(|(_, journals)| nat_journal(&journals.0).is_some())
+    journals::read_nat(device, &geometry, &pack).is_ok()
 }
 
 /// The volume that nodes which were searched for make.
@@ -119,23 +120,16 @@ fn no_logs() -> [ActiveLog; 6] {
     })
 }
 
-/// The NAT entries in a checkpoint's journal, as far as they can be read.
+/// The NAT entries in a checkpoint's journal; `None` if they are gone.
 pub(super) fn read_nat_journal(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     pack: &Pack,
     warnings: &mut Vec<String>,
-) -> BTreeMap<u32, RawNatEntry> {
-    let journals = match read_data_summaries(device, pack) {
-        Ok((_, journals)) => journals,
-        Err(error) => {
-            warnings.push(format!("{error}; the newest entries of the NAT may be missing"));
-            return BTreeMap::new();
-        }
-    };
-    let Some(entries) = nat_journal(&journals.0) else {
-        warnings.push("NAT journal: more than 38 entries; the newest entries of the NAT may be missing".into());
-        return BTreeMap::new();
-    };
-    entries.iter().map(|entry| (entry.nid.get(), entry.entry)).filter(|(nid, _)| *nid < geometry.node_ids()).collect()
+) -> Option<BTreeMap<u32, RawNatEntry>> {
+    let entries = journals::read_nat(device, geometry, pack).inspect_err(|error| {
+        warnings.push(format!("{error}; the newest entries of the NAT may be missing"));
+    });
+    let entries = entries.ok()?;
+    Some(entries.iter().map(|entry| (entry.nid.get(), entry.entry)).collect())
 }

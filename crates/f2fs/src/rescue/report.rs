@@ -89,7 +89,9 @@ impl RescueReport {
     ) -> RescueReport {
         use super::evidence::Standing;
         let nodes = index.nodes.values().filter(|found| found.standing > Standing::Dead).count() as u64;
-        let there = index.nodes.values().filter(|found| found.standing >= Standing::Named).count() as u64;
+        // Where the NAT is out of date, nothing says what it leads to.
+        let least = if evidence.nat_is_old() { Standing::Disputed } else { Standing::Named };
+        let there = index.nodes.values().filter(|found| found.standing >= least).count() as u64;
         let beyond = geometry.end().saturating_sub(reader.blocks.into());
         // Without a superblock, the volume is as long as the device.
         let beyond = if source == GeometrySource::Superblock { beyond } else { 0 };

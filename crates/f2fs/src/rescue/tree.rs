@@ -354,10 +354,14 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Sorts the names; of two that are the same, the later one gets its inode's number too.
+    /// Sorts the names. Of two that are the same, what fsync has put there since the checkpoint keeps it, else the earlier one; the other
+    /// gets its inode's number too.
     fn finish(&mut self) {
+        let is_newer = |known: &Known| known.standing == Standing::Newer && known.wants_entry;
+        let newer: FxHashSet<u64> =
+            self.inodes.iter().filter(|(_, known)| is_newer(known)).map(|(ino, _)| u64::from(*ino)).collect();
         for children in self.tree.children.values_mut() {
-            sort(children);
+            sort(children, &newer);
             children.dedup();
             // Names are sorted: those that are the same are neighbours.
             let again: Vec<usize> =
@@ -370,12 +374,13 @@ impl Builder<'_, '_> {
                 child.name = name.into();
             }
             if !again.is_empty() {
-                sort(children);
+                sort(children, &newer);
             }
         }
     }
 }
 
-fn sort(children: &mut [Child]) {
-    children.sort_unstable_by(|one, other| (&one.name, one.ino).cmp(&(&other.name, other.ino)));
+fn sort(children: &mut [Child], newer: &FxHashSet<u64>) {
+    let key = |child: &Child| (!newer.contains(&child.ino), child.ino);
+    children.sort_unstable_by(|one, other| one.name.cmp(&other.name).then_with(|| key(one).cmp(&key(other))));
 }

@@ -1,0 +1,85 @@
+//! The journals of NAT and SIT in a pack. They have no checksum: what is beside them in their block shows whether it is what the checkpoint
+//! wrote there.
+//!
+//! | what is there | the journal |
+//! |---|---|
+//! | too many entries, or one of a node or a segment that does not exist | is gone |
+//! | beside it a log of which many blocks have owners that cannot be | is gone |
+//! | only zeros, where a log beside it has written something | is gone: it only looks empty |
+//! | anything else | is believed |
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
+
+use super::pack::{Pack, bad};
+use super::summaries::{Journals, is_compact, read_nat_block, read_sit_block};
+use super::whole::owners;
+use crate::error::Result;
+use crate::geometry::Geometry;
+use crate::layout::summary::{
+    RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, nat_journal, sit_journal,
+};
+
+/// Owners that a few damaged bytes can change.
+pub(super) const FEW: usize = 2;
+
+/// The NAT entries in a pack's journal.
+///
+/// # Errors
+/// When they cannot be read, or are gone.
+pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawNatJournalEntry>> {
+    let (journal, beside) = read_nat_block(device, pack)?;
+    let beside = beside.iter().map(|(kind, summary)| (*kind, &**summary)).collect::<Vec<_>>();
+    let entries = nat_journal(&journal).filter(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()));
+    let is_believed = !is_gone(geometry, pack, &journal, &beside);
+    let entries =
+        entries.filter(|_| is_believed).ok_or_else(|| bad(pack.index, "the journal of the NAT is damaged"))?;
+    Ok(entries.to_vec())
+}
+
+/// The SIT entries in a pack's journal.
+///
+/// # Errors
+/// When they cannot be read, or are gone.
+pub(crate) fn read_sit(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawSitJournalEntry>> {
+    let (journal, beside) = read_sit_block(device, pack)?;
+    let beside = beside.iter().map(|(kind, summary)| (*kind, &**summary)).collect::<Vec<_>>();
+    let entries = sit_journal(&journal).filter(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments));
+    let is_believed = !is_gone(geometry, pack, &journal, &beside);
+    let entries =
+        entries.filter(|_| is_believed).ok_or_else(|| bad(pack.index, "the journal of the SIT is damaged"))?;
+    Ok(entries.to_vec())
+}
+
+/// Why a journal that was read may not be what the checkpoint wrote. `summaries`: those of the data logs.
+pub(super) fn doubt(
+    geometry: &Geometry,
+    pack: &Pack,
+    summaries: &[Box<RawSummaryBlock>],
+    journals: &Journals,
+) -> Option<String> {
+    let all: Vec<_> = SegmentKind::ALL.into_iter().zip(summaries.iter().map(|summary| &**summary)).collect();
+    let of = |kind: SegmentKind| if is_compact(pack) { &all[..] } else { &all[kind.index()..=kind.index()] };
+    let tell = |which: &str| Some(format!("{which} journal: what is in its block is not what the checkpoint wrote"));
+    if is_gone(geometry, pack, &journals.0, of(SegmentKind::HotData)) {
+        tell("NAT")
+    } else if is_gone(geometry, pack, &journals.1, of(SegmentKind::ColdData)) {
+        tell("SIT")
+    } else {
+        None
+    }
+}
+
+/// Whether the logs in the same block show that a journal is not what was written there.
+fn is_gone(geometry: &Geometry, pack: &Pack, journal: &[u8], beside: &[(SegmentKind, &RawSummaryBlock)]) -> bool {
+    let logs: Vec<_> = beside.iter().map(|(kind, summary)| owners(geometry, pack, *kind, summary)).collect();
+    let has_many_wrong = logs.iter().any(|owners| owners.wrong > owners.tolerated() && owners.wrong > FEW);
+    let has_written = logs.iter().any(|owners| owners.all > 0);
+    has_many_wrong || has_written && is_zero(journal, beside)
+}
+
+/// Whether a block with a journal has nothing but zeros.
+pub(super) fn is_zero(journal: &[u8], beside: &[(SegmentKind, &RawSummaryBlock)]) -> bool {
+    let is_empty = |summary: &RawSummaryBlock| summary.entries.iter().all(|entry| *entry == RawSummary::default());
+    journal.iter().all(|byte| *byte == 0) && beside.iter().all(|(_, summary)| is_empty(summary))
+}

@@ -1,0 +1,56 @@
+//! The mark that a repair leaves beside a checkpoint pack that was lost, before it writes anything else: until the repair's own checkpoint is
+//! whole, nothing that is in the place of that pack counts.
+//!
+//! It is one of the last blocks of the pack's place, which shows nothing by itself: if power goes while it is written, all that shows the
+//! loss is still there.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0 to 15 | `BASALT-LOST-PACK` |
+//! | 16 to 23 | version of the other pack, from which the repair starts |
+//! | 24 to 27 | CRC-32 of the bytes before |
+//!
+//! The repair takes it away in the end. One that is left counts no longer than the checkpoint it names.
+
+use std::ops::Range;
+
+use basalt_device::BlockDevice;
+
+use super::pack::check_block;
+use crate::blocks::read_blocks;
+use crate::geometry::Geometry;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+
+const MAGIC: &[u8; 16] = b"BASALT-LOST-PACK";
+/// Which blocks of a pack's place can have the mark.
+pub(super) const PLACES: Range<u32> = BLOCKS_PER_SEGMENT - 8..BLOCKS_PER_SEGMENT;
+
+/// The addresses where the mark beside pack `index` can be, best first.
+fn places(geometry: &Geometry, index: u32) -> impl Iterator<Item = u32> {
+    let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
+    PLACES.rev().map(move |at| start + at)
+}
+
+/// What the mark is that names the checkpoint of version `than`.
+fn mark(than: u64) -> [u8; BLOCK_SIZE] {
+    let mut block = [0; BLOCK_SIZE];
+    block[..16].copy_from_slice(MAGIC);
+    block[16..24].copy_from_slice(&than.to_le_bytes());
+    let sum = crc32fast::hash(&block[..24]);
+    block[24..28].copy_from_slice(&sum.to_le_bytes());
+    block
+}
+
+/// The mark beside the lost pack `index`, and where to write it; `None` where each place may have the last block of a pack, or cannot be read.
+pub(crate) fn beside(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: u64) -> Option<(u32, Vec<u8>)> {
+    let is_free = |address: &u32| {
+        read_blocks(device, *address, 1).is_ok_and(|block| check_block(index, "block", &block).is_err())
+    };
+    places(geometry, index).find(is_free).map(|address| (address, mark(than).to_vec()))
+}
+
+/// Whether a repair that began at the checkpoint of version `than` has marked the other pack, `index`, as lost.
+pub(super) fn is_there(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: u64) -> bool {
+    let mark = mark(than);
+    places(geometry, index).any(|address| read_blocks(device, address, 1).is_ok_and(|block| block[..28] == mark[..28]))
+}
