@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use basalt_device::file::Reach;
+
 /// The types of Basalt's mounts: with a block device (a loop device for an image), and without.
 const TYPES: [&[u8]; 2] = [b"fuseblk.basalt", b"fuse.basalt"];
 
@@ -68,13 +70,15 @@ pub fn processes_with(number: &str) -> Vec<u32> {
 /// A mount of an image or block device by anybody.
 pub fn of(target: &Path) -> Option<Mount> {
     let wanted = fs::metadata(target).ok()?;
+    let reach = Reach::new(&[wanted.dev()]);
     all().into_iter().rev().find(|mount| {
         if wanted.file_type().is_block_device() {
             return is_same_device(&mount.source, wanted.rdev());
         }
-        // Looking at a path on a dead mount fails at once; only paths that can be images are looked at.
+        // Only paths that can be images are looked at, and none on a mount that may hang.
         let path = backing_file(&mount.source).unwrap_or(mount.source.clone());
         path.is_absolute()
+            && reach.has(&path)
             && fs::metadata(path)
                 .is_ok_and(|other| other.is_file() && other.dev() == wanted.dev() && other.ino() == wanted.ino())
     })

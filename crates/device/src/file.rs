@@ -6,6 +6,7 @@
 //! | `lock` | keeping others off: flock, locks of what lies behind, exclusive claim, loop devices |
 //! | `behind` | the disk of a partition, the file of a loop device, and so on down |
 //! | `in_use` | who has a file or device, for the message |
+//! | `reach` | which paths can be looked at without asking a FUSE server that may hang |
 //! | `transfer` | reading and writing all of a request |
 //! | `direct` | aligned buffers for direct I/O |
 //! | `ioctl` | what the kernel tells about block devices |
@@ -18,6 +19,7 @@ mod in_use;
 mod ioctl;
 mod lock;
 mod open;
+mod reach;
 mod transfer;
 
 use std::fs::File;
@@ -33,9 +35,10 @@ use rustix::io::Errno;
 use crate::block::{BlockDevice, DeviceError, Result};
 use crate::range::{self, total_length};
 
-pub use in_use::mounted_over;
+pub use in_use::{left_behind_by, mounted_over};
 pub use lock::Lock;
 pub use open::OpenOptions;
+pub use reach::Reach;
 
 /// What a path turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

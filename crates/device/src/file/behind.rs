@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, makedev, minor};
 
+use super::reach::Reach;
 use crate::loopdev;
 
 /// Devices stacked higher than this are looked at no further.
@@ -70,17 +71,17 @@ pub(super) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 /// Whether a loop device may be opened to ask what it is attached to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ask<'a> {
     /// Yes: this process has it open anyway.
     Always,
-    /// Only where its file cannot be found by name: a device that is open cannot be detached, which would hold others up.
-    Nameless,
+    /// Only where its file cannot be found by name: a device that is open cannot be detached, which would hold others up. What is out of
+    /// reach is not looked at, either way: the kernel asks the file's server to answer.
+    Nameless(&'a Reach),
 }
 
 /// All layers of a file or device, itself first.
-pub(super) fn layers(metadata: &Metadata, path: &Path, ask: Ask) -> Vec<Layer> {
-    let itself = Identity::of(metadata);
+pub(super) fn layers(itself: Identity, path: &Path, ask: Ask<'_>) -> Vec<Layer> {
     let mut found = vec![Layer { identity: itself, path: path.to_owned(), range: 0..u64::MAX, via: Via::Itself }];
     while let Some(next) = found.last().and_then(|layer| below(layer, ask)).filter(|_| found.len() < DEEPEST) {
         found.push(next);
@@ -94,7 +95,7 @@ pub(super) fn share(one: &[Layer], other: &[Layer]) -> bool {
 }
 
 /// What a device consists of.
-fn below(layer: &Layer, ask: Ask) -> Option<Layer> {
+fn below(layer: &Layer, ask: Ask<'_>) -> Option<Layer> {
     let Identity::Device(id) = layer.identity else { return None };
     let directory = sysfs(id);
     if directory.join("partition").exists() {
@@ -127,16 +128,22 @@ pub(super) struct Backing {
 
 impl Backing {
     /// By the directory of the loop device in sysfs. `None` for what is none, or is not attached.
-    pub(super) fn of(sysfs: &Path, ask: Ask) -> Option<Backing> {
+    pub(super) fn of(sysfs: &Path, ask: Ask<'_>) -> Option<Backing> {
         let mut path = fs::read(sysfs.join("loop/backing_file")).ok()?;
         path.pop_if(|last| *last == b'\n');
         let path = PathBuf::from(OsString::from_vec(path));
         let start = number(&sysfs.join("loop/offset")).unwrap_or(0);
         let limit = number(&sysfs.join("loop/sizelimit")).filter(|&limit| limit > 0);
         let end = limit.map_or(u64::MAX, |limit| start.saturating_add(limit));
-        let named = fs::metadata(&path).ok().map(|found| Identity::of(&found));
-        let told = if ask == Ask::Always || named.is_none() { device_number(sysfs).and_then(told_by) } else { None };
-        Some(Backing { identity: told.or(named), path, range: start..end })
+        let range = start..end;
+        let named = match ask {
+            Ask::Nameless(reach) if !reach.has(&path) => return Some(Backing { identity: None, path, range }),
+            Ask::Nameless(reach) => reach.identity(&path),
+            Ask::Always => fs::metadata(&path).ok().map(|found| Identity::of(&found)),
+        };
+        let is_asked = matches!(ask, Ask::Always) || named.is_none();
+        let told = if is_asked { device_number(sysfs).and_then(told_by) } else { None };
+        Some(Backing { identity: told.or(named), path, range })
     }
 }
 

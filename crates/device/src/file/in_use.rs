@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::behind::{
     self, Ask, Backing, Identity, Layer, Via, device_number, directory_names, parse_device_number, sysfs,
 };
+use super::reach::{self, Reach};
 
 /// Who holds the lock that `file` did not get.
 pub(super) fn lock_holder(file: &File) -> String {
@@ -66,10 +67,11 @@ pub(super) fn block_device_user(device: &File) -> String {
 /// The loop device, other than `allowed`, that has `image` as its backing file.
 pub(super) fn loop_device_over(image: &File, allowed: Option<&Path>) -> Option<PathBuf> {
     let wanted = Identity::of(&image.metadata().ok()?);
+    let reach = reach_around(&[wanted]);
     let allowed = allowed.and_then(|path| fs::metadata(path).ok()).map(|node| node.rdev());
     let mut others = behind::loop_devices().into_iter().filter(|&(_, id)| Some(id) != allowed);
-    let found = others
-        .find(|(sysfs, _)| Backing::of(sysfs, Ask::Nameless).is_some_and(|backing| backing.identity == Some(wanted)));
+    let is_wanted = |backing: Backing| backing.identity == Some(wanted);
+    let found = others.find(|(sysfs, _)| Backing::of(sysfs, Ask::Nameless(&reach)).is_some_and(is_wanted));
     found.map(|(_, id)| behind::node(id))
 }
 
@@ -82,8 +84,9 @@ pub(super) fn other_user(layer: &Layer) -> Option<String> {
     {
         return Some(user);
     }
+    let reach = reach_around(&[layer.identity]);
     behind::loop_devices().into_iter().filter(|&(_, id)| id != own).find_map(|(sysfs, id)| {
-        let backing = Backing::of(&sysfs, Ask::Nameless)?;
+        let backing = Backing::of(&sysfs, Ask::Nameless(&reach))?;
         if backing.identity != Some(layer.identity) || !behind::overlap(&backing.range, &layer.range) {
             return None;
         }
@@ -131,7 +134,9 @@ pub(super) fn is_locked_unseen(identity: Identity, shared_allowed: bool) -> bool
 /// The mount point of something that has some of the same bytes as `path`: the same device or image, a partition of it, or any
 /// of that through loop devices.
 pub fn mounted_over(path: &Path) -> Option<PathBuf> {
-    let wanted = behind::layers(&fs::metadata(path).ok()?, path, Ask::Nameless);
+    let wanted = Identity::of(&fs::metadata(path).ok()?);
+    let wanted = behind::layers(wanted, path, Ask::Nameless(&Reach::default()));
+    let reach = reach_around(&wanted.iter().map(|layer| layer.identity).collect::<Vec<_>>());
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     // Later mounts hide earlier ones.
     mounts.rsplit(|&byte| byte == b'\n').find_map(|line| {
@@ -139,12 +144,40 @@ pub fn mounted_over(path: &Path) -> Option<PathBuf> {
         let separator = fields.iter().position(|field| *field == b"-")?;
         let source = PathBuf::from(OsString::from_vec(unescape(fields.get(separator + 2)?)));
         // Only what can be an image or a device is looked at.
-        let metadata = fs::metadata(&source).ok().filter(|_| source.is_absolute())?;
-        let is_source = metadata.is_file() || metadata.file_type().is_block_device();
-        let layers = is_source.then(|| behind::layers(&metadata, &source, Ask::Nameless))?;
+        let identity = reach.identity(&source).filter(|_| source.is_absolute())?;
+        let layers = behind::layers(identity, &source, Ask::Nameless(&reach));
         let point = PathBuf::from(OsString::from_vec(unescape(fields.get(4)?)));
         behind::share(&wanted, &layers).then_some(point)
     })
+}
+
+/// The paths that can be looked at to find others who have these.
+fn reach_around(wanted: &[Identity]) -> Reach {
+    let near = wanted.iter().filter_map(|identity| match *identity {
+        Identity::File(device, _) => Some(device),
+        Identity::Device(_) => None,
+    });
+    Reach::new(&near.collect::<Vec<_>>())
+}
+
+/// The process that locked a file or device and has ended, while its lock stays: one of its threads hangs in the kernel, and has
+/// everything open that the process had.
+pub fn left_behind_by(path: &Path) -> Option<u32> {
+    if !Reach::new(&[]).has(path) {
+        return None;
+    }
+    let node = fs::metadata(path).ok()?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let taker = lock_taker(&locks, node.dev(), node.ino())?;
+    has_ended(taker).then_some(taker)
+}
+
+/// Whether nothing is left of a process but threads that cannot end.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which is in brackets.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('Z' | 'X'))
 }
 
 /// The partitions of a disk, or the disk of a partition, each with its path and number.
@@ -186,7 +219,7 @@ fn is_node_of(path: &str, id: u64) -> bool {
 }
 
 /// Undoes the octal escapes (`\040` for a space) of the files in /proc.
-fn unescape(field: &[u8]) -> Vec<u8> {
+pub(super) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, behind @ ..] = rest {
@@ -229,8 +262,7 @@ fn processes_with(wanted: &Metadata, accept: impl Fn(String) -> bool) -> Vec<u32
     pids.filter(|pid| {
         let process = PathBuf::from(format!("/proc/{pid}"));
         directory_names(&process.join("fd")).into_iter().any(|descriptor| {
-            fs::metadata(process.join("fd").join(&descriptor))
-                .is_ok_and(|open| Identity::of(&open) == Identity::of(wanted))
+            reach::known(&process.join("fd").join(&descriptor)) == Some(Identity::of(wanted))
                 && fs::read_to_string(process.join("fdinfo").join(&descriptor)).is_ok_and(&accept)
         })
     })

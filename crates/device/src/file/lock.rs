@@ -80,7 +80,7 @@ pub(super) fn take(file: &File, path: &Path, kind: Kind, lock: Lock, allow_loop:
         return Err(in_use_error(path, in_use::lock_holder(file)));
     }
     let metadata = file.metadata().map_err(|error| open_error(path, "cannot be looked at", error))?;
-    let layers = behind::layers(&metadata, path, Ask::Always);
+    let layers = behind::layers(Identity::of(&metadata), path, Ask::Always);
     let behind = layers[1..].iter().map(|layer| take_layer(layer, path, lock, &grace)).collect::<Result<Vec<_>>>()?;
     let behind = behind.into_iter().flatten().collect();
     let claim = match (kind, lock) {
