@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`protocol`] | bytes only: structures, flags, the table of operations, decoding (total: any bytes give a request or a fault) |
 //! | [`session`] | [`Session`]: handshake, event loops, one short method an operation, replies, background ticks, closing |
-//! | [`mount`] | [`MountOptions`], mounting by mount(2) or `fusermount3`, [`Unmounter`] |
+//! | [`mount`] | [`MountOptions`], mounting by mount(2) or `fusermount3`, [`Unmounter`], [`Connection`] |
 //! | [`protect`] | [`protect_server`]: a process that serves a file system while memory is short |
 //! | [`sync`] | [`sync_mounted`]: makes a mounted volume durable, on plain FUSE too |
 //!
@@ -30,7 +30,7 @@ pub mod protocol;
 pub mod session;
 pub mod sync;
 
-pub use mount::{MountError, MountOptions, UnmountError, Unmounter};
+pub use mount::{Connection, MountError, MountOptions, UnmountError, Unmounter};
 pub use protect::{protect_server, unprotected};
 pub use session::{Losses, Session, SessionError};
 pub use sync::{SyncError, sync_mounted};

@@ -5,9 +5,11 @@
 //! | `options` | [`MountOptions`] |
 //! | `direct` | as root: mount(2) |
 //! | `helper` | otherwise: `fusermount3` |
+//! | `connection` | the control file of a connection, by which it is aborted |
 //! | `dirty` | how much the kernel may hold back of what was written |
 //! | `table` | what is mounted where: `/proc/self/mountinfo` |
 
+mod connection;
 mod direct;
 mod dirty;
 mod helper;
@@ -21,6 +23,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+pub use connection::Connection;
 pub(crate) use dirty::DirtyLimit;
 pub use options::MountOptions;
 
@@ -221,13 +224,17 @@ pub(crate) fn mount(options: &MountOptions) -> Result<(OwnedFd, Mount), MountErr
     Ok((device, Mount { path, device: entry.map(|entry| entry.device), by_helper }))
 }
 
-/// The mount point's true path.
+/// The mount point's true path. What is mounted there already is not looked at: its server may hang.
 fn check_mount_point(path: &Path) -> Result<PathBuf, MountError> {
     let failed = |errno| match errno {
         Errno::NOENT => MountError::Missing(path.to_path_buf()),
         Errno::NOTDIR => MountError::NotDirectory(path.to_path_buf()),
         errno => MountError::MountPoint { path: path.to_path_buf(), errno },
     };
+    let occupied = |path: PathBuf, entry: table::Entry| MountError::Occupied { path, source_name: entry.source };
+    if let Some(entry) = table::mounted_at(path) {
+        return Err(occupied(path.to_path_buf(), entry));
+    }
     let stat = rustix::fs::stat(path).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(MountError::NotDirectory(path.to_path_buf()));
@@ -235,7 +242,7 @@ fn check_mount_point(path: &Path) -> Result<PathBuf, MountError> {
     let path =
         std::fs::canonicalize(path).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
     match table::mounted_at(&path) {
-        Some(entry) => Err(MountError::Occupied { path, source_name: entry.source }),
+        Some(entry) => Err(occupied(path, entry)),
         None => Ok(path),
     }
 }
