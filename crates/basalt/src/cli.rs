@@ -11,6 +11,7 @@ use crate::command::{
     cat, completions, fsck, get, info, lab, ls, man, mkfs, mount, put, rescue, resize, stat, stats, sync, tune, umount,
 };
 use crate::failure::{DONE, Failure, Kind, Outcome, one_line};
+use crate::mount::watcher;
 
 /// The name under which mount(8) calls its helper for `mount -t fuse.basalt`, and for the type that mounts then have.
 const MOUNT_HELPERS: [&str; 2] = ["mount.fuse.basalt", "mount.fuseblk.basalt"];
@@ -112,6 +113,9 @@ fn exit_codes(command: &str) -> (u8, u8) {
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    if called == OsStr::new(watcher::NAME) {
+        return watcher::run();
+    }
     let code = if MOUNT_HELPERS.iter().any(|name| called == OsStr::new(name)) {
         let parsed = mount::HelperArgs::try_parse_from(&arguments);
         parsed.map_or_else(|error| usage_error("mount", &error), |args| finish("mount", mount::run_helper(args)))

@@ -7,13 +7,14 @@
 //! | [`target`], [`volume`] | opening images and devices; finding things in a volume that nobody mounts |
 //! | [`transfer`] | copying trees in and out |
 //! | [`mount`] | options, the daemon, serving a mount, logging |
-//! | [`mounts`] | what is mounted |
+//! | [`mounts`], [`abandoned`] | what is mounted; ending what nobody serves any more though the kernel waits for it |
 //! | [`statistics`] | the live counters of a mount: asking for them, showing them |
 //! | [`failure`], [`output`], [`progress`] | what users see: one line an error, results, a bar for what takes long |
 //! | [`size`], [`time`] | numbers as people write them |
 //!
 //! It is a library so that tests can call its parts; there is no promise that they stay as they are.
 
+pub mod abandoned;
 pub mod cli;
 pub mod command;
 pub mod failure;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::abandoned;
 use crate::failure::{DONE, Failure, Outcome};
 use crate::mount::options;
 use crate::mount::serve::{Job, serve, true_path};
@@ -147,6 +148,7 @@ fn job(target: &Path, directory: &Path, list: &[String], wait: Duration) -> Resu
             .hint(format_args!("`mkdir {}` makes it", directory.display())),
         _ => Failure::at(directory.display(), error),
     })?;
+    abandoned::release_all(&target, &directory)?;
     Ok(Job { target, directory, choices, wait, background: false })
 }
 

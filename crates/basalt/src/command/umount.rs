@@ -10,6 +10,7 @@ use basalt_f2fs::{F2fs, SystemClock};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::abandoned;
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::mount::serve::true_path;
 use crate::mounts::{self, Mount};
@@ -49,7 +50,9 @@ pub fn run(args: &Args) -> Outcome {
 fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let mount = find(place)?;
     let target = mount.target();
-    let farewell = Farewell::of(&mount);
+    // Nobody answers for one that was killed and hangs.
+    let is_abandoned = abandoned::release(&mount)?;
+    let farewell = if is_abandoned { Err(AskError::Gone(mount.point.clone())) } else { Farewell::of(&mount) };
     take_away(&mount)?;
     // It may stay mounted elsewhere. Another volume may have got the number meanwhile, and the loop device.
     if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {

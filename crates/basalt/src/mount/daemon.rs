@@ -43,7 +43,7 @@ fn code(status: ExitStatus) -> Result<u8, Failure> {
 }
 
 /// This program. A link in /proc works even if the file is gone, but gives the process a strange name.
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
 }
 

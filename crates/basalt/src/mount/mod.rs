@@ -7,6 +7,7 @@
 //! | `serve` | from target and directory to a served mount to a clean volume |
 //! | `counters` | live counters for `basalt stats`, on a socket |
 //! | `recorded` | the device of a mount, recorded or not |
+//! | `watcher` | a process that aborts the connection when the server is killed |
 //! | `signals` | ending it on SIGTERM and the like |
 //! | `logging`, `syslog` | where messages go |
 
@@ -18,5 +19,6 @@ pub(crate) mod recorded;
 pub mod serve;
 pub(crate) mod signals;
 mod syslog;
+pub mod watcher;
 
 pub use options::MountChoices;

@@ -14,8 +14,10 @@ use rustix::io::Errno;
 
 use super::counters::Counters;
 use super::recorded::Device;
+use super::watcher::Watcher;
 use super::{MountChoices, signals};
 use crate::failure::{Failure, one_line};
+use crate::mounts;
 use crate::output::tell;
 use crate::size::human;
 use crate::statistics::MountFacts;
@@ -66,6 +68,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
             return Err(failure);
         }
     };
+    let watcher = watch(&session.unmounter());
     let counters = Arc::new(serve_counters(job, engine.clone(), &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
@@ -79,6 +82,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     ready();
     let losses = session.losses();
     let served = session.run();
+    drop(watcher);
     let waiting = counters.stop();
     let recorded = device.finish();
     // Detached before the lock goes with the device: who waits for the lock finds the image free.
@@ -164,6 +168,14 @@ fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
     Ok(Opened { fs: Arc::new(found), engine: None, is_writable: false })
 }
 
+/// Has the connection aborted if this process is killed. The mount goes on without where that is not possible: `basalt umount` by root does
+/// the same later.
+fn watch(unmounter: &Unmounter) -> Option<Watcher> {
+    let number = unmounter.device_number()?;
+    let started = Watcher::start(number, unmounter.mount_point());
+    started.inspect_err(|error| tracing::info!("nobody ends the mount if this process is killed: {error}")).ok()
+}
+
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
 fn serve_counters(job: &Job, engine: Option<Arc<F2fs>>, unmounter: &Unmounter) -> Counters {
     let Some(engine) = engine else {
@@ -244,11 +256,21 @@ fn failure(error: &MountError) -> Failure {
     }
 }
 
-/// The true path of something, also when it is the root of a dead mount, which cannot be looked at.
+/// The true path of something, also when it is the root of a mount that is dead, which cannot be looked at, or one that hangs: mount
+/// points are not looked at.
 ///
 /// # Errors
 /// When there is nothing.
 pub fn true_path(path: &Path) -> std::io::Result<PathBuf> {
+    if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let place = std::fs::canonicalize(parent).map(|parent| parent.join(name));
+        if let Ok(place) = place
+            && mounts::at(&place).is_some()
+        {
+            return Ok(place);
+        }
+    }
     let found = std::fs::canonicalize(path);
     match (&found, path.parent(), path.file_name()) {
         (Err(error), Some(parent), Some(name)) if Errno::from_io_error(error) == Some(Errno::NOTCONN) => {

@@ -15,6 +15,7 @@
 //! | `privileges` | set-uid and set-gid bits and file capabilities go when content changes, as on ext4 |
 //! | `clocks` | times in the order of what happened, and as they were shown |
 //! | `coherence` | direct writes, also asynchronous ones, beside readers through the page cache |
+//! | `hanging` | servers that are killed while the kernel waits for them: nobody else waits |
 //! | `system` | what the system sees: df, findmnt, losetup, fstrim, locks, read-only mounts |
 //! | `threads` | many at once |
 //! | `counters`, `owners` | `basalt stats`: what a mount tells about itself; to whom |
@@ -29,6 +30,7 @@ mod durability;
 mod faults;
 mod fixture;
 mod fsx;
+mod hanging;
 mod kills;
 mod names;
 mod owners;
