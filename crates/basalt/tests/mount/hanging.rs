@@ -11,7 +11,7 @@ use basalt_device::LoopDevice;
 use basalt_device::file::left_behind_by;
 use basalt_fuse::Connection;
 use basalt_testkit::{limit, skip};
-use rustix::fs::{FlockOperation, SeekFrom};
+use rustix::fs::{Advice, FlockOperation, SeekFrom};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal};
 use tempfile::TempDir;
@@ -80,6 +80,9 @@ impl Hung {
         rustix::fs::syncfs(File::open(&point).unwrap()).unwrap();
         let device = LoopDevice::attach(&point.join("file"), true).ok();
         let open = File::open(point.join("file")).unwrap();
+        // Read from the server: the kernel then does not know the time of the last access, and whoever asks for that waits.
+        rustix::fs::fadvise(&open, 0, None, Advice::DontNeed).unwrap();
+        assert_eq!(std::io::copy(&mut &open, &mut std::io::sink()).unwrap(), 1 << 20);
         let user = Command::new("sleep").arg("1000").stdin(open).spawn().expect("sleep");
         let kept = descriptors(Pid::from_child(&server), &image);
         let hung = Hung { directory, server, kept, user, device, guard: Some(guard) };
