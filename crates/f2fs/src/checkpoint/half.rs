@@ -18,7 +18,7 @@
 //! front of a last block says whether it is still that pack's. Where neither pack is sound, nothing bounds the version of a last block: it
 //! counts for sure only where the first block has its version.
 //!
-//! Where a repair has left its [`mark`], nothing counts before both ends of its own checkpoint are whole.
+//! Where a repair has left its mark (`mark.rs`), nothing counts before both ends of its own checkpoint are whole.
 //!
 //! What is complete counts, although Linux does not see it: its older checkpoint no longer has the blocks that were freed since. Whoever
 //! goes on to write mends the damaged end first.
