@@ -17,7 +17,7 @@ use super::whole::owners;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::summary::{
-    RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, nat_journal, sit_journal,
+    ENTRIES, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, nat_journal, sit_journal,
 };
 
 /// Owners that a few damaged bytes can change.
@@ -29,7 +29,7 @@ pub(super) const FEW: usize = 2;
 /// When they cannot be read, or are gone.
 pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawNatJournalEntry>> {
     let (journal, beside) = read_nat_block(device, pack)?;
-    let beside = beside.iter().map(|(kind, summary)| (*kind, &**summary)).collect::<Vec<_>>();
+    let beside = beside.iter().map(|(kind, summary, count)| (*kind, &**summary, *count)).collect::<Vec<_>>();
     let entries = nat_journal(&journal).filter(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()));
     let is_believed = !is_gone(geometry, pack, &journal, &beside);
     let entries =
@@ -43,7 +43,7 @@ pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pac
 /// When they cannot be read, or are gone.
 pub(crate) fn read_sit(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawSitJournalEntry>> {
     let (journal, beside) = read_sit_block(device, pack)?;
-    let beside = beside.iter().map(|(kind, summary)| (*kind, &**summary)).collect::<Vec<_>>();
+    let beside = beside.iter().map(|(kind, summary, count)| (*kind, &**summary, *count)).collect::<Vec<_>>();
     let entries = sit_journal(&journal).filter(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments));
     let is_believed = !is_gone(geometry, pack, &journal, &beside);
     let entries =
@@ -58,7 +58,9 @@ pub(super) fn doubt(
     summaries: &[Box<RawSummaryBlock>],
     journals: &Journals,
 ) -> Option<String> {
-    let all: Vec<_> = SegmentKind::ALL.into_iter().zip(summaries.iter().map(|summary| &**summary)).collect();
+    let summaries = summaries.iter().map(|summary| (&**summary, ENTRIES));
+    let all: Vec<_> =
+        SegmentKind::ALL.into_iter().zip(summaries).map(|(kind, (summary, count))| (kind, summary, count)).collect();
     let of = |kind: SegmentKind| if is_compact(pack) { &all[..] } else { &all[kind.index()..=kind.index()] };
     let tell = |which: &str| Some(format!("{which} journal: what is in its block is not what the checkpoint wrote"));
     if is_gone(geometry, pack, &journals.0, of(SegmentKind::HotData)) {
@@ -71,15 +73,21 @@ pub(super) fn doubt(
 }
 
 /// Whether the logs in the same block show that a journal is not what was written there.
-fn is_gone(geometry: &Geometry, pack: &Pack, journal: &[u8], beside: &[(SegmentKind, &RawSummaryBlock)]) -> bool {
-    let logs: Vec<_> = beside.iter().map(|(kind, summary)| owners(geometry, pack, *kind, summary)).collect();
+fn is_gone(
+    geometry: &Geometry,
+    pack: &Pack,
+    journal: &[u8],
+    beside: &[(SegmentKind, &RawSummaryBlock, usize)],
+) -> bool {
+    let logs: Vec<_> =
+        beside.iter().map(|(kind, summary, count)| owners(geometry, pack, *kind, summary, *count)).collect();
     let has_many_wrong = logs.iter().any(|owners| owners.wrong > owners.tolerated() && owners.wrong > FEW);
     let has_written = logs.iter().any(|owners| owners.all > 0);
     has_many_wrong || has_written && is_zero(journal, beside)
 }
 
 /// Whether a block with a journal has nothing but zeros.
-pub(super) fn is_zero(journal: &[u8], beside: &[(SegmentKind, &RawSummaryBlock)]) -> bool {
+pub(super) fn is_zero(journal: &[u8], beside: &[(SegmentKind, &RawSummaryBlock, usize)]) -> bool {
     let is_empty = |summary: &RawSummaryBlock| summary.entries.iter().all(|entry| *entry == RawSummary::default());
-    journal.iter().all(|byte| *byte == 0) && beside.iter().all(|(_, summary)| is_empty(summary))
+    journal.iter().all(|byte| *byte == 0) && beside.iter().all(|(_, summary, _)| is_empty(summary))
 }

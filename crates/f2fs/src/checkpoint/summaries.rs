@@ -24,8 +24,8 @@ pub(crate) type Journals = ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]);
 /// The three data summaries in order, and the journals.
 pub(crate) type DataSummaries = (Vec<Box<RawSummaryBlock>>, Journals);
 
-/// A journal, and the summaries of logs that are in the same block.
-pub(super) type JournalBlock = ([u8; JOURNAL_SIZE], Vec<(SegmentKind, Box<RawSummaryBlock>)>);
+/// A journal, and the summaries of logs that are in the same block: of each so many owners from the first on.
+pub(super) type JournalBlock = ([u8; JOURNAL_SIZE], Vec<(SegmentKind, Box<RawSummaryBlock>, usize)>);
 
 /// Reads the summaries of the data logs, and the journals behind them.
 pub(crate) fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Result<DataSummaries> {
@@ -55,7 +55,7 @@ pub(super) fn read_sit_block(device: &dyn BlockDevice, pack: &Pack) -> Result<Jo
 fn read_journal_block(device: &dyn BlockDevice, pack: &Pack, kind: SegmentKind) -> Result<JournalBlock> {
     if !is_compact(pack) {
         let summary = summary_from(&read_blocks(device, data_summary_place(pack)? + kind.index() as u32, 1)?);
-        return Ok((summary.journal, vec![(kind, summary)]));
+        return Ok((summary.journal, vec![(kind, summary, ENTRIES)]));
     }
     let mut left = IN_FIRST;
     let counts = compact_counts(pack).map(|count| {
@@ -68,7 +68,8 @@ fn read_journal_block(device: &dyn BlockDevice, pack: &Pack, kind: SegmentKind) 
         return Err(bad(pack.index, "compact summaries reach past the pack"));
     }
     let journal = if kind == SegmentKind::HotData { journals.0 } else { journals.1 };
-    Ok((journal, SegmentKind::ALL.into_iter().zip(summaries).collect()))
+    let beside = SegmentKind::ALL.into_iter().zip(summaries).zip(counts);
+    Ok((journal, beside.map(|((kind, summary), count)| (kind, summary, count)).collect()))
 }
 
 pub(super) fn is_compact(pack: &Pack) -> bool {

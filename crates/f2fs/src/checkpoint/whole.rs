@@ -57,13 +57,14 @@ fn data(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, is_right: Is
     let sits =
         sit_journal(&journals.1).is_some_and(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments));
     let is_compact = is_compact(pack);
-    let logs: Vec<_> = SegmentKind::ALL.into_iter().zip(summaries.iter().map(|summary| &**summary)).collect();
+    let logs: Vec<_> =
+        SegmentKind::ALL.into_iter().zip(&summaries).map(|(kind, summary)| (kind, &**summary, ENTRIES)).collect();
     // No checkpoint leaves all of it empty: it has something to write.
     let is_lost = is_compact && is_zero(&journals.0, &[]) && is_zero(&journals.1, &logs);
     let mut parts = vec![nats && !is_lost, sits && !is_lost];
-    for (kind, summary) in logs {
+    for (kind, summary, _) in logs {
         let is_typed = is_compact || summary.entry_type == TYPE_DATA;
-        let owners = owners(geometry, pack, kind, summary);
+        let owners = owners(geometry, pack, kind, summary, ENTRIES);
         parts.push(is_typed && is_right(&owners));
         if owners.wrong > owners.tolerated() && owners.wrong > FEW && (is_compact || kind != SegmentKind::WarmData) {
             parts.push(false);
@@ -79,16 +80,23 @@ fn nodes(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, is_right: I
     }
     let summaries = read_node_summaries(device, pack, geometry)?;
     let logs = SegmentKind::ALL[3..].iter().zip(&summaries);
-    let logs = logs
-        .map(|(kind, summary)| summary.entry_type == TYPE_NODE && is_right(&owners(geometry, pack, *kind, summary)));
+    let logs = logs.map(|(kind, summary)| {
+        summary.entry_type == TYPE_NODE && is_right(&owners(geometry, pack, *kind, summary, ENTRIES))
+    });
     Ok(logs.collect())
 }
 
-/// The owners of the blocks that a log has written. In logs of nodes a seal has none.
-pub(super) fn owners(geometry: &Geometry, pack: &Pack, kind: SegmentKind, summary: &RawSummaryBlock) -> Owners {
+/// The owners of the blocks that a log has written, of those that are among the first `count` of the summary. In logs of nodes a seal has none.
+pub(super) fn owners(
+    geometry: &Geometry,
+    pack: &Pack,
+    kind: SegmentKind,
+    summary: &RawSummaryBlock,
+    count: usize,
+) -> Owners {
     let (_, offset, _) = log_position(pack, kind);
     let possible = u32::from(!kind.is_node())..geometry.node_ids();
-    let written = &summary.entries[..ENTRIES.min(offset as usize)];
+    let written = &summary.entries[..ENTRIES.min(offset as usize).min(count)];
     let wrong = written.iter().filter(|entry| !possible.contains(&entry.nid.get())).count();
     Owners { all: written.len(), wrong }
 }
