@@ -100,6 +100,12 @@ impl Blocks {
         Some(u64::from_le_bytes(self.get(0)?.first_chunk().copied()?))
     }
 
+    /// Whether a repair that began at the other pack, of version `than`, has marked this one as lost: whatever last block is there is of
+    /// before, or is not to count yet.
+    fn have_mark(&self, than: u64) -> bool {
+        mark::PLACES.filter_map(|at| self.get(at)).any(|block| mark::names(block, than))
+    }
+
     /// Blocks that are last ones of a pack by what they say, nearest first, with their versions.
     fn ends(&self, geometry: &Geometry) -> impl Iterator<Item = (u32, u64)> {
         (1..BLOCKS_PER_SEGMENT).filter_map(|at| {
@@ -215,7 +221,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
     let mut blocks = Blocks::read(device, geometry, index);
     let ahead = |raw: &RawCheckpoint| than.map(|than| raw.checkpoint_ver.get().wrapping_sub(than) as i64);
     let tearing = (device.sector_size() as usize).clamp(512, BLOCK_SIZE);
-    if than.is_some_and(|than| mark::is_there(device, geometry, index, than)) {
+    if than.is_some_and(|than| blocks.have_mark(than)) {
         return Half::Unknown(bad(index, "a repair of what was lost here was cut off"));
     }
     let found = match blocks.sound(0) {

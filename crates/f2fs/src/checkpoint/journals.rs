@@ -12,7 +12,7 @@ use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
 use super::pack::{Pack, bad};
-use super::summaries::{Journals, is_compact, read_nat_block, read_sit_block};
+use super::summaries::{JournalBlock, Journals, is_compact, read_nat_block, read_sit_block};
 use super::whole::owners;
 use crate::error::Result;
 use crate::geometry::Geometry;
@@ -28,13 +28,9 @@ pub(super) const FEW: usize = 2;
 /// # Errors
 /// When they cannot be read, or are gone.
 pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawNatJournalEntry>> {
-    let (journal, beside) = read_nat_block(device, pack)?;
-    let beside = beside.iter().map(|(kind, summary, count)| (*kind, &**summary, *count)).collect::<Vec<_>>();
-    let entries = nat_journal(&journal).filter(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()));
-    let is_believed = !is_gone(geometry, pack, &journal, &beside);
-    let entries =
-        entries.filter(|_| is_believed).ok_or_else(|| bad(pack.index, "the journal of the NAT is damaged"))?;
-    Ok(entries.to_vec())
+    let block = read_nat_block(device, pack)?;
+    let entries = nat_entries(geometry, &block.0).filter(|_| !is_damaged(geometry, pack, &block));
+    Ok(entries.ok_or_else(|| bad(pack.index, "the journal of the NAT is damaged"))?.to_vec())
 }
 
 /// The SIT entries in a pack's journal.
@@ -42,13 +38,24 @@ pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pac
 /// # Errors
 /// When they cannot be read, or are gone.
 pub(crate) fn read_sit(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawSitJournalEntry>> {
-    let (journal, beside) = read_sit_block(device, pack)?;
-    let beside = beside.iter().map(|(kind, summary, count)| (*kind, &**summary, *count)).collect::<Vec<_>>();
-    let entries = sit_journal(&journal).filter(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments));
-    let is_believed = !is_gone(geometry, pack, &journal, &beside);
-    let entries =
-        entries.filter(|_| is_believed).ok_or_else(|| bad(pack.index, "the journal of the SIT is damaged"))?;
-    Ok(entries.to_vec())
+    let block = read_sit_block(device, pack)?;
+    let entries = sit_entries(geometry, &block.0).filter(|_| !is_damaged(geometry, pack, &block));
+    Ok(entries.ok_or_else(|| bad(pack.index, "the journal of the SIT is damaged"))?.to_vec())
+}
+
+/// The entries of a journal of the NAT, if they can be such.
+pub(super) fn nat_entries<'a>(geometry: &Geometry, journal: &'a [u8]) -> Option<&'a [RawNatJournalEntry]> {
+    nat_journal(journal).filter(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()))
+}
+
+/// The entries of a journal of the SIT, if they can be such.
+pub(super) fn sit_entries<'a>(geometry: &Geometry, journal: &'a [u8]) -> Option<&'a [RawSitJournalEntry]> {
+    sit_journal(journal).filter(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments))
+}
+
+fn is_damaged(geometry: &Geometry, pack: &Pack, (journal, beside): &JournalBlock) -> bool {
+    let beside: Vec<_> = beside.iter().map(|(kind, summary, count)| (*kind, &**summary, *count)).collect();
+    is_gone(geometry, pack, journal, &beside)
 }
 
 /// Why a journal that was read may not be what the checkpoint wrote. `summaries`: those of the data logs.

@@ -22,14 +22,10 @@ use crate::geometry::Geometry;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 const MAGIC: &[u8; 16] = b"BASALT-LOST-PACK";
+/// Bytes of the mark; the rest of its block is zero.
+const MARK_SIZE: usize = 28;
 /// Which blocks of a pack's place can have the mark.
 pub(super) const PLACES: Range<u32> = BLOCKS_PER_SEGMENT - 8..BLOCKS_PER_SEGMENT;
-
-/// The addresses where the mark beside pack `index` can be, best first.
-fn places(geometry: &Geometry, index: u32) -> impl Iterator<Item = u32> {
-    let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
-    PLACES.rev().map(move |at| start + at)
-}
 
 /// What the mark is that names the checkpoint of version `than`.
 fn mark(than: u64) -> [u8; BLOCK_SIZE] {
@@ -37,20 +33,20 @@ fn mark(than: u64) -> [u8; BLOCK_SIZE] {
     block[..16].copy_from_slice(MAGIC);
     block[16..24].copy_from_slice(&than.to_le_bytes());
     let sum = crc32fast::hash(&block[..24]);
-    block[24..28].copy_from_slice(&sum.to_le_bytes());
+    block[24..MARK_SIZE].copy_from_slice(&sum.to_le_bytes());
     block
 }
 
 /// The mark beside the lost pack `index`, and where to write it; `None` where each place may have the last block of a pack, or cannot be read.
 pub(crate) fn beside(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: u64) -> Option<(u32, Vec<u8>)> {
+    let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
     let is_free = |address: &u32| {
         read_blocks(device, *address, 1).is_ok_and(|block| check_block(index, "block", &block).is_err())
     };
-    places(geometry, index).find(is_free).map(|address| (address, mark(than).to_vec()))
+    PLACES.rev().map(|at| start + at).find(is_free).map(|address| (address, mark(than).to_vec()))
 }
 
-/// Whether a repair that began at the checkpoint of version `than` has marked the other pack, `index`, as lost.
-pub(super) fn is_there(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: u64) -> bool {
-    let mark = mark(than);
-    places(geometry, index).any(|address| read_blocks(device, address, 1).is_ok_and(|block| block[..28] == mark[..28]))
+/// Whether a block is the mark that names the checkpoint of version `than`.
+pub(super) fn names(block: &[u8], than: u64) -> bool {
+    block.get(..MARK_SIZE) == Some(&mark(than)[..MARK_SIZE])
 }

@@ -11,12 +11,11 @@ use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::node::RawNode;
-use crate::layout::summary::{ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
+use crate::layout::summary::{
+    COMPACT_FIRST, ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE,
+    compact_blocks,
+};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-
-/// Owners that compact summaries have in their first block, behind the journals, and in each further one.
-const IN_FIRST: usize = (BLOCK_SIZE - FOOTER_SIZE - 2 * JOURNAL_SIZE) / size_of::<RawSummary>();
-const IN_NEXT: usize = (BLOCK_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
 
 /// The journals of NAT and SIT.
 pub(crate) type Journals = ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]);
@@ -36,8 +35,7 @@ pub(crate) fn read_data_summaries(device: &dyn BlockDevice, pack: &Pack) -> Resu
         return Ok((blocks, journals));
     }
     let counts = compact_counts(pack);
-    let more = counts.iter().sum::<usize>().saturating_sub(IN_FIRST);
-    let bytes = read_compact(device, pack, 1 + more.div_ceil(IN_NEXT) as u32)?;
+    let bytes = read_compact(device, pack, compact_blocks(counts.iter().sum()))?;
     let (summaries, journals, is_whole) = parse_compact(&bytes, counts);
     if is_whole { Ok((summaries, journals)) } else { Err(bad(pack.index, "compact summaries reach past the pack")) }
 }
@@ -57,7 +55,7 @@ fn read_journal_block(device: &dyn BlockDevice, pack: &Pack, kind: SegmentKind) 
         let summary = summary_from(&read_blocks(device, data_summary_place(pack)? + kind.index() as u32, 1)?);
         return Ok((summary.journal, vec![(kind, summary, ENTRIES)]));
     }
-    let mut left = IN_FIRST;
+    let mut left = COMPACT_FIRST;
     let counts = compact_counts(pack).map(|count| {
         let here = count.min(left);
         left -= here;

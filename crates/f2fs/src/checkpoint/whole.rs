@@ -3,14 +3,14 @@
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
-use super::journals::{FEW, is_zero};
+use super::journals::{FEW, is_zero, nat_entries, sit_entries};
 use super::load::{log_position, read_orphans};
 use super::pack::Pack;
 use super::summaries::{has_node_summaries, is_compact, read_data_summaries, read_node_summaries};
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::summary::{ENTRIES, RawSummaryBlock, TYPE_DATA, TYPE_NODE, nat_journal, sit_journal};
+use crate::layout::summary::{ENTRIES, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 
 /// Owners in the summary of a log.
 pub(super) struct Owners {
@@ -53,9 +53,7 @@ fn orphans(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, _: IsRigh
 /// them is none, either: one of zeros looks empty.
 fn data(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, is_right: IsRight<'_>) -> Result<Vec<bool>> {
     let (summaries, journals) = read_data_summaries(device, pack)?;
-    let nats = nat_journal(&journals.0).is_some_and(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()));
-    let sits =
-        sit_journal(&journals.1).is_some_and(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments));
+    let (nats, sits) = (nat_entries(geometry, &journals.0).is_some(), sit_entries(geometry, &journals.1).is_some());
     let is_compact = is_compact(pack);
     let logs: Vec<_> =
         SegmentKind::ALL.into_iter().zip(&summaries).map(|(kind, summary)| (kind, &**summary, ENTRIES)).collect();

@@ -19,16 +19,14 @@ use crate::error::Result;
 use crate::layout::checkpoint::{
     BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
 };
-use crate::layout::summary::{ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE};
+use crate::layout::summary::{
+    COMPACT_FIRST, COMPACT_NEXT, ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE,
+};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
 use crate::recovery::since::SinceCheckpoint;
 use crate::volume::Volume;
-
-/// Entries that fit behind the two journals in the first compact summary block, and in each later one.
-const COMPACT_FIRST: usize = (BLOCK_SIZE - 2 * JOURNAL_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
-const COMPACT_NEXT: usize = (BLOCK_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
 
 /// A checkpoint that lacks only its last block.
 pub struct Prepared {

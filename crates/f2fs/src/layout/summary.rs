@@ -20,6 +20,10 @@ pub const NAT_JOURNAL_ENTRIES: usize = (JOURNAL_SIZE - 2) / size_of::<RawNatJour
 pub const NAT_JOURNAL_ENTRIES_WRITTEN: usize = NAT_JOURNAL_ENTRIES - 1;
 /// Most SIT entries in a journal.
 pub const SIT_JOURNAL_ENTRIES: usize = (JOURNAL_SIZE - 2) / size_of::<RawSitJournalEntry>();
+/// Owners that compact summaries have in their first block, behind the two journals.
+pub const COMPACT_FIRST: usize = (super::BLOCK_SIZE - 2 * JOURNAL_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
+/// Owners that they have in each further block: none crosses into the place of a footer.
+pub const COMPACT_NEXT: usize = (super::BLOCK_SIZE - FOOTER_SIZE) / size_of::<RawSummary>();
 /// Footer type of a data segment.
 pub const TYPE_DATA: u8 = 0;
 /// Footer type of a node segment.
@@ -87,6 +91,11 @@ impl RawSummaryBlock {
             check_sum: U32::new(0),
         })
     }
+}
+
+/// Blocks that compact summaries of so many owners take.
+pub const fn compact_blocks(owners: usize) -> u32 {
+    1 + owners.saturating_sub(COMPACT_FIRST).div_ceil(COMPACT_NEXT) as u32
 }
 
 /// Reads the entries of a NAT journal; `None` if the count is out of range.

@@ -30,7 +30,7 @@ use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{
     ENTRIES_SIZE, JOURNAL_SIZE, NAT_JOURNAL_ENTRIES, RawNatJournalEntry, RawSummaryBlock, SIT_JOURNAL_ENTRIES,
-    TYPE_DATA, TYPE_NODE, encode_journal,
+    TYPE_DATA, TYPE_NODE, compact_blocks, encode_journal,
 };
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, set_bit_msb};
@@ -385,7 +385,8 @@ fn mend_pack(device: &Arc<Staged>, pack: &mut Pack, geometry: &Geometry) -> Resu
     pack.raw.cp_pack_total_block_count.set(total);
     let start_sum = pack.raw.cp_pack_start_sum.get();
     let compact = flags.contains(CheckpointFlags::COMPACT_SUMMARY);
-    let data = if compact { compact_blocks(pack) } else { 3 };
+    let owners = || SegmentKind::ALL[..3].iter().map(|&kind| log_position(pack, kind).1 as usize).sum();
+    let data = if compact { compact_blocks(owners()) } else { 3 };
     let computed = total.saturating_sub(1 + nodes + data).max(first);
     // Linux may leave room between orphans and summaries; anything inside the pack is believed.
     if start_sum < first || start_sum > total.saturating_sub(nodes + 2) {
@@ -418,13 +419,6 @@ fn mend_pack(device: &Arc<Staged>, pack: &mut Pack, geometry: &Geometry) -> Resu
         device.write_at(u64::from(places[1].0) << BLOCK_BITS, &block)?;
     }
     Ok(())
-}
-
-/// Blocks that the compact data summaries take.
-fn compact_blocks(pack: &Pack) -> u32 {
-    let (first, next) = ((BLOCK_SIZE - 2 * JOURNAL_SIZE - 5) / 7, (BLOCK_SIZE - 5) / 7);
-    let entries: usize = SegmentKind::ALL[..3].iter().map(|&kind| log_position(pack, kind).1 as usize).sum();
-    1 + entries.saturating_sub(first).div_ceil(next) as u32
 }
 
 /// A NAT journal with an impossible count: the entries that lead to their node stay.

@@ -319,7 +319,8 @@ impl Evidence {
     pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
         let (is_newer, may_be_lost) = (self.is_of_newer(seen), self.may_be_of_lost(seen, address));
         let ahead = self.older_than.map_or(0, |version| (seen.version as u32).wrapping_sub(version));
-        if ahead.cast_signed() > 0 && self.damaged_version.is_none() {
+        let may_count = self.is_stale || ahead <= self.ahead_max;
+        if ahead.cast_signed() > 0 && may_count && self.damaged_version.is_none() {
             self.ahead.insert(ahead);
         }
         let known = self.addresses.get(&seen.nid);
@@ -367,7 +368,7 @@ impl Evidence {
         let is_live = segment.is_some_and(|found| found.holds_nodes && bit_msb(&*found.map, block));
         let is_dead = segment.is_some() || self.sit_is_whole;
         if self.nat_is_old && named.is_some() && !is_behind {
-            return self.of_outdated(is_named, is_live, is_dead && !self.sit_is_old);
+            return of_outdated(is_named, is_live, is_dead && !self.sit_is_old);
         }
         match (is_live, self.is_denied(seen.nid)) {
             (true, true) => Standing::Disputed,
@@ -375,16 +376,6 @@ impl Evidence {
             (false, _) if self.nat_is_old && self.sit_is_old && !is_behind => Standing::Unknown,
             (false, is_denied) if is_dead || is_denied => Standing::Dead,
             (false, _) => Standing::Unknown,
-        }
-    }
-
-    /// The standing of a version of a node of which the NAT knows one, and the journal may have known a newer one: the newest counts that
-    /// can be live.
-    fn of_outdated(&self, is_named: bool, is_live: bool, is_dead: bool) -> Standing {
-        match (is_live, is_dead) {
-            (false, true) if is_named => Standing::Disputed,
-            (false, true) => Standing::Dead,
-            _ => Standing::Live,
         }
     }
 
@@ -433,6 +424,16 @@ impl Evidence {
     /// Nodes that the NAT leads to.
     pub(super) fn named(&self) -> u64 {
         self.addresses.len() as u64
+    }
+}
+
+/// The standing of a version of a node of which the NAT knows one, and the journal may have known a newer one: the newest counts that
+/// can be live.
+fn of_outdated(is_named: bool, is_live: bool, is_dead: bool) -> Standing {
+    match (is_live, is_dead) {
+        (false, true) if is_named => Standing::Disputed,
+        (false, true) => Standing::Dead,
+        _ => Standing::Live,
     }
 }
 
