@@ -375,3 +375,32 @@ fn locks_of_bytes_that_others_have() {
     child.wait().unwrap();
     FileDevice::open(&path, &exclusive(0)).unwrap();
 }
+
+/// A process that waits in the kernel, as one does for a slow disk, has not ended: it goes on.
+#[test]
+fn a_process_that_waits_in_the_kernel_is_not_left_behind() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let (path, fifo) = (image(directory.path()), directory.path().join("fifo"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    // Whoever starts a program by posix_spawn waits, without a signal that could wake him, until that has opened its input.
+    let script = "import fcntl, os, sys\n\
+        image = open(sys.argv[1]); fcntl.flock(image, fcntl.LOCK_EX); print(flush=True)\n\
+        os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[2], os.O_RDONLY, 0)])";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).args([&path, &fifo]).stdout(Stdio::piped());
+    let Ok(mut waiting) = command.spawn() else {
+        println!("skipped: no python3");
+        return;
+    };
+    waiting.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let stat = format!("/proc/{}/stat", waiting.id());
+    let start = Instant::now();
+    while !std::fs::read_to_string(&stat).unwrap().contains(") D ") && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let found = basalt_device::file::left_behind_by(&path);
+    drop(File::options().write(true).open(&fifo).unwrap());
+    waiting.wait().unwrap();
+    assert_eq!(found, None);
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice};
 use basalt_f2fs::SystemClock;
+use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_vfs::FileSystem;
 use packs::{BLOCK, FILES, Outcome, both, files, fill, fresh, last, make, open, unreadable};
@@ -89,4 +90,28 @@ fn what_only_the_journal_has_is_found_where_a_block_of_the_pack_cannot_be_read()
             assert_eq!(files(&found), FILES, "{what}");
         }
     }
+}
+
+/// A block that looks like one without entries, where the volume could be mounted otherwise: no table contradicts, and nothing may be written.
+#[test]
+fn a_mount_without_the_journal_is_only_to_read() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let ino = fs.lookup(fs.root(), b"file3").unwrap().ino;
+    // Of more segments than a journal has room for.
+    fs.write(ino, 0, &vec![3; 20 << 20], false).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    let fs = open(device.clone());
+    fs.write(ino, 0, &[4; 9_000], false).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    let volume = device.snapshot();
+    let newest = both(&volume)[0].clone();
+    fill(&volume, u64::from(newest.start) + 1, 1, 0);
+    let report = check(&volume, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::NatJournal), "{:?}", report.faults);
+    let fs = open(Arc::new(volume));
+    assert!(!fs.is_writable() && fs.warnings().iter().any(|line| line.contains("NAT journal")), "{:?}", fs.warnings());
 }

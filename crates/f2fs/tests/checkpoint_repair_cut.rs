@@ -464,3 +464,94 @@ fn damage(image: &MemoryDevice, rng: &mut Rng) -> String {
     }
     what.join(", ")
 }
+
+/// The same of superblocks of which only one is of use.
+#[test]
+fn the_superblock_of_use_is_written_last() {
+    for broken in 0..2 {
+        let image = unmounted();
+        let mut block = [0; BLOCK as usize];
+        image.read_at(0, &mut block).unwrap();
+        let raw = RawSuperblock::mut_from_prefix(&mut block[1024..]).unwrap().0;
+        raw.qf_ino[0].set(40_000);
+        raw.crc.set(raw.expected_crc());
+        [0, BLOCK].into_iter().for_each(|copy| image.write_at(copy, &block).unwrap());
+        fill(&image, broken, 1, 0x5A);
+        let device = Arc::new(PowerCutDevice::new(image));
+        plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        let history = device.history();
+        for at in 0..=history.changes.len() {
+            for cut in unreadable_cuts(&history, at) {
+                let after = Outcome::of(&cut, files);
+                assert_eq!(after.mounted, Some(FILES), "{broken}, cut before {at}: {after:?}");
+            }
+        }
+    }
+}
+
+/// What the repair did not write, and whoever uses the volume does, cannot be read: nobody knows whether it is as it was.
+#[test]
+fn nothing_is_put_back_beside_a_witness_that_cannot_be_read() {
+    let image = unmounted();
+    let newest = both(&image)[0].clone();
+    fill(&image, newest.start.into(), 10, 0x5A);
+    let device = Arc::new(image);
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    let mut backup = Vec::new();
+    planned.back_up(&mut backup).unwrap();
+    planned.commit().unwrap();
+    let repaired = device.snapshot();
+    restore(&repaired.snapshot(), &mut std::io::Cursor::new(&backup), false).unwrap();
+    for witness in witnesses(&repaired) {
+        let spoilt = repaired.snapshot();
+        spoilt.spoil(witness * BLOCK, BLOCK).unwrap();
+        assert!(restore(&spoilt, &mut std::io::Cursor::new(&backup), false).is_err(), "block {witness}");
+    }
+}
+
+/// Where the logs go on, and nothing is yet.
+fn witnesses(image: &MemoryDevice) -> Vec<u64> {
+    let geometry = Geometry::read(image).unwrap().0;
+    let raw = choose_pack(image, &geometry).unwrap().0.raw;
+    let logs = raw.cur_data_segno[..3].iter().zip(&raw.cur_data_blkoff[..3]);
+    logs.map(|(segment, offset)| u64::from(geometry.main + segment.get() * 512 + u32::from(offset.get()))).collect()
+}
+
+/// Nothing says how far a lost pack was; both packs of a repair are newer than the one that was left.
+#[test]
+fn both_packs_of_a_repair_are_newer_than_what_was_left() {
+    let image = unmounted();
+    let left = both(&image)[1].raw.checkpoint_ver.get();
+    let [first, last] = ends(&image);
+    fill(&image, first, last - first + 1, 0x5A);
+    let device = Arc::new(image);
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    let versions = both(&device).map(|pack| pack.raw.checkpoint_ver.get());
+    assert!(versions.iter().all(|version| *version > left), "{versions:?} behind {left}");
+}
+
+/// A file that only the lost journal had is found, and its inode is to be changed: not where it is, before the checkpoint is durable.
+#[test]
+fn of_a_node_that_only_the_journal_had() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, 38);
+    fs.close().unwrap();
+    drop(fs);
+    let fs = open(device.clone());
+    make(&fs, 38, FILES);
+    fs.close().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let main = u64::from(Geometry::read(&image).unwrap().0.main);
+    let mut block = [0; BLOCK as usize];
+    for address in main..image.size() / BLOCK {
+        image.read_at(address * BLOCK, &mut block).unwrap();
+        // The name, and the number of links.
+        if block[88..98] == *b"\x06\0\0\0file39" {
+            image.write_at(address * BLOCK + 12, &[7]).unwrap();
+        }
+    }
+    fill(&image, u64::from(both(&image)[0].start) + 1, 1, 0x5A);
+    cut_everywhere("a damaged journal", image);
+}

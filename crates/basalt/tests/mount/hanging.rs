@@ -254,3 +254,32 @@ fn a_server_killed_while_it_waits_for_the_kernel_leaves_no_mount_that_hangs() {
         volume.mount();
     }
 }
+
+/// Whoever ends all processes of a session or a system does not cut off the server that is about to close the volume.
+#[test]
+fn a_watcher_that_is_told_to_end_aborts_nothing() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let watcher = watcher_of(&volume.root()).expect("a watcher");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        rustix::process::kill_process(watcher, signal).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        fs::write(volume.path("file"), b"not lost").unwrap();
+        assert_eq!(watcher_of(&volume.root()), Some(watcher), "{signal:?}");
+    }
+    volume.remount();
+    assert_eq!(fs::read(volume.path("file")).unwrap(), b"not lost");
+}
+
+/// An image on a FUSE mount that answers is looked for there.
+#[test]
+fn a_mount_of_an_image_within_a_mount_is_found() {
+    let Some(volume) = Volume::new("256M") else { return };
+    let (image, point) = (volume.path("inner"), volume.outside("inner-mnt"));
+    fs::create_dir(&point).unwrap();
+    let (inner, mnt) = (image.to_str().unwrap(), point.to_str().unwrap());
+    run(&["mkfs", "-q", "--size", "64M", inner]).ok();
+    run(&["mount", inner, mnt]).ok();
+    let found = basalt_device::file::mounted_over(&image);
+    run(&["umount", mnt]).ok();
+    assert_eq!(found, Some(point));
+}

@@ -98,3 +98,47 @@ pub(super) fn is_zero(journal: &[u8], beside: &[(SegmentKind, &RawSummaryBlock, 
     let is_empty = |summary: &RawSummaryBlock| summary.entries.iter().all(|entry| *entry == RawSummary::default());
     journal.iter().all(|byte| *byte == 0) && beside.iter().all(|(_, summary, _)| is_empty(summary))
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::MemoryDevice;
+
+    use super::*;
+    use crate::checkpoint::choose::choose_pack;
+    use crate::format::{FormatOptions, format};
+    use crate::layout::checkpoint::CheckpointFlags;
+    use crate::layout::summary::{JOURNAL_SIZE, TYPE_DATA};
+
+    /// What is said of journals without entries where the data logs have written so many blocks, all of these owners.
+    fn said(is_compact: bool, written: [u16; 3], owners: [u32; 3]) -> Option<String> {
+        let device = MemoryDevice::new(80 << 20, 512);
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let mut pack = choose_pack(&device, &geometry).unwrap().0;
+        let mut flags = pack.raw.flags();
+        flags.set(CheckpointFlags::COMPACT_SUMMARY, is_compact);
+        pack.raw.ckpt_flags.set(flags.bits());
+        let summaries = [0, 1, 2].map(|log| {
+            pack.raw.cur_data_blkoff[log].set(written[log]);
+            let mut summary = RawSummaryBlock::empty(TYPE_DATA);
+            summary.entries.iter_mut().take(written[log].into()).for_each(|entry| entry.nid.set(owners[log]));
+            summary
+        });
+        doubt(&geometry, &pack, &summaries, &([0; JOURNAL_SIZE], [0; JOURNAL_SIZE]))
+    }
+
+    /// Too few owners to tell that they are wrong, and a log without any.
+    #[test]
+    fn zeros_where_a_log_has_just_begun_are_no_journal() {
+        assert_eq!(said(true, [0, 0, 0], [0; 3]), None);
+        assert!(said(true, [1, 0, 0], [0; 3]).unwrap().starts_with("NAT"));
+        assert!(said(true, [0, 0, 2], [0; 3]).is_some());
+    }
+
+    #[test]
+    fn each_journal_is_judged_by_the_log_beside_it() {
+        assert_eq!(said(false, [100; 3], [4, u32::MAX, 4]), None);
+        assert!(said(false, [100; 3], [u32::MAX, 4, 4]).unwrap().starts_with("NAT"));
+        assert!(said(false, [100; 3], [4, 4, u32::MAX]).unwrap().starts_with("SIT"));
+    }
+}

@@ -50,3 +50,23 @@ pub(crate) fn beside(device: &dyn BlockDevice, geometry: &Geometry, index: u32, 
 pub(super) fn names(block: &[u8], than: u64) -> bool {
     block.get(..MARK_SIZE) == Some(&mark(than)[..MARK_SIZE])
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::MemoryDevice;
+
+    use super::*;
+    use crate::format::{FormatOptions, format};
+
+    #[test]
+    fn a_mark_counts_no_longer_than_the_checkpoint_it_names() {
+        let device = MemoryDevice::new(80 << 20, 512);
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let (address, block) = beside(&device, &geometry, 1, 7).unwrap();
+        let second = geometry.checkpoint + BLOCKS_PER_SEGMENT;
+        assert!(PLACES.contains(&(address - second)), "{address}");
+        assert!(names(&block, 7) && !names(&block, 9));
+        assert!(!names(&block[..20], 7) && !names(&[], 7));
+    }
+}

@@ -175,3 +175,25 @@ pub(super) fn read_node_summaries(
     }
     Ok(summaries)
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::MemoryDevice;
+
+    use super::*;
+    use crate::checkpoint::choose::choose_pack;
+    use crate::format::{FormatOptions, format};
+
+    #[test]
+    fn journals_are_read_where_compact_summaries_take_two_blocks() {
+        let device = MemoryDevice::new(80 << 20, 512);
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let mut pack = choose_pack(&device, &geometry).unwrap().0;
+        assert!(is_compact(&pack));
+        pack.raw.cur_data_blkoff[..3].fill(300.into());
+        for read in [read_nat_block(&device, &pack), read_sit_block(&device, &pack)] {
+            assert_eq!(read.unwrap().1.len(), 3);
+        }
+    }
+}

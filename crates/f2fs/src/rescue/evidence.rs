@@ -446,3 +446,27 @@ fn table_state(is_whole: bool, has_any: bool) -> TableState {
 }
 
 const _: () = assert!(nat::ENTRIES_PER_BLOCK as usize * size_of::<RawNatEntry>() <= BLOCK_SIZE);
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::{BlockDevice, MemoryDevice};
+
+    use super::*;
+    use crate::checkpoint::choose::choose_pack;
+    use crate::format::{FormatOptions, format};
+
+    /// The table of SIT may agree with the count of nodes, and be of before: it does not say then that a segment is free.
+    #[test]
+    fn no_segment_is_free_of_nodes_where_the_journal_is_gone() {
+        let device = MemoryDevice::new(80 << 20, 512);
+        format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
+        let pack = choose_pack(&device, &geometry).unwrap().0;
+        let mut evidence = Evidence { sit_is_whole: true, is_last: true, ..Evidence::default() };
+        assert!(evidence.holds_no_nodes(9));
+        let summaries = u64::from(pack.start + pack.raw.cp_pack_start_sum.get());
+        device.write_at(summaries * BLOCK_SIZE as u64, &[0x5A; BLOCK_SIZE]).unwrap();
+        evidence.add_sit_journal(&device, &geometry, &pack);
+        assert!(!evidence.holds_no_nodes(9));
+    }
+}
