@@ -91,7 +91,7 @@ kinds! {
          overwritten.";
     NatJournal = "nat-journal", Damage,
         "The checkpoint's journal of NAT entries holds too many entries, or one for a node id that does not exist, or what is beside it \
-         is not what a checkpoint writes: the newest places of nodes are gone. Mounting is possible to read, or not at all.";
+         is not what a checkpoint writes: the newest places of nodes are gone. A mount is read-only, or refused.";
     SitJournal = "sit-journal", Fatal,
         "The checkpoint's journal of SIT entries holds too many entries, or one for a segment that does not exist, or what is beside it \
          is not what a checkpoint writes.";

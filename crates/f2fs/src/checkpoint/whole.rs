@@ -84,7 +84,7 @@ fn nodes(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, is_right: I
     Ok(logs.collect())
 }
 
-/// The owners of the blocks that a log has written, of those that are among the first `count` of the summary. In logs of nodes a seal has none.
+/// The owners of the blocks that a log has written, among the first `count` of its summary. In logs of nodes, a seal has none.
 pub(super) fn owners(
     geometry: &Geometry,
     pack: &Pack,

@@ -21,7 +21,8 @@ impl Connection {
     /// `fusectl` for that, where nobody else sees it; others need it on `/sys/fs/fuse/connections`. The mount is not looked at.
     ///
     /// # Errors
-    /// `NOENT` where there is no such connection, or a user who is not root finds no `fusectl`; `ACCESS` where it is another user's.
+    /// `NOENT`: there is no such connection, or `fusectl` is not mounted and the caller is not root. `ACCESS`: the connection belongs to another
+    /// user.
     pub fn of(device_number: &str) -> Result<Connection, Errno> {
         let file = format!("{}/abort", connection_number(device_number).ok_or(Errno::INVAL)?);
         open(CWD, &Path::new(USUAL).join(&file))
