@@ -6,12 +6,14 @@
 //! | too many entries, or one of a node or a segment that does not exist | is gone |
 //! | beside it a log of which many blocks have owners that cannot be | is gone |
 //! | only zeros, where a log beside it has written something | is gone: it only looks empty |
+//! | what the pack before contradicts ([`previous`](super::previous)) | is gone, and the other one with it if that is in the same block |
 //! | anything else | is believed |
 
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
 use super::pack::{Pack, bad};
+use super::previous::{Contradicted, Previous};
 use super::summaries::{JournalBlock, Journals, is_compact, read_nat_block, read_sit_block};
 use super::whole::owners;
 use crate::error::Result;
@@ -20,6 +22,8 @@ use crate::layout::summary::{
     ENTRIES, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock, nat_journal, sit_journal,
 };
 
+const NAT_DAMAGED: &str = "the journal of the NAT is damaged";
+const SIT_DAMAGED: &str = "the journal of the SIT is damaged";
 /// Owners that a few damaged bytes can change.
 pub(super) const FEW: usize = 2;
 
@@ -28,9 +32,23 @@ pub(super) const FEW: usize = 2;
 /// # Errors
 /// When they cannot be read, or are gone.
 pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawNatJournalEntry>> {
+    let entries = read_nat_alone(device, geometry, pack)?;
+    let sit = read_sit_alone(device, geometry, pack).ok();
+    match contradicted(device, geometry, pack, Some(&entries), sit.as_deref()) {
+        Some(which) if which == Contradicted::Nat || is_compact(pack) => Err(bad(pack.index, NAT_DAMAGED)),
+        _ => Ok(entries),
+    }
+}
+
+/// As [`read_nat`], by what is in its block alone.
+pub(super) fn read_nat_alone(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    pack: &Pack,
+) -> Result<Vec<RawNatJournalEntry>> {
     let block = read_nat_block(device, pack)?;
     let entries = nat_entries(geometry, &block.0).filter(|_| !is_damaged(geometry, pack, &block));
-    Ok(entries.ok_or_else(|| bad(pack.index, "the journal of the NAT is damaged"))?.to_vec())
+    Ok(entries.ok_or_else(|| bad(pack.index, NAT_DAMAGED))?.to_vec())
 }
 
 /// The SIT entries in a pack's journal.
@@ -38,9 +56,18 @@ pub(crate) fn read_nat(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pac
 /// # Errors
 /// When they cannot be read, or are gone.
 pub(crate) fn read_sit(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawSitJournalEntry>> {
+    let entries = read_sit_alone(device, geometry, pack)?;
+    let nat = read_nat_alone(device, geometry, pack).ok();
+    match contradicted(device, geometry, pack, nat.as_deref(), Some(&entries)) {
+        Some(which) if which == Contradicted::Sit || is_compact(pack) => Err(bad(pack.index, SIT_DAMAGED)),
+        _ => Ok(entries),
+    }
+}
+
+fn read_sit_alone(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Result<Vec<RawSitJournalEntry>> {
     let block = read_sit_block(device, pack)?;
     let entries = sit_entries(geometry, &block.0).filter(|_| !is_damaged(geometry, pack, &block));
-    Ok(entries.ok_or_else(|| bad(pack.index, "the journal of the SIT is damaged"))?.to_vec())
+    Ok(entries.ok_or_else(|| bad(pack.index, SIT_DAMAGED))?.to_vec())
 }
 
 /// The entries of a journal of the NAT, if they can be such.
@@ -53,6 +80,16 @@ pub(super) fn sit_entries<'a>(geometry: &Geometry, journal: &'a [u8]) -> Option<
     sit_journal(journal).filter(|all| all.iter().all(|one| one.segno.get() < geometry.main_segments))
 }
 
+fn contradicted(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    pack: &Pack,
+    nat: Option<&[RawNatJournalEntry]>,
+    sit: Option<&[RawSitJournalEntry]>,
+) -> Option<Contradicted> {
+    Previous::of(device, geometry, pack)?.contradicts(device, geometry, pack, nat, sit)
+}
+
 fn is_damaged(geometry: &Geometry, pack: &Pack, (journal, beside): &JournalBlock) -> bool {
     let beside: Vec<_> = beside.iter().map(|(kind, summary, count)| (*kind, &**summary, *count)).collect();
     is_gone(geometry, pack, journal, &beside)
@@ -60,6 +97,7 @@ fn is_damaged(geometry: &Geometry, pack: &Pack, (journal, beside): &JournalBlock
 
 /// Why a journal that was read may not be what the checkpoint wrote. `summaries`: those of the data logs.
 pub(super) fn doubt(
+    device: &dyn BlockDevice,
     geometry: &Geometry,
     pack: &Pack,
     summaries: &[Box<RawSummaryBlock>],
@@ -71,11 +109,15 @@ pub(super) fn doubt(
     let of = |kind: SegmentKind| if is_compact(pack) { &all[..] } else { &all[kind.index()..=kind.index()] };
     let tell = |which: &str| Some(format!("{which} journal: what is in its block is not what the checkpoint wrote"));
     if is_gone(geometry, pack, &journals.0, of(SegmentKind::HotData)) {
-        tell("NAT")
-    } else if is_gone(geometry, pack, &journals.1, of(SegmentKind::ColdData)) {
-        tell("SIT")
-    } else {
-        None
+        return tell("NAT");
+    }
+    if is_gone(geometry, pack, &journals.1, of(SegmentKind::ColdData)) {
+        return tell("SIT");
+    }
+    let (nat, sit) = (nat_entries(geometry, &journals.0), sit_entries(geometry, &journals.1));
+    match contradicted(device, geometry, pack, nat, sit)? {
+        Contradicted::Nat => Some("NAT journal: it lacks nodes that were written before the checkpoint".to_owned()),
+        Contradicted::Sit => Some("SIT journal: it lacks segments that were written before the checkpoint".to_owned()),
     }
 }
 
@@ -118,13 +160,15 @@ mod tests {
         let mut flags = pack.raw.flags();
         flags.set(CheckpointFlags::COMPACT_SUMMARY, is_compact);
         pack.raw.ckpt_flags.set(flags.bits());
+        // Not the one behind the other pack, which says nothing of it then.
+        pack.raw.checkpoint_ver.set(9);
         let summaries = [0, 1, 2].map(|log| {
             pack.raw.cur_data_blkoff[log].set(written[log]);
             let mut summary = RawSummaryBlock::empty(TYPE_DATA);
             summary.entries.iter_mut().take(written[log].into()).for_each(|entry| entry.nid.set(owners[log]));
             summary
         });
-        doubt(&geometry, &pack, &summaries, &([0; JOURNAL_SIZE], [0; JOURNAL_SIZE]))
+        doubt(&device, &geometry, &pack, &summaries, &([0; JOURNAL_SIZE], [0; JOURNAL_SIZE]))
     }
 
     /// Too few owners to tell that they are wrong, and a log without any.

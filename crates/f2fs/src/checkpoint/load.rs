@@ -99,7 +99,7 @@ pub fn load_pack(device: &dyn BlockDevice, geometry: &Geometry, pack: Pack) -> R
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, geometry)?;
     let orphans = read_orphans(device, &pack, geometry)?;
     let (data, journals) = read_data_summaries(device, &pack)?;
-    let doubt = journals::doubt(geometry, &pack, &data, &journals);
+    let doubt = journals::doubt(device, geometry, &pack, &data, &journals);
     let nodes = read_node_summaries(device, &pack, geometry)?;
     let mut summaries = data.into_iter().chain(nodes);
     let mut logs = Vec::with_capacity(6);

@@ -46,6 +46,11 @@ pub(crate) fn beside(device: &dyn BlockDevice, geometry: &Geometry, index: u32, 
     PLACES.rev().map(|at| start + at).find(is_free).map(|address| (address, mark(than).to_vec()))
 }
 
+/// Whether a block is a mark, of whatever repair.
+pub(crate) fn is_one(block: &[u8]) -> bool {
+    block.starts_with(MAGIC)
+}
+
 /// Whether a block is the mark that names the checkpoint of version `than`.
 pub(super) fn names(block: &[u8], than: u64) -> bool {
     block.get(..MARK_SIZE) == Some(&mark(than)[..MARK_SIZE])

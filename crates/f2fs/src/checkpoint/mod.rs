@@ -6,6 +6,7 @@ pub(crate) mod journals;
 pub mod load;
 pub(crate) mod mark;
 pub mod pack;
+pub(crate) mod previous;
 mod summaries;
 mod tables;
 mod whole;

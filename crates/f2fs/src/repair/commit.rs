@@ -172,6 +172,7 @@ impl State {
         let base = self.base.clone();
         let mut writes = Writes::default();
         self.flip_tables(base.as_deref(), &mut writes)?;
+        self.is_staged = false;
         if let (Some(base), Some(survey)) = (&base, &survey) {
             self.stamp_nodes(base, survey)?;
         }
@@ -188,7 +189,10 @@ impl State {
             self.lost_beside.and_then(|version| mark::beside(self.device.base(), geometry, self.target, version));
         if let Some((address, mark)) = mark {
             writes.groups[MARK].insert(address, mark);
-            writes.groups[LAST].insert(address, self.device.before(address)?);
+            let before = self.device.before(address)?;
+            // That of a repair which was cut off has had its time.
+            let after = if mark::is_one(&before) { vec![0; BLOCK_SIZE] } else { before };
+            writes.groups[LAST].insert(address, after);
         }
         for (address, block) in self.device.changes()? {
             let group = match address {
@@ -237,10 +241,10 @@ impl State {
 
     /// Where the other pack is of no use, it becomes the same, of the version before; it is written when the first is durable.
     pub(super) fn write_other_pack(&mut self) -> Result<()> {
-        let (target, version) = (self.target, self.version);
-        (self.target, self.version) = (1 - target, version.wrapping_sub(1));
+        let (target, version, is_staged) = (self.target, self.version, self.is_staged);
+        (self.target, self.version, self.is_staged) = (1 - target, version.wrapping_sub(1), false);
         let written = self.write_pack(None);
-        (self.target, self.version) = (target, version);
+        (self.target, self.version, self.is_staged) = (target, version, is_staged);
         written
     }
 

@@ -85,6 +85,11 @@ impl Finds {
         self.rescued.nat_is_old()
     }
 
+    /// Inodes that fsync wrote since the checkpoint, and their names with them: the order it did that in.
+    pub(super) fn entered(&self) -> &FxHashMap<u32, usize> {
+        self.rescued.entered()
+    }
+
     /// How many versions ahead of the checkpoint nodes are that count: the next one must not look older than they.
     pub(super) fn newest_ahead(&self) -> u64 {
         self.rescued.newest_ahead().into()
@@ -124,7 +129,7 @@ impl Finds {
 
     /// Files of which it cannot be told what the last durable version is. Directories have their names from both.
     pub(super) fn doubtful(&self) -> Vec<Loss> {
-        let what = "what was written to it last, or what it was before: a checkpoint is lost, or was cut off, and nothing tells which";
+        let what = "what was written to it last, or what it was before: a checkpoint or its journals are lost, or it was cut off, and nothing tells which";
         let files = self.rescued.doubtful().iter().filter(|ino| !self.rescued.is_directory(**ino));
         files.map(|&ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
     }

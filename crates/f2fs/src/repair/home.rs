@@ -13,7 +13,6 @@ use crate::error::Result;
 use crate::layout::NAME_MAX;
 use crate::layout::dentry::{MAX_DEPTH, RawDentry};
 use crate::layout::inode::{Advise, InlineFlags, RawInode};
-use crate::layout::node::{NodeFlags, RawNodeFooter};
 
 /// The name that an inode remembers, if it can be one.
 fn own_name(inode: &RawInode) -> Option<&[u8]> {
@@ -61,7 +60,7 @@ impl State {
     ) -> Result<Option<Vec<u8>>> {
         let mut name = name;
         if let Some(found) = self.find_by_hash(survey, directory, &name)? {
-            if self.is_borrowed(survey, directory, &found)? || self.was_entered_since(ino)? {
+            if self.is_borrowed(survey, directory, &found)? || self.was_entered_after(ino, found.raw.ino.get()) {
                 self.put_entry(survey, directory, &found, RawDentry { ino: ino.into(), file_type, ..found.raw })?;
                 return Ok(Some(name));
             }
@@ -75,12 +74,11 @@ impl State {
         Ok(self.add_entry(survey, directory, &name, ino, file_type)?.then_some(name))
     }
 
-    /// Whether fsync wrote an inode since the checkpoint, and its name with it: whatever had that name before was replaced.
-    fn was_entered_since(&self, ino: u32) -> Result<bool> {
-        let Some(pack) = self.base.as_ref().map(|base| &base.pack) else { return Ok(false) };
-        let footer = self.node(ino)?.and_then(|block| State::footer(&block));
-        let is_since = |footer: &RawNodeFooter| footer.cp_ver.get() == pack.raw.node_version(pack.checksum);
-        Ok(footer.is_some_and(|footer| is_since(&footer) && footer.flags().contains(NodeFlags::DENTRY)))
+    /// Whether fsync wrote an inode since the checkpoint, and its name with it, after it did so with `holder`: whatever had that name before
+    /// was replaced.
+    fn was_entered_after(&self, ino: u32, holder: u32) -> bool {
+        let order = |ino: u32| self.entered.get(&ino);
+        order(ino).is_some() && order(ino) > order(holder)
     }
 
     fn is_directory(&self, survey: &Survey, ino: u32) -> bool {

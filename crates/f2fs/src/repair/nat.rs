@@ -65,7 +65,8 @@ impl State {
         let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
         let has_file = survey.inodes.contains_key(&footer.ino.get());
-        if self.homeless.contains(&nid) && !has_file || !self.taken.insert(address) {
+        let is_old = self.homeless.contains(&nid) && !has_file || self.outdated.contains(&address);
+        if is_old || !self.taken.insert(address) {
             return Ok(None);
         }
         self.edit_nat(nid, |entry| (entry.ino, entry.block_addr) = (footer.ino, address.into()))?;

@@ -178,6 +178,9 @@ impl State {
         {
             return Ok(None);
         }
+        if footer.is_some_and(|footer| survey.inodes.contains_key(&footer.ino.get())) {
+            self.outdated.insert(self.nat(nid)?.block_addr.get());
+        }
         self.free_node(nid)?;
         self.homeless.insert(nid);
         Ok(Some("belongs to no file: node id freed".into()))

@@ -21,6 +21,9 @@ use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 /// Blocks of summaries: one for each log.
 const SUMMARIES: u32 = 6;
 
+/// How far the staged pack is ahead of what it becomes: versions belong to a pack by parity.
+const STAGED_AHEAD: u64 = 2;
+
 /// Flags that say what no longer holds, or would be wrong of this pack.
 const DROPPED: CheckpointFlags = CheckpointFlags::COMPACT_SUMMARY
     .union(CheckpointFlags::ERROR)
@@ -97,7 +100,7 @@ impl State {
 
     fn fields(&self, start_sum: u32, total: u32, orphans: bool) -> RawCheckpoint {
         let mut raw = self.loaded.pack.raw;
-        raw.checkpoint_ver.set(self.version);
+        raw.checkpoint_ver.set(if self.is_staged { self.version.wrapping_add(STAGED_AHEAD) } else { self.version });
         raw.cp_pack_start_sum.set(start_sum);
         raw.cp_pack_total_block_count.set(total);
         for (index, log) in self.loaded.logs.iter().enumerate() {

@@ -53,6 +53,7 @@ impl State {
     /// Puts back the nodes that were found.
     pub(super) fn restore_nodes(&mut self, finds: &Finds, faults: &[Fault], log: &mut Log) -> Result<()> {
         let known = Known::of(faults, self.is_invented || finds.outweigh_the_nat());
+        self.entered = finds.entered().clone();
         let mut claimed = FxHashSet::default();
         let mut addresses = FxHashMap::default();
         for claim in &finds.claims {

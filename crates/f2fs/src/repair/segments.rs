@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::state::State;
+use super::state::{FIRST_NID, State};
 use crate::check::{CheckReport, Survey};
 use crate::error::Result;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
@@ -25,6 +25,7 @@ impl State {
                 }
             }
             self.mend_summaries(survey)?;
+            self.fill_owners();
         }
         let free = self.mend_sit(survey)?;
         let counts = &report.counts;
@@ -121,6 +122,16 @@ impl State {
             self.put(place, &bytes)?;
         }
         Ok(())
+    }
+
+    /// Gives blocks that a log of data has written, and that nobody uses, an owner that can be, if they have none: without, the journal
+    /// beside them looks lost.
+    fn fill_owners(&mut self) {
+        let (ids, root) = (FIRST_NID..self.geometry.node_ids(), self.geometry.root_ino);
+        for log in &mut self.loaded.logs[..3] {
+            let written = log.summary.entries.iter_mut().take(log.offset as usize);
+            written.filter(|entry| !ids.contains(&entry.nid.get())).for_each(|entry| entry.nid.set(root));
+        }
     }
 
     /// Writes the entries of all segments that differ; how many segments are free.

@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) target: u32,
     /// Its version.
     pub(super) version: u64,
+    /// Whether the tables are changed in place so far, as between no two checkpoints: the staged pack is not the next one then.
+    pub(super) is_staged: bool,
     /// Blocks handed out since the last check.
     pub(super) taken: FxHashSet<u32>,
     /// Nodes below inodes by inode and offset, as of the last check; made when first needed.
@@ -78,8 +80,12 @@ pub(super) struct State {
     pub(super) is_invented: bool,
     /// Blocks that turned out to belong to somebody else, by the inode that had them too.
     pub(super) given_up: FxHashMap<u32, u64>,
+    /// Inodes that fsync wrote since the last checkpoint, and their names with them: the order it did that in.
+    pub(super) entered: FxHashMap<u32, usize>,
     /// Nodes that belong to no file, and were freed: their blocks look lost until it is derived what is live.
     pub(super) homeless: FxHashSet<u32>,
+    /// Where nodes were that were freed though their files are there: old versions.
+    pub(super) outdated: FxHashSet<u32>,
     /// Inodes made since the last check.
     pub(super) made: FxHashSet<u32>,
     /// Where what has no name goes, once it is known in this round.

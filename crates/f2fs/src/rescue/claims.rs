@@ -74,6 +74,11 @@ impl Rescued {
         all
     }
 
+    /// Inodes that fsync wrote since the checkpoint, and their names with them: the order it did that in.
+    pub(crate) fn entered(&self) -> &FxHashMap<u32, usize> {
+        &self.tree.entered
+    }
+
     /// The first name of each inode: its directory and the name there.
     pub(crate) fn first_names(&self) -> FxHashMap<u64, (u64, Box<[u8]>)> {
         let mut names = FxHashMap::default();

@@ -8,7 +8,9 @@
 //! | gone | can be trusted here, block live | is in use |
 //! | gone | can be trusted here, block dead | is not |
 //! | gone | gone | may be: the newest version counts |
-//! | its journal is gone | block live, or its journal is gone too | may be: the newest version counts |
+//! | its journal is gone | block live | is in use |
+//! | its journal is gone | its journal is gone too | is in use if it was written between the last two checkpoints ([`interval`](super::interval)), or is where the older one has it, and a name leads to it |
+//! | its journal is gone | its journal is gone too, and so is the other checkpoint | may be: the newest version counts, and who repairs is asked |
 //!
 //! A table's block can be trusted if all its entries are possible and one is in use; one of zeros only if the whole table agrees with the
 //! checkpoint's count of nodes, because zeros are what a dying card gives back. Nodes that fsync wrote after the checkpoint are newer
@@ -24,6 +26,7 @@ use zerocopy::FromBytes;
 use super::Other;
 use super::behind::Behind;
 use super::index::{Found, Index};
+use super::interval::{Interval, Written};
 use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
@@ -47,8 +50,11 @@ pub(crate) enum Standing {
     Dead,
     /// Nothing is known.
     Unknown,
-    /// Its block is live, but the NAT, which looks sound there, does not lead to it.
+    /// Its block is live, but the NAT, which looks sound there, does not lead to it; or the checkpoint before had it there, and nothing
+    /// newer was written.
     Disputed,
+    /// It was written between the last two checkpoints, and nothing tells whether it was given up before the second.
+    Written,
     /// Its block is live.
     Live,
     /// The NAT leads to it.
@@ -107,6 +113,10 @@ pub(super) struct Evidence {
     sit_is_whole: bool,
     /// The journal of the SIT is gone.
     sit_is_old: bool,
+    /// What was written between the last two checkpoints, where both journals are gone and the older checkpoint is whole.
+    interval: Option<Interval>,
+    /// Inodes of which nothing tells whether a node was written between the last two checkpoints, or by one that power cut.
+    unsure: BTreeSet<u32>,
     /// Segments with a block that the NAT leads to, and the one where fsync goes on behind the checkpoint.
     named_segments: FxHashSet<u32>,
     /// Nothing was written behind the checkpoint.
@@ -240,6 +250,7 @@ impl Evidence {
         let nodes = u64::from(pack.raw.valid_node_count.get());
         let Ok(entries) = journals::read_sit(device, geometry, pack) else {
             (self.sit_is_whole, self.sit_is_old) = (false, true);
+            self.interval = self.nat_is_old.then(|| Interval::before(device, geometry, pack)).flatten();
             return;
         };
         for entry in entries {
@@ -334,10 +345,19 @@ impl Evidence {
         shows
     }
 
-    /// Inodes of which two versions were found, and nothing tells which is the last durable one: either a checkpoint is lost, or one was
-    /// being written when power went.
-    pub(super) fn doubtful(&self) -> Vec<u32> {
-        if self.is_proven { Vec::new() } else { self.doubtful.iter().copied().collect() }
+    /// Inodes of which two versions were found, and nothing tells which is the last durable one: either a checkpoint or its journals are
+    /// lost, or one was being written when power went.
+    pub(super) fn doubtful(&self, index: &Index) -> Vec<u32> {
+        let of_lost = self.doubtful.iter().filter(|_| !self.is_proven);
+        let mut all: BTreeSet<u32> = of_lost.chain(&self.unsure).copied().collect();
+        if self.nat_is_old && self.sit_is_old && self.interval.is_none() {
+            // Only the order of versions decides, against the table.
+            let is_other = |nid: &u32, found: &Found| self.addresses.get(nid).is_some_and(|known| *known != found.address);
+            let is_of_fsync = |found: &Found| found.standing == Standing::Newer;
+            let others = index.nodes.iter().filter(|(nid, found)| is_other(nid, found) && !is_of_fsync(found));
+            all.extend(others.map(|(_, found)| found.ino));
+        }
+        all.into_iter().collect()
     }
 
     /// Whether the checkpoint does not know of a node that a damaged, newer one may have had.
@@ -347,10 +367,17 @@ impl Evidence {
     }
 
     /// What is known of a node that was found at `address`.
-    pub(super) fn standing(&self, geometry: &Geometry, seen: &Seen, address: u32) -> Standing {
+    pub(super) fn standing(
+        &mut self,
+        device: &dyn basalt_device::BlockDevice,
+        geometry: &Geometry,
+        seen: &Seen,
+        address: u32,
+    ) -> Standing {
         let named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid));
         // Tables may be newer than a checkpoint that is stale.
         let is_named = named == Some(&address) && !(self.is_stale && self.is_of_newer(seen));
+        let is_known = named.is_some();
         if is_named && !self.nat_is_old {
             return Standing::Named;
         }
@@ -362,20 +389,44 @@ impl Evidence {
         if self.is_beyond(seen) {
             return Standing::Newer;
         }
+        if self.nat_is_old && self.sit_is_old && self.interval.is_some() {
+            return if is_behind { Standing::Dead } else { self.of_interval(device, geometry, seen, address) };
+        }
         let Some(within) = address.checked_sub(geometry.main) else { return Standing::Unknown };
         let segment = self.segments.get(&(within >> SEGMENT_BITS));
         let block = (within % BLOCKS_PER_SEGMENT) as usize;
         let is_live = segment.is_some_and(|found| found.holds_nodes && bit_msb(&*found.map, block));
         let is_dead = segment.is_some() || self.sit_is_whole;
-        if self.nat_is_old && named.is_some() && !is_behind {
+        if self.nat_is_old && (is_known || self.sit_is_old) && !is_behind {
             return of_outdated(is_named, is_live, is_dead && !self.sit_is_old);
         }
         match (is_live, self.is_denied(seen.nid)) {
             (true, true) => Standing::Disputed,
             (true, false) => Standing::Live,
-            (false, _) if self.nat_is_old && self.sit_is_old && !is_behind => Standing::Unknown,
             (false, is_denied) if is_dead || is_denied => Standing::Dead,
             (false, _) => Standing::Unknown,
+        }
+    }
+
+    /// What is known where both journals are gone: what was written between the last two checkpoints, and what the older one had.
+    fn of_interval(
+        &mut self,
+        device: &dyn basalt_device::BlockDevice,
+        geometry: &Geometry,
+        seen: &Seen,
+        address: u32,
+    ) -> Standing {
+        let Some(interval) = &mut self.interval else { return Standing::Unknown };
+        let before = interval.before_it(seen.nid).or(self.addresses.get(&seen.nid).copied());
+        let before = before.or(self.hints.get(&seen.nid).copied());
+        match interval.has(device, geometry, seen, address) {
+            Written::Yes => Standing::Written,
+            Written::Unknown => {
+                self.unsure.insert(seen.ino);
+                Standing::Written
+            }
+            Written::No if before == Some(address) => Standing::Disputed,
+            Written::No => Standing::Dead,
         }
     }
 

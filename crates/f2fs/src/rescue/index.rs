@@ -21,7 +21,7 @@ pub(crate) struct Found {
     pub(super) ino: u32,
     pub(super) offset: u32,
     /// The checkpoint's version it was written under, without the checksum.
-    version: u32,
+    pub(super) version: u32,
     /// Whether a repair wrote it, after all else of that version.
     repaired: bool,
     pub(crate) standing: Standing,

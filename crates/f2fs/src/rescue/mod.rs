@@ -2,7 +2,8 @@
 //!
 //! 1. `geometry`: where the areas are, from a superblock, a checkpoint, or nothing.
 //! 2. `evidence`: what NAT and SIT of the last checkpoint know, as far as they can be believed.
-//!    `behind`: what a cleaning journal and the roll-forward chain know better.
+//!    `behind`: what a cleaning journal and the roll-forward chain know better. `interval`: what was written between the last two
+//!    checkpoints, where the newer one's journals are gone.
 //! 3. `node`, `index`: every block of the main area that is a node; for each node id the version that counts.
 //! 4. `tree`: names, from the directories' entries, else from what each inode says of its own name and directory.
 //!    `claims`: which nodes belong to each file that has a place, and which pointers lead to them: what a repair goes by.
@@ -22,6 +23,7 @@ mod evidence;
 mod fs;
 mod geometry;
 mod index;
+mod interval;
 pub(crate) mod node;
 mod open;
 mod reader;
@@ -144,8 +146,14 @@ impl Rescued {
             behind
         });
         let knows_features = source == GeometrySource::Superblock;
-        let mut search =
-            Search { geometry: &geometry, evidence: &mut evidence, knows_features, flexible: [0; 2], outdated: false };
+        let mut search = Search {
+            device: &*device,
+            geometry: &geometry,
+            evidence: &mut evidence,
+            knows_features,
+            flexible: [0; 2],
+            outdated: false,
+        };
         let mut index = search.run(&mut reader, options.deleted, progress);
         search.evidence.settle_ahead();
         if search.outdated {
@@ -167,7 +175,7 @@ impl Rescued {
                 ));
             }
         }
-        let (doubtful, newest_ahead) = (evidence.doubtful(), evidence.newest_ahead());
+        let (doubtful, newest_ahead) = (evidence.doubtful(&index), evidence.newest_ahead());
         if !doubtful.is_empty() {
             notes.push(format!(
                 "a checkpoint is lost, or one was being written: it cannot be told which version of {} inodes is the last durable one",
@@ -307,6 +315,7 @@ fn head_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Op
 
 /// The pass over the main area.
 struct Search<'a> {
+    device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
     evidence: &'a mut Evidence,
     knows_features: bool,
@@ -340,7 +349,7 @@ impl Search<'_> {
             self.flexible[usize::from(node::shows_flexible_xattrs(block))] += 1;
         }
         self.outdated |= self.evidence.shows_outdated(&seen, address);
-        let standing = self.evidence.standing(self.geometry, &seen, address);
+        let standing = self.evidence.standing(self.device, self.geometry, &seen, address);
         index.add(&seen, address, standing);
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Tree {
     pub(super) parents: FxHashMap<u64, u64>,
     /// Directories that are made up, with none of their attributes known.
     pub(crate) made_up: FxHashSet<u64>,
+    /// Inodes that fsync wrote since the checkpoint, and their names with them: the order it did that in.
+    pub(crate) entered: FxHashMap<u32, usize>,
 }
 
 /// What has become of an inode.
@@ -59,6 +61,8 @@ struct Known {
     standing: Standing,
     wants_entry: bool,
     state: State,
+    /// It has a name because it remembers that, and not because a directory has it.
+    is_remembered: bool,
 }
 
 struct Builder<'a, 'd> {
@@ -102,7 +106,7 @@ pub(super) fn build(
     builder.read_inodes(index, progress);
     builder.place_root();
     builder.place_the_rest(progress);
-    builder.finish();
+    builder.finish(index);
     Ok(builder.tree)
 }
 
@@ -133,7 +137,7 @@ impl Builder<'_, '_> {
                 if let (Some(note), Some(node)) = (note, index.nodes.get(&nid)) {
                     let state = if node.standing == Standing::Dead { State::Deleted } else { State::Unplaced };
                     let (standing, wants_entry) = (node.standing, node.wants_entry);
-                    found.insert(nid, Known { note, standing, wants_entry, state });
+                    found.insert(nid, Known { note, standing, wants_entry, state, is_remembered: false });
                 }
             });
             at += count;
@@ -276,7 +280,7 @@ impl Builder<'_, '_> {
     fn settle(&mut self, ino: u32) {
         let Some(known) = self.inodes.get(&ino).filter(|known| known.state == State::Unplaced) else { return };
         let (note, parent) = (known.note, known.note.parent);
-        let unsure = matches!(known.standing, Standing::Unknown | Standing::Disputed) && !known.wants_entry;
+        let unsure = matches!(known.standing, Standing::Unknown | Standing::Disputed | Standing::Written) && !known.wants_entry;
         let parent_placed =
             u64::from(parent) == self.root || self.is_state(parent, State::Placed) && self.is_directory(parent);
         let parent_whole = self.is_state(parent, State::Placed) && !self.damaged.contains(&parent);
@@ -297,7 +301,9 @@ impl Builder<'_, '_> {
             self.report.without_place += 1;
             self.lost_directory(parent)
         };
-        self.set(ino, State::Placed);
+        if let Some(known) = self.inodes.get_mut(&ino) {
+            (known.state, known.is_remembered) = (State::Placed, true);
+        }
         self.add(directory, &name, ino.into(), note.kind);
         if note.kind == FileKind::Directory {
             self.adopt(ino, State::Placed);
@@ -354,14 +360,34 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Sorts the names. Of two that are the same, what fsync has put there since the checkpoint keeps it, else the earlier one; the other
-    /// gets its inode's number too.
-    fn finish(&mut self) {
-        let is_newer = |known: &Known| known.standing == Standing::Newer && known.wants_entry;
-        let newer: FxHashSet<u64> =
-            self.inodes.iter().filter(|(_, known)| is_newer(known)).map(|(ino, _)| u64::from(*ino)).collect();
+    /// In which order fsync wrote inodes since the checkpoint, and their names with them.
+    fn entered(&self, index: &Index) -> FxHashMap<u32, usize> {
+        let is_entered = |known: &Known| known.standing == Standing::Newer && known.wants_entry;
+        let behind = self.volume.behind.as_ref();
+        let order = |ino: u32| {
+            let found = index.nodes.get(&ino)?;
+            Some((found.version, behind.and_then(|behind| behind.position(found.address)), found.address, ino))
+        };
+        let entered = self.inodes.iter().filter(|(_, known)| is_entered(known));
+        let mut entered: Vec<_> = entered.filter_map(|(ino, _)| order(*ino)).collect();
+        entered.sort_unstable();
+        entered.into_iter().zip(0..).map(|((.., ino), at)| (ino, at)).collect()
+    }
+
+    /// Sorts the names. Of several that are the same, what fsync has put there last since the checkpoint keeps it, else what an entry of the
+    /// directory gives it to, else the earliest; the others get their inode's number too.
+    fn finish(&mut self, index: &Index) {
+        let entered = self.entered(index);
+        let order = |child: &Child| {
+            let ino = u32::try_from(child.ino).unwrap_or(0);
+            let is_remembered = self.inodes.get(&ino).is_some_and(|known| known.is_remembered);
+            (std::cmp::Reverse(entered.get(&ino).copied()), is_remembered, child.ino)
+        };
+        let sort = |children: &mut [Child]| {
+            children.sort_by(|one, other| one.name.cmp(&other.name).then_with(|| order(one).cmp(&order(other))));
+        };
         for children in self.tree.children.values_mut() {
-            sort(children, &newer);
+            sort(children);
             children.dedup();
             // Names are sorted: those that are the same are neighbours.
             let again: Vec<usize> =
@@ -374,13 +400,9 @@ impl Builder<'_, '_> {
                 child.name = name.into();
             }
             if !again.is_empty() {
-                sort(children, &newer);
+                sort(children);
             }
         }
+        self.tree.entered = entered;
     }
-}
-
-fn sort(children: &mut [Child], newer: &FxHashSet<u64>) {
-    let key = |child: &Child| (!newer.contains(&child.ino), child.ino);
-    children.sort_unstable_by(|one, other| one.name.cmp(&other.name).then_with(|| key(one).cmp(&key(other))));
 }

@@ -97,6 +97,8 @@ pub struct Outcome {
     pub rescued: Option<u64>,
     /// What is there after a repair, whatever that says it would lose.
     pub repaired: Option<u64>,
+    /// Whether the repair came to its end: both a check and a mount say that all is well.
+    pub is_mended: bool,
     pub losses: usize,
 }
 
@@ -113,12 +115,17 @@ impl Outcome {
         let mounted = mount(copy());
         let device = copy();
         let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).and_then(|plan| plan.commit());
+        let is_clean = |device: &dyn BlockDevice| {
+            check(device, &CheckOptions::default(), &mut |_| ()).is_ok_and(|report| report.is_clean())
+        };
+        let after = report.as_ref().ok().and_then(|_| mount(device.clone()));
         Outcome {
-            is_clean: check(image, &CheckOptions::default(), &mut |_| ()).is_ok_and(|report| report.is_clean()),
+            is_clean: is_clean(image),
             is_writable: mounted.as_ref().is_some_and(F2fs::is_writable),
             mounted: mounted.map(|fs| whole(&fs)),
             rescued: rescued.map(|fs| whole(&fs)),
-            repaired: report.as_ref().ok().and_then(|_| mount(device)).map(|fs| whole(&fs)),
+            is_mended: is_clean(&*device) && after.as_ref().is_some_and(F2fs::is_writable),
+            repaired: after.map(|fs| whole(&fs)),
             losses: report.map_or(0, |report| report.losses.len()),
         }
     }

@@ -1,0 +1,239 @@
+//! What the pack before says of a pack: which blocks of the logs were written between the two. The journals of NAT and SIT have no checksum,
+//! but they or the tables have what is written there.
+//!
+//! | between the two checkpoints | then in the newer one |
+//! |---|---|
+//! | a node was written | its entry is in the journal of the NAT, or its block of the table was written anew |
+//! | its entry is in the journal | that leads to this node, to one written since, or to none |
+//! | the older one's journal has an entry | the newer one's has one, or its block of the table was written anew, or has the same |
+//! | a log has written | the entry of its segment is in the journal of the SIT, or its block of the table was written anew |
+//!
+//! Which blocks of the tables were written anew is told by the version bitmaps, which have a checksum. A repair, and tools, write what is in
+//! a journal into the table in place: an entry there that is newer than the older checkpoint is as good.
+
+use std::ops::Range;
+
+use basalt_device::BlockDevice;
+use basalt_segments::SegmentKind;
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
+
+use super::journals::read_nat_alone;
+use super::load::{log_position, version_bitmaps};
+use super::pack::{Pack, read_pack};
+use crate::blocks::read_blocks;
+use crate::geometry::Geometry;
+use crate::layout::nat::{self, RawNatEntry};
+use crate::layout::node::RawNode;
+use crate::layout::sit::RawSitEntry;
+use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, sit};
+
+/// Nodes at the end of each log that are compared with the journal: 192 KiB in all.
+const NODES_COMPARED: u32 = 16;
+
+/// The pack before another, whole.
+pub(crate) struct Previous {
+    pack: Pack,
+    /// `cp_ver` of the nodes that were written between the two.
+    pub(crate) node_version: u64,
+    /// The version bitmaps of the SIT and the NAT, of this pack and of the newer one.
+    sit_bitmaps: [Vec<u8>; 2],
+    nat_bitmaps: [Vec<u8>; 2],
+}
+
+/// Which journal of a pack is not what the checkpoint wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contradicted {
+    Nat,
+    Sit,
+}
+
+impl Previous {
+    /// The pack before `pack`; `None` if it is not whole or not the one before.
+    pub(crate) fn of(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Option<Previous> {
+        let before = read_pack(device, geometry, 1 - pack.index).ok()?;
+        let is_possible = |pack: &Pack| {
+            SegmentKind::ALL.iter().all(|kind| {
+                let (segment, offset, _) = log_position(pack, *kind);
+                segment < geometry.main_segments && offset < BLOCKS_PER_SEGMENT
+            })
+        };
+        let is_next = before.raw.checkpoint_ver.get().wrapping_add(1) == pack.raw.checkpoint_ver.get();
+        if !is_next || !is_possible(&before) || !is_possible(pack) {
+            return None;
+        }
+        let [(sit_before, nat_before), (sit_now, nat_now)] =
+            [version_bitmaps(&before, geometry).ok()?, version_bitmaps(pack, geometry).ok()?];
+        let node_version = before.raw.node_version(before.checksum);
+        let (sit_bitmaps, nat_bitmaps) = ([sit_before, sit_now], [nat_before, nat_now]);
+        Some(Previous { pack: before, node_version, sit_bitmaps, nat_bitmaps })
+    }
+
+    /// Where a log was in its segment and is now, if it is still in that one; else from its segment's first block on. Blocks within the
+    /// segment where it is now; `None` where it filled holes.
+    pub(crate) fn written(&self, pack: &Pack, kind: SegmentKind) -> Option<Range<u32>> {
+        let (before, now) = (log_position(&self.pack, kind), log_position(pack, kind));
+        if before.2 || now.2 {
+            return None;
+        }
+        let first = if before.0 == now.0 { before.1 } else { 0 };
+        Some(first.min(now.1)..now.1)
+    }
+
+    /// The segment where a log was, and the block there that came next; `None` where it filled holes.
+    pub(crate) fn position(&self, kind: SegmentKind) -> Option<(u32, u32)> {
+        let (segment, offset, in_slack) = log_position(&self.pack, kind);
+        (!in_slack).then_some((segment, offset))
+    }
+
+    /// Whether the NAT's block with a node was written anew between the two.
+    pub(crate) fn has_new_nat_block(&self, nid: u32) -> bool {
+        has_flipped(&self.nat_bitmaps, nid / nat::ENTRIES_PER_BLOCK)
+    }
+
+    /// The entries of the NAT in this pack's journal that were right then: each leads to a node that was written before. Where power cut the
+    /// next checkpoint, that one's are in their place.
+    pub(crate) fn nat_journal(&self, device: &dyn BlockDevice, geometry: &Geometry) -> FxHashMap<u32, u32> {
+        let entries = read_nat_alone(device, geometry, &self.pack).unwrap_or_default();
+        let is_older = |nid: u32, address: u32| {
+            let found = node_at(device, geometry, address);
+            found.is_some_and(|found| found.nid == nid && self.ahead(found.version) < 0)
+        };
+        let entries = entries.iter().map(|one| (one.nid.get(), one.entry.block_addr.get()));
+        entries.filter(|&(nid, address)| is_older(nid, address)).collect()
+    }
+
+    /// How far ahead of this pack the `cp_ver` of a node is: 0 for those that were written between the two.
+    fn ahead(&self, version: u64) -> i32 {
+        (version as u32).wrapping_sub(self.pack.raw.checkpoint_ver.get() as u32).cast_signed()
+    }
+
+    /// Whether a journal of the newer pack contradicts this one; those that are known to be gone are left out.
+    pub(super) fn contradicts(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        pack: &Pack,
+        nat: Option<&[RawNatJournalEntry]>,
+        sit: Option<&[RawSitJournalEntry]>,
+    ) -> Option<Contradicted> {
+        if nat.is_some_and(|journal| self.contradicts_nat(device, geometry, pack, journal)) {
+            return Some(Contradicted::Nat);
+        }
+        let journal = sit?;
+        let lacks = |kind: &SegmentKind| {
+            let (segment, _, _) = log_position(pack, *kind);
+            let is_elsewhere = has_flipped(&self.sit_bitmaps, segment / sit::ENTRIES_PER_BLOCK)
+                || journal.iter().any(|one| one.segno.get() == segment);
+            let written = self.written(pack, *kind).filter(|blocks| !blocks.is_empty() && !is_elsewhere);
+            written.is_some_and(|written| !self.has_live(device, geometry, segment, written))
+        };
+        SegmentKind::ALL.iter().any(lacks).then_some(Contradicted::Sit)
+    }
+
+    /// Whether the SIT's table, as the newer pack has it, knows of a live block in part of a segment; true where it cannot be read.
+    fn has_live(&self, device: &dyn BlockDevice, geometry: &Geometry, segment: u32, mut blocks: Range<u32>) -> bool {
+        let index = segment / sit::ENTRIES_PER_BLOCK;
+        let address = geometry.sit_block(index, bit_msb(&self.sit_bitmaps[1], index as usize));
+        let Ok(bytes) = read_blocks(device, address, 1) else { return true };
+        let at = (segment % sit::ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
+        let entry = RawSitEntry::read_from_prefix(&bytes[at..]);
+        entry.is_ok_and(|(entry, _)| blocks.any(|block| bit_msb(&entry.valid_map, block as usize)))
+    }
+
+    fn contradicts_nat(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        pack: &Pack,
+        journal: &[RawNatJournalEntry],
+    ) -> bool {
+        let entries: FxHashMap<u32, u32> =
+            journal.iter().map(|one| (one.nid.get(), one.entry.block_addr.get())).collect();
+        let is_newer = |nid: u32, address: u32| {
+            node_at(device, geometry, address).is_some_and(|found| found.nid == nid && self.ahead(found.version) >= 0)
+        };
+        let block_with = |nid: u32| self.table_block(device, geometry, nid / nat::ENTRIES_PER_BLOCK);
+        let agrees = |(nid, (address, ino)): (u32, (u32, u32))| match entries.get(&nid) {
+            Some(&entry) => Some(entry == NULL_ADDR || entry == address || is_newer(nid, entry)),
+            // What was written anew says nothing, and neither does what cannot be read.
+            None if self.has_new_nat_block(nid) => None,
+            None => {
+                let entry = block_with(nid)?[(nid % nat::ENTRIES_PER_BLOCK) as usize].block_addr.get();
+                // A node that is damaged may have a wrong number; the right one is near its inode's.
+                let has_other = || {
+                    let near = block_with(ino).unwrap_or_default();
+                    let near = near.iter().map(|entry| entry.block_addr.get());
+                    entries.values().copied().chain(near).any(|other| other == address)
+                };
+                Some(entry == address || is_newer(nid, entry) || has_other())
+            }
+        };
+        let node_logs = SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
+        let written = node_logs.flat_map(|kind| self.last_written(device, geometry, pack, kind));
+        let before = self.nat_journal(device, geometry).into_iter().filter(|(nid, _)| !entries.contains_key(nid));
+        let before = before.map(|(nid, address)| (nid, (address, nid)));
+        is_against(written.filter_map(agrees)) || is_against(before.filter_map(agrees))
+    }
+
+    /// The last nodes that a log has written between the two: of each the last address, and its inode.
+    fn last_written(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        pack: &Pack,
+        kind: SegmentKind,
+    ) -> FxHashMap<u32, (u32, u32)> {
+        let Some(written) = self.written(pack, kind) else { return FxHashMap::default() };
+        let first = written.start.max(written.end.saturating_sub(NODES_COMPARED));
+        let address = geometry.main + log_position(pack, kind).0 * BLOCKS_PER_SEGMENT + first;
+        let Ok(bytes) = read_blocks(device, address, (written.end - first) as usize) else { return FxHashMap::default() };
+        let nodes = (address..).zip(bytes.chunks_exact(BLOCK_SIZE));
+        let nodes = nodes.filter_map(|(address, block)| Some((address, node_in(block, geometry)?)));
+        let nodes = nodes.filter(|(_, node)| node.version == self.node_version);
+        nodes.map(|(address, node)| (node.nid, (address, node.ino))).collect()
+    }
+
+    /// A block of the NAT's table, as the newer pack has it; `None` if it cannot be read.
+    fn table_block(&self, device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<Vec<RawNatEntry>> {
+        let address = geometry.nat_block(index, bit_msb(&self.nat_bitmaps[1], index as usize));
+        let bytes = read_blocks(device, address, 1).ok()?;
+        let (entries, _) = <[RawNatEntry]>::ref_from_prefix_with_elems(&bytes, nat::ENTRIES_PER_BLOCK as usize).ok()?;
+        Some(entries.to_vec())
+    }
+}
+
+/// Whether at least half of what was asked says no, and there is one who does: a node may be damaged itself.
+fn is_against(answers: impl Iterator<Item = bool>) -> bool {
+    let (mut all, mut no) = (0, 0);
+    for agrees in answers {
+        all += 1;
+        no += usize::from(!agrees);
+    }
+    no > 0 && 2 * no >= all
+}
+
+fn has_flipped(bitmaps: &[Vec<u8>; 2], index: u32) -> bool {
+    bit_msb(&bitmaps[0], index as usize) != bit_msb(&bitmaps[1], index as usize)
+}
+
+/// What the footer of a node says.
+struct Footer {
+    nid: u32,
+    ino: u32,
+    version: u64,
+}
+
+/// The footer of the node in a block, if it can be one.
+fn node_in(block: &[u8], geometry: &Geometry) -> Option<Footer> {
+    let footer = &RawNode::ref_from_bytes(block).ok()?.footer;
+    let (nid, ino, version) = (footer.nid.get(), footer.ino.get(), footer.cp_ver.get());
+    let ids = 3..geometry.node_ids();
+    (ids.contains(&nid) && ids.contains(&ino)).then_some(Footer { nid, ino, version })
+}
+
+fn node_at(device: &dyn BlockDevice, geometry: &Geometry, address: u32) -> Option<Footer> {
+    let block = geometry.in_main(address).then(|| read_blocks(device, address, 1).ok())??;
+    node_in(&block, geometry)
+}
