@@ -41,7 +41,9 @@ dependencies: ## install what building and testing needs
 build: ## build the release program, target/release/basalt
 	$(CARGO) build --release --locked --package basalt
 
-run: build dependencies ## format, mount, fill, change, unmount and check a volume, with times
+run: ## format, mount, fill, change, unmount and check a volume, with times
+	@scripts/install-dependencies run
+	@$(MAKE) --no-print-directory build
 	scripts/run-demo
 
 test: dependencies ## run every test

@@ -108,7 +108,7 @@ impl Failure {
 
     /// The whole message on one line; whatever a name or a device's answer contains cannot break out of it.
     pub fn line(&self) -> String {
-        one_line(&self.line)
+        one_line(&without_numbers(&self.line))
     }
 }
 
@@ -146,6 +146,19 @@ fn advice(content: &Content, target: &impl Display) -> Option<String> {
     })
 }
 
+/// Leaves out the numbers that errors of the system have behind their words.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut line = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.parse::<u32>().is_ok() => line.push_str(rest),
+            _ => line.extend([" (os error ", part]),
+        }
+    }
+    line
+}
+
 /// Shows control characters as escapes, so that a text stays on its line and cannot steer a terminal.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -169,6 +182,13 @@ mod tests {
         let failure = Failure::at("a\nb", "\x1b[31mred").hint("do\tthis");
         assert_eq!(failure.line(), "a\\nb: \\u{1b}[31mred; do\\tthis");
         assert_eq!(printable(b"caf\xc3\xa9 \xff"), "café \u{fffd}");
+    }
+
+    #[test]
+    fn errors_of_the_system_have_words_only() {
+        let error = io::Error::from_raw_os_error(2);
+        assert_eq!(Failure::at("/nodir", error).hint("make it").line(), "/nodir: No such file or directory; make it");
+        assert_eq!(Failure::new("a (os error b) c (os error").line(), "a (os error b) c (os error");
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn destinations_are_those_of_cp() {
                     /new/below/tree:\nbelow\n\n/new/below/tree/below:\n\n/new/tree:\nbelow\n\n/new/tree/below:\n\n/tree:\nbelow\n\n\
                     /tree/below:\n";
     assert_eq!(list, expected);
+    put(&[&file, "/missing/"]).fails(1, &["volume:/missing/: no such directory"]);
     put(&[&file, "/missing/name"]).fails(1, &["/missing/", "no such file"]);
     put(&[&tree, "/file"]).fails(1, &["would replace a file"]);
     put(&["-T", &file, "/tree"]).fails(1, &["directory"]);

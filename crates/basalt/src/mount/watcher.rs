@@ -43,6 +43,7 @@ impl Watcher {
         let child = Command::new(daemon::program())
             .arg0(NAME)
             .arg(place)
+            .arg(std::process::id().to_string())
             .current_dir("/")
             // Of its own, so that the terminal's signals do not reach it.
             .process_group(0)
@@ -79,8 +80,10 @@ fn watch() -> std::io::Result<()> {
     // Whoever ends all processes of a service or a system lets the server end first.
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP])?;
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    if say_ready().is_err() {
-        // Killed before it could hear that.
+    // Whoever was killed before that sends no signal: somebody else is the parent then, or nobody hears this.
+    let server = std::env::args().nth(2).and_then(|pid| pid.parse().ok());
+    let is_orphan = server.is_some_and(|server: u32| std::os::unix::process::parent_id() != server);
+    if is_orphan || say_ready().is_err() {
         return connection.abort();
     }
     signals.forever().find(|&signal| signal == SIGUSR1);

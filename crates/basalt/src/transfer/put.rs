@@ -92,6 +92,9 @@ impl<'a> Put<'a> {
             }
             return Err(Error::refused(destination, "is a directory, and would be replaced by a file"));
         }
+        if destination.ends_with(b"/") && host::kind(&stat) != Some(FileKind::Directory) {
+            return Err(Error::refused(&[b"volume:", destination].concat(), "no such directory"));
+        }
         match resolve_parent(self.fs, destination)? {
             Some((parent, name)) => self.put(&place, &stat, &parent, name, 0),
             None => Err(Error::volume(destination, basalt_vfs::Error::NotFound)),

@@ -51,11 +51,16 @@ fn write_durably(path: &Path, byte: u8) -> io::Result<()> {
 fn fail_and_recover(volume: &Volume, heal: impl FnOnce()) {
     fs::write(volume.path("first"), vec![1; 100_000]).unwrap();
     basalt(["sync".as_ref(), volume.root().as_os_str()]).ok();
+    let mut held = File::create(volume.path("held")).unwrap();
     let (durable, error) = (0_u8..200)
         .find_map(|number| write_durably(&volume.path(format!("n{number}")), number).err().map(|error| (number, error)))
         .expect("more than the device has room for");
     assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
     assert!(durable > 3);
+    // The kernel still takes what goes to its cache.
+    let error = held.write_all(&[1; 3 << 20]).and_then(|()| held.sync_all()).unwrap_err();
+    drop(held);
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
     let refused = write_durably(&volume.path("later"), 1).unwrap_err();
     assert!(matches!(Errno::from_io_error(&refused), Some(Errno::ROFS | Errno::IO)), "{refused}");
     let refused = fs::create_dir(volume.path("directory")).unwrap_err();

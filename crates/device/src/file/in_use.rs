@@ -28,7 +28,7 @@ pub(super) fn lock_holder(file: &File) -> String {
     // This process has another lock on it, perhaps.
     let pid = holders.iter().find(|&&pid| pid != me).or(holders.first()).copied().or_else(|| {
         let locks = fs::read_to_string("/proc/locks").ok()?;
-        lock_taker(&locks, wanted.dev(), wanted.ino())
+        lock_takers(&locks, wanted.dev(), wanted.ino()).next()
     });
     pid.map_or_else(unknown, |pid| format!("locked by {}", process_name(pid)))
 }
@@ -161,15 +161,15 @@ fn reach_around(wanted: &[Identity]) -> Reach {
 }
 
 /// The process that locked a file or device and has ended, while its lock stays: one of its threads hangs in the kernel, and has
-/// everything open that the process had.
+/// everything open that the process had. `None` where another one that lives has a lock too, as of two mounts that only read.
 pub fn left_behind_by(path: &Path) -> Option<u32> {
     if !Reach::new(&[]).has(path) {
         return None;
     }
     let node = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    let taker = lock_taker(&locks, node.dev(), node.ino())?;
-    has_ended(taker).then_some(taker)
+    let takers: Vec<u32> = lock_takers(&locks, node.dev(), node.ino()).collect();
+    takers.first().copied().filter(|_| takers.iter().all(|&taker| has_ended(taker)))
 }
 
 /// Whether nothing is left of a process but threads that cannot end.
@@ -231,9 +231,9 @@ pub(super) fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The process that took a lock on an inode, from the text of /proc/locks.
-fn lock_taker(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    locks.lines().filter(|line| lock_place(line) == Some((device, inode))).find_map(|line| {
+/// The processes that took a lock on an inode, from the text of /proc/locks.
+fn lock_takers(locks: &str, device: u64, inode: u64) -> impl Iterator<Item = u32> {
+    locks.lines().filter(move |line| lock_place(line) == Some((device, inode))).filter_map(|line| {
         // 0 and -1 stand for processes that this one cannot see.
         line.split_whitespace().nth(4)?.parse().ok().filter(|&pid| pid > 0)
     })
@@ -304,15 +304,17 @@ damaged line\n";
     }
 
     #[test]
-    fn lock_takers() {
+    fn takers_of_locks() {
+        let of = |locks: &str, device, inode| lock_takers(locks, device, inode).collect::<Vec<_>>();
         let locks = "\
 1: POSIX  ADVISORY  WRITE 11 08:01:131090 0 EOF\n\
 2: -> FLOCK  ADVISORY  WRITE 12 08:01:131090 0 EOF\n\
 3: FLOCK  ADVISORY  WRITE 0 08:01:77 0 EOF\n\
-4: FLOCK  ADVISORY  WRITE 14 fe:1a:131090 0 EOF\n";
-        assert_eq!(lock_taker(locks, makedev(0xfe, 0x1a), 131_090), Some(14));
-        assert_eq!(lock_taker(locks, makedev(8, 1), 131_090), Some(11));
-        assert_eq!(lock_taker(locks, makedev(8, 1), 77), None);
+4: FLOCK  ADVISORY  READ 14 fe:1a:131090 0 EOF\n\
+5: FLOCK  ADVISORY  READ 15 fe:1a:131090 0 EOF\n";
+        assert_eq!(of(locks, makedev(0xfe, 0x1a), 131_090), [14, 15]);
+        assert_eq!(of(locks, makedev(8, 1), 131_090), [11]);
+        assert_eq!(of(locks, makedev(8, 1), 77), []);
         assert!(has_lock("pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n"));
         assert!(has_lock("lock:\t1: OFDLCK ADVISORY  WRITE -1 00:13:11691 100 200\n"));
         assert!(!has_lock("pos:\t0\nflags:\t02\n"));

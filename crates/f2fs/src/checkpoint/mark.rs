@@ -38,12 +38,24 @@ fn mark(than: u64) -> [u8; BLOCK_SIZE] {
 }
 
 /// The mark beside the lost pack `index`, and where to write it; `None` where each place may have the last block of a pack, or cannot be read.
-pub(crate) fn beside(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: u64) -> Option<(u32, Vec<u8>)> {
+/// The first `taken` blocks are the repair's own pack.
+pub(crate) fn beside(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    index: u32,
+    than: u64,
+    taken: u32,
+) -> Option<(u32, Vec<u8>)> {
     let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
     let is_free = |address: &u32| {
         read_blocks(device, *address, 1).is_ok_and(|block| check_block(index, "block", &block).is_err())
     };
-    PLACES.rev().map(|at| start + at).find(is_free).map(|address| (address, mark(than).to_vec()))
+    PLACES
+        .rev()
+        .filter(|at| *at >= taken)
+        .map(|at| start + at)
+        .find(is_free)
+        .map(|address| (address, mark(than).to_vec()))
 }
 
 /// Whether a block is a mark, of whatever repair.
@@ -68,10 +80,11 @@ mod tests {
         let device = MemoryDevice::new(80 << 20, 512);
         format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
         let geometry = Geometry::read(&device).unwrap().0;
-        let (address, block) = beside(&device, &geometry, 1, 7).unwrap();
+        let (address, block) = beside(&device, &geometry, 1, 7, 9).unwrap();
         let second = geometry.checkpoint + BLOCKS_PER_SEGMENT;
         assert!(PLACES.contains(&(address - second)), "{address}");
         assert!(names(&block, 7) && !names(&block, 9));
+        assert_eq!(beside(&device, &geometry, 1, 7, BLOCKS_PER_SEGMENT), None);
         assert!(!names(&block[..20], 7) && !names(&[], 7));
     }
 }

@@ -188,7 +188,9 @@ impl Previous {
         let Some(written) = self.written(pack, kind) else { return FxHashMap::default() };
         let first = written.start.max(written.end.saturating_sub(NODES_COMPARED));
         let address = geometry.main + log_position(pack, kind).0 * BLOCKS_PER_SEGMENT + first;
-        let Ok(bytes) = read_blocks(device, address, (written.end - first) as usize) else { return FxHashMap::default() };
+        let Ok(bytes) = read_blocks(device, address, (written.end - first) as usize) else {
+            return FxHashMap::default();
+        };
         let nodes = (address..).zip(bytes.chunks_exact(BLOCK_SIZE));
         let nodes = nodes.filter_map(|(address, block)| Some((address, node_in(block, geometry)?)));
         let nodes = nodes.filter(|(_, node)| node.version == self.node_version);

@@ -93,6 +93,7 @@ pub(super) fn open(
     state.is_invented = invented;
     state.merge_journals()?;
     state.place_lost_logs()?;
+    state.fill_owners();
     state.loaded.orphans.sort_unstable();
     state.loaded.orphans.dedup();
     let ids = 3..state.geometry.node_ids();

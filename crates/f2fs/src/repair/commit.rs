@@ -185,8 +185,9 @@ impl State {
         let pack = geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
         let total = self.loaded.pack.raw.cp_pack_total_block_count.get();
         let mended = base.as_ref().and_then(|base| base.pack.broken_end.as_ref()).map(|end| end.address);
-        let mark =
-            self.lost_beside.and_then(|version| mark::beside(self.device.base(), geometry, self.target, version));
+        let mark = self
+            .lost_beside
+            .and_then(|version| mark::beside(self.device.base(), geometry, self.target, version, total));
         if let Some((address, mark)) = mark {
             writes.groups[MARK].insert(address, mark);
             let before = self.device.before(address)?;

@@ -150,8 +150,8 @@ impl Work<'_> {
             let Some(survey) = survey.filter(|_| !report.is_clean() && self.round < ROUNDS_MAX) else {
                 return Ok(report);
             };
-            // A volume that looks as it did before is going round in circles.
-            if !seen.insert(signature(&report)) {
+            // A volume that looks as it did before is going round in circles, unless more is known of it.
+            if !seen.insert((signature(&report), state.outdated.len(), state.homeless.len())) {
                 return Ok(report);
             }
             state.begin_round();

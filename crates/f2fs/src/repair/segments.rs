@@ -25,7 +25,6 @@ impl State {
                 }
             }
             self.mend_summaries(survey)?;
-            self.fill_owners();
         }
         let free = self.mend_sit(survey)?;
         let counts = &report.counts;
@@ -124,9 +123,9 @@ impl State {
         Ok(())
     }
 
-    /// Gives blocks that a log of data has written, and that nobody uses, an owner that can be, if they have none: without, the journal
-    /// beside them looks lost.
-    fn fill_owners(&mut self) {
+    /// Gives blocks that a log of data has written an owner that can be, if they have none: without, the journal beside them looks lost.
+    /// Those that are in use get their own one later.
+    pub(super) fn fill_owners(&mut self) {
         let (ids, root) = (FIRST_NID..self.geometry.node_ids(), self.geometry.root_ino);
         for log in &mut self.loaded.logs[..3] {
             let written = log.summary.entries.iter_mut().take(log.offset as usize);

@@ -352,7 +352,8 @@ impl Evidence {
         let mut all: BTreeSet<u32> = of_lost.chain(&self.unsure).copied().collect();
         if self.nat_is_old && self.sit_is_old && self.interval.is_none() {
             // Only the order of versions decides, against the table.
-            let is_other = |nid: &u32, found: &Found| self.addresses.get(nid).is_some_and(|known| *known != found.address);
+            let is_other =
+                |nid: &u32, found: &Found| self.addresses.get(nid).is_some_and(|known| *known != found.address);
             let is_of_fsync = |found: &Found| found.standing == Standing::Newer;
             let others = index.nodes.iter().filter(|(nid, found)| is_other(nid, found) && !is_of_fsync(found));
             all.extend(others.map(|(_, found)| found.ino));

@@ -280,7 +280,8 @@ impl Builder<'_, '_> {
     fn settle(&mut self, ino: u32) {
         let Some(known) = self.inodes.get(&ino).filter(|known| known.state == State::Unplaced) else { return };
         let (note, parent) = (known.note, known.note.parent);
-        let unsure = matches!(known.standing, Standing::Unknown | Standing::Disputed | Standing::Written) && !known.wants_entry;
+        let unsure =
+            matches!(known.standing, Standing::Unknown | Standing::Disputed | Standing::Written) && !known.wants_entry;
         let parent_placed =
             u64::from(parent) == self.root || self.is_state(parent, State::Placed) && self.is_directory(parent);
         let parent_whole = self.is_state(parent, State::Placed) && !self.damaged.contains(&parent);

@@ -89,9 +89,7 @@ fn cut_checkpoint(image: &MemoryDevice, files: &Files, rng: &mut Rng) -> MemoryD
     fs.sync().unwrap();
     drop(fs);
     let history = device.history();
-    let is_pack = |change: &Change| {
-        matches!(change, Change::Write { offset, .. } if (other..other + 512 * BLOCK).contains(offset))
-    };
+    let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if (other..other + 512 * BLOCK).contains(offset));
     let at = (from..history.changes.len()).find(|at| is_pack(&history.changes[*at])).unwrap();
     let fate = |change: &Change| if is_pack(change) { Fate::Lost } else { Fate::Kept };
     Replay::new(&history).cut(at, |cached| cached.iter().map(fate).collect())

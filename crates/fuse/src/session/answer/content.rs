@@ -68,8 +68,11 @@ impl Server {
             return reply.push(&WriteOut { size: arguments.size, padding: 0 });
         }
         let result = self.fs.write_back(ino, arguments.offset, data);
-        if matches!(result, Err(basalt_vfs::Error::NoSpace)) {
-            self.shortage.note_loss(ino);
+        match result {
+            // The program wrote when it still could: for its fsync, the device has failed.
+            Err(basalt_vfs::Error::ReadOnly) => return Err(Errno::IO.into()),
+            Err(basalt_vfs::Error::NoSpace) => self.shortage.note_loss(ino),
+            _ => {}
         }
         result?;
         reply.push(&WriteOut { size: arguments.size, padding: 0 })
