@@ -52,7 +52,10 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let target = mount.target();
     // Nobody answers for one that was killed and hangs.
     let is_abandoned = abandoned::release(&mount)?;
-    let farewell = if is_abandoned { Err(AskError::Gone(mount.point.clone())) } else { Farewell::of(&mount) };
+    let gone = || AskError::Gone(mount.point.clone());
+    let farewell = if is_abandoned { Err(gone()) } else { Farewell::of(&mount) };
+    // The socket of one that was killed may have been tidied away by another that began.
+    let farewell = farewell.map_err(|error| if is_dead(&mount) { gone() } else { error });
     take_away(&mount)?;
     // It may stay mounted elsewhere. Another volume may have got the number meanwhile, and the loop device.
     if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {
@@ -72,6 +75,11 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
         }
         Ok(End::Silent) | Err(_) => look_for_end(&mount, &target, wait),
     }
+}
+
+/// Whether nobody serves a mount any more. Asked only of one whose server does not answer otherwise.
+fn is_dead(mount: &Mount) -> bool {
+    matches!(rustix::fs::statvfs(&mount.point), Err(Errno::NOTCONN))
 }
 
 /// What is waited for. A mount ends when nobody has it any more: a container or service may have it in a mount namespace of its own.

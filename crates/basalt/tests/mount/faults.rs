@@ -234,6 +234,18 @@ fn unmounting_what_was_killed_is_not_clean() {
     assert_eq!(basalt(["fsck".as_ref(), volume.image().as_os_str()]).code(), 0);
 }
 
+/// Whoever begins to serve a mount tidies the sockets of those away that were killed.
+#[test]
+fn unmounting_what_was_killed_is_not_clean_where_others_begin_meanwhile() {
+    let Some(volume) = Volume::new("128M") else { return };
+    fs::write(volume.path("lost"), vec![3; 1 << 20]).unwrap();
+    volume.kill_server();
+    wait_for("the end", || fs::read_dir(volume.root()).is_err());
+    let Some(other) = Volume::new("64M") else { return };
+    umount(&volume.root()).fails(1, &["not closed cleanly", "the process that served it"]);
+    drop(other);
+}
+
 #[test]
 fn umount_8_tells_of_what_could_not_be_written_back() {
     if !can_mount() {
