@@ -334,9 +334,14 @@ impl Server {
             Operation::ReadDir(arguments) => self.readdir(ino, &arguments, reply),
             Operation::ReadDirPlus(arguments) => self.readdirplus(ino, &arguments, reply),
 
-            Operation::Fsync { data_only } | Operation::FsyncDir { data_only } => {
+            Operation::Fsync { data_only } => {
+                if self.kernel_keeps_dirty_pages() {
+                    // It keeps no count of the blocks that a file has.
+                    reply.outdates(header.node);
+                }
                 Ok(self.fs.sync_file(ino, data_only)?)
             }
+            Operation::FsyncDir { data_only } => Ok(self.fs.sync_file(ino, data_only)?),
             Operation::SyncFs => Ok(self.fs.sync()?),
 
             Operation::Release { handle } => {
