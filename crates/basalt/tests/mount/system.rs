@@ -250,3 +250,15 @@ fn one_that_cannot_be_unmounted_keeps_no_other_mounted() {
     let said = basalt(["umount".as_ref(), missing.as_os_str(), one.as_os_str()]);
     assert_eq!((said.code(), said.err().lines().count()), (1, 2), "{}", said.err());
 }
+
+/// What the kernel keeps of a mount can be changed, and the volume is closed as ever.
+#[test]
+fn a_mount_turns_read_only_and_back() {
+    let Some(volume) = Volume::new("64M") else { return };
+    sh(&volume.root(), "echo 1 > before; mount -o remount,ro .");
+    assert!(fs::write(volume.path("refused"), b"x").is_err());
+    sh(&volume.root(), "test $(cat before) = 1; mount -o remount,rw .; echo 2 > after; mount -o remount,ro .");
+    volume.remount();
+    assert_eq!(fs::read(volume.path("after")).unwrap(), b"2\n");
+    assert!(!volume.path("refused").exists());
+}
