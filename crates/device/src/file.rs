@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use crate::block::{BlockDevice, DeviceError, Result};
 use crate::range::{self, total_length};
 
-pub use in_use::{left_behind_by, mounted_over};
+pub use in_use::{left_behind_by, mounted_over, process_state};
 pub use lock::Lock;
 pub use open::OpenOptions;
 pub use reach::Reach;

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use basalt_device::file::process_state;
 use basalt_device::{FileDevice, Lock, OpenOptions};
 use basalt_f2fs::{F2fs, SystemClock};
 use rustix::io::Errno;
@@ -56,6 +57,10 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let farewell = if is_abandoned { Err(gone()) } else { Farewell::of(&mount) };
     // The socket of one that was killed may have been tidied away by another that began.
     let farewell = farewell.map_err(|error| if is_dead(&mount) { gone() } else { error });
+    if let Some(process) = farewell.as_ref().ok().and_then(Farewell::server).filter(|&process| is_stopped(process)) {
+        let what = format_args!("the process that serves it ({process}) is stopped");
+        return Err(Failure::at(mount.point.display(), what).hint(format_args!("`kill -CONT {process}` lets it go on")));
+    }
     take_away(&mount)?;
     // It may stay mounted elsewhere. Another volume may have got the number meanwhile, and the loop device.
     if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {
@@ -75,6 +80,11 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
         }
         Ok(End::Silent) | Err(_) => look_for_end(&mount, &target, wait),
     }
+}
+
+/// Whether a process is stopped, by a signal or a debugger: unmounting would wait for it in the kernel, where nothing ends that.
+fn is_stopped(process: u32) -> bool {
+    matches!(process_state(process), Some('T' | 't'))
 }
 
 /// Whether nobody serves a mount any more. Asked only of one whose server does not answer otherwise.

@@ -80,6 +80,13 @@ impl Farewell {
         Ok(Farewell { stream })
     }
 
+    /// The process that serves the mount, if that can be told.
+    #[must_use]
+    pub fn server(&self) -> Option<u32> {
+        let peer = sockopt::socket_peercred(&self.stream).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
     /// Waits until the mount has ended, and its server, too: then nothing is locked any more. `tell` is called once if that takes long.
     #[must_use]
     pub fn wait(mut self, limit: Duration, tell: impl FnOnce()) -> End {

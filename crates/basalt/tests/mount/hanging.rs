@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal};
 use tempfile::TempDir;
 
 use crate::fixture::{Volume, try_sh_as_nobody, wait_for};
-use crate::support::{Finished, basalt, can_mount, mount_line, program};
+use crate::support::{Finished, basalt, can_mount, mount_line, program, umount};
 
 /// Far beyond what any command here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -282,4 +282,19 @@ fn a_mount_of_an_image_within_a_mount_is_found() {
     let found = basalt_device::file::mounted_over(&image);
     run(&["umount", mnt]).ok();
     assert_eq!(found, Some(point));
+}
+
+/// Unmounting would wait in the kernel until the server goes on, whatever signals come.
+#[test]
+fn what_a_stopped_process_serves_is_not_unmounted() {
+    let Some(volume) = Volume::new("64M") else { return };
+    fs::write(volume.path("file"), b"not lost").unwrap();
+    let server = volume.server().unwrap();
+    rustix::process::kill_process(server, Signal::STOP).unwrap();
+    let said = umount(&volume.root());
+    rustix::process::kill_process(server, Signal::CONT).unwrap();
+    said.fails(1, &["is stopped", "kill -CONT"]);
+    assert!(volume.is_mounted());
+    volume.remount();
+    assert_eq!(fs::read(volume.path("file")).unwrap(), b"not lost");
 }

@@ -174,10 +174,14 @@ pub fn left_behind_by(path: &Path) -> Option<u32> {
 
 /// Whether nothing is left of a process but threads that cannot end.
 fn has_ended(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    matches!(process_state(pid), Some('Z' | 'X'))
+}
+
+/// The state of a process as `/proc/PID/stat` has it: `R` runs, `T` is stopped, `Z` has ended; `None` if there is none.
+pub fn process_state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which is in brackets.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('Z' | 'X'))
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 /// The partitions of a disk, or the disk of a partition, each with its path and number.
