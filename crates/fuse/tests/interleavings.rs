@@ -1,10 +1,10 @@
-//! The baton under schedules that shuttle chooses: whatever the order of events, one loop receives at a time, no request is left
+//! The token under schedules that shuttle chooses: whatever the order of events, one loop receives at a time, no request is left
 //! lying, and everybody goes home.
 
-#[path = "../src/session/baton.rs"]
-mod baton;
+#[path = "../src/session/token.rs"]
+mod token;
 
-/// What the baton locks with here.
+/// What the token locks with here.
 mod locks {
     pub(super) use basalt_testkit::shuttled::{AtomicU64, Condvar, Mutex, Ordering};
 }
@@ -23,21 +23,21 @@ use std::sync::Arc;
 use basalt_testkit::shuttled::shuttle::{self, thread};
 use basalt_testkit::shuttled::{AtomicBool, AtomicU64, Mutex, Ordering};
 
-use baton::Baton;
+use token::Token;
 
 /// Schedules tried of each kind.
 const SCHEDULES: usize = 3_000;
 /// Loops at most; there is one at first.
 const LOOPS: usize = 3;
-/// Looks after which the watchman sleeps: few, so that he often does.
-const BOREDOM: u32 = 2;
+/// Looks after which the monitor sleeps: few, so that it often does.
+const IDLE_LOOKS: u32 = 2;
 const REQUESTS: u64 = 5;
 
 /// What the loops do with their requests; the real ones are in `session/worker.rs`.
 #[derive(Clone, Copy)]
 enum Requests {
     Quick,
-    /// The baton is passed on before the work begins.
+    /// The token is passed on before the work begins.
     Long,
     /// Some of each, and some that take longer than they should.
     Mixed,
@@ -66,52 +66,52 @@ impl Kernel {
 
 /// Everything that loops share.
 struct Session {
-    baton: Baton,
+    token: Token,
     kernel: Kernel,
     requests: Requests,
-    crew: Mutex<Crew>,
+    pool: Mutex<Pool>,
 }
 
 /// As in `session/worker.rs`.
 #[derive(Default)]
-struct Crew {
-    hired: usize,
+struct Pool {
+    started: usize,
     alive: usize,
 }
 
 impl Session {
-    /// Starts one more loop, if there may be more; the watchman calls it at the baton's desk.
-    fn hire(self: &Arc<Self>) {
-        let mut crew = self.crew.lock();
-        if crew.hired + 1 < LOOPS && crew.alive > 0 {
+    /// Starts one more loop, if there may be more; the monitor calls it with the token's state locked.
+    fn start_loop(self: &Arc<Self>) {
+        let mut pool = self.pool.lock();
+        if pool.started + 1 < LOOPS && pool.alive > 0 {
             let session = Arc::clone(self);
             thread::spawn(move || session.work());
-            crew.hired += 1;
-            crew.alive += 1;
+            pool.started += 1;
+            pool.alive += 1;
         }
     }
 
-    /// One loop from its beginning to its end; the last one sends the watchman home.
+    /// One loop from its beginning to its end; the last one ends the monitor.
     fn work(self: Arc<Self>) {
         self.serve();
         let is_last = {
-            let mut crew = self.crew.lock();
-            crew.alive -= 1;
-            crew.alive == 0
+            let mut pool = self.pool.lock();
+            pool.alive -= 1;
+            pool.alive == 0
         };
         if is_last {
-            self.baton.close();
+            self.token.close();
         }
     }
 
     fn serve(self: &Arc<Self>) {
-        let Session { baton, kernel, requests, .. } = &**self;
-        baton.take();
+        let Session { token, kernel, requests, .. } = &**self;
+        token.take();
         loop {
             let received = kernel.receive();
-            let ticket = baton.begin();
+            let ticket = token.begin();
             let Some(number) = received else {
-                baton.pass(ticket);
+                token.pass(ticket);
                 return;
             };
             let is_long = match requests {
@@ -119,15 +119,15 @@ impl Session {
                 Requests::Long => true,
                 Requests::Mixed => number % 2 == 0,
             };
-            if is_long && baton.pass(ticket) {
-                self.hire();
+            if is_long && token.pass(ticket) {
+                self.start_loop();
             }
             for _ in 0..number % 3 {
                 thread::yield_now();
             }
             kernel.answered.fetch_add(1, Ordering::SeqCst);
-            if !baton.finish(ticket) {
-                baton.take();
+            if !token.finish(ticket) {
+                token.take();
             }
         }
     }
@@ -136,17 +136,17 @@ impl Session {
 fn session(requests: Requests) {
     let kernel =
         Kernel { waiting: AtomicU64::new(REQUESTS), answered: AtomicU64::new(0), receiving: AtomicBool::new(false) };
-    let crew = Mutex::new(Crew { hired: 0, alive: 1 });
-    let session = Arc::new(Session { baton: Baton::new(BOREDOM), kernel, requests, crew });
+    let pool = Mutex::new(Pool { started: 0, alive: 1 });
+    let session = Arc::new(Session { token: Token::new(IDLE_LOOKS), kernel, requests, pool });
     let first = {
         let session = Arc::clone(&session);
         thread::spawn(move || session.work())
     };
     // The last loop ends it; a loop that never ends is a deadlock, which fails.
-    session.baton.watch(wakeful::Wakeful, || session.hire());
+    session.token.watch(wakeful::Wakeful, || session.start_loop());
     first.join().unwrap();
-    let crew = session.crew.lock();
-    assert_eq!((crew.alive, session.kernel.answered.load(Ordering::SeqCst)), (0, REQUESTS), "{} hired", crew.hired);
+    let pool = session.pool.lock();
+    assert_eq!((pool.alive, session.kernel.answered.load(Ordering::SeqCst)), (0, REQUESTS), "{} started", pool.started);
 }
 
 #[test]

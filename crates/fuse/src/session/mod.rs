@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `handshake` | INIT: what kernel and server agree on |
 //! | `worker` | an event loop: receive, answer, reply; one a thread |
-//! | `baton` | which event loop receives |
-//! | `locks` | what `baton` locks with; tests put others in their place |
+//! | `token` | which event loop receives |
+//! | `locks` | what `token` locks with; tests put others in their place |
 //! | `server` | from an operation to the method that answers it |
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
@@ -18,15 +18,13 @@
 //! | `caller` | what a program that waits is about to write |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `overwritten` | direct writes to files that the kernel has cached |
-//! | `seeker` | answers that need the kernel's dirty pages first |
+//! | `cache_thread` | answers that need the kernel's dirty pages first |
 //! | `ticker` | background work |
 //! | `wakeful` | idle processors that wake quickly during bursts |
 
 mod answer;
-mod baton;
-#[cfg(test)]
-mod baton_tests;
 mod buffer;
+mod cache_thread;
 mod caller;
 mod convert;
 mod handshake;
@@ -39,12 +37,14 @@ mod privacy;
 mod privileges;
 mod programs;
 mod reply;
-mod seeker;
 mod server;
 mod shortage;
 #[cfg(test)]
 mod shortage_tests;
 mod ticker;
+mod token;
+#[cfg(test)]
+mod token_tests;
 mod wakeful;
 mod worker;
 

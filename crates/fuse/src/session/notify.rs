@@ -3,7 +3,7 @@
 //! **Attributes** may be told of by an event loop, and before it replies to the very request: the kernel only marks them, and waits for
 //! nothing but an inode that is being freed, which one with a request under way is not.
 //!
-//! **Pages** must be told of by the thread beside the loops (see `seeker`): the kernel writes dirty ones back and waits for READs of
+//! **Pages** must be told of by the thread beside the loops (see `cache_thread`): the kernel writes dirty ones back and waits for READs of
 //! others, all of which the loops answer.
 
 use std::io::IoSlice;

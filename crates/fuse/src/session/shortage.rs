@@ -7,7 +7,7 @@
 //!
 //! - The kernel is told that the attributes it knows of the file are out of date. The next write(2) then asks for them through its open
 //!   file before it puts anything into the cache.
-//! - That question is answered by the thread beside the loops, which first lets the kernel write the file's pages back (see `seeker`).
+//! - That question is answered by the thread beside the loops, which first lets the kernel write the file's pages back (see `cache_thread`).
 //!   Doing so also makes the kernel take the answer for an old one: the write(2) after it asks again.
 //! - What the write brings is in the system call that waits for the answer (see `caller`), and the file system knows which of that has its
 //!   blocks already. The answer is ENOSPC where that does not fit, together with what was promised to other writes under way, or where

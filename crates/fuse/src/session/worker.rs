@@ -13,13 +13,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::SessionError;
-use super::baton::Baton;
 use super::buffer::{PAGE, PageBuffer};
+use super::cache_thread::{self, Task};
 use super::notify;
 use super::reply::Reply;
-use super::seeker::{self, Task};
 use super::server::{Server, Verdict};
 use super::ticker::Ticker;
+use super::token::Token;
 use super::wakeful::Wakeful;
 use crate::protocol::wire::{InHeader, WriteIn};
 use crate::protocol::{Fault, Operation, Request};
@@ -34,32 +34,32 @@ const AT_ONCE: Duration = Duration::from_micros(2);
 /// From so many requests found waiting one after the other on, loops work in parallel.
 const PILE: u32 = 4;
 
-/// Looks without a new request after which the baton's watchman sleeps.
-pub(super) const BOREDOM: u32 = 100;
+/// Looks without a new request after which the token's monitor sleeps.
+pub(super) const IDLE_LOOKS: u32 = 100;
 
-/// The loops of a session: one from the start, others hired while requests that take long keep all there are.
+/// The loops of a session: one from the beginning, others started while requests that take long keep all there are.
 struct Loops<'fd> {
     server: &'fd Server,
-    baton: &'fd Baton,
+    token: &'fd Token,
     ticker: &'fd Ticker,
     device: &'fd OwnedFd,
-    /// Channels of the loops but the first, opened when they are hired.
+    /// Channels of the loops but the first, opened when they are started.
     channels: &'fd [OnceLock<OwnedFd>],
     /// Loops that may work in parallel on what takes processor time.
     useful: usize,
     /// Those that do so and have let others receive.
     parallel: AtomicUsize,
-    crew: Mutex<Crew<'fd>>,
+    pool: Mutex<Pool<'fd>>,
 }
 
 /// Who is there.
-struct Crew<'fd> {
-    /// Loops that were ever hired.
-    hired: usize,
+struct Pool<'fd> {
+    /// Loops that were ever started.
+    started: usize,
     /// Loops that have not ended.
     alive: usize,
     /// For the loops to come; `None` when all have ended.
-    seeks: Option<Sender<Task<'fd>>>,
+    cache_tasks: Option<Sender<Task<'fd>>>,
     /// The first failure.
     outcome: Result<(), SessionError>,
 }
@@ -72,34 +72,34 @@ pub(super) fn serve_all(
     wakeful: Wakeful,
 ) -> Result<(), SessionError> {
     let channels: Vec<OnceLock<OwnedFd>> = (1..threads).map(|_| OnceLock::new()).collect();
-    let (ticker, baton) = (Ticker::default(), Baton::new(BOREDOM));
-    let (seeks, queue) = mpsc::channel();
+    let (ticker, token) = (Ticker::default(), Token::new(IDLE_LOOKS));
+    let (cache_tasks, queue) = mpsc::channel();
     let loops = Loops {
         server,
-        baton: &baton,
+        token: &token,
         ticker: &ticker,
         device: &device,
         channels: &channels,
         useful: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(threads),
         parallel: AtomicUsize::new(0),
-        crew: Mutex::new(Crew { hired: 0, alive: 1, seeks: Some(seeks), outcome: Ok(()) }),
+        pool: Mutex::new(Pool { started: 0, alive: 1, cache_tasks: Some(cache_tasks), outcome: Ok(()) }),
     };
-    let (all, watchman, ticker) = (&loops, &baton, &ticker);
+    let (all, monitor, ticker) = (&loops, &token, &ticker);
     // Everybody ends with the last loop.
     std::thread::scope(|scope| {
-        scope.spawn(move || seeker::run(server, &queue));
+        scope.spawn(move || cache_thread::run(server, &queue));
         scope.spawn(move || ticker.run(server.file_system()));
-        scope.spawn(move || watchman.watch(wakeful, || all.hire(scope)));
+        scope.spawn(move || monitor.watch(wakeful, || all.start_loop(scope)));
         all.work(scope, device.as_fd());
     });
-    loops.crew.into_inner().outcome
+    loops.pool.into_inner().outcome
 }
 
 impl<'fd> Loops<'fd> {
     /// Starts one more loop, if there may be more.
-    fn hire<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) {
-        let mut crew = self.crew.lock();
-        let Some(place) = self.channels.get(crew.hired).filter(|_| crew.alive > 0) else { return };
+    fn start_loop<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) {
+        let mut pool = self.pool.lock();
+        let Some(place) = self.channels.get(pool.started).filter(|_| pool.alive > 0) else { return };
         if place.get().is_none()
             && let Some(channel) = channel(self.device)
         {
@@ -108,8 +108,8 @@ impl<'fd> Loops<'fd> {
         let device = place.get().unwrap_or(self.device).as_fd();
         match Builder::new().name("fuse-loop".to_owned()).spawn_scoped(scope, move || self.work(scope, device)) {
             Ok(_) => {
-                crew.hired += 1;
-                crew.alive += 1;
+                pool.started += 1;
+                pool.alive += 1;
             }
             Err(error) => tracing::debug!(%error, "no further event loop"),
         }
@@ -117,28 +117,30 @@ impl<'fd> Loops<'fd> {
 
     /// One loop from its beginning to its end; the last one sends everybody else home.
     fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, device: BorrowedFd<'fd>) {
-        let seeks = self.crew.lock().seeks.clone();
-        let ended = catch_unwind(AssertUnwindSafe(|| seeks.map_or(Ok(()), |seeks| self.serve(scope, device, &seeks))));
+        let cache_tasks = self.pool.lock().cache_tasks.clone();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            cache_tasks.map_or(Ok(()), |cache_tasks| self.serve(scope, device, &cache_tasks))
+        }));
         // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
         let ended = ended.unwrap_or(Err(SessionError::Device(Errno::IO)));
         if self.leave(ended) {
-            // Without the crew's lock: the watchman takes it at the baton's desk.
+            // Without the pool's lock: the monitor takes it while it has the token's state locked.
             self.ticker.stop();
-            self.baton.close();
+            self.token.close();
         }
     }
 
     /// Takes note that a loop has ended; whether it was the last.
     fn leave(&self, ended: Result<(), SessionError>) -> bool {
-        let mut crew = self.crew.lock();
-        crew.alive -= 1;
-        if crew.outcome.is_ok() {
-            crew.outcome = ended;
+        let mut pool = self.pool.lock();
+        pool.alive -= 1;
+        if pool.outcome.is_ok() {
+            pool.outcome = ended;
         }
-        if crew.alive == 0 {
-            crew.seeks = None;
+        if pool.alive == 0 {
+            pool.cache_tasks = None;
         }
-        crew.alive == 0
+        pool.alive == 0
     }
 
     /// Receives and answers; returns when the kernel hangs up.
@@ -146,36 +148,36 @@ impl<'fd> Loops<'fd> {
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         device: BorrowedFd<'fd>,
-        seeks: &Sender<Task<'fd>>,
+        cache_tasks: &Sender<Task<'fd>>,
     ) -> Result<(), SessionError> {
         let mut inbox = PageBuffer::new(PAGE + self.server.max_payload());
         let mut reply = Reply::new(self.server.max_payload().max(2 * PAGE));
         let mut waiting = 0;
-        self.baton.take();
+        self.token.take();
         loop {
             let start = Instant::now();
             let received = receive(device, &mut inbox.bytes_mut()[START..]);
             waiting = if start.elapsed() < AT_ONCE { waiting + 1 } else { 0 };
-            let ticket = self.baton.begin();
+            let ticket = self.token.begin();
             let len = match received {
                 Ok(len) => len,
                 Err(end) => {
                     // The next loop is told the same.
-                    self.baton.pass(ticket);
+                    self.token.pass(ticket);
                     return end;
                 }
             };
             let parsed = Request::parse(&inbox.bytes()[START..START + len]);
             let in_parallel = (waiting >= PILE || parsed.as_ref().is_ok_and(is_large)) && self.begin_in_parallel();
-            if (in_parallel || parsed.as_ref().is_ok_and(may_wait)) && self.baton.pass(ticket) {
-                self.hire(scope);
+            if (in_parallel || parsed.as_ref().is_ok_and(may_wait)) && self.token.pass(ticket) {
+                self.start_loop(scope);
             }
-            self.carry_out(parsed, device, seeks, &mut reply);
+            self.carry_out(parsed, device, cache_tasks, &mut reply);
             if in_parallel {
                 self.parallel.fetch_sub(1, Ordering::SeqCst);
             }
-            if !self.baton.finish(ticket) {
-                self.baton.take();
+            if !self.token.finish(ticket) {
+                self.token.take();
             }
         }
     }
@@ -190,7 +192,7 @@ impl<'fd> Loops<'fd> {
         &self,
         parsed: Result<Request<'_>, Fault>,
         device: BorrowedFd<'fd>,
-        seeks: &Sender<Task<'fd>>,
+        cache_tasks: &Sender<Task<'fd>>,
         reply: &mut Reply,
     ) {
         let request = match parsed {
@@ -199,7 +201,7 @@ impl<'fd> Loops<'fd> {
         };
         let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
         if brings_shortage {
-            ask_and_write_back(device, seeks, &self.server.begin_shortage());
+            ask_and_write_back(device, cache_tasks, &self.server.begin_shortage());
         }
         let is_for_later = |operation: &Operation<'_>| brings_shortage || self.server.wants_pages_first(operation);
         if let Some(operation) = alone(&request.operation).filter(is_for_later) {
@@ -207,24 +209,24 @@ impl<'fd> Loops<'fd> {
                 self.server.shortage.expect();
             }
             // Whoever gets it ends after the loops.
-            let _ = seeks.send(Task::Answer { device, header: request.header, operation });
+            let _ = cache_tasks.send(Task::Answer { device, header: request.header, operation });
             return;
         }
-        let error = handle(self.server, device, &request, reply, Some(seeks));
+        let error = handle(self.server, device, &request, reply, Some(cache_tasks));
         if self.server.kernel_keeps_dirty_pages() {
             let written =
-                self.server.watch(&request, error, reply, |node| drop(seeks.send(Task::Distrust(device, node))));
-            ask_and_write_back(device, seeks, &written);
+                self.server.watch(&request, error, reply, |node| drop(cache_tasks.send(Task::Distrust(device, node))));
+            ask_and_write_back(device, cache_tasks, &written);
         }
     }
 }
 
 /// Has the kernel ask before it takes more for any of these nodes, and then write back what it has, before what is handed over later is
 /// answered. Writing one back takes long enough for others to bring more than there is room for.
-fn ask_and_write_back<'fd>(device: BorrowedFd<'fd>, seeks: &Sender<Task<'fd>>, nodes: &[u64]) {
+fn ask_and_write_back<'fd>(device: BorrowedFd<'fd>, cache_tasks: &Sender<Task<'fd>>, nodes: &[u64]) {
     // Whoever gets it ends after the loops.
-    nodes.iter().for_each(|&node| drop(seeks.send(Task::Distrust(device, node))));
-    nodes.iter().for_each(|&node| drop(seeks.send(Task::WriteBack(device, node))));
+    nodes.iter().for_each(|&node| drop(cache_tasks.send(Task::Distrust(device, node))));
+    nodes.iter().for_each(|&node| drop(cache_tasks.send(Task::WriteBack(device, node))));
 }
 
 /// The same operation without its request, of those that may need the kernel's pages first.
