@@ -5,6 +5,7 @@ mod support;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::process::Command;
 
 use rustix::fs::{FallocateFlags, SeekFrom as RawSeek};
 use rustix::io::Errno;
@@ -107,14 +108,30 @@ fn an_open_file_outlives_its_name() {
     });
 }
 
+/// Names the file to the process that maps it.
+const MAPPED: &str = "BASALT_TEST_MAPPED";
+
+/// Who touches a page waits for this process to serve it, with the lock of its own address space: that of another one.
 #[test]
-#[allow(unsafe_code)]
 fn a_shared_mapping_writes_the_file() {
-    use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
     let Some(mount) = Mounted::new(|_| {}) else { return };
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    let other = other.args(["--exact", "maps_a_file", "--ignored"]).env(MAPPED, mount.path("mapped"));
+    let ended = other.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    let mount = mount.remount(|_| {});
+    let bytes = fs::read(mount.path("mapped")).unwrap();
+    assert_eq!((bytes[5000], bytes[9000], bytes[0]), (42, 43, 0));
+}
+
+#[test]
+#[ignore = "another test's other process"]
+#[allow(unsafe_code)]
+fn maps_a_file() {
+    use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+    let Some(path) = std::env::var_os(MAPPED) else { return };
     let len = 3 * 4096;
-    let file =
-        OpenOptions::new().create(true).truncate(true).read(true).write(true).open(mount.path("mapped")).unwrap();
+    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path).unwrap();
     file.set_len(len as u64).unwrap();
     // SAFETY: the mapping is `len` bytes of a file of that length, used through the pointer below only, and unmapped once.
     unsafe {
@@ -129,10 +146,6 @@ fn a_shared_mapping_writes_the_file() {
         assert_eq!(start.cast::<u8>().add(9000).read(), 43);
         munmap(start, len).unwrap();
     }
-    drop(file);
-    let mount = mount.remount(|_| {});
-    let bytes = fs::read(mount.path("mapped")).unwrap();
-    assert_eq!((bytes[5000], bytes[9000], bytes[0]), (42, 43, 0));
 }
 
 #[test]
