@@ -70,7 +70,8 @@ fn nothing_comes_in_several_versions_that_need_not() {
 fn everything_comes_from_the_registry() {
     for package in packages() {
         let source = package["source"].as_str();
-        let is_known = source.is_none_or(|source| source.starts_with("registry+https://github.com/rust-lang/crates.io"));
+        let is_known =
+            source.is_none_or(|source| source.starts_with("registry+https://github.com/rust-lang/crates.io"));
         assert!(is_known, "{} comes from {source:?}", package["name"]);
     }
 }

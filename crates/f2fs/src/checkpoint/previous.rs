@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
 use super::journals::read_nat_alone;
-use super::load::{log_position, version_bitmaps};
+use super::load::{bitmap_places, log_position, version_bitmaps};
 use super::pack::{Pack, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
@@ -65,6 +65,10 @@ impl Previous {
         }
         let [(sit_before, nat_before), (sit_now, nat_now)] =
             [version_bitmaps(&before, geometry).ok()?, version_bitmaps(pack, geometry).ok()?];
+        let (_, nat_at) = bitmap_places(before.raw.flags(), geometry);
+        if nat_at + nat_now.len() > BLOCK_SIZE {
+            return None;
+        }
         let node_version = before.raw.node_version(before.checksum);
         let (sit_bitmaps, nat_bitmaps) = ([sit_before, sit_now], [nat_before, nat_now]);
         Some(Previous { pack: before, node_version, sit_bitmaps, nat_bitmaps })
@@ -92,16 +96,50 @@ impl Previous {
         has_flipped(&self.nat_bitmaps, nid / nat::ENTRIES_PER_BLOCK)
     }
 
-    /// The entries of the NAT in this pack's journal that were right then: each leads to a node that was written before. Where power cut the
-    /// next checkpoint, that one's are in their place.
-    pub(crate) fn nat_journal(&self, device: &dyn BlockDevice, geometry: &Geometry) -> FxHashMap<u32, u32> {
-        let entries = read_nat_alone(device, geometry, &self.pack).unwrap_or_default();
-        let is_older = |nid: u32, address: u32| {
-            let found = node_at(device, geometry, address);
-            found.is_some_and(|found| found.nid == nid && self.ahead(found.version) < 0)
-        };
+    /// Where this pack's journal of the NAT leads; `None` where it may not be its own. Where power cut the next checkpoint, that one's can be in
+    /// its place: its entries lead to nodes that were written since, or, where those were lost, to older ones than the table does.
+    pub(crate) fn nat_journal(&self, device: &dyn BlockDevice, geometry: &Geometry) -> Option<FxHashMap<u32, u32>> {
+        let entries = read_nat_alone(device, geometry, &self.pack).ok()?;
         let entries = entries.iter().map(|one| (one.nid.get(), one.entry.block_addr.get()));
-        entries.filter(|&(nid, address)| is_older(nid, address)).collect()
+        let entries: FxHashMap<u32, u32> = entries.filter(|(_, address)| *address != NULL_ADDR).collect();
+        let is_own = |(&nid, &address): (&u32, &u32)| {
+            let version = |address: u32| {
+                let found = node_at(device, geometry, address).filter(|found| found.nid == nid)?;
+                Some(self.ahead(found.version))
+            };
+            let Some(here) = version(address).filter(|ahead| *ahead < 0) else { return false };
+            let known = self.table_entry(device, geometry, nid).filter(|known| *known != address);
+            known.and_then(version).is_none_or(|there| there >= 0 || there < here)
+        };
+        entries.iter().all(is_own).then_some(entries)
+    }
+
+    /// Whether this pack's journal of the NAT and its table have as many nodes as this checkpoint counts.
+    pub(crate) fn has_all_nodes(&self, device: &dyn BlockDevice, geometry: &Geometry) -> bool {
+        let Ok(journal) = read_nat_alone(device, geometry, &self.pack) else { return false };
+        self.nodes(device, geometry, 0, &journal) == Some(u64::from(self.pack.raw.valid_node_count.get()))
+    }
+
+    /// Nodes that a journal of the NAT and the table have, the table as this pack (0) or the newer one (1) has it; `None` if it cannot be read.
+    fn nodes(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        which: usize,
+        journal: &[RawNatJournalEntry],
+    ) -> Option<u64> {
+        let journal: FxHashMap<u32, u32> =
+            journal.iter().map(|one| (one.nid.get(), one.entry.block_addr.get())).collect();
+        let mut nodes = journal.values().filter(|address| geometry.in_main(**address)).count() as u64;
+        for index in 0..geometry.nat_blocks {
+            let block = self.table_block(device, geometry, which, index)?;
+            let ids = index * nat::ENTRIES_PER_BLOCK..;
+            let is_there = |(nid, entry): &(u32, &RawNatEntry)| {
+                geometry.in_main(entry.block_addr.get()) && !journal.contains_key(nid)
+            };
+            nodes += ids.zip(&block).filter(is_there).count() as u64;
+        }
+        Some(nodes)
     }
 
     /// How far ahead of this pack the `cp_ver` of a node is: 0 for those that were written between the two.
@@ -121,7 +159,8 @@ impl Previous {
         if nat.is_some_and(|journal| self.contradicts_nat(device, geometry, pack, journal)) {
             return Some(Contradicted::Nat);
         }
-        let journal = sit?;
+        // Bitmaps behind the first block have no checksum: the next checkpoint, cut off, may have left its own there.
+        let journal = sit.filter(|_| geometry.payload == 0)?;
         let lacks = |kind: &SegmentKind| {
             let (segment, _, _) = log_position(pack, *kind);
             let is_elsewhere = has_flipped(&self.sit_bitmaps, segment / sit::ENTRIES_PER_BLOCK)
@@ -154,7 +193,7 @@ impl Previous {
         let is_newer = |nid: u32, address: u32| {
             node_at(device, geometry, address).is_some_and(|found| found.nid == nid && self.ahead(found.version) >= 0)
         };
-        let block_with = |nid: u32| self.table_block(device, geometry, nid / nat::ENTRIES_PER_BLOCK);
+        let block_with = |nid: u32| self.table_block(device, geometry, 1, nid / nat::ENTRIES_PER_BLOCK);
         let agrees = |(nid, (address, ino)): (u32, (u32, u32))| match entries.get(&nid) {
             Some(&entry) => Some(entry == NULL_ADDR || entry == address || is_newer(nid, entry)),
             // What was written anew says nothing, and neither does what cannot be read.
@@ -172,9 +211,23 @@ impl Previous {
         };
         let node_logs = SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
         let written = node_logs.flat_map(|kind| self.last_written(device, geometry, pack, kind));
-        let before = self.nat_journal(device, geometry).into_iter().filter(|(nid, _)| !entries.contains_key(nid));
-        let before = before.map(|(nid, address)| (nid, (address, nid)));
-        is_against(written.filter_map(agrees)) || is_against(before.filter_map(agrees))
+        if is_against(written.filter_map(agrees)) {
+            return true;
+        }
+        let is_open = |nid: u32| !entries.contains_key(&nid) && !self.has_new_nat_block(nid);
+        let before = read_nat_alone(device, geometry, &self.pack);
+        // Whether that journal is its own takes reading.
+        if before.is_ok_and(|before| !before.iter().any(|one| is_open(one.nid.get()))) {
+            return false;
+        }
+        let Some(before) = self.nat_journal(device, geometry) else {
+            // Then only the count of nodes tells one without entries from one that looks so.
+            let nodes = || self.nodes(device, geometry, 1, journal);
+            return journal.is_empty()
+                && nodes().is_some_and(|nodes| nodes != u64::from(pack.raw.valid_node_count.get()));
+        };
+        let before = before.into_iter().filter(|(nid, _)| is_open(*nid));
+        is_against(before.map(|(nid, address)| (nid, (address, nid))).filter_map(agrees))
     }
 
     /// The last nodes that a log has written between the two: of each the last address, and its inode.
@@ -197,9 +250,21 @@ impl Previous {
         nodes.map(|(address, node)| (node.nid, (address, node.ino))).collect()
     }
 
-    /// A block of the NAT's table, as the newer pack has it; `None` if it cannot be read.
-    fn table_block(&self, device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<Vec<RawNatEntry>> {
-        let address = geometry.nat_block(index, bit_msb(&self.nat_bitmaps[1], index as usize));
+    /// Where the NAT's table leads, as the newer pack has it; `None` if it cannot be read.
+    fn table_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<u32> {
+        let block = self.table_block(device, geometry, 1, nid / nat::ENTRIES_PER_BLOCK)?;
+        Some(block[(nid % nat::ENTRIES_PER_BLOCK) as usize].block_addr.get())
+    }
+
+    /// A block of the NAT's table, as this pack (0) or the newer one (1) has it; `None` if it cannot be read.
+    fn table_block(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        which: usize,
+        index: u32,
+    ) -> Option<Vec<RawNatEntry>> {
+        let address = geometry.nat_block(index, bit_msb(&self.nat_bitmaps[which], index as usize));
         let bytes = read_blocks(device, address, 1).ok()?;
         let (entries, _) = <[RawNatEntry]>::ref_from_prefix_with_elems(&bytes, nat::ENTRIES_PER_BLOCK as usize).ok()?;
         Some(entries.to_vec())

@@ -18,6 +18,8 @@ pub(super) struct Owners {
     pub(super) all: usize,
     /// How many of them cannot be.
     pub(super) wrong: usize,
+    /// How many of those are none: zeros.
+    pub(super) none: usize,
 }
 
 impl Owners {
@@ -96,5 +98,6 @@ pub(super) fn owners(
     let possible = u32::from(!kind.is_node())..geometry.node_ids();
     let written = &summary.entries[..ENTRIES.min(offset as usize).min(count)];
     let wrong = written.iter().filter(|entry| !possible.contains(&entry.nid.get())).count();
-    Owners { all: written.len(), wrong }
+    let none = if kind.is_node() { 0 } else { written.iter().filter(|entry| entry.nid.get() == 0).count() };
+    Owners { all: written.len(), wrong, none }
 }

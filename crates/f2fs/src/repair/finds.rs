@@ -26,6 +26,12 @@ pub struct Loss {
 }
 
 impl Loss {
+    /// What the journals of the newest checkpoint had, and those of the one before.
+    fn of_guess() -> Loss {
+        let what = "perhaps what was written to files last: the journals of both checkpoints are lost, and nothing tells for sure what counts";
+        Loss { path: "/".into(), ino: 0, what: what.into() }
+    }
+
     /// The volume as a whole, which nobody could open any more.
     pub(super) fn of_all(root: u32) -> Loss {
         Loss { path: "/".into(), ino: root, what: "everything: the volume could not be opened any more".into() }
@@ -131,7 +137,9 @@ impl Finds {
     pub(super) fn doubtful(&self) -> Vec<Loss> {
         let what = "what was written to it last, or what it was before: a checkpoint or its journals are lost, or it was cut off, and nothing tells which";
         let files = self.rescued.doubtful().iter().filter(|ino| !self.rescued.is_directory(**ino));
-        files.map(|&ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
+        let files = files.map(|&ino| Loss { path: self.path(ino.into()), ino, what: what.into() });
+        let guess = self.rescued.is_guess().then(Loss::of_guess);
+        guess.into_iter().chain(files).collect()
     }
 
     /// Files that fsync wrote after the checkpoint: what of them is lost where a repair goes back to that.

@@ -345,12 +345,23 @@ impl Evidence {
         shows
     }
 
-    /// Inodes of which two versions were found, and nothing tells which is the last durable one: either a checkpoint or its journals are
-    /// lost, or one was being written when power went.
-    pub(super) fn doubtful(&self, index: &Index) -> Vec<u32> {
-        let of_lost = self.doubtful.iter().filter(|_| !self.is_proven);
-        let mut all: BTreeSet<u32> = of_lost.chain(&self.unsure).copied().collect();
-        if self.nat_is_old && self.sit_is_old && self.interval.is_none() {
+    /// Inodes of which two versions were found, and nothing tells which is the last durable one: either a checkpoint is lost, or one was
+    /// being written when power went.
+    pub(super) fn doubtful(&self) -> Vec<u32> {
+        if self.is_proven { Vec::new() } else { self.doubtful.iter().copied().collect() }
+    }
+
+    /// Inodes of which nothing tells what the journals of the checkpoint had, which are lost. What has no place was deleted.
+    pub(super) fn unsure(&self, index: &Index) -> BTreeSet<u32> {
+        let mut all = self.unsure.clone();
+        if let Some(interval) = &self.interval {
+            let is_unsure = |nid: u32, found: &Found| match found.standing {
+                Standing::Disputed => interval.has_newer_before(nid, found.version),
+                standing => standing == Standing::Unknown,
+            };
+            let unsure = index.nodes.iter().filter(|(nid, found)| is_unsure(**nid, found));
+            all.extend(unsure.map(|(_, found)| found.ino));
+        } else if self.nat_is_old && self.sit_is_old {
             // Only the order of versions decides, against the table.
             let is_other =
                 |nid: &u32, found: &Found| self.addresses.get(nid).is_some_and(|known| *known != found.address);
@@ -358,7 +369,7 @@ impl Evidence {
             let others = index.nodes.iter().filter(|(nid, found)| is_other(nid, found) && !is_of_fsync(found));
             all.extend(others.map(|(_, found)| found.ino));
         }
-        all.into_iter().collect()
+        all
     }
 
     /// Whether the checkpoint does not know of a node that a damaged, newer one may have had.
@@ -427,6 +438,8 @@ impl Evidence {
                 Standing::Written
             }
             Written::No if before == Some(address) => Standing::Disputed,
+            // Only a journal that is lost could have told.
+            Written::No if interval.may_be_of_lost_journal(seen) && before.is_none() => Standing::Unknown,
             Written::No => Standing::Dead,
         }
     }
@@ -435,6 +448,12 @@ impl Evidence {
     fn is_denied(&self, nid: u32) -> bool {
         let block = (nid / nat::ENTRIES_PER_BLOCK) as usize;
         self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false)
+    }
+
+    /// Whether the journals of both checkpoints are gone: which version of what was written last counts is a guess.
+    pub(super) fn is_guess(&self) -> bool {
+        let knows = self.interval.as_ref().is_some_and(Interval::has_journal_before);
+        self.nat_is_old && self.sit_is_old && !knows
     }
 
     /// Whether what the NAT says may be out of date: its journal is gone.

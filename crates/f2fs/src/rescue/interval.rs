@@ -37,10 +37,16 @@ pub(super) struct Interval {
     version: u64,
     /// What each segment on a log's way has of it.
     ways: FxHashMap<u32, Range<u32>>,
+    /// Where the logs are now.
+    last_segments: FxHashSet<u32>,
     /// The way of each log is known from one end to the other.
     is_complete: bool,
-    /// Where the older checkpoint's journal leads, where the newer one has no newer block of the table.
-    before: FxHashMap<u32, u32>,
+    /// Where the older checkpoint's journal leads, where the newer one has no newer block of the table; `None` where that is lost.
+    before: Option<FxHashMap<u32, u32>>,
+    /// Of nodes that are not known to be in use the newest version before these, where the older checkpoint's journal is lost.
+    others: FxHashMap<u32, i32>,
+    /// The older checkpoint's version.
+    previous: u32,
     /// Owners by segment; `None` where they cannot be read.
     summaries: FxHashMap<u32, Option<Box<RawSummaryBlock>>>,
 }
@@ -50,12 +56,18 @@ impl Interval {
     pub(super) fn before(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Option<Interval> {
         let previous = Previous::of(device, geometry, pack)?;
         let mut before = previous.nat_journal(device, geometry);
-        before.retain(|nid, _| !previous.has_new_nat_block(*nid));
+        before = before.filter(|_| previous.has_all_nodes(device, geometry));
+        if let Some(before) = &mut before {
+            before.retain(|nid, _| !previous.has_new_nat_block(*nid));
+        }
         let mut interval = Interval {
             version: previous.node_version,
             ways: FxHashMap::default(),
+            last_segments: FxHashSet::default(),
             is_complete: true,
             before,
+            others: FxHashMap::default(),
+            previous: previous.node_version as u32,
             summaries: FxHashMap::default(),
         };
         for kind in SegmentKind::ALL.into_iter().filter(|kind| kind.is_node()) {
@@ -77,6 +89,7 @@ impl Interval {
         let written = previous.written(pack, kind)?;
         let (last, _, _) = log_position(pack, kind);
         self.ways.insert(last, written);
+        self.last_segments.insert(last);
         let (mut segment, mut offset) = previous.position(kind)?;
         let mut seen = FxHashSet::default();
         while segment != last {
@@ -119,21 +132,48 @@ impl Interval {
             return Written::No;
         }
         let (segment, at) = ((address - geometry.main) >> SEGMENT_BITS, (address - geometry.main) % BLOCKS_PER_SEGMENT);
-        match self.ways.get(&segment) {
-            Some(way) if way.contains(&at) => Written::Yes,
-            Some(_) => Written::No,
-            None if self.is_complete => Written::No,
-            // A log that left its segment behind has written its summary.
-            None => match self.owner(device, geometry, address) {
-                Some(owner) if owner != seen.nid => Written::No,
-                _ => Written::Unknown,
-            },
+        let is_way = self.ways.get(&segment).map(|way| way.contains(&at));
+        match is_way {
+            Some(false) => return Written::No,
+            None if self.is_complete => return Written::No,
+            // The newest segment of a log has no summary yet.
+            Some(true) if self.last_segments.contains(&segment) => return Written::Yes,
+            _ => {}
+        }
+        // A log that left its segment behind, or left a hole in it, has written its summary without.
+        match self.owner(device, geometry, address) {
+            Some(owner) if owner != seen.nid => Written::No,
+            _ if is_way == Some(true) => Written::Yes,
+            _ => Written::Unknown,
         }
     }
 
     /// Where the older checkpoint has a node, if its journal says so.
     pub(super) fn before_it(&self, nid: u32) -> Option<u32> {
-        self.before.get(&nid).copied()
+        self.before.as_ref()?.get(&nid).copied()
+    }
+
+    /// Whether the older checkpoint's journal is there.
+    pub(super) fn has_journal_before(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Whether the older checkpoint's journal is lost as well: it alone may have led to a node that was written before, `seen`, rather than to
+    /// the one in the table. It is remembered.
+    pub(super) fn may_be_of_lost_journal(&mut self, seen: &Seen) -> bool {
+        let ahead = (seen.version as u32).wrapping_sub(self.previous).cast_signed();
+        if self.before.is_some() || ahead >= 0 {
+            return false;
+        }
+        let newest = self.others.entry(seen.nid).or_insert(ahead);
+        *newest = ahead.max(*newest);
+        true
+    }
+
+    /// Whether a newer version of a node than this one may have been in the older checkpoint's journal, which is lost.
+    pub(super) fn has_newer_before(&self, nid: u32, version: u32) -> bool {
+        let ahead = version.wrapping_sub(self.previous).cast_signed();
+        self.others.get(&nid).is_some_and(|newest| *newest > ahead)
     }
 }
 

@@ -103,6 +103,7 @@ pub struct Rescued {
     report: RescueReport,
     is_outdated: bool,
     nat_is_old: bool,
+    is_guess: bool,
     doubtful: Vec<u32>,
     newest_ahead: u32,
 }
@@ -175,12 +176,12 @@ impl Rescued {
                 ));
             }
         }
-        let (doubtful, newest_ahead) = (evidence.doubtful(&index), evidence.newest_ahead());
-        if !doubtful.is_empty() {
-            notes.push(format!(
-                "a checkpoint is lost, or one was being written: it cannot be told which version of {} inodes is the last durable one",
-                doubtful.len()
-            ));
+        let (mut doubtful, newest_ahead) = (evidence.doubtful(), evidence.newest_ahead());
+        let (unsure, is_guess) = (evidence.unsure(&index), evidence.is_guess());
+        if is_guess {
+            notes.push(
+                "the journals of both checkpoints are lost: files that were written last may be of before".to_owned(),
+            );
         }
         if !knows_features && flexible[1] > flexible[0] {
             geometry.features.insert(Features::FLEXIBLE_INLINE_XATTR);
@@ -191,6 +192,16 @@ impl Rescued {
         volume.behind = behind;
         let tree = tree::build(&mut volume, &mut reader, &index, options.deleted, &mut report, progress)?;
         report.set_unreadable(&reader);
+        if !unsure.is_empty() {
+            let placed = tree.placed();
+            doubtful.extend(unsure.into_iter().filter(|ino| placed.contains(&u64::from(*ino))));
+        }
+        if !doubtful.is_empty() {
+            notes.push(format!(
+                "a checkpoint or its journals are lost, or one was being written: it cannot be told which version of {} inodes is the last durable one",
+                doubtful.len()
+            ));
+        }
         report.notes = notes;
         let mut bad = std::mem::take(&mut reader.bad);
         bad.sort_unstable_by_key(|range| range.start);
@@ -204,6 +215,7 @@ impl Rescued {
                 report,
                 is_outdated,
                 nat_is_old,
+                is_guess,
                 doubtful,
                 newest_ahead,
             },
@@ -219,6 +231,11 @@ impl Rescued {
     /// Whether the NAT may be out of date: the checkpoint's journal of it is gone.
     pub(crate) fn nat_is_old(&self) -> bool {
         self.nat_is_old
+    }
+
+    /// Whether the journals of both checkpoints are gone: nothing tells for sure what the newest one had.
+    pub(crate) fn is_guess(&self) -> bool {
+        self.is_guess
     }
 
     /// How many versions ahead of the checkpoint gone by the newest node is that counts.

@@ -48,6 +48,13 @@ pub(crate) struct Tree {
     pub(crate) entered: FxHashMap<u32, usize>,
 }
 
+impl Tree {
+    /// Inodes that have a name.
+    pub(super) fn placed(&self) -> FxHashSet<u64> {
+        self.children.values().flatten().map(|child| child.ino).collect()
+    }
+}
+
 /// What has become of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

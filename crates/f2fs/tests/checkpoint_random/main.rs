@@ -10,7 +10,9 @@ mod packs;
 mod past;
 
 use basalt_device::{BlockDevice, MemoryDevice};
-use packs::{BLOCK, Outcome, both, fill, last};
+use basalt_f2fs::Geometry;
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use packs::{BLOCK, Outcome, fill, last};
 use past::{Past, wrong};
 
 /// Volumes where nothing else is said.
@@ -49,33 +51,50 @@ fn damaged(past: &Past, block: u64, at: u64, damage: Damage) -> MemoryDevice {
 
 fn expect_nothing_lost(seed: u64) {
     let past = Past::of(seed);
+    examine(seed, &past, &DAMAGES, &|found| {
+        let is_found = found.rescued == Some(0) && found.repaired == Some(0) && found.losses == 0;
+        is_found && (!found.is_writable || found.mounted == Some(0))
+    });
+}
+
+/// Power cut the next checkpoint, which has left its journals in the older pack's place: where the newest pack's are damaged too, some files may
+/// not be told from what they were before. Then a repair says so. A mount can take zeros for a journal without entries, a check does not.
+fn expect_nothing_lost_in_silence(seed: u64) {
+    examine(seed, &Past::torn(seed), &DAMAGES[..3], &|found| {
+        found.losses > 0 || found.rescued == Some(0) && found.repaired == Some(0)
+    });
+}
+
+fn examine(seed: u64, past: &Past, damages: &[Damage], is_right: &dyn Fn(&Outcome) -> bool) {
     let outcome = |image: &MemoryDevice| Outcome::of(image, |fs| wrong(fs, &past.files).len() as u64);
     let whole = outcome(&past.image);
     let is_whole = whole.is_clean && whole.is_writable && whole.mounted == Some(0);
     assert!(is_whole && whole.rescued == Some(0), "BASALT_SEED={seed}: undamaged: {whole:?}");
-    let [newest, _] = both(&past.image);
+    let geometry = Geometry::read(&past.image).unwrap().0;
+    let newest = choose_pack(&past.image, &geometry).unwrap().0;
     for block in u64::from(newest.start) + 1..last(&newest) {
-        for damage in DAMAGES {
+        for &damage in damages {
             let at = block - u64::from(newest.start);
-            let found = outcome(&damaged(&past, block, at, damage));
+            let found = outcome(&damaged(past, block, at, damage));
             let what = format!("BASALT_SEED={seed}: block {at}, {damage:?}: {found:?}");
-            assert!(found.rescued == Some(0) && found.repaired == Some(0), "{what}");
-            assert!(found.is_mended && found.losses == 0, "{what}");
-            assert!(!found.is_writable || found.mounted == Some(0), "{what}");
+            assert!(is_right(&found) && found.is_mended, "{what}");
         }
     }
 }
 
 #[test]
 fn damage_inside_a_pack_loses_nothing_whatever_came_before() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    match number("BASALT_SEED") {
-        Some(seed) => expect_nothing_lost(seed),
-        None => {
-            let first = number("BASALT_PACK_SEED").unwrap_or(0);
-            (first..first + number("BASALT_PACK_VOLUMES").unwrap_or(VOLUMES)).for_each(expect_nothing_lost);
-            // A node of which an older version is still live by the table, where that is out of date.
-            expect_nothing_lost(292);
-        }
-    }
+    seeds().for_each(expect_nothing_lost);
+}
+
+#[test]
+fn damage_inside_a_pack_behind_which_power_cut_the_next_loses_nothing_in_silence() {
+    seeds().for_each(expect_nothing_lost_in_silence);
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let first = number("BASALT_SEED").or(number("BASALT_PACK_SEED")).unwrap_or(0);
+    let count = if number("BASALT_SEED").is_some() { Some(1) } else { number("BASALT_PACK_VOLUMES") };
+    first..first + count.unwrap_or(VOLUMES)
 }

@@ -43,16 +43,45 @@ impl Past {
         let mut stale = vec![0; 512 * BLOCK as usize];
         image.read_at(u64::from(newest.start) * BLOCK, &mut stale).unwrap();
         // Two more checkpoints: the second is in the place of the one that was just kept.
-        let device = Arc::new(image);
-        let fs = open(device.clone());
-        for is_last in [false, true] {
-            (0..8).for_each(|_| step(&fs, &mut files, &mut rng, false));
-            if is_last && rng.next_u64().is_multiple_of(2) { fs.close().unwrap() } else { fs.sync().unwrap() }
+        image = checkpoint(image, &mut files, &mut rng, false);
+        if rng.next_u64().is_multiple_of(2) {
+            image = cut_checkpoint(&image, &files, &mut rng);
         }
-        let image = device.snapshot();
-        drop(fs);
+        let unmount = rng.next_u64().is_multiple_of(2);
+        image = checkpoint(image, &mut files, &mut rng, unmount);
         Past { image, files, stale }
     }
+
+    /// Then power goes while the next pack is written, of which all but the first block arrives, or any part of that.
+    pub fn torn(seed: u64) -> Past {
+        let mut past = Past::of(seed);
+        let mut rng = Rng::new(!seed);
+        let is_whole = rng.next_u64().is_multiple_of(2);
+        let may_lose = rng.next_u64().is_multiple_of(3);
+        let files = past.files.clone();
+        past.image = cut(&past.image, &files, &mut rng, &mut |change, is_pack, rng| match is_pack {
+            true => {
+                let mut keep = |sector: usize| sector >= 8 && (is_whole || rng.next_u64().is_multiple_of(2));
+                Fate::Torn((0..change.sectors()).map(&mut keep).collect())
+            }
+            false if may_lose && rng.next_u64().is_multiple_of(2) => Fate::Lost,
+            false => Fate::Kept,
+        });
+        past
+    }
+}
+
+/// A few changes, and a checkpoint.
+fn checkpoint(image: MemoryDevice, files: &mut Files, rng: &mut Rng, unmount: bool) -> MemoryDevice {
+    let device = Arc::new(image);
+    let fs = open(device.clone());
+    (0..8).for_each(|_| step(&fs, files, rng, false));
+    if unmount {
+        fs.close().unwrap()
+    } else {
+        fs.sync().unwrap()
+    }
+    device.snapshot()
 }
 
 /// One mount, with a checkpoint at its end.
@@ -72,6 +101,14 @@ fn session_of(image: MemoryDevice, files: &mut Files, rng: &mut Rng, may_unmount
 
 /// A mount of which nothing is made durable: power goes when all but the pack of its checkpoint is written.
 fn cut_checkpoint(image: &MemoryDevice, files: &Files, rng: &mut Rng) -> MemoryDevice {
+    cut(image, files, rng, &mut |_, is_pack, _| if is_pack { Fate::Lost } else { Fate::Kept })
+}
+
+/// What becomes of a write, and whether it is one of the pack.
+type Fates<'a> = &'a mut dyn FnMut(&Change, bool, &mut Rng) -> Fate;
+
+/// A mount of which nothing is made durable: power goes when the pack of its checkpoint is being written.
+fn cut(image: &MemoryDevice, files: &Files, rng: &mut Rng, fate: Fates<'_>) -> MemoryDevice {
     let device = Arc::new(PowerCutDevice::new(image.snapshot()));
     let fs = open(device.clone());
     let geometry = Geometry::read(&*device).unwrap().0;
@@ -91,8 +128,7 @@ fn cut_checkpoint(image: &MemoryDevice, files: &Files, rng: &mut Rng) -> MemoryD
     let history = device.history();
     let is_pack = |change: &Change| matches!(change, Change::Write { offset, .. } if (other..other + 512 * BLOCK).contains(offset));
     let at = (from..history.changes.len()).find(|at| is_pack(&history.changes[*at])).unwrap();
-    let fate = |change: &Change| if is_pack(change) { Fate::Lost } else { Fate::Kept };
-    Replay::new(&history).cut(at, |cached| cached.iter().map(fate).collect())
+    Replay::new(&history).cut(at, |cached| cached.iter().map(|change| fate(change, is_pack(change), rng)).collect())
 }
 
 /// One change; with `durable`, perhaps an fsync or a checkpoint too.
