@@ -22,8 +22,15 @@ use zerocopy::FromBytes;
 
 /// Cuts a repair before each of its requests; each time nothing is lost, or hidden, and a backup puts all back as it was.
 fn cut_everywhere(what: &str, image: MemoryDevice) {
+    cut_and_maybe_ask(what, image, false);
+}
+
+/// With `may_ask`, nothing but the order of versions tells what counts, once the journals of both packs are gone: a repair may say so.
+fn cut_and_maybe_ask(what: &str, image: MemoryDevice, may_ask: bool) {
+    let is_told = |found: &Outcome| found.losses <= usize::from(may_ask);
     let before = Outcome::of(&image, files);
-    assert_eq!((before.rescued, before.repaired, before.losses), (Some(FILES), Some(FILES), 0), "{what}: {before:?}");
+    assert_eq!((before.rescued, before.repaired), (Some(FILES), Some(FILES)), "{what}: {before:?}");
+    assert!(is_told(&before), "{what}: {before:?}");
     let mut backup = Vec::new();
     let original: Arc<dyn BlockDevice> = Arc::new(image.snapshot());
     plan(original, &RepairOptions::default(), &mut |_| ()).unwrap().back_up(&mut backup).unwrap();
@@ -38,7 +45,7 @@ fn cut_everywhere(what: &str, image: MemoryDevice) {
             history.changes.len(),
             history.changes.get(at).map(Change::range)
         );
-        assert_eq!((after.repaired, after.losses), (Some(FILES), 0), "{what}: {after:?}");
+        assert!(after.repaired == Some(FILES) && is_told(&after), "{what}: {after:?}");
         assert!(!after.is_silent(FILES), "{what}: {after:?}");
         restore(&cut, &mut std::io::Cursor::new(&backup), false).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(Outcome::of(&cut, files).repaired, Some(FILES), "{what}, put back");
@@ -56,7 +63,7 @@ fn cut_everywhere(what: &str, image: MemoryDevice) {
             assert!(!after.is_writable || after.mounted == Some(FILES), "{what}, pages unreadable: {after:?}");
             // A repair stops at a page that it needs and cannot read, as any program would: rescue goes on.
             let found = if after.repaired.is_none() { after.rescued } else { after.repaired };
-            assert!(found == Some(FILES) && after.losses == 0, "{what}, pages unreadable: {after:?}");
+            assert!(found == Some(FILES) && is_told(&after), "{what}, pages unreadable: {after:?}");
             restore(&unreadable, &mut std::io::Cursor::new(&backup), false)
                 .unwrap_or_else(|error| panic!("{what}, pages unreadable: {error}"));
             assert_eq!(Outcome::of(&unreadable, files).repaired, Some(FILES), "{what}, pages unreadable, put back");
@@ -180,7 +187,7 @@ fn beside_ends_of_before() {
         let count = if pack.index == 0 { u64::from(pack.raw.cp_pack_total_block_count.get()) } else { 16 };
         fill(&image, pack.start.into(), count, 0x5A);
     }
-    cut_everywhere("one is gone", image);
+    cut_and_maybe_ask("one is gone", image, true);
 }
 
 /// A lost pack claims a version far ahead: the repair's is behind that, also where power cut one repair and then another.
@@ -553,5 +560,5 @@ fn of_a_node_that_only_the_journal_had() {
         }
     }
     fill(&image, u64::from(both(&image)[0].start) + 1, 1, 0x5A);
-    cut_everywhere("a damaged journal", image);
+    cut_and_maybe_ask("a damaged journal", image, true);
 }
