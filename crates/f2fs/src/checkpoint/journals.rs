@@ -157,6 +157,11 @@ mod tests {
 
     /// What is said of journals without entries where the data logs have written so many blocks, all of these owners.
     fn said(is_compact: bool, written: [u16; 3], owners: [u32; 3]) -> Option<String> {
+        said_in_turns(is_compact, written, owners.map(|owner| [owner; 2]))
+    }
+
+    /// The same, of blocks that these own in turns.
+    fn said_in_turns(is_compact: bool, written: [u16; 3], owners: [[u32; 2]; 3]) -> Option<String> {
         let device = MemoryDevice::new(80 << 20, 512);
         format(&device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
         let geometry = Geometry::read(&device).unwrap().0;
@@ -169,7 +174,8 @@ mod tests {
         let summaries = [0, 1, 2].map(|log| {
             pack.raw.cur_data_blkoff[log].set(written[log]);
             let mut summary = RawSummaryBlock::empty(TYPE_DATA);
-            summary.entries.iter_mut().take(written[log].into()).for_each(|entry| entry.nid.set(owners[log]));
+            let blocks = summary.entries.iter_mut().take(written[log].into());
+            blocks.zip(owners[log].into_iter().cycle()).for_each(|(entry, owner)| entry.nid.set(owner));
             summary
         });
         doubt(&device, &geometry, &pack, &summaries, &([0; JOURNAL_SIZE], [0; JOURNAL_SIZE]))
@@ -188,5 +194,12 @@ mod tests {
         assert_eq!(said(false, [100; 3], [4, u32::MAX, 4]), None);
         assert!(said(false, [100; 3], [u32::MAX, 4, 4]).unwrap().starts_with("NAT"));
         assert!(said(false, [100; 3], [4, 4, u32::MAX]).unwrap().starts_with("SIT"));
+    }
+
+    /// As Linux leaves with `mode=fragment:block`.
+    #[test]
+    fn holes_in_a_log_are_no_damage() {
+        assert_eq!(said_in_turns(true, [100; 3], [[4, 0]; 3]), None);
+        assert!(said_in_turns(true, [100; 3], [[4, u32::MAX]; 3]).is_some());
     }
 }
