@@ -200,6 +200,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
         given_up: FxHashMap::default(),
         entered: FxHashMap::default(),
         is_staged: true,
+        put_back: FxHashSet::default(),
         outdated: FxHashSet::default(),
         homeless: FxHashSet::default(),
         made: FxHashSet::default(),

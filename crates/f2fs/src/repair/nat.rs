@@ -69,6 +69,7 @@ impl State {
         if is_old || !self.taken.insert(address) {
             return Ok(None);
         }
+        self.put_back.insert(address);
         self.edit_nat(nid, |entry| (entry.ino, entry.block_addr) = (footer.ino, address.into()))?;
         Ok(Some(format!("now at block {address}, of inode {}", footer.ino)))
     }

@@ -178,8 +178,11 @@ impl State {
         {
             return Ok(None);
         }
-        if footer.is_some_and(|footer| survey.inodes.contains_key(&footer.ino.get())) {
-            self.outdated.insert(self.nat(nid)?.block_addr.get());
+        let address = self.nat(nid)?.block_addr.get();
+        let has_file = footer.is_some_and(|footer| survey.inodes.contains_key(&footer.ino.get()));
+        // The first time, what it belongs to may only have been mended a moment ago.
+        if has_file && self.put_back.contains(&address) {
+            self.outdated.insert(address);
         }
         self.free_node(nid)?;
         self.homeless.insert(nid);

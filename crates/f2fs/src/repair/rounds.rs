@@ -151,7 +151,8 @@ impl Work<'_> {
                 return Ok(report);
             };
             // A volume that looks as it did before is going round in circles, unless more is known of it.
-            if !seen.insert((signature(&report), state.outdated.len(), state.homeless.len())) {
+            let known = (state.put_back.len(), state.outdated.len(), state.homeless.len());
+            if !seen.insert((signature(&report), known)) {
                 return Ok(report);
             }
             state.begin_round();

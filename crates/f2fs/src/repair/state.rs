@@ -84,7 +84,9 @@ pub(super) struct State {
     pub(super) entered: FxHashMap<u32, usize>,
     /// Nodes that belong to no file, and were freed: their blocks look lost until it is derived what is live.
     pub(super) homeless: FxHashSet<u32>,
-    /// Where nodes were that were freed though their files are there: old versions.
+    /// Where nodes are that the NAT had lost, and that were put back because their block is live.
+    pub(super) put_back: FxHashSet<u32>,
+    /// Where nodes are that were put back, and belonged to no file again though theirs is there: old versions.
     pub(super) outdated: FxHashSet<u32>,
     /// Inodes made since the last check.
     pub(super) made: FxHashSet<u32>,
