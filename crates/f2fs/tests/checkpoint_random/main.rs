@@ -87,6 +87,12 @@ fn damage_inside_a_pack_loses_nothing_whatever_came_before() {
     seeds().for_each(expect_nothing_lost);
 }
 
+/// A node of which an older version is live by the table, where that is out of date: it is put back and freed in turns.
+#[test]
+fn repairs_that_went_in_circles_once_come_to_an_end() {
+    [68, 5_113].into_iter().for_each(expect_nothing_lost);
+}
+
 #[test]
 fn damage_inside_a_pack_behind_which_power_cut_the_next_loses_nothing_in_silence() {
     seeds().for_each(expect_nothing_lost_in_silence);
