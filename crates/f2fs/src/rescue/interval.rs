@@ -37,7 +37,7 @@ pub(super) struct Interval {
     version: u64,
     /// What each segment on a log's way has of it.
     ways: FxHashMap<u32, Range<u32>>,
-    /// Where the logs are now.
+    /// Where the logs are now: the summary there is of before.
     last_segments: FxHashSet<u32>,
     /// The way of each log is known from one end to the other.
     is_complete: bool,
@@ -86,10 +86,10 @@ impl Interval {
         previous: &Previous,
         kind: SegmentKind,
     ) -> Option<()> {
-        let written = previous.written(pack, kind)?;
         let (last, _, _) = log_position(pack, kind);
-        self.ways.insert(last, written);
         self.last_segments.insert(last);
+        let written = previous.written(pack, kind)?;
+        self.ways.insert(last, written);
         let (mut segment, mut offset) = previous.position(kind)?;
         let mut seen = FxHashSet::default();
         while segment != last {
@@ -136,8 +136,8 @@ impl Interval {
         match is_way {
             Some(false) => return Written::No,
             None if self.is_complete => return Written::No,
-            // The newest segment of a log has no summary yet.
             Some(true) if self.last_segments.contains(&segment) => return Written::Yes,
+            None if self.last_segments.contains(&segment) => return Written::Unknown,
             _ => {}
         }
         // A log that left its segment behind, or left a hole in it, has written its summary without.

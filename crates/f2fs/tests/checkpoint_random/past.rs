@@ -6,6 +6,7 @@ use std::sync::Arc;
 use basalt_device::power::{Change, Fate, Replay};
 use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
 use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::checkpoint::pack::Pack;
 use basalt_f2fs::{F2fs, Geometry};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileSystem, RenameFlags, SetAttributes};
@@ -17,6 +18,8 @@ pub type Files = BTreeMap<String, (usize, u8)>;
 
 /// Bytes of files: inline, in the inode's own addresses, in a node below it.
 const SIZES: [usize; 4] = [40, 3_000, 9_000, 60_000];
+/// Where a node's footer has `cp_ver`.
+const CP_VER: std::ops::Range<usize> = 4084..4092;
 const LARGE: usize = 5_000_000;
 const SESSIONS: u64 = 3;
 
@@ -30,6 +33,16 @@ pub struct Past {
 
 impl Past {
     pub fn of(seed: u64) -> Past {
+        Past::of_mounts(seed, false)
+    }
+
+    /// As Linux leaves a volume: where power cut a checkpoint, the next mount goes on behind the one before without one of its own, and what is
+    /// written then has the version of what was given up.
+    pub fn mounted_by_linux(seed: u64) -> Past {
+        Past::of_mounts(seed, true)
+    }
+
+    fn of_mounts(seed: u64, by_linux: bool) -> Past {
         let mut rng = Rng::new(seed);
         let mut files = Files::new();
         let mut image = fresh();
@@ -44,11 +57,16 @@ impl Past {
         image.read_at(u64::from(newest.start) * BLOCK, &mut stale).unwrap();
         // Two more checkpoints: the second is in the place of the one that was just kept.
         image = checkpoint(image, &mut files, &mut rng, false);
-        if rng.next_u64().is_multiple_of(2) {
+        let before = image.snapshot();
+        if by_linux || rng.next_u64().is_multiple_of(2) {
             image = cut_checkpoint(&image, &files, &mut rng);
         }
+        let cut = image.snapshot();
         let unmount = rng.next_u64().is_multiple_of(2);
         image = checkpoint(image, &mut files, &mut rng, unmount);
+        if by_linux {
+            give_up_behind_newest_but_one(&image, &before, &cut);
+        }
         Past { image, files, stale }
     }
 
@@ -68,6 +86,22 @@ impl Past {
             false => Fate::Kept,
         });
         past
+    }
+}
+
+/// Gives nodes that power cut, those of `cut` that `before` has not, the version of what was written between the last two checkpoints.
+fn give_up_behind_newest_but_one(image: &MemoryDevice, before: &MemoryDevice, cut: &MemoryDevice) {
+    let behind = |pack: &Pack| pack.raw.node_version(pack.checksum).to_le_bytes();
+    let (version, was) = (behind(&both(image)[1]), behind(&both(cut)[0]));
+    let first = u64::from(Geometry::read(image).unwrap().0.main) * BLOCK;
+    let mut blocks = [[0; BLOCK as usize]; 3];
+    for at in (first..image.size()).step_by(BLOCK as usize) {
+        [image, before, cut].into_iter().zip(&mut blocks).for_each(|(from, block)| from.read_at(at, block).unwrap());
+        let [block, before, cut] = &mut blocks;
+        if block == cut && cut != before && block[CP_VER] == was {
+            block[CP_VER].copy_from_slice(&version);
+            image.write_at(at, block).unwrap();
+        }
     }
 }
 

@@ -1,0 +1,148 @@
+//! Damage inside the newest checkpoint pack, where between it and the one before the log of nodes went from one segment to another: only its
+//! way says which nodes were written between the two.
+
+#[allow(dead_code)] // Part of it is for other tests.
+mod packs;
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum};
+use basalt_f2fs::{F2fs, Geometry};
+use basalt_segments::SegmentKind;
+use basalt_vfs::FileSystem;
+use packs::{BLOCK, FILES, Outcome, both, files, fill, fresh, last, make, open};
+
+/// Blocks of a segment.
+const SEGMENT: u64 = 512;
+/// Where a pack says how a log chooses its blocks, and that it fills holes.
+const ALLOC_TYPE: usize = 176;
+const SLACK: u8 = 1;
+
+fn rewrite(fs: &F2fs, number: u64, value: u8) {
+    let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+    assert_eq!(fs.write(ino, 0, &[value; 9_000], false).unwrap(), 9_000);
+}
+
+/// The log of files' nodes in a pack: its segment, and the block there that comes next.
+fn log_of(pack: &Pack) -> (u64, u64) {
+    (pack.raw.cur_node_segno[1].get().into(), pack.raw.cur_node_blkoff[1].get().into())
+}
+
+/// A volume in use with all the files, and with `left` blocks before its log of files' nodes needs a new segment.
+fn near_the_end_of_a_segment(left: u64) -> (Arc<MemoryDevice>, F2fs) {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    fs.sync().unwrap();
+    while log_of(&both(&device)[0]).1 != SEGMENT - left {
+        rewrite(&fs, 1, 1);
+        fs.sync().unwrap();
+    }
+    (device, fs)
+}
+
+/// Where the journals of the newest pack are.
+fn journals(image: &MemoryDevice) -> u64 {
+    let newest = both(image)[0].clone();
+    u64::from(newest.start + newest.raw.cp_pack_start_sum.get())
+}
+
+/// Says in the newest pack that a log fills holes.
+fn fills_holes(image: &MemoryDevice, kind: SegmentKind) {
+    let newest = both(image)[0].clone();
+    let mut block = newest.bytes[..BLOCK as usize].to_vec();
+    block[ALLOC_TYPE + kind.index()] = SLACK;
+    let at = newest.raw.checksum_offset.get() as usize;
+    let checksum = expected_checksum(&block, at);
+    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+    [newest.start.into(), last(&newest)].into_iter().for_each(|end| image.write_at(end * BLOCK, &block).unwrap());
+}
+
+#[track_caller]
+fn expect_all(image: &MemoryDevice) -> Outcome {
+    let whole = Outcome::of(image, files);
+    assert!(whole.is_clean && whole.is_writable && whole.mounted == Some(FILES), "undamaged: {whole:?}");
+    fill(image, journals(image), 1, 0);
+    let found = Outcome::of(image, files);
+    assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES) && found.is_mended, "{found:?}");
+    found
+}
+
+#[test]
+fn a_log_is_followed_into_the_next_segment() {
+    let (device, fs) = near_the_end_of_a_segment(17);
+    (5..35).for_each(|number| rewrite(&fs, number, 0xEE));
+    fs.sync().unwrap();
+    while log_of(&both(&device)[0]).1 != SEGMENT - 17 {
+        rewrite(&fs, 1, 1);
+        fs.sync().unwrap();
+    }
+    let (first, _) = log_of(&both(&device)[0]);
+    (5..35).for_each(|number| rewrite(&fs, number, number as u8));
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let (second, at) = log_of(&both(&image)[0]);
+    assert!(second != first && at >= 10);
+    assert_eq!(expect_all(&image).losses, 0);
+}
+
+/// Nodes at the beginning of a segment that the log has filled since, too.
+#[test]
+fn a_log_is_followed_through_a_whole_segment() {
+    let (device, fs) = near_the_end_of_a_segment(17);
+    let (first, _) = log_of(&both(&device)[0]);
+    (5..35).for_each(|number| rewrite(&fs, number, number as u8));
+    let ino = fs.lookup(fs.root(), b"file1").unwrap().ino;
+    let middle = (0..30 * SEGMENT).find_map(|_| {
+        rewrite(&fs, 1, 1);
+        fs.sync_file(ino, false).unwrap();
+        None::<u64>
+    });
+    assert_eq!(middle, None);
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    assert_ne!(log_of(&both(&image)[0]).0, first);
+    assert_eq!(expect_all(&image).losses, 0);
+}
+
+/// Which blocks a log wrote that fills holes, nothing tells: what it may have written counts, and a repair asks.
+#[test]
+fn what_a_log_may_have_written_that_fills_holes_is_not_given_up() {
+    let (device, fs) = near_the_end_of_a_segment(17);
+    (5..35).for_each(|number| rewrite(&fs, number, 0xEE));
+    fs.sync().unwrap();
+    (5..35).for_each(|number| rewrite(&fs, number, number as u8));
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    fills_holes(&image, SegmentKind::WarmNode);
+    assert!(expect_all(&image).losses > 0);
+}
+
+/// Nodes that power cut lie in a segment of which no log wrote the owners: they were given up, also where the way of another log is not known.
+#[test]
+fn what_lies_where_no_log_came_by_was_given_up() {
+    let (device, fs) = near_the_end_of_a_segment(17);
+    let branch = Arc::new(device.snapshot());
+    (5..35).for_each(|number| rewrite(&fs, number, number as u8));
+    fs.sync().unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let (geometry, _) = Geometry::read(&image).unwrap();
+    let main = u64::from(geometry.main);
+    let (from, offset) = log_of(&both(&branch)[0]);
+    let cut = open(branch.clone());
+    (5..35).for_each(|number| rewrite(&cut, number, 0xEE));
+    cut.sync().unwrap();
+    let free = u64::from(geometry.main_segments) - 1;
+    let mut block = [0; BLOCK as usize];
+    for at in 0..SEGMENT - offset {
+        branch.read_at((main + from * SEGMENT + offset + at) * BLOCK, &mut block).unwrap();
+        image.write_at((main + free * SEGMENT + at) * BLOCK, &block).unwrap();
+    }
+    fills_holes(&image, SegmentKind::ColdNode);
+    expect_all(&image);
+}
