@@ -18,6 +18,9 @@ pub type Files = BTreeMap<String, (usize, u8)>;
 
 /// Bytes of files: inline, in the inode's own addresses, in a node below it.
 const SIZES: [usize; 4] = [40, 3_000, 9_000, 60_000];
+const SEGMENT: u64 = 512;
+/// The log of files' nodes, of those of nodes.
+const WARM: usize = 1;
 /// Where a node's footer has `cp_ver`.
 const CP_VER: std::ops::Range<usize> = 4084..4092;
 const LARGE: usize = 5_000_000;
@@ -89,18 +92,28 @@ impl Past {
     }
 }
 
-/// Gives nodes that power cut, those of `cut` that `before` has not, the version of what was written between the last two checkpoints.
+/// Gives nodes that power cut, those of `cut` that `before` has not, the version of what was written between the last two checkpoints, and puts
+/// them behind the newest in the log too: Basalt has gone on in another segment, Linux would not have.
 fn give_up_behind_newest_but_one(image: &MemoryDevice, before: &MemoryDevice, cut: &MemoryDevice) {
+    let [newest, older] = both(image);
+    let given_up = both(cut)[0].clone();
     let behind = |pack: &Pack| pack.raw.node_version(pack.checksum).to_le_bytes();
-    let (version, was) = (behind(&both(image)[1]), behind(&both(cut)[0]));
-    let first = u64::from(Geometry::read(image).unwrap().0.main) * BLOCK;
+    let (version, was) = (behind(&older), behind(&given_up));
+    let main = u64::from(Geometry::read(image).unwrap().0.main);
+    let log = |pack: &Pack| main + u64::from(pack.raw.cur_node_segno[WARM].get()) * SEGMENT;
+    let (from, to, end) = (log(&given_up), log(&newest), u64::from(newest.raw.cur_node_blkoff[WARM].get()));
     let mut blocks = [[0; BLOCK as usize]; 3];
-    for at in (first..image.size()).step_by(BLOCK as usize) {
-        [image, before, cut].into_iter().zip(&mut blocks).for_each(|(from, block)| from.read_at(at, block).unwrap());
+    for at in main..image.size() / BLOCK {
+        let images = [image, before, cut].into_iter().zip(&mut blocks);
+        images.for_each(|(from, block)| from.read_at(at * BLOCK, block).unwrap());
         let [block, before, cut] = &mut blocks;
-        if block == cut && cut != before && block[CP_VER] == was {
-            block[CP_VER].copy_from_slice(&version);
-            image.write_at(at, block).unwrap();
+        if block != cut || cut == before || block[CP_VER] != was {
+            continue;
+        }
+        block[CP_VER].copy_from_slice(&version);
+        image.write_at(at * BLOCK, block).unwrap();
+        if (from + end..from + SEGMENT).contains(&at) && to != from {
+            image.write_at((to + at - from) * BLOCK, block).unwrap();
         }
     }
 }
