@@ -18,6 +18,9 @@ const SEGMENT: u64 = 512;
 /// Where a pack says how a log chooses its blocks, and that it fills holes.
 const ALLOC_TYPE: usize = 176;
 const SLACK: u8 = 1;
+/// Parts of a node's footer.
+const CP_VER: std::ops::Range<usize> = 4084..4092;
+const NEXT: std::ops::Range<usize> = 4092..4096;
 
 fn rewrite(fs: &F2fs, number: u64, value: u8) {
     let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
@@ -69,43 +72,59 @@ fn expect_all(image: &MemoryDevice) -> Outcome {
     found
 }
 
-#[test]
-fn a_log_is_followed_into_the_next_segment() {
-    let (device, fs) = near_the_end_of_a_segment(17);
-    (5..35).for_each(|number| rewrite(&fs, number, 0xEE));
+/// `file0` is fsynced so often before the last checkpoint but one; then so often before and after `file5` gets what counts.
+fn crossing(before: u32, between: u32, after: u32) -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    rewrite(&fs, 5, 0xEE);
     fs.sync().unwrap();
-    while log_of(&both(&device)[0]).1 != SEGMENT - 17 {
-        rewrite(&fs, 1, 1);
-        fs.sync().unwrap();
-    }
-    let (first, _) = log_of(&both(&device)[0]);
-    (5..35).for_each(|number| rewrite(&fs, number, number as u8));
+    let fsync = |number: u64| {
+        rewrite(&fs, number, number as u8);
+        fs.sync_file(fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino, false).unwrap();
+    };
+    (0..before).for_each(|_| fsync(0));
+    (0..2).for_each(|_| fs.sync().unwrap());
+    rewrite(&fs, 1, 1);
+    fs.sync().unwrap();
+    (0..between).for_each(|_| fsync(0));
+    fsync(5);
+    (0..after).for_each(|_| fsync(0));
     fs.sync().unwrap();
     let image = device.snapshot();
     drop(fs);
-    let (second, at) = log_of(&both(&image)[0]);
-    assert!(second != first && at >= 10);
-    assert_eq!(expect_all(&image).losses, 0);
+    image
 }
 
-/// Nodes at the beginning of a segment that the log has filled since, too.
+/// The node that counts is in the segment where the log was, in one that was filled since, or in the newest.
 #[test]
-fn a_log_is_followed_through_a_whole_segment() {
-    let (device, fs) = near_the_end_of_a_segment(17);
-    let (first, _) = log_of(&both(&device)[0]);
-    (5..35).for_each(|number| rewrite(&fs, number, number as u8));
-    let ino = fs.lookup(fs.root(), b"file1").unwrap().ino;
-    let middle = (0..30 * SEGMENT).find_map(|_| {
-        rewrite(&fs, 1, 1);
-        fs.sync_file(ino, false).unwrap();
-        None::<u64>
-    });
-    assert_eq!(middle, None);
-    fs.sync().unwrap();
-    let image = device.snapshot();
-    drop(fs);
-    assert_ne!(log_of(&both(&image)[0]).0, first);
-    assert_eq!(expect_all(&image).losses, 0);
+fn a_log_is_followed_from_segment_to_segment() {
+    for (before, between, after) in [(440, 100, 3), (250, 245, 560), (250, 262, 540)] {
+        let image = crossing(before, between, after);
+        let [newest, older] = both(&image).map(|pack| log_of(&pack));
+        assert_ne!(newest.0, older.0);
+        assert_eq!(expect_all(&image).losses, 0, "{before} {between} {after}: {older:?} to {newest:?}");
+    }
+}
+
+/// The last node of a segment says where the log went on. If that is damaged, or is of before, what may have been written counts.
+#[test]
+fn a_log_whose_way_is_lost_gives_nothing_up() {
+    let image = crossing(250, 262, 540);
+    let main = u64::from(Geometry::read(&image).unwrap().0.main);
+    let [newest, older] = both(&image).map(|pack| main + log_of(&pack).0 * SEGMENT);
+    let mut node = [0; BLOCK as usize];
+    image.read_at((older + SEGMENT - 1) * BLOCK, &mut node).unwrap();
+    let next = u32::try_from(newest).unwrap().to_le_bytes();
+    for (version, next) in [([0; 8], &[0x5A; 4]), ([1; 8], &next)] {
+        node[CP_VER].copy_from_slice(&version);
+        node[NEXT].copy_from_slice(next);
+        let broken = image.snapshot();
+        broken.write_at((older + SEGMENT - 1) * BLOCK, &node).unwrap();
+        fill(&broken, journals(&broken), 1, 0x5A);
+        let found = Outcome::of(&broken, files);
+        assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES) && found.is_mended, "{found:?}");
+    }
 }
 
 /// Which blocks a log wrote that fills holes, nothing tells: what it may have written counts, and a repair asks.

@@ -29,8 +29,11 @@ use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, sit};
 
-/// Nodes at the end of each log that are compared with the journal: 192 KiB in all.
-const NODES_COMPARED: u32 = 16;
+/// Node ids below this are reserved.
+const FIRST_NODE: u32 = 3;
+
+/// Nodes at the end of each log that are compared with the journal: 768 KiB in all, at most.
+const NODES_COMPARED: u32 = 64;
 
 /// The pack before another, whole.
 pub(crate) struct Previous {
@@ -40,6 +43,15 @@ pub(crate) struct Previous {
     /// The version bitmaps of the SIT and the NAT, of this pack and of the newer one.
     sit_bitmaps: [Vec<u8>; 2],
     nat_bitmaps: [Vec<u8>; 2],
+}
+
+/// What the journal of the NAT of the pack before says of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JournalEntry {
+    /// It was there.
+    At(u32),
+    /// It was where something else is: the newer checkpoint has it elsewhere, or not at all.
+    Changed,
 }
 
 /// Which journal of a pack is not what the checkpoint wrote.
@@ -96,22 +108,32 @@ impl Previous {
         has_flipped(&self.nat_bitmaps, nid / nat::ENTRIES_PER_BLOCK)
     }
 
-    /// Where this pack's journal of the NAT leads; `None` where it may not be its own. Where power cut the next checkpoint, that one's can be in
-    /// its place: its entries lead to nodes that were written since, or, where those were lost, to older ones than the table does.
-    pub(crate) fn nat_journal(&self, device: &dyn BlockDevice, geometry: &Geometry) -> Option<FxHashMap<u32, u32>> {
+    /// What this pack's journal of the NAT says of each node that it has; `None` where it is not its own. Where power cut the next checkpoint,
+    /// that one's can be in its place: its entries lead to nodes that were written since, or, where those were lost, to older ones than the
+    /// table does.
+    pub(crate) fn nat_journal(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+    ) -> Option<FxHashMap<u32, JournalEntry>> {
         let entries = read_nat_alone(device, geometry, &self.pack).ok()?;
         let entries = entries.iter().map(|one| (one.nid.get(), one.entry.block_addr.get()));
-        let entries: FxHashMap<u32, u32> = entries.filter(|(_, address)| *address != NULL_ADDR).collect();
-        let is_own = |(&nid, &address): (&u32, &u32)| {
-            let version = |address: u32| {
-                let found = node_at(device, geometry, address).filter(|found| found.nid == nid)?;
-                Some(self.ahead(found.version))
-            };
-            let Some(here) = version(address).filter(|ahead| *ahead < 0) else { return false };
-            let known = self.table_entry(device, geometry, nid).filter(|known| *known != address);
-            known.and_then(version).is_none_or(|there| there >= 0 || there < here)
+        let judged = |(nid, address)| Some((nid, self.judge(device, geometry, nid, address)?));
+        entries.filter(|(_, address)| *address != NULL_ADDR).map(judged).collect()
+    }
+
+    /// What an entry of this pack's journal says; `None` if it cannot be this pack's.
+    fn judge(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32, address: u32) -> Option<JournalEntry> {
+        let version = |address: u32| {
+            let found = node_at(device, geometry, address).filter(|found| found.nid == nid)?;
+            Some(self.ahead(found.version))
         };
-        entries.iter().all(is_own).then_some(entries)
+        // What the newer checkpoint freed may be in other use.
+        let Some(here) = version(address) else { return Some(JournalEntry::Changed) };
+        let known = self.table_entry(device, geometry, nid).filter(|known| *known != address);
+        // The nodes that mkfs wrote have the version of those that came next.
+        let is_newest = known.and_then(version).is_none_or(|there| there >= 0 || there <= here);
+        (here < 0 && is_newest).then_some(JournalEntry::At(address))
     }
 
     /// Whether this pack's journal of the NAT and its table have as many nodes as this checkpoint counts.
@@ -156,7 +178,7 @@ impl Previous {
         nat: Option<&[RawNatJournalEntry]>,
         sit: Option<&[RawSitJournalEntry]>,
     ) -> Option<Contradicted> {
-        if nat.is_some_and(|journal| self.contradicts_nat(device, geometry, pack, journal)) {
+        if nat.is_some_and(|journal| self.contradicts_nat(device, geometry, pack, journal, sit)) {
             return Some(Contradicted::Nat);
         }
         // Bitmaps behind the first block have no checksum: the next checkpoint, cut off, may have left its own there.
@@ -173,12 +195,32 @@ impl Previous {
 
     /// Whether the SIT's table, as the newer pack has it, knows of a live block in part of a segment; true where it cannot be read.
     fn has_live(&self, device: &dyn BlockDevice, geometry: &Geometry, segment: u32, mut blocks: Range<u32>) -> bool {
+        let entry = self.sit_entry(device, geometry, segment);
+        entry.is_none_or(|entry| blocks.any(|block| bit_msb(&entry.valid_map, block as usize)))
+    }
+
+    /// Whether the SIT, as the newer pack has it, says that a block is live; false where it cannot be read.
+    fn is_live(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        journal: Option<&[RawSitJournalEntry]>,
+        address: u32,
+    ) -> bool {
+        let at = address - geometry.main;
+        let (segment, block) = (at / BLOCKS_PER_SEGMENT, (at % BLOCKS_PER_SEGMENT) as usize);
+        let known = journal.unwrap_or_default().iter().find(|one| one.segno.get() == segment);
+        let known = known.map(|one| one.entry).or_else(|| self.sit_entry(device, geometry, segment));
+        known.is_some_and(|entry| bit_msb(&entry.valid_map, block))
+    }
+
+    /// A segment's entry in the SIT's table, as the newer pack has it; `None` where it cannot be read.
+    fn sit_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, segment: u32) -> Option<RawSitEntry> {
         let index = segment / sit::ENTRIES_PER_BLOCK;
         let address = geometry.sit_block(index, bit_msb(&self.sit_bitmaps[1], index as usize));
-        let Ok(bytes) = read_blocks(device, address, 1) else { return true };
+        let bytes = read_blocks(device, address, 1).ok()?;
         let at = (segment % sit::ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
-        let entry = RawSitEntry::read_from_prefix(&bytes[at..]);
-        entry.is_ok_and(|(entry, _)| blocks.any(|block| bit_msb(&entry.valid_map, block as usize)))
+        RawSitEntry::read_from_prefix(&bytes[at..]).ok().map(|(entry, _)| entry)
     }
 
     fn contradicts_nat(
@@ -187,6 +229,7 @@ impl Previous {
         geometry: &Geometry,
         pack: &Pack,
         journal: &[RawNatJournalEntry],
+        sit: Option<&[RawSitJournalEntry]>,
     ) -> bool {
         let entries: FxHashMap<u32, u32> =
             journal.iter().map(|one| (one.nid.get(), one.entry.block_addr.get())).collect();
@@ -211,7 +254,11 @@ impl Previous {
         };
         let node_logs = SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
         let written = node_logs.flat_map(|kind| self.last_written(device, geometry, pack, kind));
-        if is_against(written.filter_map(agrees)) {
+        let answers: Vec<(u32, bool)> =
+            written.filter_map(|(nid, (address, ino))| Some((address, agrees((nid, (address, ino)))?))).collect();
+        // One node that is live is enough. Of others there may be such as an interrupted checkpoint has left in a log's holes.
+        let is_proof = |(address, agrees): &(u32, bool)| !agrees && self.is_live(device, geometry, sit, *address);
+        if answers.iter().any(is_proof) || is_against(answers.iter().map(|(_, agrees)| *agrees)) {
             return true;
         }
         let is_open = |nid: u32| !entries.contains_key(&nid) && !self.has_new_nat_block(nid);
@@ -226,8 +273,11 @@ impl Previous {
             return journal.is_empty()
                 && nodes().is_some_and(|nodes| nodes != u64::from(pack.raw.valid_node_count.get()));
         };
-        let before = before.into_iter().filter(|(nid, _)| is_open(*nid));
-        is_against(before.map(|(nid, address)| (nid, (address, nid))).filter_map(agrees))
+        let before = before.into_iter().filter_map(|(nid, entry)| match entry {
+            JournalEntry::At(address) if is_open(nid) => Some((nid, (address, nid))),
+            _ => None,
+        });
+        is_against(before.filter_map(agrees))
     }
 
     /// The last nodes that a log has written between the two: of each the last address, and its inode.
@@ -248,6 +298,16 @@ impl Previous {
         let nodes = nodes.filter_map(|(address, block)| Some((address, node_in(block, geometry)?)));
         let nodes = nodes.filter(|(_, node)| node.version == self.node_version);
         nodes.map(|(address, node)| (node.nid, (address, node.ino))).collect()
+    }
+
+    /// The entries of a block of the NAT's table, as this pack has it; `None` if it cannot be read or has an entry that cannot be.
+    pub(crate) fn nat_block(&self, device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<Vec<u32>> {
+        let block: Vec<u32> =
+            self.table_block(device, geometry, 0, index)?.iter().map(|entry| entry.block_addr.get()).collect();
+        // The first ids are reserved.
+        let first = if index == 0 { FIRST_NODE } else { 0 };
+        let is_possible = |address: &u32| *address == NULL_ADDR || geometry.in_main(*address);
+        block[first as usize..].iter().all(is_possible).then_some(block)
     }
 
     /// Where the NAT's table leads, as the newer pack has it; `None` if it cannot be read.
@@ -296,7 +356,7 @@ struct Footer {
 fn node_in(block: &[u8], geometry: &Geometry) -> Option<Footer> {
     let footer = &RawNode::ref_from_bytes(block).ok()?.footer;
     let (nid, ino, version) = (footer.nid.get(), footer.ino.get(), footer.cp_ver.get());
-    let ids = 3..geometry.node_ids();
+    let ids = FIRST_NODE..geometry.node_ids();
     (ids.contains(&nid) && ids.contains(&ino)).then_some(Footer { nid, ino, version })
 }
 

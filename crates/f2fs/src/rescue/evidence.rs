@@ -34,6 +34,7 @@ use crate::checkpoint::half::{STALE_MAX, VERSION_STEP_MAX};
 use crate::checkpoint::journals;
 use crate::checkpoint::load::{log_position, version_bitmaps};
 use crate::checkpoint::pack::Pack;
+use crate::checkpoint::previous::JournalEntry;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::nat::{self, RawNatEntry};
@@ -111,6 +112,8 @@ pub(super) struct Evidence {
     /// Live blocks and type of segments that can be trusted, where there are live blocks.
     segments: FxHashMap<u32, SegmentEvidence>,
     sit_is_whole: bool,
+    /// Segments where nodes were written since the checkpoint.
+    written_since: BTreeSet<u32>,
     /// The journal of the SIT is gone.
     sit_is_old: bool,
     /// What was written between the last two checkpoints, where both journals are gone and the older checkpoint is whole.
@@ -268,7 +271,7 @@ impl Evidence {
     }
 
     /// Nodes are where cleaning moved them or fsync wrote them, and segments hold what was put there.
-    pub(super) fn follow(&mut self, behind: &Behind, fsynced: FxHashSet<u32>) {
+    pub(super) fn follow(&mut self, geometry: &Geometry, behind: &Behind, fsynced: FxHashSet<u32>) {
         for node in &behind.moved_nodes {
             // A block of the NAT that is gone cannot contradict.
             let address = self.addresses.entry(node.nid).or_insert(node.last);
@@ -276,7 +279,11 @@ impl Evidence {
                 *address = node.last;
             }
         }
-        self.segments.retain(|segment, _| !behind.node_segments.contains(segment));
+        // What fsync wrote goes on behind what the SIT knows; cleaning may have put a segment to other use.
+        for node in &behind.moved_nodes {
+            self.segments.remove(&(node.last.saturating_sub(geometry.main) >> SEGMENT_BITS));
+        }
+        self.written_since.clone_from(&behind.node_segments);
         self.fsynced = fsynced;
         self.is_last &= !behind.is_broken;
     }
@@ -355,8 +362,9 @@ impl Evidence {
     pub(super) fn unsure(&self, index: &Index) -> BTreeSet<u32> {
         let mut all = self.unsure.clone();
         if let Some(interval) = &self.interval {
+            let is_named = |nid: u32, found: &Found| self.addresses.get(&nid) == Some(&found.address);
             let is_unsure = |nid: u32, found: &Found| match found.standing {
-                Standing::Disputed => interval.has_newer_before(nid, found.version),
+                Standing::Disputed => !interval.has_journal_before() && !is_named(nid, found),
                 standing => standing == Standing::Unknown,
             };
             let unsure = index.nodes.iter().filter(|(nid, found)| is_unsure(**nid, found));
@@ -408,11 +416,13 @@ impl Evidence {
         let segment = self.segments.get(&(within >> SEGMENT_BITS));
         let block = (within % BLOCKS_PER_SEGMENT) as usize;
         let is_live = segment.is_some_and(|found| found.holds_nodes && bit_msb(&*found.map, block));
-        let is_dead = segment.is_some() || self.sit_is_whole;
+        let is_since = self.written_since.contains(&(within >> SEGMENT_BITS));
+        let is_dead = segment.is_some() || self.sit_is_whole && (is_behind || !is_since);
         if self.nat_is_old && (is_known || self.sit_is_old) && !is_behind {
             return of_outdated(is_named, is_live, is_dead && !self.sit_is_old);
         }
-        match (is_live, self.is_denied(seen.nid)) {
+        let is_denied = self.is_denied(seen.nid) && (is_behind || !self.nat_is_old);
+        match (is_live, is_denied) {
             (true, true) => Standing::Disputed,
             (true, false) => Standing::Live,
             (false, is_denied) if is_dead || is_denied => Standing::Dead,
@@ -428,26 +438,49 @@ impl Evidence {
         seen: &Seen,
         address: u32,
     ) -> Standing {
+        let is_trusted = self.is_trusted(seen.nid);
+        let named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)).copied();
         let Some(interval) = &mut self.interval else { return Standing::Unknown };
-        let before = interval.before_it(seen.nid).or(self.addresses.get(&seen.nid).copied());
-        let before = before.or(self.hints.get(&seen.nid).copied());
+        let is_new = interval.has_new_nat_block(seen.nid);
+        if is_new && is_trusted {
+            return if named == Some(address) { Standing::Named } else { Standing::Dead };
+        }
         match interval.has(device, geometry, seen, address) {
-            Written::Yes => Standing::Written,
+            Written::Yes => return Standing::Written,
             Written::Unknown => {
                 self.unsure.insert(seen.ino);
-                Standing::Written
+                return Standing::Written;
             }
-            Written::No if before == Some(address) => Standing::Disputed,
-            // Only a journal that is lost could have told.
-            Written::No if interval.may_be_of_lost_journal(seen) && before.is_none() => Standing::Unknown,
-            Written::No => Standing::Dead,
+            Written::No if !interval.is_after(seen) => return Standing::Dead,
+            Written::No => {}
+        }
+        let table = match is_new {
+            true => interval.table_before(device, geometry, seen.nid),
+            false => named.or(is_trusted.then_some(NULL_ADDR)),
+        };
+        let before = match interval.journal_before(seen.nid) {
+            Some(JournalEntry::At(before)) => Some(before),
+            Some(JournalEntry::Changed) => None,
+            None => table,
+        };
+        match before {
+            // Any version may be in the journal that is lost: the newest counts.
+            Some(before) if !interval.has_journal_before() && before != NULL_ADDR => Standing::Disputed,
+            _ if !interval.has_journal_before() => Standing::Unknown,
+            Some(before) if before == address => Standing::Disputed,
+            Some(_) => Standing::Dead,
+            None => Standing::Unknown,
         }
     }
 
     /// Whether the NAT, which can be believed there, does not lead to this version of a node.
     fn is_denied(&self, nid: u32) -> bool {
-        let block = (nid / nat::ENTRIES_PER_BLOCK) as usize;
-        self.nat_is_whole || self.nat_trusted.get(block).copied().unwrap_or(false)
+        self.nat_is_whole || self.is_trusted(nid)
+    }
+
+    /// Whether the block of the NAT with a node can be believed.
+    fn is_trusted(&self, nid: u32) -> bool {
+        self.nat_trusted.get((nid / nat::ENTRIES_PER_BLOCK) as usize).copied().unwrap_or(false)
     }
 
     /// Whether the journals of both checkpoints are gone: which version of what was written last counts is a guess.

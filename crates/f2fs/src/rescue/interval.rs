@@ -14,8 +14,9 @@ use super::node::Seen;
 use crate::blocks::read_blocks;
 use crate::checkpoint::load::log_position;
 use crate::checkpoint::pack::Pack;
-use crate::checkpoint::previous::Previous;
+use crate::checkpoint::previous::{JournalEntry, Previous};
 use crate::geometry::Geometry;
+use crate::layout::nat;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
@@ -41,12 +42,12 @@ pub(super) struct Interval {
     last_segments: FxHashSet<u32>,
     /// The way of each log is known from one end to the other.
     is_complete: bool,
-    /// Where the older checkpoint's journal leads, where the newer one has no newer block of the table; `None` where that is lost.
-    before: Option<FxHashMap<u32, u32>>,
-    /// Of nodes that are not known to be in use the newest version before these, where the older checkpoint's journal is lost.
-    others: FxHashMap<u32, i32>,
-    /// The older checkpoint's version.
-    previous: u32,
+    /// The older checkpoint.
+    previous: Previous,
+    /// What its journal of the NAT says; `None` where that is lost.
+    journal: Option<FxHashMap<u32, JournalEntry>>,
+    /// Blocks of its table that the newer one has written anew: addresses; `None` where they cannot be believed.
+    table: FxHashMap<u32, Option<Vec<u32>>>,
     /// Owners by segment; `None` where they cannot be read.
     summaries: FxHashMap<u32, Option<Box<RawSummaryBlock>>>,
 }
@@ -55,42 +56,31 @@ impl Interval {
     /// What came before a checkpoint; `None` if the one before is not whole.
     pub(super) fn before(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Option<Interval> {
         let previous = Previous::of(device, geometry, pack)?;
-        let mut before = previous.nat_journal(device, geometry);
-        before = before.filter(|_| previous.has_all_nodes(device, geometry));
-        if let Some(before) = &mut before {
-            before.retain(|nid, _| !previous.has_new_nat_block(*nid));
-        }
+        let journal = previous.nat_journal(device, geometry);
         let mut interval = Interval {
             version: previous.node_version,
             ways: FxHashMap::default(),
             last_segments: FxHashSet::default(),
             is_complete: true,
-            before,
-            others: FxHashMap::default(),
-            previous: previous.node_version as u32,
+            journal: journal.filter(|_| previous.has_all_nodes(device, geometry)),
+            previous,
+            table: FxHashMap::default(),
             summaries: FxHashMap::default(),
         };
         for kind in SegmentKind::ALL.into_iter().filter(|kind| kind.is_node()) {
-            let way = interval.follow(device, geometry, pack, &previous, kind);
+            let way = interval.follow(device, geometry, pack, kind);
             interval.is_complete &= way.is_some();
         }
         Some(interval)
     }
 
     /// Follows a log from one checkpoint to the next; `None` if part of its way is not known.
-    fn follow(
-        &mut self,
-        device: &dyn BlockDevice,
-        geometry: &Geometry,
-        pack: &Pack,
-        previous: &Previous,
-        kind: SegmentKind,
-    ) -> Option<()> {
+    fn follow(&mut self, device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack, kind: SegmentKind) -> Option<()> {
         let (last, _, _) = log_position(pack, kind);
         self.last_segments.insert(last);
-        let written = previous.written(pack, kind)?;
+        let written = self.previous.written(pack, kind)?;
         self.ways.insert(last, written);
-        let (mut segment, mut offset) = previous.position(kind)?;
+        let (mut segment, mut offset) = self.previous.position(kind)?;
         let mut seen = FxHashSet::default();
         while segment != last {
             // A way has no segment twice.
@@ -148,32 +138,31 @@ impl Interval {
         }
     }
 
-    /// Where the older checkpoint has a node, if its journal says so.
-    pub(super) fn before_it(&self, nid: u32) -> Option<u32> {
-        self.before.as_ref()?.get(&nid).copied()
+    /// Whether all of these were written after a node.
+    pub(super) fn is_after(&self, seen: &Seen) -> bool {
+        (seen.version as u32).wrapping_sub(self.version as u32).cast_signed() < 0
+    }
+
+    /// What the older checkpoint's journal says of a node.
+    pub(super) fn journal_before(&self, nid: u32) -> Option<JournalEntry> {
+        self.journal.as_ref()?.get(&nid).copied()
     }
 
     /// Whether the older checkpoint's journal is there.
     pub(super) fn has_journal_before(&self) -> bool {
-        self.before.is_some()
+        self.journal.is_some()
     }
 
-    /// Whether the older checkpoint's journal is lost as well: it alone may have led to a node that was written before, `seen`, rather than to
-    /// the one in the table. It is remembered.
-    pub(super) fn may_be_of_lost_journal(&mut self, seen: &Seen) -> bool {
-        let ahead = (seen.version as u32).wrapping_sub(self.previous).cast_signed();
-        if self.before.is_some() || ahead >= 0 {
-            return false;
-        }
-        let newest = self.others.entry(seen.nid).or_insert(ahead);
-        *newest = ahead.max(*newest);
-        true
+    /// Whether the newer checkpoint has written the block of the NAT with a node anew: all that it knew of the node is there.
+    pub(super) fn has_new_nat_block(&self, nid: u32) -> bool {
+        self.previous.has_new_nat_block(nid)
     }
 
-    /// Whether a newer version of a node than this one may have been in the older checkpoint's journal, which is lost.
-    pub(super) fn has_newer_before(&self, nid: u32, version: u32) -> bool {
-        let ahead = version.wrapping_sub(self.previous).cast_signed();
-        self.others.get(&nid).is_some_and(|newest| *newest > ahead)
+    /// Where the older checkpoint's table has a node, in a block that the newer one has written anew; `None` where that cannot be believed.
+    pub(super) fn table_before(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<u32> {
+        let index = nid / nat::ENTRIES_PER_BLOCK;
+        let block = self.table.entry(index).or_insert_with(|| self.previous.nat_block(device, geometry, index));
+        block.as_ref().map(|block| block[(nid % nat::ENTRIES_PER_BLOCK) as usize])
     }
 }
 

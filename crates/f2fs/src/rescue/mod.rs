@@ -139,7 +139,7 @@ impl Rescued {
             evidence.add_sit_journal(&*device, &geometry, pack);
             let mut behind = Behind::find(&*device, &geometry, pack, &mut notes);
             let fsynced = behind.follow_chain(&*device, &geometry, pack, &mut notes);
-            evidence.follow(&behind, fsynced);
+            evidence.follow(&geometry, &behind, fsynced);
             if other > Other::Sound {
                 let damaged = head_version(&*device, &geometry, 1 - pack.index);
                 evidence.doubt(pack.raw.checkpoint_ver.get(), damaged, other);

@@ -95,6 +95,8 @@ pub struct Outcome {
     /// `None` where the volume cannot be mounted.
     pub mounted: Option<u64>,
     pub rescued: Option<u64>,
+    /// Whether rescue says that files may be of before.
+    pub is_warned: bool,
     /// What is there after a repair, whatever that says it would lose.
     pub repaired: Option<u64>,
     /// Whether the repair came to its end: both a check and a mount say that all is well.
@@ -123,6 +125,9 @@ impl Outcome {
             is_clean: is_clean(image),
             is_writable: mounted.as_ref().is_some_and(F2fs::is_writable),
             mounted: mounted.map(|fs| whole(&fs)),
+            is_warned: rescued
+                .as_ref()
+                .is_some_and(|found| found.report().notes.iter().any(|note| note.contains("may be of before"))),
             rescued: rescued.map(|fs| whole(&fs)),
             is_mended: is_clean(&*device) && after.as_ref().is_some_and(F2fs::is_writable),
             repaired: after.map(|fs| whole(&fs)),

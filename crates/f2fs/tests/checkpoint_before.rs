@@ -1,0 +1,220 @@
+//! Damage inside the newest checkpoint pack, and in what else could say what that had: the table, the older pack's journal, what lies where
+//! that leads.
+
+#[allow(dead_code)] // Part of it is for other tests.
+mod packs;
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::checkpoint::pack::Pack;
+use basalt_f2fs::layout::checkpoint::CheckpointFlags;
+use basalt_f2fs::layout::summary::{JOURNAL_SIZE, nat_journal};
+use basalt_f2fs::{F2fs, Geometry};
+use basalt_vfs::{Caller, FileSystem};
+use packs::{BLOCK, FILE, FILES, Outcome, both, files, fill, fresh, last, make, open};
+
+/// Bytes of the owners in a summary.
+const OWNERS: u64 = 512 * 7;
+
+fn ino(fs: &F2fs, number: u64) -> u64 {
+    fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino
+}
+
+fn rewrite(fs: &F2fs, number: u64, value: u8) {
+    assert_eq!(fs.write(ino(fs, number), 0, &[value; 9_000], false).unwrap(), 9_000);
+}
+
+fn make_empty(fs: &F2fs, count: u64) {
+    for number in 0..count {
+        fs.create(fs.root(), format!("empty{number}").as_bytes(), &FILE, &Caller::default()).unwrap();
+    }
+}
+
+/// Where the journal of the NAT of a pack is, in bytes.
+fn journal_of(pack: &Pack) -> u64 {
+    let is_compact = pack.raw.flags().contains(CheckpointFlags::COMPACT_SUMMARY);
+    let behind_owners = if is_compact { 0 } else { OWNERS };
+    u64::from(pack.start + pack.raw.cp_pack_start_sum.get()) * BLOCK + behind_owners
+}
+
+fn read<const N: usize>(image: &MemoryDevice, at: u64) -> [u8; N] {
+    let mut block = [0; BLOCK as usize];
+    image.read_at(at / BLOCK * BLOCK, &mut block).unwrap();
+    block[(at % BLOCK) as usize..][..N].try_into().unwrap()
+}
+
+/// Sets how many entries a journal has.
+fn set_count(image: &MemoryDevice, at: u64, count: u16) {
+    let mut block: [u8; BLOCK as usize] = read(image, at / BLOCK * BLOCK);
+    block[(at % BLOCK) as usize..][..2].copy_from_slice(&count.to_le_bytes());
+    image.write_at(at / BLOCK * BLOCK, &block).unwrap();
+}
+
+#[track_caller]
+fn expect_found(image: &MemoryDevice, what: &str) -> Outcome {
+    let found = Outcome::of(image, files);
+    let is_found = found.rescued == Some(FILES) && found.repaired == Some(FILES) && found.is_mended;
+    assert!(is_found && (!found.is_writable || found.mounted == Some(FILES)), "{what}: {found:?}");
+    found
+}
+
+/// All nodes are in journals only: the table has what mkfs wrote, under the same version as the first session.
+#[test]
+fn the_root_of_mkfs_is_not_the_one_before() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES / 2);
+    fs.sync().unwrap();
+    make(&fs, FILES / 2, FILES / 2 + 2);
+    fs.sync().unwrap();
+    for _ in 0..3 {
+        rewrite(&fs, 0, 0);
+        fs.sync().unwrap();
+    }
+    let image = device.snapshot();
+    drop(fs);
+    let whole = |fs: &dyn FileSystem| files(fs) + FILES - (FILES / 2 + 2);
+    for (what, packs) in [("newest", 1), ("both", 2)] {
+        let broken = image.snapshot();
+        both(&image)[..packs].iter().for_each(|pack| fill(&broken, journal_of(pack) / BLOCK, 1, 0x5A));
+        let found = Outcome::of(&broken, whole);
+        assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES), "{what}: {found:?}");
+        assert_eq!(found.losses > 0, packs == 2, "{what}: {found:?}");
+    }
+}
+
+/// The table has forty files. Ten more are in the journal of the older checkpoint too, and `file0` is written once more in the newest.
+fn in_the_journal_before() -> (MemoryDevice, u32) {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES - 10);
+    make_empty(&fs, 30);
+    fs.sync().unwrap();
+    make(&fs, FILES - 10, FILES);
+    fs.sync().unwrap();
+    for _ in 0..3 {
+        rewrite(&fs, 0, 0);
+        fs.sync().unwrap();
+    }
+    let nid = u32::try_from(ino(&fs, 0)).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    (image, nid)
+}
+
+#[test]
+fn a_block_in_other_use_says_nothing_against_the_journal_before() {
+    let (image, nid) = in_the_journal_before();
+    let [newest, older] = both(&image);
+    let journal: [u8; JOURNAL_SIZE] = read(&image, journal_of(&older));
+    let freed = nat_journal(&journal).unwrap().iter().find(|one| one.nid.get() == nid).unwrap().entry.block_addr.get();
+    fill(&image, journal_of(&newest) / BLOCK, 1, 0x5A);
+    let broken = image.snapshot();
+    fill(&broken, freed.into(), 1, 0x77);
+    for (what, image) in [("freed", image), ("in other use", broken)] {
+        assert_eq!(expect_found(&image, what).losses, 0, "{what}");
+    }
+}
+
+/// Without either journal the newest versions count, and the table that is older than they does not; who repairs is asked.
+#[test]
+fn without_both_journals_the_newest_versions_count() {
+    let (image, _) = in_the_journal_before();
+    both(&image).iter().for_each(|pack| fill(&image, journal_of(pack) / BLOCK, 1, 0x5A));
+    let found = expect_found(&image, "both");
+    assert!(found.losses > 1 && found.is_warned, "{found:?}");
+}
+
+/// A block of the table was written anew and is damaged since; what it was before has the nodes that were not written between.
+#[test]
+fn a_block_of_the_table_that_was_written_anew_is_not_needed() {
+    for is_unmounted in [false, true] {
+        let device = Arc::new(fresh());
+        let fs = open(device.clone());
+        make(&fs, 0, FILES);
+        make_empty(&fs, 60);
+        fs.close().unwrap();
+        drop(fs);
+        let fs = open(device.clone());
+        for number in 0..50 {
+            let ino = fs.lookup(fs.root(), format!("empty{number}").as_bytes()).unwrap().ino;
+            fs.write(ino, 0, &[7; 9_000], false).unwrap();
+        }
+        if is_unmounted {
+            fs.close().unwrap()
+        } else {
+            fs.sync().unwrap()
+        }
+        let image = device.snapshot();
+        drop(fs);
+        let geometry = Geometry::read(&image).unwrap().0;
+        let newest = both(&image)[0].clone();
+        for byte in [0, 0x5A] {
+            for copies in [&[false][..], &[true], &[false, true]] {
+                let broken = image.snapshot();
+                copies.iter().for_each(|copy| fill(&broken, geometry.nat_block(0, *copy).into(), 1, byte));
+                let first = u64::from(newest.start) + 1;
+                fill(&broken, first, last(&newest) - first, byte);
+                let found = Outcome::of(&broken, files);
+                let what = format!("unmounted {is_unmounted}, copies {copies:?} of {byte:#x}: {found:?}");
+                assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES), "{what}");
+            }
+        }
+    }
+}
+
+/// The journal of the NAT is damaged alone, and something was fsynced behind the checkpoint: the SIT still knows the segment where that lies.
+#[test]
+fn what_was_fsynced_takes_nothing_from_the_segment_it_is_in() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, 20);
+    fs.sync().unwrap();
+    rewrite(&fs, 7, 7);
+    fs.sync_file(ino(&fs, 7), false).unwrap();
+    let image = device.snapshot();
+    drop(fs);
+    let at = journal_of(&both(&image)[0]);
+    for count in [0xFFFF_u16, 39] {
+        let broken = image.snapshot();
+        set_count(&broken, at, count);
+        let found = Outcome::of(&broken, files);
+        assert!(found.rescued == Some(20) && found.repaired == Some(20), "{count}: {found:?}");
+    }
+}
+
+/// One bit of the number of entries is enough: nodes that the log wrote are in neither journal nor table then.
+#[test]
+fn a_journal_with_too_few_entries_is_not_believed() {
+    for is_unmounted in [false, true] {
+        for changed in [2_u64, 4, 8, 12, 20, 30] {
+            let device = Arc::new(fresh());
+            let fs = open(device.clone());
+            make(&fs, 0, FILES);
+            make_empty(&fs, 45);
+            (0..changed).for_each(|number| rewrite(&fs, number, 0xEE));
+            fs.close().unwrap();
+            drop(fs);
+            let fs = open(device.clone());
+            for number in 0..changed {
+                rewrite(&fs, number, number as u8);
+                fs.sync_file(ino(&fs, number), false).unwrap();
+            }
+            if is_unmounted {
+                fs.close().unwrap()
+            } else {
+                fs.sync().unwrap()
+            }
+            let image = device.snapshot();
+            drop(fs);
+            let at = journal_of(&both(&image)[0]);
+            let count = u16::from_le_bytes(read(&image, at));
+            for less in (0..6).map(|bit| count ^ (1 << bit)).filter(|less| *less < count) {
+                let broken = image.snapshot();
+                set_count(&broken, at, less);
+                expect_found(&broken, &format!("unmounted {is_unmounted}, {count} to {less}"));
+            }
+        }
+    }
+}
