@@ -133,3 +133,48 @@ fn the_last_one_has_the_name() {
         }
     }
 }
+
+/// The log of files' nodes goes round: what was written last has a lower address than what came before.
+#[test]
+fn the_last_one_has_the_name_behind_the_end_of_the_device() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    let position = |fs: &F2fs| {
+        fs.sync().unwrap();
+        let raw = both(&device.snapshot())[0].raw;
+        (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()))
+    };
+    let ino = fs.lookup(fs.root(), b"file0").unwrap().ino;
+    let fsync = || {
+        fs.write(ino, 0, &[0; 9_000], false).unwrap();
+        fs.sync_file(ino, false).unwrap();
+    };
+    // As far as the last segment that it can have, then to the end of that one.
+    let mut highest = 0;
+    loop {
+        let (segment, _) = position(&fs);
+        if segment < highest {
+            break;
+        }
+        highest = segment;
+        (0..100).for_each(|_| fsync());
+    }
+    while position(&fs).0 != highest {
+        (0..100).for_each(|_| fsync());
+    }
+    while position(&fs).1 < 480 {
+        (0..4).for_each(|_| fsync());
+    }
+    assert_eq!(position(&fs).0, highest);
+    (0..30).for_each(|_| remake(&fs, "file7", WRONG));
+    remake(&fs, "file7", 7);
+    let image = device.snapshot();
+    assert!(position(&fs).0 < highest);
+    drop(fs);
+    let found = Outcome::of(&image, files);
+    assert!(found.mounted == Some(FILES) && found.rescued == Some(FILES) && found.repaired == Some(FILES), "{found:?}");
+    fill(&image, both(&image)[0].start.into(), 10, 0x5A);
+    let found = Outcome::of(&image, files);
+    assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES), "{found:?}");
+}

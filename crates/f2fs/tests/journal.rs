@@ -360,6 +360,28 @@ fn a_journal_that_is_gone_is_given_up_by_repair() {
     expect_clean(&device, "repaired without its journal");
 }
 
+/// The journal is whole, but the checkpoint is damaged inside: rescue still reads what was moved, so a repair that cannot says so.
+#[test]
+fn a_journal_is_not_given_up_for_a_damaged_checkpoint_without_a_word() {
+    let (device, files) = left_alive_behind(false);
+    spoil_old_places(&device);
+    let geometry = guard::read(&*device).unwrap().geometry;
+    let (pack, _) = choose_pack(&*device, &geometry).unwrap();
+    for at in 1..pack.raw.cp_pack_total_block_count.get() - 1 {
+        let image = Arc::new(device.snapshot());
+        image.write_at(u64::from(pack.start + at) * BLOCK, &[0x5A; BLOCK as usize]).unwrap();
+        let wrong = files.wrong(&rescue(&image).fs);
+        let plan = plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+        let losses = plan.report().losses.clone();
+        plan.commit().unwrap();
+        let after = files.wrong(&open(&image, OpenOptions::default()));
+        assert!(
+            wrong == 0 && (after == 0 || losses.iter().any(|loss| loss.what.contains("cleaned since"))),
+            "block {at}: {wrong}, {after} wrong, {losses:?}"
+        );
+    }
+}
+
 /// Old places may be in other use: who reads a volume without recovering it has to know where things went.
 #[test]
 fn rescue_follows_a_live_journal() {

@@ -32,6 +32,14 @@ impl Loss {
         Loss { path: "/".into(), ino: 0, what: what.into() }
     }
 
+    /// What cleaning moved since the checkpoint, where the journal that says so is given up.
+    pub(super) fn of_moves(moves: usize) -> Loss {
+        let what = format!(
+            "up to {moves} blocks that were cleaned since the last checkpoint, of any file: the cleaning journal is given up"
+        );
+        Loss { path: "/".into(), ino: 0, what }
+    }
+
     /// The volume as a whole, which nobody could open any more.
     pub(super) fn of_all(root: u32) -> Loss {
         Loss { path: "/".into(), ino: root, what: "everything: the volume could not be opened any more".into() }

@@ -9,8 +9,10 @@ use basalt_device::BlockDevice;
 
 use super::Repair;
 use crate::check::{FaultKind, Place};
+use crate::checkpoint::choose::choose_pack;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::ops::F2fs;
 use crate::recovery::Extent;
@@ -34,7 +36,8 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
         "recovered as far as it is whole; what was fsynced since the last checkpoint is lost, and of what was cleaned some may be",
     ),
 ];
-const GIVEN_UP: &str = "given up: it is damaged; what was cleaned since the last checkpoint may be lost";
+const GIVEN_UP: &str =
+    "given up: it or the checkpoint it belongs to is damaged; what was cleaned since that checkpoint may be lost";
 
 /// What a recovery came to.
 pub(super) struct Recovered {
@@ -48,6 +51,14 @@ impl Recovered {
     pub(super) fn has_given_up(&self) -> bool {
         self.extent != Some(Extent::All)
     }
+}
+
+/// How many moves of a live journal can be read: all of them are lost where it is given up, because old places may be in other use.
+pub(super) fn moves(device: &dyn BlockDevice) -> usize {
+    let Ok(geometry) = guard::read(device).map(|guard| guard.geometry) else { return 0 };
+    let Ok((pack, _)) = choose_pack(device, &geometry) else { return 0 };
+    let version = pack.raw.node_version(pack.checksum);
+    Area::find_live(device, &geometry).map_or(0, |area| area.read_whole_blocks(device, &geometry, version).moves.len())
 }
 
 /// Recovers the journal and what was fsynced; without what was fsynced, if that cannot be; and of a journal that is damaged what is

@@ -338,6 +338,9 @@ fn plan_behind_journal(
         let mut tell = |check| progress(RepairProgress { round: 0, check });
         losses = finds::Finds::search(&device, &options.clock, &mut tell).map_or(losses, |found| found.fsynced());
     }
+    if recovered.extent.is_none() {
+        losses.extend(Some(journal::moves(&*device)).filter(|moves| *moves > 0).map(Loss::of_moves));
+    }
     let behind = plan(copy, options, progress)?;
     let mut report = behind.report;
     losses.append(&mut report.losses);

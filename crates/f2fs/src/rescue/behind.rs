@@ -100,11 +100,6 @@ impl Behind {
         vouched(&chain).collect()
     }
 
-    /// The position in the roll-forward chain of the node at `address`, if it is one of that.
-    pub(super) fn position(&self, address: u32) -> Option<usize> {
-        self.chain.get(&address).copied()
-    }
-
     /// Leads the pointers to data of a node, read from `address`, to where cleaning took that.
     pub(crate) fn lead_pointers(&self, node: &mut Node, address: u32, geometry: &Geometry) {
         let footer = *node.footer();

@@ -26,6 +26,7 @@ pub(crate) struct Found {
     repaired: bool,
     pub(crate) standing: Standing,
     sound: bool,
+    /// Whether fsync wrote its name too, with this version or one before it under the same checkpoint: Linux says so once.
     pub(super) wants_entry: bool,
 }
 
@@ -41,8 +42,9 @@ pub(crate) struct Index {
     pub(crate) nodes: FxHashMap<u32, Found>,
     /// Versions of equal rank in other segments than the one that counts so far.
     ties: Vec<(u32, Found)>,
-    /// Which segment a log went on in.
-    next_segment: FxHashMap<u32, u32>,
+    ways: Ways,
+    /// Where fsync wrote inodes with their names since the checkpoint: of each the newest `cp_ver`, and the addresses in their order.
+    named: FxHashMap<u32, (u32, Vec<u32>)>,
     /// Node blocks seen, old versions included.
     pub(super) seen: u64,
 }
@@ -51,11 +53,20 @@ impl Index {
     /// Adds a version; they come in the order of their addresses.
     pub(super) fn add(&mut self, seen: &Seen, address: u32, standing: Standing) {
         self.seen += 1;
-        if seen.next >> SEGMENT_BITS != address >> SEGMENT_BITS {
-            self.next_segment.insert(address >> SEGMENT_BITS, seen.next >> SEGMENT_BITS);
-        }
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
         let (version, repaired) = (version as u32, is_repaired(version));
+        if seen.next >> SEGMENT_BITS != address >> SEGMENT_BITS {
+            self.ways.add(version, address >> SEGMENT_BITS, seen.next >> SEGMENT_BITS);
+        }
+        if wants_entry && standing == Standing::Newer {
+            let named = self.named.entry(nid).or_default();
+            if named.0 < version {
+                *named = (version, Vec::new());
+            }
+            if named.0 == version {
+                named.1.push(address);
+            }
+        }
         let new = Found { address, ino, offset, version, repaired, standing, sound, wants_entry };
         match self.nodes.get_mut(&nid) {
             Some(old) if old.rank() > new.rank() => {}
@@ -69,41 +80,88 @@ impl Index {
         }
     }
 
-    /// Decides between versions of equal rank. All have been added.
+    /// Decides between versions of equal rank, and where names were written last. All have been added.
     pub(super) fn settle(&mut self) {
-        let mut steps = 0;
         for (nid, new) in std::mem::take(&mut self.ties) {
             let Some(old) = self.nodes.get_mut(&nid) else { continue };
-            if old.rank() != new.rank() {
-                continue;
-            }
-            let (from, to) = (old.address >> SEGMENT_BITS, new.address >> SEGMENT_BITS);
-            let follows = from == to || leads_to(&self.next_segment, from, to, &mut steps);
-            // If the log leads from neither to the other, the later address is as good a guess as any.
-            if follows || !leads_to(&self.next_segment, to, from, &mut steps) {
+            if old.rank() == new.rank() && self.ways.is_later(old.version, old.address, new.address) {
                 *old = new;
             }
         }
-        self.next_segment = FxHashMap::default();
+        let (nodes, ways) = (&mut self.nodes, &self.ways);
+        self.named.retain(|nid, (version, addresses)| {
+            let found =
+                nodes.get_mut(nid).filter(|found| found.standing == Standing::Newer && found.version == *version);
+            let Some(found) = found else { return false };
+            found.wants_entry = true;
+            let later = |one: u32, other: u32| if ways.is_later(*version, one, other) { other } else { one };
+            *addresses = addresses.drain(..).reduce(later).into_iter().collect();
+            true
+        });
+    }
+
+    /// Inodes that fsync wrote since the checkpoint, and their names with them, in the order it did that in.
+    pub(super) fn named(&self) -> Vec<u32> {
+        let named = self.named.iter().filter_map(|(nid, (version, at))| Some((*version, *at.last()?, *nid)));
+        let mut segments: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for (version, address, _) in named.clone() {
+            segments.entry(version).or_default().push(address >> SEGMENT_BITS);
+        }
+        let mut order = FxHashMap::default();
+        for (version, mut all) in segments {
+            all.sort_unstable();
+            all.dedup();
+            // The more of the others a log came to after it, the earlier it was there.
+            for &from in &all {
+                let later = self.ways.from(version, from).filter(|to| all.binary_search(to).is_ok()).count();
+                order.insert((version, from), std::cmp::Reverse(later));
+            }
+        }
+        let mut named: Vec<_> = named
+            .map(|(version, address, nid)| (version, order.get(&(version, address >> SEGMENT_BITS)), address, nid))
+            .collect();
+        named.sort_unstable();
+        named.into_iter().map(|(.., nid)| nid).collect()
     }
 }
 
-/// Whether a log that was in segment `from` came to `to` later.
-fn leads_to(next: &FxHashMap<u32, u32>, from: u32, to: u32, steps: &mut usize) -> bool {
-    let mut at = from;
-    // A chain has no more links than there are.
-    for _ in 0..next.len() {
-        let Some(&segment) = next.get(&at).filter(|_| *steps < STEPS_MAX) else { return false };
-        *steps += 1;
-        if segment == to {
-            return true;
+/// Which segment a log went on in from each, and under which checkpoint.
+#[derive(Default)]
+struct Ways {
+    next: FxHashMap<u32, (u32, u32)>,
+    steps: std::cell::Cell<usize>,
+}
+
+impl Ways {
+    /// Takes note of a node that leads to another segment: the newest one of its own counts.
+    fn add(&mut self, version: u32, segment: u32, next: u32) {
+        let known = self.next.entry(segment).or_insert((next, version));
+        if known.1 <= version {
+            *known = (next, version);
         }
-        if segment == from {
-            return false;
-        }
-        at = segment;
     }
-    false
+
+    /// The segments that a log came to from one, under one checkpoint.
+    fn from(&self, version: u32, segment: u32) -> impl Iterator<Item = u32> {
+        let mut at = segment;
+        // A chain has no more links than there are.
+        (0..self.next.len()).map_while(move |_| {
+            let (next, under) = *self.next.get(&at).filter(|_| self.steps.get() < STEPS_MAX)?;
+            self.steps.set(self.steps.get() + 1);
+            at = next;
+            (under == version && next != segment).then_some(next)
+        })
+    }
+
+    /// Whether a node was written after another one under the same checkpoint: if the log leads from neither to the other, the later
+    /// address is as good a guess as any.
+    fn is_later(&self, version: u32, than: u32, address: u32) -> bool {
+        let (from, to) = (than >> SEGMENT_BITS, address >> SEGMENT_BITS);
+        if from == to {
+            return address > than;
+        }
+        self.from(version, from).any(|at| at == to) || !self.from(version, to).any(|at| at == from) && address > than
+    }
 }
 
 #[cfg(test)]

@@ -368,24 +368,11 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// In which order fsync wrote inodes since the checkpoint, and their names with them.
-    fn entered(&self, index: &Index) -> FxHashMap<u32, usize> {
-        let is_entered = |known: &Known| known.standing == Standing::Newer && known.wants_entry;
-        let behind = self.volume.behind.as_ref();
-        let order = |ino: u32| {
-            let found = index.nodes.get(&ino)?;
-            Some((found.version, behind.and_then(|behind| behind.position(found.address)), found.address, ino))
-        };
-        let entered = self.inodes.iter().filter(|(_, known)| is_entered(known));
-        let mut entered: Vec<_> = entered.filter_map(|(ino, _)| order(*ino)).collect();
-        entered.sort_unstable();
-        entered.into_iter().zip(0..).map(|((.., ino), at)| (ino, at)).collect()
-    }
-
     /// Sorts the names. Of several that are the same, what fsync has put there last since the checkpoint keeps it, else what an entry of the
     /// directory gives it to, else the earliest; the others get their inode's number too.
     fn finish(&mut self, index: &Index) {
-        let entered = self.entered(index);
+        let named = index.named().into_iter().filter(|ino| self.inodes.contains_key(ino));
+        let entered: FxHashMap<u32, usize> = named.zip(0..).collect();
         let order = |child: &Child| {
             let ino = u32::try_from(child.ino).unwrap_or(0);
             let is_remembered = self.inodes.get(&ino).is_some_and(|known| known.is_remembered);
