@@ -60,8 +60,9 @@ pub fn with_device(number: &str) -> Option<Mount> {
 /// Processes in whose mount namespace the file system with this device number is mounted. Those that cannot be looked at are left out.
 pub fn processes_with(number: &str) -> Vec<u32> {
     let has_it = |process: &u32| {
-        let table = fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
-        table.lines().any(|line| line.split(' ').nth(2) == Some(number))
+        let table = fs::read(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+        let device = |line: &[u8]| line.split(|&byte| byte == b' ').nth(2) == Some(number.as_bytes());
+        table.split(|&byte| byte == b'\n').any(device)
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has_it).collect()

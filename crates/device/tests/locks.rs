@@ -404,3 +404,39 @@ fn a_process_that_waits_in_the_kernel_is_not_left_behind() {
     waiting.wait().unwrap();
     assert_eq!(found, None);
 }
+
+/// The main thread of a process has ended and another goes on, as one that hangs in the kernel would: its lock stays. Beside a process that
+/// lives and has the same, nothing is left behind: it may be the one that serves.
+#[test]
+fn a_lock_is_left_behind_only_where_all_who_have_it_have_ended() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path());
+    let locked = "import ctypes, fcntl, sys, threading
+f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_SH); print(flush=True)";
+    let start = |then: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", &format!("{locked}\n{then}")]).arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    };
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: no python3");
+        return;
+    }
+    let mut ended = start("threading.Thread(target=sys.stdin.read).start(); ctypes.CDLL(None).pthread_exit(None)");
+    let left_behind = || basalt_device::file::left_behind_by(&path);
+    let begin = Instant::now();
+    while left_behind().is_none() && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(left_behind(), Some(ended.id()));
+    let mut alive = start("sys.stdin.read()");
+    assert_eq!(left_behind(), None);
+    for child in [&mut alive, &mut ended] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(left_behind(), None);
+}

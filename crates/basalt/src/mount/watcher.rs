@@ -81,7 +81,7 @@ fn watch() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP])?;
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
     // Whoever was killed before that sends no signal: somebody else is the parent then, or nobody hears this.
-    let server = std::env::args().nth(2).and_then(|pid| pid.parse().ok());
+    let server = std::env::args_os().nth(2).and_then(|pid| pid.to_str()?.parse().ok());
     let is_orphan = server.is_some_and(|server: u32| std::os::unix::process::parent_id() != server);
     if is_orphan || say_ready().is_err() {
         return connection.abort();

@@ -1,7 +1,9 @@
 //! A mount whose server was killed while the kernel still waits for it: nobody else is held up, and it can be ended.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -268,6 +270,25 @@ fn a_watcher_that_is_told_to_end_aborts_nothing() {
     }
     volume.remount();
     assert_eq!(fs::read(volume.path("file")).unwrap(), b"not lost");
+}
+
+/// The watcher reads its arguments, among which the place is.
+#[test]
+fn a_mount_at_a_place_that_is_not_text_is_watched_too() {
+    let Some(volume) = Volume::new("64M") else { return };
+    let image = volume.outside("other");
+    let point = image.with_file_name(OsStr::from_bytes(b"place-\xff"));
+    fs::create_dir(&point).unwrap();
+    let run = |word: &str, places: &[&Path]| {
+        let mut command = Command::new(program());
+        command.arg(word).args(places).stdin(Stdio::null());
+        Finished(limit::output(&mut command, PATIENCE).expect("a command that is held up"))
+    };
+    basalt(["mkfs", "-q", "--size", "64M", image.to_str().unwrap()]).ok();
+    run("mount", &[&image, &point]).ok();
+    let watcher = watcher_of(&point);
+    run("umount", &[&point]).ok();
+    assert!(watcher.is_some());
 }
 
 /// An image on a FUSE mount that answers is looked for there.

@@ -172,7 +172,8 @@ impl Drop for Mounted {
 
 /// The line of mountinfo about a mount point.
 pub fn mount_line(point: &Path) -> Option<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    let table = fs::read("/proc/self/mountinfo").expect("mountinfo");
+    let table = String::from_utf8_lossy(&table);
     let point = format!(" {} ", point.display());
     table.lines().find(|line| line.contains(&point)).map(str::to_owned)
 }
