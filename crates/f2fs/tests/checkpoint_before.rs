@@ -6,10 +6,12 @@ mod packs;
 
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::power::{Fate, Replay};
+use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
 use basalt_f2fs::checkpoint::pack::Pack;
 use basalt_f2fs::layout::checkpoint::CheckpointFlags;
 use basalt_f2fs::layout::summary::{JOURNAL_SIZE, nat_journal};
+use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry};
 use basalt_vfs::{Caller, FileSystem};
 use packs::{BLOCK, FILE, FILES, Outcome, both, files, fill, fresh, last, make, open};
@@ -216,5 +218,40 @@ fn a_journal_with_too_few_entries_is_not_believed() {
                 expect_found(&broken, &format!("unmounted {is_unmounted}, {count} to {less}"));
             }
         }
+    }
+}
+
+/// A repair that power cut is done again, the volume is used, and then its newest checkpoint is damaged: nothing takes what was fsynced behind
+/// that for what was lost before.
+#[test]
+fn a_repair_that_was_cut_off_hides_nothing_that_comes_after() {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES);
+    rewrite(&fs, 3, 0xEE);
+    fs.sync().unwrap();
+    rewrite(&fs, 1, 1);
+    fs.sync().unwrap();
+    let lost = device.snapshot();
+    drop(fs);
+    fill(&lost, both(&lost)[0].start.into(), 10, 0x5A);
+    let repair = |device: Arc<dyn BlockDevice>| {
+        plan(device, &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    };
+    let device = Arc::new(PowerCutDevice::new(lost));
+    repair(device.clone());
+    let history = device.history();
+    for at in 0..=history.changes.len() {
+        let cut = Arc::new(Replay::new(&history).cut(at, |cached| cached.iter().map(|_| Fate::Kept).collect()));
+        repair(cut.clone());
+        let fs = open(cut.clone());
+        rewrite(&fs, 3, 3);
+        fs.sync_file(ino(&fs, 3), false).unwrap();
+        let image = cut.snapshot();
+        drop(fs);
+        fill(&image, both(&image)[0].start.into(), 1, 0x5A);
+        let found = Outcome::of(&image, files);
+        let is_found = found.rescued == Some(FILES) && found.repaired == Some(FILES) && found.losses == 0;
+        assert!(is_found && found.mounted == Some(FILES), "cut before {at} of {}: {found:?}", history.changes.len());
     }
 }

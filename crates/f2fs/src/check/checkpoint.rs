@@ -6,9 +6,9 @@ use basalt_segments::SegmentKind;
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
 use crate::blocks::read_blocks;
-use crate::checkpoint::choose;
 use crate::checkpoint::load::{Loaded, load_pack, log_position};
 use crate::checkpoint::pack::Pack;
+use crate::checkpoint::{choose, mark};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
@@ -84,6 +84,15 @@ fn choose(device: &dyn BlockDevice, geometry: &Geometry, findings: &mut Findings
         findings.add(kind, other, words(unknown), expected);
     } else if let Some(error) = &chosen.other {
         findings.add(FaultKind::CheckpointPack, other, words(error), "a complete pack");
+    } else if let Some(version) = mark::older_that_counts(device, geometry, &chosen.pack) {
+        // If the newer one is damaged before the next is written, all that comes behind it looks like what was lost before the repair.
+        let found = format_args!("version {version}, which a repair that was cut off has not replaced");
+        findings.add(
+            FaultKind::CheckpointPack,
+            other,
+            found,
+            format_args!("version {}", chosen.pack.raw.checkpoint_ver.get().wrapping_sub(1)),
+        );
     }
     check_chosen(&chosen.pack, findings);
     Ok(Some(chosen.pack))

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use basalt_device::BlockDevice;
 
-use super::pack::check_block;
+use super::pack::{Pack, check_block, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
@@ -56,6 +56,13 @@ pub(crate) fn beside(
         .map(|at| start + at)
         .find(is_free)
         .map(|address| (address, mark(than).to_vec()))
+}
+
+/// The version of the pack beside `pack`, if `pack` is in the place that is marked as lost beside that: the repair that wrote it was cut off.
+pub(crate) fn older_that_counts(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) -> Option<u64> {
+    let than = read_pack(device, geometry, 1 - pack.index).ok()?.raw.checkpoint_ver.get();
+    let is_mark = |at: u32| read_blocks(device, pack.start + at, 1).is_ok_and(|block| names(&block, than));
+    PLACES.clone().any(is_mark).then_some(than)
 }
 
 /// Whether a block is a mark, of whatever repair.
