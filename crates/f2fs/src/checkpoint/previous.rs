@@ -8,6 +8,9 @@
 //! | the older one's journal has an entry | the newer one's has one, or its block of the table was written anew, or has the same |
 //! | a log has written | the entry of its segment is in the journal of the SIT, or its block of the table was written anew |
 //!
+//! An entry of the older journal counts if its node is there, and is no newer than this: power can have cut the checkpoint after the newer one,
+//! which then has left its own journal in this place.
+//!
 //! Which blocks of the tables were written anew is told by the version bitmaps, which have a checksum. A repair, and tools, write what is in
 //! a journal into the table in place: an entry there that is newer than the older checkpoint is as good.
 
