@@ -134,9 +134,9 @@ fn the_last_one_has_the_name() {
     }
 }
 
-/// The log of files' nodes goes round: what was written last has a lower address than what came before.
-#[test]
-fn the_last_one_has_the_name_behind_the_end_of_the_device() {
+/// A volume whose log of files' nodes goes round: what was fsynced last has a lower address than what came before. `file7` is made anew and
+/// `file8` written again in turns; so many blocks later or earlier, the last one of a segment is a node or a seal.
+fn around(phase: u64) -> MemoryDevice {
     let device = Arc::new(fresh());
     let fs = open(device.clone());
     make(&fs, 0, FILES);
@@ -145,9 +145,9 @@ fn the_last_one_has_the_name_behind_the_end_of_the_device() {
         let raw = both(&device.snapshot())[0].raw;
         (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()))
     };
-    let ino = fs.lookup(fs.root(), b"file0").unwrap().ino;
-    let fsync = || {
-        fs.write(ino, 0, &[0; 9_000], false).unwrap();
+    let fsync = |number: u64, value: u8| {
+        let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+        fs.write(ino, 0, &[value; 9_000], false).unwrap();
         fs.sync_file(ino, false).unwrap();
     };
     // As far as the last segment that it can have, then to the end of that one.
@@ -158,23 +158,48 @@ fn the_last_one_has_the_name_behind_the_end_of_the_device() {
             break;
         }
         highest = segment;
-        (0..100).for_each(|_| fsync());
+        (0..100).for_each(|_| fsync(0, 0));
     }
     while position(&fs).0 != highest {
-        (0..100).for_each(|_| fsync());
+        (0..100).for_each(|_| fsync(0, 0));
     }
-    while position(&fs).1 < 480 {
-        (0..4).for_each(|_| fsync());
+    while position(&fs).1 < 400 {
+        (0..4).for_each(|_| fsync(0, 0));
     }
     assert_eq!(position(&fs).0, highest);
-    (0..30).for_each(|_| remake(&fs, "file7", WRONG));
+    (0..phase).for_each(|_| rewrite_unfsynced(&fs));
+    for _ in 0..40 {
+        remake(&fs, "file7", WRONG);
+        fsync(8, WRONG);
+    }
     remake(&fs, "file7", 7);
+    fsync(8, 8);
     let image = device.snapshot();
     assert!(position(&fs).0 < highest);
-    drop(fs);
-    let found = Outcome::of(&image, files);
-    assert!(found.mounted == Some(FILES) && found.rescued == Some(FILES) && found.repaired == Some(FILES), "{found:?}");
-    fill(&image, both(&image)[0].start.into(), 10, 0x5A);
-    let found = Outcome::of(&image, files);
-    assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES), "{found:?}");
+    image
+}
+
+/// One node, and no seal.
+fn rewrite_unfsynced(fs: &F2fs) {
+    let ino = fs.lookup(fs.root(), b"file1").unwrap().ino;
+    fs.write(ino, 0, &[1; 9_000], false).unwrap();
+    fs.sync().unwrap();
+}
+
+#[test]
+fn what_was_fsynced_last_counts_behind_the_end_of_the_device() {
+    for phase in 0..5 {
+        let image = around(phase);
+        let found = Outcome::of(&image, files);
+        let is_found = found.mounted == Some(FILES) && found.rescued == Some(FILES) && found.repaired == Some(FILES);
+        assert!(is_found, "phase {phase}: {found:?}");
+        let newest = both(&image)[0].clone();
+        for (first, count) in [(newest.start, 10), (newest.start + newest.raw.cp_pack_start_sum.get(), 1)] {
+            let broken = image.snapshot();
+            fill(&broken, first.into(), count, 0x5A);
+            let found = Outcome::of(&broken, files);
+            let what = format!("phase {phase}, {count} blocks from {first} on: {found:?}");
+            assert!(found.rescued == Some(FILES) && found.repaired == Some(FILES), "{what}");
+        }
+    }
 }

@@ -401,6 +401,43 @@ fn rescue_follows_a_live_journal() {
     rescue(&device).expect(&files, "searched without NAT");
 }
 
+/// The journal has freed a segment of data without a checkpoint, and fsync goes on in it: the checkpoint knows nothing of nodes there.
+#[test]
+fn rescue_follows_fsync_into_a_segment_that_was_cleaned() {
+    let device = volume(1 << 20);
+    let fs = open(&device, OpenOptions { sections_per_commit: Some(1), ..eager() });
+    let mut files = Files::fill(&fs);
+    let mut rng = Rng::new(3);
+    let (mut before, mut examined) = (fs.statistics(), 0);
+    for _ in 0..600 {
+        files.overwrite(&fs, &mut rng, 10, true);
+        let done = fs.statistics().since(&before);
+        if done.checkpoints.total() > 0 {
+            before = fs.statistics();
+        } else if done.cleaning.total().journal_commits >= 2 && is_elsewhere(&device) {
+            let image = Arc::new(device.snapshot());
+            rescue(&image).expect(&files, "fsynced in a segment that was cleaned");
+            examined += 1;
+            if examined == 40 {
+                return;
+            }
+        }
+    }
+    panic!("{examined} volumes");
+}
+
+/// Whether nodes of the newest version begin a segment that the checkpoint has for data.
+fn is_elsewhere(device: &MemoryDevice) -> bool {
+    let geometry = guard::read(device).unwrap().geometry;
+    let (pack, _) = choose_pack(device, &geometry).unwrap();
+    let version = pack.raw.node_version(pack.checksum).to_le_bytes();
+    let mut bytes = [0; BLOCK as usize];
+    (0..geometry.main_segments).filter(|segment| *segment != pack.raw.cur_node_segno[1].get()).any(|segment| {
+        let first = u64::from(geometry.main) + u64::from(segment) * 512;
+        device.read_at(first * BLOCK, &mut bytes).is_ok() && bytes[4084..4092] == version
+    })
+}
+
 #[test]
 fn rescue_uses_what_is_left_of_a_journal() {
     let (device, files) = left_alive_behind(false);

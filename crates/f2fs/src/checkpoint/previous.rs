@@ -122,7 +122,11 @@ impl Previous {
         let entries = read_nat_alone(device, geometry, &self.pack).ok()?;
         let entries = entries.iter().map(|one| (one.nid.get(), one.entry.block_addr.get()));
         let judged = |(nid, address)| Some((nid, self.judge(device, geometry, nid, address)?));
-        entries.filter(|(_, address)| *address != NULL_ADDR).map(judged).collect()
+        let entries: FxHashMap<u32, JournalEntry> =
+            entries.filter(|(_, address)| *address != NULL_ADDR).map(judged).collect::<Option<_>>()?;
+        // One of which nothing is where it leads may be anybody's.
+        let is_anybodys = !entries.is_empty() && entries.values().all(|entry| *entry == JournalEntry::Changed);
+        (!is_anybodys).then_some(entries)
     }
 
     /// What an entry of this pack's journal says; `None` if it cannot be this pack's.
@@ -255,32 +259,39 @@ impl Previous {
                 Some(entry == address || is_newer(nid, entry) || has_other())
             }
         };
-        let node_logs = SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
-        let written = node_logs.flat_map(|kind| self.last_written(device, geometry, pack, kind));
+        let node_kinds = || SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
+        let written = node_kinds().flat_map(|kind| self.last_written(device, geometry, pack, kind));
         let answers: Vec<(u32, bool)> =
             written.filter_map(|(nid, (address, ino))| Some((address, agrees((nid, (address, ino)))?))).collect();
-        // One node that is live is enough. Of others there may be such as an interrupted checkpoint has left in a log's holes.
+        // In the holes of a log there may be nodes of an interrupted checkpoint: where the SIT can tell, only those that are live count.
         let is_proof = |(address, agrees): &(u32, bool)| !agrees && self.is_live(device, geometry, sit, *address);
-        if answers.iter().any(is_proof) || is_against(answers.iter().map(|(_, agrees)| *agrees)) {
+        let is_told = sit.is_some() && geometry.payload == 0;
+        if answers.iter().any(is_proof) || !is_told && is_against(answers.iter().map(|(_, agrees)| *agrees)) {
             return true;
         }
         let is_open = |nid: u32| !entries.contains_key(&nid) && !self.has_new_nat_block(nid);
         let before = read_nat_alone(device, geometry, &self.pack);
-        // Whether that journal is its own takes reading.
-        if before.is_ok_and(|before| !before.iter().any(|one| is_open(one.nid.get()))) {
+        let has_open = before.is_ok_and(|before| before.iter().any(|one| is_open(one.nid.get())));
+        let is_blind = node_kinds().any(|kind| self.written(pack, kind).is_none());
+        // The rest takes reading.
+        if !has_open && !is_blind {
             return false;
         }
-        let Some(before) = self.nat_journal(device, geometry) else {
-            // Then only the count of nodes tells one without entries from one that looks so.
-            let nodes = || self.nodes(device, geometry, 1, journal);
-            return journal.is_empty()
-                && nodes().is_some_and(|nodes| nodes != u64::from(pack.raw.valid_node_count.get()));
-        };
-        let before = before.into_iter().filter_map(|(nid, entry)| match entry {
-            JournalEntry::At(address) if is_open(nid) => Some((nid, (address, nid))),
-            _ => None,
-        });
-        is_against(before.filter_map(agrees))
+        let before = self.nat_journal(device, geometry).unwrap_or_default();
+        let before: Vec<(u32, u32)> = before
+            .into_iter()
+            .filter_map(|(nid, entry)| match entry {
+                JournalEntry::At(address) if is_open(nid) => Some((nid, address)),
+                _ => None,
+            })
+            .collect();
+        if is_against(before.iter().filter_map(|&(nid, address)| agrees((nid, (address, nid))))) {
+            return true;
+        }
+        // Where nothing else could tell, the count of nodes tells one without entries from one that looks so.
+        let is_open_question = journal.is_empty() && (before.is_empty() || is_blind);
+        let nodes = || self.nodes(device, geometry, 1, journal);
+        is_open_question && nodes().is_some_and(|nodes| nodes != u64::from(pack.raw.valid_node_count.get()))
     }
 
     /// The last nodes that a log has written between the two: of each the last address, and its inode.

@@ -44,7 +44,7 @@ pub(crate) struct Behind {
     pub(super) node_segments: BTreeSet<u32>,
     /// `cp_ver` of nodes written after the checkpoint, and their positions in the roll-forward chain, by address.
     version: u64,
-    chain: FxHashMap<u32, usize>,
+    pub(super) chain: FxHashMap<u32, usize>,
     /// That chain is broken: what was fsynced behind may be anywhere.
     pub(super) is_broken: bool,
 }

@@ -505,7 +505,8 @@ impl Evidence {
     /// Whether a segment can hold no node that is in use.
     pub(super) fn holds_no_nodes(&self, segment: u32) -> bool {
         // A newer checkpoint, of which this one knows nothing, may have put it to other use.
-        if self.older_than.is_some() || self.named_segments.contains(&segment) {
+        let may_hold = self.named_segments.contains(&segment) || self.written_since.contains(&segment);
+        if self.older_than.is_some() || may_hold {
             return false;
         }
         match self.segments.get(&segment) {

@@ -4,15 +4,14 @@
 //! log: within a segment the later block is newer; from one segment to the next the last node of each leads on.
 //! 40 bytes a node id, however many old versions lie about: at most 1 % of the main area.
 
-use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::evidence::Standing;
 use super::node::Seen;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::node::is_repaired;
-
-/// Steps along chains of segments in all; beyond, the later address is taken for the newer one.
-const STEPS_MAX: usize = 1 << 22;
 
 /// The version of a node that counts.
 #[derive(Debug, Clone, Copy)]
@@ -42,9 +41,12 @@ pub(crate) struct Index {
     pub(crate) nodes: FxHashMap<u32, Found>,
     /// Versions of equal rank in other segments than the one that counts so far.
     ties: Vec<(u32, Found)>,
-    ways: Ways,
-    /// Where fsync wrote inodes with their names since the checkpoint: of each the newest `cp_ver`, and the addresses in their order.
-    named: FxHashMap<u32, (u32, Vec<u32>)>,
+    /// Under which version a log left each segment, and where it went on.
+    ways: FxHashMap<u32, (u32, u32)>,
+    /// Where fsync wrote inodes with their names since the checkpoint: of each the newest `cp_ver`, and the addresses, sorted.
+    entered: FxHashMap<u32, (u32, Vec<u32>)>,
+    /// Inodes that fsync wrote since the checkpoint, and their names with them, in the order it did that in.
+    pub(super) named: Vec<u32>,
     /// Node blocks seen, old versions included.
     pub(super) seen: u64,
 }
@@ -55,16 +57,14 @@ impl Index {
         self.seen += 1;
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
         let (version, repaired) = (version as u32, is_repaired(version));
-        if seen.next >> SEGMENT_BITS != address >> SEGMENT_BITS {
-            self.ways.add(version, address >> SEGMENT_BITS, seen.next >> SEGMENT_BITS);
-        }
+        self.lead(version, address, seen.next);
         if wants_entry && standing == Standing::Newer {
-            let named = self.named.entry(nid).or_default();
-            if named.0 < version {
-                *named = (version, Vec::new());
+            let entered = self.entered.entry(nid).or_default();
+            if entered.0 < version {
+                *entered = (version, Vec::new());
             }
-            if named.0 == version {
-                named.1.push(address);
+            if entered.0 == version {
+                entered.1.push(address);
             }
         }
         let new = Found { address, ino, offset, version, repaired, standing, sound, wants_entry };
@@ -80,87 +80,79 @@ impl Index {
         }
     }
 
-    /// Decides between versions of equal rank, and where names were written last. All have been added.
-    pub(super) fn settle(&mut self) {
+    /// Takes note of a block in a log of nodes, written under a version, that says where the log goes on.
+    pub(super) fn lead(&mut self, version: u32, address: u32, next: u32) {
+        let (from, to) = (address >> SEGMENT_BITS, next >> SEGMENT_BITS);
+        if from != to {
+            let known = self.ways.entry(from).or_insert((version, to));
+            // The newest one of its segment counts.
+            if known.0 <= version {
+                *known = (version, to);
+            }
+        }
+    }
+
+    /// Decides between versions of equal rank, and where names were written last. All have been added. `chain` has the positions of nodes in
+    /// the roll-forward chain, which goes before what the segments say.
+    pub(super) fn settle(&mut self, chain: &FxHashMap<u32, usize>) {
+        let order = Order::of(&std::mem::take(&mut self.ways));
+        let is_later = |version: u32, than: u32, address: u32| match (chain.get(&than), chain.get(&address)) {
+            (Some(than), Some(at)) => at > than,
+            _ => order.of_node(version, address) > order.of_node(version, than),
+        };
         for (nid, new) in std::mem::take(&mut self.ties) {
             let Some(old) = self.nodes.get_mut(&nid) else { continue };
-            if old.rank() == new.rank() && self.ways.is_later(old.version, old.address, new.address) {
+            if old.rank() == new.rank() && is_later(old.version, old.address, new.address) {
                 *old = new;
             }
         }
-        let (nodes, ways) = (&mut self.nodes, &self.ways);
-        self.named.retain(|nid, (version, addresses)| {
-            let found =
-                nodes.get_mut(nid).filter(|found| found.standing == Standing::Newer && found.version == *version);
-            let Some(found) = found else { return false };
+        let mut named = Vec::new();
+        for (nid, (version, addresses)) in std::mem::take(&mut self.entered) {
+            let found = self.nodes.get_mut(&nid).filter(|found| found.standing == Standing::Newer);
+            let Some(found) = found.filter(|found| found.version == version) else { continue };
             found.wants_entry = true;
-            let later = |one: u32, other: u32| if ways.is_later(*version, one, other) { other } else { one };
-            *addresses = addresses.drain(..).reduce(later).into_iter().collect();
-            true
-        });
-    }
-
-    /// Inodes that fsync wrote since the checkpoint, and their names with them, in the order it did that in.
-    pub(super) fn named(&self) -> Vec<u32> {
-        let named = self.named.iter().filter_map(|(nid, (version, at))| Some((*version, *at.last()?, *nid)));
-        let mut segments: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        for (version, address, _) in named.clone() {
-            segments.entry(version).or_default().push(address >> SEGMENT_BITS);
+            let later = |one, other| if is_later(version, one, other) { other } else { one };
+            named.extend(addresses.into_iter().reduce(later).map(|address| (version, address, nid)));
         }
-        let mut order = FxHashMap::default();
-        for (version, mut all) in segments {
-            all.sort_unstable();
-            all.dedup();
-            // The more of the others a log came to after it, the earlier it was there.
-            for &from in &all {
-                let later = self.ways.from(version, from).filter(|to| all.binary_search(to).is_ok()).count();
-                order.insert((version, from), std::cmp::Reverse(later));
+        // Either all of a version, or none.
+        let is_chain = |version: u32| named.iter().all(|one| one.0 != version || chain.contains_key(&one.1));
+        let versions: FxHashSet<u32> = named.iter().map(|one| one.0).collect();
+        let chained: FxHashSet<u32> = versions.into_iter().filter(|version| is_chain(*version)).collect();
+        let position = |version: u32, address: u32| chain.get(&address).filter(|_| chained.contains(&version));
+        named.sort_unstable_by_key(|&(version, address, _)| {
+            (version, position(version, address), order.of_node(version, address))
+        });
+        self.named = named.into_iter().map(|(.., nid)| nid).collect();
+    }
+}
+
+/// In which order logs came to the segments, under each version: the segment where that way began, and the steps from there.
+#[derive(Default)]
+struct Order(FxHashMap<(u32, u32), (u32, u32)>);
+
+impl Order {
+    fn of(ways: &FxHashMap<u32, (u32, u32)>) -> Order {
+        let mut order = Order::default();
+        let entered: FxHashSet<(u32, u32)> = ways.values().copied().collect();
+        let mut all: Vec<(u32, u32)> = ways.iter().map(|(segment, (version, _))| (*version, *segment)).collect();
+        // First those that no other leads to. What is left goes in circles, and begins anywhere.
+        all.sort_unstable_by_key(|one| (entered.contains(one), *one));
+        for (version, first) in all {
+            let (mut at, mut steps) = (first, 0);
+            while let Entry::Vacant(place) = order.0.entry((version, at)) {
+                place.insert((first, steps));
+                let Some(&(_, next)) = ways.get(&at).filter(|way| way.0 == version) else { break };
+                (at, steps) = (next, steps + 1);
             }
         }
-        let mut named: Vec<_> = named
-            .map(|(version, address, nid)| (version, order.get(&(version, address >> SEGMENT_BITS)), address, nid))
-            .collect();
-        named.sort_unstable();
-        named.into_iter().map(|(.., nid)| nid).collect()
-    }
-}
-
-/// Which segment a log went on in from each, and under which checkpoint.
-#[derive(Default)]
-struct Ways {
-    next: FxHashMap<u32, (u32, u32)>,
-    steps: std::cell::Cell<usize>,
-}
-
-impl Ways {
-    /// Takes note of a node that leads to another segment: the newest one of its own counts.
-    fn add(&mut self, version: u32, segment: u32, next: u32) {
-        let known = self.next.entry(segment).or_insert((next, version));
-        if known.1 <= version {
-            *known = (next, version);
-        }
+        order
     }
 
-    /// The segments that a log came to from one, under one checkpoint.
-    fn from(&self, version: u32, segment: u32) -> impl Iterator<Item = u32> {
-        let mut at = segment;
-        // A chain has no more links than there are.
-        (0..self.next.len()).map_while(move |_| {
-            let (next, under) = *self.next.get(&at).filter(|_| self.steps.get() < STEPS_MAX)?;
-            self.steps.set(self.steps.get() + 1);
-            at = next;
-            (under == version && next != segment).then_some(next)
-        })
-    }
-
-    /// Whether a node was written after another one under the same checkpoint: if the log leads from neither to the other, the later
-    /// address is as good a guess as any.
-    fn is_later(&self, version: u32, than: u32, address: u32) -> bool {
-        let (from, to) = (than >> SEGMENT_BITS, address >> SEGMENT_BITS);
-        if from == to {
-            return address > than;
-        }
-        self.from(version, from).any(|at| at == to) || !self.from(version, to).any(|at| at == from) && address > than
+    /// What nodes of one version are sorted by; where no way leads from one to the other, the later address is as good a guess as any.
+    fn of_node(&self, version: u32, address: u32) -> (u32, u32, u32) {
+        let segment = address >> SEGMENT_BITS;
+        let (first, steps) = self.0.get(&(version, segment)).copied().unwrap_or((segment, 0));
+        (first, steps, address)
     }
 }
 
@@ -187,7 +179,7 @@ mod tests {
         for (segment, seen, standing) in versions {
             index.add(seen, segment << SEGMENT_BITS, *standing);
         }
-        index.settle();
+        index.settle(&FxHashMap::default());
         index.nodes[&7].address >> SEGMENT_BITS
     }
 
@@ -204,5 +196,36 @@ mod tests {
         other.nid = 8;
         assert_eq!(winner(&[(1, seen(4, 1), Unknown), (2, seen(4, 3), Unknown), (3, other, Unknown)]), 1);
         assert_eq!(winner(&[(1, seen(4, 2), Unknown), (2, seen(4, 2), Unknown)]), 2);
+    }
+
+    /// One file fsynced all the time, while the log went round a large device: it began behind its middle.
+    #[test]
+    fn the_newest_version_counts_however_far_the_log_went() {
+        let half = 400;
+        let mut index = Index::default();
+        for segment in 1..=2 * half {
+            let next = if segment == 2 * half { 1 } else { segment + 1 };
+            for block in 0..8 {
+                let mut one = seen(4, if block == 7 && segment != half { next } else { segment });
+                one.wants_entry = true;
+                index.add(&one, (segment << SEGMENT_BITS) + block, Standing::Newer);
+            }
+        }
+        index.settle(&FxHashMap::default());
+        assert_eq!((index.nodes[&7].address >> SEGMENT_BITS, index.named), (half, vec![7]));
+    }
+
+    /// What the roll-forward chain says goes before where nodes are.
+    #[test]
+    fn the_chain_has_the_order() {
+        let mut index = Index::default();
+        for (nid, segment) in [(7, 3), (8, 1), (7, 2)] {
+            let mut one = seen(4, segment);
+            (one.nid, one.ino, one.wants_entry) = (nid, nid, true);
+            index.add(&one, segment << SEGMENT_BITS, Standing::Newer);
+        }
+        let chain = [(3, 0), (1, 1), (2, 2)].map(|(segment, position)| (segment << SEGMENT_BITS, position));
+        index.settle(&chain.into_iter().collect());
+        assert_eq!((index.nodes[&7].address >> SEGMENT_BITS, index.named), (2, vec![8, 7]));
     }
 }

@@ -36,6 +36,8 @@ use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 pub(crate) use behind::{Behind, has_pointers};
@@ -53,9 +55,11 @@ use crate::error::{Error, Result};
 use crate::features;
 use crate::geometry::Geometry;
 use crate::layout::nat::RawNatEntry;
+use crate::layout::node::RawNode;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 use crate::node::nat::{Nat, NodePlace};
+use crate::recovery::seal::Seal;
 use crate::volume::Volume;
 use evidence::{Evidence, Standing};
 pub(crate) use index::Index;
@@ -147,7 +151,9 @@ impl Rescued {
             behind
         });
         let knows_features = source == GeometrySource::Superblock;
+        let chain = behind.as_ref().map(|behind| behind.chain.clone()).unwrap_or_default();
         let mut search = Search {
+            chain,
             device: &*device,
             geometry: &geometry,
             evidence: &mut evidence,
@@ -332,6 +338,8 @@ fn head_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Op
 
 /// The pass over the main area.
 struct Search<'a> {
+    /// Positions of nodes in the roll-forward chain, by address.
+    chain: FxHashMap<u32, usize>,
     device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
     evidence: &'a mut Evidence,
@@ -356,12 +364,19 @@ impl Search<'_> {
             let range = first..first.saturating_add(BLOCKS_PER_SEGMENT);
             reader.each(range, &mut |address, block| self.look_at(address, block, &mut index));
         }
-        index.settle();
+        index.settle(&self.chain);
         index
     }
 
     fn look_at(&mut self, address: u32, block: &[u8], index: &mut Index) {
-        let Some(seen) = node::recognise(block, self.geometry, self.knows_features) else { return };
+        let Some(seen) = node::recognise(block, self.geometry, self.knows_features) else {
+            // A seal is part of the log too.
+            let footer = RawNode::ref_from_bytes(block).ok().map(|node| node.footer);
+            if let Some(footer) = footer.filter(|_| block.try_into().is_ok_and(|block| Seal::decode(block).is_some())) {
+                index.lead(footer.cp_ver.get() as u32, address, footer.next_blkaddr.get());
+            }
+            return;
+        };
         if seen.offset == 0 {
             self.flexible[usize::from(node::shows_flexible_xattrs(block))] += 1;
         }

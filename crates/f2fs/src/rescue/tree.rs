@@ -371,7 +371,7 @@ impl Builder<'_, '_> {
     /// Sorts the names. Of several that are the same, what fsync has put there last since the checkpoint keeps it, else what an entry of the
     /// directory gives it to, else the earliest; the others get their inode's number too.
     fn finish(&mut self, index: &Index) {
-        let named = index.named().into_iter().filter(|ino| self.inodes.contains_key(ino));
+        let named = index.named.iter().copied().filter(|ino| self.inodes.contains_key(ino));
         let entered: FxHashMap<u32, usize> = named.zip(0..).collect();
         let order = |child: &Child| {
             let ino = u32::try_from(child.ino).unwrap_or(0);
