@@ -263,10 +263,13 @@ impl Previous {
         let written = node_kinds().flat_map(|kind| self.last_written(device, geometry, pack, kind));
         let answers: Vec<(u32, bool)> =
             written.filter_map(|(nid, (address, ino))| Some((address, agrees((nid, (address, ino)))?))).collect();
-        // In the holes of a log there may be nodes of an interrupted checkpoint: where the SIT can tell, only those that are live count.
-        let is_proof = |(address, agrees): &(u32, bool)| !agrees && self.is_live(device, geometry, sit, *address);
-        let is_told = sit.is_some() && geometry.payload == 0;
-        if answers.iter().any(is_proof) || !is_told && is_against(answers.iter().map(|(_, agrees)| *agrees)) {
+        // In the holes of a log there may be nodes of an interrupted checkpoint: where the SIT knows of what was written, only those that are live
+        // count.
+        let is_live = |(address, _): &&(u32, bool)| self.is_live(device, geometry, sit, *address);
+        let live: Vec<(u32, bool)> = answers.iter().filter(is_live).copied().collect();
+        let is_told = sit.is_some() && !live.is_empty();
+        let all = answers.iter().map(|(_, agrees)| *agrees);
+        if live.iter().any(|(_, agrees)| !agrees) || !is_told && is_against(all) {
             return true;
         }
         let is_open = |nid: u32| !entries.contains_key(&nid) && !self.has_new_nat_block(nid);

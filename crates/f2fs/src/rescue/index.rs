@@ -98,7 +98,11 @@ impl Index {
         let order = Order::of(&std::mem::take(&mut self.ways));
         let is_later = |version: u32, than: u32, address: u32| match (chain.get(&than), chain.get(&address)) {
             (Some(than), Some(at)) => at > than,
-            _ => order.of_node(version, address) > order.of_node(version, than),
+            _ => {
+                let (one, other) = (order.of_node(version, than), order.of_node(version, address));
+                // Where no way leads from one to the other, the later address is as good a guess as any.
+                if one.0 == other.0 { other > one } else { address > than }
+            }
         };
         for (nid, new) in std::mem::take(&mut self.ties) {
             let Some(old) = self.nodes.get_mut(&nid) else { continue };
@@ -148,7 +152,7 @@ impl Order {
         order
     }
 
-    /// What nodes of one version are sorted by; where no way leads from one to the other, the later address is as good a guess as any.
+    /// What nodes of one version are sorted by: the beginning of the way that they lie on, the steps from there, the address.
     fn of_node(&self, version: u32, address: u32) -> (u32, u32, u32) {
         let segment = address >> SEGMENT_BITS;
         let (first, steps) = self.0.get(&(version, segment)).copied().unwrap_or((segment, 0));

@@ -92,6 +92,12 @@ fn damage_inside_a_pack_of_linux_loses_nothing_to_what_power_cut_before() {
     seeds().for_each(|seed| expect_nothing_lost(seed, &Past::mounted_by_linux(seed)));
 }
 
+/// The journal of the SIT is as stale as that of the NAT beside it: what it calls dead contradicts all the same.
+#[test]
+fn a_journal_that_is_stale_in_both_halves_is_not_believed() {
+    expect_nothing_lost(40_024, &Past::of(40_024));
+}
+
 /// A node of which an older version is live by the table, where that is out of date: it is put back and freed in turns.
 #[test]
 fn repairs_that_went_in_circles_once_come_to_an_end() {
