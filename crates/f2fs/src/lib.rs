@@ -51,6 +51,7 @@ pub mod layout;
 mod live;
 mod lock;
 mod log;
+mod lost_entries;
 mod maintenance;
 mod merged;
 #[cfg_attr(feature = "mutants", doc(hidden))]

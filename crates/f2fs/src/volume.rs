@@ -190,6 +190,14 @@ impl Volume {
         volume.journal.guarded = guard.is_set;
         volume.journal.guard_is_torn = guard.is_torn;
         volume.journal.superblock_unreadable = guard.unreadable;
+        // What a live journal moved is known below only.
+        if !volume.options.read_only
+            && !guard.is_set
+            && let Some(reason) = volume.lost_entries()
+        {
+            volume.warnings.push(format!("mounted read-only: {reason}; `basalt fsck` tells more"));
+            volume.options.read_only = true;
+        }
         if guard.is_set {
             let area = Area::find_live(&*volume.device, &volume.geometry)?;
             volume.recover_journal(area, extent == Extent::RestOfJournal)?;

@@ -1,0 +1,99 @@
+//! Entries that the NAT or the SIT have lost, as a sector of zeros loses them: on a volume that is written to, their node ids and blocks would be
+//! given to somebody else. Neither table has a checksum, but what one of them and the summaries know, the other must not deny.
+//!
+//! | lost | what shows it |
+//! |---|---|
+//! | entries of the NAT | a block of nodes is live, and the node in it has no entry |
+//! | entries of the SIT | the checkpoint counts more live blocks, and a segment without any has a block that its owner points to |
+//!
+//! The second count is higher on a sound volume too where blocks are reserved for files; only there anything is read. Of very large volumes a
+//! sample is looked at.
+
+use basalt_segments::SegmentState;
+use zerocopy::FromBytes;
+
+use crate::error::Result;
+use crate::layout::node::RawNode;
+use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
+use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR};
+use crate::volume::Volume;
+
+/// Segments of nodes that are looked at: with one block each, 16 MiB; they have two million nodes.
+const NODE_SEGMENTS_MAX: usize = 4096;
+/// Segments without live blocks that are looked at.
+const FREE_SEGMENTS_MAX: usize = 1024;
+/// Each of so many blocks of a free segment is looked at.
+const STEP: usize = 64;
+
+impl Volume {
+    /// What shows that a table has lost entries; `None` if nothing does. What cannot be read shows nothing.
+    pub(crate) fn lost_entries(&mut self) -> Option<String> {
+        if let Some((nid, address)) = self.node_without_entry() {
+            return Some(format!("NAT: node {nid} at block {address} is live and has no entry"));
+        }
+        let (nid, address) = self.owned_block_of_free_segment()?;
+        Some(format!("SIT: block {address} is not live, and node {nid} points to it"))
+    }
+
+    /// A live node that the NAT does not know.
+    fn node_without_entry(&mut self) -> Option<(u32, u32)> {
+        let is_of_nodes = |&segment: &u32| self.table.live(segment) > 0 && self.table.kind(segment).is_node();
+        let segments: Vec<u32> = (0..self.geometry.main_segments).filter(is_of_nodes).collect();
+        spread(&segments, NODE_SEGMENTS_MAX).find_map(|segment| {
+            let summary = self.owners(segment).ok()?;
+            let live: Vec<u32> = self.table.live_blocks(segment).collect();
+            live.into_iter().find_map(|block| {
+                let nid = summary.entries[block as usize].nid.get();
+                let address = self.geometry.main + segment * BLOCKS_PER_SEGMENT + block;
+                // The summary may be wrong itself.
+                let is_lost = self.nat_entry(nid).ok()?.block_addr.get() == NULL_ADDR && self.is_node(nid, address);
+                is_lost.then_some((nid, address))
+            })
+        })
+    }
+
+    /// A block that somebody has, in a segment without live blocks.
+    fn owned_block_of_free_segment(&mut self) -> Option<(u32, u32)> {
+        let known = self.table.live_data_blocks() + self.table.live_node_blocks();
+        if self.checkpoint.raw.valid_block_count.get() <= known {
+            return None;
+        }
+        let is_free = |&segment: &u32| self.table.state(segment) == SegmentState::Free;
+        let segments: Vec<u32> = (0..self.geometry.main_segments).filter(is_free).collect();
+        spread(&segments, FREE_SEGMENTS_MAX).find_map(|segment| {
+            let summary = self.owners(segment).ok()?;
+            (0..BLOCKS_PER_SEGMENT as usize).step_by(STEP).find_map(|block| {
+                let owner = summary.entries[block];
+                let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+                let address = self.geometry.main + segment * BLOCKS_PER_SEGMENT + block as u32;
+                let entry = self.nat_entry(nid).ok().filter(|entry| nid > 0 && entry.block_addr.get() != NULL_ADDR)?;
+                let is_owned = match summary.entry_type {
+                    TYPE_NODE => entry.block_addr.get() == address,
+                    _ => self.pointer_of(nid, index, address).is_ok(),
+                };
+                is_owned.then_some((nid, address))
+            })
+        })
+    }
+
+    /// The owners of a segment's blocks; of a log's own segment those that the checkpoint has.
+    fn owners(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
+        if let Some(log) = self.logs.iter().find(|log| log.segment == segment) {
+            return Ok(log.summary.clone());
+        }
+        let block = self.read_block(self.geometry.summary_block(segment))?;
+        Ok(RawSummaryBlock::read_from_bytes(&block.0).map(Box::new).unwrap_or_else(|_| RawSummaryBlock::empty(0)))
+    }
+
+    /// Whether the node at an address says that it is this one.
+    fn is_node(&self, nid: u32, address: u32) -> bool {
+        let block = self.read_block(address);
+        let found = block.ok().and_then(|block| RawNode::read_from_bytes(&block.0).ok());
+        found.is_some_and(|node| node.footer.nid.get() == nid)
+    }
+}
+
+/// At most so many of them, evenly.
+fn spread(segments: &[u32], most: usize) -> impl Iterator<Item = u32> {
+    segments.iter().copied().step_by(segments.len().div_ceil(most).max(1)).collect::<Vec<_>>().into_iter()
+}
