@@ -34,8 +34,6 @@ pub(super) enum Written {
 
 /// What was written between the last two checkpoints.
 pub(super) struct Interval {
-    /// `cp_ver` of the nodes.
-    version: u64,
     /// What each segment on a log's way has of it.
     ways: FxHashMap<u32, Range<u32>>,
     /// Where the logs are now: the summary there is of before.
@@ -58,7 +56,6 @@ impl Interval {
         let previous = Previous::of(device, geometry, pack)?;
         let journal = previous.nat_journal(device, geometry);
         let mut interval = Interval {
-            version: previous.node_version,
             ways: FxHashMap::default(),
             last_segments: FxHashSet::default(),
             is_complete: true,
@@ -91,7 +88,7 @@ impl Interval {
             let block = read_blocks(device, end, 1).ok()?;
             let footer = RawNode::ref_from_bytes(&block).ok()?.footer;
             let owner = self.owner(device, geometry, end)?;
-            if footer.cp_ver.get() != self.version || owner != footer.nid.get() {
+            if footer.cp_ver.get() != self.previous.node_version || owner != footer.nid.get() {
                 return None;
             }
             self.ways.insert(segment, offset..BLOCKS_PER_SEGMENT);
@@ -118,7 +115,7 @@ impl Interval {
 
     /// Whether the node at `address` was written between the two checkpoints.
     pub(super) fn has(&mut self, device: &dyn BlockDevice, geometry: &Geometry, seen: &Seen, address: u32) -> Written {
-        if seen.version != self.version || !geometry.in_main(address) {
+        if seen.version != self.previous.node_version || !geometry.in_main(address) {
             return Written::No;
         }
         let (segment, at) = ((address - geometry.main) >> SEGMENT_BITS, (address - geometry.main) % BLOCKS_PER_SEGMENT);
@@ -140,7 +137,7 @@ impl Interval {
 
     /// Whether all of these were written after a node.
     pub(super) fn is_after(&self, seen: &Seen) -> bool {
-        (seen.version as u32).wrapping_sub(self.version as u32).cast_signed() < 0
+        (seen.version as u32).wrapping_sub(self.previous.node_version as u32).cast_signed() < 0
     }
 
     /// What the older checkpoint's journal says of a node.

@@ -151,9 +151,9 @@ impl Rescued {
             behind
         });
         let knows_features = source == GeometrySource::Superblock;
-        let chain = behind.as_ref().map(|behind| behind.chain.clone()).unwrap_or_default();
+        let no_chain = FxHashMap::default();
         let mut search = Search {
-            chain,
+            chain: behind.as_ref().map_or(&no_chain, |behind| &behind.chain),
             device: &*device,
             geometry: &geometry,
             evidence: &mut evidence,
@@ -339,7 +339,7 @@ fn head_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Op
 /// The pass over the main area.
 struct Search<'a> {
     /// Positions of nodes in the roll-forward chain, by address.
-    chain: FxHashMap<u32, usize>,
+    chain: &'a FxHashMap<u32, usize>,
     device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
     evidence: &'a mut Evidence,
@@ -364,7 +364,7 @@ impl Search<'_> {
             let range = first..first.saturating_add(BLOCKS_PER_SEGMENT);
             reader.each(range, &mut |address, block| self.look_at(address, block, &mut index));
         }
-        index.settle(&self.chain);
+        index.settle(self.chain);
         index
     }
 
