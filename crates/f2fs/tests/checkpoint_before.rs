@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use basalt_device::power::{Fate, Replay};
 use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
-use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum};
+use basalt_f2fs::checkpoint::pack::Pack;
 use basalt_f2fs::layout::checkpoint::CheckpointFlags;
 use basalt_f2fs::layout::summary::{JOURNAL_SIZE, nat_journal};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry};
 use basalt_vfs::{Caller, FileSystem};
-use packs::{BLOCK, FILE, FILES, Outcome, both, files, fill, fresh, last, make, open};
+use packs::{BLOCK, FILE, FILES, Outcome, both, edit_ends, files, fill, fresh, last, make, open};
 
 /// Where a pack's first block says whether the logs of nodes fill holes, and how far the one of files' nodes has come in its segment.
 const NODE_LOGS_MODE: std::ops::Range<usize> = 179..182;
@@ -278,12 +278,7 @@ fn the_count_of_nodes_contradicts_a_journal_where_nothing_else_can() {
     let image = device.snapshot();
     drop(fs);
     let [newest, older] = both(&image);
-    let mut head = newest.bytes[..BLOCK as usize].to_vec();
-    head[NODE_LOGS_MODE].fill(1);
-    let at = newest.raw.checksum_offset.get() as usize;
-    let checksum = expected_checksum(&head, at);
-    head[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
-    [newest.start.into(), last(&newest)].into_iter().for_each(|end| image.write_at(end * BLOCK, &head).unwrap());
+    edit_ends(&image, &newest, |block| block[NODE_LOGS_MODE].fill(1));
     let journal: [u8; JOURNAL_SIZE] = read(&image, journal_of(&older));
     let entries = nat_journal(&journal).unwrap().to_vec();
     for is_reused in [false, true] {
@@ -328,13 +323,8 @@ fn nodes_in_the_holes_of_a_log_contradict_nothing() {
         node[CP_VER].copy_from_slice(&older.raw.node_version(older.checksum).to_le_bytes());
         image.write_at(at * BLOCK, &node).unwrap();
     }
-    let mut head = newest.bytes[..BLOCK as usize].to_vec();
     let offset = newest.raw.cur_node_blkoff[1].get() + inos.len() as u16;
-    head[WARM_NODE_OFFSET].copy_from_slice(&offset.to_le_bytes());
-    let at = newest.raw.checksum_offset.get() as usize;
-    let checksum = expected_checksum(&head, at);
-    head[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
-    [newest.start.into(), last(&newest)].into_iter().for_each(|end| image.write_at(end * BLOCK, &head).unwrap());
+    edit_ends(&image, &newest, |block| block[WARM_NODE_OFFSET].copy_from_slice(&offset.to_le_bytes()));
     let found = Outcome::of(&image, files);
     assert!(found.is_clean && found.is_writable && found.mounted == Some(FILES), "{found:?}");
 }

@@ -7,11 +7,11 @@ mod packs;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum};
+use basalt_f2fs::checkpoint::pack::Pack;
 use basalt_f2fs::{F2fs, Geometry};
 use basalt_segments::SegmentKind;
 use basalt_vfs::FileSystem;
-use packs::{BLOCK, FILES, Outcome, both, files, fill, fresh, last, make, open};
+use packs::{BLOCK, FILES, Outcome, both, edit_ends, files, fill, fresh, make, open};
 
 /// Blocks of a segment.
 const SEGMENT: u64 = 512;
@@ -54,13 +54,7 @@ fn journals(image: &MemoryDevice) -> u64 {
 
 /// Says in the newest pack that a log fills holes.
 fn fills_holes(image: &MemoryDevice, kind: SegmentKind) {
-    let newest = both(image)[0].clone();
-    let mut block = newest.bytes[..BLOCK as usize].to_vec();
-    block[ALLOC_TYPE + kind.index()] = SLACK;
-    let at = newest.raw.checksum_offset.get() as usize;
-    let checksum = expected_checksum(&block, at);
-    block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
-    [newest.start.into(), last(&newest)].into_iter().for_each(|end| image.write_at(end * BLOCK, &block).unwrap());
+    edit_ends(image, &both(image)[0], |block| block[ALLOC_TYPE + kind.index()] = SLACK);
 }
 
 #[track_caller]

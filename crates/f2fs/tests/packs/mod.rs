@@ -159,16 +159,19 @@ pub fn last(pack: &Pack) -> u64 {
     u64::from(pack.start + pack.raw.cp_pack_total_block_count.get() - 1)
 }
 
-/// Gives both ends of a pack another version, and the right checksum.
-pub fn set_version(device: &MemoryDevice, pack: &Pack, version: u64) {
+/// Changes both ends of a pack, and gives them the right checksum.
+pub fn edit_ends(device: &MemoryDevice, pack: &Pack, edit: impl FnOnce(&mut [u8])) {
     let mut block = pack.bytes[..BLOCK as usize].to_vec();
-    block[..8].copy_from_slice(&version.to_le_bytes());
+    edit(&mut block);
     let at = pack.raw.checksum_offset.get() as usize;
     let checksum = expected_checksum(&block, at);
     block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
-    for end in [0, pack.raw.cp_pack_total_block_count.get() - 1] {
-        device.write_at(u64::from(pack.start + end) * BLOCK, &block).unwrap();
-    }
+    [pack.start.into(), last(pack)].into_iter().for_each(|end| device.write_at(end * BLOCK, &block).unwrap());
+}
+
+/// Gives both ends of a pack another version.
+pub fn set_version(device: &MemoryDevice, pack: &Pack, version: u64) {
+    edit_ends(device, pack, |block| block[..8].copy_from_slice(&version.to_le_bytes()));
 }
 
 /// A volume of which something of `file3` and `file5` is in the newest checkpoint, and something of `file3` was fsynced behind it. `clean`:
