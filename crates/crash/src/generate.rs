@@ -173,7 +173,7 @@ fn write(rng: &mut Rng, path: String) -> Step {
         _ if rng.chance(85) => 4096 * rng.between(16, 40),
         _ if rng.chance(50) => 4096 * rng.between(200, 300),
         // As much as one seal lists, or nearly.
-        _ => 4096 * rng.between(506, 507),
+        _ => 4096 * rng.between(505, 507),
     };
     let offset = match rng.below(10) {
         0..4 => 0,

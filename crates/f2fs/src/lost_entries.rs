@@ -6,6 +6,8 @@
 //! | entries of the NAT | a block of nodes is live, and the node in it has no entry |
 //! | entries of the SIT | the checkpoint counts more live blocks, and a segment without any has a block that its owner points to |
 //!
+//! Behind a live cleaning journal this holds once that is applied in memory, and nothing has been written.
+//!
 //! The second count is higher on a sound volume too where blocks are reserved for files; only there anything is read. Of very large volumes a
 //! sample is looked at.
 
@@ -16,6 +18,7 @@ use crate::error::Result;
 use crate::layout::node::RawNode;
 use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR};
+use crate::recovery::Recovery;
 use crate::volume::Volume;
 
 /// Segments of nodes that are looked at: with one block each, 16 MiB; they have two million nodes.
@@ -26,8 +29,19 @@ const FREE_SEGMENTS_MAX: usize = 1024;
 const STEP: usize = 64;
 
 impl Volume {
+    /// Makes the volume read-only if a table has lost entries. A repair goes on: it makes no nodes, and has found out what is live.
+    pub(crate) fn expect_all_entries(&mut self, recovery: Recovery) {
+        if self.options.read_only || recovery.finds_live {
+            return;
+        }
+        if let Some(reason) = self.lost_entries() {
+            self.warnings.push(format!("mounted read-only: {reason}; `basalt fsck` tells more"));
+            self.options.read_only = true;
+        }
+    }
+
     /// What shows that a table has lost entries; `None` if nothing does. What cannot be read shows nothing.
-    pub(crate) fn lost_entries(&mut self) -> Option<String> {
+    fn lost_entries(&mut self) -> Option<String> {
         if let Some((nid, address)) = self.node_without_entry() {
             return Some(format!("NAT: node {nid} at block {address} is live and has no entry"));
         }

@@ -11,12 +11,13 @@ use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;
 use crate::journal::area::Area;
 use crate::journal::guard;
+use crate::journal::live::SetRight;
 use crate::lock::VolumeLock;
 use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
 use crate::ops::F2fs;
 use crate::options::OpenOptions;
-use crate::recovery::Extent;
+use crate::recovery::{Extent, Recovery};
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -27,13 +28,13 @@ impl F2fs {
     ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
-        match F2fs::open_to(device.clone(), options.clone(), clock.clone(), Extent::All) {
+        match F2fs::open_to(device.clone(), options.clone(), clock.clone(), Recovery::MOUNT) {
             // A block that mounting needs and reading does not may be all that is lost.
             Err(error @ Error::Device(_))
                 if error.is_from_reading() && !options.rescue && crate::rescue::knows_every_node(&*device) =>
             {
                 let options = OpenOptions { rescue: true, ..options };
-                let Ok(fs) = F2fs::open_to(device, options, clock, Extent::All) else { return Err(error) };
+                let Ok(fs) = F2fs::open_to(device, options, clock, Recovery::MOUNT) else { return Err(error) };
                 let warning = format!(
                     "mounted read-only, without what was fsynced after the last checkpoint: {error}; `basalt rescue` finds more"
                 );
@@ -44,22 +45,25 @@ impl F2fs {
         }
     }
 
-    /// Recovers a volume in place, and closes it. For repair.
-    pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, extent: Extent) -> Result<()> {
+    /// Recovers a volume in place, and closes it; returns what was set right in the SIT. For repair.
+    pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, extent: Extent) -> Result<SetRight> {
         let options = OpenOptions { journal: false, ..OpenOptions::default() };
-        F2fs::open_to(device, options, clock, extent)?.close_once()
+        let fs = F2fs::open_to(device, options, clock, Recovery { extent, finds_live: true })?;
+        let set_right = fs.volume.lock().journal.set_right;
+        fs.close_once()?;
+        Ok(set_right)
     }
 
     fn open_to(
         device: Arc<dyn BlockDevice>,
         options: OpenOptions,
         clock: Arc<dyn Clock>,
-        extent: Extent,
+        recovery: Recovery,
     ) -> Result<F2fs> {
         if !options.read_only && !options.rescue {
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
-        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone(), extent)?;
+        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone(), recovery)?;
         let root = volume.geometry.root_ino;
         if !volume.is_inode(root)? {
             return Err(Error::damaged("NAT", "root inode", "does not exist"));
@@ -71,7 +75,7 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
-        let (mut volume, unclean) = roll_forward(volume, options, clock, extent == Extent::All)?;
+        let (mut volume, unclean) = roll_forward(volume, options, clock, recovery.extent == Extent::All)?;
         let writable = volume.is_writable();
         if writable {
             let area = find_journal(&mut volume)?;
@@ -171,7 +175,8 @@ fn roll_forward(
             let warning =
                 format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
             let device = volume.device.clone();
-            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock, Extent::Journal)?;
+            let recovery = Recovery { extent: Extent::Journal, ..Recovery::MOUNT };
+            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock, recovery)?;
             volume.warnings.push(warning);
             Ok((volume, false))
         }

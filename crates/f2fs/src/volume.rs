@@ -31,7 +31,7 @@ use crate::log::{ActiveLog, BlockWriter};
 use crate::node::cache::NodeCache;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
-use crate::recovery::Extent;
+use crate::recovery::Recovery;
 use crate::recovery::since::SinceCheckpoint;
 use crate::rescue::Behind;
 
@@ -131,12 +131,13 @@ pub(crate) struct Parts {
 }
 
 impl Volume {
-    /// Reads a volume's metadata, through a cleaning journal that is live. Writes nothing.
+    /// Reads a volume's metadata, through a cleaning journal that is live; for writing, mends a checkpoint with a broken end, and writes
+    /// the summaries that go with the journal.
     pub(crate) fn open(
         device: Arc<dyn BlockDevice>,
         mut options: OpenOptions,
         clock: Arc<dyn Clock>,
-        extent: Extent,
+        recovery: Recovery,
     ) -> Result<Volume> {
         if options.rescue {
             return crate::rescue::open_damaged(device, options, clock);
@@ -160,8 +161,15 @@ impl Volume {
             warnings.push(format!("mounted read-only: {reason}"));
             options.read_only = true;
         }
-        let table = load_table(&*device, &geometry, &loaded)?;
-        check_counts(&loaded, &table)?;
+        let LoadedTable { table, wrong } = load_table(&*device, &geometry, &loaded)?;
+        let live = table.live_data_blocks() + table.live_node_blocks();
+        let contradiction = wrong.or_else(|| check_counts(&loaded, &table).err());
+        let finds_live = recovery.finds_live
+            && guard.is_set
+            && (contradiction.is_some() || live < loaded.pack.raw.valid_block_count.get());
+        if let Some(error) = contradiction.filter(|_| !finds_live) {
+            return Err(error);
+        }
         let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
         if let Some((nid, _)) = journal.iter().next_back().filter(|(nid, _)| **nid >= geometry.node_ids()) {
             return Err(Error::damaged(
@@ -190,17 +198,13 @@ impl Volume {
         volume.journal.guarded = guard.is_set;
         volume.journal.guard_is_torn = guard.is_torn;
         volume.journal.superblock_unreadable = guard.unreadable;
-        // What a live journal moved is known below only.
-        if !volume.options.read_only
-            && !guard.is_set
-            && let Some(reason) = volume.lost_entries()
-        {
-            volume.warnings.push(format!("mounted read-only: {reason}; `basalt fsck` tells more"));
-            volume.options.read_only = true;
-        }
         if guard.is_set {
             let area = Area::find_live(&*volume.device, &volume.geometry)?;
-            volume.recover_journal(area, extent == Extent::RestOfJournal)?;
+            let owners = volume.recover_journal(area, Recovery { finds_live, ..recovery })?;
+            volume.expect_all_entries(recovery);
+            volume.write_owners(owners)?;
+        } else {
+            volume.expect_all_entries(recovery);
         }
         Ok(volume)
     }
@@ -329,7 +333,14 @@ fn open_log(log: crate::checkpoint::load::LoadedLog, table: &SegmentTable) -> Ac
     ActiveLog { segment: log.segment, offset, summary: log.summary, left: false }
 }
 
-fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) -> Result<SegmentTable> {
+/// The table of segments.
+struct LoadedTable {
+    table: SegmentTable,
+    /// What is wrong with an entry, or with reading it. What can be had of it is in the table.
+    wrong: Option<Error>,
+}
+
+fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) -> Result<LoadedTable> {
     let mut table = SegmentTable::new(geometry.main_segments, geometry.segments_per_section);
     let journal: BTreeMap<u32, RawSitEntry> = loaded.sit_journal.iter().map(|e| (e.segno.get(), e.entry)).collect();
     if let Some((segment, _)) = journal.iter().next_back().filter(|(segment, _)| **segment >= geometry.main_segments) {
@@ -340,16 +351,22 @@ fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) ->
         ));
     }
     let blocks = geometry.sit_blocks_used();
-    let mut first = 0;
+    let (mut first, mut wrong) = (0, None);
     while first < blocks {
         let second_copy = bit_msb(&loaded.sit_bitmap, first as usize);
         let count = (first..blocks)
             .take(SIT_READ_BLOCKS as usize)
             .take_while(|&block| bit_msb(&loaded.sit_bitmap, block as usize) == second_copy)
             .count() as u32;
-        let bytes = read_blocks(device, geometry.sit_block(first, second_copy), count as usize)?;
-        for (step, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
-            load_sit_block(&mut table, geometry, (first + step as u32) * ENTRIES_PER_BLOCK, block, &journal)?;
+        match read_blocks(device, geometry.sit_block(first, second_copy), count as usize) {
+            Ok(bytes) => {
+                for (step, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
+                    let segment = (first + step as u32) * ENTRIES_PER_BLOCK;
+                    let bad = load_sit_block(&mut table, geometry, segment, block, &journal);
+                    wrong = wrong.or(bad);
+                }
+            }
+            Err(error) => wrong = wrong.or(Some(error)),
         }
         first += count;
     }
@@ -357,36 +374,39 @@ fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) ->
         table.set_active(loaded.logs[kind.index()].segment);
     }
     table.finish_load();
-    Ok(table)
+    Ok(LoadedTable { table, wrong })
 }
 
+/// Loads the entries of a block, and returns what is wrong with the first that is.
 fn load_sit_block(
     table: &mut SegmentTable,
     geometry: &Geometry,
     first: u32,
     block: &[u8],
     journal: &BTreeMap<u32, RawSitEntry>,
-) -> Result<()> {
-    let (entries, _) = <[RawSitEntry]>::ref_from_prefix_with_elems(block, ENTRIES_PER_BLOCK as usize)
-        .map_err(|_| Error::damaged("SIT", format!("segment {first}"), "short block"))?;
+) -> Option<Error> {
+    let Ok((entries, _)) = <[RawSitEntry]>::ref_from_prefix_with_elems(block, ENTRIES_PER_BLOCK as usize) else {
+        return Some(Error::damaged("SIT", format!("segment {first}"), "short block"));
+    };
+    let mut wrong = None;
     for (segment, entry) in (first..geometry.main_segments).zip(entries) {
         let entry = journal.get(&segment).unwrap_or(entry);
-        let place = || format!("segment {segment}");
-        let kind = SegmentKind::from_u8(entry.kind())
-            .ok_or_else(|| Error::damaged("SIT", place(), format!("type {}, at most 5", entry.kind())))?;
+        let mut tell = |found: String| {
+            wrong.get_or_insert_with(|| Error::damaged("SIT", format!("segment {segment}"), found));
+        };
+        let Some(kind) = SegmentKind::from_u8(entry.kind()) else {
+            tell(format!("type {}, at most 5", entry.kind()));
+            continue;
+        };
         if entry.live() == 0 && entry.valid_map == [0; 64] && entry.mtime.get() == 0 && entry.kind() == 0 {
             continue;
         }
         let live = table.load(segment, kind, &entry.valid_map, entry.mtime.get());
         if live != entry.live() {
-            return Err(Error::damaged(
-                "SIT",
-                place(),
-                format!("{} live blocks counted, {live} in the bitmap", entry.live()),
-            ));
+            tell(format!("{} live blocks counted, {live} in the bitmap", entry.live()));
         }
     }
-    Ok(())
+    wrong
 }
 
 fn check_counts(loaded: &Loaded, table: &SegmentTable) -> Result<()> {

@@ -10,6 +10,7 @@ use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, CheckReport, FaultKind, Severity, check};
 use basalt_f2fs::dir::hash::hash;
 use basalt_f2fs::layout::checkpoint::{CheckpointFlags, RawCheckpoint, RawOrphanBlock};
+use basalt_f2fs::layout::crc::crc_from;
 use basalt_f2fs::layout::inode::{Advise, InlineFlags, RawInode};
 use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::summary::RawSummary;
@@ -230,6 +231,8 @@ const CHECKPOINT: &[Case] = &[
     case(NotUnmounted, "no unmount flag", |e| e.checkpoint(clear_unmount)).also(&[]),
     case(RollForward, "a node behind the checkpoint", |e| node_behind_the_checkpoint(e, 1)).also(&[NotUnmounted]),
     case(RollForward, "a torn inode behind the checkpoint", |e| node_behind_the_checkpoint(e, 0)).also(&[NotUnmounted]),
+    case(FsyncLost, "a seal behind the checkpoint, and not what it says was durable", seal_without_beginning)
+        .also(&[NotUnmounted]),
     case(ValidBlockCount, "one more", |e| {
         e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() + 1));
     }),
@@ -247,17 +250,35 @@ const CHECKPOINT: &[Case] = &[
 
 /// The node of a file at `offset` in its tree, fsynced: nothing of it is there but the footer.
 fn node_behind_the_checkpoint(editor: &Editor, offset: u32) {
+    let (address, mut node) = chained(editor);
+    node.footer.ino.set(9);
+    node.footer.flag.set(2 | offset << 3);
+    editor.put(address, zerocopy::IntoBytes::as_bytes(&node));
+}
+
+/// A seal without entries that says that one block of the chain was durable: the one in front of it, which is not there.
+fn seal_without_beginning(editor: &Editor) {
+    let (address, mut seal) = chained(editor);
+    seal.slots[0].set(u32::from_le_bytes(*b"BSEL"));
+    seal.slots[4].set(1);
+    let bytes = zerocopy::IntoBytes::as_bytes(&seal);
+    let covered = [&bytes[..12], &bytes[16..20], &bytes[4072..]];
+    let sum = covered.into_iter().fold(u32::from_le_bytes(*b"BSEA"), crc_from);
+    seal.slots[3].set(sum);
+    editor.put(address + 1, zerocopy::IntoBytes::as_bytes(&seal));
+}
+
+/// Where the chain behind the checkpoint begins, and a node of it, empty, that leads nowhere else.
+fn chained(editor: &Editor) -> (u32, RawNode) {
     editor.checkpoint(clear_unmount);
     let mut node: RawNode = zerocopy::FromZeros::new_zeroed();
     let head = editor.block(editor.pack().0);
     let crc = u32::from_le_bytes(head[4092..].try_into().unwrap());
     node.footer.cp_ver.set(editor.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
-    node.footer.ino.set(9);
-    node.footer.flag.set(2 | offset << 3);
     let log = &editor.loaded.logs[4];
     let address = editor.geometry.main + log.segment * 512 + log.offset;
     node.footer.next_blkaddr.set(address);
-    editor.put(address, zerocopy::IntoBytes::as_bytes(&node));
+    (address, node)
 }
 
 fn set_flag(editor: &Editor, flag: CheckpointFlags) {

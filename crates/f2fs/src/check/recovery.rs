@@ -31,8 +31,8 @@ impl Checker<'_> {
         let synced: Vec<u32> =
             chain.nodes.iter().filter(|node| node.flags.contains(NodeFlags::FSYNC)).map(|node| node.ino).collect();
         if let Some(error) = chain.broken {
-            let found = format_args!("more was fsynced behind a block that cannot be read: {error}");
-            self.findings.add(FaultKind::RollForward, Place::Volume, found, "none, after a clean unmount");
+            let found = format_args!("more was fsynced behind this: {error}");
+            self.findings.add(FaultKind::FsyncLost, Place::Volume, found, "all that was fsynced");
         } else if !synced.is_empty() {
             let nodes = synced.len();
             let files = synced.into_iter().collect::<FxHashSet<u32>>().len();

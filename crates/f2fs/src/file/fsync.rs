@@ -131,11 +131,13 @@ impl Volume {
             }
             return Ok(Step::Again(flush));
         }
-        self.append_nodes(ino, nodes)?;
+        let durable = self.since.durable(|flush| flushes.has_succeeded(flush));
+        self.append_nodes(ino, nodes, durable)?;
         if self.since.is_closed() {
             return Ok(Step::Checkpoint);
         }
         let flush = flushes.next();
+        self.since.note_flushing(flush);
         let trail = self.since.trails.entry(ino).or_default();
         (trail.unmarked, trail.flush) = (false, flush);
         Ok(Step::Flush(flush))
@@ -148,8 +150,8 @@ impl Volume {
         nodes
     }
 
-    /// Writes a seal, nodes of a file, and its inode with the mark that makes all of it count.
-    fn append_nodes(&mut self, ino: u32, mut nodes: Vec<u32>) -> Result<()> {
+    /// Writes a seal, nodes of a file, and its inode with the mark that makes all of it count. `durable`: blocks of the chain that are.
+    fn append_nodes(&mut self, ino: u32, mut nodes: Vec<u32>, durable: u32) -> Result<()> {
         self.node_mut(ino)?;
         nodes.push(ino);
         let kind = SegmentKind::WarmNode;
@@ -169,7 +171,7 @@ impl Volume {
             self.keep_targets(nid);
             placed.push((nid, address));
         }
-        let seal = Seal { nodes: placed.len() as u32, entries };
+        let seal = Seal { nodes: placed.len() as u32, entries, durable };
         let block = seal.encode(self.checkpoint.node_version(), next);
         self.counters.node_blocks += 1;
         self.writer.append(&*self.device, kind.index(), place, &block.0)?;

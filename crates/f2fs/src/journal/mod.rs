@@ -20,6 +20,7 @@
 pub mod area;
 pub mod commit;
 pub mod guard;
+pub mod live;
 pub mod moves;
 pub mod price;
 mod recover;
@@ -32,6 +33,7 @@ use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::volume::Volume;
 use area::Area;
 use commit::Written;
+use live::SetRight;
 use moves::Moves;
 use price::CheckpointWait;
 use translation::Translation;
@@ -69,6 +71,8 @@ pub struct Journal {
     pointing: FxHashSet<u32>,
     /// Between opening and the first checkpoint: what recovery found.
     pub translation: Translation,
+    /// What recovery set right in the SIT.
+    pub set_right: SetRight,
 }
 
 impl Default for Journal {
@@ -88,6 +92,7 @@ impl Default for Journal {
             commits: 0,
             pointing: FxHashSet::default(),
             translation: Translation::default(),
+            set_right: SetRight::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::layout::summary::RawSummary;
 use crate::log::{data_owner, node_owner};
 use crate::mutant::{self, Mutant};
 use crate::recovery::forward::Owners;
+use crate::recovery::{Extent, Recovery};
 use crate::volume::Volume;
 
 /// A block of the checkpoint that was moved.
@@ -32,28 +33,31 @@ struct Moved {
 }
 
 impl Volume {
-    /// Applies the journal behind the last checkpoint; returns how many blocks of that were moved. If it is damaged, whatever of it makes
-    /// sense is applied.
+    /// Applies the journal behind the last checkpoint, in memory; returns the summaries that are to be written. If it is damaged,
+    /// whatever of it makes sense is applied.
     ///
     /// Errors: the device's; damage where a move contradicts the checkpoint, unless it is known to be damaged.
-    pub(crate) fn recover_journal(&mut self, area: Area, is_damaged: bool) -> Result<usize> {
+    pub(crate) fn recover_journal(&mut self, area: Area, recovery: Recovery) -> Result<Owners> {
+        let is_damaged = recovery.extent == Extent::RestOfJournal;
         let Replay { commits, moves } = self.read_journal(area, is_damaged)?;
-        if commits == 0 {
-            return Ok(0);
-        }
         let translation = Translation::new(&moves);
-        let moved = self.moved_of_checkpoint(&moves, &translation)?;
         let mut owners = Owners::default();
+        if recovery.finds_live {
+            self.find_live(&translation, &mut owners)?;
+        }
+        if commits == 0 {
+            return Ok(owners);
+        }
+        let moved = self.moved_of_checkpoint(&moves, &translation)?;
         self.clear_old_places(&moved)?;
         self.leave_logs(&mut owners);
         for last in translation.last_places() {
             self.table.hold((last - self.geometry.main) / BLOCKS_PER_SEGMENT);
         }
         self.put_at_last_places(&moved, &mut owners, is_damaged)?;
-        self.write_owners(owners)?;
         self.journal.translation = translation;
         self.changed = true;
-        Ok(moved.len())
+        Ok(owners)
     }
 
     /// What the journal says. Each move is one that there can be.
@@ -178,7 +182,7 @@ impl Volume {
         Ok(())
     }
 
-    fn summary_entry(&mut self, owner: Owner) -> Result<RawSummary> {
+    pub(super) fn summary_entry(&mut self, owner: Owner) -> Result<RawSummary> {
         if owner.kind == KIND_NODE {
             return Ok(node_owner(owner.nid));
         }

@@ -5,3 +5,4 @@ pub mod cache;
 pub mod nat;
 pub(crate) mod owner;
 pub mod path;
+pub(crate) mod pointers;

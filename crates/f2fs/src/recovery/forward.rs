@@ -78,7 +78,7 @@ impl Volume {
             // What is in front of it is shown. To write would be to give up what is behind it.
             self.options.read_only = true;
             self.warnings
-                .push(format!("mounted read-only: some of what was fsynced last cannot be recovered: {error}"));
+                .push(format!("mounted read-only: some of what was fsynced last cannot be recovered: {error}; `basalt rescue` finds it"));
         }
         if let Some(error) = &chain.torn {
             self.warnings.push(format!("the last fsync was cut off, and is left out: {error}"));

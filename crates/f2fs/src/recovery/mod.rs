@@ -19,6 +19,7 @@
 
 pub mod begin;
 mod file;
+pub mod followed;
 pub mod forward;
 mod name;
 pub mod scan;
@@ -34,4 +35,18 @@ pub enum Extent {
     Journal,
     /// As much of a damaged cleaning journal as makes sense.
     RestOfJournal,
+}
+
+/// How a volume is recovered.
+#[derive(Debug, Clone, Copy)]
+pub struct Recovery {
+    /// How much.
+    pub extent: Extent,
+    /// Whether what is live is found anew where the SIT contradicts the checkpoint's counts. Reads every node; a mount is read-only instead.
+    pub finds_live: bool,
+}
+
+impl Recovery {
+    /// As a mount does it.
+    pub const MOUNT: Recovery = Recovery { extent: Extent::All, finds_live: false };
 }

@@ -1,6 +1,5 @@
 //! Following the chain of the warm node log from the checkpoint on.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
@@ -8,6 +7,7 @@ use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
 
+use super::followed::Followers;
 use super::seal::{Seal, Sealed, is_seal};
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
@@ -19,7 +19,6 @@ use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
-use crate::node::path::is_direct;
 
 /// Nodes that are followed at most: 4 GiB of them.
 const CHAIN_MAX: usize = 1 << 20;
@@ -53,10 +52,40 @@ pub struct Chain {
     pub visited: usize,
     /// Nodes that do not count: their fsync was cut off.
     pub dropped: usize,
-    /// Where the chain ends, because a block cannot be read, though more was fsynced behind it: that was promised to be there.
+    /// What is damaged or cannot be read where the chain ends, though more was fsynced: that was promised to be there.
     pub broken: Option<Error>,
     /// What is wrong with the last block of Linux's chain, an inode that does not count: its fsync was cut off.
     pub torn: Option<Error>,
+}
+
+/// Where a chain ends.
+struct End {
+    /// The first block that is none of it, or does not count.
+    at: u32,
+    /// The block in front of that.
+    last: u32,
+    /// Blocks up to the last node that a seal made count.
+    counted: usize,
+    /// What of it cannot be read, or is not what its seal says.
+    wrong: Option<Error>,
+}
+
+impl Chain {
+    /// Finds out whether the chain is broken: whether more of it was there.
+    fn look_behind_end(&mut self, start: &Start<'_>, is_live: &dyn Fn(u32) -> bool, end: End) {
+        let is_unreadable = matches!(end.wrong, Some(Error::Device(_)));
+        let is_broken =
+            |followers: &Followers| followers.prove_durable(end.counted) || is_unreadable && followers.are_fsynced(2);
+        // A last node with a damaged link leads astray.
+        let ends = [end.at, end.last].into_iter().take(if end.at == end.last + 1 { 1 } else { 2 });
+        let mut behind = ends.filter(|at| start.geometry.in_main(*at)).map(|at| Followers::behind(start, at, is_live));
+        if let Some(followers) = behind.find(is_broken) {
+            self.segments.extend(followers.segments(start.geometry));
+            let found = "not what its fsync wrote";
+            let of_end = || Error::damaged("roll-forward chain", format!("block {}", end.at), found);
+            self.broken = Some(end.wrong.unwrap_or_else(of_end));
+        }
+    }
 }
 
 /// Where to look, and what for.
@@ -75,8 +104,8 @@ pub struct Start<'a> {
 
 /// Follows the chain. `is_live`: whether the checkpoint uses the block at an address, which no block of a chain can be.
 ///
-/// Whatever the blocks hold, the chain ends where it makes no sense. It also ends at a block that cannot be read: a page that was being
-/// written when power went is such, and then its fsync had not returned. Only what lies behind tells it from one that went bad later.
+/// Whatever the blocks hold, the chain ends where it makes no sense, and at a block that cannot be read: a page that was being written when
+/// power went can be either, and then its fsync had not returned. Only what lies behind tells it from one that went bad later.
 pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     let Start { device, geometry, version, .. } = *start;
     let mut chain = Chain::default();
@@ -85,8 +114,12 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     let mut pending: Vec<ChainNode> = Vec::new();
     // Nodes of the current seal still to come, once one was seen.
     let mut sealed: Option<u32> = None;
+    // Blocks up to the last node that a seal made count.
+    let mut counted = 0;
     let mut budget = geometry.main_blocks() as usize;
-    let mut at = start.address;
+    let (mut at, mut last) = (start.address, start.address);
+    // What cannot be read, or is not what its seal says.
+    let mut wrong = None;
     while geometry.in_main(at) && seen.len() < CHAIN_MAX && seen.insert(at) {
         chain.segments.insert((at - geometry.main) / BLOCKS_PER_SEGMENT);
         if is_live(at) {
@@ -95,7 +128,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
         let block = match reader.block(geometry, at) {
             Ok(block) => block,
             Err(error) => {
-                chain.broken = is_followed(start, at, is_live, 2).then_some(error);
+                wrong = Some(error);
                 break;
             }
         };
@@ -107,27 +140,19 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
         let position = chain.visited;
         chain.visited += 1;
         if is_seal(&footer) {
-            let Some(seal) = Seal::decode(block) else {
-                sealed = Some(0);
-                break;
-            };
             sealed = Some(0);
+            let Some(seal) = Seal::decode(block) else { break };
             let entries = entries_now(start, &seal, position);
-            let is_whole = match holds(start, &entries) {
-                Ok(is_whole) => is_whole || mutant::active(Mutant::SealIgnored),
-                Err(error) => {
-                    chain.broken = is_followed(start, at, is_live, 2).then_some(error);
-                    false
-                }
-            };
+            wrong = wrong_in(start, &entries).filter(|_| !mutant::active(Mutant::SealIgnored));
             let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
-            if seal.entries.len() > budget || !is_whole || is_end {
+            if seal.entries.len() > budget || wrong.is_some() || is_end {
                 break;
             }
             budget -= seal.entries.len();
             chain.segments.extend(entries.iter().map(|entry| (entry.address - geometry.main) / BLOCKS_PER_SEGMENT));
             chain.nodes.append(&mut pending);
             sealed = Some(seal.nodes);
+            counted = position + 1;
         } else {
             let node = ChainNode {
                 address: at,
@@ -140,12 +165,15 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
                 Some(left) if left > 0 => {
                     chain.nodes.push(node);
                     sealed = Some(left - 1);
+                    counted = position + 1;
                 }
                 _ => pending.push(node),
             }
         }
+        last = at;
         at = footer.next_blkaddr.get();
     }
+    chain.look_behind_end(start, is_live, End { at, last, counted, wrong });
     if sealed.is_none() {
         // Linux's: it has no seals.
         chain.torn = torn_end(start, &pending, is_live);
@@ -170,51 +198,7 @@ fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> boo
     if inode::is_whole(inode, start.geometry) {
         return None;
     }
-    (!is_followed(start, last.address, is_live, 1)).then_some(error)
-}
-
-/// Whether more was fsynced behind the block at `at`: a seal that is whole, or, where nobody writes seals, the marks of so many files.
-fn is_followed(start: &Start<'_>, at: u32, is_live: &dyn Fn(u32) -> bool, files: usize) -> bool {
-    let Start { device, geometry, version, .. } = *start;
-    let segment_end = |at: u32| at + BLOCKS_PER_SEGMENT - (at - geometry.main) % BLOCKS_PER_SEGMENT;
-    let mut marked = FxHashSet::default();
-    // Where the log went on from the last block that was read.
-    let next = Cell::new(None);
-    let mut look = |range: std::ops::Range<u32>| {
-        for address in range {
-            if is_live(address) {
-                break;
-            }
-            let Ok(block) = read_block(device, address) else { continue };
-            let Ok(node) = RawNode::ref_from_bytes(&block) else { continue };
-            let footer = &node.footer;
-            if footer.cp_ver.get() != version || !(is_seal(footer) || is_direct(footer.offset())) {
-                continue;
-            }
-            let seal = <&[u8; BLOCK_SIZE]>::try_from(&block[..]).ok().and_then(Seal::decode);
-            if footer.flags().contains(NodeFlags::FSYNC) {
-                marked.insert(footer.ino.get());
-            }
-            if is_seal(footer) && seal.is_some() || marked.len() >= files {
-                return true;
-            }
-            next.set(Some(footer.next_blkaddr.get()));
-        }
-        false
-    };
-    if look(at + 1..segment_end(at)) {
-        return true;
-    }
-    let is_elsewhere = |next: &u32| geometry.in_main(*next) && !(at..segment_end(at)).contains(next);
-    match next.get() {
-        Some(next) if is_elsewhere(&next) => look(next..segment_end(next)),
-        Some(_) => false,
-        // The last of its segment: the log may have gone on at the start of any other.
-        None if at + 1 == segment_end(at) => (0..geometry.main_segments)
-            .map(|segment| geometry.main + segment * BLOCKS_PER_SEGMENT)
-            .any(|first| look(first..first + 1)),
-        None => false,
-    }
+    (!Followers::behind(start, last.address, is_live).are_fsynced(1)).then_some(error)
 }
 
 /// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
@@ -223,33 +207,34 @@ fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Vec<Sealed> {
     seal.entries.iter().map(here).collect()
 }
 
-/// Whether all of it is there.
-fn holds(start: &Start<'_>, mut entries: &[Sealed]) -> Result<bool> {
+/// What is not there of all that; `None` if it is whole.
+fn wrong_in(start: &Start<'_>, mut entries: &[Sealed]) -> Option<Error> {
     let Start { device, geometry, .. } = *start;
+    let wrong = |at: u32| Some(Error::damaged("roll-forward chain", format!("block {at}"), "not what its fsync wrote"));
     // First: a hostile address may be the last that there is.
-    if !entries.iter().all(|entry| geometry.in_main(entry.address)) {
-        return Ok(false);
+    if let Some(entry) = entries.iter().find(|entry| !geometry.in_main(entry.address)) {
+        return wrong(entry.address);
     }
     while let Some(first) = entries.first() {
         let neighbours = entries.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
         let (run, rest) = entries.split_at(neighbours);
-        let bytes = match read_blocks(device, first.address, run.len()) {
+        let alone = |entry: &Sealed| read_block(device, entry.address);
+        let all = read_blocks(device, first.address, run.len());
+        let bytes = match all.or_else(|_| run.iter().map(alone).collect::<Result<Vec<_>>>().map(|all| all.concat())) {
             Ok(bytes) => bytes,
-            Err(_) => {
-                let blocks = run.iter().map(|entry| read_block(device, entry.address));
-                blocks.collect::<Result<Vec<_>>>()?.concat()
-            }
+            Err(error) => return Some(error),
         };
-        if bytes.chunks_exact(BLOCK_SIZE).zip(run).any(|(block, entry)| crc(block) != entry.crc) {
-            return Ok(false);
+        let mut blocks = bytes.chunks_exact(BLOCK_SIZE).zip(run);
+        if let Some((_, entry)) = blocks.find(|(block, entry)| crc(block) != entry.crc) {
+            return wrong(entry.address);
         }
         entries = rest;
     }
-    Ok(true)
+    None
 }
 
 /// Reads a block, twice if need be: one that fails once need not fail again, and one that cannot be read may end the chain.
-fn read_block(device: &dyn BlockDevice, address: u32) -> Result<Vec<u8>> {
+pub(super) fn read_block(device: &dyn BlockDevice, address: u32) -> Result<Vec<u8>> {
     read_blocks(device, address, 1).or_else(|_| read_blocks(device, address, 1))
 }
 
@@ -295,9 +280,9 @@ mod tests {
         let moves = Translation::default();
         let start = Start { device: &device, geometry: &geometry, version: 1, moves: &moves, address: geometry.main };
         let inside = Sealed::of(geometry.main + geometry.main_blocks() - 1, &[0; BLOCK_SIZE]);
-        assert!(holds(&start, &[inside]).unwrap());
+        assert!(wrong_in(&start, &[inside]).is_none());
         for address in [0, geometry.main - 1, u32::MAX] {
-            assert!(!holds(&start, &[Sealed { address, ..inside }]).unwrap(), "{address:#x}");
+            assert!(wrong_in(&start, &[Sealed { address, ..inside }]).is_some(), "{address:#x}");
         }
     }
 }

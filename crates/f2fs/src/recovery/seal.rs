@@ -16,10 +16,14 @@ use crate::layout::crc::{crc, crc_from};
 use crate::layout::node::{ADDRS_PER_NODE, FOOTER_OFFSET, NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::{BLOCK_SIZE, RawBlock};
 
-/// "BSEA".
-const MAGIC: u32 = 0x4145_5342;
-/// Slots in front of the list: magic, nodes that follow, entries, CRC.
-const HEAD: usize = 4;
+/// "BSEL".
+const MAGIC: u32 = 0x4C45_5342;
+/// Slots in front of the list: magic, nodes that follow, entries, CRC, durable blocks.
+const HEAD: usize = 5;
+/// "BSEA", the seal of earlier versions: it does not say what was durable.
+const OLD_MAGIC: u32 = 0x4145_5342;
+/// The same slots but the last.
+const OLD_HEAD: usize = 4;
 /// Entries that fit one seal.
 pub const ENTRIES_MAX: usize = (ADDRS_PER_NODE as usize - HEAD) / 2;
 
@@ -94,6 +98,8 @@ pub struct Seal {
     pub nodes: u32,
     /// What must be there.
     pub entries: Vec<Sealed>,
+    /// Blocks of the chain, from its first on, that a flush had made durable when the seal was written, with all that their seals list.
+    pub durable: u32,
 }
 
 impl Seal {
@@ -105,6 +111,7 @@ impl Seal {
             raw.slots[0].set(MAGIC);
             raw.slots[1].set(self.nodes);
             raw.slots[2].set(count as u32);
+            raw.slots[4].set(self.durable);
             for (pair, entry) in raw.slots[HEAD..].chunks_exact_mut(2).zip(&self.entries) {
                 pair[0].set(entry.address);
                 pair[1].set(entry.crc);
@@ -117,7 +124,7 @@ impl Seal {
                 next_blkaddr: U32::new(next),
             };
         }
-        let sum = checksum(&block.0, count);
+        let sum = checksum(&block.0, HEAD + 2 * count);
         block.0[12..16].copy_from_slice(&sum.to_le_bytes());
         block
     }
@@ -125,13 +132,20 @@ impl Seal {
     /// Reads a seal; `None` if it is torn or none.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Option<Seal> {
         let raw = RawNode::ref_from_bytes(block).ok()?;
+        let (head, durable) = match raw.slots[0].get() {
+            MAGIC => (HEAD, raw.slots[4].get()),
+            OLD_MAGIC => (OLD_HEAD, 0),
+            _ => return None,
+        };
         let count = raw.slots[2].get() as usize;
-        if raw.slots[0].get() != MAGIC || count > ENTRIES_MAX || raw.slots[3].get() != checksum(block, count) {
+        if head + 2 * count.min(raw.slots.len()) > raw.slots.len()
+            || raw.slots[3].get() != checksum(block, head + 2 * count)
+        {
             return None;
         }
-        let pairs = raw.slots[HEAD..].chunks_exact(2).take(count);
+        let pairs = raw.slots[head..].chunks_exact(2).take(count);
         let entries = pairs.map(|pair| Sealed { address: pair[0].get(), crc: pair[1].get() }).collect();
-        Some(Seal { nodes: raw.slots[1].get(), entries })
+        Some(Seal { nodes: raw.slots[1].get(), entries, durable })
     }
 }
 
@@ -140,10 +154,9 @@ pub fn is_seal(footer: &RawNodeFooter) -> bool {
     footer.nid.get() == 0 && footer.ino.get() == 0
 }
 
-/// CRC of everything but itself, as far as it is used.
-fn checksum(block: &[u8; BLOCK_SIZE], entries: usize) -> u32 {
-    let end = 4 * (HEAD + 2 * entries);
-    [&block[..12], &block[16..end], &block[FOOTER_OFFSET..]].into_iter().fold(MAGIC, crc_from)
+/// CRC of the first so many slots but its own, and of the footer.
+fn checksum(block: &[u8; BLOCK_SIZE], slots: usize) -> u32 {
+    [&block[..12], &block[16..4 * slots], &block[FOOTER_OFFSET..]].into_iter().fold(OLD_MAGIC, crc_from)
 }
 
 #[cfg(test)]
@@ -155,7 +168,7 @@ mod tests {
         let entries: Vec<Sealed> =
             (0..ENTRIES_MAX as u32).map(|i| Sealed { address: 5000 + i, crc: i.wrapping_mul(77) }).collect();
         for count in [0, 1, 100, ENTRIES_MAX] {
-            let seal = Seal { nodes: 3, entries: entries[..count].to_vec() };
+            let seal = Seal { nodes: 3, entries: entries[..count].to_vec(), durable: 0x0102_0304 };
             let block = seal.encode(0x1234_5678_0000_0009, 77);
             assert_eq!(Seal::decode(&block.0), Some(seal), "{count} entries");
             // The sectors that hold the list, and the one of the footer.

@@ -1,5 +1,7 @@
 //! What changed since the last checkpoint was prepared, as far as fsync has to know.
 
+use std::collections::VecDeque;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use basalt_segments::{BlockTraits, SegmentKind};
@@ -45,8 +47,12 @@ pub struct SinceCheckpoint {
     pub trails: FxHashMap<u32, Trail>,
     /// Blocks newly counted as used, whatever was freed: what recovery may have to find room for.
     pub reserved: u64,
-    /// Nodes in the chain.
+    /// Blocks in the chain.
     pub chained: u32,
+    /// Fsyncs whose flush may not be over: its number, and the blocks that were in the chain by then.
+    flushing: VecDeque<(u64, u32)>,
+    /// Blocks of the chain that are durable, with all that their seals list.
+    durable: u32,
     /// Written since the last seal.
     pub unsealed: Unsealed,
     /// Until the first checkpoint of the session: where its chain may be.
@@ -112,6 +118,19 @@ impl SinceCheckpoint {
     /// Nodes of this inode went to a log without a mark: its next fsync has something to do.
     pub fn note_unmarked(&mut self, ino: u32) {
         self.trails.entry(ino).or_default().unmarked = true;
+    }
+
+    /// All of the chain so far becomes durable with flush number `flush`.
+    pub fn note_flushing(&mut self, flush: u64) {
+        self.flushing.push_back((flush, self.chained));
+    }
+
+    /// Blocks of the chain that are durable.
+    pub fn durable(&mut self, has_succeeded: impl Fn(u64) -> bool) -> u32 {
+        while let Some((_, blocks)) = self.flushing.pop_front_if(|(flush, _)| has_succeeded(*flush)) {
+            self.durable = blocks;
+        }
+        self.durable
     }
 
     fn close_if_long(&mut self) {

@@ -42,6 +42,10 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "What was fsynced is recovered, as mounting does, and the volume marked as cleanly unmounted. Where damage makes that dangerous, \
              the volume goes back to its last checkpoint, and what a search finds of what was fsynced since is put back."
         }
+        FsyncLost => {
+            "The volume goes back to its last checkpoint, and what a search finds of what was fsynced since is put back. A file with a damaged \
+             block keeps that as it is."
+        }
         NatBits => "They are dropped; Linux does without.",
         NatReserved => "The entry is set to what it must be.",
         NatAddress | NatDuplicateAddress => {

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use basalt_device::BlockDevice;
 
 use super::kept::Kept;
+use super::lost_logs::NOWHERE;
 use super::staged::Staged;
 use super::state::{FIRST_NID, State};
 use super::{Log, Repair};
@@ -52,9 +53,6 @@ pub(super) const KINDS: &[FaultKind] = &[
     FaultKind::OrphanBlock,
     FaultKind::NextFreeNid,
 ];
-
-/// Where a log stays that has no segment yet.
-const NOWHERE: u32 = u32::MAX;
 
 /// Opens the volume at its best checkpoint; the journals are merged into the tables on the staged device. `found_ahead`: how many versions
 /// ahead of the checkpoint nodes were found.
@@ -466,27 +464,6 @@ impl State {
                 block[at..at + size_of::<RawSitEntry>()].copy_from_slice(entry.entry.as_bytes());
                 self.put(address, &block)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Gives each log without a segment one that the SIT says is empty. What it knew of its old one is lost with the place.
-    fn place_lost_logs(&mut self) -> Result<()> {
-        for index in 0..6 {
-            if self.loaded.logs[index].segment != NOWHERE {
-                continue;
-            }
-            let mut place = 0;
-            for segment in 0..self.geometry.main_segments {
-                let taken = self.loaded.logs.iter().any(|log| log.segment == segment);
-                if !taken && self.sit(segment)?.valid_map == [0; 64] {
-                    place = segment;
-                    break;
-                }
-            }
-            let class = if index < 3 { TYPE_DATA } else { TYPE_NODE };
-            let summary = RawSummaryBlock::empty(class);
-            self.loaded.logs[index] = LoadedLog { segment: place, offset: 0, in_slack: false, summary };
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::journal::area::Area;
 use crate::journal::guard;
+use crate::journal::live::SetRight;
 use crate::ops::F2fs;
 use crate::recovery::Extent;
 
@@ -36,12 +37,14 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
         "recovered as far as it is whole; what was fsynced since the last checkpoint is lost, and of what was cleaned some may be",
     ),
 ];
+const LIVE: &str = "a live cleaning journal";
 const GIVEN_UP: &str =
     "given up: it or the checkpoint it belongs to is damaged; what was cleaned since that checkpoint may be lost";
 
 /// What a recovery came to.
 pub(super) struct Recovered {
-    pub(super) repair: Repair,
+    /// One of the journal, and one of the SIT where that was wrong.
+    pub(super) repairs: Vec<Repair>,
     /// How much was recovered; `None` where the journal was given up.
     pub(super) extent: Option<Extent>,
 }
@@ -66,7 +69,7 @@ pub(super) fn moves(device: &dyn BlockDevice) -> usize {
 pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> Result<Recovered> {
     for (extent, ..) in ATTEMPTS {
         match recover_as(device, clock, Some(extent)) {
-            Ok(repair) => return Ok(Recovered { repair, extent: Some(extent) }),
+            Ok(repairs) => return Ok(Recovered { repairs, extent: Some(extent) }),
             // Nothing is given up for a write that fails: the next time it may not.
             Err(error @ Error::Refused(basalt_vfs::Error::Io(_))) => return Err(error),
             Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
@@ -74,7 +77,7 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
             Err(_) => {}
         }
     }
-    Ok(Recovered { repair: recover_as(device, clock, None)?, extent: None })
+    Ok(Recovered { repairs: recover_as(device, clock, None)?, extent: None })
 }
 
 /// Recovers as much as [`recover`] did on a copy, or fails: what was planned gives up nothing else.
@@ -82,29 +85,33 @@ pub(super) fn recover_as(
     device: &Arc<dyn BlockDevice>,
     clock: &Arc<dyn Clock>,
     extent: Option<Extent>,
-) -> Result<Repair> {
+) -> Result<Vec<Repair>> {
     let Some((extent, kind, action)) = ATTEMPTS.into_iter().find(|attempt| Some(attempt.0) == extent) else {
         guard::clear(&**device, &guard::read(&**device)?.geometry)?;
-        return Ok(told(FaultKind::CleaningJournal, GIVEN_UP));
+        return Ok(vec![told(FaultKind::CleaningJournal, LIVE, GIVEN_UP)]);
     };
-    attempt(device, clock, extent)?;
-    Ok(told(kind, action))
-}
-
-fn told(kind: FaultKind, action: &str) -> Repair {
-    Repair {
-        kind,
-        severity: kind.severity(),
-        place: Place::Volume,
-        found: "a live cleaning journal".to_owned(),
-        action: action.to_owned(),
+    let SetRight { missing, too_many } = attempt(device, clock, extent)?;
+    let mut repairs = vec![told(kind, LIVE, action)];
+    let wrong =
+        [(FaultKind::SitMissing, missing, "in use are not"), (FaultKind::SitUnowned, too_many, "of nobody are")];
+    for (kind, count, what) in wrong.into_iter().filter(|(_, count, _)| *count > 0) {
+        repairs.push(told(
+            kind,
+            &format!("{count} blocks {what} marked live"),
+            "set right, by all that leads to blocks",
+        ));
     }
+    Ok(repairs)
 }
 
-fn attempt(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, extent: Extent) -> Result<()> {
-    F2fs::recover(Arc::clone(device), Arc::clone(clock), extent)?;
+fn told(kind: FaultKind, found: &str, action: &str) -> Repair {
+    Repair { kind, severity: kind.severity(), place: Place::Volume, found: found.to_owned(), action: action.to_owned() }
+}
+
+fn attempt(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, extent: Extent) -> Result<SetRight> {
+    let set_right = F2fs::recover(Arc::clone(device), Arc::clone(clock), extent)?;
     if is_live(&**device)? {
         return Err(Error::damaged("journal", "recovery", "the volume could not be changed"));
     }
-    Ok(())
+    Ok(set_right)
 }

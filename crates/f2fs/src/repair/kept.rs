@@ -6,20 +6,15 @@ use std::collections::BTreeSet;
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 use zerocopy::FromBytes;
-use zerocopy::little_endian::U32;
 
 use crate::blocks::read_blocks;
 use crate::checkpoint::load::{Loaded, log_position};
-use crate::file::inode::validate;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
-use crate::layout::inode::RawInode;
-use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry, VALID_MAP_SIZE};
 use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
-use crate::node::path::is_direct;
+use crate::node::pointers::pointers;
 use crate::recovery::scan::{Start, scan};
-use crate::rescue::has_pointers;
 
 /// Blocks that may not be written over yet. None, where the device has no checkpoint.
 #[derive(Default)]
@@ -92,24 +87,12 @@ fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTre
     let mut segments = chain.segments;
     for node in &chain.nodes {
         let Ok(block) = read_blocks(device, node.address, 1) else { continue };
-        let targets = pointers(&block, geometry).iter().map(|slot| slot.get()).filter(|at| geometry.in_main(*at));
+        let targets = pointers(&block, geometry)
+            .unwrap_or_default()
+            .iter()
+            .map(|slot| slot.get())
+            .filter(|at| geometry.in_main(*at));
         segments.extend(targets.map(|at| (at - geometry.main) / BLOCKS_PER_SEGMENT));
     }
     segments
-}
-
-/// The addresses of data in a node; none in one that has none.
-fn pointers<'a>(block: &'a [u8], geometry: &Geometry) -> &'a [U32] {
-    let Ok(node) = RawNode::ref_from_bytes(block) else { return &[] };
-    let footer = &node.footer;
-    if footer.ino != footer.nid {
-        let has_data = is_direct(footer.offset()) && footer.offset() != XATTR_NODE_OFFSET;
-        return if has_data { &node.slots } else { &[] };
-    }
-    match RawInode::ref_from_bytes(block) {
-        Ok(inode) if has_pointers(inode) && validate(inode, footer.ino.get(), geometry).is_ok() => {
-            inode.addresses(geometry.flexible_inline_xattr())
-        }
-        _ => &[],
-    }
 }

@@ -35,6 +35,7 @@ mod journal;
 mod kept;
 mod level;
 mod lost_found;
+mod lost_logs;
 mod names;
 mod nat;
 mod node;
@@ -216,6 +217,8 @@ struct BehindJournal {
     options: RepairOptions,
     /// How much of it can be recovered.
     extent: Option<Extent>,
+    /// Blocks that the recovery changed on the copy.
+    blocks: u64,
 }
 
 impl Plan {
@@ -230,7 +233,7 @@ impl Plan {
     /// When the device cannot be written, or a live journal not be recovered as was planned: nothing is given up that the report does
     /// not tell.
     pub fn commit(self) -> Result<RepairReport> {
-        if let Some(BehindJournal { options, extent }) = self.journal {
+        if let Some(BehindJournal { options, extent, blocks }) = self.journal {
             let device = self.staged.base_device();
             let recovered = journal::recover_as(&device, &options.clock, extent)?;
             let behind = plan(device, &options, &mut |_| {})?;
@@ -240,8 +243,9 @@ impl Plan {
                 return Err(Error::damaged("volume", "repair", found));
             }
             let mut report = behind.commit()?;
-            report.repairs.insert(0, recovered);
-            report.repaired += 1;
+            report.repaired += recovered.len() as u64;
+            report.repairs.splice(0..0, recovered);
+            report.blocks += blocks;
             return Ok(report);
         }
         self.writes.write(self.staged.base())?;
@@ -254,7 +258,7 @@ impl Plan {
     /// When the device cannot be read or the backup not be written.
     pub fn back_up(&self, to: &mut dyn std::io::Write) -> std::result::Result<(), RestoreError> {
         if self.journal.is_some() {
-            let what = "a live cleaning journal has to be recovered first: mount the volume once, or repair it without a backup";
+            let what = "a live cleaning journal is recovered first, in place, which no backup undoes: copy the whole image, and repair it without --backup";
             return Err(std::io::Error::other(what).into());
         }
         backup::save(&self.staged, &self.writes, to)
@@ -276,20 +280,18 @@ pub fn check_recovered(
         return crate::check::check(&*device, options, progress);
     }
     let copy: Arc<dyn BlockDevice> = Arc::new(Staged::new(device));
-    let recovered = journal::recover(&copy, clock)?.repair;
+    let recovered = journal::recover(&copy, clock)?.repairs;
     let mut report = crate::check::check(&*copy, options, progress)?;
-    report.worst = report.worst.max(Some(recovered.severity));
-    report.faults.insert(
-        0,
-        Fault {
-            kind: recovered.kind,
-            severity: recovered.severity,
-            place: recovered.place,
-            found: format!("{}, in memory {}", recovered.found, recovered.action),
-            expected: "none, after a clean unmount".to_owned(),
-            right: None,
-        },
-    );
+    let of_recovery = recovered.into_iter().map(|one| Fault {
+        kind: one.kind,
+        severity: one.severity,
+        place: one.place,
+        found: format!("{}, in memory {}", one.found, one.action),
+        expected: "none".to_owned(),
+        right: None,
+    });
+    report.faults.splice(0..0, of_recovery);
+    report.worst = report.faults.iter().map(|fault| fault.severity).max().max(report.worst);
     Ok(report)
 }
 
@@ -346,11 +348,12 @@ fn plan_behind_journal(
     losses.append(&mut report.losses);
     losses.truncate(options.max_listed.max(1));
     report.losses = losses;
-    report.repairs.insert(0, recovered.repair);
+    report.repaired += recovered.repairs.len() as u64;
+    report.repairs.splice(0..0, recovered.repairs);
     report.repairs.truncate(options.max_listed.max(1));
-    report.repaired += 1;
-    report.blocks += staged.changes()?.len() as u64;
-    let journal = Some(BehindJournal { options: options.clone(), extent: recovered.extent });
+    let blocks = staged.changes()?.len() as u64;
+    report.blocks += blocks;
+    let journal = Some(BehindJournal { options: options.clone(), extent: recovered.extent, blocks });
     Ok(Plan { staged, report, writes: commit::Writes::default(), journal })
 }
 
@@ -415,12 +418,7 @@ impl Work<'_> {
 
     /// Lets the engine recover what was fsynced, where the volume is sound enough for that.
     fn recover(&mut self, options: &RepairOptions, report: CheckReport) -> Result<CheckReport> {
-        let notes: Vec<Fault> = report
-            .faults
-            .iter()
-            .filter(|fault| matches!(fault.kind, FaultKind::NotUnmounted | FaultKind::RollForward))
-            .cloned()
-            .collect();
+        let notes: Vec<Fault> = report.faults.iter().filter(|fault| is_of_recovery(fault.kind)).cloned().collect();
         // Also where the checkpoint before is that of an unmounted volume: then nothing else tells that there was more.
         let lacks_checkpoint = self.lacks_checkpoint(options, &report);
         if notes.is_empty() {
@@ -432,20 +430,19 @@ impl Work<'_> {
         let mut after = None;
         if is_safe && !lacks_checkpoint && self.roll_forward(options, &report).is_ok() {
             let (new, _) = self.examine(FxHashSet::default())?;
-            let is_note = |kind| matches!(kind, FaultKind::NotUnmounted | FaultKind::RollForward);
-            let is_done = !new.faults.iter().any(|fault| is_note(fault.kind));
+            let is_done = !new.faults.iter().any(|fault| is_of_recovery(fault.kind));
             after = (is_done && new.complete).then_some(new);
         }
         let recovered = after.is_some();
         for fault in &notes {
             let action = match (recovered, fault.kind) {
-                (true, FaultKind::RollForward) => "recovered, as mounting does",
+                (true, FaultKind::RollForward | FaultKind::FsyncLost) => "recovered, as mounting does",
                 (true, _) => "cleanly unmounted",
                 _ if lacks_checkpoint => {
                     self.has_given_up = true;
                     "a newer checkpoint is gone: what is found of it comes back"
                 }
-                (false, FaultKind::RollForward) => {
+                (false, FaultKind::RollForward | FaultKind::FsyncLost) => {
                     self.has_given_up = true;
                     "cannot be recovered as mounting does: only what is found of it comes back"
                 }
@@ -486,4 +483,9 @@ impl Work<'_> {
         fs.close()?;
         Ok(())
     }
+}
+
+/// Whether a mount is what helps, if it can: something is to be recovered, or the volume to be marked as unmounted.
+fn is_of_recovery(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::NotUnmounted | FaultKind::RollForward | FaultKind::FsyncLost)
 }

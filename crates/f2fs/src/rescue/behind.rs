@@ -8,7 +8,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
-use basalt_vfs::FileKind;
 use zerocopy::little_endian::U32;
 
 use crate::checkpoint::load::log_position;
@@ -18,11 +17,11 @@ use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
 use crate::layout::BLOCKS_PER_SEGMENT;
-use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::journal::{KIND_NODE, RawMove};
 use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::node::cache::Node;
 use crate::node::path::is_direct;
+use crate::node::pointers::has_pointers;
 use crate::recovery::forward::vouched;
 use crate::recovery::scan::{Start, scan};
 
@@ -123,13 +122,6 @@ impl Behind {
             node.raw_mut().slots.iter_mut().for_each(lead);
         }
     }
-}
-
-/// Whether an inode's slots hold addresses: no content, no entries, no device number.
-pub(crate) fn has_pointers(raw: &RawInode) -> bool {
-    let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
-    matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink))
-        && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY)
 }
 
 fn read_moves(

@@ -40,7 +40,7 @@ use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
-pub(crate) use behind::{Behind, has_pointers};
+pub(crate) use behind::Behind;
 pub(crate) use claims::{Claim, Holding, Pointer};
 pub use evidence::TableState;
 pub use geometry::GeometrySource;

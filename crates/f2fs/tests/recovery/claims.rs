@@ -99,7 +99,7 @@ fn claim(editor: &Editor) -> MemoryDevice {
     fs.sync_file(ino, false).unwrap();
     let chain = Editor::new(&device.snapshot());
     let blocks = (chain.device.size() / BLOCK as u64) as u32;
-    let seal = (0..blocks).find(|block| chain.block(*block).starts_with(b"BSEA")).unwrap();
+    let seal = (0..blocks).find(|block| chain.block(*block).starts_with(b"BSEL")).unwrap();
     let (address, slot) = (first_block(&chain, "owns"), chain.slot(ino as u32, 0));
     // The seal has the inode's CRC. Made a node of no file, it leaves a chain like Linux's.
     chain.edit((seal, 0), |node: &mut RawNode| {

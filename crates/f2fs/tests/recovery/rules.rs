@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::layout::crc::crc_from;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{FileSystem, SetAttributes, SetTime, Time};
 
@@ -128,6 +129,7 @@ fn a_chain_does_not_lead_into_what_an_interrupted_fsync_left() {
     let left = last.snapshot();
     first.read_at(start, &mut was).unwrap();
     left.write_at(start, &was).unwrap();
+    as_if_not_flushed(&left, &differences(&first, &left));
 
     let bench = Bench::open(left);
     assert_eq!(bench.read("file").as_deref(), Some(&b"one"[..]), "the chain has no beginning");
@@ -167,6 +169,7 @@ fn a_chain_does_not_lead_into_what_lies_far_behind_the_checkpoint() {
             first.read_at(start, &mut was).unwrap();
             left.write_at(start, &was).unwrap();
         }
+        as_if_not_flushed(&left, &chain[chain.len() - 2..]);
 
         // As many more, up to what is left.
         let bench = Bench::open(left);
@@ -181,6 +184,22 @@ fn a_chain_does_not_lead_into_what_lies_far_behind_the_checkpoint() {
         let after = bench.after_cut();
         assert_eq!(after.read("file").as_deref(), Some(&b"newest"[..]), "{fsyncs}: what was fsynced");
         after.close_clean("an old chain far behind the checkpoint");
+    }
+}
+
+/// Makes the seals among these blocks say that nothing in front of them was durable.
+fn as_if_not_flushed(image: &MemoryDevice, blocks: &[u64]) {
+    let mut bytes = [0; 4096];
+    for &at in blocks {
+        image.read_at(at, &mut bytes).unwrap();
+        if bytes.starts_with(b"BSEL") {
+            let entries = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+            bytes[16..20].fill(0);
+            let covered = [&bytes[..12], &bytes[16..20 + 8 * entries], &bytes[4072..]];
+            let sum = covered.into_iter().fold(u32::from_le_bytes(*b"BSEA"), crc_from);
+            bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+            image.write_at(at, &bytes).unwrap();
+        }
     }
 }
 

@@ -45,7 +45,7 @@ fn chain_on(volume: MemoryDevice) -> (MemoryDevice, Vec<u64>) {
     }
     let image = device.snapshot();
     let mut head = [0; 4];
-    let mut is_seal = |block: &u64| image.read_at(block * BLOCK, &mut head).is_ok() && head == *b"BSEA";
+    let mut is_seal = |block: &u64| image.read_at(block * BLOCK, &mut head).is_ok() && head == *b"BSEL";
     let seals: Vec<u64> = (0..image.size() / BLOCK).filter(&mut is_seal).collect();
     assert_eq!(seals.len(), FSYNCS.len());
     for seal in &seals {

@@ -1,5 +1,7 @@
 //! Cleaning committed by the journal, through the public door.
 
+mod sit;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -327,7 +329,7 @@ fn what_was_fsynced_is_not_given_up_without_a_word() {
     let mut bytes = [0; BLOCK as usize];
     // With the version of the checkpoint in its footer.
     let is_seal = |block: &u64| {
-        device.read_at(block * BLOCK, &mut bytes).is_ok() && bytes.starts_with(b"BSEA") && bytes[4084..4092] == version
+        device.read_at(block * BLOCK, &mut bytes).is_ok() && bytes.starts_with(b"BSEL") && bytes[4084..4092] == version
     };
     let seals: Vec<u64> = (0..device.size() / BLOCK).filter(is_seal).collect();
     let fails_at = |bad: u64| {

@@ -1,0 +1,127 @@
+//! What the last checkpoint had as live, found anew: for a repair behind a live cleaning journal, where the SIT is damaged.
+//!
+//! Recovery writes, and takes for free what the SIT does not have as live; and of the journal, it applies only moves of what is live. All
+//! that the checkpoint has hangs on its nodes: they tell which blocks are live, and who owns them. Summaries are not asked: they may be of
+//! what a segment was used for since.
+
+use basalt_segments::{SegmentKind, SegmentState};
+use zerocopy::FromBytes;
+
+use super::moves::Owner;
+use super::translation::Translation;
+use crate::error::Result;
+use crate::layout::journal::{KIND_DATA, KIND_NODE};
+use crate::layout::node::RawNode;
+use crate::layout::sit::VALID_MAP_SIZE;
+use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
+use crate::node::pointers::pointers;
+use crate::recovery::forward::Owners;
+use crate::volume::Volume;
+
+/// Blocks of which the SIT was wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SetRight {
+    /// In use, and not marked live.
+    pub missing: usize,
+    /// Marked live, and nobody's.
+    pub too_many: usize,
+}
+
+/// Blocks that are live by what leads to them.
+struct Found {
+    /// By segment.
+    live: Vec<[u8; VALID_MAP_SIZE]>,
+    /// By segment, whether these are nodes; that of the first which was found.
+    is_node: Vec<Option<bool>>,
+    /// Those that the table does not have, and who has them.
+    missing: Vec<(u32, Owner)>,
+    /// Whether every node could be read.
+    is_complete: bool,
+}
+
+impl Volume {
+    /// Sets right which blocks are live. Nothing of the journal has been applied; `translation` is its.
+    pub(super) fn find_live(&mut self, translation: &Translation, owners: &mut Owners) -> Result<()> {
+        let found = self.walk_nodes(translation)?;
+        let mut too_many = 0;
+        for (segment, live) in (0..).zip(&found.live) {
+            too_many += self.set_segment_right(segment, live, &found);
+        }
+        for (block, owner) in &found.missing {
+            let summary = self.summary_entry(*owner)?;
+            self.set_owner(*block, summary, owners)?;
+        }
+        self.journal.set_right = SetRight { missing: found.missing.len(), too_many };
+        Ok(())
+    }
+
+    /// Makes a segment what was found of it; returns how many blocks of it were nobody's. Where a node could not be read, they may be its.
+    fn set_segment_right(&mut self, segment: u32, live: &[u8; VALID_MAP_SIZE], found: &Found) -> usize {
+        let known: Vec<u32> = self.table.live_blocks(segment).collect();
+        let is_right = |block: u32| bit_msb(live, block as usize);
+        let stays = |block: &u32| is_right(*block) || !found.is_complete;
+        let kept: Vec<u32> = known.iter().copied().filter(stays).collect();
+        let missing = (0..BLOCKS_PER_SEGMENT).filter(|&block| is_right(block) && known.binary_search(&block).is_err());
+        let right: Vec<u32> = kept.iter().copied().chain(missing).collect();
+        let kind = found.is_node[segment as usize].filter(|is_node| *is_node != self.table.kind(segment).is_node());
+        if right == known && kind.is_none() {
+            return 0;
+        }
+        let time = self.table.modified(segment);
+        // What is cleared is live, and what is set is not: both are by the table itself.
+        let _ = self.table.clear_live_all(segment, &known, time);
+        if let Some(is_node) = kind {
+            self.table.set_kind(segment, if is_node { SegmentKind::ColdNode } else { SegmentKind::ColdData });
+        }
+        for &block in &right {
+            let _ = self.table.set_live(segment * BLOCKS_PER_SEGMENT + block, time);
+        }
+        if self.table.state(segment) == SegmentState::Prefree {
+            self.table.release(&[segment]);
+        }
+        known.len() - kept.len()
+    }
+
+    /// Follows every entry of the NAT, and every pointer of the nodes.
+    fn walk_nodes(&mut self, translation: &Translation) -> Result<Found> {
+        let segments = self.geometry.main_segments as usize;
+        let (live, is_node) = (vec![[0; VALID_MAP_SIZE]; segments], vec![None; segments]);
+        let mut found = Found { live, is_node, missing: Vec::new(), is_complete: true };
+        for nid in self.geometry.root_ino..self.geometry.node_ids() {
+            let address = self.nat_entry(nid)?.block_addr.get();
+            if !self.geometry.in_main(address) {
+                continue;
+            }
+            self.note_live(&mut found, address, Owner { nid, index: 0, kind: KIND_NODE });
+            let now_at = translation.of_checkpoint(address).unwrap_or(address);
+            let block = self
+                .read_block(now_at)
+                .ok()
+                .filter(|block| RawNode::ref_from_bytes(&block.0).is_ok_and(|node| node.footer.nid.get() == nid));
+            let Some(slots) = block.as_ref().and_then(|block| pointers(&block.0, &self.geometry)) else {
+                found.is_complete = false;
+                continue;
+            };
+            for (index, slot) in (0..).zip(slots) {
+                self.note_live(&mut found, slot.get(), Owner { nid, index, kind: KIND_DATA });
+            }
+        }
+        Ok(found)
+    }
+
+    fn note_live(&self, found: &mut Found, address: u32, owner: Owner) {
+        if !self.geometry.in_main(address) {
+            return;
+        }
+        let block = address - self.geometry.main;
+        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
+        found.is_node[segment as usize].get_or_insert(owner.kind == KIND_NODE);
+        let map = &mut found.live[segment as usize];
+        if !bit_msb(map, offset) {
+            set_bit_msb(map, offset, true);
+            if !self.table.is_live(block) {
+                found.missing.push((block, owner));
+            }
+        }
+    }
+}

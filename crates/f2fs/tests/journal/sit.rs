@@ -1,0 +1,84 @@
+//! A live journal, and a SIT that is damaged: nothing in use is written over, and a repair recovers all of it.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, FaultKind};
+use basalt_f2fs::journal::guard;
+use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
+use basalt_f2fs::{Clock, F2fs, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
+use basalt_vfs::FileSystem;
+
+use super::{BLOCK, Files, expect_clean, is_guarded, left_alive, open};
+
+const SECTOR: usize = 512;
+
+/// The volume with each sector of the SIT's first blocks damaged that has anything, in either copy.
+fn damaged(device: &MemoryDevice, is_garbage: bool) -> Vec<(String, Arc<MemoryDevice>)> {
+    let geometry = guard::read(device).unwrap().geometry;
+    let mut rng = Rng::new(5);
+    let mut images = Vec::new();
+    for second in [false, true] {
+        let first = u64::from(geometry.sit_block(0, second)) * BLOCK;
+        for sector in 0..BLOCK / SECTOR as u64 {
+            let at = first + sector * SECTOR as u64;
+            let mut bytes = [0; SECTOR];
+            device.read_at(at, &mut bytes).unwrap();
+            if bytes == [0; SECTOR] {
+                continue;
+            }
+            bytes.fill(0);
+            if is_garbage {
+                rng.fill(&mut bytes);
+            }
+            let image = device.snapshot();
+            image.write_at(at, &bytes).unwrap();
+            images.push((format!("garbage {is_garbage}, copy {second}, sector {sector}"), Arc::new(image)));
+        }
+    }
+    images
+}
+
+/// Who may write would find all that was lost in use by others.
+fn expect_all_or_read_only(image: &Arc<MemoryDevice>, files: &Files, what: &str) -> bool {
+    let Ok(fs) = F2fs::open(image.clone(), OpenOptions::default(), Arc::new(SystemClock)) else { return true };
+    if !fs.is_writable() {
+        assert!(fs.warnings().iter().any(|warning| warning.contains("SIT")), "{what}: {:?}", fs.warnings());
+        return true;
+    }
+    let mut files = files.clone();
+    files.expect(&fs, what);
+    files.overwrite(&fs, &mut Rng::new(1), 1_000, false);
+    fs.close().unwrap();
+    files.expect(&open(image, OpenOptions::default()), what);
+    false
+}
+
+#[test]
+fn a_damaged_sit_behind_a_live_journal_costs_nothing() {
+    let (device, files) = left_alive();
+    let mut read_only = [0, 0];
+    let mut repaired = 0;
+    for is_garbage in [false, true] {
+        for (what, image) in damaged(&device, is_garbage) {
+            read_only[usize::from(is_garbage)] +=
+                u32::from(expect_all_or_read_only(&Arc::new(image.snapshot()), &files, &what));
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+            let report = check_recovered(image.clone(), &CheckOptions::default(), &clock, &mut |_| ()).unwrap();
+            let report_is_clean = report.is_clean();
+            let planned = plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+            assert_eq!(planned.report().losses, [], "{what}: {:?}", planned.report().repairs);
+            let done = planned.commit().unwrap();
+            assert!(done.clean && done.repairs[0].action.contains("recovered"), "{what}: {:?}", done.repairs);
+            let is_told = done.repairs.iter().any(|one| matches!(one.kind, FaultKind::SitMissing));
+            assert!(!(is_told && report_is_clean), "{what}: {report:?}");
+            repaired += u32::from(is_told);
+            assert!(!is_guarded(&image));
+            expect_clean(&image, &what);
+            files.expect(&open(&image, OpenOptions::default()), &what);
+        }
+    }
+    // In the copy that counts, eight sectors of 512 bytes have six entries each.
+    assert!(read_only.iter().all(|count| *count >= 6) && repaired >= 6, "{read_only:?}, {repaired}");
+}
