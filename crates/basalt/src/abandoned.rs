@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use basalt_device::file::left_behind_by;
 use basalt_fuse::Connection;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Word};
 use crate::mounts::{self, Mount};
 
 /// How long what is left of the server may take to end.
@@ -26,7 +26,7 @@ pub fn release(mount: &Mount) -> Result<bool, Failure> {
     aborted.map_err(|error| {
         let point = mount.point.display();
         let what = format_args!("the process that served it ({process}) was killed, but hangs in the kernel: {error}");
-        Failure::at(&point, what).hint(format_args!("`basalt umount {point}` as root ends it"))
+        Failure::at(&point, what).hint(format_args!("`basalt umount {}` as root ends it", Word(&mount.point)))
     })?;
     let start = Instant::now();
     while left_behind_by(&target).is_some() && start.elapsed() < PATIENCE {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -111,6 +112,8 @@ fn exit_codes(command: &str) -> (u8, u8) {
 
 /// Runs the program with its arguments, its own name first.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    // A limit on the size of files is an error of a write (EFBIG), and ends no process that others wait for. It cannot fail.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let arguments: Vec<OsString> = arguments.collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     if called == OsStr::new(watcher::NAME) {

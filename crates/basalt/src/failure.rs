@@ -8,6 +8,17 @@ use basalt_device::DeviceError;
 use basalt_f2fs::probe::Content;
 use rustix::io::Errno;
 
+/// A path as a word of a command that a user can copy into a shell.
+#[derive(Debug, Clone, Copy)]
+pub struct Word<'a>(pub &'a Path);
+
+impl Display for Word<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.0.to_string_lossy();
+        f.write_str(&shlex::try_quote(&path).unwrap_or_else(|_| path.clone()))
+    }
+}
+
 /// Result of a command: its exit code, or why it failed.
 pub type Outcome = Result<u8, Failure>;
 
@@ -73,6 +84,9 @@ impl Failure {
             {
                 failure.hint(format_args!("try again as root, or change who may use {name}"))
             }
+            DeviceError::Open { source: Some(source), .. } if Errno::from_io_error(source) == Some(Errno::ROFS) => {
+                failure.hint("`basalt mount -o ro` mounts it so, and `basalt fsck` checks it")
+            }
             _ => failure,
         }
     }
@@ -80,20 +94,20 @@ impl Failure {
     /// A volume that could not be opened or used; `target` is what the user called it.
     pub fn volume(target: &Path, error: &basalt_f2fs::Error) -> Failure {
         use basalt_f2fs::Error;
-        let target = target.display();
+        let (word, target) = (Word(target), target.display());
         match error {
             Error::Device(DeviceError::Io { operation: "read", .. }) => {
-                Failure::new(error).hint(format_args!("`basalt rescue {target} DIR` copies out what can be read"))
+                Failure::new(error).hint(format_args!("`basalt rescue {word} DIR` copies out what can be read"))
             }
             Error::Device(error) => Failure::device(error),
-            Error::NotF2fs { content, .. } => match advice(content, &target) {
+            Error::NotF2fs { content, .. } => match advice(content, &word) {
                 Some(advice) => Failure::new(error).hint(advice),
                 None => Failure::new(error),
             },
             Error::Truncated { .. } => Failure::new(error)
-                .hint(format_args!("copy it again, whole, or `basalt rescue {target} DIR` copies out what is there")),
+                .hint(format_args!("copy it again, whole, or `basalt rescue {word} DIR` copies out what is there")),
             Error::Damaged { .. } => {
-                Failure::at(&target, error).hint(format_args!("`basalt fsck {target}` shows everything that is wrong"))
+                Failure::at(&target, error).hint(format_args!("`basalt fsck {word}` shows everything that is wrong"))
             }
             // Their messages name the device, and say what can be done.
             Error::Unsupported { .. } => Failure::new(error),

@@ -223,3 +223,24 @@ fn full_output_is_a_failure() {
     assert_eq!(ended.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("standard output"));
 }
+
+/// A limit on the size of files is told like a full disk; the signal that comes with it ends nothing.
+#[test]
+fn a_limit_on_the_size_of_files_is_told() {
+    let scratch = Scratch::new();
+    let image = scratch.text("large.img");
+    let line = format!("ulimit -f 1000; exec {} mkfs --size 64M {image}", program());
+    let mut shell = Command::new("sh");
+    let made = support::Finished(limit::output(shell.args(["-c", &line]), limit::LONG).expect("running sh"));
+    made.fails(1, &["large.img", "cannot hold a file of 67108864 bytes"]);
+}
+
+/// What users copy into a shell means the same there.
+#[test]
+fn advice_quotes_paths() {
+    let scratch = Scratch::new();
+    let image = scratch.text("image");
+    basalt(["mkfs", "--size", "64M", &image]).ok();
+    let failed = basalt(["mount", &image, &scratch.text("no such place")]);
+    assert!(failed.err().contains(&format!("`mkdir '{}'`", scratch.text("no such place"))), "{}", failed.err());
+}

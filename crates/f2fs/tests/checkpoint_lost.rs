@@ -226,6 +226,43 @@ fn what_a_lost_checkpoint_of_an_unmounted_volume_had_comes_back() {
     }
 }
 
+/// Only the rear halves of its blocks are damaged: the versions are what a power cut could leave, but between the bitmaps and the checksum
+/// neither checkpoint has anything.
+#[test]
+fn garbage_where_no_checkpoint_has_anything_is_no_power_cut() {
+    let image = unmounted();
+    let [first, last] = ends(&image);
+    for block in first..=last {
+        image.write_at(block * BLOCK + 2048, &[0xB7; 2048]).unwrap();
+    }
+    let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
+    let device = Arc::new(image);
+    assert!(!open(device.clone()).is_writable());
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    // Not without a user.
+    assert!(planned.report().restored_nodes, "{:?}", planned.report());
+    assert!(planned.commit().unwrap().clean);
+    assert_eq!(files(&open(device)), FILES);
+}
+
+/// No checkpoint is left, and no SIT that could say where there is room: all of it is in the NAT and the nodes.
+#[test]
+fn both_checkpoints_and_the_sit_are_made_anew() {
+    for filled in [0, 0x5A, 0xFF] {
+        let image = unmounted();
+        let geometry = Geometry::read(&image).unwrap().0;
+        let (first, blocks) = (u64::from(geometry.checkpoint), (geometry.nat - geometry.checkpoint) as usize);
+        image.write_at(first * BLOCK, &vec![filled; blocks * BLOCK as usize]).unwrap();
+        let device = Arc::new(image);
+        let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        assert!(report.clean && report.losses.is_empty(), "{filled:#x}: {report:?}");
+        let fs = open(device);
+        assert!(fs.is_writable(), "{filled:#x}: {:?}", fs.warnings());
+        assert_eq!(files(&fs), FILES, "{filled:#x}");
+    }
+}
+
 /// The older one is lost the same way: nothing is missing, and the repair brings nothing up.
 #[test]
 fn a_lost_older_checkpoint_takes_nothing_with_it() {
@@ -280,9 +317,9 @@ fn a_pack_of_long_ago_that_is_cut_off_is_no_damage() {
     let older = read_pack(&image, &geometry, 1 - newest.index).unwrap();
     set_version(&image, &older, newest.raw.checkpoint_ver.get() - 40);
     let last = older.start + older.raw.cp_pack_total_block_count.get() - 1;
-    for (address, sector) in [(older.start, 3), (last, 0)] {
-        image.write_at(u64::from(address) * BLOCK + sector * 512, &[0x5A; 512]).unwrap();
-    }
+    // Where either pack has something: of the first block, its last sector is of the other checkpoint.
+    image.write_at((u64::from(older.start) + 1) * BLOCK - 4, &[0x5A; 4]).unwrap();
+    image.write_at(u64::from(last) * BLOCK, &[0x5A; 512]).unwrap();
     let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.faults);
     let fs = open(Arc::new(image));

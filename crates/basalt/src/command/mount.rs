@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::abandoned;
-use crate::failure::{DONE, Failure, Outcome};
+use crate::failure::{DONE, Failure, Outcome, Word};
 use crate::mount::options;
 use crate::mount::serve::{Job, serve, true_path};
 use crate::mount::{MountChoices, daemon, logging};
@@ -145,7 +145,7 @@ fn job(target: &Path, directory: &Path, list: &[String], wait: Duration) -> Resu
     })?;
     let directory = true_path(directory).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::at(directory.display(), "mount point does not exist")
-            .hint(format_args!("`mkdir {}` makes it", directory.display())),
+            .hint(format_args!("`mkdir {}` makes it", Word(directory))),
         _ => Failure::at(directory.display(), error),
     })?;
     abandoned::release_all(&target, &directory)?;

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::failure::{DONE, Failure, Outcome, one_line};
+use crate::failure::{DONE, Failure, Outcome, Word, one_line};
 use crate::output::{Output, tell};
 use crate::size;
 use crate::statistics::{AskError, Document, Source, exposition, lines};
@@ -103,7 +103,7 @@ fn table(document: &Document, earlier: Option<&Document>, output: &mut Output) -
 
 fn failure(args: &Args, error: &AskError) -> Failure {
     let failure = Failure::new(error);
-    let directory = args.directory.display();
+    let directory = Word(&args.directory);
     match error {
         AskError::NotBasalt(_) => failure.hint("`findmnt -t fuse.basalt,fuseblk.basalt` lists those that are"),
         AskError::Gone(_) => failure.hint(format_args!("`basalt umount {directory}` takes the dead mount away")),

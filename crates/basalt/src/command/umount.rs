@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::abandoned;
-use crate::failure::{DONE, Failure, Outcome, one_line};
+use crate::failure::{DONE, Failure, Outcome, Word, one_line};
 use crate::mount::serve::true_path;
 use crate::mounts::{self, Mount};
 use crate::output::tell;
@@ -127,10 +127,9 @@ fn find(place: &Path) -> Result<Mount, Failure> {
 }
 
 fn take_away(mount: &Mount) -> Result<(), Failure> {
-    let point = mount.point.display();
-    let in_use = || {
-        Failure::at(&point, "in use").hint(format_args!("`fuser -vm {point}` shows by whom, or `lsof +f -- {point}`"))
-    };
+    let (point, word) = (mount.point.display(), Word(&mount.point));
+    let in_use =
+        || Failure::at(&point, "in use").hint(format_args!("`fuser -vm {word}` shows by whom, or `lsof +f -- {word}`"));
     if rustix::process::geteuid().is_root() {
         return rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
             Errno::BUSY => in_use(),

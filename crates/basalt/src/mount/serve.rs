@@ -16,7 +16,7 @@ use super::counters::Counters;
 use super::recorded::Device;
 use super::watcher::Watcher;
 use super::{MountChoices, signals};
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, Word, one_line};
 use crate::mounts;
 use crate::output::tell;
 use crate::size::human;
@@ -249,7 +249,7 @@ fn options(job: &Job, opened: &Opened) -> MountOptions {
 fn failure(error: &MountError) -> Failure {
     let failure = Failure::new(error);
     match error {
-        MountError::Missing(path) => failure.hint(format_args!("`mkdir {}` makes it", path.display())),
+        MountError::Missing(path) => failure.hint(format_args!("`mkdir {}` makes it", Word(path))),
         MountError::Occupied { path, .. } => failure.hint(format_args!("unmount {} first", path.display())),
         MountError::Refused { errno: Errno::PERM | Errno::ACCESS, .. } => failure.hint("mounting needs root"),
         _ => failure,

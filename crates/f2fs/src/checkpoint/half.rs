@@ -11,7 +11,7 @@
 //! | sound, newer | anything else | was cut off: the other pack counts |
 //! | damaged, but for its version, or all zeros in the first pack | anything else | was cut off, was never written, or both ends are damaged, which looks the same: also one that is damaged at either end looks like one that was cut off while its last block was written, and again while its first one was written anew |
 //! | damaged, of no version that either pack could have | sound, of a version before that | is the older one |
-//! | damaged, of no version that either pack could have | anything else | is damaged at both ends: it may have been the newer one |
+//! | damaged, of no version that either pack could have, or with something where no checkpoint has anything | anything else | is damaged at both ends: it may have been the newer one |
 //!
 //! A power cut leaves each sector old or new, so the first one has the version of one of both. Packs that were longer leave last blocks
 //! behind the end of a newer one. Of several in one place the nearest is the newest, because any longer pack wrote over it; and what is in
@@ -32,7 +32,7 @@ use super::whole::has_few_wrong_parts;
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::layout::checkpoint::RawCheckpoint;
+use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
@@ -159,7 +159,7 @@ impl Blocks {
             Some(0) => true,
             claimed => claimed.is_some_and(is_possible),
         };
-        !is_head_possible && !self.ends(geometry).take(ENDS_MAX).any(is_older_end)
+        (!is_head_possible || has_garbage(head, geometry)) && !self.ends(geometry).take(ENDS_MAX).any(is_older_end)
     }
 
     /// Whether what is in front of a last block can be its pack's, but for `damaged` parts.
@@ -194,6 +194,14 @@ impl Blocks {
         let broken_end = Some(BrokenEnd { address: self.start + broken, found, may_be_cut });
         Some(Pack { index: self.index, start: self.start, raw, bytes, checksum, broken_end })
     }
+}
+
+/// Whether a first block has something between the version bitmaps and the checksum, where no checkpoint has anything. That of a volume with
+/// payload blocks may have more of a bitmap there.
+fn has_garbage(head: &[u8], geometry: &Geometry) -> bool {
+    // The checksum may come first.
+    let end = BITMAP_OFFSET + 4 + geometry.sit_bitmap_size() + geometry.nat_bitmap_size();
+    geometry.payload == 0 && head.get(end..CHECKSUM_OFFSET).is_some_and(|rest| rest.iter().any(|byte| *byte != 0))
 }
 
 /// Whether a last block may be half of what it was to be, and half of what was there before: whole units of the device, of which the

@@ -151,12 +151,13 @@ fn show(order: &Order<'_>, report: &RepairReport, written: bool, output: &mut Ou
         output.line(format_args!("left: {}: {}", severity_name(fault.severity), one_line(&fault.to_string())))?;
     }
     let path = order.target.path.display();
-    let (blocks, repaired) = (report.blocks, report.repaired);
+    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (blocks, repaired) = (counted(report.blocks, "block"), counted(report.repaired, "repair"));
     let state = if report.clean { "clean" } else { "faults left" };
     if written {
-        output.line(format_args!("{path}: {state}; {repaired} repairs, {blocks} blocks written"))
-    } else if blocks > 0 {
-        output.line(format_args!("{path}: would be {state}; {repaired} repairs, {blocks} blocks; nothing was written"))
+        output.line(format_args!("{path}: {state}; {repaired}, {blocks} written"))
+    } else if report.blocks > 0 {
+        output.line(format_args!("{path}: would be {state}; {repaired}, {blocks}; nothing was written"))
     } else {
         output.line(format_args!("{path}: {state}; nothing was written"))
     }

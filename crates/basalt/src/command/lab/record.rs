@@ -8,7 +8,7 @@ use basalt_device::{FileDevice, OpenOptions};
 use basalt_traces::expose::{self, ImageFile};
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{DONE, Failure, Outcome};
+use crate::failure::{DONE, Failure, Outcome, Word};
 use crate::mount::recorded::recorder;
 use crate::mount::serve::true_path;
 use crate::mount::{daemon, logging, signals};
@@ -100,7 +100,7 @@ fn start(args: &Args) -> Outcome {
 
 fn serve(args: &Args, ready: impl FnOnce()) -> Result<(), Failure> {
     let directory = true_path(&args.directory).map_err(|error| {
-        Failure::at(args.directory.display(), error).hint(format_args!("`mkdir {}`", args.directory.display()))
+        Failure::at(args.directory.display(), error).hint(format_args!("`mkdir {}`", Word(&args.directory)))
     })?;
     // Before any thread starts: they inherit it.
     basalt_fuse::protect_server();
