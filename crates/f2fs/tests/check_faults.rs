@@ -442,6 +442,7 @@ const INODES: &[Case] = &[
     case(InodeExtent, "of an inline link", |e| set_extent(e, "link")),
     case(InodeExtent, "of a directory", |e| set_extent(e, "crowd")),
     case(InodeXattrNid, "free", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_xattr_nid.set(40_000))),
+    case(InodeTimes, "of access", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_atime_nsec.set(1_000_000_000))),
     case(InodeNameLength, "256", |e| e.edit_inode(e.path(&["small"]), |inode| inode.i_namelen.set(256))),
     case(InodeBlockCount, "one more", |e| {
         e.edit_inode(e.path(&["big"]), |inode| inode.i_blocks.set(inode.i_blocks.get() + 1));

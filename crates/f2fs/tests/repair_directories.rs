@@ -15,8 +15,10 @@ use basalt_f2fs::layout::dentry::RawDentry;
 use basalt_f2fs::layout::inode::Advise;
 use basalt_f2fs::repair::{RepairOptions, RepairReport, plan};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::Editor;
+use zerocopy::IntoBytes;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 /// Entries of the smaller directory; the larger one has twice as many.
@@ -257,4 +259,34 @@ fn a_wrong_number_of_buckets_moves_no_name() {
         assert!(report.repairs.iter().all(|repair| !repair.action.contains("moved")), "{level}: {:?}", report.repairs);
         assert!(report.losses.is_empty(), "{level}: {:?}", report.losses);
     }
+}
+
+/// The first sector of a directory's inode is garbage: its names come back, and it is root's alone, whatever owner, permissions and set-uid
+/// bits the garbage says.
+#[test]
+fn a_directory_with_a_garbage_head_is_nobody_elses() {
+    let mut rng = Rng::new(3);
+    let mut found = 0;
+    for round in 0..12 {
+        let editor = Editor::new(&volume(60));
+        let ino = editor.path(&["dir"]);
+        // Its type stays, so that it is still told from a file.
+        editor.edit_inode(ino, |inode| {
+            let name = inode.i_namelen;
+            rng.fill(&mut inode.as_mut_bytes()[2..360]);
+            (inode.i_mode, inode.i_namelen) = ((0o040_000 | rng.below(0o10000) as u16).into(), name);
+            (inode.i_inline, inode.i_atime_nsec, inode.i_mtime_nsec) = (0, u32::MAX.into(), u32::MAX.into());
+        });
+        let device: Arc<dyn BlockDevice> = Arc::new(editor.device);
+        let report = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+        assert!(report.clean, "round {round}: {report:?}");
+        let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let Ok(directory) = fs.lookup(fs.root(), b"dir") else { continue };
+        found += 1;
+        let facts = (directory.permissions, directory.uid, directory.gid);
+        assert!(matches!(facts, (0o700 | 0o755, 0, 0)), "round {round}: {directory:?}, {report:?}");
+        let file = fs.lookup(directory.ino, b"file").unwrap();
+        assert_eq!(file.permissions, 0o755, "round {round}");
+    }
+    assert!(found > 6, "{found} of 12 have their names");
 }

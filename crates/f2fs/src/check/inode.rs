@@ -18,6 +18,8 @@ const INLINE_XATTR_SLOTS_MIN: u16 = 6;
 const INLINE_XATTR_SLOTS_MAX: u16 = (SLOTS - EXTRA_SIZE_MAX / 4 - 1 - 10) as u16;
 /// Bytes of extra attributes that hold a checksum.
 const EXTRA_SIZE_CHECKSUM: usize = 12;
+/// Nanoseconds in a second.
+pub(crate) const NANOSECONDS: u32 = 1_000_000_000;
 /// Largest and smallest cluster of a compressed file, as a power of two of blocks.
 const CLUSTER_BITS: std::ops::RangeInclusive<u8> = 2..=8;
 
@@ -57,7 +59,17 @@ pub(super) fn check(geometry: &Geometry, findings: &mut Findings, ino: u32, inod
     if inode.i_namelen.get() as usize > NAME_MAX {
         report.add(FaultKind::InodeNameLength, format!("{}", inode.i_namelen), "at most 255");
     }
+    let wrong = impossible_times(inode);
+    if wrong > 0 {
+        report.add(FaultKind::InodeTimes, format!("{wrong} of 3 have a second of nanoseconds or more"), "none");
+    }
     shape(geometry, inode, kind, inline)
+}
+
+/// How many of an inode's times, of access, change and modification, have nanoseconds that cannot be.
+pub(crate) fn impossible_times(inode: &RawInode) -> usize {
+    let nanoseconds = [inode.i_atime_nsec, inode.i_ctime_nsec, inode.i_mtime_nsec];
+    nanoseconds.iter().filter(|found| found.get() >= NANOSECONDS).count()
 }
 
 struct Reporter<'a> {

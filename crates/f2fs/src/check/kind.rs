@@ -166,6 +166,9 @@ kinds! {
         "The extent kept in an inode does not agree with its block addresses, or the inode has none: reads through it give wrong data.";
     InodeXattrNid = "inode-xattr-nid", Damage,
         "The node of an inode's extended attributes does not exist: the attributes are lost.";
+    InodeTimes = "inode-times", Damage,
+        "The nanoseconds of an inode's times are a second or more: no program writes such. Whatever else is in the same sector, such as owner \
+         and permissions, may be wrong too.";
     InodeNameLength = "inode-name-length", Minor,
         "The length of the name kept in an inode is more than 255.";
     InodeBlockCount = "inode-block-count", Minor,

@@ -68,7 +68,10 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "The owner that the segment's summary names keeps the block; for the others it becomes a hole, so that nobody reads another's \
              data."
         }
-        InodeChecksum => "The checksum is computed anew; the fields have been checked one by one.",
+        InodeChecksum => {
+            "The checksum is computed anew; the fields have been checked one by one. Where the times cannot be (`inode-times`), owner and \
+             permissions are root's."
+        }
         InodeMode => "The type becomes what the inode's name says, or what its content looks like.",
         InodeExtraAttributes => "Set to what the volume's features ask for.",
         InodeInlineXattrSize => "Set to where the attributes are found, or to the usual size.",
@@ -79,6 +82,10 @@ pub const fn advice(kind: FaultKind) -> &'static str {
         InodeDepth => "Set to the deepest level with a name in it.",
         InodeExtent => "The extent is dropped; it is only a short cut.",
         InodeXattrNid => "The pointer is cleared: these attributes are lost.",
+        InodeTimes => {
+            "The nanoseconds are cleared. Where the checksum is wrong too, or more than one of the times, owner, permissions and times cannot be \
+             believed: the inode becomes root's, for nobody else to use."
+        }
         InodeNameLength => "Set to the length of the name that is there.",
         InodeBlockCount | InodeLinks => "Set to what was counted.",
         InodeParent => "Set to the directory that has the name.",

@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 
 use super::state::State;
 use crate::check::file::{Level, level};
-use crate::check::inode::wrong_flags;
+use crate::check::inode::{NANOSECONDS, impossible_times, wrong_flags};
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::error::Result;
@@ -39,8 +39,9 @@ impl State {
         let action = match fault.kind {
             FaultKind::InodeChecksum => {
                 let mended = self.mend_by_entries(survey, ino, &inode)?;
+                let distrusted = if impossible_times(&inode) > 0 { self.distrust(ino)? } else { "" };
                 self.seal_inode(ino)?;
-                format!("{mended}checksum computed anew")
+                format!("{mended}{distrusted}checksum computed anew")
             }
             FaultKind::InodeMode => return self.guess_mode(survey, ino, &inode).map(Some),
             FaultKind::InodeExtraAttributes => {
@@ -105,6 +106,14 @@ impl State {
                 self.edit_inode(ino, |inode| inode.i_ext = none)?;
                 "extent dropped: the addresses count".into()
             }
+            FaultKind::InodeTimes => match impossible_times(&inode) {
+                0 => "set right with the checksum".into(),
+                1 => {
+                    self.edit_inode(ino, clear_nanoseconds)?;
+                    "nanoseconds cleared".into()
+                }
+                _ => format!("{}nanoseconds cleared", self.distrust(ino)?),
+            },
             FaultKind::InodeNameLength => {
                 let length = inode.i_name.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
                 self.edit_inode(ino, |inode| inode.i_namelen.set(length as u32))?;
@@ -174,6 +183,18 @@ impl State {
         let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
         self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
         Ok(format!("now a {kind:?}, mode {mode:#o}"))
+    }
+
+    /// Gives an inode to root, for nobody else: its owner, permissions, flags and times are garbage. Says so.
+    fn distrust(&mut self, ino: u32) -> Result<&'static str> {
+        self.edit_inode(ino, |inode| {
+            let is_directory = FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Directory);
+            inode.i_mode.set(inode.i_mode.get() & !PERMISSIONS | if is_directory { 0o700 } else { 0o600 });
+            (inode.i_uid, inode.i_gid, inode.i_flags) = (0.into(), 0.into(), 0.into());
+            (inode.i_atime, inode.i_ctime, inode.i_mtime) = (0.into(), 0.into(), 0.into());
+            clear_nanoseconds(inode);
+        })?;
+        Ok("root's alone, because owner, permissions and times are garbage, and ")
     }
 
     /// Mends what the checksum of an inode tells no more than that it is wrong, and names and entries tell; says what was done.
@@ -291,6 +312,14 @@ impl State {
 /// An inode's inline content.
 fn content(inode: &RawInode, flexible: bool) -> &[u8] {
     inode.as_bytes().get(inode.inline_data_range(flexible)).unwrap_or_default()
+}
+
+fn clear_nanoseconds(inode: &mut RawInode) {
+    for nanoseconds in [&mut inode.i_atime_nsec, &mut inode.i_ctime_nsec, &mut inode.i_mtime_nsec] {
+        if nanoseconds.get() >= NANOSECONDS {
+            nanoseconds.set(0);
+        }
+    }
 }
 
 /// Brings extra attributes to what the volume's features ask for.

@@ -37,9 +37,9 @@ fn layer(kind: FaultKind) -> u32 {
         | BlockDuplicate
         | RootDirectory
         | InodeChecksum => 2,
-        InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeNameLength | XattrList
-        | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno | DentryDuplicate
-        | OrphanInode | QuotaInode => 3,
+        InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeTimes | InodeNameLength
+        | XattrList | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno
+        | DentryDuplicate | OrphanInode | QuotaInode => 3,
         // A wrong name may be the second one of a directory.
         DirectoryParents => 4,
         InodeUnreachable | DirectoryCycle | DentryDots | InodeParent => 5,
