@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::layout::journal::{KIND_DATA, KIND_NODE};
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
-use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
+use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
 use crate::node::pointers::pointers;
 use crate::recovery::forward::Owners;
 use crate::volume::Volume;
@@ -35,14 +35,14 @@ struct Found {
     is_node: Vec<Option<bool>>,
     /// Those that the table does not have, and who has them.
     missing: Vec<(u32, Owner)>,
-    /// Whether every node could be read.
+    /// Whether every node could be read, and there are as many as the checkpoint counts: of others, blocks may be live.
     is_complete: bool,
 }
 
 impl Volume {
     /// Sets right which blocks are live. Nothing of the journal has been applied; `translation` is its.
     pub(super) fn find_live(&mut self, translation: &Translation, owners: &mut Owners) -> Result<()> {
-        let found = self.walk_nodes(translation)?;
+        let found = self.walk_nodes(translation);
         let mut too_many = 0;
         for (segment, live) in (0..).zip(&found.live) {
             too_many += self.set_segment_right(segment, live, &found);
@@ -83,15 +83,18 @@ impl Volume {
     }
 
     /// Follows every entry of the NAT, and every pointer of the nodes.
-    fn walk_nodes(&mut self, translation: &Translation) -> Result<Found> {
+    fn walk_nodes(&mut self, translation: &Translation) -> Found {
         let segments = self.geometry.main_segments as usize;
         let (live, is_node) = (vec![[0; VALID_MAP_SIZE]; segments], vec![None; segments]);
         let mut found = Found { live, is_node, missing: Vec::new(), is_complete: true };
+        let mut nodes = 0;
         for nid in self.geometry.root_ino..self.geometry.node_ids() {
-            let address = self.nat_entry(nid)?.block_addr.get();
+            // Of a block of the NAT that cannot be read, nodes are missing.
+            let address = self.nat_entry(nid).map_or(NULL_ADDR, |entry| entry.block_addr.get());
             if !self.geometry.in_main(address) {
                 continue;
             }
+            nodes += 1;
             self.note_live(&mut found, address, Owner { nid, index: 0, kind: KIND_NODE });
             let now_at = translation.of_checkpoint(address).unwrap_or(address);
             let block = self
@@ -106,7 +109,8 @@ impl Volume {
                 self.note_live(&mut found, slot.get(), Owner { nid, index, kind: KIND_DATA });
             }
         }
-        Ok(found)
+        found.is_complete &= nodes == self.checkpoint.raw.valid_node_count.get();
+        found
     }
 
     fn note_live(&self, found: &mut Found, address: u32, owner: Owner) {

@@ -24,21 +24,21 @@ const SEGMENTS_MAX: usize = 64;
 pub struct Followers {
     /// Inodes with an fsync mark.
     marked: BTreeSet<u32>,
-    /// Seals that are whole.
-    seals: Vec<Seal>,
-    /// Segments where such blocks are.
-    segments: BTreeSet<u32>,
+    /// Of the seals that are whole, how many blocks of the chain were durable by the one that says the most.
+    durable: Option<u32>,
+    /// The segments that have to stay for a search to find all of it: where such blocks are, and all that the seals list.
+    pub segments: BTreeSet<u32>,
 }
 
 impl Followers {
-    /// Looks through the rest of the segment behind block `end`, and then wherever the log went on. `is_live`: as for
-    /// [`scan`](super::scan::scan).
-    pub fn behind(start: &Start<'_>, end: u32, is_live: &dyn Fn(u32) -> bool) -> Followers {
+    /// Looks through the rest of the segment behind block `end`, and then wherever the log went on: if nothing tells where, at the start of
+    /// each segment, where that `is_worth` it. `is_live`: as for [`scan`](super::scan::scan).
+    pub fn behind(start: &Start<'_>, end: u32, is_live: &dyn Fn(u32) -> bool, is_worth: bool) -> Followers {
         let geometry = start.geometry;
         let mut found = Followers::default();
         let rest = end + 1..segment_of(geometry, end).end;
         let mut next = if rest.is_empty() {
-            link(start, end).or_else(|| first_of_a_segment(start, is_live))
+            link(start, end).or_else(|| is_worth.then(|| first_of_a_segment(start, is_live))?)
         } else {
             found.look(start, rest, is_live)
         };
@@ -51,19 +51,12 @@ impl Followers {
 
     /// Whether more was fsynced: a seal that is whole, or, where nobody writes seals, the marks of so many files.
     pub fn are_fsynced(&self, files: usize) -> bool {
-        !self.seals.is_empty() || self.marked.len() >= files
+        self.durable.is_some() || self.marked.len() >= files
     }
 
     /// Whether more of the chain than its first `blocks` blocks was durable, by what a seal says.
     pub fn prove_durable(&self, blocks: usize) -> bool {
-        self.seals.iter().any(|seal| seal.durable as usize > blocks)
-    }
-
-    /// The segments that have to stay for a search to find all of it: theirs, and those of everything that their seals list.
-    pub fn segments(&self, geometry: &Geometry) -> impl Iterator<Item = u32> {
-        let listed = self.seals.iter().flat_map(|seal| &seal.entries).map(|entry| entry.address);
-        let segments = listed.filter(|at| geometry.in_main(*at)).map(|at| (at - geometry.main) / BLOCKS_PER_SEGMENT);
-        self.segments.iter().copied().chain(segments)
+        self.durable.is_some_and(|durable| durable as usize > blocks)
     }
 
     /// Takes note of the chain's blocks in part of a segment; returns where the log went on from the last one, if that is in another.
@@ -77,16 +70,19 @@ impl Followers {
             let Some((block, footer)) = block.and_then(|block| Some((block, footer_in_chain(start, block)?))) else {
                 continue;
             };
-            self.note(block, &footer);
-            self.segments.insert((address - start.geometry.main) / BLOCKS_PER_SEGMENT);
+            self.note(start.geometry, address, block, &footer);
             next = Some(footer.next_blkaddr.get());
         }
         next.filter(|next| !here.contains(next))
     }
 
-    fn note(&mut self, block: &[u8], footer: &RawNodeFooter) {
-        if is_seal(footer) {
-            self.seals.extend(<&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode));
+    fn note(&mut self, geometry: &Geometry, address: u32, block: &[u8], footer: &RawNodeFooter) {
+        let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().filter(|_| is_seal(footer)).and_then(Seal::decode);
+        let listed = seal.iter().flat_map(|seal| &seal.entries).map(|entry| entry.address);
+        let in_main = listed.chain([address]).filter(|at| geometry.in_main(*at));
+        self.segments.extend(in_main.map(|at| (at - geometry.main) / BLOCKS_PER_SEGMENT));
+        if let Some(seal) = seal {
+            self.durable = self.durable.max(Some(seal.durable));
         } else if footer.flags().contains(NodeFlags::FSYNC) {
             self.marked.insert(footer.ino.get());
         }

@@ -78,9 +78,11 @@ impl Chain {
             |followers: &Followers| followers.prove_durable(end.counted) || is_unreadable && followers.are_fsynced(2);
         // A last node with a damaged link leads astray.
         let ends = [end.at, end.last].into_iter().take(if end.at == end.last + 1 { 1 } else { 2 });
-        let mut behind = ends.filter(|at| start.geometry.in_main(*at)).map(|at| Followers::behind(start, at, is_live));
-        if let Some(followers) = behind.find(is_broken) {
-            self.segments.extend(followers.segments(start.geometry));
+        // Without a chain that leads there, the end of a segment is that of the log.
+        let is_worth = self.visited > 0 || end.wrong.is_some();
+        let behind = |at| Followers::behind(start, at, is_live, is_worth);
+        if let Some(followers) = ends.filter(|at| start.geometry.in_main(*at)).map(behind).find(is_broken) {
+            self.segments.extend(followers.segments);
             let found = "not what its fsync wrote";
             let of_end = || Error::damaged("roll-forward chain", format!("block {}", end.at), found);
             self.broken = Some(end.wrong.unwrap_or_else(of_end));
@@ -198,7 +200,7 @@ fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> boo
     if inode::is_whole(inode, start.geometry) {
         return None;
     }
-    (!Followers::behind(start, last.address, is_live).are_fsynced(1)).then_some(error)
+    (!Followers::behind(start, last.address, is_live, true).are_fsynced(1)).then_some(error)
 }
 
 /// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
