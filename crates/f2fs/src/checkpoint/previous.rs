@@ -26,14 +26,11 @@ use super::load::{bitmap_places, log_position, version_bitmaps};
 use super::pack::{Pack, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
-use crate::layout::nat::{self, RawNatEntry};
+use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, sit};
-
-/// Node ids below this are reserved.
-const FIRST_NODE: u32 = 3;
 
 /// Nodes at the end of each log that are compared with the journal: 768 KiB in all, at most.
 const NODES_COMPARED: u32 = 64;

@@ -11,6 +11,7 @@ use super::moves::Owner;
 use super::translation::Translation;
 use crate::error::Result;
 use crate::layout::journal::{KIND_DATA, KIND_NODE};
+use crate::layout::nat::FIRST_NODE;
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
@@ -88,7 +89,7 @@ impl Volume {
         let (live, is_node) = (vec![[0; VALID_MAP_SIZE]; segments], vec![None; segments]);
         let mut found = Found { live, is_node, missing: Vec::new(), is_complete: true };
         let mut nodes = 0;
-        for nid in self.geometry.root_ino..self.geometry.node_ids() {
+        for nid in FIRST_NODE..self.geometry.node_ids() {
             // Of a block of the NAT that cannot be read, nodes are missing.
             let address = self.nat_entry(nid).map_or(NULL_ADDR, |entry| entry.block_addr.get());
             if !self.geometry.in_main(address) {

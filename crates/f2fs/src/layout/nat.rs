@@ -5,6 +5,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Entries in a NAT block.
 pub const ENTRIES_PER_BLOCK: u32 = 455;
+/// The first node id that can be in use: 0 is none, 1 and 2 stand for the node and the metadata area.
+pub const FIRST_NODE: u32 = 3;
 
 /// One NAT entry: which inode a node belongs to, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

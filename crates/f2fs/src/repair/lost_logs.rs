@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 use super::state::State;
 use crate::checkpoint::load::LoadedLog;
 use crate::error::Result;
+use crate::layout::nat::FIRST_NODE;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR};
@@ -58,7 +59,7 @@ impl State {
                 used.insert((address - geometry.main) / BLOCKS_PER_SEGMENT);
             }
         };
-        for nid in geometry.root_ino..geometry.node_ids() {
+        for nid in FIRST_NODE..geometry.node_ids() {
             let address = self.nat(nid)?.block_addr.get();
             if address == NULL_ADDR || !geometry.in_main(address) {
                 continue;

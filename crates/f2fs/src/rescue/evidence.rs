@@ -37,12 +37,9 @@ use crate::checkpoint::pack::Pack;
 use crate::checkpoint::previous::JournalEntry;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::nat::{self, RawNatEntry};
+use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
 use crate::layout::sit::{self, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
-
-/// Node ids below this are reserved.
-const FIRST_NODE: u32 = 3;
 
 /// How sure it is that a node is in use, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
