@@ -11,7 +11,6 @@
 //! The second count is higher on a sound volume too where blocks are reserved for files; only there anything is read. Of very large volumes a
 //! sample is looked at.
 
-use basalt_segments::SegmentState;
 use zerocopy::FromBytes;
 
 use crate::error::Result;
@@ -25,13 +24,15 @@ use crate::volume::Volume;
 const NODE_SEGMENTS_MAX: usize = 4096;
 /// Segments without live blocks that are looked at.
 const FREE_SEGMENTS_MAX: usize = 1024;
-/// Each of so many blocks of a free segment is looked at.
+/// Segments with live blocks that are looked at behind a live journal.
+const USED_SEGMENTS_MAX: usize = 256;
+/// Each of so many blocks of a segment is looked at.
 const STEP: usize = 64;
 
 impl Volume {
     /// Makes the volume read-only if a table has lost entries. A repair goes on: it makes no nodes, and has found out what is live.
     pub(crate) fn expect_all_entries(&mut self, recovery: Recovery) {
-        if self.options.read_only || recovery.finds_live {
+        if self.options.read_only || recovery.is_repair {
             return;
         }
         if let Some(reason) = self.lost_entries() {
@@ -66,27 +67,34 @@ impl Volume {
         })
     }
 
-    /// A block that somebody has, in a segment without live blocks.
+    /// A block that somebody has, in a segment without live blocks; behind a live journal, which may have moved others there, in any.
     fn owned_block_of_free_segment(&mut self) -> Option<(u32, u32)> {
         let known = self.table.live_data_blocks() + self.table.live_node_blocks();
         if self.checkpoint.raw.valid_block_count.get() <= known {
             return None;
         }
-        let is_free = |&segment: &u32| self.table.state(segment) == SegmentState::Free;
-        let segments: Vec<u32> = (0..self.geometry.main_segments).filter(is_free).collect();
-        spread(&segments, FREE_SEGMENTS_MAX).find_map(|segment| {
+        // An active log's, too.
+        let is_free = |&segment: &u32| self.table.live(segment) == 0;
+        let (free, others): (Vec<u32>, Vec<u32>) = (0..self.geometry.main_segments).partition(is_free);
+        let others = if self.journal.guarded { &others[..] } else { &[] };
+        spread(&free, FREE_SEGMENTS_MAX).chain(spread(others, USED_SEGMENTS_MAX)).find_map(|segment| {
             let summary = self.owners(segment).ok()?;
-            (0..BLOCKS_PER_SEGMENT as usize).step_by(STEP).find_map(|block| {
-                let owner = summary.entries[block];
-                let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
-                let address = self.geometry.main + segment * BLOCKS_PER_SEGMENT + block as u32;
-                let entry = self.nat_entry(nid).ok().filter(|entry| nid > 0 && entry.block_addr.get() != NULL_ADDR)?;
-                let is_owned = match summary.entry_type {
-                    TYPE_NODE => entry.block_addr.get() == address,
-                    _ => self.pointer_of(nid, index, address).is_ok(),
-                };
-                is_owned.then_some((nid, address))
-            })
+            let first = segment * BLOCKS_PER_SEGMENT;
+            let dead = (0..BLOCKS_PER_SEGMENT as usize).step_by(STEP);
+            dead.filter(|block| !self.table.is_live(first + *block as u32)).collect::<Vec<_>>().into_iter().find_map(
+                |block| {
+                    let owner = summary.entries[block];
+                    let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+                    let address = self.geometry.main + segment * BLOCKS_PER_SEGMENT + block as u32;
+                    let entry =
+                        self.nat_entry(nid).ok().filter(|entry| nid > 0 && entry.block_addr.get() != NULL_ADDR)?;
+                    let is_owned = match summary.entry_type {
+                        TYPE_NODE => entry.block_addr.get() == address,
+                        _ => self.pointer_of(nid, index, address).is_ok(),
+                    };
+                    is_owned.then_some((nid, address))
+                },
+            )
         })
     }
 

@@ -48,8 +48,8 @@ impl F2fs {
     /// Recovers a volume in place, and closes it; returns what was set right in the SIT. For repair.
     pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, extent: Extent) -> Result<SetRight> {
         let options = OpenOptions { journal: false, ..OpenOptions::default() };
-        let fs = F2fs::open_to(device, options, clock, Recovery { extent, finds_live: true })?;
-        let set_right = fs.volume.lock().journal.set_right;
+        let fs = F2fs::open_to(device, options, clock, Recovery { extent, is_repair: true })?;
+        let set_right = fs.volume.lock().journal.set_right.clone();
         fs.close_once()?;
         Ok(set_right)
     }
@@ -75,7 +75,7 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
-        let (mut volume, unclean) = roll_forward(volume, options, clock, recovery.extent == Extent::All)?;
+        let (mut volume, unclean) = roll_forward(volume, options, clock, recovery)?;
         let writable = volume.is_writable();
         if writable {
             let area = find_journal(&mut volume)?;
@@ -137,10 +137,10 @@ fn roll_forward(
     mut volume: Volume,
     options: OpenOptions,
     clock: Arc<dyn Clock>,
-    is_wanted: bool,
+    recovery: Recovery,
 ) -> Result<(Volume, bool)> {
     let unclean = volume.was_unclean();
-    let may = is_wanted && volume.may_roll_forward();
+    let may = recovery.extent == Extent::All && volume.may_roll_forward();
     if unclean {
         let since = if may { ", and what was fsynced since" } else { "" };
         volume.warnings.push(format!("not unmounted cleanly: the last checkpoint counts{since}"));
@@ -155,7 +155,7 @@ fn roll_forward(
         volume.since.close("the volume has features that recovery does not know, or is damaged");
         return Ok((volume, unclean));
     }
-    match volume.roll_forward() {
+    match volume.roll_forward(recovery.is_repair) {
         Ok(recovered) => {
             if recovered.files > 0 {
                 let files = if recovered.files == 1 { "file" } else { "files" };

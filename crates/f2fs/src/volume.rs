@@ -164,7 +164,7 @@ impl Volume {
         let LoadedTable { table, wrong } = load_table(&*device, &geometry, &loaded)?;
         let live = table.live_data_blocks() + table.live_node_blocks();
         let contradiction = wrong.or_else(|| check_counts(&loaded, &table).err());
-        let finds_live = recovery.finds_live
+        let finds_live = recovery.is_repair
             && guard.is_set
             && (contradiction.is_some() || live < loaded.pack.raw.valid_block_count.get());
         if let Some(error) = contradiction.filter(|_| !finds_live) {
@@ -200,7 +200,7 @@ impl Volume {
         volume.journal.superblock_unreadable = guard.unreadable;
         if guard.is_set {
             let area = Area::find_live(&*volume.device, &volume.geometry)?;
-            let owners = volume.recover_journal(area, Recovery { finds_live, ..recovery })?;
+            let owners = volume.recover_journal(area, recovery.extent, finds_live)?;
             volume.expect_all_entries(recovery);
             volume.write_owners(owners)?;
         } else {

@@ -260,9 +260,11 @@ fn node_behind_the_checkpoint(editor: &Editor, offset: u32) {
 fn seal_without_beginning(editor: &Editor) {
     let (address, mut seal) = chained(editor);
     seal.slots[0].set(u32::from_le_bytes(*b"BSEL"));
+    // Durable blocks, and those in front of it.
     seal.slots[4].set(1);
+    seal.slots[5].set(1);
     let bytes = zerocopy::IntoBytes::as_bytes(&seal);
-    let covered = [&bytes[..12], &bytes[16..20], &bytes[4072..]];
+    let covered = [&bytes[..12], &bytes[16..24], &bytes[4072..]];
     let sum = covered.into_iter().fold(u32::from_le_bytes(*b"BSEA"), crc_from);
     seal.slots[3].set(sum);
     editor.put(address + 1, zerocopy::IntoBytes::as_bytes(&seal));

@@ -246,6 +246,51 @@ fn garbage_where_no_checkpoint_has_anything_is_no_power_cut() {
     assert_eq!(files(&open(device)), FILES);
 }
 
+/// A volume that was cut off behind fsyncs of half of its files.
+fn cut_behind_fsyncs() -> MemoryDevice {
+    let device = Arc::new(fresh());
+    let fs = open(device.clone());
+    make(&fs, 0, FILES / 2);
+    fs.sync().unwrap();
+    for number in FILES / 2..FILES {
+        make(&fs, number, number + 1);
+        let ino = fs.lookup(fs.root(), format!("file{number}").as_bytes()).unwrap().ino;
+        fs.sync_file(ino, false).unwrap();
+    }
+    device.snapshot()
+}
+
+/// What was fsynced behind a checkpoint was durable, so the checkpoint was: its last block was not about to be written.
+#[test]
+fn a_checkpoint_that_fsyncs_follow_is_complete() {
+    let image = cut_behind_fsyncs();
+    let [_, last] = ends(&image);
+    for filled in [0, 0x5A, 0xFF] {
+        let damaged = image.snapshot();
+        damaged.write_at(last * BLOCK, &[filled; 4096]).unwrap();
+        let fs = open(Arc::new(damaged));
+        assert!(fs.is_writable() && files(&fs) == FILES, "{filled:#x}: {:?}", fs.warnings());
+    }
+}
+
+/// The same where both ends are damaged: it is not written over without a user.
+#[test]
+fn a_lost_checkpoint_that_fsyncs_follow_is_told() {
+    let image = cut_behind_fsyncs();
+    let [first, last] = ends(&image);
+    for block in [first, last] {
+        flip(&image, block * BLOCK + 99, 0x40);
+    }
+    let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
+    let device = Arc::new(image);
+    assert!(!open(device.clone()).is_writable());
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(planned.report().restored_nodes, "{:?}", planned.report());
+    assert!(planned.commit().unwrap().clean);
+    assert_eq!(files(&open(device)), FILES);
+}
+
 /// No checkpoint is left, and no SIT that could say where there is room: all of it is in the NAT and the nodes.
 #[test]
 fn both_checkpoints_and_the_sit_are_made_anew() {

@@ -7,6 +7,8 @@
 //! | damaged | sound, of the version that follows the other pack's | is complete: its first block was durable before |
 //! | damaged | likewise, but what is in front of it cannot be this pack's | is damaged all over: it was the newer one |
 //! | sound, newer | the same but for its checksum, or with the same checksum | is complete: only its last block was being written, or was damaged |
+//! | sound, newer | anything, and a seal behind it says that fsyncs were durable | is complete |
+//! | damaged, but for its version | the same | is damaged at both ends: it was the newer one |
 //! | sound, newer | cannot be read | is complete: the page was being written when power went, or went bad since |
 //! | sound, newer | anything else | was cut off: the other pack counts |
 //! | damaged, but for its version, or all zeros in the first pack | anything else | was cut off, was never written, or both ends are damaged, which looks the same: also one that is damaged at either end looks like one that was cut off while its last block was written, and again while its first one was written anew |
@@ -24,6 +26,7 @@
 //! goes on to write mends the damaged end first.
 
 use basalt_device::BlockDevice;
+use zerocopy::FromBytes;
 
 use super::choose::newer;
 use super::mark;
@@ -32,8 +35,12 @@ use super::whole::has_few_wrong_parts;
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::journal::translation::Translation;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};
+use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::recovery::followed::Followers;
+use crate::recovery::scan::Start;
 
 /// The most that a checkpoint's version is ahead of the one before: one is left out to get to a pack by parity.
 pub(crate) const VERSION_STEP_MAX: i64 = 2;
@@ -162,6 +169,12 @@ impl Blocks {
         (!is_head_possible || has_garbage(head, geometry)) && !self.ends(geometry).take(ENDS_MAX).any(is_older_end)
     }
 
+    /// Whether the damaged first block has the version of a newer checkpoint than `than`, and fsyncs behind that were durable.
+    fn were_followed(&self, device: &dyn BlockDevice, geometry: &Geometry, than: u64) -> bool {
+        let raw = self.get(0).and_then(|head| RawCheckpoint::read_from_prefix(head).ok()).map(|(raw, _)| raw);
+        raw.is_some_and(|raw| self.is_next(raw.checkpoint_ver.get(), than) && was_followed(device, geometry, &raw))
+    }
+
     /// Whether what is in front of a last block can be its pack's, but for `damaged` parts.
     fn is_whole(&self, device: &dyn BlockDevice, geometry: &Geometry, last: u32, damaged: usize) -> bool {
         let Some((raw, checksum)) = self.sound(last) else { return false };
@@ -204,6 +217,20 @@ fn has_garbage(head: &[u8], geometry: &Geometry) -> bool {
     geometry.payload == 0 && head.get(end..CHECKSUM_OFFSET).is_some_and(|rest| rest.iter().any(|byte| *byte != 0))
 }
 
+/// Whether fsyncs behind a checkpoint were durable, by what a seal says: so that checkpoint was. `raw`: its first block, right or wrong.
+fn was_followed(device: &dyn BlockDevice, geometry: &Geometry, raw: &RawCheckpoint) -> bool {
+    let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
+    if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
+        return false;
+    }
+    let address = geometry.main + segment * BLOCKS_PER_SEGMENT + offset;
+    let Ok(block) = read_blocks(device, address, 1) else { return false };
+    // The upper half is the checkpoint's checksum, which may be wrong.
+    let version = RawNode::ref_from_bytes(&block).map_or(0, |node| node.footer.cp_ver.get());
+    let start = Start { device, geometry, version, moves: &Translation::default(), address };
+    version as u32 == raw.checkpoint_ver.get() as u32 && Followers::are_durable(&start)
+}
+
 /// Whether a last block may be half of what it was to be, and half of what was there before: whole units of the device, of which the
 /// first, which has the version, is new or not.
 fn may_be_torn(head: &[u8], found: &[u8], tearing: usize) -> bool {
@@ -239,14 +266,14 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
                 return Half::None;
             }
             let last = total - 1;
-            let is_complete = match (blocks.get(0), blocks.get(last), blocks.sound(last)) {
+            let is_copied = match (blocks.get(0), blocks.get(last), blocks.sound(last)) {
                 (_, None, _) => true,
                 // Of another version: what was there before. Of the same: what could not be read before can be now.
                 (_, _, Some((found, _))) => found.checkpoint_ver == raw.checkpoint_ver,
                 (Some(head), Some(found), None) => is_copy_of(head, &raw, found),
                 (None, Some(_), None) => false,
             };
-            if !is_complete {
+            if !is_copied && !was_followed(device, geometry, &raw) {
                 return Half::None;
             }
             blocks.pack(geometry, 0, last, tearing)
@@ -260,7 +287,10 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
                 Some(last) => blocks.pack(geometry, last, 0, tearing),
                 // Every block where its last could be was looked at.
                 None if blocks.blocks[1..mark::PLACES.start as usize].iter().all(Option::is_some) => {
-                    if !than.is_some_and(|than| blocks.is_damaged(device, geometry, than)) {
+                    let is_lost = |than| {
+                        blocks.is_damaged(device, geometry, than) || blocks.were_followed(device, geometry, than)
+                    };
+                    if !than.is_some_and(is_lost) {
                         return Half::None;
                     }
                     let found = "damaged at both ends, as no power cut leaves it; it may have been the newer one";

@@ -158,6 +158,7 @@ impl Volume {
         let place = self.allocate(kind, node_owner(0))?;
         // Nothing ever refers to a seal.
         self.invalidate(place)?;
+        let position = self.since.chained;
         self.note_chained();
         let next = self.next_address(kind);
         let mut placed = Vec::with_capacity(nodes.len());
@@ -171,7 +172,7 @@ impl Volume {
             self.keep_targets(nid);
             placed.push((nid, address));
         }
-        let seal = Seal { nodes: placed.len() as u32, entries, durable };
+        let seal = Seal { nodes: placed.len() as u32, entries, durable, position: Some(position) };
         let block = seal.encode(self.checkpoint.node_version(), next);
         self.counters.node_blocks += 1;
         self.writer.append(&*self.device, kind.index(), place, &block.0)?;

@@ -19,13 +19,15 @@ use crate::node::pointers::pointers;
 use crate::recovery::forward::Owners;
 use crate::volume::Volume;
 
-/// Blocks of which the SIT was wrong.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What the recovery of a repair found damaged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SetRight {
-    /// In use, and not marked live.
+    /// Blocks in use that the SIT did not have as live.
     pub missing: usize,
-    /// Marked live, and nobody's.
+    /// Blocks of nobody that it had as live.
     pub too_many: usize,
+    /// Where the chain of fsyncs was broken.
+    pub broken: Option<String>,
 }
 
 /// Blocks that are live by what leads to them.
@@ -52,7 +54,7 @@ impl Volume {
             let summary = self.summary_entry(*owner)?;
             self.set_owner(*block, summary, owners)?;
         }
-        self.journal.set_right = SetRight { missing: found.missing.len(), too_many };
+        self.journal.set_right = SetRight { missing: found.missing.len(), too_many, broken: None };
         Ok(())
     }
 

@@ -21,8 +21,8 @@ use crate::layout::journal::{KIND_DATA, KIND_NODE, RawMove};
 use crate::layout::summary::RawSummary;
 use crate::log::{data_owner, node_owner};
 use crate::mutant::{self, Mutant};
+use crate::recovery::Extent;
 use crate::recovery::forward::Owners;
-use crate::recovery::{Extent, Recovery};
 use crate::volume::Volume;
 
 /// A block of the checkpoint that was moved.
@@ -34,15 +34,15 @@ struct Moved {
 
 impl Volume {
     /// Applies the journal behind the last checkpoint, in memory; returns the summaries that are to be written. If it is damaged,
-    /// whatever of it makes sense is applied.
+    /// whatever of it makes sense is applied. `finds_live`: whether the SIT cannot be believed.
     ///
     /// Errors: the device's; damage where a move contradicts the checkpoint, unless it is known to be damaged.
-    pub(crate) fn recover_journal(&mut self, area: Area, recovery: Recovery) -> Result<Owners> {
-        let is_damaged = recovery.extent == Extent::RestOfJournal;
+    pub(crate) fn recover_journal(&mut self, area: Area, extent: Extent, finds_live: bool) -> Result<Owners> {
+        let is_damaged = extent == Extent::RestOfJournal;
         let Replay { commits, moves } = self.read_journal(area, is_damaged)?;
         let translation = Translation::new(&moves);
         let mut owners = Owners::default();
-        if recovery.finds_live {
+        if finds_live {
             self.find_live(&translation, &mut owners)?;
         }
         if commits == 0 {

@@ -1,15 +1,18 @@
-//! What stands behind the place where a chain ends: it tells whether power ended it there, or damage.
+//! What stands behind the place where a chain ends: it tells whether power ended it there, or damage, and which of it counts all the same.
 //!
 //! What power cut off had not returned. Where more was fsynced behind it, that may have returned. And where a seal behind it says that it was
 //! durable by then, it had: each seal tells how much of the chain a flush had made durable when it was written.
+//!
+//! Behind damage, the nodes of an fsync count if its seal is whole with all that it lists, or if a later seal says that they were durable.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
-use super::scan::{Start, read_block};
-use super::seal::{Seal, is_seal};
+use super::scan::{ChainNode, Start, entries_now, read_block, wrong_in};
+use super::seal::{Seal, Sealed, is_seal};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
@@ -28,25 +31,88 @@ pub struct Followers {
     durable: Option<u32>,
     /// The segments that have to stay for a search to find all of it: where such blocks are, and all that the seals list.
     pub segments: BTreeSet<u32>,
+    fsyncs: Vec<Fsync>,
+    /// The one that is being read.
+    open: Fsync,
+    /// The address of the last block that was read, and its position.
+    last: (u32, usize),
+    /// Entries of seals that may still be compared.
+    budget: usize,
+}
+
+/// One fsync: nodes of its files that were written since the one before, and those behind its seal.
+#[derive(Debug, Default)]
+struct Fsync {
+    nodes: Vec<ChainNode>,
+    /// How many of its nodes are still to come, once its seal was seen.
+    left: Option<u32>,
+    /// Whether its seal is whole, and all that it lists is there.
+    holds: bool,
+    /// What of that is not.
+    wrong: FxHashSet<u32>,
+}
+
+impl Fsync {
+    /// The blocks of the chain up to its end.
+    fn end(&self) -> usize {
+        self.nodes.last().map_or(0, |node| node.position + 1)
+    }
+}
+
+/// Where to look.
+pub struct Behind {
+    /// The block where the chain ends.
+    pub end: u32,
+    /// Blocks of the chain in front of that.
+    pub position: usize,
+    /// What it is a seal of, if the chain ends because that is not all there.
+    pub seal: Option<Seal>,
+    /// Whether each segment is looked at where nothing tells in which one the log went on.
+    pub is_worth: bool,
 }
 
 impl Followers {
-    /// Looks through the rest of the segment behind block `end`, and then wherever the log went on: if nothing tells where, at the start of
-    /// each segment, where that `is_worth` it. `is_live`: as for [`scan`](super::scan::scan).
-    pub fn behind(start: &Start<'_>, end: u32, is_live: &dyn Fn(u32) -> bool, is_worth: bool) -> Followers {
+    /// Looks through the rest of the segment behind a block, and then wherever the log went on. `seen`: the segments that the chain runs
+    /// through. `is_live`: as for [`scan`](super::scan::scan).
+    pub fn find(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: &dyn Fn(u32) -> bool) -> Followers {
         let geometry = start.geometry;
-        let mut found = Followers::default();
-        let rest = end + 1..segment_of(geometry, end).end;
-        let mut next = if rest.is_empty() {
-            link(start, end).or_else(|| is_worth.then(|| first_of_a_segment(start, is_live))?)
-        } else {
-            found.look(start, rest, is_live)
-        };
-        let mut seen = BTreeSet::from([end]);
-        while let Some(at) = next.filter(|at| geometry.in_main(*at) && seen.len() <= SEGMENTS_MAX && seen.insert(*at)) {
-            next = found.look(start, at..segment_of(geometry, at).end, is_live);
+        let budget = geometry.main_blocks() as usize;
+        let mut found = Followers { last: (behind.end, behind.position), budget, ..Followers::default() };
+        if let Some(seal) = &behind.seal {
+            found.open = Fsync {
+                left: Some(seal.nodes),
+                wrong: wrong_addresses(start, &entries_now(start, seal, behind.position)),
+                ..Fsync::default()
+            };
         }
+        let rest = behind.end + 1..segment_of(geometry, behind.end).end;
+        let mut next = Vec::new();
+        if !rest.is_empty() {
+            next.extend(found.look(start, rest, is_live));
+        } else if let Some(link) = link(start, behind.end) {
+            next.push(link);
+        } else if behind.is_worth {
+            next = firsts_of_segments(start, seen, is_live);
+        }
+        let mut looked = BTreeSet::from([behind.end]);
+        while let Some(at) = next.pop() {
+            if geometry.in_main(at) && looked.len() <= SEGMENTS_MAX && looked.insert(at) {
+                next.extend(found.look(start, at..segment_of(geometry, at).end, is_live));
+            }
+        }
+        found.close();
         found
+    }
+
+    /// Whether a seal of the chain that begins at `start` says that something of it was durable: then its checkpoint was, too. Looks at the
+    /// first segment only.
+    pub fn are_durable(start: &Start<'_>) -> bool {
+        let budget = start.geometry.main_blocks() as usize;
+        let mut found = Followers { last: (start.address, 0), budget, ..Followers::default() };
+        if start.geometry.in_main(start.address) {
+            found.look(start, start.address..segment_of(start.geometry, start.address).end, &|_| false);
+        }
+        found.prove_durable(0)
     }
 
     /// Whether more was fsynced: a seal that is whole, or, where nobody writes seals, the marks of so many files.
@@ -57,6 +123,18 @@ impl Followers {
     /// Whether more of the chain than its first `blocks` blocks was durable, by what a seal says.
     pub fn prove_durable(&self, blocks: usize) -> bool {
         self.durable.is_some_and(|durable| durable as usize > blocks)
+    }
+
+    /// The nodes that count, in order, but for those that are not as their seal lists them. `pending`: nodes in front of the end that no seal
+    /// made count; they belong to the first fsync.
+    pub fn counted(mut self, pending: Vec<ChainNode>) -> Vec<ChainNode> {
+        let durable = self.durable.unwrap_or_default() as usize;
+        if let Some(first) = self.fsyncs.first_mut() {
+            first.nodes.splice(0..0, pending);
+        }
+        self.fsyncs.sort_by_key(Fsync::end);
+        let counted = self.fsyncs.into_iter().filter(|fsync| fsync.holds || fsync.end() <= durable);
+        counted.flat_map(|one| one.nodes.into_iter().filter(move |node| !one.wrong.contains(&node.address))).collect()
     }
 
     /// Takes note of the chain's blocks in part of a segment; returns where the log went on from the last one, if that is in another.
@@ -70,23 +148,77 @@ impl Followers {
             let Some((block, footer)) = block.and_then(|block| Some((block, footer_in_chain(start, block)?))) else {
                 continue;
             };
-            self.note(start.geometry, address, block, &footer);
+            self.note(start, address, block, &footer);
             next = Some(footer.next_blkaddr.get());
         }
         next.filter(|next| !here.contains(next))
     }
 
-    fn note(&mut self, geometry: &Geometry, address: u32, block: &[u8], footer: &RawNodeFooter) {
-        let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().filter(|_| is_seal(footer)).and_then(Seal::decode);
-        let listed = seal.iter().flat_map(|seal| &seal.entries).map(|entry| entry.address);
-        let in_main = listed.chain([address]).filter(|at| geometry.in_main(*at));
-        self.segments.extend(in_main.map(|at| (at - geometry.main) / BLOCKS_PER_SEGMENT));
-        if let Some(seal) = seal {
-            self.durable = self.durable.max(Some(seal.durable));
-        } else if footer.flags().contains(NodeFlags::FSYNC) {
-            self.marked.insert(footer.ino.get());
+    fn note(&mut self, start: &Start<'_>, address: u32, block: &[u8], footer: &RawNodeFooter) {
+        let (before, position) = self.last;
+        // What cannot be recognised in between is of the chain too.
+        let is_near = segment_of(start.geometry, before).contains(&address) && address > before;
+        self.last = (address, position + if is_near { (address - before) as usize } else { 1 });
+        self.segments.insert((address - start.geometry.main) / BLOCKS_PER_SEGMENT);
+        if is_seal(footer) {
+            let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);
+            self.note_seal(start, seal);
+        } else {
+            self.note_node(address, footer);
         }
     }
+
+    fn note_seal(&mut self, start: &Start<'_>, seal: Option<Seal>) {
+        if self.open.left.is_some() {
+            self.close();
+        }
+        let Some(seal) = seal else {
+            self.open.left = Some(u32::MAX);
+            return;
+        };
+        self.durable = self.durable.max(Some(seal.durable));
+        if let Some(position) = seal.position {
+            self.last.1 = position as usize;
+        }
+        let entries = entries_now(start, &seal, self.last.1);
+        let in_main = entries.iter().map(|entry| entry.address).filter(|at| start.geometry.in_main(*at));
+        self.segments.extend(in_main.map(|at| (at - start.geometry.main) / BLOCKS_PER_SEGMENT));
+        self.open.left = Some(seal.nodes);
+        if let Some(left) = self.budget.checked_sub(entries.len()) {
+            self.budget = left;
+            self.open.wrong = wrong_addresses(start, &entries);
+            self.open.holds = self.open.wrong.is_empty();
+        }
+        if seal.nodes == 0 {
+            self.close();
+        }
+    }
+
+    fn note_node(&mut self, address: u32, footer: &RawNodeFooter) {
+        let flags = footer.flags();
+        let (ino, offset, position) = (footer.ino.get(), footer.offset(), self.last.1);
+        self.open.nodes.push(ChainNode { address, position, ino, offset, flags });
+        self.open.left = self.open.left.map(|left| left.saturating_sub(1));
+        // The mark is on the last node of an fsync.
+        let is_marked = flags.contains(NodeFlags::FSYNC);
+        if is_marked {
+            self.marked.insert(ino);
+        }
+        if is_marked || self.open.left == Some(0) {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let fsync = std::mem::take(&mut self.open);
+        if !fsync.nodes.is_empty() {
+            self.fsyncs.push(fsync);
+        }
+    }
+}
+
+fn wrong_addresses(start: &Start<'_>, entries: &[Sealed]) -> FxHashSet<u32> {
+    wrong_in(start, entries).into_iter().map(|(address, _)| address).collect()
 }
 
 /// The footer of a block, if it is one of the chain's.
@@ -102,10 +234,11 @@ fn link(start: &Start<'_>, address: u32) -> Option<u32> {
     footer_in_chain(start, &block).map(|footer| footer.next_blkaddr.get())
 }
 
-/// The start of a segment with a block of the chain: nothing tells at which one the log went on.
-fn first_of_a_segment(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Option<u32> {
-    let firsts = (0..start.geometry.main_segments).map(|segment| start.geometry.main + segment * BLOCKS_PER_SEGMENT);
-    firsts.into_iter().find(|&first| !is_live(first) && link(start, first).is_some())
+/// The starts of segments with a block of the chain, but for those that are known.
+fn firsts_of_segments(start: &Start<'_>, known: &BTreeSet<u32>, is_live: &dyn Fn(u32) -> bool) -> Vec<u32> {
+    let others = (0..start.geometry.main_segments).filter(|segment| !known.contains(segment));
+    let firsts = others.map(|segment| start.geometry.main + segment * BLOCKS_PER_SEGMENT);
+    firsts.filter(|&first| !is_live(first) && link(start, first).is_some()).collect()
 }
 
 /// The blocks of the segment that a block is in.

@@ -69,12 +69,18 @@ impl Volume {
             && !self.checkpoint.raw.flags().intersects(broken)
     }
 
-    /// Recovers in memory what was fsynced after the checkpoint.
+    /// Recovers in memory what was fsynced after the checkpoint. For a repair also what counts behind damage; else the volume is read-only
+    /// then, and shows what is in front of it.
     ///
     /// Errors: the device's, damage in what an fsync mark vouches for, `NoSpace`; the volume in memory is of no use then.
-    pub(crate) fn roll_forward(&mut self) -> Result<Recovered> {
+    pub(crate) fn roll_forward(&mut self, is_repair: bool) -> Result<Recovered> {
         let mut chain = self.scan_chain();
-        if let Some(error) = chain.broken.take() {
+        if is_repair {
+            self.journal.set_right.broken = chain.broken.take().map(|error| error.to_string());
+            let behind = std::mem::take(&mut chain.behind);
+            chain.visited += behind.len();
+            chain.nodes.extend(behind);
+        } else if let Some(error) = chain.broken.take() {
             // What is in front of it is shown. To write would be to give up what is behind it.
             self.options.read_only = true;
             self.warnings
@@ -89,7 +95,7 @@ impl Volume {
         }
         // Nothing the chain needs is written over before the checkpoint: its segments are as if they had just been emptied.
         chain.segments.iter().for_each(|&segment| self.hold_segment(segment));
-        let files = self.known_files(traces(&chain), &chain)?;
+        let files = self.known_files(traces(&chain), &chain, is_repair)?;
         for (ino, file) in &files {
             self.hold_targets(*ino, file, &chain)?;
         }
@@ -143,7 +149,8 @@ impl Volume {
     }
 
     /// Leaves out files that neither the checkpoint nor an fsync with a name has: they were never to be found.
-    fn known_files(&mut self, files: Vec<(u32, Traces)>, chain: &Chain) -> Result<Vec<(u32, Traces)>> {
+    /// A repair searches then: the NAT may have lost them.
+    fn known_files(&mut self, files: Vec<(u32, Traces)>, chain: &Chain, is_repair: bool) -> Result<Vec<(u32, Traces)>> {
         let mut known = Vec::with_capacity(files.len());
         for (ino, file) in files {
             if ino == 0 || ino >= self.geometry.node_ids() {
@@ -156,6 +163,8 @@ impl Volume {
                     return Err(Error::damaged("NAT", format!("node {ino}"), "in use, but fsynced as a new inode"));
                 }
                 known.push((ino, file));
+            } else if is_repair {
+                return Err(Error::damaged("NAT", format!("node {ino}"), "fsynced, and has no entry"));
             } else {
                 tracing::warn!(
                     ino,

@@ -42,11 +42,12 @@ pub enum Extent {
 pub struct Recovery {
     /// How much.
     pub extent: Extent,
-    /// Whether what is live is found anew where the SIT contradicts the checkpoint's counts. Reads every node; a mount is read-only instead.
-    pub finds_live: bool,
+    /// For a repair. Where the SIT contradicts the checkpoint's counts, what is live is found anew, by reading every node; and where the
+    /// chain of fsyncs is broken, what counts behind that is recovered too. A mount is read-only instead.
+    pub is_repair: bool,
 }
 
 impl Recovery {
     /// As a mount does it.
-    pub const MOUNT: Recovery = Recovery { extent: Extent::All, finds_live: false };
+    pub const MOUNT: Recovery = Recovery { extent: Extent::All, is_repair: false };
 }

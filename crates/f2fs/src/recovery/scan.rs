@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
 
-use super::followed::Followers;
+use super::followed::{Behind, Followers};
 use super::seal::{Seal, Sealed, is_seal};
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
@@ -48,6 +48,10 @@ pub struct Chain {
     /// Segments of the main area that the chain runs through, the one where it ends, and those of everything that its seals list: what
     /// has to stay for the chain to count again, should the power go before the next checkpoint.
     pub segments: BTreeSet<u32>,
+    /// Where it is broken: the nodes behind that which count all the same, in order.
+    pub behind: Vec<ChainNode>,
+    /// Whether seals tell which nodes count.
+    pub is_sealed: bool,
     /// Blocks seen that belong to the chain.
     pub visited: usize,
     /// Nodes that do not count: their fsync was cut off.
@@ -62,32 +66,52 @@ pub struct Chain {
 struct End {
     /// The first block that is none of it, or does not count.
     at: u32,
+    /// Blocks of the chain in front of that.
+    position: usize,
     /// The block in front of that.
     last: u32,
     /// Blocks up to the last node that a seal made count.
     counted: usize,
     /// What of it cannot be read, or is not what its seal says.
     wrong: Option<Error>,
+    /// The seal that says so.
+    seal: Option<Seal>,
 }
 
 impl Chain {
-    /// Finds out whether the chain is broken: whether more of it was there.
-    fn look_behind_end(&mut self, start: &Start<'_>, is_live: &dyn Fn(u32) -> bool, end: End) {
+    /// Finds out whether the chain is broken: whether more of it was there. `pending`: its last nodes, which no seal made count.
+    fn look_behind_end(
+        &mut self,
+        start: &Start<'_>,
+        is_live: &dyn Fn(u32) -> bool,
+        end: End,
+        pending: &mut Vec<ChainNode>,
+    ) {
         let is_unreadable = matches!(end.wrong, Some(Error::Device(_)));
-        let is_broken =
-            |followers: &Followers| followers.prove_durable(end.counted) || is_unreadable && followers.are_fsynced(2);
-        // A last node with a damaged link leads astray.
-        let ends = [end.at, end.last].into_iter().take(if end.at == end.last + 1 { 1 } else { 2 });
         // Without a chain that leads there, the end of a segment is that of the log.
         let is_worth = self.visited > 0 || end.wrong.is_some();
-        let behind = |at| Followers::behind(start, at, is_live, is_worth);
-        if let Some(followers) = ends.filter(|at| start.geometry.in_main(*at)).map(behind).find(is_broken) {
-            self.segments.extend(followers.segments);
-            let found = "not what its fsync wrote";
-            let of_end = || Error::damaged("roll-forward chain", format!("block {}", end.at), found);
-            self.broken = Some(end.wrong.unwrap_or_else(of_end));
+        let mut places = vec![Behind { end: end.at, position: end.position, seal: end.seal, is_worth }];
+        if end.at != end.last && end.at != end.last + 1 {
+            // A last node with a damaged link leads astray.
+            let position = end.position.saturating_sub(1);
+            places.push(Behind { end: end.last, position, seal: None, is_worth: false });
+        }
+        for behind in places.into_iter().filter(|behind| start.geometry.in_main(behind.end)) {
+            let followers = Followers::find(start, &behind, &self.segments, is_live);
+            if followers.prove_durable(end.counted) || is_unreadable && followers.are_fsynced(2) {
+                self.segments.extend(&followers.segments);
+                self.is_sealed |= followers.are_fsynced(usize::MAX);
+                self.behind = followers.counted(std::mem::take(pending));
+                let of_end = || damaged(end.at);
+                self.broken = Some(end.wrong.unwrap_or_else(of_end));
+                return;
+            }
         }
     }
+}
+
+fn damaged(address: u32) -> Error {
+    Error::damaged("roll-forward chain", format!("block {address}"), "not what its fsync wrote")
 }
 
 /// Where to look, and what for.
@@ -121,9 +145,11 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     let mut budget = geometry.main_blocks() as usize;
     let (mut at, mut last) = (start.address, start.address);
     // What cannot be read, or is not what its seal says.
-    let mut wrong = None;
+    let (mut wrong, mut wrong_seal) = (None, None);
+    let mut position = 0;
     while geometry.in_main(at) && seen.len() < CHAIN_MAX && seen.insert(at) {
         chain.segments.insert((at - geometry.main) / BLOCKS_PER_SEGMENT);
+        position = chain.visited;
         if is_live(at) {
             break;
         }
@@ -139,15 +165,20 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
         if footer.cp_ver.get() != version {
             break;
         }
-        let position = chain.visited;
         chain.visited += 1;
         if is_seal(&footer) {
             sealed = Some(0);
             let Some(seal) = Seal::decode(block) else { break };
             let entries = entries_now(start, &seal, position);
-            wrong = wrong_in(start, &entries).filter(|_| !mutant::active(Mutant::SealIgnored));
+            if !mutant::active(Mutant::SealIgnored)
+                && let Some((address, error)) = wrong_in(start, &entries).into_iter().next()
+            {
+                wrong = Some(error.unwrap_or_else(|| damaged(address)));
+                wrong_seal = Some(seal);
+                break;
+            }
             let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
-            if seal.entries.len() > budget || wrong.is_some() || is_end {
+            if seal.entries.len() > budget || is_end {
                 break;
             }
             budget -= seal.entries.len();
@@ -175,7 +206,10 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
         last = at;
         at = footer.next_blkaddr.get();
     }
-    chain.look_behind_end(start, is_live, End { at, last, counted, wrong });
+    // Where the chain does not end at a block that was looked at, it leads out of the main area, or back.
+    let end = End { at, position, last, counted, wrong, seal: wrong_seal };
+    chain.is_sealed = sealed.is_some();
+    chain.look_behind_end(start, is_live, end, &mut pending);
     if sealed.is_none() {
         // Linux's: it has no seals.
         chain.torn = torn_end(start, &pending, is_live);
@@ -200,39 +234,40 @@ fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> boo
     if inode::is_whole(inode, start.geometry) {
         return None;
     }
-    (!Followers::behind(start, last.address, is_live, true).are_fsynced(1)).then_some(error)
+    let behind = Behind { end: last.address, position: last.position, seal: None, is_worth: true };
+    (!Followers::find(start, &behind, &BTreeSet::new(), is_live).are_fsynced(1)).then_some(error)
 }
 
 /// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
-fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Vec<Sealed> {
+pub(super) fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Vec<Sealed> {
     let here = |entry: &Sealed| Sealed { address: start.moves.of_chain(entry.address, position), ..*entry };
     seal.entries.iter().map(here).collect()
 }
 
-/// What is not there of all that; `None` if it is whole.
-fn wrong_in(start: &Start<'_>, mut entries: &[Sealed]) -> Option<Error> {
+/// What is not there of all that: addresses, with the device's error where it cannot be read.
+pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(u32, Option<Error>)> {
     let Start { device, geometry, .. } = *start;
-    let wrong = |at: u32| Some(Error::damaged("roll-forward chain", format!("block {at}"), "not what its fsync wrote"));
     // First: a hostile address may be the last that there is.
-    if let Some(entry) = entries.iter().find(|entry| !geometry.in_main(entry.address)) {
-        return wrong(entry.address);
-    }
-    while let Some(first) = entries.first() {
-        let neighbours = entries.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
-        let (run, rest) = entries.split_at(neighbours);
-        let alone = |entry: &Sealed| read_block(device, entry.address);
-        let all = read_blocks(device, first.address, run.len());
-        let bytes = match all.or_else(|_| run.iter().map(alone).collect::<Result<Vec<_>>>().map(|all| all.concat())) {
-            Ok(bytes) => bytes,
-            Err(error) => return Some(error),
-        };
-        let mut blocks = bytes.chunks_exact(BLOCK_SIZE).zip(run);
-        if let Some((_, entry)) = blocks.find(|(block, entry)| crc(block) != entry.crc) {
-            return wrong(entry.address);
+    let outside = entries.iter().filter(|entry| !geometry.in_main(entry.address));
+    let mut wrong: Vec<_> = outside.map(|entry| (entry.address, None)).collect();
+    let mut rest = entries;
+    while let Some(first) = rest.first().filter(|_| wrong.is_empty()) {
+        let neighbours = rest.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
+        let (run, behind) = rest.split_at(neighbours);
+        let all = read_blocks(device, first.address, run.len()).ok();
+        for (index, entry) in run.iter().enumerate() {
+            let found = match &all {
+                Some(all) => Ok(crc(&all[index * BLOCK_SIZE..][..BLOCK_SIZE])),
+                None => read_block(device, entry.address).map(|block| crc(&block)),
+            };
+            match found {
+                Ok(found) if found == entry.crc => {}
+                found => wrong.push((entry.address, found.err())),
+            }
         }
-        entries = rest;
+        rest = behind;
     }
-    None
+    wrong
 }
 
 /// Reads a block, twice if need be: one that fails once need not fail again, and one that cannot be read may end the chain.
@@ -282,9 +317,9 @@ mod tests {
         let moves = Translation::default();
         let start = Start { device: &device, geometry: &geometry, version: 1, moves: &moves, address: geometry.main };
         let inside = Sealed::of(geometry.main + geometry.main_blocks() - 1, &[0; BLOCK_SIZE]);
-        assert!(wrong_in(&start, &[inside]).is_none());
+        assert!(wrong_in(&start, &[inside]).is_empty());
         for address in [0, geometry.main - 1, u32::MAX] {
-            assert!(wrong_in(&start, &[Sealed { address, ..inside }]).is_some(), "{address:#x}");
+            assert!(!wrong_in(&start, &[Sealed { address, ..inside }]).is_empty(), "{address:#x}");
         }
     }
 }

@@ -18,11 +18,11 @@ use crate::layout::{BLOCK_SIZE, RawBlock};
 
 /// "BSEL".
 const MAGIC: u32 = 0x4C45_5342;
-/// Slots in front of the list: magic, nodes that follow, entries, CRC, durable blocks.
-const HEAD: usize = 5;
+/// Slots in front of the list: magic, nodes that follow, entries, CRC, durable blocks, position.
+const HEAD: usize = 6;
 /// "BSEA", the seal of earlier versions: it does not say what was durable.
 const OLD_MAGIC: u32 = 0x4145_5342;
-/// The same slots but the last.
+/// The same slots but the last two.
 const OLD_HEAD: usize = 4;
 /// Entries that fit one seal.
 pub const ENTRIES_MAX: usize = (ADDRS_PER_NODE as usize - HEAD) / 2;
@@ -100,6 +100,8 @@ pub struct Seal {
     pub entries: Vec<Sealed>,
     /// Blocks of the chain, from its first on, that a flush had made durable when the seal was written, with all that their seals list.
     pub durable: u32,
+    /// Blocks of the chain in front of the seal; `None` in a seal of an earlier version.
+    pub position: Option<u32>,
 }
 
 impl Seal {
@@ -112,6 +114,7 @@ impl Seal {
             raw.slots[1].set(self.nodes);
             raw.slots[2].set(count as u32);
             raw.slots[4].set(self.durable);
+            raw.slots[5].set(self.position.unwrap_or_default());
             for (pair, entry) in raw.slots[HEAD..].chunks_exact_mut(2).zip(&self.entries) {
                 pair[0].set(entry.address);
                 pair[1].set(entry.crc);
@@ -132,11 +135,15 @@ impl Seal {
     /// Reads a seal; `None` if it is torn or none.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Option<Seal> {
         let raw = RawNode::ref_from_bytes(block).ok()?;
-        let (head, durable) = match raw.slots[0].get() {
-            MAGIC => (HEAD, raw.slots[4].get()),
-            OLD_MAGIC => (OLD_HEAD, 0),
+        let (head, durable, position) = match raw.slots[0].get() {
+            MAGIC => (HEAD, raw.slots[4].get(), Some(raw.slots[5].get())),
+            OLD_MAGIC => (OLD_HEAD, 0, None),
             _ => return None,
         };
+        // No seal was written that knows of more than is in front of it.
+        if position.is_some_and(|position| durable > position) {
+            return None;
+        }
         let count = raw.slots[2].get() as usize;
         if head + 2 * count.min(raw.slots.len()) > raw.slots.len()
             || raw.slots[3].get() != checksum(block, head + 2 * count)
@@ -145,7 +152,7 @@ impl Seal {
         }
         let pairs = raw.slots[head..].chunks_exact(2).take(count);
         let entries = pairs.map(|pair| Sealed { address: pair[0].get(), crc: pair[1].get() }).collect();
-        Some(Seal { nodes: raw.slots[1].get(), entries, durable })
+        Some(Seal { nodes: raw.slots[1].get(), entries, durable, position })
     }
 }
 
@@ -168,7 +175,12 @@ mod tests {
         let entries: Vec<Sealed> =
             (0..ENTRIES_MAX as u32).map(|i| Sealed { address: 5000 + i, crc: i.wrapping_mul(77) }).collect();
         for count in [0, 1, 100, ENTRIES_MAX] {
-            let seal = Seal { nodes: 3, entries: entries[..count].to_vec(), durable: 0x0102_0304 };
+            let seal = Seal {
+                nodes: 3,
+                entries: entries[..count].to_vec(),
+                durable: 0x0102_0304,
+                position: Some(0x0102_0304),
+            };
             let block = seal.encode(0x1234_5678_0000_0009, 77);
             assert_eq!(Seal::decode(&block.0), Some(seal), "{count} entries");
             // The sectors that hold the list, and the one of the footer.

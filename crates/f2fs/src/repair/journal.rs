@@ -37,6 +37,8 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
         "recovered as far as it is whole; what was fsynced since the last checkpoint is lost, and of what was cleaned some may be",
     ),
 ];
+/// What is done about a broken chain of fsyncs.
+pub(super) const BEHIND_DAMAGE: &str = "what was fsynced is recovered, but for what is damaged";
 const LIVE: &str = "a live cleaning journal";
 const GIVEN_UP: &str =
     "given up: it or the checkpoint it belongs to is damaged; what was cleaned since that checkpoint may be lost";
@@ -90,8 +92,9 @@ pub(super) fn recover_as(
         guard::clear(&**device, &guard::read(&**device)?.geometry)?;
         return Ok(vec![told(FaultKind::CleaningJournal, LIVE, GIVEN_UP)]);
     };
-    let SetRight { missing, too_many } = attempt(device, clock, extent)?;
+    let SetRight { missing, too_many, broken } = attempt(device, clock, extent)?;
     let mut repairs = vec![told(kind, LIVE, action)];
+    repairs.extend(broken.map(|found| told(FaultKind::FsyncLost, &found, BEHIND_DAMAGE)));
     let wrong =
         [(FaultKind::SitMissing, missing, "in use are not"), (FaultKind::SitUnowned, too_many, "of nobody are")];
     for (kind, count, what) in wrong.into_iter().filter(|(_, count, _)| *count > 0) {

@@ -80,7 +80,8 @@ fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTre
     let Ok(address) = u32::try_from(first) else { return BTreeSet::new() };
     let version = base.pack.raw.node_version(base.pack.checksum);
     let start = Start { device, geometry, version, moves: &Translation::default(), address };
-    let chain = scan(&start, &|_| false);
+    let mut chain = scan(&start, &|_| false);
+    chain.nodes.append(&mut chain.behind);
     if chain.visited == 0 {
         return BTreeSet::new();
     }

@@ -52,7 +52,6 @@ mod xattr;
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use basalt_vfs::FileSystem;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
@@ -66,7 +65,6 @@ use crate::check::{
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::ops::F2fs;
-use crate::options::OpenOptions;
 use crate::recovery::Extent;
 use staged::Staged;
 
@@ -83,6 +81,7 @@ const NOT_RECOVERABLE: &[FaultKind] = &[
     FaultKind::LogType,
     FaultKind::BlockDuplicate,
     FaultKind::NatDuplicateAddress,
+    FaultKind::NatMissing,
     FaultKind::NodeDuplicateReference,
 ];
 
@@ -349,6 +348,7 @@ fn plan_behind_journal(
     losses.truncate(options.max_listed.max(1));
     report.losses = losses;
     report.repaired += recovered.repairs.len() as u64;
+    report.restored_nodes |= recovered.repairs.iter().any(|repair| repair.kind == FaultKind::FsyncLost);
     report.repairs.splice(0..0, recovered.repairs);
     report.repairs.truncate(options.max_listed.max(1));
     let blocks = staged.changes()?.len() as u64;
@@ -436,7 +436,12 @@ impl Work<'_> {
         let recovered = after.is_some();
         for fault in &notes {
             let action = match (recovered, fault.kind) {
-                (true, FaultKind::RollForward | FaultKind::FsyncLost) => "recovered, as mounting does",
+                (true, FaultKind::RollForward) => "recovered, as mounting does",
+                (true, FaultKind::FsyncLost) => {
+                    // A user should know.
+                    self.log.has_restored_nodes = true;
+                    journal::BEHIND_DAMAGE
+                }
                 (true, _) => "cleanly unmounted",
                 _ if lacks_checkpoint => {
                     self.has_given_up = true;
@@ -479,8 +484,7 @@ impl Work<'_> {
         if report.faults.iter().any(|fault| is_doubtful(fault.kind)) {
             pack::stand_in(&*staged, &crate::geometry::Geometry::read(&*staged)?.0)?;
         }
-        let fs = F2fs::open(staged, OpenOptions::default(), Arc::clone(&options.clock))?;
-        fs.close()?;
+        F2fs::recover(staged, Arc::clone(&options.clock), Extent::All)?;
         Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Behind {
     pub(super) chain: FxHashMap<u32, usize>,
     /// That chain is broken: what was fsynced behind may be anywhere.
     pub(super) is_broken: bool,
+    /// Seals tell which nodes of that chain count.
+    pub(super) is_sealed: bool,
 }
 
 impl Behind {
@@ -72,6 +74,7 @@ impl Behind {
             translation,
             chain: FxHashMap::default(),
             is_broken: false,
+            is_sealed: false,
         }
     }
 
@@ -88,10 +91,12 @@ impl Behind {
         let first = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
         let Ok(address) = u32::try_from(first) else { return FxHashSet::default() };
         let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
-        let chain = scan(&start, &|_| false);
+        let mut chain = scan(&start, &|_| false);
+        chain.nodes.append(&mut chain.behind);
+        self.is_sealed = chain.is_sealed;
         if let Some(error) = &chain.broken {
             self.is_broken = true;
-            notes.push(format!("{error}; what was fsynced behind that may be missing"));
+            notes.push(format!("{error}; more was fsynced behind that"));
         }
         self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
         let of_chain = self.chain.keys().map(|address| (address - geometry.main) / BLOCKS_PER_SEGMENT);

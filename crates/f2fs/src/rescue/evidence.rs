@@ -98,6 +98,8 @@ pub(super) struct Evidence {
     doubtful: BTreeSet<u32>,
     /// Where nodes are that an fsync after the checkpoint vouches for.
     fsynced: FxHashSet<u32>,
+    /// Whether seals tell which nodes of the chain count.
+    is_sealed: bool,
     addresses: FxHashMap<u32, u32>,
     /// Possible entries of blocks of the NAT that have impossible ones too: believed where the node is there.
     hints: FxHashMap<u32, u32>,
@@ -283,6 +285,7 @@ impl Evidence {
         self.written_since.clone_from(&behind.node_segments);
         self.fsynced = fsynced;
         self.is_last &= !behind.is_broken;
+        self.is_sealed = behind.is_sealed;
     }
 
     /// The other pack is damaged, and may have been `damaged`: the checkpoint of this version may not be the newest.
@@ -398,10 +401,13 @@ impl Evidence {
         if is_named && !self.nat_is_old {
             return Standing::Named;
         }
-        // A mark counts too where the chain to it is broken.
         let is_behind = self.version_after == Some(seen.version);
-        if is_behind && (seen.fsynced || self.fsynced.contains(&address)) {
+        if is_behind && (self.fsynced.contains(&address) || seen.fsynced && !self.is_sealed) {
             return Standing::Newer;
+        }
+        // Marked, and no seal makes it count: power cut that fsync, or it is the last and damaged. Better than nothing.
+        if is_behind && seen.fsynced {
+            return Standing::Unknown;
         }
         if self.is_beyond(seen) {
             return Standing::Newer;

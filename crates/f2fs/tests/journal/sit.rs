@@ -11,9 +11,11 @@ use basalt_f2fs::{Clock, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::FileSystem;
 
-use super::{BLOCK, Files, expect_clean, is_guarded, left_alive, open};
+use super::{BLOCK, Files, expect_clean, is_guarded, left_alive, left_alive_behind, open};
 
 const SECTOR: usize = 512;
+/// Bytes of an entry of the SIT.
+const ENTRY: usize = 74;
 
 /// The volume with each sector of the SIT's first blocks damaged that has anything, in either copy.
 fn damaged(device: &MemoryDevice, is_garbage: bool) -> Vec<(String, Arc<MemoryDevice>)> {
@@ -82,6 +84,52 @@ fn a_damaged_sit_behind_a_live_journal_costs_nothing() {
     }
     // In the copy that counts, eight sectors of 512 bytes have six entries each.
     assert!(read_only.iter().all(|count| *count >= 6) && repaired >= 6, "{read_only:?}, {repaired}");
+}
+
+/// Whole entries are zeros, each alone: no count and no type contradicts. One may be of a log's segment.
+#[test]
+fn a_lost_entry_behind_a_live_journal_costs_nothing() {
+    for synced in [true, false] {
+        let (device, files) = left_alive_behind(synced);
+        let geometry = guard::read(&*device).unwrap().geometry;
+        let mut lost = 0;
+        for segment in 0..geometry.main_segments.min(55) {
+            let image = Arc::new(device.snapshot());
+            let mut entries = [[0; ENTRY]; 2];
+            for (entry, second) in entries.iter_mut().zip([false, true]) {
+                let at = u64::from(geometry.sit_block(0, second)) * BLOCK + u64::from(segment) * ENTRY as u64;
+                image.read_at(at, entry).unwrap();
+                image.write_at(at, &[0; ENTRY]).unwrap();
+            }
+            if entries == [[0; ENTRY]; 2] {
+                continue;
+            }
+            lost += 1;
+            let what = format!("synced {synced}, segment {segment}");
+            expect_all_or_read_only(&Arc::new(image.snapshot()), &files, &what);
+            let planned = plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+            assert_eq!(planned.report().losses, [], "{what}");
+            assert!(planned.commit().unwrap().clean, "{what}");
+            files.expect(&open(&image, OpenOptions::default()), &what);
+        }
+        assert!(lost > 20, "{lost}");
+    }
+}
+
+/// Only the NAT has lost entries: the journal is recovered, and a search finds the nodes.
+#[test]
+fn a_journal_is_not_given_up_for_a_lost_nat_entry() {
+    let (device, files) = left_alive();
+    let geometry = guard::read(&*device).unwrap().geometry;
+    for copy in [false, true] {
+        device.write_at(u64::from(geometry.nat_block(0, copy)) * BLOCK, &[0; SECTOR]).unwrap();
+    }
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    let losses = planned.report().losses.len();
+    assert!(!planned.report().repairs[0].action.contains("given up"), "{:?}", planned.report());
+    assert!(planned.commit().unwrap().clean);
+    let wrong = files.wrong(&open(&device, OpenOptions::default()));
+    assert!(wrong == 0 || losses > 0, "{wrong} wrong, {losses} losses");
 }
 
 /// The NAT has lost entries as well: what hangs on them is found by a search, and until then its blocks are not taken for free.

@@ -10,6 +10,7 @@
 //! | [`beside`] | several fsyncs at once |
 //! | [`claims`] | a chain that claims a block of another file's, and summaries that name a wrong owner |
 //! | [`torn`] | the last inode of Linux's chain, of which only a part arrived |
+//! | [`resumed`] | what counts behind such damage |
 //! | [`returned`] | damage under an fsync that had returned |
 //! | [`cuts`] | power cuts at random inside fsync and inside recovery |
 
@@ -24,6 +25,7 @@ mod editor;
 mod names;
 mod ordered;
 mod power;
+mod resumed;
 mod returned;
 mod rules;
 mod torn;

@@ -16,7 +16,7 @@ const BLOCK: usize = 4096;
 /// Files, each fsynced once: their seals and inodes fill a segment of the log and go on in another.
 const FILES: usize = 300;
 /// Bytes of each; more than fits an inode.
-const BYTES: usize = BLOCK;
+const BYTES: usize = 3 * BLOCK;
 
 fn open(device: &Arc<MemoryDevice>) -> F2fs {
     let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
@@ -43,7 +43,7 @@ fn changed(before: &MemoryDevice, after: &MemoryDevice) -> Vec<usize> {
 
 /// A volume that is cut off behind many fsyncs, and the blocks that each of them wrote.
 fn fsynced() -> (MemoryDevice, Vec<Vec<usize>>) {
-    let device = Arc::new(formatted(64 << 20));
+    let device = Arc::new(formatted(96 << 20));
     let fs = open(&device);
     // Behind the first checkpoint of a session the chain may go on in other segments.
     fs.create(fs.root(), b"first", &FILE, &Caller::default()).unwrap();

@@ -195,7 +195,7 @@ fn as_if_not_flushed(image: &MemoryDevice, blocks: &[u64]) {
         if bytes.starts_with(b"BSEL") {
             let entries = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
             bytes[16..20].fill(0);
-            let covered = [&bytes[..12], &bytes[16..20 + 8 * entries], &bytes[4072..]];
+            let covered = [&bytes[..12], &bytes[16..24 + 8 * entries], &bytes[4072..]];
             let sum = covered.into_iter().fold(u32::from_le_bytes(*b"BSEA"), crc_from);
             bytes[12..16].copy_from_slice(&sum.to_le_bytes());
             image.write_at(at, &bytes).unwrap();
