@@ -109,7 +109,7 @@ kinds! {
         "Files were fsynced after the last checkpoint. Mounting the volume recovers them.";
     FsyncLost = "fsync-lost", Damage,
         "Something that was fsynced after the last checkpoint is damaged or cannot be read, and more was fsynced behind it. A mount shows \
-         what is in front of it, and is read-only. `basalt rescue` finds what is behind it, and a repair puts that back.";
+         what is in front of it, and is read-only. `basalt rescue` has what is behind it, too, and a repair recovers it.";
     NatReserved = "nat-reserved", Minor,
         "The NAT entries 0, 1 and 2 are reserved: the first must be empty, the others must have address 1.";
     NatBits = "nat-bits", Damage,
