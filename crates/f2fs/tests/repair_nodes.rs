@@ -9,13 +9,16 @@ use std::sync::{Arc, OnceLock};
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::FaultKind;
+use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::bit_msb;
 use basalt_f2fs::layout::inode::{Advise, InlineFlags, RawInode};
 use basalt_f2fs::repair::RepairReport;
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::rng::Rng;
 use basalt_testkit::scratch;
 use basalt_testkit::skip::tools_or_skip;
+use basalt_vfs::{Caller, Error, FileKind, FileSystem, NewNode, XattrFlags};
 use editor::Editor;
 
 const ROOT: u32 = 3;
@@ -318,4 +321,44 @@ fn directories_that_remember_one_below_them_stay_above_it() {
     repaired::repair_fully(&shared, "a circle");
     let after = repaired::tree(shared);
     assert!(after.keys().any(|k| k.ends_with("inner/innermost/")), "{:?}", after.keys().take(20).collect::<Vec<_>>());
+}
+
+/// A file with attributes that go on in a node.
+fn with_xattrs() -> (MemoryDevice, Vec<u8>) {
+    let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+    let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let file = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+    let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+    let value: Vec<u8> = (0..177).map(|at| at as u8 | 1).collect();
+    fs.set_xattr(ino, b"user.first", &value, XattrFlags::empty()).unwrap();
+    fs.set_xattr(ino, b"user.large", &[9; 1500], XattrFlags::empty()).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    (device.snapshot(), value)
+}
+
+/// Garbage in such a node does not become a part of a value; where only its footer is wrong, all attributes stay.
+#[test]
+fn garbage_does_not_become_an_attribute() {
+    let (image, value) = with_xattrs();
+    for seed in 0..16 {
+        let is_footer = seed % 2 == 0;
+        let editor = Editor::new(&image);
+        let node = editor.node_address(editor.inode(editor.path(&["file"])).i_xattr_nid.get());
+        let mut bytes = editor.block(node).to_vec();
+        Rng::new(seed).fill(if is_footer { &mut bytes[4072..] } else { &mut bytes[..] });
+        editor.put(node, &bytes);
+        let device: Arc<dyn BlockDevice> = Arc::new(editor.device);
+        repaired::repair_fully(&device, "garbage in a node of attributes");
+        let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
+        for (name, expected) in [(&b"user.first"[..], &value[..]), (b"user.large", &[9; 1500])] {
+            match fs.get_xattr(ino, name) {
+                Ok(found) => assert_eq!(found, expected, "seed {seed}"),
+                Err(error) => assert!(!is_footer && matches!(error, Error::NoAttribute), "seed {seed}: {error:?}"),
+            }
+        }
+    }
 }

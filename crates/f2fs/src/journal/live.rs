@@ -5,18 +5,21 @@
 //! what a segment was used for since.
 
 use basalt_segments::{SegmentKind, SegmentState};
+use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
 use super::moves::Owner;
 use super::translation::Translation;
+use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::journal::{KIND_DATA, KIND_NODE};
 use crate::layout::nat::FIRST_NODE;
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
 use crate::node::pointers::pointers;
 use crate::recovery::forward::Owners;
+use crate::rescue::node::recognise;
 use crate::volume::Volume;
 
 /// What the recovery of a repair found damaged.
@@ -45,7 +48,10 @@ struct Found {
 impl Volume {
     /// Sets right which blocks are live. Nothing of the journal has been applied; `translation` is its.
     pub(super) fn find_live(&mut self, translation: &Translation, owners: &mut Owners) -> Result<()> {
-        let found = self.walk_nodes(translation);
+        let mut found = self.walk_nodes(translation);
+        if !found.is_complete {
+            self.search_nodes(translation, &mut found);
+        }
         let mut too_many = 0;
         for (segment, live) in (0..).zip(&found.live) {
             too_many += self.set_segment_right(segment, live, &found);
@@ -114,6 +120,30 @@ impl Volume {
         }
         found.is_complete &= nodes == self.checkpoint.raw.valid_node_count.get();
         found
+    }
+
+    /// Looks everywhere for nodes that the NAT lacks: what they point to may be live, and is the only thing that tells. Places that cleaning
+    /// has copied to since are something else's.
+    fn search_nodes(&mut self, translation: &Translation, found: &mut Found) {
+        let copies: FxHashSet<u32> = translation.last_places().collect();
+        for segment in 0..self.geometry.main_segments {
+            let first = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+            let Ok(bytes) = read_blocks(&*self.device, first, BLOCKS_PER_SEGMENT as usize) else { continue };
+            for (address, block) in (first..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+                let Some(seen) = recognise(block, &self.geometry, true).filter(|seen| seen.sound) else { continue };
+                let entry = self.nat_entry(seen.nid);
+                let is_known = entry.is_ok_and(|entry| self.geometry.in_main(entry.block_addr.get()));
+                if is_known || copies.contains(&address) {
+                    continue;
+                }
+                self.note_live(found, address, Owner { nid: seen.nid, index: 0, kind: KIND_NODE });
+                for (index, slot) in (0..).zip(pointers(block, &self.geometry).unwrap_or_default()) {
+                    if !copies.contains(&slot.get()) {
+                        self.note_live(found, slot.get(), Owner { nid: seen.nid, index, kind: KIND_DATA });
+                    }
+                }
+            }
+        }
     }
 
     fn note_live(&self, found: &mut Found, address: u32, owner: Owner) {

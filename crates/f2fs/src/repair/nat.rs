@@ -8,12 +8,13 @@ use super::state::State;
 use crate::check::file::{Level, level};
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
+use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::summary::RawSummaryBlock;
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, xattr};
 use crate::rescue::node::recognise;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 impl State {
     /// Repairs a fault of a NAT entry or a footer; says what was done.
@@ -82,6 +83,10 @@ impl State {
             return Ok(false);
         }
         let mut block = self.block(address)?;
+        // Whatever its bytes are, they could be a part of an attribute's value.
+        if offset == XATTR_NODE_OFFSET && !self.is_rest_of_xattrs(ino, &block)? {
+            return Ok(false);
+        }
         let known = recognise(&block, &self.geometry, true).is_some_and(|seen| seen.sound);
         let Ok(node) = RawNode::mut_from_bytes(&mut block) else { return Ok(false) };
         node.footer.nid.set(nid);
@@ -97,6 +102,15 @@ impl State {
         self.seal(&mut block);
         self.put(address, &block)?;
         Ok(true)
+    }
+
+    /// Whether a node's bytes are the rest of an inode's list of extended attributes, or all of it.
+    fn is_rest_of_xattrs(&mut self, ino: u32, node: &[u8]) -> Result<bool> {
+        let Some(inode) = self.inode(ino)? else { return Ok(false) };
+        let range = inode.inline_xattr_range(self.geometry.flexible_inline_xattr());
+        let inline = inode.is_inline(InlineFlags::XATTR).then(|| inode.as_bytes().get(range)).flatten();
+        let list = [inline.unwrap_or_default(), node.get(..xattr::NODE_CAPACITY).unwrap_or_default()].concat();
+        Ok(super::xattr::is_sound(&list))
     }
 
     /// A node of node ids that is gone is made anew, empty, in the block that it has: the nodes below it know where they belong.

@@ -7,6 +7,24 @@ use crate::layout::xattr::{HEADER_SIZE, MAGIC, RawXattrEntry, RawXattrHeader};
 /// Clears everything from the first attribute on that cannot be; how many attributes are left, or `None` if there is no room for a list.
 pub(super) fn cut(list: &mut [u8]) -> Option<usize> {
     let (header, _) = RawXattrHeader::read_from_prefix(list).ok()?;
+    let (at, kept) = sound_part(list);
+    let end = list.len();
+    list[at.min(end)..].fill(0);
+    if kept > 0 && header.h_magic.get() != MAGIC {
+        list[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    }
+    Some(kept)
+}
+
+/// Whether a list is one up to its end, which is a word of zeros.
+pub(super) fn is_sound(list: &[u8]) -> bool {
+    let is_headed = list.starts_with(&MAGIC.to_le_bytes());
+    let (at, _) = sound_part(list);
+    is_headed && list.get(at..at + 4) == Some(&[0; 4])
+}
+
+/// Where the first attribute is that cannot be, or the end of the list; and how many are in front of it.
+fn sound_part(list: &[u8]) -> (usize, usize) {
     let (mut at, mut kept) = (HEADER_SIZE, 0);
     while let Some(word) = list.get(at..at + 4)
         && word != [0; 4]
@@ -19,12 +37,7 @@ pub(super) fn cut(list: &mut [u8]) -> Option<usize> {
         }
         (at, kept) = (end, kept + 1);
     }
-    let end = list.len();
-    list[at.min(end)..].fill(0);
-    if kept > 0 && header.h_magic.get() != MAGIC {
-        list[..4].copy_from_slice(&MAGIC.to_le_bytes());
-    }
-    Some(kept)
+    (at, kept)
 }
 
 #[cfg(test)]
