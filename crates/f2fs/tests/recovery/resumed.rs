@@ -85,7 +85,7 @@ fn direct_nodes_behind_damage_count() {
             fs.write(large, 0, &[1; LARGE * BLOCK], false).unwrap();
         }
         fs.sync().unwrap();
-        ["a", "b", "c"].map(|name| small(&fs, name));
+        ["a", "b", "c"].iter().for_each(|name| small(&fs, name));
         if is_new {
             fs.write(large, 0, &[1; LARGE * BLOCK], false).unwrap();
         } else {
@@ -93,7 +93,7 @@ fn direct_nodes_behind_damage_count() {
             expected[950..960].fill(2);
         }
         fs.sync_file(large, false).unwrap();
-        ["d", "e"].map(|name| small(&fs, name));
+        ["d", "e"].iter().for_each(|name| small(&fs, name));
         let image = device.snapshot();
         break_chain(&image);
         let found = rescued_and_repaired(image, "large", LARGE);
@@ -107,7 +107,7 @@ fn a_cut_off_fsync_behind_damage_does_not_count() {
     let (device, fs) = volume();
     let file = make(&fs, "file");
     fs.sync().unwrap();
-    ["a", "b", "c"].map(|name| small(&fs, name));
+    ["a", "b", "c"].iter().for_each(|name| small(&fs, name));
     fs.write(file, 0, &[1; 2 * BLOCK], false).unwrap();
     fs.sync_file(file, false).unwrap();
     small(&fs, "d");
@@ -157,7 +157,7 @@ fn a_damaged_link_hides_nothing() {
     fs.write(large, 0, &[7; 6 << 20], false).unwrap();
     fs.sync_file(large, false).unwrap();
     let names = ["a", "b", "c", "d"];
-    names.map(|name| small(&fs, name));
+    names.iter().for_each(|name| small(&fs, name));
     let image = device.snapshot();
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let is_direct = |bytes: &[u8]| u64::from(word(bytes, 4076)) == large && word(bytes, 4072) != word(bytes, 4076);
