@@ -76,6 +76,9 @@ impl F2fs {
             free_orphans(&mut volume)?;
         }
         let (mut volume, unclean) = roll_forward(volume, options, clock, recovery)?;
+        // Not before: a volume that cannot be recovered is only read.
+        let owners = std::mem::take(&mut volume.journal.owners);
+        volume.write_owners(owners)?;
         let writable = volume.is_writable();
         if writable {
             let area = find_journal(&mut volume)?;

@@ -131,8 +131,8 @@ pub(crate) struct Parts {
 }
 
 impl Volume {
-    /// Reads a volume's metadata, through a cleaning journal that is live; for writing, mends a checkpoint with a broken end, and writes
-    /// the summaries that go with the journal.
+    /// Reads a volume's metadata, through a cleaning journal that is live. Writes nothing, but for writing mends a checkpoint with a broken
+    /// end.
     pub(crate) fn open(
         device: Arc<dyn BlockDevice>,
         mut options: OpenOptions,
@@ -200,12 +200,9 @@ impl Volume {
         volume.journal.superblock_unreadable = guard.unreadable;
         if guard.is_set {
             let area = Area::find_live(&*volume.device, &volume.geometry)?;
-            let owners = volume.recover_journal(area, recovery.extent, finds_live)?;
-            volume.expect_all_entries(recovery);
-            volume.write_owners(owners)?;
-        } else {
-            volume.expect_all_entries(recovery);
+            volume.journal.owners = volume.recover_journal(area, recovery.extent, finds_live)?;
         }
+        volume.expect_all_entries(recovery);
         Ok(volume)
     }
 

@@ -30,6 +30,7 @@ use basalt_segments::cleaning::{Ledger, Rule};
 use rustc_hash::FxHashSet;
 
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::recovery::forward::Owners;
 use crate::volume::Volume;
 use area::Area;
 use commit::Written;
@@ -71,6 +72,8 @@ pub struct Journal {
     pointing: FxHashSet<u32>,
     /// Between opening and the first checkpoint: what recovery found.
     pub translation: Translation,
+    /// Between opening and rolling forward: the summaries that go with what recovery found.
+    pub owners: Owners,
     /// What recovery set right in the SIT.
     pub set_right: SetRight,
 }
@@ -92,6 +95,7 @@ impl Default for Journal {
             commits: 0,
             pointing: FxHashSet::default(),
             translation: Translation::default(),
+            owners: Owners::default(),
             set_right: SetRight::default(),
         }
     }

@@ -104,7 +104,7 @@ impl Volume {
                 self.revive_inode(*ino, file, &chain)?;
             }
         }
-        let mut owners = Owners::default();
+        let mut owners = std::mem::take(&mut self.journal.owners);
         for (ino, file) in &files {
             self.recover_file(*ino, file, &chain, &mut owners)?;
             if file.named
@@ -115,7 +115,7 @@ impl Volume {
             }
             recovered.files += 1;
         }
-        self.write_owners(owners)?;
+        self.journal.owners = owners;
         Ok(recovered)
     }
 

@@ -11,7 +11,7 @@ use basalt_f2fs::{Clock, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::FileSystem;
 
-use super::{BLOCK, Files, expect_clean, is_guarded, left_alive, left_alive_behind, open};
+use super::{BLOCK, Files, assert_same, expect_clean, is_guarded, left_alive, left_alive_behind, open};
 
 const SECTOR: usize = 512;
 /// Bytes of an entry of the SIT.
@@ -45,9 +45,11 @@ fn damaged(device: &MemoryDevice, is_garbage: bool) -> Vec<(String, Arc<MemoryDe
 
 /// Who may write would find all that was lost in use by others.
 fn expect_all_or_read_only(image: &Arc<MemoryDevice>, files: &Files, what: &str) -> bool {
+    let before = image.snapshot();
     let Ok(fs) = F2fs::open(image.clone(), OpenOptions::default(), Arc::new(SystemClock)) else { return true };
     if !fs.is_writable() {
-        assert!(fs.warnings().iter().any(|warning| warning.contains("SIT")), "{what}: {:?}", fs.warnings());
+        assert_same(&before, image);
+        assert!(fs.warnings().iter().any(|warning| warning.contains("read-only")), "{what}: {:?}", fs.warnings());
         return true;
     }
     let mut files = files.clone();
