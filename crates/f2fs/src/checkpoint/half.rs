@@ -172,7 +172,9 @@ impl Blocks {
     /// Whether the damaged first block has the version of a newer checkpoint than `than`, and fsyncs behind that were durable.
     fn were_followed(&self, device: &dyn BlockDevice, geometry: &Geometry, than: u64) -> bool {
         let raw = self.get(0).and_then(|head| RawCheckpoint::read_from_prefix(head).ok()).map(|(raw, _)| raw);
-        raw.is_some_and(|raw| self.is_next(raw.checkpoint_ver.get(), than) && was_followed(device, geometry, &raw))
+        raw.is_some_and(|raw| {
+            self.is_next(raw.checkpoint_ver.get(), than) && was_followed(device, geometry, &raw, None)
+        })
     }
 
     /// Whether what is in front of a last block can be its pack's, but for `damaged` parts.
@@ -217,18 +219,23 @@ fn has_garbage(head: &[u8], geometry: &Geometry) -> bool {
     geometry.payload == 0 && head.get(end..CHECKSUM_OFFSET).is_some_and(|rest| rest.iter().any(|byte| *byte != 0))
 }
 
-/// Whether fsyncs behind a checkpoint were durable, by what a seal says: so that checkpoint was. `raw`: its first block, right or wrong.
-fn was_followed(device: &dyn BlockDevice, geometry: &Geometry, raw: &RawCheckpoint) -> bool {
+/// Whether fsyncs behind a checkpoint were durable, by what a seal says: so that checkpoint was. `raw`: its first block, right with a
+/// `checksum`, or wrong.
+fn was_followed(device: &dyn BlockDevice, geometry: &Geometry, raw: &RawCheckpoint, checksum: Option<u32>) -> bool {
     let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
     if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
         return false;
     }
     let address = geometry.main + segment * BLOCKS_PER_SEGMENT + offset;
     let Ok(block) = read_blocks(device, address, 1) else { return false };
-    // The upper half is the checkpoint's checksum, which may be wrong.
+    // The upper half may be the checkpoint's checksum.
     let version = RawNode::ref_from_bytes(&block).map_or(0, |node| node.footer.cp_ver.get());
     let start = Start { device, geometry, version, moves: &Translation::default(), address };
-    version as u32 == raw.checkpoint_ver.get() as u32 && Followers::are_durable(&start)
+    let is_of_it = match checksum {
+        Some(checksum) => version == raw.node_version(checksum),
+        None => version as u32 == raw.checkpoint_ver.get() as u32,
+    };
+    is_of_it && Followers::are_durable(&start)
 }
 
 /// Whether a last block may be half of what it was to be, and half of what was there before: whole units of the device, of which the
@@ -260,7 +267,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
         return Half::Unknown(bad(index, "a repair of what was lost here was cut off"));
     }
     let found = match blocks.sound(0) {
-        Some((raw, _)) => {
+        Some((raw, checksum)) => {
             let total = raw.cp_pack_total_block_count.get();
             if !is_pack_size(total, geometry) || ahead(&raw).is_some_and(|ahead| ahead < blocks.least_ahead()) {
                 return Half::None;
@@ -273,7 +280,7 @@ pub fn find(device: &dyn BlockDevice, geometry: &Geometry, index: u32, than: Opt
                 (Some(head), Some(found), None) => is_copy_of(head, &raw, found),
                 (None, Some(_), None) => false,
             };
-            if !is_copied && !was_followed(device, geometry, &raw) {
+            if !is_copied && !was_followed(device, geometry, &raw, Some(checksum)) {
                 return Half::None;
             }
             blocks.pack(geometry, 0, last, tearing)

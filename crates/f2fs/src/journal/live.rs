@@ -49,7 +49,7 @@ impl Volume {
     /// Sets right which blocks are live. Nothing of the journal has been applied; `translation` is its.
     pub(super) fn find_live(&mut self, translation: &Translation, owners: &mut Owners) -> Result<()> {
         let mut found = self.walk_nodes(translation);
-        if !found.is_complete {
+        if !found.is_complete && !found.missing.is_empty() {
             self.search_nodes(translation, &mut found);
         }
         let mut too_many = 0;
@@ -126,6 +126,8 @@ impl Volume {
     /// has copied to since are something else's.
     fn search_nodes(&mut self, translation: &Translation, found: &mut Found) {
         let copies: FxHashSet<u32> = translation.last_places().collect();
+        // Of later nodes none is live by the checkpoint.
+        let since = self.checkpoint.node_version();
         for segment in 0..self.geometry.main_segments {
             let first = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
             let Ok(bytes) = read_blocks(&*self.device, first, BLOCKS_PER_SEGMENT as usize) else { continue };
@@ -133,7 +135,7 @@ impl Volume {
                 let Some(seen) = recognise(block, &self.geometry, true).filter(|seen| seen.sound) else { continue };
                 let entry = self.nat_entry(seen.nid);
                 let is_known = entry.is_ok_and(|entry| self.geometry.in_main(entry.block_addr.get()));
-                if is_known || copies.contains(&address) {
+                if is_known || seen.version == since || copies.contains(&address) {
                     continue;
                 }
                 self.note_live(found, address, Owner { nid: seen.nid, index: 0, kind: KIND_NODE });

@@ -21,6 +21,11 @@ use crate::node::path::is_direct;
 
 /// Segments that are looked through at most: more than the longest chain has.
 const SEGMENTS_MAX: usize = 64;
+/// How often segments are searched for one where the log went on.
+const SEARCHES_MAX: u32 = 4;
+/// How many of them: where the chain ends with its segment, and where the rest of that says nothing. Logs go on near where they were.
+const FIRSTS_MAX: usize = 4096;
+const FIRSTS_NEAR: usize = 256;
 
 /// Blocks of the chain's version behind its end.
 #[derive(Debug, Default)]
@@ -86,19 +91,31 @@ impl Followers {
             };
         }
         let rest = behind.end + 1..segment_of(geometry, behind.end).end;
+        let (mut looked, mut searches) = (seen.clone(), if behind.is_worth { SEARCHES_MAX } else { 0 });
+        let (mut at, mut most) = (behind.end, if rest.is_empty() { FIRSTS_MAX } else { FIRSTS_NEAR });
+        let mut went = if rest.is_empty() { link(start, behind.end) } else { found.look(start, rest, is_live) };
         let mut next = Vec::new();
-        if !rest.is_empty() {
-            next.extend(found.look(start, rest, is_live));
-        } else if let Some(link) = link(start, behind.end) {
-            next.push(link);
-        } else if behind.is_worth {
-            next = firsts_of_segments(start, seen, is_live);
-        }
-        let mut looked = BTreeSet::from([behind.end]);
-        while let Some(at) = next.pop() {
-            if geometry.in_main(at) && looked.len() <= SEGMENTS_MAX && looked.insert(at) {
-                next.extend(found.look(start, at..segment_of(geometry, at).end, is_live));
+        loop {
+            let ended = segment_of(geometry, at).end - 1;
+            match went.filter(|next| geometry.in_main(*next)) {
+                Some(link) => next.push(link),
+                // Its last block says nothing: the log may have gone on in any other.
+                None if searches > 0 && (at == ended || link(start, ended).is_none()) => {
+                    searches -= 1;
+                    next.extend(firsts_of_segments(start, at, &looked, most, is_live));
+                    most = FIRSTS_NEAR;
+                }
+                None => {}
             }
+            let is_new = |at: &u32| !looked.contains(&((at - geometry.main) / BLOCKS_PER_SEGMENT));
+            let Some(place) =
+                std::iter::from_fn(|| next.pop()).find(is_new).filter(|_| looked.len() < SEGMENTS_MAX + seen.len())
+            else {
+                break;
+            };
+            looked.insert((place - geometry.main) / BLOCKS_PER_SEGMENT);
+            at = place;
+            went = found.look(start, at..segment_of(geometry, at).end, is_live);
         }
         found.close();
         found
@@ -107,8 +124,7 @@ impl Followers {
     /// Whether a seal of the chain that begins at `start` says that something of it was durable: then its checkpoint was, too. Looks at the
     /// first segment only.
     pub fn are_durable(start: &Start<'_>) -> bool {
-        let budget = start.geometry.main_blocks() as usize;
-        let mut found = Followers { last: (start.address, 0), budget, ..Followers::default() };
+        let mut found = Followers { last: (start.address, 0), ..Followers::default() };
         if start.geometry.in_main(start.address) {
             found.look(start, start.address..segment_of(start.geometry, start.address).end, &|_| false);
         }
@@ -133,7 +149,12 @@ impl Followers {
             first.nodes.splice(0..0, pending);
         }
         self.fsyncs.sort_by_key(Fsync::end);
-        let counted = self.fsyncs.into_iter().filter(|fsync| fsync.holds || fsync.end() <= durable);
+        // Of what may not have been durable, each points to data of the ones before.
+        let mut is_whole = true;
+        let counted = self.fsyncs.into_iter().filter(|fsync| {
+            is_whole &= fsync.holds || fsync.end() <= durable;
+            is_whole || fsync.end() <= durable
+        });
         counted.flat_map(|one| one.nodes.into_iter().filter(move |node| !one.wrong.contains(&node.address))).collect()
     }
 
@@ -234,11 +255,19 @@ fn link(start: &Start<'_>, address: u32) -> Option<u32> {
     footer_in_chain(start, &block).map(|footer| footer.next_blkaddr.get())
 }
 
-/// The starts of segments with a block of the chain, but for those that are known.
-fn firsts_of_segments(start: &Start<'_>, known: &BTreeSet<u32>, is_live: &dyn Fn(u32) -> bool) -> Vec<u32> {
-    let others = (0..start.geometry.main_segments).filter(|segment| !known.contains(segment));
+/// The starts of segments with a block of the chain, but for those that are known; of at most so many behind the one that `from` is in.
+fn firsts_of_segments(
+    start: &Start<'_>,
+    from: u32,
+    known: &BTreeSet<u32>,
+    most: usize,
+    is_live: &dyn Fn(u32) -> bool,
+) -> Vec<u32> {
+    let (segments, here) = (start.geometry.main_segments, (from - start.geometry.main) / BLOCKS_PER_SEGMENT);
+    let others = (1..segments).map(|step| (here + step) % segments).filter(|segment| !known.contains(segment));
     let firsts = others.map(|segment| start.geometry.main + segment * BLOCKS_PER_SEGMENT);
-    firsts.filter(|&first| !is_live(first) && link(start, first).is_some()).collect()
+    let unused = firsts.filter(|first| !is_live(*first)).take(most);
+    unused.filter(|first| link(start, *first).is_some()).collect()
 }
 
 /// The blocks of the segment that a block is in.

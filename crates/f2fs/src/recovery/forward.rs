@@ -75,6 +75,10 @@ impl Volume {
     /// Errors: the device's, damage in what an fsync mark vouches for, `NoSpace`; the volume in memory is of no use then.
     pub(crate) fn roll_forward(&mut self, is_repair: bool) -> Result<Recovered> {
         let mut chain = self.scan_chain();
+        if let Some(error) = chain.broken.take_if(|_| is_repair && !chain.is_sealed) {
+            // Nothing tells which nodes behind it count: a search does better.
+            return Err(error);
+        }
         if is_repair {
             self.journal.set_right.broken = chain.broken.take().map(|error| error.to_string());
             let behind = std::mem::take(&mut chain.behind);

@@ -101,7 +101,9 @@ impl Chain {
             if followers.prove_durable(end.counted) || is_unreadable && followers.are_fsynced(2) {
                 self.segments.extend(&followers.segments);
                 self.is_sealed |= followers.are_fsynced(usize::MAX);
-                self.behind = followers.counted(std::mem::take(pending));
+                // Without seals all that is in front counts.
+                let pending = if self.is_sealed { std::mem::take(pending) } else { Vec::new() };
+                self.behind = followers.counted(pending);
                 let of_end = || damaged(end.at);
                 self.broken = Some(end.wrong.unwrap_or_else(of_end));
                 return;

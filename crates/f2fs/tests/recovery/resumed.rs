@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
+use basalt_f2fs::layout::crc::crc_from;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -127,11 +128,61 @@ fn a_cut_off_fsync_behind_damage_does_not_count() {
     assert_eq!(rescued_and_repaired(image, "file", 2), [[1, 1], [1, 1]]);
 }
 
-/// The last block of each segment of a chain through four.
+/// Two fsyncs of one file under way at once, of which the first one's data has not arrived: the second one's inode points there.
+#[test]
+fn what_follows_a_cut_off_fsync_does_not_count() {
+    let (device, fs) = volume();
+    let file = make(&fs, "file");
+    fs.write(file, 0, &[1; 2 * BLOCK], false).unwrap();
+    fs.sync().unwrap();
+    ["a", "b", "c", "d"].iter().for_each(|name| small(&fs, name));
+    let before = device.snapshot();
+    fs.write(file, 0, &[2; BLOCK], false).unwrap();
+    fs.sync_file(file, false).unwrap();
+    fs.write(file, BLOCK as u64, &[3; BLOCK], false).unwrap();
+    fs.sync_file(file, false).unwrap();
+    let image = device.snapshot();
+    let late = blocks_with(&image, |bytes| bytes.iter().all(|byte| *byte == 2));
+    let mut old = vec![0; BLOCK];
+    before.read_at(late[0] * BLOCK as u64, &mut old).unwrap();
+    image.write_at(late[0] * BLOCK as u64, &old).unwrap();
+    // The flush of the first was not over when the second one's seal was written.
+    let seals = blocks_with(&image, |bytes| bytes.starts_with(b"BSEL"));
+    forget_last_flush(&image, seals[seals.len() - 2], seals[seals.len() - 1]);
+    assert_eq!(content(&open(&Arc::new(image.snapshot())), "file", 2), [1, 1], "only cut off");
+    break_chain(&image);
+    assert_eq!(rescued_and_repaired(image, "file", 2), [[1, 1], [1, 1]]);
+}
+
+/// Makes a seal know of no more than the one before does.
+fn forget_last_flush(image: &MemoryDevice, before: u64, seal: u64) {
+    let (mut known, mut bytes) = (vec![0; BLOCK], vec![0; BLOCK]);
+    image.read_at(before * BLOCK as u64, &mut known).unwrap();
+    image.read_at(seal * BLOCK as u64, &mut bytes).unwrap();
+    bytes[16..20].copy_from_slice(&known[16..20]);
+    let entries = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+    let covered = [&bytes[..12], &bytes[16..24 + 8 * entries], &bytes[4072..]];
+    let sum = covered.into_iter().fold(u32::from_le_bytes(*b"BSEA"), crc_from);
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    image.write_at(seal * BLOCK as u64, &bytes).unwrap();
+}
+
+/// The last blocks of each segment of a chain through four, which end with an inode or with a seal.
 #[test]
 fn the_log_is_found_again_in_whichever_segment() {
+    for others in 0..2 {
+        log_is_found_again(others);
+    }
+}
+
+fn log_is_found_again(others: usize) {
     const FILES: usize = 900;
     let (device, fs) = volume();
+    // Each is a node in front of the chain.
+    for other in 0..others {
+        make(&fs, &format!("other{other}"));
+    }
+    fs.sync().unwrap();
     let name = |file: usize| format!("file-{file:04}");
     (0..FILES).for_each(|file| small(&fs, &name(file)));
     let image = device.snapshot();
@@ -140,12 +191,16 @@ fn the_log_is_found_again_in_whichever_segment() {
     segments.dedup();
     assert!(segments.len() > 3, "{segments:?}");
     for segment in &segments[..segments.len() - 1] {
-        let copy = image.snapshot();
-        copy.write_at((segment * 512 + 511) * BLOCK as u64, &[0; BLOCK]).unwrap();
-        let report = check(&copy, &CheckOptions::default(), &mut |_| ()).unwrap();
-        assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::FsyncLost), "{segment}: {report:?}");
-        let fs = open(&Arc::new(copy));
-        assert!(!fs.is_writable(), "segment {segment}");
+        for blocks in [1, 2, 5] {
+            let copy = image.snapshot();
+            let first = (segment + 1) * 512 - blocks;
+            copy.write_at(first * BLOCK as u64, &vec![0; blocks as usize * BLOCK]).unwrap();
+            let report = check(&copy, &CheckOptions::default(), &mut |_| ()).unwrap();
+            let is_told = report.faults.iter().any(|fault| fault.kind == FaultKind::FsyncLost);
+            assert!(is_told, "{others}, {segment}, {blocks}: {report:?}");
+            let fs = open(&Arc::new(copy));
+            assert!(!fs.is_writable(), "{others}, segment {segment}, {blocks}");
+        }
     }
 }
 

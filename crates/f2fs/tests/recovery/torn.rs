@@ -1,8 +1,9 @@
 //! The chain as Linux writes it, without seals, and power cut while an inode of it was written: its footer is there, the rest is not.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::crc::crc_from;
@@ -162,4 +163,32 @@ fn one_that_is_followed_is_not_given_up() {
     let device = tear(&image, inodes[2]);
     device.write_at((inodes[2] + 1) * BLOCK, &[0; BLOCK as usize]).unwrap();
     assert!(!open(&device).is_writable());
+}
+
+/// A block in the middle of Linux's chain cannot be read: what is in front of it is shown, and a repair has what is behind it.
+#[test]
+fn an_unreadable_block_of_linuxs_chain_hides_nothing_in_front_of_it() {
+    let (image, inodes) = chain_without_seals();
+    let bad = inodes[1];
+    let device = Arc::new(FaultyDevice::new(image));
+    let healed = AtomicBool::new(false);
+    device.fail_when(move |request| {
+        let covers = request.offset <= bad * BLOCK && request.end() >= (bad + 1) * BLOCK;
+        let hits = request.offset < (bad + 1) * BLOCK && request.end() > bad * BLOCK;
+        if request.kind == RequestKind::Write && covers {
+            healed.store(true, Ordering::Relaxed);
+        }
+        let fails = hits && request.kind == RequestKind::Read && !healed.load(Ordering::Relaxed);
+        fails.then_some(std::io::ErrorKind::Other)
+    });
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options.clone(), Arc::new(SystemClock)).unwrap();
+    assert!(!fs.is_writable(), "{:?}", fs.warnings());
+    assert_eq!(content(&fs, "first"), 1);
+    drop(fs);
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+    assert!(planned.report().restored_nodes, "{:?}", planned.report());
+    assert!(planned.commit().unwrap().clean);
+    let fs = F2fs::open(device, options, Arc::new(SystemClock)).unwrap();
+    assert_eq!(["first", "other", "last"].map(|name| content(&fs, name)), [1, 3, 4]);
 }
