@@ -173,7 +173,7 @@ fn lose_and_unmount(volume: &Volume, heal: impl FnOnce()) {
     fs::write(volume.path("lost"), vec![3; 40 << 20]).unwrap();
     // Nothing was ever committed by this mount: the checkpoint on the device is that of a clean volume.
     let unmounted = umount(&volume.root());
-    unmounted.fails(1, &["not closed cleanly", "of ", "bytes at offset", "lost is what was not fsynced", "MiB"]);
+    unmounted.fails(1, &["not closed cleanly", "of ", "bytes at offset", "lost is what was not fsynced", "iB"]);
     assert!(!volume.is_mounted());
     heal();
     volume.expect_cut_short();
