@@ -226,15 +226,8 @@ fn what_a_lost_checkpoint_of_an_unmounted_volume_had_comes_back() {
     }
 }
 
-/// Only the rear halves of its blocks are damaged: the versions are what a power cut could leave, but between the bitmaps and the checksum
-/// neither checkpoint has anything.
-#[test]
-fn garbage_where_no_checkpoint_has_anything_is_no_power_cut() {
-    let image = unmounted();
-    let [first, last] = ends(&image);
-    for block in first..=last {
-        image.write_at(block * BLOCK + 2048, &[0xB7; 2048]).unwrap();
-    }
+/// A checkpoint is lost: `check` tells, a mount is read-only, and a repair brings all files back, but asks a user before.
+fn expect_told_and_repaired(image: MemoryDevice) {
     let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
     assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
     let device = Arc::new(image);
@@ -244,6 +237,18 @@ fn garbage_where_no_checkpoint_has_anything_is_no_power_cut() {
     assert!(planned.report().restored_nodes, "{:?}", planned.report());
     assert!(planned.commit().unwrap().clean);
     assert_eq!(files(&open(device)), FILES);
+}
+
+/// Only the rear halves of its blocks are damaged: the versions are what a power cut could leave, but between the bitmaps and the checksum
+/// neither checkpoint has anything.
+#[test]
+fn garbage_where_no_checkpoint_has_anything_is_no_power_cut() {
+    let image = unmounted();
+    let [first, last] = ends(&image);
+    for block in first..=last {
+        image.write_at(block * BLOCK + 2048, &[0xB7; 2048]).unwrap();
+    }
+    expect_told_and_repaired(image);
 }
 
 /// A volume that was cut off behind fsyncs of half of its files.
@@ -281,14 +286,7 @@ fn a_lost_checkpoint_that_fsyncs_follow_is_told() {
     for block in [first, last] {
         flip(&image, block * BLOCK + 99, 0x40);
     }
-    let report = check(&image, &CheckOptions::default(), &mut |_| ()).unwrap();
-    assert!(report.faults.iter().any(|fault| fault.kind == FaultKind::CheckpointLost), "{:?}", report.faults);
-    let device = Arc::new(image);
-    assert!(!open(device.clone()).is_writable());
-    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
-    assert!(planned.report().restored_nodes, "{:?}", planned.report());
-    assert!(planned.commit().unwrap().clean);
-    assert_eq!(files(&open(device)), FILES);
+    expect_told_and_repaired(image);
 }
 
 /// No checkpoint is left, and no SIT that could say where there is room: all of it is in the NAT and the nodes.

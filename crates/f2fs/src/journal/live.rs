@@ -39,9 +39,9 @@ struct Found {
     live: Vec<[u8; VALID_MAP_SIZE]>,
     /// By segment, whether these are nodes; that of the first which was found.
     is_node: Vec<Option<bool>>,
-    /// Those that the table does not have, and who has them.
+    /// Live blocks that the table lacks, with their owners.
     missing: Vec<(u32, Owner)>,
-    /// Whether every node could be read, and there are as many as the checkpoint counts: of others, blocks may be live.
+    /// Whether every node was read, as many as the checkpoint counts. If not, blocks of the other nodes may be live too.
     is_complete: bool,
 }
 

@@ -74,7 +74,7 @@ pub struct Journal {
     pub translation: Translation,
     /// Between opening and rolling forward: the summaries that go with what recovery found.
     pub owners: Owners,
-    /// What recovery set right in the SIT.
+    /// What the recovery of a repair found damaged.
     pub set_right: SetRight,
 }
 

@@ -43,8 +43,8 @@ pub const fn advice(kind: FaultKind) -> &'static str {
              the volume goes back to its last checkpoint, and what a search finds of what was fsynced since is put back."
         }
         FsyncLost => {
-            "What was fsynced in front of the damage and behind it is recovered, but for what is damaged: a file keeps a damaged block as it is, \
-             or its content of before. Where that cannot be done, the volume goes back to its last checkpoint, and what a search finds is put back."
+            "All fsyncs before and after the damaged block are recovered. The damaged file keeps the damaged block, or the content that it had \
+             before. If recovery fails, the volume goes back to its last checkpoint, and the nodes that a search finds are put back."
         }
         NatBits => "They are dropped; Linux does without.",
         NatReserved => "The entry is set to what it must be.",

@@ -38,14 +38,14 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
     ),
 ];
 /// What is done about a broken chain of fsyncs.
-pub(super) const BEHIND_DAMAGE: &str = "what was fsynced is recovered, but for what is damaged";
+pub(super) const BEHIND_DAMAGE: &str = "everything that was fsynced is recovered, except the damaged blocks";
 const LIVE: &str = "a live cleaning journal";
 const GIVEN_UP: &str =
     "given up: it or the checkpoint it belongs to is damaged; what was cleaned since that checkpoint may be lost";
 
 /// What a recovery came to.
 pub(super) struct Recovered {
-    /// One of the journal, and one of the SIT where that was wrong.
+    /// One of the journal, one of the fsyncs where their chain was broken, and up to two of the SIT where that was wrong.
     pub(super) repairs: Vec<Repair>,
     /// How much was recovered; `None` where the journal was given up.
     pub(super) extent: Option<Extent>,

@@ -6,10 +6,10 @@ use rustc_hash::FxHashSet;
 use super::state::State;
 use crate::checkpoint::load::LoadedLog;
 use crate::error::Result;
+use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::nat::FIRST_NODE;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, TYPE_NODE};
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR};
 use crate::node::pointers::pointers;
 
 /// Where a log stays that has no segment yet.
@@ -61,7 +61,7 @@ impl State {
         };
         for nid in FIRST_NODE..geometry.node_ids() {
             let address = self.nat(nid)?.block_addr.get();
-            if address == NULL_ADDR || !geometry.in_main(address) {
+            if !geometry.in_main(address) {
                 continue;
             }
             note(address);
