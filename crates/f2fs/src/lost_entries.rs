@@ -30,10 +30,14 @@ const USED_SEGMENTS_MAX: usize = 256;
 const STEP: usize = 64;
 
 impl Volume {
-    /// Makes the volume read-only if a table has lost entries. A repair goes on: it makes no nodes, and has found out what is live.
+    /// Makes the volume read-only if a table has lost entries. A repair goes on: it has found out what is live, and gives no lost id to
+    /// the nodes that it makes.
     pub(crate) fn expect_all_entries(&mut self, recovery: Recovery) {
-        if self.options.read_only || recovery.is_repair {
+        if self.options.read_only {
             return;
+        }
+        if recovery.is_repair {
+            return self.withhold_lost_ids();
         }
         if let Some(reason) = self.lost_entries() {
             self.warnings.push(format!("mounted read-only: {reason}; `basalt fsck` tells more"));
@@ -50,11 +54,24 @@ impl Volume {
         Some(format!("SIT: block {address} is not live, and node {nid} points to it"))
     }
 
+    /// Keeps the ids of all live nodes, as summaries have them, from being given to new ones.
+    fn withhold_lost_ids(&mut self) {
+        for segment in self.segments_of_nodes() {
+            let Ok(summary) = self.owners(segment) else { continue };
+            for block in self.table.live_blocks(segment).collect::<Vec<_>>() {
+                self.nat.withhold(summary.entries[block as usize].nid.get());
+            }
+        }
+    }
+
+    fn segments_of_nodes(&self) -> Vec<u32> {
+        let is_of_nodes = |&segment: &u32| self.table.live(segment) > 0 && self.table.kind(segment).is_node();
+        (0..self.geometry.main_segments).filter(is_of_nodes).collect()
+    }
+
     /// A live node that the NAT does not know.
     fn node_without_entry(&mut self) -> Option<(u32, u32)> {
-        let is_of_nodes = |&segment: &u32| self.table.live(segment) > 0 && self.table.kind(segment).is_node();
-        let segments: Vec<u32> = (0..self.geometry.main_segments).filter(is_of_nodes).collect();
-        spread(&segments, NODE_SEGMENTS_MAX).find_map(|segment| {
+        spread(&self.segments_of_nodes(), NODE_SEGMENTS_MAX).find_map(|segment| {
             let summary = self.owners(segment).ok()?;
             let live: Vec<u32> = self.table.live_blocks(segment).collect();
             live.into_iter().find_map(|block| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
@@ -28,6 +28,8 @@ pub struct Nat {
     /// Entries changed since the last checkpoint, or held only by its journal.
     pub dirty: BTreeMap<u32, RawNatEntry>,
     free: VecDeque<u32>,
+    /// Ids that look free, and may not be.
+    withheld: FxHashSet<u32>,
     /// Where the search for free ids goes on.
     pub scan_at: u32,
     /// Free ids in each NAT block once it was looked at; `u16::MAX` before.
@@ -58,6 +60,7 @@ impl Nat {
             blocks: FxHashMap::default(),
             dirty: journal,
             free: VecDeque::new(),
+            withheld: FxHashSet::default(),
             scan_at,
             free_in_block: vec![u16::MAX; geometry.nat_blocks as usize],
             rebuilt: false,
@@ -73,6 +76,7 @@ impl Nat {
             blocks: FxHashMap::default(),
             dirty: entries,
             free: VecDeque::new(),
+            withheld: FxHashSet::default(),
             scan_at: FIRST_FREE,
             free_in_block: Vec::new(),
             rebuilt: true,
@@ -134,6 +138,11 @@ impl Nat {
         self.blocks.get_mut(&index).ok_or_else(|| Error::damaged("NAT", format!("block {index}"), "not in memory"))
     }
 
+    /// Keeps an id from being handed out: its entry may be lost.
+    pub fn withhold(&mut self, nid: u32) {
+        self.withheld.insert(nid);
+    }
+
     /// A node id that is free now and was free in the last checkpoint.
     pub fn take_free(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<u32> {
         if self.free.is_empty() {
@@ -166,7 +175,9 @@ impl Nat {
                 .map(|(offset, _)| first + offset as u32)
                 .collect();
             let before = self.free.len();
-            self.free.extend(found.into_iter().filter(|nid| *nid >= FIRST_FREE && !self.dirty.contains_key(nid)));
+            let is_free =
+                |nid: &u32| *nid >= FIRST_FREE && !self.dirty.contains_key(nid) && !self.withheld.contains(nid);
+            self.free.extend(found.into_iter().filter(is_free));
             // All of them are handed out from here on; those of them not used come back at the next mount.
             self.free_in_block[index as usize] = 0;
             self.scan_at = ((index + 1) % blocks) * ENTRIES_PER_BLOCK;

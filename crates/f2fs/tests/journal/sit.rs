@@ -9,9 +9,11 @@ use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Clock, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
-use basalt_vfs::FileSystem;
+use basalt_vfs::{Caller, FileSystem, InodeNumber, SetAttributes};
 
-use super::{BLOCK, Files, assert_same, expect_clean, is_guarded, left_alive, left_alive_behind, open};
+use super::{
+    BLOCK, FILE, Files, assert_same, eager, expect_clean, is_guarded, left_alive, left_alive_behind, open, volume,
+};
 
 const SECTOR: usize = 512;
 /// Bytes of an entry of the SIT.
@@ -159,4 +161,73 @@ fn nodes_that_the_nat_lacks_keep_their_blocks() {
         assert!(left >= readable || is_told, "{what}: {left} of {readable} blocks");
     }
     println!("{losses} repairs with losses");
+}
+
+/// Inodes of small files, each with content of its own.
+fn make_small_files(fs: &F2fs) -> Vec<InodeNumber> {
+    let make = |number: u8| {
+        let ino = fs.create(fs.root(), format!("small{number}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &[number; 100], false).unwrap();
+        ino
+    };
+    (0..60).map(make).collect()
+}
+
+/// What was fsynced needs new nodes, and the NAT has lost entries: their ids are not the new nodes'.
+#[test]
+fn new_nodes_take_no_lost_ids() {
+    const OLD_BLOCKS: usize = 855;
+    const BLOCKS: usize = 875;
+    let device = volume(256 << 10);
+    let fs = open(&device, OpenOptions { sections_per_commit: Some(1), ..eager() });
+    let grower = fs.create(fs.root(), b"grower", &FILE, &Caller::default()).unwrap().ino;
+    fs.write(grower, 0, &vec![200; OLD_BLOCKS * BLOCK as usize], false).unwrap();
+    let mut files = Files::fill(&fs);
+    let small = make_small_files(&fs);
+    fs.sync().unwrap();
+    let mut rng = Rng::new(3);
+    // It grows behind commits of the journal, and in front of the next checkpoint.
+    let image = loop {
+        let before = fs.statistics();
+        let since = || fs.statistics().since(&before);
+        while since().checkpoints.total() == 0 && since().cleaning.total().journal_commits <= 6 {
+            files.overwrite(&fs, &mut rng, 20, true);
+        }
+        let data = vec![201; (BLOCKS - OLD_BLOCKS) * BLOCK as usize];
+        fs.write(grower, OLD_BLOCKS as u64 * BLOCK, &data, false).unwrap();
+        fs.sync_file(grower, false).unwrap();
+        if since().checkpoints.total() == 0 {
+            break device.snapshot();
+        }
+        fs.set_attributes(grower, &SetAttributes { size: Some(OLD_BLOCKS as u64 * BLOCK), ..SetAttributes::default() })
+            .unwrap();
+        fs.sync().unwrap();
+    };
+    let wrong = |fs: &dyn FileSystem| {
+        let mut bytes = vec![0; BLOCKS * BLOCK as usize];
+        let mut holds = |ino: InodeNumber, expected: &[u8]| {
+            fs.read(ino, 0, &mut bytes).is_ok_and(|length| bytes[..length] == *expected)
+        };
+        let wrong = small.iter().zip(0_u8..).filter(|(ino, number)| !holds(**ino, &[*number; 100])).count();
+        let grown =
+            [vec![200; OLD_BLOCKS * BLOCK as usize], vec![201; (BLOCKS - OLD_BLOCKS) * BLOCK as usize]].concat();
+        wrong + usize::from(!holds(grower, &grown)) + files.wrong(fs)
+    };
+    let geometry = guard::read(&image).unwrap().geometry;
+    for sector in 1..4 {
+        let image = Arc::new(image.snapshot());
+        for copy in [false, true] {
+            let nat = u64::from(geometry.nat_block(0, copy)) * BLOCK;
+            image.write_at(nat + sector * SECTOR as u64, &[0; SECTOR]).unwrap();
+        }
+        let clock = Arc::new(SystemClock);
+        let rescued = Rescued::open(image.clone(), &RescueOptions::default(), clock, &mut |_| ()).unwrap();
+        let by_rescue = wrong(&rescued);
+        drop(rescued);
+        let planned = plan(image.clone(), &RepairOptions::default(), &mut |_| ()).unwrap();
+        let is_told = !planned.report().losses.is_empty();
+        assert!(planned.commit().unwrap().clean);
+        let by_repair = wrong(&open(&image, OpenOptions::default()));
+        assert!(by_repair <= by_rescue || is_told, "sector {sector}: {by_repair} wrong, {by_rescue} by rescue");
+    }
 }
