@@ -59,7 +59,7 @@ impl Translation {
         if mutant::active(Mutant::MoveAppliedToNewer) {
             return steps.first().map_or(address, |step| step.last);
         }
-        steps.iter().find(|step| step.chained as usize > at).map_or(address, |step| step.last)
+        steps.get(steps.partition_point(|step| step.chained as usize <= at)).map_or(address, |step| step.last)
     }
 }
 
