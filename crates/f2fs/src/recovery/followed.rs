@@ -90,33 +90,8 @@ impl Followers {
                 ..Fsync::default()
             };
         }
-        let rest = behind.end + 1..segment_of(geometry, behind.end).end;
-        let (mut looked, mut searches) = (seen.clone(), if behind.is_worth { SEARCHES_MAX } else { 0 });
-        let (mut at, mut most) = (behind.end, if rest.is_empty() { FIRSTS_MAX } else { FIRSTS_NEAR });
-        let mut went = if rest.is_empty() { link(start, behind.end) } else { found.look(start, rest, is_live) };
-        let mut next = Vec::new();
-        loop {
-            let ended = segment_of(geometry, at).end - 1;
-            match went.filter(|next| geometry.in_main(*next)) {
-                Some(link) => next.push(link),
-                // Its last block says nothing: the log may have gone on in any other.
-                None if searches > 0 && (at == ended || link(start, ended).is_none()) => {
-                    searches -= 1;
-                    next.extend(firsts_of_segments(start, at, &looked, most, is_live));
-                    most = FIRSTS_NEAR;
-                }
-                None => {}
-            }
-            let is_new = |at: &u32| !looked.contains(&((at - geometry.main) / BLOCKS_PER_SEGMENT));
-            let Some(place) =
-                std::iter::from_fn(|| next.pop()).find(is_new).filter(|_| looked.len() < SEGMENTS_MAX + seen.len())
-            else {
-                break;
-            };
-            looked.insert((place - geometry.main) / BLOCKS_PER_SEGMENT);
-            at = place;
-            went = found.look(start, at..segment_of(geometry, at).end, is_live);
-        }
+        let runs = find_runs(start, behind, seen, is_live);
+        in_order(runs).into_iter().for_each(|run| found.note_run(start, &run, is_live));
         found.close();
         found
     }
@@ -126,7 +101,8 @@ impl Followers {
     pub fn are_durable(start: &Start<'_>) -> bool {
         let mut found = Followers { last: (start.address, 0), ..Followers::default() };
         if start.geometry.in_main(start.address) {
-            found.look(start, start.address..segment_of(start.geometry, start.address).end, &|_| false);
+            let range = start.address..segment_of(start.geometry, start.address).end;
+            found.note_run(start, &Run { range, begin: None }, &|_| false);
         }
         found.prove_durable(0)
     }
@@ -158,21 +134,15 @@ impl Followers {
         counted.flat_map(|one| one.nodes.into_iter().filter(move |node| !one.wrong.contains(&node.address))).collect()
     }
 
-    /// Takes note of the chain's blocks in part of a segment; returns where the log went on from the last one, if that is in another.
-    fn look(&mut self, start: &Start<'_>, range: Range<u32>, is_live: &dyn Fn(u32) -> bool) -> Option<u32> {
-        let here = segment_of(start.geometry, range.start);
-        let all = read_blocks(start.device, range.start, range.len()).ok();
-        let mut next = None;
-        for (index, address) in range.enumerate().filter(|(_, address)| !is_live(*address)) {
-            let alone = if all.is_none() { read_block(start.device, address).ok() } else { None };
-            let block = all.as_ref().map(|all| &all[index * BLOCK_SIZE..][..BLOCK_SIZE]).or(alone.as_deref());
-            let Some((block, footer)) = block.and_then(|block| Some((block, footer_in_chain(start, block)?))) else {
-                continue;
-            };
-            self.note(start, address, block, &footer);
-            next = Some(footer.next_blkaddr.get());
-        }
-        next.filter(|next| !here.contains(next))
+    /// Takes note of the chain's blocks in part of a segment.
+    fn note_run(&mut self, start: &Start<'_>, run: &Run, is_live: &dyn Fn(u32) -> bool) {
+        let mut is_first = true;
+        each_in_chain(start, run.range.clone(), is_live, &mut |address, block, footer| {
+            self.note(start, address, block, footer);
+            if let Some(begin) = run.begin.filter(|_| std::mem::take(&mut is_first)) {
+                self.last.1 = begin + (address - run.range.start) as usize;
+            }
+        });
     }
 
     fn note(&mut self, start: &Start<'_>, address: u32, block: &[u8], footer: &RawNodeFooter) {
@@ -201,12 +171,12 @@ impl Followers {
         if let Some(position) = seal.position {
             self.last.1 = position as usize;
         }
-        let entries = entries_now(start, &seal, self.last.1);
-        let in_main = entries.iter().map(|entry| entry.address).filter(|at| start.geometry.in_main(*at));
-        self.segments.extend(in_main.map(|at| (at - start.geometry.main) / BLOCKS_PER_SEGMENT));
         self.open.left = Some(seal.nodes);
-        if let Some(left) = self.budget.checked_sub(entries.len()) {
+        if let Some(left) = self.budget.checked_sub(seal.entries.len()) {
             self.budget = left;
+            let entries = entries_now(start, &seal, self.last.1);
+            let in_main = entries.iter().map(|entry| entry.address).filter(|at| start.geometry.in_main(*at));
+            self.segments.extend(in_main.map(|at| (at - start.geometry.main) / BLOCKS_PER_SEGMENT));
             self.open.wrong = wrong_addresses(start, &entries);
             self.open.holds = self.open.wrong.is_empty();
         }
@@ -234,6 +204,99 @@ impl Followers {
         let fsync = std::mem::take(&mut self.open);
         if !fsync.nodes.is_empty() {
             self.fsyncs.push(fsync);
+        }
+    }
+}
+
+/// Part of a segment that has blocks of the chain.
+struct Run {
+    range: Range<u32>,
+    /// Blocks of the chain in front of it, as far as a seal in it says.
+    begin: Option<usize>,
+}
+
+/// Runs in the order of the chain: where one begins, its seals know, and its neighbours on the device do not. One without seals stays behind
+/// the one that it was found behind.
+fn in_order(runs: Vec<Run>) -> Vec<Run> {
+    let mut begin = 0;
+    let mut runs: Vec<(usize, Run)> = runs
+        .into_iter()
+        .map(|run| {
+            begin = run.begin.unwrap_or(begin);
+            (begin, run)
+        })
+        .collect();
+    runs.sort_by_key(|(begin, _)| *begin);
+    runs.into_iter().map(|(_, run)| run).collect()
+}
+
+/// The rest of the segment where the chain ends, and then wherever the log went on, in the order in which they were found.
+fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: &dyn Fn(u32) -> bool) -> Vec<Run> {
+    let geometry = start.geometry;
+    let segment = |address: u32| (address - geometry.main) / BLOCKS_PER_SEGMENT;
+    let rest = behind.end + 1..segment_of(geometry, behind.end).end;
+    let (mut looked, mut searches) = (seen.clone(), if behind.is_worth { SEARCHES_MAX } else { 0 });
+    let (mut last, mut most) = (behind.end, if rest.is_empty() { FIRSTS_MAX } else { FIRSTS_NEAR });
+    let mut runs = Vec::new();
+    let mut went = if rest.is_empty() { link(start, behind.end) } else { look(start, rest, is_live, &mut runs) };
+    let mut next = Vec::new();
+    while looked.len() < SEGMENTS_MAX + seen.len() {
+        let is_new = |at: &u32| geometry.in_main(*at) && !looked.contains(&segment(*at));
+        next.extend(went.take().filter(is_new));
+        if next.is_empty() && searches > 0 {
+            // No link leads on, or only a damaged one.
+            searches -= 1;
+            next = firsts_of_segments(start, last, &looked, most, is_live);
+            next.reverse();
+            most = FIRSTS_NEAR;
+        }
+        let Some(place) = std::iter::from_fn(|| next.pop()).find(is_new) else {
+            if searches > 0 {
+                continue;
+            }
+            break;
+        };
+        looked.insert(segment(place));
+        let before = runs.len();
+        went = look(start, place..segment_of(geometry, place).end, is_live, &mut runs);
+        if runs.len() > before {
+            last = place;
+        }
+    }
+    runs
+}
+
+/// Adds part of a segment to the runs if it has blocks of the chain; returns where the log went on from its last one, if that is in another.
+fn look(start: &Start<'_>, range: Range<u32>, is_live: &dyn Fn(u32) -> bool, runs: &mut Vec<Run>) -> Option<u32> {
+    let here = segment_of(start.geometry, range.start);
+    let (mut went, mut begin) = (None, None);
+    each_in_chain(start, range.clone(), is_live, &mut |address, block, footer| {
+        went = Some(footer.next_blkaddr.get());
+        if begin.is_none() && is_seal(footer) {
+            let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);
+            let position = seal.and_then(|seal| seal.position);
+            begin = position.and_then(|at| (at as usize).checked_sub((address - range.start) as usize));
+        }
+    });
+    if went.is_some() {
+        runs.push(Run { range, begin });
+    }
+    went.filter(|next| !here.contains(next))
+}
+
+/// Calls `each` with the blocks of the chain in part of a segment: address, bytes, footer.
+fn each_in_chain(
+    start: &Start<'_>,
+    range: Range<u32>,
+    is_live: &dyn Fn(u32) -> bool,
+    each: &mut dyn FnMut(u32, &[u8], &RawNodeFooter),
+) {
+    let all = read_blocks(start.device, range.start, range.len()).ok();
+    for (index, address) in range.enumerate().filter(|(_, address)| !is_live(*address)) {
+        let alone = if all.is_none() { read_block(start.device, address).ok() } else { None };
+        let block = all.as_ref().map(|all| &all[index * BLOCK_SIZE..][..BLOCK_SIZE]).or(alone.as_deref());
+        if let Some((block, footer)) = block.and_then(|block| Some((block, footer_in_chain(start, block)?))) {
+            each(address, block, &footer);
         }
     }
 }

@@ -214,7 +214,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     chain.look_behind_end(start, is_live, end, &mut pending);
     if sealed.is_none() {
         // Linux's: it has no seals.
-        chain.torn = torn_end(start, &pending, is_live);
+        chain.torn = torn_end(start, &pending, &chain.segments, is_live);
         if chain.torn.is_some() {
             chain.nodes.extend(pending.drain(..pending.len() - 1));
         } else {
@@ -227,7 +227,12 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
 
 /// What is wrong with the last node of a chain without seals, if that is an inode which power cut while it was written: its footer is
 /// there, not all of it is, and nobody fsynced anything behind it.
-fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> bool) -> Option<Error> {
+fn torn_end(
+    start: &Start<'_>,
+    nodes: &[ChainNode],
+    seen: &BTreeSet<u32>,
+    is_live: &dyn Fn(u32) -> bool,
+) -> Option<Error> {
     let last = nodes.last().filter(|node| node.offset == 0 && node.flags.contains(NodeFlags::FSYNC))?;
     let block = read_block(start.device, last.address).ok()?;
     let inode = RawInode::ref_from_bytes(&block).ok()?;
@@ -237,7 +242,7 @@ fn torn_end(start: &Start<'_>, nodes: &[ChainNode], is_live: &dyn Fn(u32) -> boo
         return None;
     }
     let behind = Behind { end: last.address, position: last.position, seal: None, is_worth: true };
-    (!Followers::find(start, &behind, &BTreeSet::new(), is_live).are_fsynced(1)).then_some(error)
+    (!Followers::find(start, &behind, seen, is_live).are_fsynced(1)).then_some(error)
 }
 
 /// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
@@ -252,8 +257,8 @@ pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(u32, Optio
     // First: a hostile address may be the last that there is.
     let outside = entries.iter().filter(|entry| !geometry.in_main(entry.address));
     let mut wrong: Vec<_> = outside.map(|entry| (entry.address, None)).collect();
-    let mut rest = entries;
-    while let Some(first) = rest.first().filter(|_| wrong.is_empty()) {
+    let mut rest = if wrong.is_empty() { entries } else { &[] };
+    while let Some(first) = rest.first() {
         let neighbours = rest.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
         let (run, behind) = rest.split_at(neighbours);
         let all = read_blocks(device, first.address, run.len()).ok();

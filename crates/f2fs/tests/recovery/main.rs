@@ -11,6 +11,7 @@
 //! | [`claims`] | a chain that claims a block of another file's, and summaries that name a wrong owner |
 //! | [`torn`] | the last inode of Linux's chain, of which only a part arrived |
 //! | [`resumed`] | what counts behind such damage |
+//! | [`segments`] | damage in a chain that runs through several segments |
 //! | [`returned`] | damage under an fsync that had returned |
 //! | [`cuts`] | power cuts at random inside fsync and inside recovery |
 
@@ -28,4 +29,5 @@ mod power;
 mod resumed;
 mod returned;
 mod rules;
+mod segments;
 mod torn;

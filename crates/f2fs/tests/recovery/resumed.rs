@@ -12,28 +12,28 @@ use basalt_vfs::{Caller, FileSystem, InodeNumber};
 
 use super::power::{FILE, formatted};
 
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 /// Blocks of a file that needs direct nodes.
-const LARGE: usize = 1000;
+pub(super) const LARGE: usize = 1000;
 
-fn open(device: &Arc<MemoryDevice>) -> F2fs {
+pub(super) fn open(device: &Arc<MemoryDevice>) -> F2fs {
     let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
     F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
 }
 
-fn make(fs: &F2fs, name: &str) -> InodeNumber {
+pub(super) fn make(fs: &F2fs, name: &str) -> InodeNumber {
     fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino
 }
 
 /// Makes a file of one block and fsyncs it.
-fn small(fs: &F2fs, name: &str) {
+pub(super) fn small(fs: &F2fs, name: &str) {
     let ino = make(fs, name);
     fs.write(ino, 0, &[7; BLOCK], false).unwrap();
     fs.sync_file(ino, false).unwrap();
 }
 
 /// A new volume behind a checkpoint.
-fn volume() -> (Arc<MemoryDevice>, F2fs) {
+pub(super) fn volume() -> (Arc<MemoryDevice>, F2fs) {
     let device = Arc::new(formatted(128 << 20));
     let fs = open(&device);
     make(&fs, "first");
@@ -42,7 +42,7 @@ fn volume() -> (Arc<MemoryDevice>, F2fs) {
 }
 
 /// The blocks that begin with this.
-fn blocks_with(image: &MemoryDevice, is_one: impl Fn(&[u8]) -> bool) -> Vec<u64> {
+pub(super) fn blocks_with(image: &MemoryDevice, is_one: impl Fn(&[u8]) -> bool) -> Vec<u64> {
     let mut bytes = vec![0; BLOCK];
     let mut is_it = |block: &u64| image.read_at(block * BLOCK as u64, &mut bytes).is_ok() && is_one(&bytes);
     (0..image.size() / BLOCK as u64).filter(&mut is_it).collect()
@@ -55,7 +55,7 @@ fn break_chain(image: &MemoryDevice) {
 }
 
 /// Each block of a file, which has the same byte everywhere.
-fn content(fs: &dyn FileSystem, name: &str, blocks: usize) -> Vec<u8> {
+pub(super) fn content(fs: &dyn FileSystem, name: &str, blocks: usize) -> Vec<u8> {
     let mut bytes = vec![0; blocks * BLOCK];
     let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
     assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), bytes.len(), "{name}");

@@ -49,14 +49,17 @@ fn chain_on(volume: MemoryDevice) -> (MemoryDevice, Vec<u64>) {
     let mut is_seal = |block: &u64| image.read_at(block * BLOCK, &mut head).is_ok() && head == *b"BSEL";
     let seals: Vec<u64> = (0..image.size() / BLOCK).filter(&mut is_seal).collect();
     assert_eq!(seals.len(), FSYNCS.len());
-    for seal in &seals {
-        image.write_at(seal * BLOCK, &[0; SECTOR]).unwrap();
-        image.write_at(seal * BLOCK + FOOTER, &[9, 9, 0, 0, 9, 9, 0, 0]).unwrap();
-    }
+    seals.iter().for_each(|seal| forget_seal(&image, *seal));
     (image, seals.iter().map(|seal| seal + 1).collect())
 }
 
-fn tear(image: &MemoryDevice, inode: u64) -> Arc<MemoryDevice> {
+/// Makes a node of no file of a seal.
+pub(super) fn forget_seal(image: &MemoryDevice, seal: u64) {
+    image.write_at(seal * BLOCK, &[0; SECTOR]).unwrap();
+    image.write_at(seal * BLOCK + FOOTER, &[9, 9, 0, 0, 9, 9, 0, 0]).unwrap();
+}
+
+pub(super) fn tear(image: &MemoryDevice, inode: u64) -> Arc<MemoryDevice> {
     let torn = image.snapshot();
     torn.write_at(inode * BLOCK, &[0; BLOCK as usize - SECTOR]).unwrap();
     Arc::new(torn)

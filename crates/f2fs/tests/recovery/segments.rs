@@ -1,0 +1,220 @@
+//! Damage in a chain that runs through several segments: what the log wrote in others counts, in the order in which it was written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::F2fs;
+use basalt_f2fs::check::{CheckOptions, FaultKind, check};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
+use basalt_f2fs::{OpenOptions, SystemClock};
+use basalt_vfs::{FallocateMode, FileSystem, InodeNumber};
+
+use super::power::formatted;
+use super::resumed::{BLOCK, LARGE, blocks_with, content, make, open, small, volume};
+
+const FILES: usize = 900;
+
+fn name(file: usize) -> String {
+    format!("file-{file:04}")
+}
+
+fn make_others(fs: &F2fs, count: usize) {
+    for other in 0..count {
+        make(fs, &format!("other{other}"));
+    }
+}
+
+fn seals(image: &MemoryDevice) -> Vec<u64> {
+    blocks_with(image, |bytes| bytes.starts_with(b"BSEL"))
+}
+
+/// The segments that have seals, which are the chain's, in order of their place.
+fn segments_of_chain(image: &MemoryDevice) -> Vec<u64> {
+    let segments: BTreeSet<u64> = seals(image).iter().map(|block| block / 512).collect();
+    segments.into_iter().collect()
+}
+
+/// What `look` sees of a volume by rescue, and once it was repaired.
+fn by_rescue_and_repair<T>(image: &MemoryDevice, look: impl Fn(&dyn FileSystem) -> T) -> [T; 2] {
+    let copy = Arc::new(image.snapshot());
+    let rescued = Rescued::open(copy.clone(), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+    let by_rescue = look(&rescued);
+    drop(rescued);
+    assert!(plan(copy.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
+    [by_rescue, look(&open(&copy))]
+}
+
+/// Leaves the log of nodes no segments but those far from each other: every other one, from high to low, is taken by files.
+fn scatter(fs: &F2fs) {
+    let large = make(fs, "scattered");
+    fs.write(large, 0, &vec![1; 60 << 20], false).unwrap();
+    fs.sync().unwrap();
+    for piece in [14, 4, 10, 22, 18] {
+        fs.fallocate(large, FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE, piece << 21, 2 << 20).unwrap();
+    }
+    fs.sync().unwrap();
+}
+
+/// Of files that are fsynced once, those are gone that were in the damaged blocks.
+#[test]
+fn behind_the_end_of_a_segment() {
+    for (others, is_scattered) in [(0, false), (1, false), (0, true)] {
+        let (device, fs) = volume();
+        make_others(&fs, others);
+        if is_scattered {
+            scatter(&fs);
+        }
+        fs.sync().unwrap();
+        (0..FILES).for_each(|file| small(&fs, &name(file)));
+        let image = device.snapshot();
+        let missing = |fs: &dyn FileSystem| {
+            let mut bytes = vec![0; BLOCK];
+            let mut is_there = |file: &usize| {
+                let found = fs.lookup(fs.root(), name(*file).as_bytes());
+                found.is_ok_and(|found| fs.read(found.ino, 0, &mut bytes).unwrap() == BLOCK && bytes == [7; BLOCK])
+            };
+            (0..FILES).filter(|file| !is_there(file)).count()
+        };
+        let segments = segments_of_chain(&image);
+        assert!(segments.len() >= 3, "{segments:?}");
+        for segment in &segments {
+            let end = (segment + 1) * 512;
+            let last_seal = seals(&image).into_iter().filter(|seal| seal / 512 == *segment).max().unwrap();
+            // One block, two blocks, or one byte.
+            for (at, length) in [(end - 1, BLOCK), (end - 2, 2 * BLOCK), (last_seal, 5)] {
+                let copy = image.snapshot();
+                copy.write_at(at * BLOCK as u64, &vec![0; length]).unwrap();
+                let missing = by_rescue_and_repair(&copy, missing);
+                let most = length.div_ceil(BLOCK);
+                assert!(missing.iter().all(|gone| *gone <= most), "{segments:?}, {length} bytes at {at}: {missing:?}");
+            }
+        }
+    }
+}
+
+/// Of files that are fsynced twice, the second version counts, unless it is damaged itself.
+#[test]
+fn last_versions_behind_the_end_of_a_segment() {
+    for (others, is_scattered) in [(0, false), (1, false), (0, true), (1, true)] {
+        let (device, fs) = volume();
+        make_others(&fs, others);
+        if is_scattered {
+            scatter(&fs);
+        }
+        let inodes: Vec<InodeNumber> = (0..FILES / 2).map(|file| make(&fs, &name(file))).collect();
+        fs.sync().unwrap();
+        for version in [1, 2] {
+            for ino in &inodes {
+                fs.write(*ino, 0, &[version; BLOCK], false).unwrap();
+                fs.sync_file(*ino, false).unwrap();
+            }
+        }
+        let image = device.snapshot();
+        let segments = segments_of_chain(&image);
+        assert!(segments.len() >= 3, "{segments:?}");
+        for segment in &segments {
+            let copy = image.snapshot();
+            copy.write_at(((segment + 1) * 512 - 1) * BLOCK as u64, &[0; BLOCK]).unwrap();
+            let old = by_rescue_and_repair(&copy, |fs| {
+                let mut bytes = vec![0; BLOCK];
+                let mut is_new =
+                    |ino: &&InodeNumber| fs.read(**ino, 0, &mut bytes).unwrap() == BLOCK && bytes == [2; BLOCK];
+                inodes.iter().filter(|ino| !is_new(ino)).count()
+            });
+            assert!(old.iter().all(|old| *old <= 1), "{segments:?}, end of {segment}: {old:?} are not of version 2");
+        }
+    }
+}
+
+/// The link of a segment's last node leads to a place that no chain was at: what follows is found, or its loss is told.
+#[test]
+fn a_damaged_link_at_the_end_of_a_segment() {
+    for (size, astray) in [(128_u64, 40_u32), (128, 13), (2048, 500), (2048, 13), (2048, u32::MAX)] {
+        for others in 0..2 {
+            let device = Arc::new(formatted(size << 20));
+            let fs = open(&device);
+            make(&fs, "first");
+            make_others(&fs, others);
+            fs.sync().unwrap();
+            (0..FILES).for_each(|file| small(&fs, &name(file)));
+            let copy = device.snapshot();
+            // The first segments are those of the logs.
+            let mut bytes = vec![0; BLOCK];
+            let mut is_seal = |block: &u64| {
+                copy.read_at(block * BLOCK as u64, &mut bytes).unwrap();
+                bytes.starts_with(b"BSEL")
+            };
+            let segment = (0..20_480).find(&mut is_seal).unwrap() / 512;
+            let end = (segment + 1) * 512 - 1;
+            let link = if astray == u32::MAX { astray } else { (segment as u32 + astray) * 512 };
+            copy.write_at(end * BLOCK as u64 + 4092, &link.to_le_bytes()).unwrap();
+            let report = check(&copy, &CheckOptions::default(), &mut |_| ()).unwrap();
+            let is_told = report.faults.iter().any(|fault| fault.kind == FaultKind::FsyncLost);
+            let fs = open(&Arc::new(copy));
+            let there = (0..FILES).filter(|file| fs.lookup(fs.root(), name(*file).as_bytes()).is_ok()).count();
+            assert!(
+                is_told && !fs.is_writable() || there == FILES,
+                "{size} MiB, link to {link}, {others}: {there} there"
+            );
+        }
+    }
+}
+
+/// Of one fsync that had returned, two blocks are damaged: one of data, and the direct node, whose footer is whole. Neither counts.
+#[test]
+fn two_damaged_blocks_of_one_fsync() {
+    let (device, fs) = volume();
+    let large = make(&fs, "large");
+    fs.write(large, 0, &[1; LARGE * BLOCK], false).unwrap();
+    fs.sync().unwrap();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    names[..3].iter().for_each(|name| small(&fs, name));
+    fs.write(large, 950 * BLOCK as u64, &[2; 10 * BLOCK], false).unwrap();
+    fs.sync_file(large, false).unwrap();
+    names[3..].iter().for_each(|name| small(&fs, name));
+    let image = device.snapshot();
+    let seal = seals(&image)[3];
+    let mut entry = [0; 4];
+    image.read_at(seal * BLOCK as u64 + 24, &mut entry).unwrap();
+    image.write_at((seal + 1) * BLOCK as u64, &[0; 3584]).unwrap();
+    image.write_at(u64::from(u32::from_le_bytes(entry)) * BLOCK as u64, &[0xCC; BLOCK]).unwrap();
+    for large in by_rescue_and_repair(&image, |fs| {
+        assert!(names.iter().all(|name| fs.lookup(fs.root(), name.as_bytes()).is_ok()));
+        content(fs, "large", LARGE)
+    }) {
+        let holes = large.iter().filter(|byte| ![1, 2].contains(byte)).count();
+        assert!(holes <= 1, "{holes} blocks of the file are neither of the one version nor of the other");
+    }
+}
+
+/// Linux's chains have no seals. That of a chain through several segments ends in a torn inode: the rest of it counts.
+#[test]
+fn a_torn_inode_at_the_end_of_a_long_chain() {
+    for fsyncs in [200, 700] {
+        let device = Arc::new(formatted(256 << 20));
+        let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+        let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+        let (first, last) = (make(&fs, "first"), make(&fs, "last"));
+        fs.sync().unwrap();
+        for at in 0..fsyncs {
+            let (ino, byte) = match at {
+                3 => (last, 2),
+                _ if at == fsyncs - 1 => (last, 4),
+                _ => (first, 1),
+            };
+            fs.write(ino, 0, &[byte; 2 * BLOCK], false).unwrap();
+            fs.sync_file(ino, false).unwrap();
+        }
+        let image = device.snapshot();
+        let seals = seals(&image);
+        assert_eq!(seals.len(), fsyncs);
+        for seal in &seals {
+            super::torn::forget_seal(&image, *seal);
+        }
+        let fs = open(&super::torn::tear(&image, seals.iter().copied().max().unwrap() + 1));
+        assert!(fs.is_writable(), "{fsyncs} fsyncs: {:?}", fs.warnings());
+        assert_eq!(["first", "last"].map(|name| content(&fs, name, 2)), [[1, 1], [2, 2]], "{fsyncs} fsyncs");
+    }
+}
