@@ -54,8 +54,8 @@ impl Target {
     }
 }
 
-/// Opens a device. What is mounted, also by another loop device or as a part of something larger, is refused at once; for what is merely locked (a volume being closed, a check that
-/// ends) this waits, and says so.
+/// Opens a device. What is mounted, also by another loop device or as a part of something larger, is refused at once; for what is merely
+/// locked (a volume being closed, a check that ends) this waits, and says so.
 ///
 /// # Errors
 /// When it is no device, or still in use after the wait.

@@ -1,8 +1,8 @@
 //! The only door in: the file-system interface on a volume.
 //!
-//! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while
-//! they read from the device; exclusive while blocks become free), `volume` (everything in memory; never held over a
-//! flush).
+//! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `turn` (one checkpoint at a time, held over
+//! flushes), `reuse` (shared by readers while they read from the device; exclusive while blocks become free), `volume` (everything in
+//! memory; never held over a flush).
 
 use std::sync::Arc;
 

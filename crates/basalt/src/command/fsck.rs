@@ -68,7 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().max_faults)]
     max_faults: usize,
 
-    /// Repair even what loses something that `basalt rescue` can still read, or writes over a checkpoint that cannot be read; restore though the volume was used since; else nothing (every volume is checked, clean or not)
+    /// Repair even what loses something that `basalt rescue` can still read, or writes over a checkpoint that cannot be read; restore
+    /// though the volume was used since; else nothing (every volume is checked, clean or not)
     #[arg(short, long)]
     force: bool,
 }

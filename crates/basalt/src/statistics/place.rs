@@ -1,7 +1,8 @@
 //! Where the sockets of a mount are.
 //!
-//! `DIRECTORY/MAJOR:MINOR.socket`, and `MAJOR:MINOR.farewell.socket` for the news of its end, with the device number of the mount. Device numbers are the same in all mount namespaces, and belong to
-//! one file system as long as it is mounted anywhere. The directory depends on who serves the mount:
+//! `DIRECTORY/MAJOR:MINOR.socket`, and `MAJOR:MINOR.farewell.socket` for the news of its end, with the device number of the mount. Device
+//! numbers are the same in all mount namespaces, and belong to one file system as long as it is mounted anywhere. The directory depends on
+//! who serves the mount:
 //!
 //! | server | directory |
 //! |---|---|

@@ -158,7 +158,8 @@ fn promises(
     std::iter::once(opening).chain(steps.iter().enumerate().map(one)).collect()
 }
 
-/// Linux fsyncs a directory by a checkpoint, which does not write content of files; or finds that nothing of it is new: then nothing else becomes durable either.
+/// Linux fsyncs a directory by a checkpoint, which does not write content of files; or finds that nothing of it is new: then nothing else
+/// becomes durable either.
 fn promise(step: &Step, tree: &Tree, with_checkpoint: bool) -> Promise {
     let of = |path: &str| tree.find(path).and_then(|id| tree.get(id).map(|node| (id, node.kind)));
     match step {

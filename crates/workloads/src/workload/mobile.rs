@@ -6,10 +6,11 @@
 //! 4,120 bytes are appended, one fdatasync; from 1,000 frames on the pages are written to the database, synced, and the log begins anew.
 //! That such transactions make most of what telephones write is from S. Jeong and others (*I/O stack optimization for smartphones*, USENIX ATC
 //! 2013) and K. Lee and Y. Won (*Smart layers and dumb result*, EMSOFT 2012).
-//! Ours: 24 applications (one for each 64 MiB on small volumes), a third of them with a write-ahead log; their databases take 10 % of the volume, sizes falling as 1/rank;
-//! transactions go to the applications by Zipf's law at 1.0 and change 1 to 8 pages, chosen by Zipf's law at 0.99. Of 1,000 steps 985
-//! are transactions, 10 write a thumbnail of 16 to 64 KiB, 3 a photograph of 1 to 4 MiB, 1 an update of an application (4 to 8 MiB, less on small volumes, made under
-//! a new name, synced and renamed), 1 deletes the ten oldest pictures. Pictures take 30 % of the volume, and the oldest make way.
+//! Ours: 24 applications (one for each 64 MiB on small volumes), a third of them with a write-ahead log; their databases take 10 % of the
+//! volume, sizes falling as 1/rank; transactions go to the applications by Zipf's law at 1.0 and change 1 to 8 pages, chosen by Zipf's law
+//! at 0.99. Of 1,000 steps 985 are transactions, 10 write a thumbnail of 16 to 64 KiB, 3 a photograph of 1 to 4 MiB, 1 an update of an
+//! application (4 to 8 MiB, less on small volumes, made under a new name, synced and renamed), 1 deletes the ten oldest pictures. Pictures
+//! take 30 % of the volume, and the oldest make way.
 
 use std::collections::VecDeque;
 
