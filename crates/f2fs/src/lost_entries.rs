@@ -54,12 +54,11 @@ impl Volume {
         Some(format!("SIT: block {address} is not live, and node {nid} points to it"))
     }
 
-    /// Keeps the ids of all live nodes, as summaries have them, from being given to new ones.
+    /// Keeps the ids of live nodes without an entry, as summaries have them, from being given to new ones.
     fn withhold_lost_ids(&mut self) {
         for segment in self.segments_of_nodes() {
-            let Ok(summary) = self.owners(segment) else { continue };
-            for block in self.table.live_blocks(segment).collect::<Vec<_>>() {
-                self.nat.withhold(summary.entries[block as usize].nid.get());
+            for (nid, _) in self.without_entry(segment) {
+                self.nat.withhold(nid);
             }
         }
     }
@@ -72,16 +71,18 @@ impl Volume {
     /// A live node that the NAT does not know.
     fn node_without_entry(&mut self) -> Option<(u32, u32)> {
         spread(&self.segments_of_nodes(), NODE_SEGMENTS_MAX).find_map(|segment| {
-            let summary = self.owners(segment).ok()?;
-            let live: Vec<u32> = self.table.live_blocks(segment).collect();
-            live.into_iter().find_map(|block| {
-                let nid = summary.entries[block as usize].nid.get();
-                let address = self.geometry.main + segment * BLOCKS_PER_SEGMENT + block;
-                // The summary may be wrong itself.
-                let is_lost = self.nat_entry(nid).ok()?.block_addr.get() == NULL_ADDR && self.is_node(nid, address);
-                is_lost.then_some((nid, address))
-            })
+            // The summary may be wrong itself.
+            self.without_entry(segment).into_iter().find(|&(nid, address)| self.is_node(nid, address))
         })
+    }
+
+    /// The live blocks of a segment of nodes whose node, by the summary, has no entry in the NAT: its id, and the address.
+    fn without_entry(&mut self, segment: u32) -> Vec<(u32, u32)> {
+        let Ok(summary) = self.owners(segment) else { return Vec::new() };
+        let first = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+        let live: Vec<u32> = self.table.live_blocks(segment).collect();
+        let owned = live.into_iter().map(|block| (summary.entries[block as usize].nid.get(), first + block));
+        owned.filter(|(nid, _)| self.nat_entry(*nid).is_ok_and(|entry| entry.block_addr.get() == NULL_ADDR)).collect()
     }
 
     /// A block that somebody has, in a segment without live blocks; behind a live journal, which may have moved others there, in any.

@@ -28,7 +28,7 @@ pub struct Nat {
     /// Entries changed since the last checkpoint, or held only by its journal.
     pub dirty: BTreeMap<u32, RawNatEntry>,
     free: VecDeque<u32>,
-    /// Ids that look free, and may not be.
+    /// Ids that look free, and whose entries may be lost.
     withheld: FxHashSet<u32>,
     /// Where the search for free ids goes on.
     pub scan_at: u32,
@@ -138,7 +138,7 @@ impl Nat {
         self.blocks.get_mut(&index).ok_or_else(|| Error::damaged("NAT", format!("block {index}"), "not in memory"))
     }
 
-    /// Keeps an id from being handed out: its entry may be lost.
+    /// Keeps an id from being handed out, since its entry may be lost.
     pub fn withhold(&mut self, nid: u32) {
         self.withheld.insert(nid);
     }

@@ -136,20 +136,27 @@ impl Followers {
 
     /// Takes note of the chain's blocks in part of a segment.
     fn note_run(&mut self, start: &Start<'_>, run: &Run, is_live: &dyn Fn(u32) -> bool) {
-        let mut is_first = true;
+        // Only the first block: from there on, each follows the one before.
+        let mut begin = run.begin;
         each_in_chain(start, run.range.clone(), is_live, &mut |address, block, footer| {
-            self.note(start, address, block, footer);
-            if let Some(begin) = run.begin.filter(|_| std::mem::take(&mut is_first)) {
-                self.last.1 = begin + (address - run.range.start) as usize;
-            }
+            let position = match begin.take() {
+                Some(begin) => begin + (address - run.range.start) as usize,
+                None => self.position_behind_last(start, address),
+            };
+            self.note(start, (address, position), block, footer);
         });
     }
 
-    fn note(&mut self, start: &Start<'_>, address: u32, block: &[u8], footer: &RawNodeFooter) {
+    /// The position of a block that is found behind the last one.
+    fn position_behind_last(&self, start: &Start<'_>, address: u32) -> usize {
         let (before, position) = self.last;
         // What cannot be recognised in between is of the chain too.
         let is_near = segment_of(start.geometry, before).contains(&address) && address > before;
-        self.last = (address, position + if is_near { (address - before) as usize } else { 1 });
+        position + if is_near { (address - before) as usize } else { 1 }
+    }
+
+    fn note(&mut self, start: &Start<'_>, (address, position): (u32, usize), block: &[u8], footer: &RawNodeFooter) {
+        self.last = (address, position);
         self.segments.insert((address - start.geometry.main) / BLOCKS_PER_SEGMENT);
         if is_seal(footer) {
             let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::F2fs;
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{OpenOptions, SystemClock};
+use basalt_f2fs::{F2fs, SystemClock};
 use basalt_vfs::{FallocateMode, FileSystem, InodeNumber};
 
 use super::power::formatted;
@@ -46,15 +45,24 @@ fn by_rescue_and_repair<T>(image: &MemoryDevice, look: impl Fn(&dyn FileSystem) 
     [by_rescue, look(&open(&copy))]
 }
 
-/// Leaves the log of nodes no segments but those far from each other: every other one, from high to low, is taken by files.
+/// Fills a volume but for places that do not lie side by side, so that logs have only these to go on in.
 fn scatter(fs: &F2fs) {
+    const SEGMENT: u64 = 2 << 20;
     let large = make(fs, "scattered");
-    fs.write(large, 0, &vec![1; 60 << 20], false).unwrap();
+    let segments = fs.stat_fs().unwrap().available / 512 - 2;
+    fs.write(large, 0, &vec![1; (segments * SEGMENT) as usize], false).unwrap();
     fs.sync().unwrap();
-    for piece in [14, 4, 10, 22, 18] {
-        fs.fallocate(large, FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE, piece << 21, 2 << 20).unwrap();
+    for piece in (1..segments - 2).step_by(4) {
+        // Wherever the log's segments begin, one of them lies within.
+        let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+        fs.fallocate(large, mode, piece * SEGMENT, 2 * SEGMENT).unwrap();
     }
     fs.sync().unwrap();
+}
+
+/// Whether segments lie apart from each other.
+fn lie_apart(segments: &[u64]) -> bool {
+    segments.windows(2).filter(|pair| pair[1] - pair[0] > 1).count() >= 2
 }
 
 /// Of files that are fsynced once, those are gone that were in the damaged blocks.
@@ -78,11 +86,11 @@ fn behind_the_end_of_a_segment() {
             (0..FILES).filter(|file| !is_there(file)).count()
         };
         let segments = segments_of_chain(&image);
-        assert!(segments.len() >= 3, "{segments:?}");
+        assert!(segments.len() >= 3 && (lie_apart(&segments) || !is_scattered), "{segments:?}");
         for segment in &segments {
             let end = (segment + 1) * 512;
             let last_seal = seals(&image).into_iter().filter(|seal| seal / 512 == *segment).max().unwrap();
-            // One block, two blocks, or one byte.
+            // One block, two blocks, or the head of a seal.
             for (at, length) in [(end - 1, BLOCK), (end - 2, 2 * BLOCK), (last_seal, 5)] {
                 let copy = image.snapshot();
                 copy.write_at(at * BLOCK as u64, &vec![0; length]).unwrap();
@@ -113,7 +121,7 @@ fn last_versions_behind_the_end_of_a_segment() {
         }
         let image = device.snapshot();
         let segments = segments_of_chain(&image);
-        assert!(segments.len() >= 3, "{segments:?}");
+        assert!(segments.len() >= 3 && (lie_apart(&segments) || !is_scattered), "{segments:?}");
         for segment in &segments {
             let copy = image.snapshot();
             copy.write_at(((segment + 1) * 512 - 1) * BLOCK as u64, &[0; BLOCK]).unwrap();
@@ -194,8 +202,7 @@ fn two_damaged_blocks_of_one_fsync() {
 fn a_torn_inode_at_the_end_of_a_long_chain() {
     for fsyncs in [200, 700] {
         let device = Arc::new(formatted(256 << 20));
-        let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
-        let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+        let fs = open(&device);
         let (first, last) = (make(&fs, "first"), make(&fs, "last"));
         fs.sync().unwrap();
         for at in 0..fsyncs {
