@@ -112,7 +112,9 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "If an inode without a name remembers this one, the entry leads there again. If it is a directory's and files remember that, the \
              directory is made anew, for root alone. Else the entry is removed."
         }
-        DentryDots => "`.` and `..` are made to lead where they should; more than one of each is removed.",
+        DentryDots => {
+            "`.` and `..` are made to lead where they should; more than one of each is removed. A first block of another file is replaced by the right one where that is found."
+        }
         DentryDuplicate => "The second entry gets a number behind its name.",
         DirectoryParents => "The name in the directory that `..` leads to stays, the other is removed.",
         DirectoryCycle => "One name is removed, and that directory goes to lost+found.",

@@ -29,6 +29,7 @@ mod checkpoint;
 mod commit;
 mod directory;
 mod finds;
+mod first_block;
 mod home;
 mod inode;
 mod journal;

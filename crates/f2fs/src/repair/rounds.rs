@@ -156,6 +156,10 @@ impl Work<'_> {
                 return Ok(report);
             }
             state.begin_round();
+            if state.take_back_first_blocks(&survey, &report, &mut self.log)? {
+                state.write_pack(Some(&survey))?;
+                continue;
+            }
             let mut layers: Vec<u32> = faults(&report).map(|fault| layer(fault.kind)).collect();
             layers.sort_unstable();
             layers.dedup();

@@ -283,6 +283,11 @@ impl Evidence {
         self.is_of_newer(seen) || is_behind && (self.is_outdated || !self.addresses.contains_key(&seen.nid))
     }
 
+    /// Whether the NAT leads to this version of a node, out of date or not.
+    pub(super) fn names(&self, nid: u32, address: u32) -> bool {
+        self.addresses.get(&nid).or(self.hints.get(&nid)) == Some(&address)
+    }
+
     /// What is known of a node that was found at `address`.
     pub(super) fn standing(
         &mut self,
@@ -291,10 +296,9 @@ impl Evidence {
         seen: &Seen,
         address: u32,
     ) -> Standing {
-        let named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid));
         // Tables may be newer than a checkpoint that is stale.
-        let is_named = named == Some(&address) && !(self.is_stale && self.is_of_newer(seen));
-        let is_known = named.is_some();
+        let is_named = self.names(seen.nid, address) && !(self.is_stale && self.is_of_newer(seen));
+        let is_known = self.addresses.contains_key(&seen.nid) || self.hints.contains_key(&seen.nid);
         if is_named && !self.nat_is_old {
             return Standing::Named;
         }

@@ -1,7 +1,8 @@
 //! The nodes that were found: for each id the version that counts.
 //!
 //! Versions of a node are told apart by standing, soundness, `cp_ver`, and, written under the same checkpoint, by the order of their
-//! log: within a segment the later block is newer; from one segment to the next the last node of each leads on.
+//! log: within a segment the later block is newer; from one segment to the next the last node of each leads on. Two nodes of one id and
+//! one version that are at different places of files are no versions: one has a damaged footer.
 //! 40 bytes a node id, however many old versions lie about: at most 1 % of the main area.
 
 use std::collections::hash_map::Entry;
@@ -25,6 +26,8 @@ pub(crate) struct Found {
     repaired: bool,
     pub(crate) standing: Standing,
     sound: bool,
+    /// Whether the NAT leads to it, out of date or not.
+    named: bool,
     /// Whether fsync wrote its name too, with this version or one before it under the same checkpoint: Linux says so once.
     pub(super) wants_entry: bool,
 }
@@ -32,6 +35,15 @@ pub(crate) struct Found {
 impl Found {
     fn rank(&self) -> (Standing, bool, u32, bool) {
         (self.standing, self.sound, self.version, self.repaired)
+    }
+
+    /// Whether this is the node of its id, and `other`, of equal rank, is another one whose footer is damaged. `None` where nothing tells.
+    /// Until a checkpoint nobody uses a node id for another node, so two nodes of one id and one version cannot both be right.
+    fn is_right(&self, other: &Found) -> Option<bool> {
+        let is_other = (self.ino, self.offset) != (other.ino, other.offset) && self.standing < Standing::Newer;
+        // A damaged footer makes no inode: that says twice which one it is.
+        let evidence = |found: &Found| (found.named, found.offset == 0);
+        (is_other && evidence(self) != evidence(other)).then(|| evidence(self) > evidence(other))
     }
 }
 
@@ -53,7 +65,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Adds a version; they come in the order of their addresses.
-    pub(super) fn add(&mut self, seen: &Seen, address: u32, standing: Standing) {
+    pub(super) fn add(&mut self, seen: &Seen, address: u32, standing: Standing, named: bool) {
         self.seen += 1;
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
         let (version, repaired) = (version as u32, is_repaired(version));
@@ -67,9 +79,14 @@ impl Index {
                 entered.1.push(address);
             }
         }
-        let new = Found { address, ino, offset, version, repaired, standing, sound, wants_entry };
+        let new = Found { address, ino, offset, version, repaired, standing, sound, named, wants_entry };
         match self.nodes.get_mut(&nid) {
             Some(old) if old.rank() > new.rank() => {}
+            Some(old) if old.rank() == new.rank() && old.is_right(&new).is_some() => {
+                if new.is_right(old) == Some(true) {
+                    *old = new;
+                }
+            }
             Some(old) if old.rank() == new.rank() && old.address >> SEGMENT_BITS != address >> SEGMENT_BITS => {
                 self.ties.push((nid, new));
             }
@@ -106,7 +123,8 @@ impl Index {
         };
         for (nid, new) in std::mem::take(&mut self.ties) {
             let Some(old) = self.nodes.get_mut(&nid) else { continue };
-            if old.rank() == new.rank() && is_later(old.version, old.address, new.address) {
+            let is_newer = |old: &Found| is_later(old.version, old.address, new.address);
+            if old.rank() == new.rank() && new.is_right(old).unwrap_or_else(|| is_newer(old)) {
                 *old = new;
             }
         }
@@ -181,7 +199,7 @@ mod tests {
     fn winner(versions: &[(u32, Seen, Standing)]) -> u32 {
         let mut index = Index::default();
         for (segment, seen, standing) in versions {
-            index.add(seen, segment << SEGMENT_BITS, *standing);
+            index.add(seen, segment << SEGMENT_BITS, *standing, false);
         }
         index.settle(&FxHashMap::default());
         index.nodes[&7].address >> SEGMENT_BITS
@@ -202,6 +220,24 @@ mod tests {
         assert_eq!(winner(&[(1, seen(4, 2), Unknown), (2, seen(4, 2), Unknown)]), 2);
     }
 
+    /// Node 7 is an inode, and the damaged footer of a node of inode 9 says that it is node 7 too.
+    #[test]
+    fn a_damaged_footer_does_not_replace_a_node() {
+        let (inode, mut other) = (seen(4, 1), seen(4, 1));
+        (other.ino, other.offset) = (9, 2);
+        // Behind it in the same segment, in front of it there, and in other segments.
+        for (at, of_other) in [(600, 700), (700, 600), (600, 1200), (1200, 600)] {
+            for (is_named, other_is_named, right) in [(false, false, at), (true, false, at), (false, true, of_other)] {
+                let mut versions = [(at, inode, is_named), (of_other, other, other_is_named)];
+                versions.sort_by_key(|version| version.0);
+                let mut index = Index::default();
+                versions.iter().for_each(|(at, seen, named)| index.add(seen, *at, Standing::Live, *named));
+                index.settle(&FxHashMap::default());
+                assert_eq!(index.nodes[&7].address, right, "{versions:?}");
+            }
+        }
+    }
+
     /// One file fsynced all the time, while the log went round a large device: it began behind its middle.
     #[test]
     fn the_newest_version_counts_however_far_the_log_went() {
@@ -212,7 +248,7 @@ mod tests {
             for block in 0..8 {
                 let mut one = seen(4, if block == 7 && segment != half { next } else { segment });
                 one.wants_entry = true;
-                index.add(&one, (segment << SEGMENT_BITS) + block, Standing::Newer);
+                index.add(&one, (segment << SEGMENT_BITS) + block, Standing::Newer, false);
             }
         }
         index.settle(&FxHashMap::default());
@@ -226,7 +262,7 @@ mod tests {
         for (nid, segment) in [(7, 3), (8, 1), (7, 2)] {
             let mut one = seen(4, segment);
             (one.nid, one.ino, one.wants_entry) = (nid, nid, true);
-            index.add(&one, segment << SEGMENT_BITS, Standing::Newer);
+            index.add(&one, segment << SEGMENT_BITS, Standing::Newer, false);
         }
         let chain = [(3, 0), (1, 1), (2, 2)].map(|(segment, position)| (segment << SEGMENT_BITS, position));
         index.settle(&chain.into_iter().collect());

@@ -382,7 +382,8 @@ impl Search<'_> {
         }
         self.outdated |= self.evidence.shows_outdated(&seen, address);
         let standing = self.evidence.standing(self.device, self.geometry, &seen, address);
-        index.add(&seen, address, standing);
+        let named = self.evidence.names(seen.nid, address);
+        index.add(&seen, address, standing, named);
     }
 }
 

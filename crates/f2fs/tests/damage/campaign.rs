@@ -143,6 +143,9 @@ impl Campaign {
         }
         line.losing += u64::from(!problems.is_empty());
         if !problems.is_empty() {
+            if let Ok(directory) = std::env::var("BASALT_DAMAGE_KEEP") {
+                save(&damaged, &Path::new(&directory).join(format!("damaged-{seed}.img")));
+            }
             let more = problems.len().saturating_sub(SHOWN);
             problems.truncate(SHOWN);
             let problems = problems.join("\n    ");
@@ -196,9 +199,6 @@ fn repair(
         let found = fsck_f2fs(image).unwrap();
         if !found.is_clean() {
             clean = false;
-            if let Ok(directory) = std::env::var("BASALT_DAMAGE_KEEP") {
-                std::fs::copy(image, Path::new(&directory).join("unclean.img")).unwrap();
-            }
             problems.push(format!("{found}"));
         }
     }

@@ -42,6 +42,9 @@ fn volumes_that_lost_something_once_lose_nothing() {
         300_430,
         // A node is freed because the one above it is damaged, which is mended in the same round.
         700_005, 700_182,
+        // The root leads to an old block of another directory in place of its first one: both have names of the same files.
+        910_440, // A damaged footer makes a node claim the id of an inode that is there.
+        910_443,
     ] {
         Campaign::run(&Order { count: 1, seed, wipe: false, compare: false }).expect_nothing_lost();
     }
