@@ -108,8 +108,16 @@ impl State {
                 if let Some(own) = self.remembered_name(survey, directory, &found)? {
                     return self.rename_back(survey, directory, found, own).map(Some);
                 }
-                self.put_entry(survey, directory, &found, RawDentry { hash_code: hash(&found.name).into(), ..raw })?;
-                "hash computed anew".into()
+                let code = hash(&found.name);
+                let other = match self.name_with_hash(survey, directory, raw.ino.get(), code)? {
+                    Some(own) if own == found.name => None,
+                    _ => self.nameless(survey, directory, &found.name)?,
+                };
+                let ino = other.map_or(raw.ino, Into::into);
+                self.put_entry(survey, directory, &found, RawDentry { hash_code: code.into(), ino, ..raw })?;
+                other.map_or("hash computed anew".into(), |ino| {
+                    format!("hash computed anew, and now inode {ino}, which remembers this name")
+                })
             }
             FaultKind::DentryType => {
                 let dot = found.name == b"." || found.name == b"..";

@@ -1,4 +1,4 @@
-//! Repair of directories whose first block is another file's: rescue believes none of its entries, and the right ones come back.
+//! Repair of directories: the names that rescue finds come back, whatever a wrong first block or a wrong entry says.
 
 #[allow(dead_code)] // Part of it is for other tests.
 mod editor;
@@ -66,4 +66,17 @@ fn damaged_dots_are_mended_where_they_are() {
         editor.put(address, &block);
     };
     expect_all_back(harm, "`.` leads to");
+}
+
+/// Entry and hash are damaged together: who remembers the name has it, and the other file, which has lost its entry, gets it back.
+#[test]
+fn an_entry_of_another_file_goes_to_who_remembers_its_name() {
+    let name = |number: u32| format!("a file with a longer name {number}");
+    let harm = |editor: &Editor| {
+        let crowd = editor.path(&["crowd"]);
+        let other = editor.find(crowd, &name(217));
+        editor.edit_entry(crowd, &name(187), |raw| (raw.ino, raw.hash_code) = (other.into(), 0xFF12_3456.into()));
+        editor.edit_entry(crowd, &name(217), |raw| raw.ino = 0.into());
+    };
+    expect_all_back(harm, "hash computed anew, and now inode");
 }
