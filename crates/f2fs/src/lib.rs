@@ -28,6 +28,34 @@
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |
 //! | `info`, `live`, `trim` | facts for people: about a volume, about what an open one is doing; FITRIM |
 //! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
+//!
+//! A volume in memory: made, written, its file made durable, opened again. With a `FileDevice` it is an image file or a block device.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use basalt_device::{BlockDevice, MemoryDevice};
+//! use basalt_f2fs::format::{FormatOptions, format};
+//! use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+//! use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+//!
+//! let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(64 << 20, 512));
+//! format(&*device, &FormatOptions::default(), &mut |_done, _total| ())?;
+//!
+//! let fs = F2fs::open(Arc::clone(&device), OpenOptions::default(), Arc::new(SystemClock))?;
+//! let file = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+//! let ino = fs.create(fs.root(), b"greeting", &file, &Caller::default())?.ino;
+//! fs.write(ino, 0, b"hello", false)?;
+//! fs.sync_file(ino, false)?; // fsync: from here on, power may fail
+//! fs.close()?;
+//!
+//! let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock))?;
+//! let ino = fs.lookup(fs.root(), b"greeting")?.ino;
+//! let mut buf = [0; 5];
+//! assert_eq!(fs.read(ino, 0, &mut buf)?, 5);
+//! assert_eq!(&buf, b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod blocks;
 pub mod check;
