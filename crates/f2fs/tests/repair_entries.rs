@@ -7,65 +7,190 @@ mod repaired;
 
 use std::sync::Arc;
 
-use basalt_device::BlockDevice;
+use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::dir::entries;
 use basalt_f2fs::dir::hash::hash;
+use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::dentry::DentryShape;
-use basalt_vfs::FileKind;
+use basalt_f2fs::layout::inode::RawInode;
+use basalt_f2fs::layout::nat::RawNatEntry;
+use basalt_f2fs::layout::summary::RawSummary;
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::{Editor, filled_volume};
-use repaired::{repair_fully, tree};
+use repaired::{differences, repair_fully, tree};
 
 const NAME: &[u8] = b"of another directory";
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 
-/// Points the first block of `/crowd` to one of another directory, which has a name of `/small`; the address it had.
-fn lead_astray(editor: &Editor) -> u32 {
-    let (crowd, small) = (editor.path(&["crowd"]), editor.path(&["small"]));
-    let astray = editor.geometry.main + (editor.free_segment() << 9) + 7;
+/// A block of another directory, with a name of `/small` that this inode does not remember; with `.` and `..` too, if it is the first there.
+fn foreign_block(editor: &Editor, is_first: bool) -> Vec<u8> {
     let mut block = vec![0; BLOCK_SIZE];
-    let kind = entries::file_type(FileKind::Regular);
-    entries::insert(&mut block, &DentryShape::BLOCK, 3, hash(NAME), NAME, small, kind);
-    editor.put(astray, &block);
-    let slot = editor.slot(crowd, 0);
-    let before = editor.inode(crowd).slots[slot].get();
+    let (outer, small) = (editor.path(&["outer"]), editor.path(&["small"]));
+    let (directory, file) = (entries::file_type(FileKind::Directory), entries::file_type(FileKind::Regular));
+    if is_first {
+        entries::insert(&mut block, &DentryShape::BLOCK, 0, 0, b".", outer, directory);
+        entries::insert(&mut block, &DentryShape::BLOCK, 1, 0, b"..", editor.geometry.root_ino, directory);
+    }
+    entries::insert(&mut block, &DentryShape::BLOCK, 3, hash(NAME), NAME, small, file);
+    block
+}
+
+/// The address of a directory's first block.
+fn first_block(editor: &Editor, directory: u32) -> u32 {
+    editor.inode(directory).slots[editor.slot(directory, 0)].get()
+}
+
+/// Takes `.` and `..` out of a directory's first block; where that is.
+fn remove_dots(editor: &Editor, directory: u32) -> u32 {
+    let address = first_block(editor, directory);
+    let mut block = editor.block(address);
+    (0..2).for_each(|slot| entries::remove(&mut block, &DentryShape::BLOCK, slot));
+    editor.put(address, &block);
+    address
+}
+
+/// Points `/crowd` to a block of another directory in place of its first; the address that had.
+fn lead_astray(editor: &Editor, is_first: bool) -> u32 {
+    let crowd = editor.path(&["crowd"]);
+    let (slot, before) = (editor.slot(crowd, 0), first_block(editor, crowd));
+    let astray = editor.geometry.main + (editor.free_segment() << 9) + 7;
+    editor.put(astray, &foreign_block(editor, is_first));
     editor.edit_inode(crowd, |inode| inode.slots[slot].set(astray));
     before
 }
 
+/// After a repair of what `harm` has done, which says that it did `what`, all paths are as before.
 fn expect_all_back(harm: impl FnOnce(&Editor), what: &str) {
-    let sound = filled_volume();
+    expect_all_back_on(filled_volume(), harm, what);
+}
+
+fn expect_all_back_on(sound: MemoryDevice, harm: impl FnOnce(&Editor), what: &str) {
     let editor = Editor::new(&sound);
     harm(&editor);
     let device: Arc<dyn BlockDevice> = Arc::new(editor.device);
     let report = repair_fully(&device, what);
     let found = report.repairs.iter().any(|repair| repair.action.starts_with(what));
     assert!(found, "{what}: {:?}", report.repairs);
-    assert_eq!(tree(device), tree(Arc::new(sound)), "{what}");
+    assert_eq!(differences(&tree(Arc::new(sound)), &tree(device)), Vec::<String>::new(), "{what}");
 }
+
+const FOUND: &str = "first block is of another file: found at block";
+const HOLE: &str = "first block is of another file: now a hole";
+const DOTS: &str = "`.` leads to";
 
 #[test]
 fn the_right_block_is_found() {
-    expect_all_back(|editor| _ = lead_astray(editor), "first block is of another file: found at block");
+    for is_first in [false, true] {
+        expect_all_back(|editor| _ = lead_astray(editor, is_first), FOUND);
+    }
 }
 
 /// Every file remembers its name.
 #[test]
 fn names_come_back_without_the_block() {
-    let harm = |editor: &Editor| editor.put(lead_astray(editor), &[0; BLOCK_SIZE]);
-    expect_all_back(harm, "first block is of another file: now a hole");
+    for is_first in [false, true] {
+        let gone = |editor: &Editor| editor.put(lead_astray(editor, is_first), &[0; BLOCK_SIZE]);
+        expect_all_back(gone, HOLE);
+        let overwritten = |editor: &Editor| {
+            editor.put(first_block(editor, editor.path(&["crowd"])), &foreign_block(editor, is_first));
+        };
+        expect_all_back(overwritten, HOLE);
+    }
+}
+
+/// Puts a first block of a directory into a free segment, with what SIT and summary say of it there; the address.
+fn copy_to_free_segment(editor: &Editor, directory: u32, block: &[u8]) -> u32 {
+    let segment = editor.free_segment();
+    let address = editor.geometry.main + (segment << 9);
+    editor.put(address, block);
+    let owner = RawSummary { nid: directory.into(), version: editor.nat(directory).version, ofs_in_node: 0.into() };
+    editor.edit(editor.summary(address), |entry: &mut RawSummary| *entry = owner);
+    editor.edit_sit(segment, |entry| {
+        entry.valid_map[0] = 0x80;
+        entry.vblocks.set(1);
+    });
+    address
+}
+
+/// Of several blocks that look like the first, the one counts whose names inodes remember.
+#[test]
+fn an_older_first_block_does_not_count() {
+    let harm = |editor: &Editor| {
+        let (crowd, small) = (editor.path(&["crowd"]), editor.path(&["small"]));
+        let old = lead_astray(editor, false);
+        let mut block = editor.block(old);
+        assert!(copy_to_free_segment(editor, crowd, &block) > old);
+        let taken = entries::next_used(&block, &DentryShape::BLOCK, 2).unwrap();
+        entries::remove(&mut block, &DentryShape::BLOCK, taken);
+        let file = entries::file_type(FileKind::Regular);
+        entries::insert(&mut block, &DentryShape::BLOCK, taken, hash(b"old"), b"old", small, file);
+        editor.put(old, &block);
+    };
+    expect_all_back(harm, FOUND);
 }
 
 /// Where only `.` and `..` are damaged, the block is the directory's all the same.
 #[test]
 fn damaged_dots_are_mended_where_they_are() {
-    let harm = |editor: &Editor| {
-        let crowd = editor.path(&["crowd"]);
-        let address = editor.inode(crowd).slots[editor.slot(crowd, 0)].get();
-        let mut block = editor.block(address);
-        (0..2).for_each(|slot| entries::remove(&mut block, &DentryShape::BLOCK, slot));
-        editor.put(address, &block);
+    expect_all_back(|editor| _ = remove_dots(editor, editor.path(&["crowd"])), DOTS);
+}
+
+/// `/crowd` has second names of the files in `/files`, which no inode remembers.
+fn linked_volume() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(100 << 20, 512));
+    let options = FormatOptions { uuid: Some([7; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let fs = F2fs::open(shared, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let make = |parent, name: &str, kind| {
+        let node = NewNode { kind, permissions: 0o755, rdev: 0, target: b"" };
+        fs.create(parent, name.as_bytes(), &node, &CALLER).unwrap().ino
     };
-    expect_all_back(harm, "`.` leads to");
+    let (files, crowd) = (make(fs.root(), "files", FileKind::Directory), make(fs.root(), "crowd", FileKind::Directory));
+    for index in 0..700 {
+        let file = make(files, &format!("file {index}"), FileKind::Regular);
+        fs.link(file, crowd, format!("a second and longer name {index}").as_bytes()).unwrap();
+        fs.link(file, fs.root(), format!("a third name {index}").as_bytes()).unwrap();
+    }
+    fs.close().unwrap();
+    device.snapshot()
+}
+
+/// A block of which no inode remembers an entry is its directory's, if the files have as many links as names, whatever else is damaged.
+#[test]
+fn second_names_are_no_foreign_ones() {
+    let moved = |editor: &Editor| {
+        let crowd = editor.path(&["crowd"]);
+        let address = copy_to_free_segment(editor, crowd, &editor.block(remove_dots(editor, crowd)));
+        let slot = editor.slot(crowd, 0);
+        editor.edit_inode(crowd, |inode| inode.slots[slot].set(address));
+        editor.summary(address)
+    };
+    let summary = |editor: &Editor, nid: u32| {
+        let spot = moved(editor);
+        editor.edit(spot, |entry: &mut RawSummary| (entry.nid, entry.version) = (nid.into(), 1));
+    };
+    expect_all_back_on(linked_volume(), |editor| summary(editor, 0), DOTS);
+    expect_all_back_on(linked_volume(), |editor| summary(editor, editor.path(&["files"])), DOTS);
+    let entry = |editor: &Editor| {
+        editor.edit(moved(editor), |entry: &mut RawSummary| entry.version = 1);
+        editor.edit_nat(editor.path(&["crowd"]), |entry| *entry = RawNatEntry::default());
+    };
+    expect_all_back_on(linked_volume(), entry, DOTS);
+}
+
+/// With one bit of the size of its extra attributes, the root has its second block for the first.
+#[test]
+fn another_number_of_extra_attributes_is_told_by_the_checksum() {
+    let harm = |editor: &Editor| {
+        editor.edit((editor.node_address(editor.geometry.root_ino), 0), |inode: &mut RawInode| {
+            let size = inode.extra().i_extra_isize.get();
+            inode.extra_mut().i_extra_isize.set(size ^ 4);
+        });
+    };
+    expect_all_back_on(linked_volume(), harm, "24 bytes of extra attributes, as the checksum says");
 }
 
 /// Entry and hash are damaged together: who remembers the name has it, and the other file, which has lost its entry, gets it back.

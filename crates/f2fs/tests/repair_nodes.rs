@@ -362,3 +362,39 @@ fn garbage_does_not_become_an_attribute() {
         }
     }
 }
+
+/// A block of the table is lost, and a damaged footer makes a node of `/big` claim the id of `/crowd`: both blocks are live, so only one is right,
+/// whichever was written later. What the node led to may be lost; the directory is not.
+#[test]
+fn a_footer_with_the_id_of_a_directory_costs_no_name() {
+    for is_later in [false, true] {
+        let device = Arc::new(base().snapshot());
+        if is_later {
+            let shared: Arc<dyn BlockDevice> = device.clone();
+            let fs = F2fs::open(shared, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+            let big = fs.lookup(fs.root(), b"big").unwrap().ino;
+            fs.write(big, 1000 * 4096, b"later", false).unwrap();
+            // The journal of the table is full then, and all entries go to the table.
+            let crowd = fs.lookup(fs.root(), b"crowd").unwrap().ino;
+            for index in 0..200 {
+                let ino = fs.lookup(crowd, format!("a file with a longer name {index}").as_bytes()).unwrap().ino;
+                fs.write(ino, 0, b"changed", false).unwrap();
+            }
+            fs.close().unwrap();
+        }
+        let editor = Editor::new(&device);
+        let (crowd, big) = (editor.path(&["crowd"]), editor.path(&["big"]));
+        let direct = editor.inode(big).i_nid[0].get();
+        editor.edit_node(direct, |node| node.footer.nid.set(crowd));
+        for block in nat_blocks(&editor, Some(crowd / 455)) {
+            editor.put(block, &[0; BLOCK]);
+        }
+        let before = repaired::tree(device);
+        let damaged: Arc<dyn BlockDevice> = Arc::new(editor.device);
+        let what = format!("later {is_later}");
+        let report = repaired::repair_fully(&damaged, &what);
+        assert!(report.losses.is_empty(), "{what}: {:?}", report.losses);
+        let differences = repaired::differences(&before, &repaired::tree(damaged));
+        assert!(differences.iter().all(|path| path == "/big"), "{what}: {differences:?}");
+    }
+}

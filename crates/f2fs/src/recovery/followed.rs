@@ -254,6 +254,9 @@ fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: 
             // No link leads on, or only a damaged one.
             searches -= 1;
             next = firsts_of_segments(start, last, &looked, most, is_live);
+            if next.is_empty() {
+                break;
+            }
             next.reverse();
             most = FIRSTS_NEAR;
         }

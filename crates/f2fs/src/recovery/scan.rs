@@ -255,9 +255,10 @@ pub(super) fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Ve
 pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(u32, Option<Error>)> {
     let Start { device, geometry, .. } = *start;
     // First: a hostile address may be the last that there is.
-    let outside = entries.iter().filter(|entry| !geometry.in_main(entry.address));
-    let mut wrong: Vec<_> = outside.map(|entry| (entry.address, None)).collect();
-    let mut rest = if wrong.is_empty() { entries } else { &[] };
+    let (inside, outside): (Vec<&Sealed>, Vec<&Sealed>) =
+        entries.iter().partition(|entry| geometry.in_main(entry.address));
+    let mut wrong: Vec<_> = outside.into_iter().map(|entry| (entry.address, None)).collect();
+    let mut rest = &inside[..];
     while let Some(first) = rest.first() {
         let neighbours = rest.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
         let (run, behind) = rest.split_at(neighbours);

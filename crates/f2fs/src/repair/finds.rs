@@ -137,6 +137,9 @@ impl Finds {
             if before.xattrs && !now.xattrs {
                 lose("its extended attributes".into());
             }
+            if !self.is_lost(ino.into()) && after.is_lost(ino.into()) {
+                lose(format!("its place: it would be {}", after.path(ino.into())));
+            }
         }
         losses
     }
@@ -156,6 +159,11 @@ impl Finds {
             self.claims.iter().filter(|claim| claim.is_newer()).map(|claim| claim.ino).collect();
         let what = "what was fsynced since the last checkpoint";
         inodes.into_iter().map(|ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
+    }
+
+    /// Whether an inode is somewhere in `lost+found`.
+    fn is_lost(&self, ino: u64) -> bool {
+        self.path(ino).starts_with("/lost+found/")
     }
 
     /// The path of an inode, as far as it is known.

@@ -1,18 +1,39 @@
 //! The first block of a directory, where its inode leads to a block of somebody else: the right one says itself whose it is.
 
 use basalt_segments::SegmentKind;
+use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
 
 use super::state::State;
 use super::{Log, Repair};
-use crate::check::blocks::Owner;
 use crate::check::{CheckReport, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::InlineFlags;
-use crate::layout::summary::RawSummary;
+use crate::layout::summary::{RawSummary, RawSummaryBlock};
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+
+/// What the entries of a block say about whose it is; `.` and `..` are left out.
+#[derive(Default)]
+struct Content {
+    /// Where its `.` leads.
+    itself: Option<u32>,
+    /// Entries that lead to an inode in use.
+    used: usize,
+    /// Those whose inode remembers this directory and this name.
+    own: usize,
+    /// Those whose inode has more names than links, and remembers another one.
+    borrowed: usize,
+}
+
+/// The blocks that may be a directory's first: how many of its entries the best one has, where that is, and whether another one has as many.
+struct Candidate {
+    own: usize,
+    address: u32,
+    is_tied: bool,
+}
 
 impl State {
     /// Gives directories their own first block back, or a hole: rescue believes no entry of another block either. Whether anything was done.
@@ -22,13 +43,23 @@ impl State {
         report: &CheckReport,
         log: &mut Log,
     ) -> Result<bool> {
-        let mut done = false;
+        let mut foreign = Vec::new();
+        let mut candidates = FxHashMap::default();
         for fault in report.faults.iter().filter(|fault| fault.kind == FaultKind::DentryDots) {
             let Place::Inode(directory) = fault.place else { continue };
-            if !self.has_foreign_block(survey, directory)? {
-                continue;
+            if self.has_foreign_block(survey, directory)? {
+                foreign.push((fault, directory));
+                candidates.insert(directory, None);
             }
-            let own = self.find_first_block(survey, directory)?;
+        }
+        if foreign.is_empty() {
+            return Ok(false);
+        }
+        self.find_first_blocks(survey, &mut candidates)?;
+        let mut done = false;
+        for (fault, directory) in foreign {
+            let found = candidates.get(&directory).and_then(Option::as_ref);
+            let own = found.filter(|found| !found.is_tied).map(|found| found.address);
             if self.set_address(survey, directory, 0, own.unwrap_or(NULL_ADDR))? {
                 let action = own.map_or("first block is of another file: now a hole".to_owned(), |address| {
                     format!("first block is of another file: found at block {address}")
@@ -40,7 +71,8 @@ impl State {
         Ok(done)
     }
 
-    /// Whether the first block of a directory shows nothing of what a first block has, and its segment's summary names another owner.
+    /// Whether the first block of a directory is of another one: no `.` leads to itself, and no inode remembers an entry of it. Most of the
+    /// entries are names too many; or the summary names another node, and the block is not live.
     fn has_foreign_block(&self, survey: &Survey, directory: u32) -> Result<bool> {
         let inode = self.inode(directory)?.filter(|_| survey.directories.contains_key(&directory));
         if inode.is_none_or(|inode| inode.is_inline(InlineFlags::DENTRY)) {
@@ -50,43 +82,87 @@ impl State {
         if !self.geometry.in_main(address) {
             return Ok(false);
         }
+        let content = self.content(survey, directory, address)?;
+        if content.itself == Some(directory) || content.own > 0 {
+            return Ok(false);
+        }
+        let (segment, block) = self.segment_of(address);
+        let owner = self.summary(address)?.nid.get();
+        let is_others = owner != directory && self.geometry.in_main(survey.nat.get(owner).block_addr.get());
+        let is_dead = !bit_msb(&self.sit(segment)?.valid_map, block);
+        Ok(2 * content.borrowed > content.used || is_others && is_dead)
+    }
+
+    fn content(&self, survey: &Survey, directory: u32, address: u32) -> Result<Content> {
         let block = self.block(address)?;
-        let has = |name: &[u8]| entries::find(&block, &DentryShape::BLOCK, hash(name), name).is_some();
-        Ok(!has(b".") && !has(b"..") && self.summary(address)? != self.first_summary(directory)?)
-    }
-
-    /// The summary entry of a directory's first block.
-    fn first_summary(&self, directory: u32) -> Result<RawSummary> {
-        Ok(Owner::Data { nid: directory, slot: 0, version: self.nat(directory)?.version }.summary())
-    }
-
-    /// The live block without an owner that its segment's summary and its own `.` say is a directory's first.
-    fn find_first_block(&self, survey: &Survey, directory: u32) -> Result<Option<u32>> {
-        let wanted = self.first_summary(directory)?;
-        for segment in 0..self.geometry.main_segments {
-            let entry = self.sit(segment)?;
-            let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());
-            if !is_data || entry.valid_map == [0; 64] {
-                continue;
-            }
-            let owned = survey.ownership.map.segment(segment);
-            for block in 0..BLOCKS_PER_SEGMENT {
-                let at = block as usize;
-                if !bit_msb(&entry.valid_map, at) || owned.is_some_and(|found| bit_msb(&found.map, at)) {
-                    continue;
-                }
-                let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
-                if self.summary(address)? == wanted && self.is_first_block(address, directory)? {
-                    return Ok(Some(address));
+        let mut content = Content::default();
+        let mut slot = 0;
+        while let Some(used) = entries::next_used(&block, &DentryShape::BLOCK, slot) {
+            slot = used + 1;
+            let raw = entries::entry(&block, &DentryShape::BLOCK, used);
+            let ino = raw.ino.get();
+            match entries::name(&block, &DentryShape::BLOCK, used, &raw) {
+                Some(b".") => content.itself = Some(ino),
+                Some(b"..") | None => {}
+                Some(name) => {
+                    let Some(known) = survey.inodes.get(&ino) else { continue };
+                    let own = self.name_with_hash(survey, directory, ino, hash(name))?;
+                    let is_own = own.is_some_and(|own| own == name);
+                    content.used += 1;
+                    content.own += usize::from(is_own);
+                    content.borrowed += usize::from(!is_own && known.names > known.links.max(1));
                 }
             }
         }
-        Ok(None)
+        Ok(content)
     }
 
-    fn is_first_block(&self, address: u32, directory: u32) -> Result<bool> {
-        let block = self.block(address)?;
-        let itself = entries::find(&block, &DentryShape::BLOCK, hash(b"."), b".");
-        Ok(itself.is_some_and(|slot| entries::entry(&block, &DentryShape::BLOCK, slot).ino.get() == directory))
+    /// Finds the live blocks without an owner that their segment's summary and their own `.` say are first blocks of these directories.
+    fn find_first_blocks(&self, survey: &Survey, wanted: &mut FxHashMap<u32, Option<Candidate>>) -> Result<()> {
+        for segment in 0..self.geometry.main_segments {
+            let entry = self.sit(segment)?;
+            let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());
+            let owned = survey.ownership.map.segment(segment);
+            let is_stray = |block: usize| {
+                bit_msb(&entry.valid_map, block) && !owned.is_some_and(|found| bit_msb(&found.map, block))
+            };
+            let strays: Vec<usize> = (0..BLOCKS_PER_SEGMENT as usize).filter(|&block| is_stray(block)).collect();
+            if !is_data || strays.is_empty() {
+                continue;
+            }
+            let summaries = self.summaries(segment)?;
+            let first = self.geometry.main + (segment << SEGMENT_BITS);
+            for block in strays {
+                let RawSummary { nid, ofs_in_node, .. } = summaries[block];
+                if let Some(best) = wanted.get_mut(&nid.get()).filter(|_| ofs_in_node.get() == 0) {
+                    self.consider(survey, nid.get(), first + block as u32, best)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a block as a directory's first if more inodes remember its entries than those of the best one so far: others are older.
+    fn consider(&self, survey: &Survey, directory: u32, address: u32, best: &mut Option<Candidate>) -> Result<()> {
+        let content = self.content(survey, directory, address)?;
+        if content.itself != Some(directory) {
+            return Ok(());
+        }
+        match best {
+            Some(best) if best.own > content.own => {}
+            Some(best) if best.own == content.own => best.is_tied = true,
+            _ => *best = Some(Candidate { own: content.own, address, is_tied: false }),
+        }
+        Ok(())
+    }
+
+    fn summaries(&self, segment: u32) -> Result<Vec<RawSummary>> {
+        if let Some(log) = self.loaded.logs.iter().find(|log| log.segment == segment) {
+            return Ok(log.summary.entries.to_vec());
+        }
+        let bytes = self.block(self.geometry.summary_block(segment))?;
+        let summary = RawSummaryBlock::ref_from_bytes(&bytes);
+        Ok(summary
+            .map_or_else(|_| vec![RawSummary::default(); BLOCKS_PER_SEGMENT as usize], |all| all.entries.to_vec()))
     }
 }

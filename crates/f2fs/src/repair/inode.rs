@@ -4,9 +4,10 @@ use basalt_vfs::FileKind;
 use zerocopy::IntoBytes;
 
 use super::state::State;
+use super::{Log, Repair};
 use crate::check::file::{Level, level};
 use crate::check::inode::{NANOSECONDS, impossible_times, wrong_flags};
-use crate::check::{Fault, FaultKind, Place, Survey};
+use crate::check::{CheckReport, Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::error::Result;
 use crate::file::inode::{SIZE_LIMIT, least_extra_size};
@@ -138,19 +139,46 @@ impl State {
         Ok(Some(action))
     }
 
+    /// Inodes whose checksum is right once they have another number of extra attributes get that: their addresses are elsewhere then.
+    pub(super) fn mend_extra_sizes(&mut self, report: &CheckReport, log: &mut Log) -> Result<bool> {
+        let mut done = false;
+        for fault in report.faults.iter().filter(|fault| fault.kind == FaultKind::InodeChecksum) {
+            let Place::Inode(ino) = fault.place else { continue };
+            let Some(inode) = self.inode(ino)?.filter(|inode| inode.is_inline(InlineFlags::EXTRA_ATTR)) else {
+                continue;
+            };
+            if let Some(size) = self.extra_size_by_checksum(&inode)
+                && self.edit_inode(ino, |inode| inode.extra_mut().i_extra_isize.set(size))?
+            {
+                log.add(Repair::of(fault, format!("{size} bytes of extra attributes, as the checksum says")));
+                done = true;
+            }
+        }
+        Ok(done)
+    }
+
+    fn is_extra_size(&self, size: u32) -> bool {
+        let least = least_extra_size(self.geometry.features);
+        size.is_multiple_of(4) && (least..=EXTRA_SIZE_MAX).contains(&size)
+    }
+
+    /// How many bytes of extra attributes make an inode's checksum right.
+    fn extra_size_by_checksum(&self, inode: &RawInode) -> Option<u16> {
+        let mut tried = *inode;
+        let mut possible = (0..=EXTRA_SIZE_MAX).filter(|&size| self.is_extra_size(size)).map(|size| size as u16);
+        possible.find(|&size| {
+            tried.extra_mut().i_extra_isize.set(size);
+            tried.expected_checksum(self.geometry.checksum_seed) == inode.extra().i_inode_checksum.get()
+        })
+    }
+
     /// How many bytes of extra attributes an inode had: so many that its checksum is right, or that its addresses are where the summaries
     /// say; else as many as most have.
     fn likely_extra_size(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<u16> {
-        let least = least_extra_size(self.geometry.features);
-        let possible = |size: &u32| size.is_multiple_of(4) && (least..=EXTRA_SIZE_MAX).contains(size);
-        let mut tried = *inode;
-        let by_checksum = (0..=EXTRA_SIZE_MAX).filter(possible).find(|&size| {
-            tried.extra_mut().i_extra_isize.set(size as u16);
-            tried.expected_checksum(self.geometry.checksum_seed) == inode.extra().i_inode_checksum.get()
-        });
-        if let Some(size) = by_checksum {
-            return Ok(size as u16);
+        if let Some(size) = self.extra_size_by_checksum(inode) {
+            return Ok(size);
         }
+        let possible = |size: &u32| self.is_extra_size(*size);
         for (slot, address) in (0u32..).zip(&inode.slots) {
             if !self.geometry.in_main(address.get()) {
                 continue;

@@ -36,7 +36,7 @@ fn layer(kind: FaultKind) -> u32 {
         | BlockAddress
         | BlockDuplicate
         | RootDirectory
-        | InodeChecksum => 2,
+        | InodeChecksum => POINTERS,
         InodeInlineReserved | InodeInlineData | InodeSize | InodeDepth | InodeExtent | InodeTimes | InodeNameLength
         | XattrList | DentryNameLength | DentryName | DentryHash | DentryBucket | DentryType | DentryIno
         | DentryDuplicate | OrphanInode | QuotaInode => 3,
@@ -48,6 +48,8 @@ fn layer(kind: FaultKind) -> u32 {
     }
 }
 
+/// The layer of pointers and addresses.
+const POINTERS: u32 = 2;
 /// The layer that follows from all others.
 const DERIVED: u32 = 7;
 
@@ -156,13 +158,18 @@ impl Work<'_> {
                 return Ok(report);
             }
             state.begin_round();
-            if state.take_back_first_blocks(&survey, &report, &mut self.log)? {
-                state.write_pack(Some(&survey))?;
-                continue;
-            }
             let mut layers: Vec<u32> = faults(&report).map(|fault| layer(fault.kind)).collect();
             layers.sort_unstable();
             layers.dedup();
+            // Where addresses are is only known then, and which names are right depends on it.
+            let knows_addresses = layers.first().is_none_or(|&first| first >= POINTERS);
+            if knows_addresses
+                && (state.mend_extra_sizes(&report, &mut self.log)?
+                    || state.take_back_first_blocks(&survey, &report, &mut self.log)?)
+            {
+                state.write_pack(Some(&survey))?;
+                continue;
+            }
             for layer in layers {
                 if self.repair_layer(state, &survey, &report, layer)? {
                     break;

@@ -26,7 +26,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Other;
 use super::behind::Behind;
-use super::index::{Found, Index};
+use super::index::{Found, Index, Known};
 use super::interval::{Interval, Written};
 use super::node::Seen;
 use super::open::read_nat_journal;
@@ -283,8 +283,19 @@ impl Evidence {
         self.is_of_newer(seen) || is_behind && (self.is_outdated || !self.addresses.contains_key(&seen.nid))
     }
 
+    /// What the tables say of a node's block.
+    pub(super) fn known(&self, geometry: &Geometry, nid: u32, address: u32) -> Known {
+        Known { named: self.names(nid, address), live: !self.sit_is_old && self.is_live(geometry, address) }
+    }
+
+    fn is_live(&self, geometry: &Geometry, address: u32) -> bool {
+        let Some(within) = address.checked_sub(geometry.main) else { return false };
+        let segment = self.segments.get(&(within >> SEGMENT_BITS)).filter(|found| found.holds_nodes);
+        segment.is_some_and(|found| bit_msb(&*found.map, (within % BLOCKS_PER_SEGMENT) as usize))
+    }
+
     /// Whether the NAT leads to this version of a node, out of date or not.
-    pub(super) fn names(&self, nid: u32, address: u32) -> bool {
+    fn names(&self, nid: u32, address: u32) -> bool {
         self.addresses.get(&nid).or(self.hints.get(&nid)) == Some(&address)
     }
 
@@ -318,8 +329,7 @@ impl Evidence {
         }
         let Some(within) = address.checked_sub(geometry.main) else { return Standing::Unknown };
         let segment = self.segments.get(&(within >> SEGMENT_BITS));
-        let block = (within % BLOCKS_PER_SEGMENT) as usize;
-        let is_live = segment.is_some_and(|found| found.holds_nodes && bit_msb(&*found.map, block));
+        let is_live = self.is_live(geometry, address);
         let is_since = self.written_since.contains(&(within >> SEGMENT_BITS));
         let is_dead = segment.is_some() || self.sit_is_whole && (is_behind || !is_since);
         if self.nat_is_old && (is_known || self.sit_is_old) && !is_behind {

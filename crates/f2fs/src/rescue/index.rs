@@ -14,6 +14,15 @@ use super::node::Seen;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::node::is_repaired;
 
+/// What the tables say of the block that a node is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The NAT leads to it, out of date or not.
+    pub(super) named: bool,
+    /// The SIT, which can be believed there and is up to date, has it as live.
+    pub(super) live: bool,
+}
+
 /// The version of a node that counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
@@ -26,8 +35,7 @@ pub(crate) struct Found {
     repaired: bool,
     pub(crate) standing: Standing,
     sound: bool,
-    /// Whether the NAT leads to it, out of date or not.
-    named: bool,
+    place: Known,
     /// Whether fsync wrote its name too, with this version or one before it under the same checkpoint: Linux says so once.
     pub(super) wants_entry: bool,
 }
@@ -37,13 +45,19 @@ impl Found {
         (self.standing, self.sound, self.version, self.repaired)
     }
 
-    /// Whether this is the node of its id, and `other`, of equal rank, is another one whose footer is damaged. `None` where nothing tells.
-    /// Until a checkpoint nobody uses a node id for another node, so two nodes of one id and one version cannot both be right.
+    /// Whether this is the node of its id, and `other` another one whose footer is damaged. `None` where nothing tells.
+    ///
+    /// Two live blocks are no versions of one node. Neither are two nodes of one version: until a checkpoint no node id is used again,
+    /// but for one that power cut in front of it.
     fn is_right(&self, other: &Found) -> Option<bool> {
         let is_other = (self.ino, self.offset) != (other.ino, other.offset) && self.standing < Standing::Newer;
+        let are_live = self.place.live && other.place.live && self.standing == other.standing;
+        if !is_other || !are_live && self.rank() != other.rank() {
+            return None;
+        }
         // A damaged footer makes no inode: that says twice which one it is.
-        let evidence = |found: &Found| (found.named, found.offset == 0);
-        (is_other && evidence(self) != evidence(other)).then(|| evidence(self) > evidence(other))
+        let evidence = |found: &Found| (found.place.named, are_live && found.sound && found.offset == 0);
+        (evidence(self) != evidence(other)).then(|| evidence(self) > evidence(other))
     }
 }
 
@@ -65,7 +79,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Adds a version; they come in the order of their addresses.
-    pub(super) fn add(&mut self, seen: &Seen, address: u32, standing: Standing, named: bool) {
+    pub(super) fn add(&mut self, seen: &Seen, address: u32, standing: Standing, place: Known) {
         self.seen += 1;
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
         let (version, repaired) = (version as u32, is_repaired(version));
@@ -79,14 +93,10 @@ impl Index {
                 entered.1.push(address);
             }
         }
-        let new = Found { address, ino, offset, version, repaired, standing, sound, named, wants_entry };
+        let new = Found { address, ino, offset, version, repaired, standing, sound, place, wants_entry };
         match self.nodes.get_mut(&nid) {
-            Some(old) if old.rank() > new.rank() => {}
-            Some(old) if old.rank() == new.rank() && old.is_right(&new).is_some() => {
-                if new.is_right(old) == Some(true) {
-                    *old = new;
-                }
-            }
+            Some(old) if new.is_right(old) == Some(true) => *old = new,
+            Some(old) if old.rank() > new.rank() || new.is_right(old).is_some() => {}
             Some(old) if old.rank() == new.rank() && old.address >> SEGMENT_BITS != address >> SEGMENT_BITS => {
                 self.ties.push((nid, new));
             }
@@ -199,7 +209,7 @@ mod tests {
     fn winner(versions: &[(u32, Seen, Standing)]) -> u32 {
         let mut index = Index::default();
         for (segment, seen, standing) in versions {
-            index.add(seen, segment << SEGMENT_BITS, *standing, false);
+            index.add(seen, segment << SEGMENT_BITS, *standing, Known::default());
         }
         index.settle(&FxHashMap::default());
         index.nodes[&7].address >> SEGMENT_BITS
@@ -220,21 +230,46 @@ mod tests {
         assert_eq!(winner(&[(1, seen(4, 2), Unknown), (2, seen(4, 2), Unknown)]), 2);
     }
 
-    /// Node 7 is an inode, and the damaged footer of a node of inode 9 says that it is node 7 too.
+    /// Two nodes that both say that they are node 7, an inode and one of inode 9, written then or later; who counts.
+    fn right(inode_at: u32, other_at: u32, later: u64, standing: Standing, (inode, other): (Known, Known)) -> u32 {
+        let (seen, mut of_other) = (seen(4, inode_at >> SEGMENT_BITS), seen(4 + later, other_at >> SEGMENT_BITS));
+        (of_other.ino, of_other.offset) = (9, 2);
+        let mut both = [(inode_at, seen, inode), (other_at, of_other, other)];
+        both.sort_by_key(|one| one.0);
+        let mut index = Index::default();
+        both.iter().for_each(|(at, seen, known)| index.add(seen, *at, standing, *known));
+        index.settle(&FxHashMap::default());
+        index.nodes[&7].address
+    }
+
+    /// Behind it in the same segment, in front of it there, and in other segments.
+    const PLACES: [(u32, u32); 4] = [(600, 700), (700, 600), (600, 1200), (1200, 600)];
+
     #[test]
     fn a_damaged_footer_does_not_replace_a_node() {
-        let (inode, mut other) = (seen(4, 1), seen(4, 1));
-        (other.ino, other.offset) = (9, 2);
-        // Behind it in the same segment, in front of it there, and in other segments.
-        for (at, of_other) in [(600, 700), (700, 600), (600, 1200), (1200, 600)] {
-            for (is_named, other_is_named, right) in [(false, false, at), (true, false, at), (false, true, of_other)] {
-                let mut versions = [(at, inode, is_named), (of_other, other, other_is_named)];
-                versions.sort_by_key(|version| version.0);
-                let mut index = Index::default();
-                versions.iter().for_each(|(at, seen, named)| index.add(seen, *at, Standing::Live, *named));
-                index.settle(&FxHashMap::default());
-                assert_eq!(index.nodes[&7].address, right, "{versions:?}");
+        let live = Known { live: true, named: false };
+        let named = Known { live: true, named: true };
+        for (inode, other) in PLACES {
+            for later in [0, 1] {
+                assert_eq!(right(inode, other, later, Standing::Live, (live, live)), inode);
+                assert_eq!(right(inode, other, later, Standing::Live, (named, live)), inode);
+                assert_eq!(right(inode, other, later, Standing::Live, (live, named)), other);
             }
+        }
+    }
+
+    /// Linux goes on behind a power cut without a checkpoint, and uses ids again that only the session before it had used.
+    #[test]
+    fn an_id_may_be_used_again_behind_a_power_cut() {
+        let (none, named) = (Known::default(), Known { live: false, named: true });
+        for (inode, other) in PLACES {
+            assert_eq!(right(inode, other, 0, Standing::Unknown, (none, none)), inode.max(other));
+            assert_eq!(right(inode, other, 1, Standing::Unknown, (none, none)), other);
+            assert_eq!(right(inode, other, 0, Standing::Unknown, (named, none)), inode);
+            assert_eq!(right(inode, other, 0, Standing::Unknown, (none, named)), other);
+            assert_eq!(right(inode, other, 1, Standing::Unknown, (named, none)), other);
+            // fsync wrote both: one after the other.
+            assert_eq!(right(inode, other, 0, Standing::Newer, (named, none)), inode.max(other));
         }
     }
 
@@ -248,7 +283,7 @@ mod tests {
             for block in 0..8 {
                 let mut one = seen(4, if block == 7 && segment != half { next } else { segment });
                 one.wants_entry = true;
-                index.add(&one, (segment << SEGMENT_BITS) + block, Standing::Newer, false);
+                index.add(&one, (segment << SEGMENT_BITS) + block, Standing::Newer, Known::default());
             }
         }
         index.settle(&FxHashMap::default());
@@ -262,7 +297,7 @@ mod tests {
         for (nid, segment) in [(7, 3), (8, 1), (7, 2)] {
             let mut one = seen(4, segment);
             (one.nid, one.ino, one.wants_entry) = (nid, nid, true);
-            index.add(&one, segment << SEGMENT_BITS, Standing::Newer, false);
+            index.add(&one, segment << SEGMENT_BITS, Standing::Newer, Known::default());
         }
         let chain = [(3, 0), (1, 1), (2, 2)].map(|(segment, position)| (segment << SEGMENT_BITS, position));
         index.settle(&chain.into_iter().collect());

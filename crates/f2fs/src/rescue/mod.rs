@@ -382,8 +382,8 @@ impl Search<'_> {
         }
         self.outdated |= self.evidence.shows_outdated(&seen, address);
         let standing = self.evidence.standing(self.device, self.geometry, &seen, address);
-        let named = self.evidence.names(seen.nid, address);
-        index.add(&seen, address, standing, named);
+        let place = self.evidence.known(self.geometry, seen.nid, address);
+        index.add(&seen, address, standing, place);
     }
 }
 
