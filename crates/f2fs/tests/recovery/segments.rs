@@ -1,13 +1,13 @@
 //! Damage in a chain that runs through several segments: what the log wrote in others counts, in the order in which it was written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, MemoryDevice, RecordingDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{F2fs, SystemClock};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{FallocateMode, FileSystem, InodeNumber};
 
 use super::power::formatted;
@@ -224,4 +224,26 @@ fn a_torn_inode_at_the_end_of_a_long_chain() {
         assert!(fs.is_writable(), "{fsyncs} fsyncs: {:?}", fs.warnings());
         assert_eq!(["first", "last"].map(|name| content(&fs, name, 2)), [[1, 1], [2, 2]], "{fsyncs} fsyncs");
     }
+}
+
+/// A chain that ends as power left it, on a volume of 1,000 segments: mounting looks for more of it behind its end, once.
+#[test]
+fn a_chain_is_searched_behind_its_end_once() {
+    let device = Arc::new(formatted(2 << 30));
+    let fs = open(&device);
+    make(&fs, "first");
+    fs.sync().unwrap();
+    (0..20).for_each(|file| small(&fs, &name(file)));
+    let device = Arc::new(RecordingDevice::new(device.snapshot(), false));
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+    let mut reads: BTreeMap<u64, u32> = BTreeMap::new();
+    for request in device.take().iter().filter(|request| request.kind == RequestKind::Read) {
+        *reads.entry(request.offset / BLOCK as u64).or_default() += 1;
+    }
+    fs.close().unwrap();
+    let main = u64::from(Geometry::read(&*device).unwrap().0.main);
+    let firsts = reads.iter().filter(|(block, _)| **block >= main && **block % 512 == 0);
+    let total: u32 = firsts.map(|(_, count)| count).sum();
+    assert!((200..400).contains(&total), "{total} reads of first blocks of segments");
 }
