@@ -1,11 +1,18 @@
 //! A sector or block of the NAT or the SIT is zeros: the volume is not written to, because node ids and blocks in use would be given to others.
 
+#[allow(dead_code)] // Part of it is for other tests.
+mod editor;
+
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::bit_msb;
+use basalt_f2fs::layout::nat::RawNatEntry;
+use basalt_f2fs::layout::summary::RawSummary;
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, NewNode};
+use editor::{Editor, filled_volume};
 
 const MIB: usize = 1 << 20;
 const BLOCK: u64 = 4096;
@@ -122,4 +129,50 @@ fn a_sound_volume_is_written_to() {
     let fs = open(&volume);
     assert!(fs.is_writable() && fs.warnings().is_empty(), "{:?}", fs.warnings());
     assert_eq!(wrong(&fs), 0);
+}
+
+/// The NAT lost entries, and a summary entry in front of them is wrong.
+#[test]
+fn a_wrong_summary_entry_hides_no_lost_ones() {
+    let editor = Editor::new(&filled_volume());
+    let unused = (4..).find(|nid| editor.nat(*nid).block_addr.get() == 0).unwrap();
+    let mut lost = 0;
+    for segment in 0..editor.geometry.main_segments {
+        let entry = editor.sit(segment);
+        if entry.live() == 0 || entry.kind() < 3 || editor.is_log(segment) {
+            continue;
+        }
+        let first = editor.geometry.main + segment * 512;
+        let mut live = (0..512).filter(|block| bit_msb(&entry.valid_map, *block as usize)).map(|block| first + block);
+        let in_front = live.next().unwrap();
+        editor.edit(editor.summary(in_front), |one: &mut RawSummary| one.nid.set(unused));
+        for address in live.take(3) {
+            let footer: [u8; 4] = editor.block(address)[4072..4076].try_into().unwrap();
+            editor.edit_nat(u32::from_le_bytes(footer), |entry| *entry = RawNatEntry::default());
+            lost += 1;
+        }
+    }
+    assert!(lost > 0);
+    assert!(!open(&Arc::new(editor.device.snapshot())).is_writable(), "{lost} lost");
+}
+
+/// A segment of nodes with one live block, whose entry the NAT lost.
+#[test]
+fn the_only_node_of_a_segment_may_be_lost() {
+    let device = Arc::new(MemoryDevice::new(200 << 20, 512));
+    format(&*device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+    (0..1600).for_each(|number| _ = make(&fs, &format!("file {number}"), b""));
+    fs.sync().unwrap();
+    for number in (0..1600).filter(|number| *number != 800) {
+        fs.unlink(fs.root(), format!("file {number}").as_bytes()).unwrap();
+    }
+    fs.close().unwrap();
+    let editor = Editor::new(&device);
+    let ino = editor.path(&["file 800"]);
+    let (segment, _) = editor.segment_of(editor.node_address(ino));
+    assert!(editor.sit(segment).live() == 1 && !editor.is_log(segment), "{} live", editor.sit(segment).live());
+    editor.edit_nat(ino, |entry| *entry = RawNatEntry::default());
+    assert!(!open(&Arc::new(editor.device.snapshot())).is_writable());
 }

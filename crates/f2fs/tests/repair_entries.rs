@@ -181,6 +181,63 @@ fn second_names_are_no_foreign_ones() {
     expect_all_back_on(linked_volume(), entry, DOTS);
 }
 
+/// A directory `crowd` with second names only, whose first block was written twice; its id belonged to another directory before.
+fn rewritten_volume() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(200 << 20, 512));
+    let options = FormatOptions { uuid: Some([7; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let open = || F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let make = |fs: &F2fs, parent, name: &str, kind| {
+        let node = NewNode { kind, permissions: 0o755, rdev: 0, target: b"" };
+        fs.create(parent, name.as_bytes(), &node, &CALLER).unwrap().ino
+    };
+    // More than the journal of the NAT holds: the table counts how often each id was given up.
+    let fs = open();
+    (0..90).for_each(|number| _ = make(&fs, fs.root(), &format!("old {number}"), FileKind::Directory));
+    fs.close().unwrap();
+    let fs = open();
+    (0..90).for_each(|number| fs.remove_directory(fs.root(), format!("old {number}").as_bytes()).unwrap());
+    fs.close().unwrap();
+    let fs = open();
+    let crowd = make(&fs, fs.root(), "crowd", FileKind::Directory);
+    make(&fs, fs.root(), "outer", FileKind::Directory);
+    make(&fs, fs.root(), "small", FileKind::Regular);
+    let files = make(&fs, fs.root(), "files", FileKind::Directory);
+    for number in 0..400 {
+        let file = make(&fs, files, &format!("file {number}"), FileKind::Regular);
+        fs.link(file, crowd, format!("second {number}").as_bytes()).unwrap();
+    }
+    fs.sync().unwrap();
+    (0..400).step_by(7).for_each(|number| fs.unlink(crowd, format!("second {number}").as_bytes()).unwrap());
+    fs.sync().unwrap();
+    // The logs go on in other segments.
+    let more = make(&fs, fs.root(), "more", FileKind::Directory);
+    for number in 0..600 {
+        make(&fs, more, &format!("a file that moves the log on, number {number}"), FileKind::Regular);
+        fs.sync().unwrap();
+    }
+    fs.close().unwrap();
+    device.snapshot()
+}
+
+/// An older first block is free by now; the summaries have another version of the id than a new NAT entry has.
+#[test]
+fn a_first_block_that_was_written_again_counts() {
+    let sound = rewritten_volume();
+    let editor = Editor::new(&sound);
+    assert!(editor.nat(editor.path(&["crowd"])).version > 0);
+    expect_all_back_on(sound.snapshot(), |editor| _ = lead_astray(editor, true), FOUND);
+    expect_all_back_on(sound.snapshot(), |editor| _ = remove_dots(editor, editor.path(&["crowd"])), DOTS);
+    let harm = |editor: &Editor| {
+        let address = first_block(editor, editor.path(&["crowd"]));
+        let mut block = editor.block(address);
+        entries::remove(&mut block, &DentryShape::BLOCK, 0);
+        editor.put(address, &block);
+        editor.edit(editor.summary(address), |one: &mut RawSummary| one.nid.set(0));
+    };
+    expect_all_back_on(sound, harm, DOTS);
+}
+
 /// With one bit of the size of its extra attributes, the root has its second block for the first.
 #[test]
 fn another_number_of_extra_attributes_is_told_by_the_checksum() {

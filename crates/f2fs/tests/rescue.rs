@@ -1,5 +1,8 @@
 //! Rescue through the library: sectors that cannot be read, and damaged volumes opened to read.
 
+#[allow(dead_code)] // Part of it is for other tests.
+mod editor;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -14,6 +17,8 @@ use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, Error, FileKind, FileSystem, InodeNumber, NewNode};
+use editor::Editor;
+use zerocopy::little_endian::U16;
 
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 96 << 20;
@@ -280,4 +285,38 @@ fn overwritten(mib: u64, segments_per_section: u32) -> Arc<MemoryDevice> {
         fs.sync().unwrap();
     }
     Arc::new(device.snapshot())
+}
+
+/// The journal of the NAT is lost, and the footer of a file's second direct node has the id of the first: the old table knows which is right.
+#[test]
+fn a_node_that_claims_its_neighbours_id_does_not_replace_it() {
+    let device = Arc::new(MemoryDevice::new(200 << 20, 512));
+    format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| ()).unwrap();
+    let open = || F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let make = |fs: &F2fs, name: &str| {
+        let node = NewNode { kind: FileKind::Regular, permissions: 0o640, rdev: 0, target: b"" };
+        fs.create(fs.root(), name.as_bytes(), &node, &Caller::default()).unwrap().ino
+    };
+    let fs = open();
+    let large = make(&fs, "large");
+    fs.write(large, 0, &vec![7; 2500 * BLOCK as usize], false).unwrap();
+    // More than the journal has room for: the table has the file's nodes.
+    (0..100).for_each(|number| _ = make(&fs, &format!("small {number}")));
+    fs.close().unwrap();
+    let fs = open();
+    make(&fs, "one more");
+    fs.close().unwrap();
+    let editor = Editor::new(&device);
+    let nids = editor.inode(editor.path(&["large"])).i_nid;
+    let (first, second) = (nids[0].get(), nids[1].get());
+    assert!(editor.node_address(first) < editor.node_address(second));
+    editor.edit_node(second, |node| node.footer.nid.set(first));
+    // The count says more entries than there is room for.
+    editor.edit(editor.journals().0, |count: &mut U16| count.set(u16::MAX));
+    let damaged = Arc::new(editor.device.snapshot());
+    let rescued = Rescued::open(damaged, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+    let ino = rescued.lookup(rescued.root(), b"large").unwrap().ino;
+    let mut bytes = vec![0; 900 * BLOCK as usize];
+    assert_eq!(rescued.read(ino, 900 * BLOCK, &mut bytes).unwrap(), bytes.len());
+    assert!(bytes.iter().all(|byte| *byte == 7));
 }

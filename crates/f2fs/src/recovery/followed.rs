@@ -16,7 +16,7 @@ use super::seal::{Seal, Sealed, is_seal};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR};
 use crate::node::path::is_direct;
 
 /// Segments that are looked through at most: more than the longest chain has.
@@ -102,7 +102,7 @@ impl Followers {
         let mut found = Followers { last: (start.address, 0), ..Followers::default() };
         if start.geometry.in_main(start.address) {
             let range = start.address..segment_of(start.geometry, start.address).end;
-            found.note_run(start, &Run { range, begin: None }, &|_| false);
+            found.note_run(start, &Run { range, begin: None, next: NULL_ADDR }, &|_| false);
         }
         found.prove_durable(0)
     }
@@ -220,19 +220,25 @@ struct Run {
     range: Range<u32>,
     /// Blocks of the chain in front of it, as far as a seal in it says.
     begin: Option<usize>,
+    /// Where its last block leads.
+    next: u32,
 }
 
-/// Runs in the order of the chain: where one begins, its seals know, and its neighbours on the device do not. One without seals stays behind
-/// the one that it was found behind.
+/// Runs in the order of the chain: where one begins, its seals know, and its neighbours on the device do not. One without seals is behind
+/// the one that leads to it, else behind the one that it was found behind.
 fn in_order(runs: Vec<Run>) -> Vec<Run> {
-    let mut begin = 0;
-    let mut runs: Vec<(usize, Run)> = runs
-        .into_iter()
+    let mut before = 0;
+    let begins: Vec<(usize, bool)> = runs
+        .iter()
         .map(|run| {
-            begin = run.begin.unwrap_or(begin);
-            (begin, run)
+            let leading =
+                runs.iter().find(|other| other.range.start != run.range.start && run.range.contains(&other.next));
+            let begin = run.begin.or(leading.and_then(|other| other.begin)).unwrap_or(before);
+            before = begin;
+            (begin, run.begin.is_none())
         })
         .collect();
+    let mut runs: Vec<((usize, bool), Run)> = begins.into_iter().zip(runs).collect();
     runs.sort_by_key(|(begin, _)| *begin);
     runs.into_iter().map(|(_, run)| run).collect()
 }
@@ -288,8 +294,8 @@ fn look(start: &Start<'_>, range: Range<u32>, is_live: &dyn Fn(u32) -> bool, run
             begin = position.and_then(|at| (at as usize).checked_sub((address - range.start) as usize));
         }
     });
-    if went.is_some() {
-        runs.push(Run { range, begin });
+    if let Some(next) = went {
+        runs.push(Run { range, begin, next });
     }
     went.filter(|next| !here.contains(next))
 }

@@ -273,6 +273,31 @@ mod tests {
         }
     }
 
+    /// Of two versions of one node, an old NAT does not say which counts.
+    #[test]
+    fn an_old_table_does_not_choose_between_versions() {
+        let mut index = Index::default();
+        for (segment, named) in [(1, true), (2, false)] {
+            let known = Known { live: false, named };
+            index.add(&seen(4, 2), segment << SEGMENT_BITS, Standing::Live, known);
+        }
+        index.settle(&FxHashMap::default());
+        assert_eq!(index.nodes[&7].address >> SEGMENT_BITS, 2);
+    }
+
+    /// An inode and two damaged footers, in three segments: the log came to the second of these last.
+    #[test]
+    fn two_damaged_footers_do_not_replace_a_node() {
+        let mut index = Index::default();
+        for (segment, (ino, offset), next) in [(1, (9, 2), 1), (2, (9, 3), 2), (3, (7, 0), 2)] {
+            let live = Known { live: true, named: false };
+            let seen = Seen { ino, offset, ..seen(4, next) };
+            index.add(&seen, segment << SEGMENT_BITS, Standing::Live, live);
+        }
+        index.settle(&FxHashMap::default());
+        assert_eq!(index.nodes[&7].address >> SEGMENT_BITS, 3);
+    }
+
     /// One file fsynced all the time, while the log went round a large device: it began behind its middle.
     #[test]
     fn the_newest_version_counts_however_far_the_log_went() {

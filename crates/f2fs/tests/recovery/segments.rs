@@ -247,3 +247,89 @@ fn a_chain_is_searched_behind_its_end_once() {
     let total: u32 = firsts.map(|(_, count)| count).sum();
     assert!((200..400).contains(&total), "{total} reads of first blocks of segments");
 }
+
+/// Where a block of the chain leads: to the one behind it, or from the end of a segment to another.
+fn next(image: &MemoryDevice, block: u64) -> u64 {
+    let mut bytes = [0; 4];
+    image.read_at(block * BLOCK as u64 + 4092, &mut bytes).unwrap();
+    u32::from_le_bytes(bytes).into()
+}
+
+/// The inode that a block is of.
+fn ino_of(image: &MemoryDevice, block: u64) -> u32 {
+    let mut bytes = [0; 4];
+    image.read_at(block * BLOCK as u64 + 4072, &mut bytes).unwrap();
+    u32::from_le_bytes(bytes)
+}
+
+/// The last fsync that is known to be durable has its damaged seal at the end of a segment, and its node in the next. One more follows.
+#[test]
+fn a_damaged_seal_at_the_end_of_a_segment() {
+    let fill = |others: usize, files: usize| {
+        let (device, fs) = volume();
+        make_others(&fs, others);
+        fs.sync().unwrap();
+        (0..files).for_each(|file| small(&fs, &name(file)));
+        device.snapshot()
+    };
+    let mut tried = 0;
+    // A seal and a node are two blocks: the end of a segment is a seal for one of these.
+    for others in 0..2 {
+        let image = fill(others, FILES);
+        let all = seals(&image);
+        let ends = segments_of_chain(&image).into_iter().map(|segment| segment * 512 + 511);
+        for end in ends.filter(|end| all.contains(end)) {
+            // Files have ascending inode numbers.
+            let ino = |seal: u64| ino_of(&image, next(&image, seal));
+            let count = all.iter().filter(|seal| ino(**seal) <= ino(end)).count();
+            let short = fill(others, count + 1);
+            assert!(seals(&short).contains(&end) && seals(&short).len() == count + 1);
+            short.write_at(end * BLOCK as u64, &[0; BLOCK]).unwrap();
+            let missing = by_rescue_and_repair(&short, |fs| {
+                (0..=count).filter(|file| fs.lookup(fs.root(), name(*file).as_bytes()).is_err()).count()
+            });
+            assert_eq!(missing, [0, 0], "others {others}, seal at {end}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 0);
+}
+
+/// The chain breaks at its second fsync, and ends with a node that is alone in its segment, without a seal there: it is the last all the same.
+#[test]
+fn the_last_node_alone_in_its_segment() {
+    let fill = |others: usize, fsyncs: usize| {
+        let (device, fs) = volume();
+        make_others(&fs, others);
+        let [p, x, rest] = ["p", "x", "rest"].map(|name| make(&fs, name));
+        fs.sync().unwrap();
+        let write = |ino: InodeNumber, byte: u8| {
+            fs.write(ino, 0, &[byte; BLOCK], false).unwrap();
+            fs.sync_file(ino, false).unwrap();
+        };
+        write(p, 1);
+        write(p, 2);
+        write(x, 1);
+        (0..fsyncs).for_each(|_| write(rest, 1));
+        write(x, 2);
+        device.snapshot()
+    };
+    let mut tried = 0;
+    for others in 0..2 {
+        // The chain does not begin at the front of its first segment.
+        let all = seals(&fill(others, 600));
+        let first_of = |segment: u64| all.iter().copied().filter(|seal| seal / 512 == segment).min();
+        let first =
+            segments_of_chain(&fill(others, 600)).into_iter().max_by_key(|one| first_of(*one).map(|seal| seal % 512));
+        let here: Vec<u64> = all.iter().copied().filter(|seal| Some(seal / 512) == first).collect();
+        let (Some(last), true) = (here.last().copied().filter(|last| last % 512 == 511), here.len() > 5) else {
+            continue;
+        };
+        let image = fill(others, here.len() - 4);
+        assert!(seals(&image).contains(&last) && seals(&image).len() == here.len());
+        image.write_at(here[1] * BLOCK as u64, &[0; BLOCK]).unwrap();
+        assert_eq!(by_rescue_and_repair(&image, |fs| content(fs, "x", 1)), [[2], [2]], "others {others}");
+        tried += 1;
+    }
+    assert!(tried > 0);
+}
