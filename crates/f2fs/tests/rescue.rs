@@ -11,7 +11,9 @@ use std::sync::Arc;
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::geometry::Geometry;
+use basalt_f2fs::layout::bit_msb;
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
+use basalt_f2fs::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -319,4 +321,43 @@ fn a_node_that_claims_its_neighbours_id_does_not_replace_it() {
     let mut bytes = vec![0; 900 * BLOCK as usize];
     assert_eq!(rescued.read(ino, 900 * BLOCK, &mut bytes).unwrap(), bytes.len());
     assert!(bytes.iter().all(|byte| *byte == 7));
+}
+
+/// The NAT is lost. The table of SIT has nodes as live that the checkpoint's journal knows to be deleted: they do not come back.
+#[test]
+fn files_that_only_the_table_of_sit_has_stay_deleted() {
+    let device = Arc::new(MemoryDevice::new(200 << 20, 512));
+    format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| ()).unwrap();
+    // What is freed is still there.
+    let options = || OpenOptions { background_cleaning: false, discard: false, ..OpenOptions::default() };
+    let open = || F2fs::open(device.clone(), options(), Arc::new(SystemClock)).unwrap();
+    let name = |number: u64| format!("file {number}");
+    let fs = open();
+    for number in 0..1600 {
+        let node = NewNode { kind: FileKind::Regular, permissions: 0o640, rdev: 0, target: b"" };
+        fs.create(fs.root(), name(number).as_bytes(), &node, &Caller::default()).unwrap();
+    }
+    fs.close().unwrap();
+    let before = Editor::new(&device);
+    let segment_of = |number| before.segment_of(before.node_address(before.path(&[&name(number)]))).0;
+    let segment = segment_of(800);
+    let (gone, left): (Vec<u64>, Vec<u64>) = (0..1600).partition(|number| segment_of(*number) == segment);
+    let fs = open();
+    gone.iter().for_each(|number| fs.unlink(fs.root(), name(*number).as_bytes()).unwrap());
+    fs.close().unwrap();
+    let editor = Editor::new(&device);
+    let is_empty = editor.loaded.sit_journal.iter().any(|one| one.segno.get() == segment && one.entry.live() == 0);
+    assert!(is_empty && before.sit(segment).live() > 0 && !editor.is_log(segment), "segment {segment} of nodes");
+    let g = &editor.geometry;
+    let second = bit_msb(&editor.loaded.sit_bitmap, (segment / ENTRIES_PER_BLOCK) as usize);
+    let place = (segment % ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
+    let table = (g.sit_block(segment / ENTRIES_PER_BLOCK, second), place);
+    editor.edit(table, |entry: &mut RawSitEntry| *entry = before.sit(segment));
+    (g.nat..g.ssa).for_each(|block| editor.put(block, &[0; BLOCK as usize]));
+    let damaged = Arc::new(editor.device.snapshot());
+    let rescued = Rescued::open(damaged, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
+    let has = |number: &&u64| rescued.lookup(rescued.root(), name(**number).as_bytes()).is_ok();
+    assert_eq!((gone.iter().filter(has).count(), left.iter().filter(has).count()), (0, left.len()));
+    // With the root and lost+found.
+    assert_eq!(rescued.report().inodes, left.len() as u64 + 2);
 }
