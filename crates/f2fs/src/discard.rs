@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use basalt_device::BlockDevice;
 use basalt_segments::SegmentState;
 use basalt_segments::cleaning::Pressure;
 

@@ -7,7 +7,9 @@
 //! | [`layout`] | the bytes on disk: one structure a file, no behaviour |
 //! | [`geometry`], [`features`] | a checked superblock: where everything is, and what of it Basalt serves |
 //! | `ops` | [`F2fs`]: the file-system interface on a volume; the only door in |
-//! | `maintenance` | room for every change, checkpoints, background work: when they happen |
+//! | `room` | room for every change: writeback and cleaning, when they are due |
+//! | `maintenance` | checkpoints and background work: when they happen |
+//! | `submission` | writes that are decided under the volume's lock and handed to the device without it |
 //! | `file` | attributes, page cache, reading, writing, truncation, holes, inline data, xattrs |
 //! | [`dir`] | entries, hashes, look-up, rename |
 //! | `node` | node cache, node address table, the way from a file offset to a node |
@@ -93,6 +95,8 @@ mod recovery;
 pub mod repair;
 pub mod rescue;
 pub mod resize;
+mod room;
+mod submission;
 mod sync;
 mod trim;
 pub mod tune;

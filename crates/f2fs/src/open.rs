@@ -18,6 +18,7 @@ use crate::mutant::{self, Mutant};
 use crate::ops::F2fs;
 use crate::options::OpenOptions;
 use crate::recovery::{Extent, Recovery};
+use crate::submission::{Staged, Submission};
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -85,9 +86,12 @@ impl F2fs {
             volume.start_journal(area);
         }
         let committed = volume.clock.now();
+        let device = Arc::new(Submission::new(device));
+        volume.device = Arc::new(Staged(device.clone()));
         let fs = F2fs {
             volume: VolumeLock::new(volume),
             closed: RwLock::new(None),
+            cleaning: Mutex::new(()),
             turn: Mutex::new(()),
             reuse: RwLock::new(()),
             device,

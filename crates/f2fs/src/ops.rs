@@ -1,8 +1,8 @@
 //! The only door in: the file-system interface on a volume.
 //!
-//! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `turn` (one checkpoint at a time, held over
-//! flushes), `reuse` (shared by readers while they read from the device; exclusive while blocks become free), `volume` (everything in
-//! memory; never held over a flush).
+//! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `cleaning` (one cleaner at
+//! a time), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while they read from the device; exclusive while blocks become free), `volume` (everything in
+//! memory; held over no request but a read of one block).
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use crate::layout::BLOCK_SIZE;
 use crate::lock::VolumeLock;
 use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
+use crate::submission::Submission;
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
 
@@ -34,9 +35,11 @@ pub struct F2fs {
     pub(crate) volume: VolumeLock,
     /// How closing ended, if it has begun. Held shared by every change, exclusively by closing.
     pub(crate) closed: RwLock<Closed>,
+    /// Held by who cleans: the plan, what is read ahead for it, and the moves belong together.
+    pub(crate) cleaning: Mutex<()>,
     pub(crate) turn: Mutex<()>,
     pub(crate) reuse: RwLock<()>,
-    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) device: Arc<Submission>,
     pub(crate) root: u32,
     pub(crate) timing: Mutex<Timing>,
     pub(crate) flushes: Flushes,
@@ -69,10 +72,18 @@ impl F2fs {
         Ok(work(&mut volume)?)
     }
 
-    /// Before an operation that may renew an access time. Looking goes on where making room failed, which has been noted, and on a
-    /// volume that is closed.
-    fn make_room_to_look(&self) {
-        if let Ok(_open) = self.keep_open() {
+    /// Before an operation that may renew an access time: that is a change, and needs room like one. Looking goes on where making room
+    /// failed, which has been noted, and on a volume that is closed.
+    fn make_room_to_look(&self, ino: u32) {
+        let is_due = {
+            let mut volume = self.volume.lock();
+            let now = volume.clock.now();
+            volume.is_access_due(ino, now)
+        };
+        // What is wrong with the inode, looking meets again.
+        if is_due.unwrap_or_default()
+            && let Ok(_open) = self.keep_open()
+        {
             let _ = self.make_room();
         }
     }
@@ -86,10 +97,11 @@ impl F2fs {
     fn change_much<T>(&self, weight: u32, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
         let _open = self.keep_open()?;
         self.make_room_for(weight)?;
-        let mut volume = self.volume.lock();
-        volume.last_used = volume.clock.uptime();
-        volume.expect_writable()?;
-        Ok(volume.attempt(work)?)
+        Ok(self.locked(|volume| {
+            volume.last_used = volume.clock.uptime();
+            volume.expect_writable()?;
+            volume.attempt(work)
+        })?)
     }
 
     /// Writes in pieces that end at multiples of [`PIECE`], and makes room before each. Returns how many bytes were written, and what
@@ -151,8 +163,7 @@ impl FileSystem for F2fs {
         let Ok(ino) = Self::inode_number(ino) else { return };
         // Closing frees what is unlinked.
         let Ok(_open) = self.keep_open() else { return };
-        let mut volume = self.volume.lock();
-        if let Err(error) = volume.attempt(|volume| volume.forget(ino, count)) {
+        if let Err(error) = self.locked(|volume| volume.attempt(|volume| volume.forget(ino, count))) {
             // An orphan that is still one goes at the next mount.
             tracing::warn!(ino, %error, "an unlinked inode could not be freed");
         }
@@ -173,7 +184,7 @@ impl FileSystem for F2fs {
 
     fn read_link(&self, ino: InodeNumber) -> basalt_vfs::Result<Vec<u8>> {
         let ino = Self::inode_number(ino)?;
-        self.make_room_to_look();
+        self.make_room_to_look(ino);
         self.look(|volume| {
             if volume.kind(ino)? != FileKind::Symlink {
                 return Err(basalt_vfs::Error::Invalid("not a symbolic link").into());
@@ -247,7 +258,7 @@ impl FileSystem for F2fs {
 
     fn read(&self, ino: InodeNumber, offset: u64, buf: &mut [u8]) -> basalt_vfs::Result<usize> {
         let ino = Self::inode_number(ino)?;
-        self.make_room_to_look();
+        self.make_room_to_look(ino);
         // Blocks in the plan may be freed meanwhile, but not reused.
         let _reuse = (!mutant::active(Mutant::ReusedWhileRead)).then(|| self.reuse.read());
         let (length, extents) = self.look(|volume| {
@@ -309,7 +320,7 @@ impl FileSystem for F2fs {
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> basalt_vfs::Result<()> {
         let ino = Self::inode_number(ino)?;
-        self.make_room_to_look();
+        self.make_room_to_look(ino);
         self.look(|volume| volume.list_directory(ino, from, emit))
     }
 

@@ -46,7 +46,10 @@ impl Volume {
     /// Moves every live block of a section to the logs. Active segments stay as they are, and so does a section that is damaged:
     /// its live blocks tell.
     pub(crate) fn clean_section(&mut self, section: u32, cause: CleaningCause) -> Result<()> {
-        self.clean_part(section, 0, u32::MAX, cause)?;
+        let start = self.clock.uptime();
+        let result = self.clean_part(section, 0, u32::MAX, cause);
+        self.cleaning.of(cause).copy += self.clock.uptime().saturating_sub(start);
+        result?;
         self.cleaning.of(cause).victims += 1;
         self.counters.sections_cleaned += 1;
         Ok(())
@@ -54,9 +57,7 @@ impl Volume {
 
     /// Moves up to `most` live blocks of a section to the logs, from block `from` of it on.
     pub(crate) fn clean_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
-        let start = self.clock.uptime();
         let result = self.move_part(section, from, most, cause);
-        self.cleaning.of(cause).copy += self.clock.uptime().saturating_sub(start);
         mutant::free_early(self, Mutant::VictimFreedEarly);
         match result {
             Err(error @ Error::Damaged { .. }) => {
@@ -91,7 +92,7 @@ impl Volume {
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
         let wanted = self.without_copied(base, live);
-        let wanted = if self.table.kind(segment).is_node() && !self.journal.is_on() {
+        let wanted = if self.moves_in_memory(segment) {
             self.move_nodes_in_memory(base, summary, wanted, cause)?
         } else {
             wanted
@@ -99,9 +100,7 @@ impl Volume {
         if self.writer.holds(base..base + BLOCKS_PER_SEGMENT) {
             self.writer.write_all(&*self.device)?;
         }
-        wanted
-            .chunk_by(|before, after| after - before <= GAP)
-            .try_for_each(|near| self.move_near(segment, summary, near, cause))
+        near_each_other(&wanted).try_for_each(|near| self.move_near(segment, summary, near, cause))
     }
 
     /// Reads blocks that lie near each other in one request, and moves them.
@@ -210,4 +209,9 @@ impl Volume {
         self.counters.blocks_moved += 1;
         self.cleaning.of(cause).blocks_copied += 1;
     }
+}
+
+/// The parts of a rising list of blocks that are read in one request each.
+fn near_each_other(blocks: &[u32]) -> impl Iterator<Item = &[u32]> {
+    blocks.chunk_by(|before, after| after - before <= GAP)
 }

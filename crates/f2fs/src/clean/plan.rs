@@ -1,72 +1,191 @@
 //! Following the plan of cleaning: in the foreground, while a writer waits, and in the background, while nobody does.
 
+use std::ops::Range;
+
+use zerocopy::FromBytes;
+
 use basalt_segments::cleaning::Purpose;
 
+use super::near_each_other;
 use super::statistics::CleaningCause;
 use crate::error::Result;
+use crate::layout::summary::RawSummaryBlock;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::ops::F2fs;
 use crate::volume::Volume;
 
-impl Volume {
+impl F2fs {
     /// Moves up to `most` live blocks in the foreground; false if there is nothing to gain.
-    pub(crate) fn clean_step(&mut self, most: u32) -> Result<bool> {
-        if !self.plan_foreground() {
+    pub(crate) fn clean_step(&self, most: u32) -> Result<bool> {
+        let _one = self.cleaning.lock();
+        if !self.volume.lock().plan_foreground() {
             return Ok(false);
         }
         let mut left = most;
-        while left > 0 && self.cleaner.current().is_some() {
-            left -= self.follow_plan(CleaningCause::Foreground, left)?;
+        while left > 0
+            && let Some(moved) = self.follow_plan(CleaningCause::Foreground, left)?
+        {
+            left -= moved.blocks;
         }
-        let load = self.load();
-        self.cleaner.note_step(&load);
+        let mut volume = self.volume.lock();
+        let load = volume.load();
+        volume.cleaner.note_step(&load);
         Ok(true)
     }
 
     /// Empties victims in the foreground until a section is gained, or a checkpoint has to free those emptied so far; false if
-    /// there are none, because moving live blocks around would gain nothing.
-    pub(crate) fn clean_round(&mut self) -> Result<bool> {
-        if !self.plan_foreground() {
+    /// there are none, because moving live blocks around would gain nothing. By the one who may clean.
+    pub(crate) fn clean_round(&self) -> Result<bool> {
+        if !self.volume.lock().plan_foreground() {
             return Ok(false);
         }
         // The checkpoint that frees what is emptied has to write these, and cleaning would take their room.
-        self.write_ordered(usize::MAX)?;
-        let most = self.options.sections_per_commit.unwrap_or(u32::MAX).max(1);
+        self.write_ordered_in_pieces()?;
+        self.decide(|volume| volume.write_ordered(usize::MAX))?;
+        let most = self.with_volume(|volume| volume.options.sections_per_commit.unwrap_or(u32::MAX).max(1));
         let mut sections = 0;
-        while self.cleaner.current().is_some()
-            && (sections == 0 || sections < most && self.load().has_workspace(&self.table))
+        while sections == 0 || sections < most && self.with_volume(|volume| volume.load().has_workspace(&volume.table))
         {
-            self.follow_plan(CleaningCause::Foreground, self.table.section_blocks())?;
+            if !self.empty_victim()? {
+                break;
+            }
             sections += 1;
         }
         Ok(true)
     }
 
+    /// Goes on with the plan to the end of the section under way; false if there is none.
+    fn empty_victim(&self) -> Result<bool> {
+        let mut is_begun = false;
+        while let Some(moved) = self.follow_plan(CleaningCause::Foreground, u32::MAX)? {
+            if moved.ends_section {
+                return Ok(true);
+            }
+            is_begun = true;
+        }
+        Ok(is_begun)
+    }
+
     /// Moves up to `most` live blocks in the background; false if it is not worth it.
-    pub(crate) fn clean_idle(&mut self, most: u32) -> Result<bool> {
-        if !self.cleaner.is_planned(Purpose::Background) {
-            let start = self.clock.uptime();
-            let now = self.mounted_seconds();
-            let planned = self.cleaner.plan_background(&self.table, self.options.background_victim, now);
-            self.cleaning.background.select += self.clock.uptime().saturating_sub(start);
-            if !planned {
-                return Ok(false);
+    pub(crate) fn clean_idle(&self, most: u32) -> Result<bool> {
+        let _one = self.cleaning.lock();
+        {
+            let volume = &mut *self.volume.lock();
+            if !volume.cleaner.is_planned(Purpose::Background) {
+                let start = volume.clock.uptime();
+                let now = volume.mounted_seconds();
+                let planned = volume.cleaner.plan_background(&volume.table, volume.options.background_victim, now);
+                volume.cleaning.background.select += volume.clock.uptime().saturating_sub(start);
+                if !planned {
+                    return Ok(false);
+                }
             }
         }
-        self.follow_plan(CleaningCause::Background, most)?;
+        let mut left = most;
+        while left > 0
+            && let Some(moved) = self.follow_plan(CleaningCause::Background, left)?
+            && !moved.ends_section
+        {
+            left -= moved.blocks;
+        }
         Ok(true)
     }
 
-    /// Goes on with the plan for up to `most` blocks, or to the end of the section under way; how many were moved.
-    fn follow_plan(&mut self, cause: CleaningCause, most: u32) -> Result<u32> {
-        let Some((section, position)) = self.cleaner.current() else { return Ok(0) };
+    /// Goes on with the plan for up to `most` blocks of one segment, or to the end of the section under way; `None` if there is no plan.
+    fn follow_plan(&self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
+        let start = self.with_volume(|volume| volume.clock.uptime());
+        let most = self.read_victim_ahead(most);
+        let moved = self.decide(|volume| if volume.is_writable() { volume.follow_plan(cause, most) } else { Ok(None) });
+        self.device.end_reading();
+        let mut volume = self.volume.lock();
+        let took = volume.clock.uptime().saturating_sub(start);
+        volume.cleaning.of(cause).copy += took;
+        moved
+    }
+
+    /// Reads what the plan moves next, without the lock: up to `most` blocks of one segment. Returns how many these are; one
+    /// where there are none, so that the section under way ends.
+    fn read_victim_ahead(&self, most: u32) -> u32 {
+        // Nothing that is read may be reused meanwhile.
+        let _reuse = self.reuse.read();
+        let read = |with_summary: bool| {
+            let volume = self.volume.lock();
+            let next = volume.next_to_move(most)?;
+            let ranges = volume.ranges_to_move(&next, with_summary);
+            let (ahead, is_partly_in_memory) =
+                (self.device.begin_reading(ranges), volume.moves_in_memory(next.segment));
+            drop(volume);
+            self.device.read_ahead(ahead);
+            Some((next.offsets.len() as u32, is_partly_in_memory))
+        };
+        match read(false) {
+            None => 1,
+            Some((count, false)) => count,
+            // Only the summary tells which need not be read.
+            Some((count, true)) => read(true).map_or(1, |(again, _)| again.min(count)),
+        }
+    }
+}
+
+/// What following the plan did.
+pub(super) struct Moved {
+    blocks: u32,
+    ends_section: bool,
+}
+
+/// Blocks of a segment that the plan moves next.
+struct ToMove {
+    segment: u32,
+    offsets: Vec<u32>,
+}
+
+impl Volume {
+    fn next_to_move(&self, most: u32) -> Option<ToMove> {
+        let (section, position) = self.cleaner.current()?;
+        let (segment, offsets) = self.table.movable(section, position, most)?;
+        Some(ToMove { segment, offsets })
+    }
+
+    /// Whether blocks of this segment are not read that are in memory.
+    pub(super) fn moves_in_memory(&self, segment: u32) -> bool {
+        self.table.kind(segment).is_node() && !self.journal.is_on()
+    }
+
+    /// The bytes of the device that moving these blocks reads. Where it is not known which are in memory, only the summary that tells.
+    fn ranges_to_move(&self, next: &ToMove, with_summary: bool) -> Vec<Range<u64>> {
+        let bytes =
+            |first: u32, last: u32| u64::from(first) * BLOCK_SIZE as u64..(u64::from(last) + 1) * BLOCK_SIZE as u64;
+        let summary_at = self.geometry.summary_block(next.segment);
+        let mut ranges = vec![bytes(summary_at, summary_at)];
+        let summary =
+            (with_summary && self.moves_in_memory(next.segment)).then(|| self.read_block(summary_at).ok()).flatten();
+        let summary = summary.as_ref().and_then(|block| RawSummaryBlock::ref_from_bytes(&block.0).ok());
+        if summary.is_none() && self.moves_in_memory(next.segment) {
+            return ranges;
+        }
+        let base = self.geometry.main + next.segment * BLOCKS_PER_SEGMENT;
+        let is_in_memory = |offset: u32| {
+            summary.is_some_and(|summary| self.nodes.contains(summary.entries[offset as usize].nid.get()))
+        };
+        let is_read = |offset: &u32| !self.journal.moves.has_left(base + offset) && !is_in_memory(*offset);
+        let read: Vec<u32> = next.offsets.iter().copied().filter(is_read).collect();
+        let near = near_each_other(&read).filter_map(|near| Some((near.first()?, near.last()?)));
+        ranges.extend(near.map(|(first, last)| bytes(base + first, base + last)));
+        ranges
+    }
+
+    fn follow_plan(&mut self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
+        let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
         let before = *self.cleaning.of(cause);
         let part = self.clean_part(section, position, most, cause)?;
         let copied = *self.cleaning.of(cause) - before;
         self.journal.ledger.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
-        if self.cleaner.advance(&self.table, part.moved, part.next) {
+        let ends_section = self.cleaner.advance(&self.table, part.moved, part.next);
+        if ends_section {
             self.cleaning.of(cause).victims += 1;
             self.counters.sections_cleaned += 1;
         }
-        Ok(part.moved)
+        Ok(Some(Moved { blocks: part.moved, ends_section }))
     }
 
     /// Makes sure that there is a plan for the foreground; false if nothing is to be gained.

@@ -253,23 +253,28 @@ impl Volume {
 
     /// Renews the access time where the mount and the inode want it.
     pub(crate) fn touch_access(&mut self, ino: u32) -> Result<()> {
-        if !self.is_writable() || self.closing || self.options.atime == Atime::Noatime {
-            return Ok(());
-        }
         let now = self.clock.now();
+        if self.is_access_due(ino, now)? {
+            inode::set_time(self.inode_times_mut(ino)?, Stamp::Access, now);
+        }
+        Ok(())
+    }
+
+    /// Whether an access now changes the inode.
+    pub(crate) fn is_access_due(&mut self, ino: u32, now: Time) -> Result<bool> {
+        if !self.is_writable() || self.closing || self.options.atime == Atime::Noatime {
+            return Ok(false);
+        }
         let strict = self.options.atime == Atime::Strict;
         let raw = self.inode(ino)?;
         if raw.i_flags.get() & (RawInodeFlags::NOATIME | RawInodeFlags::IMMUTABLE).bits() != 0 {
-            return Ok(());
+            return Ok(false);
         }
         let atime = inode::time(raw, Stamp::Access);
         let stale = atime <= inode::time(raw, Stamp::Modify)
             || atime <= inode::time(raw, Stamp::Change)
             || now.seconds - atime.seconds >= RELATIME_SECONDS;
-        if (strict || stale) && now != atime {
-            inode::set_time(self.inode_times_mut(ino)?, Stamp::Access, now);
-        }
-        Ok(())
+        Ok((strict || stale) && now != atime)
     }
 
     /// Sets the `chattr(1)` flags a user may set.

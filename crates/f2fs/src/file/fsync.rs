@@ -6,6 +6,7 @@
 //!
 //! Where the chain cannot carry it (see [`since`](crate::recovery::since)), fsync is a checkpoint.
 
+use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
 use crate::clean::statistics::CheckpointCause;
@@ -18,6 +19,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
 use crate::ops::{F2fs, note_failure};
 use crate::recovery::seal::{Seal, Sealed};
+use crate::room::PIECE;
 use crate::volume::Volume;
 
 /// Times an fsync flushes first to make what it has to seal fit, while others write on.
@@ -37,6 +39,7 @@ impl F2fs {
     /// Makes a file's content, attributes and name durable; with `data_only`, not times that alone have changed.
     pub(crate) fn fsync(&self, ino: u32, data_only: bool) -> Result<()> {
         self.make_room()?;
+        self.write_back_in_pieces(ino)?;
         for _ in 0..ATTEMPTS {
             let early = if mutant::active(Mutant::FlushNumberedEarly) { self.flushes.next() } else { 0 };
             let (step, under_way) = {
@@ -68,6 +71,28 @@ impl F2fs {
             }
         }
         self.sync_all(CheckpointCause::Fsync)
+    }
+
+    /// Writes the dirty pages of a file, piece by piece. What becomes dirty meanwhile is left.
+    fn write_back_in_pieces(&self, ino: u32) -> Result<()> {
+        let dirty = {
+            let mut volume = self.volume.lock();
+            let dirty = volume.inodes.get(&ino).map_or(0, |state| state.dirty);
+            // A checkpoint has an order of its own.
+            if dirty < PIECE || volume.checkpoint_reason(ino)?.is_some() {
+                return Ok(());
+            }
+            dirty
+        };
+        let mut from = 0;
+        for _ in 0..dirty / PIECE {
+            let written = self.decide(|volume| {
+                if volume.is_writable() { volume.write_back_from(ino, from, PIECE) } else { Ok(Vec::new()) }
+            })?;
+            let Some(last) = written.last() else { return Ok(()) };
+            from = last + 1;
+        }
+        Ok(())
     }
 
     /// Returns once a flush has succeeded that is this one or began later.

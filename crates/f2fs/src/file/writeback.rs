@@ -36,6 +36,17 @@ impl Volume {
         Ok(())
     }
 
+    /// Writes up to `most` dirty pages, those first that [`write_back_all`](Self::write_back_all) writes first.
+    pub(crate) fn write_back_first(&mut self, most: usize) -> Result<()> {
+        let mut left = most;
+        while left > 0
+            && let Some(&ino) = self.dirty_inodes.first()
+        {
+            left -= self.write_back_from(ino, 0, left)?.len();
+        }
+        Ok(())
+    }
+
     /// Writes up to `most` dirty pages of one inode, from page `from` on; which.
     pub(crate) fn write_back_from(&mut self, ino: u32, from: u32, most: usize) -> Result<Vec<u32>> {
         let mut written = Vec::new();

@@ -59,6 +59,8 @@ impl F2fs {
         }
         if wait {
             self.finish_commit()?;
+        } else {
+            self.submit()?;
         }
         Ok(true)
     }

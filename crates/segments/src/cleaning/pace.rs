@@ -91,10 +91,20 @@ impl Load {
     /// it holds, and no more than an eighth of the free segments takes.
     #[must_use]
     pub fn dirty_page_limit(table: &SegmentTable, cache_blocks: usize) -> usize {
-        let by_memory = cache_blocks / 2;
-        let by_space = table.free_segments() as usize * BLOCKS_PER_SEGMENT as usize / 8;
-        by_memory.min(by_space).max(64)
+        (cache_blocks / 2).min(eighth_of_free(table)).max(64)
     }
+
+    /// Nodes that may be dirty before changes have to wait for them to be written, in a cache of `cache_blocks`: no more than a quarter of
+    /// it holds.
+    #[must_use]
+    pub fn dirty_node_limit(_: &SegmentTable, cache_blocks: usize) -> usize {
+        cache_blocks / 4
+    }
+}
+
+/// Blocks in an eighth of the free segments.
+fn eighth_of_free(table: &SegmentTable) -> usize {
+    table.free_segments() as usize * BLOCKS_PER_SEGMENT as usize / 8
 }
 
 impl Cleaner {
