@@ -39,7 +39,7 @@ fn fill(fs: &F2fs) -> Vec<InodeNumber> {
 
 #[test]
 fn reading_does_not_fill_a_volume() {
-    for (cache_bytes, atime) in [(64 << 20, Atime::Strict), (64 << 20, Atime::Relatime)] {
+    for (cache_bytes, atime) in [(128 << 20, Atime::Strict), (512 << 20, Atime::Relatime)] {
         let device = Arc::new(MemoryDevice::new(128 << 20, 512));
         let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
         format(&*device, &options, &mut |_, _| ()).unwrap();

@@ -95,10 +95,10 @@ impl Load {
     }
 
     /// Nodes that may be dirty before changes have to wait for them to be written, in a cache of `cache_blocks`: no more than a quarter of
-    /// it holds.
+    /// it holds, and no more than an eighth of the free segments takes.
     #[must_use]
-    pub fn dirty_node_limit(_: &SegmentTable, cache_blocks: usize) -> usize {
-        cache_blocks / 4
+    pub fn dirty_node_limit(table: &SegmentTable, cache_blocks: usize) -> usize {
+        (cache_blocks / 4).min(eighth_of_free(table)).max(64)
     }
 }
 
