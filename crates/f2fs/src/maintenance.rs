@@ -119,6 +119,7 @@ impl F2fs {
 
     /// Makes a prepared checkpoint hold.
     fn commit(&self, prepared: &Prepared) -> Result<()> {
+        self.submit()?;
         self.flush()?;
         self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
         self.flush()

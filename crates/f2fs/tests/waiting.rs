@@ -258,3 +258,76 @@ fn background_cleaning_and_discards() {
         }
     });
 }
+
+/// A device with one flush that lasts until somebody writes.
+struct LongFlush {
+    device: MemoryDevice,
+    /// Who hears that it has begun, and who tells of a write.
+    line: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+    written: Mutex<Option<Sender<()>>>,
+    was_written: Mutex<Option<bool>>,
+}
+
+impl BlockDevice for LongFlush {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+    fn sector_size(&self) -> u32 {
+        self.device.sector_size()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.device.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.device.write_at(offset, buf)?;
+        if let Some(written) = &*self.written.lock().unwrap() {
+            let _ = written.send(());
+        }
+        Ok(())
+    }
+    fn flush(&self) -> Result<()> {
+        let line = self.line.lock().unwrap().take();
+        if let Some((begun, written)) = line {
+            // What was written before is no news.
+            while written.try_recv().is_ok() {}
+            begun.send(()).unwrap();
+            *self.was_written.lock().unwrap() = Some(written.recv_timeout(PATIENCE).is_ok());
+        }
+        self.device.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.device.discard(offset, length)
+    }
+}
+
+/// An fsync hands its writes to the device at once, though it waits for the next flush.
+#[test]
+fn an_fsync_writes_while_another_flushes() {
+    let device = MemoryDevice::new(SIZE, 512);
+    let format_options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&device, &format_options, &mut |_, _| ()).unwrap();
+    let (line, written, was_written) = Default::default();
+    let device = Arc::new(LongFlush { device, line, written, was_written });
+    let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let (first, second) = (create(&fs, "first"), create(&fs, "second"));
+    fs.sync().unwrap();
+    for ino in [first, second] {
+        assert_eq!(fs.write(ino, 0, &[7; BLOCK as usize], false).unwrap(), BLOCK as usize);
+    }
+    let (begin, begun) = channel();
+    let (write, written) = channel();
+    *device.written.lock().unwrap() = Some(write);
+    *device.line.lock().unwrap() = Some((begin, written));
+    thread::scope(|scope| {
+        scope.spawn(|| fs.sync_file(first, false).unwrap());
+        begun.recv().unwrap();
+        fs.sync_file(second, false).unwrap();
+    });
+    assert_eq!(*device.was_written.lock().unwrap(), Some(true), "nothing was written during the flush");
+}

@@ -1,8 +1,9 @@
 //! Flushes that all who wait for one share.
 //!
-//! They are numbered and run one at a time. Whoever has handed everything to the device asks for the number of the first flush to
-//! begin from then on ([`Flushes::next`]) and waits for it ([`Flushes::wait_for`]): the first to find none running runs one, for
-//! all; the others sleep, and are woken together when it is over. A failure is final for everybody who waits, then and later:
+//! They are numbered and run one at a time. Whoever has written everything, if only to the queue that a flush hands over first
+//! ([`submission`](crate::submission)), asks for the number of the first flush to begin from then on ([`Flushes::next`]) and waits
+//! for it ([`Flushes::wait_for`]): the first to find none running runs one, for all; the others sleep, and are woken together
+//! when it is over. A failure is final for everybody who waits, then and later:
 //! what the flush should have made durable may be gone, and one that succeeds after it does not bring that back.
 //!
 //! The lock here is the last to be taken, and is not held over a flush. `crates/f2fs-shuttled` tries the interleavings.

@@ -17,7 +17,7 @@ use crate::layout::node::NodeFlags;
 use crate::log::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
-use crate::ops::{F2fs, note_failure};
+use crate::ops::F2fs;
 use crate::recovery::seal::{Seal, Sealed};
 use crate::room::PIECE;
 use crate::volume::Volume;
@@ -42,18 +42,18 @@ impl F2fs {
         self.write_back_in_pieces(ino)?;
         for _ in 0..ATTEMPTS {
             let early = if mutant::active(Mutant::FlushNumberedEarly) { self.flushes.next() } else { 0 };
-            let (step, under_way) = {
-                let mut volume = self.volume.lock();
+            // Handed to the device before waiting for a flush: another one may be running.
+            let appended = self.decide(|volume| {
                 if let Some(reason) = &volume.failed {
                     return Err(basalt_vfs::Error::Io(reason.clone()).into());
                 }
                 if !volume.is_writable() {
-                    return Ok(());
+                    return Ok(None);
                 }
-                let result = volume.append_fsync(ino, data_only, &self.flushes);
-                note_failure(&mut volume, &result);
-                (result?, volume.checkpoint_under_way)
-            };
+                let step = volume.append_fsync(ino, data_only, &self.flushes)?;
+                Ok(Some((step, volume.checkpoint_under_way)))
+            })?;
+            let Some((step, under_way)) = appended else { return Ok(()) };
             if under_way && !mutant::active(Mutant::CheckpointNotAwaited) {
                 // These nodes belong to the checkpoint that is being written: without it they lead nowhere.
                 drop(self.take_turn());

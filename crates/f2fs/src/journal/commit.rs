@@ -57,10 +57,9 @@ impl F2fs {
             volume.journal.written = Some(result?);
             volume.cleaning.of(cause).journal_commits += 1;
         }
+        self.submit()?;
         if wait {
             self.finish_commit()?;
-        } else {
-            self.submit()?;
         }
         Ok(true)
     }
