@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use basalt_device::{BlockDevice, DeviceError};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -48,6 +48,8 @@ pub(crate) struct Submission {
     turn: Mutex<()>,
     /// Writes in the queue: whether there are any shows without its lock.
     waiting: AtomicUsize,
+    /// Writes that were ever added to the queue: the number that the next one gets. Changed with the queue locked.
+    staged: AtomicU64,
     /// Whether blocks were read ahead.
     has_ahead: AtomicBool,
 }
@@ -55,8 +57,6 @@ pub(crate) struct Submission {
 #[derive(Default)]
 struct Queue {
     writes: VecDeque<Write>,
-    /// The number that the next write gets.
-    next: u64,
     bytes: usize,
     spare: Vec<Vec<AlignedBlock>>,
     failed: Option<Failure>,
@@ -122,6 +122,7 @@ impl Submission {
             queue: Mutex::default(),
             turn: Mutex::new(()),
             waiting: AtomicUsize::new(0),
+            staged: AtomicU64::new(0),
             has_ahead: AtomicBool::new(false),
         }
     }
@@ -143,7 +144,7 @@ impl Submission {
         if !self.is_waiting() {
             return Ok(());
         }
-        let end = self.queue.lock().next;
+        let end = self.staged();
         let _turn = self.turn.lock();
         loop {
             let (offset, blocks) = {
@@ -179,7 +180,7 @@ impl Submission {
 
     /// How many writes were ever added to the queue. It only grows, under the volume's lock.
     fn staged(&self) -> u64 {
-        self.queue.lock().next
+        self.staged.load(SeqCst)
     }
 
     /// Adds a write to the queue; false where too much waits already, and for parts of blocks.
@@ -202,8 +203,7 @@ impl Submission {
             here.copy_from_slice(slice);
             left = behind;
         }
-        let number = queue.next;
-        queue.next += 1;
+        let number = self.staged.fetch_add(1, SeqCst);
         queue.bytes += length;
         queue.writes.push_back(Write { number, offset, blocks: Arc::new(blocks) });
         self.waiting.store(queue.writes.len(), SeqCst);
