@@ -29,8 +29,8 @@ const SHARED: u64 = 4;
 enum Flavour {
     /// Small changes and fsyncs.
     Small,
-    /// Fsyncs of more than one seal lists, beside small ones.
-    Large,
+    /// Fsyncs of more than one seal lists, of this file that all share, beside small ones and other fsyncs of it.
+    Large(u64),
     /// Overwriting what fills the volume: so many files.
     Cleaning(u64),
     /// The same for longer, and soon one of the threads closes the volume.
@@ -63,7 +63,7 @@ pub fn workload(rng: &mut Rng) -> Workload {
     let files = (engine.user_bytes() / 100 * rng.between(45, 80)).div_ceil(FILL_FILE);
     let flavour = match kind {
         0..4 => Flavour::Small,
-        4..7 => Flavour::Large,
+        4..7 => Flavour::Large(rng.below(SHARED)),
         7..10 => Flavour::Cleaning(files),
         12 => Flavour::Replacing(files),
         _ => Flavour::Closing(files),
@@ -138,11 +138,13 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
     };
     let count = rng.between(3, most);
     let mut acts = Vec::new();
-    if flavour == Flavour::Large && (thread == 1 || rng.chance(25)) {
+    if let Flavour::Large(file) = flavour
+        && (thread == 1 || rng.chance(25))
+    {
         if rng.chance(40) {
             acts.push(Act::Do(small(rng, thread, threads)));
         }
-        large(rng, &mut acts);
+        large(rng, file, &mut acts);
     }
     while acts.len() < count as usize {
         if let Flavour::Cleaning(files) = flavour
@@ -157,6 +159,7 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
             Flavour::Replacing(_) if thread == 1 && rng.chance(70) => Act::Do(Step::Sync),
             Flavour::Replacing(files) if rng.chance(30) => cleaning(rng, files),
             Flavour::Replacing(files) => replacing(rng, files, &mut acts),
+            Flavour::Large(file) if rng.chance(20) => Act::Do(Step::Fsync(format!("s{file}"))),
             _ if rng.chance(6) => look(rng, flavour),
             _ => Act::Do(small(rng, thread, threads)),
         };
@@ -174,8 +177,8 @@ fn acts(rng: &mut Rng, flavour: Flavour, thread: usize, threads: usize) -> Vec<A
 }
 
 /// A large file, written and fsynced.
-fn large(rng: &mut Rng, acts: &mut Vec<Act>) {
-    let path = format!("s{}", rng.below(SHARED));
+fn large(rng: &mut Rng, file: u64, acts: &mut Vec<Act>) {
+    let path = format!("s{file}");
     let mut left = rng.between(1 << 20, 7 << 19) / 4096 * 4096;
     let mut at = 0;
     while left > 0 {
