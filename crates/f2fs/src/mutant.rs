@@ -84,7 +84,7 @@ pub enum Mutant {
     GuardClearedEarly,
     /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
     OverflownSealForgotten,
-    /// Threads: an fsync waits for a flush that may have begun before it wrote.
+    /// Threads: an fsync waits for a flush that begins before it has written: the flush leaves the queue as it is.
     FlushNumberedEarly,
     /// Threads: an fsync beside a checkpoint does not wait for it, though its nodes lead nowhere without it.
     CheckpointNotAwaited,

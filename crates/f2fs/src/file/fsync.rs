@@ -41,7 +41,6 @@ impl F2fs {
         self.make_room()?;
         self.write_back_in_pieces(ino)?;
         for _ in 0..ATTEMPTS {
-            let early = if mutant::active(Mutant::FlushNumberedEarly) { self.flushes.next() } else { 0 };
             // Handed to the device before waiting for a flush: another one may be running.
             let appended = self.decide(|volume| {
                 if let Some(reason) = &volume.failed {
@@ -62,9 +61,6 @@ impl F2fs {
                 }
             }
             match step {
-                Step::Flush(number) if mutant::active(Mutant::FlushNumberedEarly) => {
-                    return self.wait_for_flush(early.min(number));
-                }
                 Step::Flush(number) => return self.wait_for_flush(number),
                 Step::Again(number) => self.wait_for_flush(number)?,
                 Step::Checkpoint => break,
