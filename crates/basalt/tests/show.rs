@@ -60,6 +60,36 @@ fn ls_lists_as_ls_does() {
     basalt(["ls", &image, "/dir/file/below"]).fails(1, &["not a directory"]);
 }
 
+/// Zeros over one name of a directory, and over one inode: all others are listed, and both are told.
+#[test]
+fn ls_lists_what_it_can() {
+    let scratch = Scratch::with_volume("64M");
+    let tree = scratch.directory("tree");
+    for number in 100..500 {
+        std::fs::write(tree.join(format!("name-{number}")), "").unwrap();
+    }
+    let image = scratch.text("image");
+    basalt(["put", "-r", &image, &scratch.text("tree"), "/dir"]).ok();
+    let mut bytes = std::fs::read(scratch.path("image")).unwrap();
+    let find = |bytes: &[u8], name: &[u8]| -> Vec<usize> {
+        (0..bytes.len() / 4).map(|at| 4 * at).filter(|&at| bytes[at..].starts_with(name)).collect()
+    };
+    // Inodes have their names too, at byte 92; entries of directories lie behind them.
+    let (names, inodes) = (find(&bytes, b"name-123"), find(&bytes, b"name-321"));
+    let is_inode = |at: &&usize| **at % 4096 == 92;
+    let entry = *names.iter().find(|at| !is_inode(at)).unwrap();
+    let inode = *inodes.iter().find(is_inode).unwrap();
+    bytes[entry..entry + 8].fill(0);
+    bytes[inode + 8] ^= 1;
+    std::fs::write(scratch.path("image"), bytes).unwrap();
+    let run = basalt(["ls", &image, "/dir"]);
+    let told = run.err();
+    assert_eq!((run.code(), run.out().lines().count(), told.lines().count()), (1, 398, 2), "{told}");
+    for part in ["basalt: ls: volume:/dir: ", "left out", "basalt: ls: volume:/dir/name-321: "] {
+        assert!(told.contains(part), "`{part}` is missing in: {told}");
+    }
+}
+
 #[test]
 fn ls_as_json_keeps_names_that_are_no_text() {
     let scratch = filled();

@@ -131,6 +131,36 @@ fn an_older_first_block_does_not_count() {
     expect_all_back(harm, FOUND);
 }
 
+/// The first blocks of two directories have changed places, or what is in them has: each file is in its own again.
+#[test]
+fn swapped_first_blocks_are_swapped_back() {
+    let sound = Arc::new(filled_volume());
+    let fs = F2fs::open(sound.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let node = |kind| NewNode { kind, permissions: 0o755, rdev: 0, target: b"" };
+    let other = fs.create(fs.root(), b"other", &node(FileKind::Directory), &CALLER).unwrap().ino;
+    for index in 0..300 {
+        let name = format!("a file of another directory {index}");
+        fs.create(other, name.as_bytes(), &node(FileKind::Regular), &CALLER).unwrap();
+    }
+    fs.close().unwrap();
+    let addresses = |editor: &Editor| {
+        let (one, other) = (editor.path(&["crowd"]), editor.path(&["other"]));
+        let (at, of_other) = (first_block(editor, one), first_block(editor, other));
+        for (directory, address) in [(one, of_other), (other, at)] {
+            let slot = editor.slot(directory, 0);
+            editor.edit_inode(directory, |inode| inode.slots[slot].set(address));
+        }
+    };
+    expect_all_back_on(sound.snapshot(), addresses, FOUND);
+    let contents = |editor: &Editor| {
+        let [one, other] = ["crowd", "other"].map(|name| first_block(editor, editor.path(&[name])));
+        let (first, second) = (editor.block(one), editor.block(other));
+        editor.put(one, &second);
+        editor.put(other, &first);
+    };
+    expect_all_back_on(sound.snapshot(), contents, FOUND);
+}
+
 /// Where only `.` and `..` are damaged, the block is the directory's all the same.
 #[test]
 fn damaged_dots_are_mended_where_they_are() {

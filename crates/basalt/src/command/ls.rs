@@ -8,7 +8,7 @@ use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 
 use super::entry::{self, Entry};
 use crate::failure::{DONE, Failure, Outcome, printable};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::size;
 use crate::target::Target;
 use crate::time;
@@ -65,7 +65,10 @@ pub struct Args {
     help: Option<bool>,
 }
 
-/// Runs the command.
+/// Exit code of a list that lacks something, which was told.
+const INCOMPLETE: u8 = 1;
+
+/// Runs the command. What cannot be read of a directory is told, and the rest listed.
 ///
 /// # Errors
 /// When a path does not exist, or cannot be read.
@@ -78,17 +81,18 @@ pub fn run(args: &Args) -> Outcome {
         json: Vec::new(),
         seen: HashSet::new(),
         blank: false,
+        is_complete: true,
     };
     for path in &args.paths {
         lister.list(path.as_bytes())?;
     }
-    let Lister { mut output, json, .. } = lister;
+    let Lister { mut output, json, is_complete, .. } = lister;
     if args.json {
         output.json(&json)?;
     }
     output.finish()?;
     volume.close()?;
-    Ok(DONE)
+    Ok(if is_complete { DONE } else { INCOMPLETE })
 }
 
 /// A name, and the inode behind it.
@@ -107,9 +111,15 @@ struct Lister<'a> {
     seen: HashSet<InodeNumber>,
     /// Whether something is above, to be set off by an empty line.
     blank: bool,
+    is_complete: bool,
 }
 
 impl<'a> Lister<'a> {
+    fn miss(&mut self, failure: &Failure) {
+        tell(format_args!("basalt: ls: {}", failure.line()));
+        self.is_complete = false;
+    }
+
     fn list(&mut self, path: &[u8]) -> Result<(), Failure> {
         // As ls does: a symbolic link is shown itself where its own attributes are asked for.
         let follow = !self.args.directory && !self.args.long;
@@ -142,11 +152,19 @@ impl<'a> Lister<'a> {
     ) -> Result<Vec<(Vec<u8>, Reference<'a>)>, Failure> {
         let mut rows = Vec::new();
         let mut below = Vec::new();
-        for name in self.names(path, directory)? {
-            let child = directory.lookup(&name).map_err(|error| failure(&join(path, &name), error))?;
+        for name in self.names(path, directory) {
+            let found = directory.lookup(&name).and_then(|child| {
+                let target = entry::link_target(self.fs, &child.attributes)?;
+                Ok((child, target))
+            });
+            let (child, target) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    self.miss(&failure(&join(path, &name), error));
+                    continue;
+                }
+            };
             let attributes = child.attributes;
-            let target =
-                entry::link_target(self.fs, &attributes).map_err(|error| failure(&join(path, &name), error))?;
             let is_own = matches!(name.as_slice(), b"." | b"..");
             if self.args.recursive && attributes.kind == FileKind::Directory && !is_own {
                 below.push((join(path, &name), child));
@@ -157,17 +175,18 @@ impl<'a> Lister<'a> {
         Ok(below)
     }
 
-    fn names(&self, path: &[u8], directory: &Reference<'a>) -> Result<Vec<Vec<u8>>, Failure> {
+    fn names(&mut self, path: &[u8], directory: &Reference<'a>) -> Vec<Vec<u8>> {
         let mut names = if self.args.all { vec![b".".to_vec(), b"..".to_vec()] } else { Vec::new() };
         let hidden_too = self.args.all || self.args.almost_all || self.args.json;
         for entry in Entries::new(self.fs, directory.ino()) {
-            let entry = entry.map_err(|error| failure(path, error))?;
-            if hidden_too || !entry.name.starts_with(b".") {
-                names.push(entry.name);
+            match entry {
+                Ok(entry) if hidden_too || !entry.name.starts_with(b".") => names.push(entry.name),
+                Ok(_) => {}
+                Err(error) => self.miss(&failure(path, error)),
             }
         }
         names.sort_unstable();
-        Ok(names)
+        names
     }
 
     /// Shows names; of a directory, if its path is given, with the path in front of them if a title is wanted.

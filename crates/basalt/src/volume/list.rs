@@ -1,6 +1,6 @@
 //! The entries of a directory.
 
-use basalt_vfs::{FileKind, FileSystem, InodeNumber, Result};
+use basalt_vfs::{Error, FileKind, FileSystem, InodeNumber, Result};
 
 /// How many entries are held in memory at a time by [`Entries`].
 const BATCH: usize = 1024;
@@ -16,7 +16,7 @@ pub struct Entry {
     pub kind: FileKind,
 }
 
-/// All entries of a directory but `.` and `..`, a batch in memory at a time.
+/// All entries of a directory but `.` and `..`, a batch in memory at a time; an error comes behind all that could be read.
 pub struct Entries<'a> {
     fs: &'a dyn FileSystem,
     directory: InodeNumber,
@@ -24,19 +24,21 @@ pub struct Entries<'a> {
     batch: Vec<Entry>,
     /// Where to go on reading; `None` at the end.
     cursor: Option<u64>,
+    /// Why there are no more than those that were read.
+    error: Option<Error>,
 }
 
 impl<'a> Entries<'a> {
     /// The entries of `directory`.
     pub fn new(fs: &'a dyn FileSystem, directory: InodeNumber) -> Entries<'a> {
-        Entries { fs, directory, batch: Vec::new(), cursor: Some(0) }
+        Entries { fs, directory, batch: Vec::new(), cursor: Some(0), error: None }
     }
 
-    fn fill(&mut self, from: u64) -> Result<()> {
+    fn fill(&mut self, from: u64) {
         let mut read = 0;
         let mut cursor = None;
         let batch = &mut self.batch;
-        self.fs.read_directory(self.directory, from, &mut |entry| {
+        let result = self.fs.read_directory(self.directory, from, &mut |entry| {
             if read == BATCH {
                 return false;
             }
@@ -46,11 +48,11 @@ impl<'a> Entries<'a> {
                 batch.push(Entry { name: entry.name.to_vec(), ino: entry.ino, kind: entry.kind });
             }
             true
-        })?;
+        });
         // An answer shorter than asked for was the last one.
-        self.cursor = cursor.filter(|_| read == BATCH);
+        self.cursor = cursor.filter(|_| read == BATCH && result.is_ok());
+        self.error = result.err();
         self.batch.reverse();
-        Ok(())
     }
 }
 
@@ -62,10 +64,10 @@ impl Iterator for Entries<'_> {
             if let Some(entry) = self.batch.pop() {
                 return Some(Ok(entry));
             }
-            if let Err(error) = self.fill(self.cursor?) {
-                self.cursor = None;
+            if let Some(error) = self.error.take() {
                 return Some(Err(error));
             }
+            self.fill(self.cursor?);
         }
     }
 }

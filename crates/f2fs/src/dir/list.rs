@@ -1,16 +1,23 @@
-//! Listing a directory. The cursor counts slots: block × 214 + slot, one behind the last entry delivered.
+//! Listing a directory. The cursor counts slots: block × 214 + slot, one behind the last entry delivered. A bit above says that a damaged
+//! entry was left out in front of it: the error comes at the end, so that all other entries are delivered.
 
 use basalt_vfs::DirectoryEntry;
 
 use super::entries;
-use super::lookup::Place;
+use super::lookup::{Place, check_name};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{ENTRIES_PER_BLOCK, slots_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
+/// The bit of a cursor behind a damaged entry.
+const DAMAGED: u64 = 1 << 62;
+
 impl Volume {
     /// Emits entries from cursor `from` on until `emit` returns false.
+    ///
+    /// # Errors
+    /// At the end, if entries were left out because they are damaged.
     pub(crate) fn list_directory(
         &mut self,
         dir: u32,
@@ -19,9 +26,10 @@ impl Volume {
     ) -> Result<()> {
         self.expect_directory(dir)?;
         self.touch_access(dir)?;
+        let (from, mut damaged) = (from & !DAMAGED, from & DAMAGED);
         if self.has_inline_directory(dir)? {
-            self.list_place(dir, Place::Inline, 0, from as usize, emit)?;
-            return Ok(());
+            self.list_place(dir, Place::Inline, (0, from as usize), &mut damaged, emit)?;
+            return expect_whole(dir, damaged);
         }
         let per_block = ENTRIES_PER_BLOCK as u64;
         let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
@@ -31,22 +39,23 @@ impl Volume {
             if u64::from(block) != index {
                 slot = 0;
             }
-            if !self.list_place(dir, Place::Block(block), u64::from(block) * per_block, slot, emit)? {
+            let base = u64::from(block) * per_block;
+            if !self.list_place(dir, Place::Block(block), (base, slot), &mut damaged, emit)? {
                 return Ok(());
             }
             index = u64::from(block) + 1;
             slot = 0;
         }
-        Ok(())
+        expect_whole(dir, damaged)
     }
 
-    /// Emits the entries of one place; whether to go on.
+    /// Emits the entries of one place, whose first slot is `base`, from slot `from` on; whether to go on.
     fn list_place(
         &mut self,
         dir: u32,
         place: Place,
-        base: u64,
-        from: usize,
+        (base, from): (u64, usize),
+        damaged: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<bool> {
         let node_ids = self.geometry.node_ids();
@@ -64,7 +73,7 @@ impl Volume {
             let entry = entries::entry(bytes, &shape, used);
             let ino = entry.ino.get();
             let (Some(name), Some(kind), true) = (
-                entries::name(bytes, &shape, used, &entry),
+                entries::name(bytes, &shape, used, &entry).filter(|name| check_name(name).is_ok()),
                 entries::kind_of(entry.file_type),
                 ino != 0 && ino < node_ids,
             ) else {
@@ -78,15 +87,13 @@ impl Volume {
                     format!("directory {dir} {place:?} slot {used}"),
                     format!("inode {ino}, name of {} bytes, file type {}", entry.name_len, entry.file_type),
                 );
-                if rescue {
-                    tracing::warn!("{error}; left out");
-                    slot = used + 1;
-                    continue;
-                }
-                return Err(error);
+                tracing::warn!("{error}; left out");
+                *damaged = if rescue { 0 } else { DAMAGED };
+                slot = used + 1;
+                continue;
             };
             slot = used + slots_for(name.len());
-            if !emit(DirectoryEntry { ino: u64::from(ino), kind, name, next: base + slot as u64 }) {
+            if !emit(DirectoryEntry { ino: u64::from(ino), kind, name, next: *damaged | (base + slot as u64) }) {
                 return Ok(false);
             }
         }
@@ -115,4 +122,11 @@ impl Volume {
         }
         Ok(None)
     }
+}
+
+fn expect_whole(dir: u32, damaged: u64) -> Result<()> {
+    if damaged == 0 {
+        return Ok(());
+    }
+    Err(Error::damaged("directory", format!("directory {dir}"), "damaged entries were left out of the list"))
 }

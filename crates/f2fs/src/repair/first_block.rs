@@ -26,6 +26,8 @@ struct Content {
     own: usize,
     /// Those whose inode has more names than links, and remembers another one.
     borrowed: usize,
+    /// Those whose inode remembers the directory where `.` leads.
+    of_itself: usize,
 }
 
 /// The blocks that may be a directory's first: how many of its entries the best one has, where that is, and whether another one has as many.
@@ -56,6 +58,14 @@ impl State {
             return Ok(false);
         }
         self.find_first_blocks(survey, &mut candidates)?;
+        // Two may have changed places.
+        for &(_, other) in &foreign {
+            let address = self.address(survey, other, 0)?;
+            let itself = self.content(survey, other, address)?.itself;
+            if let Some((directory, best)) = itself.and_then(|ino| Some((ino, candidates.get_mut(&ino)?))) {
+                self.consider(survey, directory, address, best)?;
+            }
+        }
         let mut done = false;
         for (fault, directory) in foreign {
             let found = candidates.get(&directory).and_then(Option::as_ref);
@@ -72,7 +82,7 @@ impl State {
     }
 
     /// Whether the first block of a directory is of another one: no `.` leads to itself, and no inode remembers an entry of it. Most of the
-    /// entries are names too many; or the summary names another node, and the block is not live.
+    /// entries are names too many, or of the directory where `.` leads; or the summary names another node, and the block is not live.
     fn has_foreign_block(&self, survey: &Survey, directory: u32) -> Result<bool> {
         let inode = self.inode(directory)?.filter(|_| survey.directories.contains_key(&directory));
         if inode.is_none_or(|inode| inode.is_inline(InlineFlags::DENTRY)) {
@@ -90,7 +100,8 @@ impl State {
         let owner = self.summary(address)?.nid.get();
         let is_others = owner != directory && self.geometry.in_main(survey.nat.get(owner).block_addr.get());
         let is_dead = !bit_msb(&self.sit(segment)?.valid_map, block);
-        Ok(2 * content.borrowed > content.used || is_others && is_dead)
+        let is_of_other = 2 * content.borrowed.max(content.of_itself) > content.used;
+        Ok(is_of_other || is_others && is_dead)
     }
 
     fn content(&self, survey: &Survey, directory: u32, address: u32) -> Result<Content> {
@@ -111,6 +122,11 @@ impl State {
                     content.used += 1;
                     content.own += usize::from(is_own);
                     content.borrowed += usize::from(!is_own && known.names > known.links.max(1));
+                    let other = content.itself.filter(|&itself| itself != directory);
+                    content.of_itself += usize::from(match other {
+                        Some(other) => self.name_with_hash(survey, other, ino, hash(name))?.is_some(),
+                        None => false,
+                    });
                 }
             }
         }

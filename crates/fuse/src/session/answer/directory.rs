@@ -28,11 +28,13 @@ impl Server {
 
     pub(in crate::session) fn readdir(&self, ino: InodeNumber, arguments: &ReadIn, reply: &mut Reply) -> Answer {
         let room = arguments.size as usize;
-        self.fs.read_directory(ino, arguments.offset, &mut |entry| {
+        let start = reply.len();
+        let listed = self.fs.read_directory(ino, arguments.offset, &mut |entry| {
             reply.len() + record_len(entry.name, 0) <= room
                 && push_dirent(reply, entry.ino, entry.kind, entry.next, entry.name).is_ok()
-        })?;
-        Ok(())
+        });
+        // Whoever goes on behind these entries gets the error.
+        if reply.len() == start { Ok(listed?) } else { Ok(()) }
     }
 
     /// Lists with attributes. The file system may hold the directory while it lists, so lookups come afterwards.
@@ -59,7 +61,7 @@ impl Server {
     fn list(&self, ino: InodeNumber, arguments: &ReadIn) -> basalt_vfs::Result<(Vec<Listed>, Vec<u8>)> {
         let room = (arguments.size as usize).min(self.max_payload());
         let (mut listed, mut names, mut used) = (Vec::new(), Vec::new(), 0);
-        self.fs.read_directory(ino, arguments.offset, &mut |entry| {
+        let result = self.fs.read_directory(ino, arguments.offset, &mut |entry| {
             used += record_len(entry.name, size_of::<EntryOut>());
             if used > room {
                 return false;
@@ -68,7 +70,11 @@ impl Server {
             names.extend_from_slice(entry.name);
             listed.push(Listed { ino: entry.ino, kind: entry.kind, next: entry.next, name: start..names.len() });
             true
-        })?;
+        });
+        // Whoever goes on behind these entries gets the error.
+        if listed.is_empty() {
+            result?;
+        }
         Ok((listed, names))
     }
 }
