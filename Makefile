@@ -57,10 +57,15 @@ endurance: ## overwrite a volume of 512 MiB a hundred times, and time small writ
 bench: build dependencies ## measure beside ext4, xfs, btrfs and Linux's F2FS
 	scripts/bench
 
-lint: ## formatting, clippy and documentation, all without a warning
+.PHONY: modules
+modules: ## draw the engine's modules from what they call
+	$(CARGO) run --quiet --locked --package basalt-testkit --example modules
+
+lint: ## formatting, clippy and documentation, all without a warning; no new call of a higher module
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) run --quiet --locked --package basalt-testkit --example modules -- --check
 
 fuzz: ## fuzz every on-disk structure and whole volumes, FUZZ_SECONDS in all
 	@scripts/install-dependencies fuzz
