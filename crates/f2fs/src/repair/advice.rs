@@ -69,8 +69,8 @@ pub const fn advice(kind: FaultKind) -> &'static str {
              data."
         }
         InodeChecksum => {
-            "The checksum is computed anew; the fields have been checked one by one. Where the times cannot be (`inode-times`), owner and \
-             permissions are root's."
+            "If it is right for another number of extra attributes, the inode has that; else the checksum is computed anew: the fields have been \
+             checked one by one. Where the times cannot be (`inode-times`), owner and permissions are root's."
         }
         InodeMode => "The type becomes what the inode's name says, or what its content looks like.",
         InodeExtraAttributes => "Set to what the volume's features ask for.",
@@ -104,7 +104,8 @@ pub const fn advice(kind: FaultKind) -> &'static str {
             "If the inode remembers a name with the entry's hash, the entry gets that; else the bytes that cannot be become underscores."
         }
         DentryHash => {
-            "If the inode remembers a name with this hash, the entry gets that name; else the hash is computed anew."
+            "If the inode remembers a name with this hash, the entry gets that name; else the hash is computed anew, and if another inode \
+             without a name remembers this one, the entry leads there."
         }
         DentryBucket => "The entry moves to where its hash leads.",
         DentryType => "Set to the inode's type.",
