@@ -24,7 +24,7 @@
 //! | `open` | opening: checkpoint, journal, what was fsynced since, orphans |
 //! | `volume` | who owns what; put together from a checkpoint |
 //! | [`resize`](mod@resize) | a larger or smaller volume, offline |
-//! | [`tune`] | a cleaning journal for a volume that there is, or none any more |
+//! | [`tune`] | adds a cleaning journal to an existing volume, or removes it |
 //! | `recovery` | roll-forward: what fsync appends behind a checkpoint, and how it is recovered |
 //! | [`repair`] | fsck's other half: makes a volume sound again |
 //! | [`rescue`] | what is left of a volume whose superblock, checkpoints or tables are gone |

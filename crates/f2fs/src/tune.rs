@@ -1,5 +1,5 @@
-//! What a volume can be given or lose without being made anew: its cleaning journal. For volumes that nobody has open, whoever made
-//! them; the areas of F2FS stay as they are.
+//! Adds a cleaning journal to an existing volume, or removes it. The volume is not open, any mkfs may have made it, and the areas of F2FS
+//! stay as they are.
 
 use basalt_device::BlockDevice;
 

@@ -1,4 +1,4 @@
-//! A cleaning journal is given to a volume that there is, and taken from it.
+//! A cleaning journal is added to an existing volume, and removed from it.
 
 use std::sync::Arc;
 

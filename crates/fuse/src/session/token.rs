@@ -83,7 +83,7 @@ impl Token {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.work.store(number, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) != 0 {
-            let _desk = self.state.lock();
+            let _state = self.state.lock();
             self.activity.notify_one();
         }
         Ticket(number)

@@ -1,4 +1,4 @@
-//! Which blocks power could still ask for: those that the last durable checkpoint, or what was made durable behind it, refers to.
+//! Blocks that recovery may need after a power loss: those that the last durable checkpoint, or what was made durable behind it, refers to.
 //!
 //! Only for engines that free what they cleaned without a checkpoint. Of a *live* block the table then knows whether it is *fresh*:
 //! written since the last checkpoint was taken, with nothing durable that refers to it. A block that dies while fresh is nobody's.
