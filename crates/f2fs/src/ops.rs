@@ -1,8 +1,9 @@
 //! The only door in: the file-system interface on a volume.
 //!
 //! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `cleaning` (one cleaner at
-//! a time), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while they read from the device; exclusive while blocks become free), `volume` (everything in
-//! memory; held over no request but a read of one block).
+//! a time), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while they read from the
+//! device; exclusive while blocks become free), `volume` (everything in memory; held over no request but a read of one
+//! block).
 
 use std::sync::Arc;
 
