@@ -3,7 +3,7 @@
 //! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `cleaning` (one cleaner at
 //! a time), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while they read from the
 //! device; exclusive while blocks become free), `volume` (everything in memory; held over no request but a read of one
-//! block).
+//! block, the discards of FITRIM, and writes beyond the 64 MiB that may wait).
 
 use std::sync::Arc;
 

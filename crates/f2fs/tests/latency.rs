@@ -123,7 +123,7 @@ fn beside_a_slow_device() {
         (0..blocks / 256).for_each(|at| write(at << 20, data.len()));
         let mut rng = Rng::new(1);
         let mut overwrite = |pages: u64| (0..pages).for_each(|_| write(rng.below(blocks) * BLOCK, BLOCK as usize));
-        // Every segment gets holes, so that there is something to clean.
+        // Every segment gets holes, so cleaning has work to do.
         overwrite(blocks / 2);
         fs.sync().unwrap();
         card.is_slow.store(true, SeqCst);

@@ -1,7 +1,7 @@
 //! Draws the modules of the F2FS engine from what they call: `cargo run -p basalt-testkit --example modules`.
 //!
-//! `--dot` draws for Graphviz, `--files` says which calls make each line, `--check` holds them against `crates/f2fs/modules.toml`: no module calls
-//! one of a higher layer, but for the lines listed there, and no circle of files is larger than it says.
+//! `--dot` draws for Graphviz, `--files` says which calls make each line, `--check` compares them with `crates/f2fs/modules.toml`. It fails if
+//! a module calls one of a higher layer and the file does not list that call, or if the largest circle of files has another size.
 //!
 //! A method call needs no import, so imports alone hide most of what a module leans on. Here a call counts if the engine has methods
 //! of that name in one file only, or if the receiver tells the type: `self`, `volume`, `fs`, `state`.

@@ -100,7 +100,9 @@ impl Volume {
                     format!("inode {ino}, name of {} bytes, file type {}", entry.name_len, entry.file_type),
                 );
                 tracing::warn!("{error}; left out");
-                *damaged = if rescue { 0 } else { DAMAGED };
+                if !rescue {
+                    *damaged = DAMAGED;
+                }
                 slot = used + 1;
                 continue;
             };

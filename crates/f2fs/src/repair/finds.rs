@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::check::{CheckProgress, Stage};
@@ -121,6 +121,7 @@ impl Finds {
     /// What `after` has less of. `given_up` counts the blocks of each inode that turned out to be somebody else's.
     pub(super) fn losses(&self, after: &Finds, given_up: &FxHashMap<u32, u64>) -> Vec<Loss> {
         let mut losses = Vec::new();
+        let (lost, lost_after) = (self.lost(), after.lost());
         let mut inodes: Vec<(&u32, &Holding)> = self.holdings.iter().collect();
         inodes.sort_unstable_by_key(|(ino, _)| **ino);
         for (&ino, before) in inodes {
@@ -137,7 +138,7 @@ impl Finds {
             if before.xattrs && !now.xattrs {
                 lose("its extended attributes".into());
             }
-            if !self.is_lost(ino.into()) && after.is_lost(ino.into()) {
+            if !lost.contains(&ino.into()) && lost_after.contains(&ino.into()) {
                 lose(format!("its place: it would be {}", after.path(ino.into())));
             }
         }
@@ -161,9 +162,29 @@ impl Finds {
         inodes.into_iter().map(|ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
     }
 
-    /// Whether an inode is somewhere in `lost+found`.
-    fn is_lost(&self, ino: u64) -> bool {
-        self.path(ino).starts_with("/lost+found/")
+    /// The inodes below `lost+found`. Each directory is looked at once, however deep a tree is.
+    fn lost(&self) -> FxHashSet<u64> {
+        let mut known: FxHashMap<u64, bool> = FxHashMap::default();
+        for &ino in self.names.keys() {
+            let (mut at, mut way) = (ino, Vec::new());
+            let is_lost = loop {
+                if let Some(&is_lost) = known.get(&at) {
+                    break is_lost;
+                }
+                // Whoever comes here again is in a circle.
+                known.insert(at, false);
+                way.push(at);
+                let Some((directory, _)) = self.names.get(&at) else { break false };
+                let is_found =
+                    |(above, name): &(u64, Box<[u8]>)| !self.names.contains_key(above) && **name == *b"lost+found";
+                if self.names.get(directory).is_some_and(is_found) {
+                    break true;
+                }
+                at = *directory;
+            };
+            known.extend(way.into_iter().map(|at| (at, is_lost)));
+        }
+        known.into_iter().filter(|(_, is_lost)| *is_lost).map(|(ino, _)| ino).collect()
     }
 
     /// The path of an inode, as far as it is known.
@@ -188,7 +209,7 @@ mod tests {
     use crate::ops::F2fs;
     use crate::options::OpenOptions;
     use basalt_device::MemoryDevice;
-    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, RenameFlags, XattrFlags};
 
     fn found(device: &MemoryDevice) -> Finds {
         let device: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
@@ -210,6 +231,10 @@ mod tests {
         let gone = make(directory, b"gone", &new);
         let shorter = make(fs.root(), b"shorter", &new);
         let plainer = make(fs.root(), b"plainer", &new);
+        let moved = make(fs.root(), b"moved", &NewNode { kind: FileKind::Directory, ..new });
+        let below = make(moved, b"below", &new);
+        let lost_found = fs.lookup(fs.root(), b"lost+found").unwrap().ino;
+        make(lost_found, b"lost before", &new);
         fs.write(shorter, 0, &[1; 5 << 20], false).unwrap();
         fs.set_xattr(plainer, b"user.long", &[1; 2000], XattrFlags::empty()).unwrap();
         fs.sync().unwrap();
@@ -220,6 +245,7 @@ mod tests {
         let smaller = basalt_vfs::SetAttributes { size: Some(5 << 19), ..Default::default() };
         fs.set_attributes(shorter, &smaller).unwrap();
         fs.remove_xattr(plainer, b"user.long").unwrap();
+        fs.rename(fs.root(), b"moved", lost_found, b"#1", RenameFlags::empty(), &Caller::default()).unwrap();
         fs.close().unwrap();
         let after = found(&device);
         let losses = |given_up| before.losses(&after, &given_up).iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -227,6 +253,8 @@ mod tests {
             format!("/directory/gone (inode {gone}): all of it"),
             format!("/shorter (inode {shorter}): 640 of 1280 blocks"),
             format!("/plainer (inode {plainer}): its extended attributes"),
+            format!("/moved (inode {moved}): its place: it would be /lost+found/#1"),
+            format!("/moved/below (inode {below}): its place: it would be /lost+found/#1/below"),
         ];
         assert_eq!(losses(FxHashMap::default()), expected);
         expected.remove(1);

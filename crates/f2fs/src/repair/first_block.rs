@@ -2,7 +2,6 @@
 
 use basalt_segments::SegmentKind;
 use rustc_hash::FxHashMap;
-use zerocopy::FromBytes;
 
 use super::state::State;
 use super::{Log, Repair};
@@ -12,7 +11,7 @@ use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::InlineFlags;
-use crate::layout::summary::{RawSummary, RawSummaryBlock};
+use crate::layout::summary::RawSummary;
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
 
 /// What the entries of a block say about whose it is; `.` and `..` are left out.
@@ -170,15 +169,5 @@ impl State {
             _ => *best = Some(Candidate { own: content.own, address, is_tied: false }),
         }
         Ok(())
-    }
-
-    fn summaries(&self, segment: u32) -> Result<Vec<RawSummary>> {
-        if let Some(log) = self.loaded.logs.iter().find(|log| log.segment == segment) {
-            return Ok(log.summary.entries.to_vec());
-        }
-        let bytes = self.block(self.geometry.summary_block(segment))?;
-        let summary = RawSummaryBlock::ref_from_bytes(&bytes);
-        Ok(summary
-            .map_or_else(|_| vec![RawSummary::default(); BLOCKS_PER_SEGMENT as usize], |all| all.entries.to_vec()))
     }
 }

@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::summary::RawSummaryBlock;
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, xattr};
 use crate::rescue::node::recognise;
 use zerocopy::{FromBytes, IntoBytes};
@@ -166,15 +165,12 @@ impl State {
         strays: &mut FxHashMap<u32, Vec<u32>>,
     ) -> Result<()> {
         let owned = survey.ownership.map.segment(segment);
-        let bytes = self.block(self.geometry.summary_block(segment))?;
-        let log = self.loaded.logs.iter().find(|log| log.segment == segment);
-        let stored = RawSummaryBlock::ref_from_bytes(&bytes).ok();
-        let Some(summary) = log.map(|log| &*log.summary).or(stored) else { return Ok(()) };
+        let summaries = self.summaries(segment)?;
         for block in 0..BLOCKS_PER_SEGMENT {
             let at = block as usize;
             if bit_msb(live, at) && !owned.is_some_and(|found| bit_msb(&found.map, at)) {
                 let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
-                strays.entry(summary.entries[at].nid.get()).or_default().push(address);
+                strays.entry(summaries[at].nid.get()).or_default().push(address);
             }
         }
         Ok(())

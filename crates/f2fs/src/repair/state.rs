@@ -289,11 +289,17 @@ impl State {
     /// The summary entry of a block of the main area.
     pub(super) fn summary(&self, address: u32) -> Result<RawSummary> {
         let (segment, block) = self.segment_of(address);
+        Ok(self.summaries(segment)?[block])
+    }
+
+    /// The summary entries of a segment: those of an active log are in the checkpoint.
+    pub(super) fn summaries(&self, segment: u32) -> Result<[RawSummary; BLOCKS_PER_SEGMENT as usize]> {
         if let Some(log) = self.loaded.logs.iter().find(|log| log.segment == segment) {
-            return Ok(log.summary.entries[block]);
+            return Ok(log.summary.entries);
         }
         let bytes = self.block(self.geometry.summary_block(segment))?;
-        Ok(RawSummaryBlock::ref_from_bytes(&bytes).map(|summary| summary.entries[block]).unwrap_or_default())
+        let summary = RawSummaryBlock::ref_from_bytes(&bytes);
+        Ok(summary.map_or([RawSummary::default(); BLOCKS_PER_SEGMENT as usize], |summary| summary.entries))
     }
 
     pub(super) fn set_summary(&mut self, address: u32, entry: RawSummary) -> Result<()> {

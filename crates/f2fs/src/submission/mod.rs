@@ -211,8 +211,7 @@ impl Submission {
         Ok(true)
     }
 
-    /// Makes place for blocks that will be read ahead instead of those before, by who has the volume's lock: from here on, writes to them are
-    /// noticed. The answer is for [`read_ahead`](Self::read_ahead).
+    /// Replaces the blocks that are read ahead. The caller holds the volume's lock: from here on, writes to the new ones are noticed. The answer is for [`read_ahead`](Self::read_ahead).
     pub(crate) fn begin_reading(&self, ranges: Vec<Range<u64>>) -> Ahead {
         let mut queue = self.queue.lock();
         let parts = queue.ahead.begin(ranges);
@@ -225,7 +224,7 @@ impl Submission {
         self.begin_reading(Vec::new());
     }
 
-    /// Reads blocks ahead, by who has given the lock back. Nothing of these ranges may be discarded meanwhile. What cannot be read is left
+    /// Reads blocks ahead. The caller has given the volume's lock back. Nothing of these ranges may be discarded meanwhile. What cannot be read is left
     /// to whoever wants it.
     pub(crate) fn read_ahead(&self, ahead: Ahead) {
         for (number, range) in ahead.parts {
@@ -434,7 +433,7 @@ impl F2fs {
         result
     }
 
-    /// Hands to the device what was written under the volume's lock, by who has given it back. A failure turns the volume read-only.
+    /// Hands to the device what was written under the volume's lock. The caller has given that back. A failure turns the volume read-only.
     pub(crate) fn submit(&self) -> error::Result<()> {
         let _must_end = self.must_end();
         let result = self.device.submit();
