@@ -61,11 +61,12 @@ bench: build dependencies ## measure beside ext4, xfs, btrfs and Linux's F2FS
 modules: ## draw the engine's modules from what they call
 	$(CARGO) run --quiet --locked --package basalt-testkit --example modules
 
-lint: ## formatting, clippy and documentation, all without a warning; no new call of a higher module
+lint: ## formatting, clippy, documentation and tidiness, all without a warning; no new call of a higher module
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) run --quiet --locked --package basalt-testkit --example modules -- --check
+	$(CARGO) test --quiet --locked --package basalt-testkit --test tidy
 
 fuzz: ## fuzz every on-disk structure and whole volumes, FUZZ_SECONDS in all
 	@scripts/install-dependencies fuzz

@@ -211,7 +211,8 @@ impl Submission {
         Ok(true)
     }
 
-    /// Replaces the blocks that are read ahead. The caller holds the volume's lock: from here on, writes to the new ones are noticed. The answer is for [`read_ahead`](Self::read_ahead).
+    /// Replaces the blocks that are read ahead. The caller holds the volume's lock: from here on, writes to the
+    /// new ones are noticed. The answer is for [`read_ahead`](Self::read_ahead).
     pub(crate) fn begin_reading(&self, ranges: Vec<Range<u64>>) -> Ahead {
         let mut queue = self.queue.lock();
         let parts = queue.ahead.begin(ranges);
