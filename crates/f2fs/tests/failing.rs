@@ -238,6 +238,8 @@ fn damage_met_before_anything_changed_concerns_only_that_operation() {
         is_damage(fs.read(broken, 0, &mut [0; 10]).map(drop));
         is_damage(fs.write(broken, 0, b"x", false).map(drop));
         is_damage(fs.set_attributes(broken, &SetAttributes { size: Some(0), ..Default::default() }).map(drop));
+        is_damage(fs.sync_file(broken, false));
+        is_damage(fs.sync_file(broken, true));
         is_damage(fs.unlink(root, b"broken"));
         is_damage(fs.link(broken, directory, b"another").map(drop));
         is_damage(fs.rename(root, b"broken", directory, b"moved", RenameFlags::empty(), &caller));
@@ -296,6 +298,62 @@ fn a_bad_sector_concerns_only_what_lies_there() {
     fs.sync().unwrap();
     assert_eq!(read(&fs, "file4").unwrap(), [6; 40_000]);
     fs.close().unwrap();
+}
+
+/// Overwrites most of a volume again and again, beside a file with a block that can no longer be read.
+fn clean_around_a_bad_block(journal_bytes: u64) {
+    let memory = Arc::new(MemoryDevice::new(128 << 20, 512));
+    let options = FormatOptions { discard_reads_zeros: true, journal_bytes, ..FormatOptions::default() };
+    format(&*memory, &options, &mut |_, _| {}).unwrap();
+    let fs = open(memory.clone());
+    // Of 64 blocks in a row, eight belong to the file that stays.
+    let (churned, kept) = (make(&fs, "churned"), make(&fs, "kept"));
+    let pieces = fs.stat_fs().unwrap().available * 9 / 10 / 64;
+    for piece in 0..pieces {
+        fs.write(churned, piece * 56 * BLOCK_SIZE as u64, &[1; 56 * BLOCK_SIZE], false).unwrap();
+        fs.write(kept, piece * 8 * BLOCK_SIZE as u64, &[piece as u8 | 0x80; 8 * BLOCK_SIZE], false).unwrap();
+        fs.sync_file(kept, true).unwrap();
+    }
+    fs.close().unwrap();
+    let mut block = vec![0; BLOCK_SIZE];
+    let bad = (0..memory.size()).step_by(BLOCK_SIZE).find(|offset| {
+        memory.read_at(*offset, &mut block).unwrap();
+        block.iter().all(|byte| *byte == 0x85)
+    });
+    let bad = bad.expect("a block of kept");
+    let met = Arc::new(AtomicBool::new(false));
+    let device = Arc::new(FaultyDevice::new(memory));
+    let seen = met.clone();
+    device.fail_when(move |request| {
+        let hit = request.kind == RequestKind::Read && (request.offset..request.end()).contains(&bad);
+        seen.fetch_or(hit, SeqCst);
+        hit.then_some(ErrorKind::Other)
+    });
+    let fs = open(device);
+    for number in 0..3000 {
+        let at = number * 7919 % (pieces * 56 - 16) * BLOCK_SIZE as u64;
+        let written = fs.write(churned, at, &[3; 16 * BLOCK_SIZE], false);
+        assert!(written.is_ok(), "write {number} to another file: {written:?}, {:?}", fs.failure());
+    }
+    fs.sync().unwrap();
+    assert!(met.load(SeqCst) && fs.statistics().written.sections_cleaned > 10, "cleaning met the block");
+    let content = |piece: u64| {
+        let mut bytes = vec![0; 8 * BLOCK_SIZE];
+        fs.read(kept, piece * 8 * BLOCK_SIZE as u64, &mut bytes).map(|_| bytes)
+    };
+    for piece in 0..pieces {
+        match content(piece) {
+            Err(Error::Io(_)) => assert_eq!(piece, 5),
+            found => assert!(found.unwrap() == vec![piece as u8 | 0x80; 8 * BLOCK_SIZE], "{piece}"),
+        }
+    }
+    fs.close().unwrap();
+}
+
+#[test]
+fn cleaning_leaves_a_block_that_cannot_be_read_where_it_is() {
+    clean_around_a_bad_block(0);
+    clean_around_a_bad_block(FormatOptions::DEFAULT_JOURNAL_BYTES);
 }
 
 /// Either head, and the device cannot write there either. That of the newer checkpoint is known from its other end, but Linux would go

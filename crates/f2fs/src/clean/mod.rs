@@ -43,7 +43,7 @@ pub(crate) struct Part {
 }
 
 impl Volume {
-    /// Moves every live block of a section to the logs. Active segments stay as they are, and so does a section that is damaged:
+    /// Moves every live block of a section to the logs. Active segments stay as they are, and so does a section with a damaged block:
     /// its live blocks tell.
     pub(crate) fn clean_section(&mut self, section: u32, cause: CleaningCause) -> Result<()> {
         let start = self.clock.uptime();
@@ -60,9 +60,9 @@ impl Volume {
         let result = self.move_part(section, from, most, cause);
         mutant::free_early(self, Mutant::VictimFreedEarly);
         match result {
-            Err(error @ Error::Damaged { .. }) => {
+            Err(error) if error.is_from_reading() => {
                 // What is wrong with one block must not stop the volume: this section is left alone.
-                tracing::warn!(section, %error, "cleaning met damage; the section is left as it is");
+                tracing::warn!(section, %error, "cleaning cannot read a block; the section is left as it is");
                 self.cleaner.avoid(section);
                 Ok(Part { moved: 0, next: None })
             }

@@ -42,7 +42,8 @@ impl F2fs {
         self.write_back_in_pieces(ino)?;
         for _ in 0..ATTEMPTS {
             // Handed to the device before waiting for a flush: another one may be running.
-            let appended = self.decide(|volume| {
+            // What is met while looking is only the caller's error.
+            let appended = self.attempt(|volume| {
                 if let Some(reason) = &volume.failed {
                     return Err(basalt_vfs::Error::Io(reason.clone()).into());
                 }
@@ -184,11 +185,20 @@ impl Volume {
         let next = self.next_address(kind);
         let mut placed = Vec::with_capacity(nodes.len());
         let mut entries = self.entries_to_seal();
+        let mut result = Ok(());
         for nid in nodes {
             let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
             let is_marked = nid == ino && !mutant::active(Mutant::FsyncMarkMissing);
             let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
-            let Some((_, address)) = self.place_node(nid, marks)? else { continue };
+            let address = match self.place_node(nid, marks) {
+                Ok(Some((_, address))) => address,
+                Ok(None) => continue,
+                Err(error) => {
+                    // What has its place must have its bytes, whatever came afterwards.
+                    result = Err(error);
+                    break;
+                }
+            };
             entries.extend(self.nodes.bytes(nid).map(|bytes| Sealed::of(address, bytes)));
             self.keep_targets(nid);
             placed.push((nid, address));
@@ -201,7 +211,8 @@ impl Volume {
             let Some(bytes) = self.nodes.bytes(nid) else { continue };
             self.writer.append(&*self.device, kind.index(), address, bytes)?;
         }
-        self.writer.write_all(&*self.device)
+        self.writer.write_all(&*self.device)?;
+        result
     }
 
     /// What the next seal has to list. Where a journal frees segments without a checkpoint, what it lists has to stay until then; blocks
@@ -242,6 +253,61 @@ impl Volume {
         self.since.chained += 1;
         if self.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
             self.since.close("no segment for the next node");
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::error::Error;
+    use crate::format::{FormatOptions, format};
+    use crate::options::OpenOptions;
+
+    /// Room for the seal and one node of two: others took the last segments since the fsync made room.
+    fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<u32> {
+        while volume.logs[SegmentKind::WarmNode.index()].offset < BLOCKS_PER_SEGMENT - 2 {
+            let place = volume.allocate(SegmentKind::WarmNode, node_owner(0)).unwrap();
+            volume.invalidate(place).unwrap();
+        }
+        std::iter::from_fn(|| volume.table.open_segment(SegmentKind::WarmData, None)).collect()
+    }
+
+    #[test]
+    fn a_node_that_got_its_place_gets_its_bytes_though_the_next_finds_none() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let options = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let open = || F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let fs = open();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &vec![1; 6 << 20], false).unwrap();
+        fs.sync().unwrap();
+        for index in [0, 1000] {
+            fs.write(ino, index * 4096, &[2; 4096], false).unwrap();
+        }
+        let taken = leave_two_blocks_to_the_chain(&mut fs.volume.lock());
+        let appended = fs.decide(|volume| volume.append_fsync(ino as u32, false, &fs.flushes));
+        assert!(matches!(appended, Err(Error::Refused(basalt_vfs::Error::NoSpace))));
+        {
+            let mut volume = fs.volume.lock();
+            taken.iter().for_each(|&segment| volume.table.close_segment(segment));
+            volume.table.release(&taken);
+        }
+        assert!(fs.checkpoint_if(true, CheckpointCause::Interval).unwrap());
+        drop(fs);
+        let fs = open();
+        for (index, byte) in [(0, 2), (1, 1), (1000, 2), (1200, 1)] {
+            let mut bytes = [0; 4096];
+            fs.read(ino, index * 4096, &mut bytes).unwrap();
+            assert_eq!(bytes, [byte; 4096], "block {index}");
         }
     }
 }

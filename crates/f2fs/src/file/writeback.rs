@@ -184,7 +184,12 @@ impl Volume {
         if old == NULL_ADDR {
             return Err(not_reserved(ino, index));
         }
+        // All that may have to be read is read before the block has its place.
         let version = self.nat_entry(slot.nid)?.version;
+        if old != NEW_ADDR {
+            self.forget_extent(ino)?;
+        }
+        self.node(slot.nid)?;
         let address = self.allocate(kind, data_owner(slot.nid, version, slot.index))?;
         self.node_mut(slot.nid)?.set_pointer(slot.byte, address);
         if self.journal.is_on() {
@@ -192,7 +197,6 @@ impl Volume {
         }
         self.counters.data_blocks += 1;
         if old != NEW_ADDR {
-            self.forget_extent(ino)?;
             self.invalidate(old)?;
         }
         Ok(address)

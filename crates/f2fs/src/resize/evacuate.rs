@@ -114,7 +114,7 @@ fn has_room(volume: &Volume) -> bool {
 fn empty(volume: &mut Volume, section: u32) -> Result<()> {
     volume.clean_section(section, CleaningCause::Resize)?;
     if volume.cleaner.avoids(section) {
-        let found = "cannot be emptied: the owners of its blocks are damaged";
+        let found = "cannot be emptied: some of its blocks, or their owners, are damaged or cannot be read";
         return Err(Error::damaged("segment", format!("section {section}"), found));
     }
     Ok(())

@@ -419,6 +419,11 @@ impl F2fs {
         })
     }
 
+    /// As [`decide`](Self::decide), but what is met before anything has changed is only the caller's error.
+    pub(crate) fn attempt<T>(&self, work: impl FnOnce(&mut Volume) -> error::Result<T>) -> error::Result<T> {
+        self.locked(|volume| volume.attempt(work))
+    }
+
     /// Does `work` under the volume's lock, and then hands to the device what it wrote. Who wrote nothing waits for no request.
     ///
     /// Errors: those of `work`, and those of the device, which turn the volume read-only.
