@@ -161,6 +161,56 @@ fn swapped_first_blocks_are_swapped_back() {
     expect_all_back_on(sound.snapshot(), contents, FOUND);
 }
 
+/// `/one`, `/two` and `/three`, each with 230 files of its own, and second names of others, which no inode remembers.
+fn three_directories(has_many_links: bool) -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(100 << 20, 512));
+    let options = FormatOptions { uuid: Some([7; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| ()).unwrap();
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let fs = F2fs::open(shared, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let make = |parent, name: &str, kind| {
+        let node = NewNode { kind, permissions: 0o755, rdev: 0, target: b"" };
+        fs.create(parent, name.as_bytes(), &node, &CALLER).unwrap().ino
+    };
+    let files = make(fs.root(), "files", FileKind::Directory);
+    for which in ["one", "two", "three"] {
+        let directory = make(fs.root(), which, FileKind::Directory);
+        for index in 0..230 {
+            make(directory, &format!("own {which} {index}"), FileKind::Regular);
+            if has_many_links || index % 3 == 0 {
+                let file = make(files, &format!("{which} {index}"), FileKind::Regular);
+                fs.link(file, directory, format!("link {which} {index}").as_bytes()).unwrap();
+            }
+        }
+    }
+    fs.close().unwrap();
+    device.snapshot()
+}
+
+/// Has the first block of each of these directories be that of another one.
+fn give_first_blocks(editor: &Editor, of: &[(&str, &str)]) {
+    let address = |name| first_block(editor, editor.path(&[name]));
+    let wrong: Vec<(u32, u32)> = of.iter().map(|&(to, from)| (editor.path(&[to]), address(from))).collect();
+    for (directory, address) in wrong {
+        let slot = editor.slot(directory, 0);
+        editor.edit_inode(directory, |inode| inode.slots[slot].set(address));
+    }
+}
+
+/// No inode remembers half of the names: the others say whose block it is.
+#[test]
+fn first_blocks_with_many_second_names_are_swapped_back() {
+    let swap = |editor: &Editor| give_first_blocks(editor, &[("one", "three"), ("three", "one")]);
+    expect_all_back_on(three_directories(true), swap, FOUND);
+}
+
+/// Two directories lead to the same wrong block: it is one candidate.
+#[test]
+fn a_first_block_that_two_lead_to_is_found_once() {
+    let astray = |editor: &Editor| give_first_blocks(editor, &[("one", "three"), ("two", "three"), ("three", "one")]);
+    expect_all_back_on(three_directories(false), astray, FOUND);
+}
+
 /// Where only `.` and `..` are damaged, the block is the directory's all the same.
 #[test]
 fn damaged_dots_are_mended_where_they_are() {

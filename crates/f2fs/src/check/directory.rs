@@ -12,7 +12,7 @@ use super::kind::FaultKind;
 use super::names::DirectoryRecord;
 use super::{Checker, Stage};
 use crate::blocks::read_blocks;
-use crate::dir::entries::file_type;
+use crate::dir::entries::{self, file_type};
 use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, SLOT_LEN, slots_for};
@@ -96,18 +96,29 @@ impl Checker<'_> {
         let (content, shape) = self.content(at, bytes);
         let mut slot = 0;
         while slot < shape.entries {
-            match read_entry(content, &shape, slot) {
-                None => slot += 1,
-                Some(Ok(entry)) => {
-                    slot += slots_for(entry.name.len());
-                    self.check_entry(index, at, &mut directory, &entry);
+            let Some(read) = read_entry(content, &shape, slot) else {
+                slot += 1;
+                continue;
+            };
+            let length = wrong_length(content, &shape, slot).filter(|_| !directory.casefold);
+            let (entry, next) = match (read, length) {
+                (read, Some(length)) => {
+                    let found = read.map_or_else(|found| found, |entry| name_of(entry.name.len()));
+                    let expected = format_args!("{length} bytes, of which the hash is");
+                    self.findings.add(FaultKind::DentryNameLength, at.place(slot as u32), found, expected);
+                    (Some(Entry::of(content, &shape, slot, length)), slot + slots_for(length))
                 }
-                Some(Err(found)) => {
+                (Ok(entry), None) => (Some(entry), entries::end(content, &shape, slot)),
+                (Err(found), None) => {
                     let expected = "1 to 255 bytes in slots marked as used";
                     self.findings.add(FaultKind::DentryNameLength, at.place(slot as u32), found, expected);
-                    slot += 1;
+                    (None, slot + 1)
                 }
+            };
+            if let Some(entry) = entry {
+                self.check_entry(index, at, &mut directory, &entry);
             }
+            slot = next;
         }
         self.directories.insert(at.directory, directory);
     }
@@ -282,20 +293,33 @@ fn read_entry<'a>(
     if content.len() < shape.size || slot >= shape.entries || !bit_lsb(content, slot) {
         return None;
     }
-    let at = shape.dentries_at + slot * size_of::<RawDentry>();
-    let raw = RawDentry::read_from_bytes(&content[at..at + size_of::<RawDentry>()]).ok()?;
-    let length = usize::from(raw.name_len.get());
+    let length = usize::from(entries::entry(content, shape, slot).name_len.get());
     if length == 0 || length > NAME_MAX {
-        return Some(Err(format!("a name of {length} bytes")));
+        return Some(Err(name_of(length)));
     }
     let end = slot + slots_for(length);
     if end > shape.entries || (slot..end).any(|slot| !bit_lsb(content, slot)) {
-        return Some(Err(format!("a name of {length} bytes, longer than its room")));
+        return Some(Err(format!("{}, longer than its room", name_of(length))));
     }
-    let at = shape.names_at + slot * SLOT_LEN;
-    let name = &content[at..at + length];
-    // 214 slots at most.
-    Some(Ok(Entry { slot: slot as u32, raw, name }))
+    Some(Ok(Entry::of(content, shape, slot, length)))
+}
+
+impl<'a> Entry<'a> {
+    /// The entry in a slot, with so many bytes of name.
+    fn of(content: &'a [u8], shape: &DentryShape, slot: usize, length: usize) -> Entry<'a> {
+        let at = shape.names_at + slot * SLOT_LEN;
+        // 214 slots at most.
+        Entry { slot: slot as u32, raw: entries::entry(content, shape, slot), name: &content[at..at + length] }
+    }
+}
+
+fn name_of(length: usize) -> String {
+    format!("a name of {length} bytes")
+}
+
+/// The length of the name in a slot that its hash is of, where it has another one.
+fn wrong_length(content: &[u8], shape: &DentryShape, slot: usize) -> Option<usize> {
+    if entries::is_sound(content, shape, slot) { None } else { entries::length_by_hash(content, shape, slot) }
 }
 
 const _: () = assert!(DentryShape::BLOCK.size == BLOCK_SIZE);

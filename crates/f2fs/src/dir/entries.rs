@@ -3,6 +3,7 @@
 use basalt_vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::hash::hash;
 use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::{NAME_MAX, bit_lsb, set_bit_lsb};
 
@@ -105,9 +106,35 @@ pub(crate) fn put_entry(bytes: &mut [u8], shape: &DentryShape, slot: usize, dent
 
 /// Frees the slots of the entry at `slot`.
 pub fn remove(bytes: &mut [u8], shape: &DentryShape, slot: usize) {
-    let length = usize::from(entry(bytes, shape, slot).name_len.get());
-    let end = (slot + slots_for(length).max(1)).min(shape.entries);
+    let end = end(bytes, shape, slot);
     (slot..end).for_each(|slot| set_bit_lsb(bytes, slot, false));
+}
+
+/// Where the entry at `slot` ends: behind the slots that its name takes. If its hash is not of that name, and one of those slots holds
+/// another entry whose hash is of its own, the length is wrong, and the entry ends there.
+pub fn end(bytes: &[u8], shape: &DentryShape, slot: usize) -> usize {
+    let name = name(bytes, shape, slot, &entry(bytes, shape, slot));
+    let stated = slot + name.map_or(1, |name| slots_for(name.len()));
+    let other = (slot + 1..stated).find(|&other| is_sound(bytes, shape, other));
+    other.filter(|_| !is_sound(bytes, shape, slot)).unwrap_or(stated)
+}
+
+/// Whether there is an entry at `slot`, and its hash is of its name. Never so in directories that hash another form of it.
+pub fn is_sound(bytes: &[u8], shape: &DentryShape, slot: usize) -> bool {
+    let raw = entry(bytes, shape, slot);
+    let name = name(bytes, shape, slot, &raw).filter(|_| bit_lsb(bytes, slot));
+    name.is_some_and(|name| raw.hash_code.get() == if matches!(name, b"." | b"..") { 0 } else { hash(name) })
+}
+
+/// The length of the name at `slot` that its hash is of: in its own slot and those behind it that are in use, and in which no entry begins.
+pub fn length_by_hash(bytes: &[u8], shape: &DentryShape, slot: usize) -> Option<usize> {
+    let goes_on = |&slot: &usize| bit_lsb(bytes, slot) && entry(bytes, shape, slot).name_len.get() == 0;
+    let slots = 1 + (slot + 1..shape.entries).take_while(goes_on).count();
+    let at = shape.names_at + slot * SLOT_LEN;
+    let name = &bytes[at..at + (slots * SLOT_LEN).min(NAME_MAX)];
+    let wanted = entry(bytes, shape, slot).hash_code.get();
+    let end = name.iter().position(|byte| matches!(byte, 0 | b'/')).unwrap_or(name.len());
+    (1..=end).find(|&length| wanted != 0 && hash(&name[..length]) == wanted)
 }
 
 /// The first entry in use at or behind `slot`.

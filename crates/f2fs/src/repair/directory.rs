@@ -12,10 +12,10 @@ use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, bucket_start};
 use crate::error::Result;
-use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, slots_for};
+use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::node::ADDRS_PER_NODE;
-use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR, bit_lsb, set_bit_lsb};
+use crate::layout::{BLOCK_SIZE, NULL_ADDR, bit_lsb, set_bit_lsb};
 
 /// An entry, and where it is: block of the directory (`None` for an inline one) and slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,17 +64,12 @@ impl State {
         if kind == FaultKind::DentryNameLength {
             return self.mend_length(survey, directory, block, slot, &content, &shape).map(Some);
         }
-        let Some(name) = entries::name(&content, &shape, slot, &raw).map(<[u8]>::to_vec) else { return Ok(None) };
+        let Some(mut name) = entries::name(&content, &shape, slot, &raw).map(<[u8]>::to_vec) else { return Ok(None) };
+        // What belongs to entries behind it is no part of its name.
+        name.truncate((entries::end(&content, &shape, slot) - slot) * SLOT_LEN);
         let found = Found { block, slot, name, raw };
         let action = match kind {
             FaultKind::DentryName => {
-                let end = found.name.iter().position(|byte| matches!(byte, 0 | b'/')).unwrap_or(found.name.len());
-                if end > 0 && hash(&found.name[..end]) == raw.hash_code.get() {
-                    // Entries behind it are no longer a part of its name.
-                    let name_len = (end as u16).into();
-                    self.put_entry(survey, directory, &found, RawDentry { name_len, ..raw })?;
-                    return Ok(Some(format!("length {end}, which fits the hash")));
-                }
                 let own = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?;
                 let name = own.unwrap_or_else(|| {
                     found.name.iter().map(|&byte| if matches!(byte, 0 | b'/') { b'_' } else { byte }).collect()
@@ -114,7 +109,8 @@ impl State {
                     _ => self.nameless(survey, directory, &found.name)?,
                 };
                 let ino = other.map_or(raw.ino, Into::into);
-                self.put_entry(survey, directory, &found, RawDentry { hash_code: code.into(), ino, ..raw })?;
+                let name_len = (found.name.len() as u16).into();
+                self.put_entry(survey, directory, &found, RawDentry { hash_code: code.into(), ino, name_len, ..raw })?;
                 other.map_or("hash computed anew".into(), |ino| {
                     format!("hash computed anew, and now inode {ino}, which remembers this name")
                 })
@@ -161,18 +157,8 @@ impl State {
         shape: &DentryShape,
     ) -> Result<String> {
         let raw = entries::entry(content, shape, slot);
-        let room = (slot..shape.entries).take_while(|&slot| bit_lsb(content, slot)).count();
-        let start = shape.names_at + slot * crate::layout::dentry::SLOT_LEN;
-        let longest = (room * crate::layout::dentry::SLOT_LEN).min(NAME_MAX);
-        let bytes = &content[start..start + longest];
-        let fits = |length: usize| {
-            let name = &bytes[..length];
-            hash(name) == raw.hash_code.get() && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
-        };
         let found = Found { block, slot, name: Vec::new(), raw };
-        if raw.hash_code.get() != 0
-            && let Some(length) = (1..=longest).find(|&length| fits(length))
-        {
+        if let Some(length) = entries::length_by_hash(content, shape, slot) {
             self.put_entry(survey, directory, &found, RawDentry { name_len: (length as u16).into(), ..raw })?;
             return Ok(format!("length {length}, which fits the hash"));
         }

@@ -10,6 +10,7 @@ use basalt_device::BlockDevice;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
+use super::lost_found::number_of;
 use crate::check::{CheckProgress, Stage};
 use crate::clock::Clock;
 use crate::rescue::{Claim, Holding, Index, Pointer, RescueOptions, RescueProgress, RescueStage, Rescued};
@@ -176,7 +177,7 @@ impl Finds {
                 way.push(at);
                 let Some((directory, _)) = self.names.get(&at) else { break false };
                 let is_found =
-                    |(above, name): &(u64, Box<[u8]>)| !self.names.contains_key(above) && **name == *b"lost+found";
+                    |(above, name): &(u64, Box<[u8]>)| !self.names.contains_key(above) && number_of(name).is_some();
                 if self.names.get(directory).is_some_and(is_found) {
                     break true;
                 }
@@ -233,8 +234,10 @@ mod tests {
         let plainer = make(fs.root(), b"plainer", &new);
         let moved = make(fs.root(), b"moved", &NewNode { kind: FileKind::Directory, ..new });
         let below = make(moved, b"below", &new);
+        let last = make(fs.root(), b"last", &new);
         let lost_found = fs.lookup(fs.root(), b"lost+found").unwrap().ino;
         make(lost_found, b"lost before", &new);
+        let second = make(fs.root(), b"lost+found.1", &NewNode { kind: FileKind::Directory, ..new });
         fs.write(shorter, 0, &[1; 5 << 20], false).unwrap();
         fs.set_xattr(plainer, b"user.long", &[1; 2000], XattrFlags::empty()).unwrap();
         fs.sync().unwrap();
@@ -246,6 +249,7 @@ mod tests {
         fs.set_attributes(shorter, &smaller).unwrap();
         fs.remove_xattr(plainer, b"user.long").unwrap();
         fs.rename(fs.root(), b"moved", lost_found, b"#1", RenameFlags::empty(), &Caller::default()).unwrap();
+        fs.rename(fs.root(), b"last", second, b"#2", RenameFlags::empty(), &Caller::default()).unwrap();
         fs.close().unwrap();
         let after = found(&device);
         let losses = |given_up| before.losses(&after, &given_up).iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -255,6 +259,7 @@ mod tests {
             format!("/plainer (inode {plainer}): its extended attributes"),
             format!("/moved (inode {moved}): its place: it would be /lost+found/#1"),
             format!("/moved/below (inode {below}): its place: it would be /lost+found/#1/below"),
+            format!("/last (inode {last}): its place: it would be /lost+found.1/#2"),
         ];
         assert_eq!(losses(FxHashMap::default()), expected);
         expected.remove(1);

@@ -80,8 +80,9 @@ impl State {
         Ok(done)
     }
 
-    /// Whether the first block of a directory is of another one: no `.` leads to itself, and no inode remembers an entry of it. Most of the
-    /// entries are names too many, or of the directory where `.` leads; or the summary names another node, and the block is not live.
+    /// Whether the first block of a directory is of another one: no `.` leads to itself, and no inode remembers an entry of it. Inodes
+    /// remember entries in the directory where `.` leads, or most are names too many; or the summary names another node, and the block is
+    /// not live.
     fn has_foreign_block(&self, survey: &Survey, directory: u32) -> Result<bool> {
         let inode = self.inode(directory)?.filter(|_| survey.directories.contains_key(&directory));
         if inode.is_none_or(|inode| inode.is_inline(InlineFlags::DENTRY)) {
@@ -99,7 +100,7 @@ impl State {
         let owner = self.summary(address)?.nid.get();
         let is_others = owner != directory && self.geometry.in_main(survey.nat.get(owner).block_addr.get());
         let is_dead = !bit_msb(&self.sit(segment)?.valid_map, block);
-        let is_of_other = 2 * content.borrowed.max(content.of_itself) > content.used;
+        let is_of_other = content.of_itself > 0 || 2 * content.borrowed > content.used;
         Ok(is_of_other || is_others && is_dead)
     }
 
@@ -121,7 +122,8 @@ impl State {
                     content.used += 1;
                     content.own += usize::from(is_own);
                     content.borrowed += usize::from(!is_own && known.names > known.links.max(1));
-                    let other = content.itself.filter(|&itself| itself != directory);
+                    let is_other = |itself: &u32| *itself != directory && survey.directories.contains_key(itself);
+                    let other = content.itself.filter(is_other);
                     content.of_itself += usize::from(match other {
                         Some(other) => self.name_with_hash(survey, other, ino, hash(name))?.is_some(),
                         None => false,
@@ -164,7 +166,7 @@ impl State {
             return Ok(());
         }
         match best {
-            Some(best) if best.own > content.own => {}
+            Some(best) if best.own > content.own || best.address == address => {}
             Some(best) if best.own == content.own => best.is_tied = true,
             _ => *best = Some(Candidate { own: content.own, address, is_tied: false }),
         }

@@ -68,7 +68,10 @@ impl State {
             if kind == FileKind::Directory {
                 self.set_dots(survey, ino, directory)?;
             }
-            return Ok(Some(format!("now {LOST_FOUND}/{name} (directory {directory})")));
+            let root = self.geometry.root_ino;
+            let above = self.names_of(survey, root, directory)?.first().map(|found| found.name.clone());
+            let above = above.map_or_else(|| LOST_FOUND.into(), |above| String::from_utf8_lossy(&above).into_owned());
+            return Ok(Some(format!("now {above}/{name} (directory {directory})")));
         }
         Ok(None)
     }
@@ -128,7 +131,7 @@ impl State {
 }
 
 /// Which of the directories for what has no name this is, if it is one.
-fn number_of(name: &[u8]) -> Option<u32> {
+pub(super) fn number_of(name: &[u8]) -> Option<u32> {
     let rest = std::str::from_utf8(name).ok()?.strip_prefix(LOST_FOUND)?;
     if rest.is_empty() { Some(0) } else { rest.strip_prefix('.')?.parse().ok().filter(|&number| number > 0) }
 }

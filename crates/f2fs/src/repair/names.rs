@@ -14,7 +14,7 @@ use crate::check::Survey;
 use crate::check::file::{Level, level};
 use crate::dir::entries;
 use crate::error::Result;
-use crate::layout::dentry::{DentryShape, slots_for};
+use crate::layout::dentry::DentryShape;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode};
 use crate::layout::{NAME_MAX, bit_lsb};
@@ -266,7 +266,7 @@ fn read_entries<'a>(content: &'a [u8], shape: &DentryShape) -> Vec<(usize, &'a [
     while let Some(used) = entries::next_used(content, shape, slot) {
         let raw = entries::entry(content, shape, used);
         let name = entries::name(content, shape, used, &raw);
-        slot = used + name.map_or(1, |name| slots_for(name.len()));
+        slot = entries::end(content, shape, used);
         all.extend(name.map(|name| (used, name, raw.ino.get())));
     }
     all
