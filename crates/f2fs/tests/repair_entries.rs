@@ -131,6 +131,16 @@ fn an_older_first_block_does_not_count() {
     expect_all_back(harm, FOUND);
 }
 
+/// Of two blocks that are equally good nobody knows which is the older one: none counts.
+#[test]
+fn a_tie_of_first_blocks_is_not_guessed() {
+    let harm = |editor: &Editor| {
+        let block = editor.block(lead_astray(editor, false));
+        copy_to_free_segment(editor, editor.path(&["crowd"]), &block);
+    };
+    expect_all_back(harm, HOLE);
+}
+
 /// The first blocks of two directories have changed places, or what is in them has: each file is in its own again.
 #[test]
 fn swapped_first_blocks_are_swapped_back() {

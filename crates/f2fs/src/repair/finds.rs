@@ -233,7 +233,7 @@ mod tests {
         let shorter = make(fs.root(), b"shorter", &new);
         let plainer = make(fs.root(), b"plainer", &new);
         let moved = make(fs.root(), b"moved", &NewNode { kind: FileKind::Directory, ..new });
-        let below = make(moved, b"below", &new);
+        let below: Vec<u64> = (0..20).map(|number| make(moved, format!("{number}").as_bytes(), &new)).collect();
         let last = make(fs.root(), b"last", &new);
         let lost_found = fs.lookup(fs.root(), b"lost+found").unwrap().ino;
         make(lost_found, b"lost before", &new);
@@ -258,9 +258,11 @@ mod tests {
             format!("/shorter (inode {shorter}): 640 of 1280 blocks"),
             format!("/plainer (inode {plainer}): its extended attributes"),
             format!("/moved (inode {moved}): its place: it would be /lost+found/#1"),
-            format!("/moved/below (inode {below}): its place: it would be /lost+found/#1/below"),
-            format!("/last (inode {last}): its place: it would be /lost+found.1/#2"),
         ];
+        expected.extend(below.iter().enumerate().map(|(number, ino)| {
+            format!("/moved/{number} (inode {ino}): its place: it would be /lost+found/#1/{number}")
+        }));
+        expected.push(format!("/last (inode {last}): its place: it would be /lost+found.1/#2"));
         assert_eq!(losses(FxHashMap::default()), expected);
         expected.remove(1);
         assert_eq!(losses(FxHashMap::from_iter([(shorter as u32, 640)])), expected);

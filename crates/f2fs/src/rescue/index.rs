@@ -231,8 +231,19 @@ mod tests {
     }
 
     /// Two nodes that both say that they are node 7, an inode and one of inode 9, written then or later; who counts.
-    fn right(inode_at: u32, other_at: u32, later: u64, standing: Standing, (inode, other): (Known, Known)) -> u32 {
-        let (seen, mut of_other) = (seen(4, inode_at >> SEGMENT_BITS), seen(4 + later, other_at >> SEGMENT_BITS));
+    fn right(inode_at: u32, other_at: u32, later: u64, standing: Standing, known: (Known, Known)) -> u32 {
+        right_of(seen(4, inode_at >> SEGMENT_BITS), inode_at, other_at, later, standing, known)
+    }
+
+    fn right_of(
+        seen_inode: Seen,
+        inode_at: u32,
+        other_at: u32,
+        later: u64,
+        standing: Standing,
+        (inode, other): (Known, Known),
+    ) -> u32 {
+        let (seen, mut of_other) = (seen_inode, seen(4 + later, other_at >> SEGMENT_BITS));
         (of_other.ino, of_other.offset) = (9, 2);
         let mut both = [(inode_at, seen, inode), (other_at, of_other, other)];
         both.sort_by_key(|one| one.0);
@@ -244,6 +255,15 @@ mod tests {
 
     /// Behind it in the same segment, in front of it there, and in other segments.
     const PLACES: [(u32, u32); 4] = [(600, 700), (700, 600), (600, 1200), (1200, 600)];
+
+    #[test]
+    fn what_poses_as_an_inode_with_a_wrong_checksum_does_not_replace_a_node() {
+        let live = Known { live: true, named: false };
+        for (inode, other) in PLACES {
+            let posing = Seen { sound: false, ..seen(4, inode >> SEGMENT_BITS) };
+            assert_eq!(right_of(posing, inode, other, 0, Standing::Live, (live, live)), other);
+        }
+    }
 
     #[test]
     fn a_damaged_footer_does_not_replace_a_node() {

@@ -225,8 +225,8 @@ impl Submission {
         self.begin_reading(Vec::new());
     }
 
-    /// Reads blocks ahead. The caller has given the volume's lock back. Nothing of these ranges may be discarded meanwhile. What cannot be read is left
-    /// to whoever wants it.
+    /// Reads blocks ahead. The caller has given the volume's lock back. Nothing of these ranges may be discarded
+    /// meanwhile. What cannot be read is left to whoever wants it.
     pub(crate) fn read_ahead(&self, ahead: Ahead) {
         for (number, range) in ahead.parts {
             let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -447,5 +447,104 @@ impl F2fs {
             self.volume.lock().fail(&error.to_string());
         }
         Ok(result?)
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
+
+    use super::*;
+
+    const BLOCK: u64 = BLOCK_SIZE as u64;
+
+    /// A device whose block N is full of N, and the queue in front of it.
+    fn numbered(blocks: u64) -> (Arc<FaultyDevice<MemoryDevice>>, Submission) {
+        let memory = MemoryDevice::new(blocks * BLOCK, 512);
+        (0..blocks).for_each(|block| memory.write_at(block * BLOCK, &[block as u8; BLOCK_SIZE]).unwrap());
+        let device = Arc::new(FaultyDevice::new(memory));
+        (device.clone(), Submission::new(device))
+    }
+
+    fn stage(submission: &Submission, first: u64, bytes: &[u8]) {
+        let blocks: Vec<[u8; BLOCK_SIZE]> = bytes.iter().map(|&byte| [byte; BLOCK_SIZE]).collect();
+        assert!(submission.stage(first * BLOCK, &[blocks.as_flattened()]).unwrap());
+    }
+
+    fn read(device: &dyn BlockDevice, first: u64, blocks: usize) -> Vec<u8> {
+        let mut bytes = vec![0; blocks * BLOCK_SIZE];
+        device.read_at(first * BLOCK, &mut bytes).unwrap();
+        bytes.chunks(BLOCK_SIZE).for_each(|block| assert!(block.iter().all(|byte| *byte == block[0])));
+        bytes.chunks(BLOCK_SIZE).map(|block| block[0]).collect()
+    }
+
+    #[test]
+    fn reads_see_the_newest_of_what_waits_wherever_it_begins() {
+        let (device, queue) = numbered(8);
+        stage(&queue, 2, &[102, 103, 104]);
+        stage(&queue, 3, &[203]);
+        stage(&queue, 6, &[106]);
+        let all = [0, 1, 102, 203, 104, 5, 106, 7];
+        for first in 0..8 {
+            for end in first + 1..=8 {
+                assert_eq!(read(&queue, first as u64, end - first), all[first..end], "{first} to {end}");
+            }
+        }
+        assert_eq!(read(&*device, 0, 8), [0, 1, 2, 3, 4, 5, 6, 7], "no request was made");
+        queue.submit().unwrap();
+        assert_eq!((read(&*device, 0, 8), queue.is_waiting()), (all.to_vec(), false));
+    }
+
+    #[test]
+    fn a_write_overtakes_what_was_read_ahead_and_what_is_being_read() {
+        let (_, queue) = numbered(8);
+        let ahead = queue.begin_reading(vec![0..4 * BLOCK, 4 * BLOCK..8 * BLOCK]);
+        queue.read_ahead(ahead);
+        stage(&queue, 3, &[103]);
+        assert_eq!(read(&queue, 0, 4), [0, 1, 2, 103]);
+        queue.submit().unwrap();
+        assert_eq!(read(&queue, 0, 4), [0, 1, 2, 103]);
+        assert_eq!(read(&queue, 4, 4), [4, 5, 6, 7]);
+        // Written between the lock and the read, and while that was under way.
+        queue.end_reading();
+        let ahead = queue.begin_reading(vec![0..4 * BLOCK]);
+        stage(&queue, 0, &[100]);
+        queue.read_ahead(ahead);
+        assert_eq!(read(&queue, 0, 4), [100, 1, 2, 103]);
+        let ahead = queue.begin_reading(vec![4 * BLOCK..8 * BLOCK]);
+        queue.write_at(5 * BLOCK, &[105; BLOCK_SIZE]).unwrap();
+        queue.read_ahead(ahead);
+        assert_eq!(read(&queue, 4, 4), [4, 105, 6, 7]);
+    }
+
+    #[test]
+    fn no_more_waits_than_there_may() {
+        let (device, queue) = numbered(1);
+        let bytes = vec![1; 1 << 20];
+        for megabyte in 0..64 {
+            assert!(queue.stage(megabyte << 20, &[&bytes]).unwrap(), "{megabyte}");
+        }
+        assert!(!queue.stage(64 << 20, &[&bytes]).unwrap());
+        assert!(queue.is_crowded());
+        assert_eq!(read(&*device, 0, 1), [0]);
+    }
+
+    /// Nothing behind a write that failed reaches the device, and whoever reads sees what was written all the same.
+    #[test]
+    fn a_write_that_failed_stops_all_behind_it() {
+        let (device, queue) = numbered(8);
+        device.fail_when(|request| {
+            (request.kind == RequestKind::Write && request.offset == 2 * BLOCK).then_some(io::ErrorKind::StorageFull)
+        });
+        stage(&queue, 1, &[101]);
+        stage(&queue, 2, &[102]);
+        stage(&queue, 3, &[103]);
+        for _ in 0..2 {
+            let error = queue.submit().unwrap_err();
+            assert!(matches!(error, DeviceError::Io { operation: "write", offset: 8192, .. }), "{error}");
+        }
+        assert!(queue.flush().is_err() && queue.stage(4 * BLOCK, &[&[4; BLOCK_SIZE]]).is_err());
+        assert_eq!(read(&*device, 0, 8), [0, 101, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(read(&queue, 0, 8), [0, 101, 102, 103, 4, 5, 6, 7]);
     }
 }
