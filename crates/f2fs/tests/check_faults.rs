@@ -498,10 +498,13 @@ fn entry_slot(editor: &Editor, name: &str) -> usize {
 }
 
 const NAMES: &[Case] = &[
-    case(DentryNameLength, "empty", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(0)))
-        .also(&[InodeUnreachable]),
-    case(DentryNameLength, "longer than its slots", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(4000)))
-        .also(&[InodeUnreachable]),
+    case(DentryNameLength, "empty", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(0))),
+    case(DentryNameLength, "longer than its slots", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(4000))),
+    case(DentryNameLength, "empty, and of no hash", |e| {
+        e.edit_entry(ROOT, "pipe", |entry| (entry.name_len, entry.hash_code) = (0.into(), 1.into()));
+    })
+    .also(&[InodeUnreachable]),
+    case(DentryNameLength, "too short", |e| e.edit_entry(ROOT, "pipe", |entry| entry.name_len.set(3))),
     case(DentryName, "slash", |e| {
         e.edit_name(ROOT, "pipe", |name| *name = *b"a/bc");
         e.edit_entry_at(ROOT, "a/bc", hash(b"a/bc"));
