@@ -1,17 +1,52 @@
 //! Listing a directory. The cursor counts slots: block × 214 + slot, one behind the last entry delivered. A bit above says that a damaged
 //! entry was left out in front of it: the error comes at the end, so that all other entries are delivered.
 
-use basalt_vfs::DirectoryEntry;
+use basalt_vfs::{DirectoryEntry, FileKind};
 
 use super::entries;
+use super::hash::hash;
 use super::lookup::{Place, check_name};
 use crate::error::{Error, Result};
-use crate::layout::dentry::{ENTRIES_PER_BLOCK, slots_for};
+use crate::layout::dentry::{DentryShape, ENTRIES_PER_BLOCK, RawDentry, slots_for};
+use crate::layout::{NAME_MAX, bit_lsb};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
 /// The bit of a cursor behind a damaged entry.
 const DAMAGED: u64 = 1 << 62;
+
+/// What tells the entries of a directory from damage.
+struct Rules {
+    /// Whether a name has its own hash.
+    plain: bool,
+    node_ids: u32,
+}
+
+impl Rules {
+    /// The name and the kind of an entry that can be believed.
+    fn believe<'a>(
+        &self,
+        bytes: &'a [u8],
+        shape: &DentryShape,
+        slot: usize,
+        entry: &RawDentry,
+    ) -> Option<(&'a [u8], FileKind)> {
+        let name = entries::name(bytes, shape, slot, entry).filter(|name| check_name(name).is_ok())?;
+        let kind = entries::kind_of(entry.file_type)?;
+        let leads = (1..self.node_ids).contains(&entry.ino.get());
+        // Of a wrong length, the name takes in what lies behind it, and no look-up finds that: it goes by the hash.
+        (leads && (!self.plain || entry.hash_code.get() == hash(name))).then_some((name, kind))
+    }
+
+    /// Whether the name of an entry in front goes on in a slot: who goes on from a cursor may come to lie there.
+    fn is_inside(&self, bytes: &[u8], shape: &DentryShape, slot: usize) -> bool {
+        (slot.saturating_sub(slots_for(NAME_MAX) - 1)..slot).any(|at| {
+            let entry = entries::entry(bytes, shape, at);
+            let reaches = bit_lsb(bytes, at) && at + slots_for(entry.name_len.get().into()) > slot;
+            reaches && self.believe(bytes, shape, at, &entry).is_some()
+        })
+    }
+}
 
 impl Volume {
     /// Emits entries from cursor `from` on until `emit` returns false.
@@ -70,7 +105,7 @@ impl Volume {
         damaged: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<bool> {
-        let node_ids = self.geometry.node_ids();
+        let rules = Rules { plain: self.inode(dir)?.has_plain_names(), node_ids: self.geometry.node_ids() };
         let rescue = self.options.rescue;
         let found = match self.directory_bytes(dir, place) {
             Err(error) if rescue => {
@@ -83,31 +118,25 @@ impl Volume {
         let mut slot = from;
         while let Some(used) = entries::next_used(bytes, &shape, slot) {
             let entry = entries::entry(bytes, &shape, used);
-            let ino = entry.ino.get();
-            let (Some(name), Some(kind), true) = (
-                entries::name(bytes, &shape, used, &entry).filter(|name| check_name(name).is_ok()),
-                entries::kind_of(entry.file_type),
-                ino != 0 && ino < node_ids,
-            ) else {
-                if entry.name_len.get() == 0 {
-                    // Linux steps over these too: a leftover bit without an entry.
-                    slot = used + 1;
+            let Some((name, kind)) = rules.believe(bytes, &shape, used, &entry) else {
+                slot = used + 1;
+                // Linux steps over the former too: a leftover bit without an entry.
+                let is_nothing = entry.name_len.get() == 0;
+                if is_nothing || !rescue && *damaged == 0 && rules.is_inside(bytes, &shape, used) {
                     continue;
                 }
-                let error = Error::damaged(
-                    "dentry",
-                    format!("directory {dir} {place:?} slot {used}"),
-                    format!("inode {ino}, name of {} bytes, file type {}", entry.name_len, entry.file_type),
+                let RawDentry { ino, name_len, file_type, .. } = entry;
+                tracing::warn!(
+                    "directory {dir} {place:?} slot {used}: inode {ino}, name of {name_len} bytes, file type {file_type}; left out"
                 );
-                tracing::warn!("{error}; left out");
                 if !rescue {
                     *damaged = DAMAGED;
                 }
-                slot = used + 1;
                 continue;
             };
             slot = used + slots_for(name.len());
-            if !emit(DirectoryEntry { ino: u64::from(ino), kind, name, next: *damaged | (base + slot as u64) }) {
+            let ino = entry.ino.get().into();
+            if !emit(DirectoryEntry { ino, kind, name, next: *damaged | (base + slot as u64) }) {
                 return Ok(false);
             }
         }

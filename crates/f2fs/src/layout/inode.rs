@@ -179,6 +179,12 @@ impl RawInode {
         self.inline_flags().contains(flag)
     }
 
+    /// Whether a directory's names are as they were given, neither encrypted nor case-insensitive: a hash follows from its name.
+    pub fn has_plain_names(&self) -> bool {
+        let casefold = RawInodeFlags::from_bits_retain(self.i_flags.get()).contains(RawInodeFlags::CASEFOLD);
+        !casefold && !Advise::from_bits_retain(self.i_advise).contains(Advise::ENCRYPT)
+    }
+
     /// The extra attributes as stored, whether or not the inode has them (see [`extra_size`](Self::extra_size)).
     pub fn extra(&self) -> &RawExtra {
         let bytes = self.slots.as_bytes();

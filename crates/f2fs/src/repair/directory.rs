@@ -13,7 +13,7 @@ use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, bucket_start};
 use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, SLOT_LEN, slots_for};
-use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
+use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, bit_lsb, set_bit_lsb};
 
@@ -354,10 +354,8 @@ impl State {
         file_type: u8,
     ) -> Result<bool> {
         let Some(inode) = self.inode(directory)? else { return Ok(false) };
-        let encrypted = Advise::from_bits_retain(inode.i_advise).contains(Advise::ENCRYPT);
-        let casefold = RawInodeFlags::from_bits_retain(inode.i_flags.get()).contains(RawInodeFlags::CASEFOLD);
         let dot = name == b"." || name == b"..";
-        if (encrypted || casefold) && !dot {
+        if !inode.has_plain_names() && !dot {
             return Ok(false);
         }
         let (hash, count) = (hash(name), slots_for(name.len()));

@@ -6,7 +6,6 @@ use crate::dir::entries::{entry, kind_of, name, next_used};
 use crate::dir::hash::hash;
 use crate::dir::lookup::Place;
 use crate::layout::dentry::{DentryShape, slots_for};
-use crate::layout::inode::{Advise, RawInodeFlags};
 use crate::layout::{NEW_ADDR, NULL_ADDR};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
@@ -42,9 +41,7 @@ impl Listing {
 
     fn read_all(&mut self, volume: &mut Volume) -> crate::error::Result<()> {
         let raw = volume.inode(self.directory)?;
-        let encrypted = Advise::from_bits_retain(raw.i_advise).contains(Advise::ENCRYPT);
-        let casefold = RawInodeFlags::from_bits_retain(raw.i_flags.get()).contains(RawInodeFlags::CASEFOLD);
-        self.plain = !encrypted && !casefold;
+        self.plain = raw.has_plain_names();
         let blocks = Volume::blocks_for(raw.i_size.get());
         if volume.has_inline_directory(self.directory)? {
             if let Some((bytes, shape)) = volume.directory_bytes(self.directory, Place::Inline)? {
