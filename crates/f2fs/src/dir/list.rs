@@ -120,8 +120,8 @@ impl Volume {
             let entry = entries::entry(bytes, &shape, used);
             let Some((name, kind)) = rules.believe(bytes, &shape, used, &entry) else {
                 slot = used + 1;
-                // Linux steps over the former too: a leftover bit without an entry.
-                let is_nothing = entry.name_len.get() == 0;
+                // A leftover bit without an entry. Of an entry that only lost its length, the rest is there.
+                let is_nothing = entry.name_len.get() == 0 && (entry.ino.get() == 0 || entry.hash_code.get() == 0);
                 if is_nothing || !rescue && *damaged == 0 && rules.is_inside(bytes, &shape, used) {
                     continue;
                 }
