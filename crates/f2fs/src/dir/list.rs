@@ -19,6 +19,8 @@ const DAMAGED: u64 = 1 << 62;
 struct Rules {
     /// Whether a name has its own hash.
     plain: bool,
+    /// Whether names are ciphertext: any bytes.
+    encrypted: bool,
     node_ids: u32,
 }
 
@@ -31,11 +33,12 @@ impl Rules {
         slot: usize,
         entry: &RawDentry,
     ) -> Option<(&'a [u8], FileKind)> {
-        let name = entries::name(bytes, shape, slot, entry).filter(|name| check_name(name).is_ok())?;
+        let name = entries::name(bytes, shape, slot, entry)?;
         let kind = entries::kind_of(entry.file_type)?;
+        let is_possible = self.encrypted || check_name(name).is_ok();
         let leads = (1..self.node_ids).contains(&entry.ino.get());
         // Of a wrong length, the name takes in what lies behind it, and no look-up finds that: it goes by the hash.
-        (leads && (!self.plain || entry.hash_code.get() == hash(name))).then_some((name, kind))
+        (is_possible && leads && (!self.plain || entry.hash_code.get() == hash(name))).then_some((name, kind))
     }
 
     /// Whether the name of an entry in front goes on in a slot: who goes on from a cursor may come to lie there.
@@ -96,6 +99,12 @@ impl Volume {
         Err(Error::damaged("dentry", format!("directory {dir}"), "damaged entries were left out of the list"))
     }
 
+    fn rules(&mut self, dir: u32) -> Result<Rules> {
+        let node_ids = self.geometry.node_ids();
+        let raw = self.inode(dir)?;
+        Ok(Rules { plain: raw.has_plain_names(), encrypted: raw.is_encrypted(), node_ids })
+    }
+
     /// Emits the entries of one place, whose first slot is `base`, from slot `from` on; whether to go on.
     fn list_place(
         &mut self,
@@ -105,7 +114,7 @@ impl Volume {
         damaged: &mut u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<bool> {
-        let rules = Rules { plain: self.inode(dir)?.has_plain_names(), node_ids: self.geometry.node_ids() };
+        let rules = self.rules(dir)?;
         let rescue = self.options.rescue;
         let found = match self.directory_bytes(dir, place) {
             Err(error) if rescue => {
@@ -135,6 +144,10 @@ impl Volume {
                 continue;
             };
             slot = used + slots_for(name.len());
+            if check_name(name).is_err() {
+                // Sound ciphertext that no path can hold. Linux shows a coded form of it.
+                continue;
+            }
             let ino = entry.ino.get().into();
             if !emit(DirectoryEntry { ino, kind, name, next: *damaged | (base + slot as u64) }) {
                 return Ok(false);

@@ -182,7 +182,12 @@ impl RawInode {
     /// Whether a directory's names are as they were given, neither encrypted nor case-insensitive: a hash follows from its name.
     pub fn has_plain_names(&self) -> bool {
         let casefold = RawInodeFlags::from_bits_retain(self.i_flags.get()).contains(RawInodeFlags::CASEFOLD);
-        !casefold && !Advise::from_bits_retain(self.i_advise).contains(Advise::ENCRYPT)
+        !casefold && !self.is_encrypted()
+    }
+
+    /// Whether a file's content, or a directory's names, are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        Advise::from_bits_retain(self.i_advise).contains(Advise::ENCRYPT)
     }
 
     /// The extra attributes as stored, whether or not the inode has them (see [`extra_size`](Self::extra_size)).
