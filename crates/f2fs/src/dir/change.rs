@@ -2,6 +2,7 @@
 
 use basalt_vfs::FileKind;
 
+use super::list::Lost;
 use super::lookup::{Found, Place, bucket_blocks, bucket_start};
 use super::{entries, hash};
 use crate::error::{Error, Result};
@@ -166,8 +167,8 @@ impl Volume {
             return Ok(inline.is_none_or(|(bytes, shape)| entries::is_empty(bytes, &shape)));
         }
         let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
-        let mut index = 0;
-        while let Some(block) = self.next_directory_block(dir, index, blocks)? {
+        let (mut index, mut lost) = (0, Lost::NOTHING);
+        while let Some(block) = self.next_directory_block(dir, index, blocks, &mut lost)? {
             if let Some((bytes, shape)) = self.directory_bytes(dir, Place::Block(block))?
                 && !entries::is_empty(bytes, &shape)
             {

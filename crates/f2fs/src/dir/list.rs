@@ -1,5 +1,5 @@
 //! Listing a directory. The cursor counts slots: block × 214 + slot, one behind the last entry delivered. A bit above says that a damaged
-//! entry was left out in front of it: the error comes at the end, so that all other entries are delivered.
+//! entry or block was left out in front of it: the error comes at the end, so that all other entries are delivered.
 
 use basalt_vfs::{DirectoryEntry, FileKind};
 
@@ -12,8 +12,47 @@ use crate::layout::{NAME_MAX, bit_lsb};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
-/// The bit of a cursor behind a damaged entry.
+/// The bit of a cursor behind what was left out.
 const DAMAGED: u64 = 1 << 62;
+
+/// What a list leaves out may cost so much: the volume is locked meanwhile, and a crafted one may have no end of what is damaged.
+const BUDGET: u32 = 1024;
+/// What a read that fails costs: the device may have tried for long.
+const FAILED_READ: u32 = 16;
+
+/// What a list leaves out.
+pub(crate) struct Lost {
+    /// Why, the first time.
+    first: Option<Error>,
+    budget: u32,
+}
+
+impl Lost {
+    /// For who needs every block: the first that is missing is an error.
+    pub(crate) const NOTHING: Lost = Lost { first: None, budget: 0 };
+
+    /// Leaves out a block, or all that is below a node. Fails if that was too much, and where looking further makes no sense.
+    fn miss(&mut self, error: Error) -> Result<()> {
+        let cost = if matches!(error, Error::Device(_)) { FAILED_READ } else { 1 };
+        match self.budget.checked_sub(cost) {
+            Some(rest) if error.is_from_reading() => self.budget = rest,
+            _ => return Err(self.first.take().unwrap_or(error)),
+        }
+        self.first.get_or_insert(error);
+        Ok(())
+    }
+
+    fn leave_out_entry(&mut self, dir: u32) {
+        self.first.get_or_insert_with(|| {
+            Error::damaged("dentry", format!("directory {dir}"), "damaged entries were left out of the list")
+        });
+    }
+
+    /// What is set in a cursor.
+    fn bit(&self) -> u64 {
+        if self.first.is_some() { DAMAGED } else { 0 }
+    }
+}
 
 /// What tells the entries of a directory from damage.
 struct Rules {
@@ -55,7 +94,7 @@ impl Volume {
     /// Emits entries from cursor `from` on until `emit` returns false.
     ///
     /// # Errors
-    /// At the end, if entries were left out because they are damaged.
+    /// At the end, if something was left out because it is damaged or cannot be read; earlier if that is too much.
     pub(crate) fn list_directory(
         &mut self,
         dir: u32,
@@ -64,39 +103,38 @@ impl Volume {
     ) -> Result<()> {
         self.expect_directory(dir)?;
         self.touch_access(dir)?;
-        let (before, from, mut damaged) = (from & DAMAGED, from & !DAMAGED, 0);
+        let (before, from) = (from & DAMAGED, from & !DAMAGED);
+        let mut lost = Lost { first: None, budget: BUDGET };
         let mut emit = |entry: DirectoryEntry<'_>| emit(DirectoryEntry { next: before | entry.next, ..entry });
         if self.has_inline_directory(dir)? {
-            self.list_place(dir, Place::Inline, (0, from as usize), &mut damaged, &mut emit)?;
-            return self.expect_whole(dir, before, damaged);
+            self.list_place(dir, Place::Inline, (0, from as usize), &mut lost, &mut emit)?;
+            return self.expect_whole(dir, before, lost);
         }
         let per_block = ENTRIES_PER_BLOCK as u64;
         let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
         let mut index = from / per_block;
         let mut slot = (from % per_block) as usize;
-        while let Some(block) = self.next_directory_block(dir, index, blocks)? {
+        while let Some(block) = self.next_directory_block(dir, index, blocks, &mut lost)? {
             if u64::from(block) != index {
                 slot = 0;
             }
             let base = u64::from(block) * per_block;
-            if !self.list_place(dir, Place::Block(block), (base, slot), &mut damaged, &mut emit)? {
+            if !self.list_place(dir, Place::Block(block), (base, slot), &mut lost, &mut emit)? {
                 return Ok(());
             }
             index = u64::from(block) + 1;
             slot = 0;
         }
-        self.expect_whole(dir, before, damaged)
+        self.expect_whole(dir, before, lost)
     }
 
-    /// At the end of a list: fails if a damaged entry was left out now, or in front of where the cursor says so; whoever made that up may be wrong.
-    fn expect_whole(&mut self, dir: u32, before: u64, damaged: u64) -> Result<()> {
-        if before != 0 && damaged == 0 {
-            return self.list_directory(dir, 0, &mut |_| true);
+    /// At the end of a list: fails if something was left out now, or in front of where the cursor says so; whoever made that up may be wrong.
+    fn expect_whole(&mut self, dir: u32, before: u64, lost: Lost) -> Result<()> {
+        match lost.first {
+            Some(error) => Err(error),
+            None if before != 0 => self.list_directory(dir, 0, &mut |_| true),
+            None => Ok(()),
         }
-        if damaged == 0 {
-            return Ok(());
-        }
-        Err(Error::damaged("dentry", format!("directory {dir}"), "damaged entries were left out of the list"))
     }
 
     fn rules(&mut self, dir: u32) -> Result<Rules> {
@@ -111,17 +149,17 @@ impl Volume {
         dir: u32,
         place: Place,
         (base, from): (u64, usize),
-        damaged: &mut u64,
+        lost: &mut Lost,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<bool> {
-        let rules = self.rules(dir)?;
-        let rescue = self.options.rescue;
+        let (rules, rescue) = (self.rules(dir)?, self.options.rescue);
         let found = match self.directory_bytes(dir, place) {
             Err(error) if rescue => {
                 tracing::warn!("directory {dir} {place:?}: {error}; its names are left out");
                 return Ok(true);
             }
-            found => found?,
+            Err(error) => return lost.miss(error).map(|()| true),
+            Ok(found) => found,
         };
         let Some((bytes, shape)) = found else { return Ok(true) };
         let mut slot = from;
@@ -131,7 +169,7 @@ impl Volume {
                 slot = used + 1;
                 // A leftover bit without an entry. Of an entry that only lost its length, the rest is there.
                 let is_nothing = entry.name_len.get() == 0 && (entry.ino.get() == 0 || entry.hash_code.get() == 0);
-                if is_nothing || !rescue && *damaged == 0 && rules.is_inside(bytes, &shape, used) {
+                if is_nothing || !rescue && lost.first.is_none() && rules.is_inside(bytes, &shape, used) {
                     continue;
                 }
                 let RawDentry { ino, name_len, file_type, .. } = entry;
@@ -139,7 +177,7 @@ impl Volume {
                     "directory {dir} {place:?} slot {used}: inode {ino}, name of {name_len} bytes, file type {file_type}; left out"
                 );
                 if !rescue {
-                    *damaged = DAMAGED;
+                    lost.leave_out_entry(dir);
                 }
                 continue;
             };
@@ -149,18 +187,32 @@ impl Volume {
                 continue;
             }
             let ino = entry.ino.get().into();
-            if !emit(DirectoryEntry { ino, kind, name, next: *damaged | (base + slot as u64) }) {
+            if !emit(DirectoryEntry { ino, kind, name, next: lost.bit() | (base + slot as u64) }) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The first block at or behind `index` and before `end` that is no hole.
-    pub(crate) fn next_directory_block(&mut self, dir: u32, index: u64, end: u64) -> Result<Option<u32>> {
+    /// The first block at or behind `index` and before `end` that is no hole, and not below a node that is lost.
+    pub(crate) fn next_directory_block(
+        &mut self,
+        dir: u32,
+        index: u64,
+        end: u64,
+        lost: &mut Lost,
+    ) -> Result<Option<u32>> {
         let mut index = index;
         while index < end {
-            match self.map_damaged_if_rescue(dir, index)? {
+            let found = match self.map_damaged_if_rescue(dir, index) {
+                Ok(found) => found,
+                Err(error) => {
+                    lost.miss(error)?;
+                    // How far the damage goes.
+                    self.map_damaged(dir, index)?
+                }
+            };
+            match found {
                 Found::Missing(next) => {
                     tracing::warn!("directory {dir}: blocks {index} to {} cannot be read", next.min(end) - 1);
                     index = next;
