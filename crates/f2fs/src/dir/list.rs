@@ -107,7 +107,9 @@ impl Volume {
         let mut lost = Lost { first: None, budget: BUDGET };
         let mut emit = |entry: DirectoryEntry<'_>| emit(DirectoryEntry { next: before | entry.next, ..entry });
         if self.has_inline_directory(dir)? {
-            self.list_place(dir, Place::Inline, (0, from as usize), &mut lost, &mut emit)?;
+            if !self.list_place(dir, Place::Inline, (0, from as usize), &mut lost, &mut emit)? {
+                return Ok(());
+            }
             return self.expect_whole(dir, before, lost);
         }
         let per_block = ENTRIES_PER_BLOCK as u64;
