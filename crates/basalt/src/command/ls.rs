@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
+use basalt_vfs::{Attributes, FileKind, FileSystem};
 
 use super::entry::{self, Entry};
 use crate::failure::{DONE, Failure, Outcome, printable};
@@ -68,21 +68,14 @@ pub struct Args {
 /// Exit code of a list that lacks something, which was told.
 const INCOMPLETE: u8 = 1;
 
-/// Runs the command. What cannot be read of a directory is told, and the rest listed.
+/// Runs the command. What is not there, or cannot be read, is told, and the rest listed.
 ///
 /// # Errors
-/// When a path does not exist, or cannot be read.
+/// When the volume cannot be read, or nobody takes the output.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
-    let mut lister = Lister {
-        fs: &volume.fs,
-        args,
-        output: Output::streaming(),
-        json: Vec::new(),
-        seen: HashSet::new(),
-        blank: false,
-        is_complete: true,
-    };
+    let mut lister =
+        Lister { fs: &volume.fs, args, output: Output::streaming(), json: Vec::new(), blank: false, is_complete: true };
     for path in &args.paths {
         lister.list(path.as_bytes())?;
     }
@@ -107,8 +100,6 @@ struct Lister<'a> {
     args: &'a Args,
     output: Output,
     json: Vec<Entry>,
-    /// Directories listed so far: one with two names is damage, and may have no end.
-    seen: HashSet<InodeNumber>,
     /// Whether something is above, to be set off by an empty line.
     blank: bool,
     is_complete: bool,
@@ -120,22 +111,41 @@ impl<'a> Lister<'a> {
         self.is_complete = false;
     }
 
+    /// Lists what a path leads to. Fails only if the output does.
     fn list(&mut self, path: &[u8]) -> Result<(), Failure> {
         // As ls does: a symbolic link is shown itself where its own attributes are asked for.
         let follow = !self.args.directory && !self.args.long;
-        let found = resolve(self.fs, path, follow).map_err(Failure::new)?;
-        if found.attributes.kind != FileKind::Directory || self.args.directory {
-            let target = entry::link_target(self.fs, &found.attributes).map_err(|error| failure(path, error))?;
-            let row = Row { name: path.to_vec(), attributes: found.attributes, target };
-            return self.show(&[row], None);
+        let found = match resolve(self.fs, path, follow) {
+            Ok(found) => found,
+            Err(error) => {
+                self.miss(&Failure::new(error));
+                return Ok(());
+            }
+        };
+        if found.attributes.kind == FileKind::Directory && !self.args.directory {
+            return self.list_tree(path, found);
         }
+        match entry::link_target(self.fs, &found.attributes) {
+            Ok(target) => self.show(&[Row { name: path.to_vec(), attributes: found.attributes, target }], None),
+            Err(error) => {
+                self.miss(&failure(path, error));
+                Ok(())
+            }
+        }
+    }
+
+    /// Lists a directory, and those below it if that is asked for.
+    fn list_tree(&mut self, path: &[u8], directory: Reference<'a>) -> Result<(), Failure> {
         let titles = self.args.paths.len() > 1 || self.args.recursive;
+        // Of this path: one that is met again has two names. That is damage, and may have no end.
+        let mut seen = HashSet::new();
         // Directories still to list, the next one last: a deep tree needs no deep stack.
-        let mut pending = vec![(path.to_vec(), found)];
+        let mut pending = vec![(path.to_vec(), directory)];
         while let Some((path, directory)) = pending.pop() {
-            if self.args.recursive && !self.seen.insert(directory.ino()) {
+            if !seen.insert(directory.ino()) {
                 let reason = "is a directory that has another name too; run `basalt fsck`";
-                return Err(Failure::at(printable(&path), reason));
+                self.miss(&Failure::at(format_args!("volume:{}", printable(&path)), reason));
+                continue;
             }
             let below = self.list_directory(&path, &directory, titles)?;
             pending.extend(below.into_iter().rev());
