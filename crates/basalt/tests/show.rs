@@ -5,6 +5,7 @@ mod support;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use basalt_f2fs::dir::hash::hash;
 use support::{Scratch, basalt};
 
 /// A volume with `/dir/file`, `/dir/.hidden`, `/link` to `dir/file`, `/loop` to itself, and a name that is no text.
@@ -88,6 +89,57 @@ fn ls_lists_what_it_can() {
     for part in ["basalt: ls: volume:/dir: ", "left out", "basalt: ls: volume:/dir/name-321: "] {
         assert!(told.contains(part), "`{part}` is missing in: {told}");
     }
+}
+
+#[test]
+fn ls_lists_each_path_for_itself() {
+    let scratch = filled();
+    let image = scratch.text("image");
+    let deep = basalt(["ls", "-R", &image, "/", "/dir", "/dir"]).ok();
+    assert_eq!(deep.matches("/dir:\nfile\n").count(), 3, "{deep}");
+    // What is not there is told, and the others are listed.
+    for (json, expected) in [(false, "/dir:\nfile\n"), (true, "\"/dir/file\"")] {
+        let mut words = vec!["ls", &image, "/nothing", "/dir"];
+        words.extend(json.then_some("--json"));
+        let run = basalt(words);
+        run.fails(1, &["basalt: ls: volume:/nothing: no such file"]);
+        assert!(run.out().contains(expected), "{}", run.out());
+    }
+}
+
+/// An entry that leads to another directory beside it, as damage makes one.
+#[test]
+fn ls_tells_a_directory_with_two_names_and_goes_on() {
+    let scratch = Scratch::with_volume("64M");
+    for number in 100..500 {
+        // More than an inode holds: it has a checksum.
+        std::fs::write(scratch.directory("tree").join(format!("name-{number}")), "").unwrap();
+    }
+    for name in ["first", "other", "zebra"] {
+        std::fs::write(scratch.directory(&format!("tree/{name}")).join("inside"), "").unwrap();
+    }
+    let image = scratch.text("image");
+    basalt(["put", "-r", &image, &scratch.text("tree"), "/dir"]).ok();
+    let mut bytes = std::fs::read(scratch.path("image")).unwrap();
+    let number = |name: &str| {
+        let stat = basalt(["stat", "--json", &image, &format!("/dir/{name}")]).json();
+        u32::try_from(stat[0]["inode"].as_u64().unwrap()).unwrap().to_le_bytes()
+    };
+    let entry = [hash(b"other").to_le_bytes(), number("other")].concat();
+    let places: Vec<usize> = (0..bytes.len() - 8).filter(|&at| bytes[at..at + 8] == entry[..]).collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bytes[at + 4..at + 8].copy_from_slice(&number("first"));
+    }
+    std::fs::write(scratch.path("image"), bytes).unwrap();
+    let run = basalt(["ls", "-R", &image, "/dir"]);
+    run.fails(1, &["basalt: ls: volume:/dir/other: ", "another name"]);
+    for name in ["first", "zebra"] {
+        assert!(run.out().contains(&format!("/dir/{name}:\ninside\n")), "{}", run.out());
+    }
+    let run = basalt(["ls", "-R", "--json", &image, "/dir"]);
+    run.fails(1, &["another name"]);
+    assert!(run.out().contains("\"/dir/zebra/inside\""), "{}", run.out());
 }
 
 #[test]
