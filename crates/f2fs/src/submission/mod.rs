@@ -507,11 +507,11 @@ mod tests {
         assert_eq!(read(&queue, 4, 4), [4, 5, 6, 7]);
         // Written between the lock and the read, and while that was under way.
         queue.end_reading();
-        let ahead = queue.begin_reading(vec![0..4 * BLOCK]);
+        let ahead = queue.begin_reading(vec![0..4 * BLOCK, 6 * BLOCK..7 * BLOCK]);
         stage(&queue, 0, &[100]);
         queue.read_ahead(ahead);
         assert_eq!(read(&queue, 0, 4), [100, 1, 2, 103]);
-        let ahead = queue.begin_reading(vec![4 * BLOCK..8 * BLOCK]);
+        let ahead = queue.begin_reading(vec![0..BLOCK, 4 * BLOCK..8 * BLOCK]);
         queue.write_at(5 * BLOCK, &[105; BLOCK_SIZE]).unwrap();
         queue.read_ahead(ahead);
         assert_eq!(read(&queue, 4, 4), [4, 105, 6, 7]);
