@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use serde::Deserialize;
+use syn::punctuated::Punctuated;
 use syn::visit::Visit;
 
 /// Names that the standard library's types have too: who calls them is not known without types.
-const COMMON: [&str; 50] = [
+const COMMON: [&str; 51] = [
     "and",
     "as_bytes",
     "attributes",
@@ -53,6 +54,7 @@ const COMMON: [&str; 50] = [
     "next",
     "open",
     "pop",
+    "position",
     "push",
     "read",
     "read_at",
@@ -114,10 +116,15 @@ impl Unit {
     }
 }
 
+/// Whether this is compiled for tests alone: `cfg(test)`, or `cfg(all(test, …))`.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
-    attributes
-        .iter()
-        .any(|one| one.path().is_ident("cfg") && one.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test")))
+    let is_named = |meta: &syn::Meta| meta.path().is_ident("test");
+    let is_all = |list: &syn::MetaList| list.path.is_ident("all");
+    let parts = |list: &syn::MetaList| list.parse_args_with(Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated);
+    attributes.iter().filter(|one| one.path().is_ident("cfg")).any(|one| match one.parse_args::<syn::Meta>() {
+        Ok(syn::Meta::List(list)) if is_all(&list) => parts(&list).is_ok_and(|parts| parts.iter().any(is_named)),
+        other => other.is_ok_and(|meta| is_named(&meta)),
+    })
 }
 
 fn last_of(kind: &syn::Type) -> Option<String> {
