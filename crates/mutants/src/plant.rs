@@ -306,3 +306,36 @@ fn blamed(tree: &Path, span: &MessageSpan) -> Option<String> {
     let place = before.rfind(SWITCH).filter(|place| before.len() - place < 2_000)?;
     number(&before[place + SWITCH.len()..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_testkit::{scratch, skip::tools_or_skip};
+
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let to = to.join(entry.file_name());
+            match entry.file_type().unwrap().is_dir() {
+                true => copy(&entry.path(), &to),
+                false => _ = std::fs::copy(entry.path(), to).unwrap(),
+            }
+        }
+    }
+
+    /// They are written against sources that change: what no longer applies has to be written anew.
+    #[test]
+    fn the_mistakes_of_linux_can_be_planted() {
+        if !tools_or_skip(&["patch"]) {
+            return;
+        }
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let tree = scratch::directory().unwrap();
+        let sources = ["crates/f2fs/src", "crates/segments/src"];
+        sources.iter().for_each(|part| copy(&workspace.join(part), &tree.path().join(part)));
+        let planted = patch(tree.path(), &workspace.join("crates/mutants/linux")).unwrap();
+        assert!(planted.len() > 40, "{}", planted.len());
+        let names: BTreeSet<_> = planted.iter().map(|mutant| &mutant.name).collect();
+        assert_eq!(names.len(), planted.len());
+    }
+}
