@@ -54,9 +54,11 @@ impl State {
     pub(super) fn restore_nodes(&mut self, finds: &Finds, faults: &[Fault], log: &mut Log) -> Result<()> {
         let known = Known::of(faults, self.is_invented || finds.outweigh_the_nat());
         self.entered = finds.entered().clone();
+        let posing = self.give_ids_back(&finds.claims, &known, log)?;
+        let claims: Vec<&Claim> = finds.claims.iter().filter(|claim| !posing.contains(&claim.nid)).collect();
         let mut claimed = FxHashSet::default();
         let mut addresses = FxHashMap::default();
-        for claim in &finds.claims {
+        for claim in &claims {
             claimed.insert(claim.nid);
             addresses.insert(claim.address, claim.nid);
             let (segment, block) = self.segment_of(claim.address);
@@ -64,8 +66,9 @@ impl State {
             self.restore_entry(claim, &known, log)?;
         }
         self.free_strangers(&addresses, &known, log)?;
-        for claim in &finds.claims {
-            if let Some(pointer) = claim.pointer.filter(|pointer| pointer.value != claim.nid) {
+        for claim in claims {
+            let is_wrong = |pointer: &Pointer| pointer.value != claim.nid && !posing.contains(&pointer.holder);
+            if let Some(pointer) = claim.pointer.filter(is_wrong) {
                 let action = format!("leads to node {} again, which says that it belongs there", claim.nid);
                 self.set_pointer(&pointer, claim.nid, action, &known, log)?;
             }
@@ -75,6 +78,44 @@ impl State {
             self.set_pointer(pointer, 0, action, &known, log)?;
         }
         Ok(())
+    }
+
+    /// Gives nodes their id back that have another one's in a damaged footer: the NAT leads to them by the one, and by the other to another
+    /// inode's node, whose footer agrees. Returns the ids that they posed under.
+    fn give_ids_back(&mut self, claims: &[Claim], known: &Known<'_>, log: &mut Log) -> Result<FxHashSet<u32>> {
+        let mut posing = FxHashSet::default();
+        let mut by_address: Option<FxHashMap<u32, (u32, u32)>> = None;
+        for claim in claims {
+            if claim.is_newer() || known.nat_is_old || !self.is_anothers(claim)? {
+                continue;
+            }
+            if by_address.is_none() {
+                let all = self.nat_in_use()?.into_iter();
+                by_address = Some(all.map(|(nid, entry)| (entry.block_addr.get(), (nid, entry.ino.get()))).collect());
+            }
+            let by_table = by_address.as_ref().and_then(|all| all.get(&claim.address));
+            let Some(&(nid, _)) = by_table.filter(|(_, ino)| *ino == claim.ino) else { continue };
+            if self.edit_node(nid, |node| node.footer.nid.set(nid))? {
+                let (segment, block) = self.segment_of(claim.address);
+                self.kept.keep(segment, block);
+                let found = format!("footer of node {} of inode {}", claim.nid, claim.ino);
+                let action = format!("footer now of node {nid}, as the NAT says");
+                log.add(known.repair(nid, &[FaultKind::NodeFooterNid], found, action));
+                posing.insert(claim.nid);
+            }
+        }
+        Ok(posing)
+    }
+
+    /// Whether the id of a found node is another inode's by the NAT and by the footer of the block that it leads to.
+    fn is_anothers(&self, claim: &Claim) -> Result<bool> {
+        let entry = self.nat(claim.nid)?;
+        let address = entry.block_addr.get();
+        if entry.ino.get() == claim.ino || address == claim.address || !self.geometry.in_main(address) {
+            return Ok(false);
+        }
+        let footer = State::footer(&self.block(address)?);
+        Ok(footer.is_some_and(|footer| footer.nid.get() == claim.nid && footer.ino == entry.ino))
     }
 
     fn restore_entry(&mut self, claim: &Claim, known: &Known<'_>, log: &mut Log) -> Result<()> {
