@@ -100,7 +100,7 @@ impl Checker<'_> {
                 slot += 1;
                 continue;
             };
-            let length = wrong_length(content, &shape, slot).filter(|_| !directory.casefold);
+            let length = if directory.casefold { None } else { wrong_length(content, &shape, slot) };
             let (entry, next) = match (read, length) {
                 (read, Some(length)) => {
                     let found = read.map_or_else(|found| found, |entry| name_of(entry.name.len()));

@@ -123,7 +123,7 @@ pub fn end(bytes: &[u8], shape: &DentryShape, slot: usize) -> usize {
 pub fn is_sound(bytes: &[u8], shape: &DentryShape, slot: usize) -> bool {
     let raw = entry(bytes, shape, slot);
     let name = name(bytes, shape, slot, &raw).filter(|_| bit_lsb(bytes, slot));
-    name.is_some_and(|name| raw.hash_code.get() == if matches!(name, b"." | b"..") { 0 } else { hash(name) })
+    name.is_some_and(|name| raw.hash_code.get() == hash(name))
 }
 
 /// The length of the name at `slot` that its hash is of: in its own slot and those behind it that are in use, and in which no entry begins.
