@@ -6,7 +6,7 @@
 
 use basalt_vfs::Error;
 
-use crate::clean::statistics::CheckpointCause;
+use crate::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::mutant::{self, Mutant};
 use crate::open::free_orphans;

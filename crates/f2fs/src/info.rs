@@ -6,7 +6,8 @@ use crate::features;
 use crate::journal::area::Area;
 use crate::layout::{BLOCK_BITS, BLOCKS_PER_SEGMENT};
 use crate::ops::F2fs;
-use crate::volume::{Counters, Volume};
+use crate::statistics::Counters;
+use crate::volume::Volume;
 
 /// Bins of the utilization histogram.
 pub const UTILIZATION_BINS: usize = 10;

@@ -96,15 +96,13 @@ pub mod repair;
 pub mod rescue;
 pub mod resize;
 mod room;
+mod statistics;
 mod submission;
 mod sync;
 mod trim;
 pub mod tune;
 mod volume;
 
-pub use clean::statistics::{
-    CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Statistics,
-};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
@@ -112,4 +110,6 @@ pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeIn
 pub use live::LiveInfo;
 pub use ops::F2fs;
 pub use options::{Atime, OpenOptions};
-pub use volume::Counters;
+pub use statistics::{
+    CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters, Statistics,
+};

@@ -1,6 +1,6 @@
 //! What an open volume is doing: facts that cost so little that they can be asked for at any time.
 
-use crate::clean::statistics::Statistics;
+use crate::statistics::Statistics;
 use crate::info::{self, States, Usage};
 use crate::ops::F2fs;
 use crate::volume::Volume;

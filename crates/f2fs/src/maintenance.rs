@@ -9,7 +9,7 @@ use basalt_segments::cleaning::Victim;
 use basalt_vfs::{Background, Time};
 
 use crate::checkpoint::write::Prepared;
-use crate::clean::statistics::{CheckpointCause, CleaningCause, Statistics};
+use crate::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::discard;
 use crate::error::Result;
 use crate::layout::BLOCK_SIZE;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
-use crate::clean::statistics::CheckpointCause;
+use crate::statistics::CheckpointCause;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;

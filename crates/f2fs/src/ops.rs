@@ -13,7 +13,7 @@ use basalt_vfs::{
     NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
-use crate::clean::statistics::CheckpointCause;
+use crate::statistics::CheckpointCause;
 use crate::closing::Closed;
 use crate::error::{Error, Result};
 use crate::file::flushes::Flushes;

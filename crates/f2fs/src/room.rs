@@ -5,7 +5,7 @@
 
 use basalt_segments::cleaning::{Load, Pressure};
 
-use crate::clean::statistics::{CheckpointCause, CleaningCause};
+use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::error::Result;
 use crate::layout::BLOCK_SIZE;
 use crate::ops::F2fs;

@@ -1,6 +1,6 @@
 //! FITRIM: discards free segments on request.
 
-use crate::clean::statistics::CheckpointCause;
+use crate::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::ops::F2fs;

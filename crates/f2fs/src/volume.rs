@@ -16,7 +16,6 @@ use basalt_segments::{Placement, SegmentKind, SegmentTable};
 use crate::blocks::read_blocks;
 use crate::checkpoint::load::{Loaded, ToOpen, load_to_open};
 use crate::checkpoint::{CheckpointState, half};
-use crate::clean::statistics::{CheckpointStatistics, CleaningStatistics, Statistics};
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::error::{Error, Result};
@@ -34,37 +33,10 @@ use crate::options::OpenOptions;
 use crate::recovery::Recovery;
 use crate::recovery::since::SinceCheckpoint;
 use crate::rescue::Behind;
+use crate::statistics::{CheckpointStatistics, CleaningStatistics, Counters, Statistics};
 
 /// SIT blocks read in one request.
 const SIT_READ_BLOCKS: u32 = 256;
-
-/// What was written since the volume was opened, in blocks, and how often.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct Counters {
-    /// File and directory blocks.
-    pub data_blocks: u64,
-    /// Node blocks.
-    pub node_blocks: u64,
-    /// NAT, SIT, SSA and checkpoint blocks.
-    pub metadata_blocks: u64,
-    /// Checkpoints.
-    pub checkpoints: u64,
-    /// Sections cleaned.
-    pub sections_cleaned: u64,
-    /// Blocks copied by cleaning.
-    pub blocks_moved: u64,
-    /// Blocks of the cleaning journal.
-    pub journal_blocks: u64,
-}
-
-impl Counters {
-    /// Blocks of all kinds.
-    #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.data_blocks + self.node_blocks + self.metadata_blocks + self.journal_blocks
-    }
-}
 
 /// Everything the engine knows about an open volume.
 pub(crate) struct Volume {

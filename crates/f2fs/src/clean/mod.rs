@@ -6,14 +6,12 @@
 //! | `journaled` | what moves otherwise where a journal commits it |
 //! | `plan` | following the plan of cleaning, in the foreground and while idle |
 //! | `pace` | what the volume tells [`basalt_segments::cleaning`], which decides when, which and how much |
-//! | [`statistics`] | what it cost, by cause |
 //!
 //! Driven from `maintenance`. A section may be left half-way: what was moved is dead there, the rest is live, and both are true.
 
 mod journaled;
 mod pace;
 mod plan;
-pub mod statistics;
 
 use zerocopy::FromBytes;
 
@@ -29,7 +27,7 @@ use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
 use crate::volume::Volume;
-use statistics::CleaningCause;
+use crate::statistics::CleaningCause;
 
 /// Dead blocks between live ones up to which both are read in one request.
 const GAP: u32 = 16;

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 use basalt_segments::cleaning::Purpose;
 
 use super::near_each_other;
-use super::statistics::CleaningCause;
+use crate::statistics::CleaningCause;
 use crate::error::Result;
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};

@@ -9,7 +9,7 @@
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
-use crate::clean::statistics::CheckpointCause;
+use crate::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::file::flushes::Flushes;
 use crate::layout::BLOCKS_PER_SEGMENT;

@@ -15,7 +15,7 @@ use basalt_segments::cleaning::{Commit, Prospect};
 
 use super::guard;
 use super::moves::Moves;
-use crate::clean::statistics::CleaningCause;
+use crate::statistics::CleaningCause;
 use crate::error::Result;
 use crate::file::flushes::Flushes;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use basalt_segments::{Greedy, SegmentKind, SegmentState};
 
-use crate::clean::statistics::{CheckpointCause, CleaningCause};
+use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::ops::{F2fs, note_failure};

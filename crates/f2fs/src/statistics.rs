@@ -1,4 +1,4 @@
-//! What cleaning and checkpoints did, and why.
+//! What was written, cleaned and committed since a volume was opened, and why.
 
 use std::time::Duration;
 
@@ -132,12 +132,40 @@ impl CheckpointStatistics {
     }
 }
 
+/// What was written since the volume was opened, in blocks, and how often.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// File and directory blocks.
+    pub data_blocks: u64,
+    /// Node blocks.
+    pub node_blocks: u64,
+    /// NAT, SIT, SSA and checkpoint blocks.
+    pub metadata_blocks: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Sections cleaned.
+    pub sections_cleaned: u64,
+    /// Blocks copied by cleaning.
+    pub blocks_moved: u64,
+    /// Blocks of the cleaning journal.
+    pub journal_blocks: u64,
+}
+
+impl Counters {
+    /// Blocks of all kinds.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.data_blocks + self.node_blocks + self.metadata_blocks + self.journal_blocks
+    }
+}
+
 /// What the engine did since the volume was opened: [`F2fs::statistics`](crate::F2fs::statistics).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Statistics {
     /// Blocks written.
-    pub written: crate::Counters,
+    pub written: Counters,
     /// Cleaning.
     pub cleaning: CleaningStatistics,
     /// Checkpoints.
@@ -220,7 +248,7 @@ impl Difference for Duration {
 
 sum_and_difference! {
     Statistics { written, cleaning, checkpoints }
-    crate::Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks }
+    Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks }
     CleaningStatistics { foreground, background, resize }
     CleaningWork {
         victims, blocks_read, blocks_copied, data_blocks_copied, pre_invalid_copied, checkpoints, journal_commits, select, copy,
@@ -256,7 +284,7 @@ mod tests {
         let mut statistics = Statistics::default();
         assert_eq!(statistics.write_amplification(), None);
         statistics.written =
-            crate::Counters { data_blocks: 30, node_blocks: 6, metadata_blocks: 4, ..statistics.written };
+            Counters { data_blocks: 30, node_blocks: 6, metadata_blocks: 4, ..statistics.written };
         statistics.cleaning.foreground.data_blocks_copied = 4;
         statistics.cleaning.background.data_blocks_copied = 6;
         assert_eq!((statistics.new_data_blocks(), statistics.write_amplification()), (20, Some(2.0)));
