@@ -1,7 +1,7 @@
 //! Shared flushes under schedules that shuttle chooses: whoever is told that all is well has its writes on the medium, one flush runs
 //! at a time, after a failure nobody is told so any more, and nobody waits for ever (shuttle takes that for a failure).
 
-#[path = "../../f2fs/src/file/flushes.rs"]
+#[path = "../../f2fs/src/flushes.rs"]
 mod flushes;
 
 /// What the flushes are made of.

@@ -6,18 +6,11 @@
 
 use basalt_vfs::Error;
 
-use crate::statistics::CheckpointCause;
 use crate::error::Result;
+use crate::lock::{F2fs, Open, note_failure};
 use crate::mutant::{self, Mutant};
 use crate::open::free_orphans;
-use crate::ops::{F2fs, note_failure};
-use crate::sync::RwLockReadGuard;
-
-/// How closing ended: `Some` as soon as it has begun.
-pub(crate) type Closed = Option<std::result::Result<(), String>>;
-
-/// A volume that stays open as long as this is held.
-pub(crate) type Open<'a> = RwLockReadGuard<'a, Closed>;
+use crate::statistics::CheckpointCause;
 
 impl F2fs {
     /// Keeps the volume open for a change. Waits for nobody.
@@ -31,7 +24,7 @@ impl F2fs {
     /// Makes something durable by `work`. A closing that has begun makes everything durable: its end is waited for then.
     ///
     /// Errors: those of `work`, and those that closing ended with.
-    pub(crate) fn make_durable(&self, work: impl FnOnce() -> Result<()>) -> basalt_vfs::Result<()> {
+    pub(crate) fn durable_by(&self, work: impl FnOnce() -> Result<()>) -> basalt_vfs::Result<()> {
         let closed = self.closed.read();
         match &*closed {
             None => Ok(work()?),

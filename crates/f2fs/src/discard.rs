@@ -10,8 +10,8 @@ use basalt_segments::SegmentState;
 use basalt_segments::cleaning::Pressure;
 
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::lock::F2fs;
 use crate::mutant::{self, Mutant};
-use crate::ops::F2fs;
 use crate::volume::Volume;
 
 /// Segments that are discarded in one go: so many cannot be taken meanwhile, and commits wait.

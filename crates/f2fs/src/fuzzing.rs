@@ -1,9 +1,10 @@
 //! Doors for tests into checks that are nobody else's business.
 
 use crate::error::Result;
-use crate::file::{inode, xattr};
+use crate::file::xattr;
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
+use crate::node::inode;
 
 /// The checks an inode passes when it is read.
 pub fn check_inode(raw: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {

@@ -5,7 +5,7 @@ use basalt_segments::{SegmentKind, SegmentState};
 use crate::features;
 use crate::journal::area::Area;
 use crate::layout::{BLOCK_BITS, BLOCKS_PER_SEGMENT};
-use crate::ops::F2fs;
+use crate::lock::F2fs;
 use crate::statistics::Counters;
 use crate::volume::Volume;
 

@@ -71,7 +71,9 @@ mod discard;
 pub mod error;
 pub mod features;
 mod file;
+mod flushes;
 pub mod format;
+mod fsync;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod geometry;
@@ -96,6 +98,7 @@ pub mod repair;
 pub mod rescue;
 pub mod resize;
 mod room;
+mod since;
 mod statistics;
 mod submission;
 mod sync;
@@ -108,7 +111,7 @@ pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
 pub use live::LiveInfo;
-pub use ops::F2fs;
+pub use lock::F2fs;
 pub use options::{Atime, OpenOptions};
 pub use statistics::{
     CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters, Statistics,

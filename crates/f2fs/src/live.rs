@@ -1,8 +1,8 @@
 //! What an open volume is doing: facts that cost so little that they can be asked for at any time.
 
-use crate::statistics::Statistics;
 use crate::info::{self, States, Usage};
-use crate::ops::F2fs;
+use crate::lock::F2fs;
+use crate::statistics::Statistics;
 use crate::volume::Volume;
 
 /// How the warning begins that says why a volume cannot be changed.

@@ -1,6 +1,6 @@
 //! What keeps a volume going: checkpoints and background work.
 //!
-//! Nothing here is called with a lock held; the order of the locks is that of `ops`.
+//! Nothing here is called with a lock held; the order of the locks is that of `lock`.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use basalt_segments::cleaning::Victim;
 use basalt_vfs::{Background, Time};
 
 use crate::checkpoint::write::Prepared;
-use crate::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::discard;
 use crate::error::Result;
 use crate::layout::BLOCK_SIZE;
+use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
-use crate::ops::{F2fs, note_failure};
 use crate::room::PIECE;
+use crate::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::volume::Volume;
 
 /// Live blocks moved by one piece of background cleaning.
@@ -26,18 +26,6 @@ const IDLE_PAUSE: Duration = Duration::from_millis(10);
 const NAT_ENTRY_BYTES: usize = 32;
 /// So many changed entries may wait in any case: a checkpoint's own journal holds some without writing them to the NAT.
 const NAT_ENTRIES_MIN: usize = 4096;
-
-/// When background work was done last.
-pub(crate) struct Timing {
-    committed: Time,
-}
-
-impl Timing {
-    /// Of a volume whose last checkpoint is as old as `now`.
-    pub(crate) fn new(now: Time) -> Timing {
-        Timing { committed: now }
-    }
-}
 
 impl F2fs {
     /// Frees sections that were emptied, by the journal or by a checkpoint. Unless `wait`, the journal's commit may still lack its flush,
@@ -145,11 +133,11 @@ impl F2fs {
             return Background { next: wait };
         }
         let due = {
-            let mut timing = self.timing.lock();
-            let since = now.seconds.saturating_sub(timing.committed.seconds);
+            let mut committed = self.committed.lock();
+            let since = now.seconds.saturating_sub(committed.seconds);
             let due = since < 0 || since as u64 >= wait.as_secs().max(1);
             if due {
-                timing.committed = now;
+                *committed = now;
             }
             due
         };

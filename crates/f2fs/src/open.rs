@@ -5,19 +5,18 @@ use std::sync::Arc;
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
-use crate::statistics::CheckpointCause;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::file::flushes::Flushes;
+use crate::flushes::Flushes;
 use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::journal::live::SetRight;
+use crate::lock::F2fs;
 use crate::lock::VolumeLock;
-use crate::maintenance::Timing;
 use crate::mutant::{self, Mutant};
-use crate::ops::F2fs;
 use crate::options::OpenOptions;
 use crate::recovery::{Extent, Recovery};
+use crate::statistics::CheckpointCause;
 use crate::submission::{Staged, Submission};
 use crate::sync::{Mutex, RwLock};
 use crate::volume::Volume;
@@ -96,7 +95,7 @@ impl F2fs {
             reuse: RwLock::new(()),
             device,
             root,
-            timing: Mutex::new(Timing::new(committed)),
+            committed: Mutex::new(committed),
             flushes: Flushes::default(),
         };
         if writable {

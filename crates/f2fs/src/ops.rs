@@ -1,11 +1,4 @@
-//! The only door in: the file-system interface on a volume.
-//!
-//! Locks, always taken in this order: `closed` (shared by changes, exclusive for closing), `cleaning` (one cleaner at
-//! a time), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while they read from the
-//! device; exclusive while blocks become free), `volume` (everything in memory; held over no request but a read of one
-//! block, the discards of FITRIM, and writes beyond the 64 MiB that may wait).
-
-use std::sync::Arc;
+//! The only door in: the file-system interface on a volume. The locks are in [`lock`](crate::lock).
 
 use basalt_device::BlockDevice;
 use basalt_vfs::{
@@ -13,17 +6,12 @@ use basalt_vfs::{
     NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
-use crate::statistics::CheckpointCause;
-use crate::closing::Closed;
 use crate::error::{Error, Result};
-use crate::file::flushes::Flushes;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
-use crate::lock::VolumeLock;
-use crate::maintenance::Timing;
+use crate::lock::F2fs;
 use crate::mutant::{self, Mutant};
-use crate::submission::Submission;
-use crate::sync::{Mutex, RwLock};
+use crate::statistics::CheckpointCause;
 use crate::volume::Volume;
 
 /// Bytes that one write puts into the volume before it has to make room again.
@@ -31,41 +19,7 @@ const PIECE: usize = 1 << 20;
 /// Node ids that exist from the start: null, node inode, meta inode.
 const RESERVED_NODES: u64 = 3;
 
-/// An open F2FS volume.
-pub struct F2fs {
-    pub(crate) volume: VolumeLock,
-    /// How closing ended, if it has begun. Held shared by every change, exclusively by closing.
-    pub(crate) closed: RwLock<Closed>,
-    /// Held by who cleans: the plan, what is read ahead for it, and the moves belong together.
-    pub(crate) cleaning: Mutex<()>,
-    pub(crate) turn: Mutex<()>,
-    pub(crate) reuse: RwLock<()>,
-    pub(crate) device: Arc<Submission>,
-    pub(crate) root: u32,
-    pub(crate) timing: Mutex<Timing>,
-    pub(crate) flushes: Flushes,
-}
-
 impl F2fs {
-    /// What was unusual when the volume was opened, one line each.
-    pub fn warnings(&self) -> Vec<String> {
-        self.volume.lock().warnings.clone()
-    }
-
-    /// Why the volume takes no changes any more, if an error made it so.
-    pub fn failure(&self) -> Option<String> {
-        self.volume.lock().failed.clone()
-    }
-
-    /// Whether changes are possible.
-    pub fn is_writable(&self) -> bool {
-        self.volume.lock().is_writable()
-    }
-
-    pub(crate) fn with_volume<T>(&self, work: impl FnOnce(&Volume) -> T) -> T {
-        work(&self.volume.lock())
-    }
-
     /// Runs an operation that only looks (it may still load caches and renew access times).
     fn look<T>(&self, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
         let mut volume = self.volume.lock();
@@ -135,15 +89,6 @@ impl F2fs {
 
     fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<u32> {
         u32::try_from(ino).map_err(|_| basalt_vfs::Error::Stale)
-    }
-}
-
-/// Turns the volume read-only when a change failed half-way: device errors and damage, not refusals.
-pub(crate) fn note_failure<T>(volume: &mut Volume, result: &Result<T>) {
-    if let Err(error) = result
-        && error.is_failure()
-    {
-        volume.fail(&error.to_string());
     }
 }
 
@@ -327,11 +272,11 @@ impl FileSystem for F2fs {
 
     fn sync_file(&self, ino: InodeNumber, data_only: bool) -> basalt_vfs::Result<()> {
         let ino = Self::inode_number(ino)?;
-        self.make_durable(|| self.fsync(ino, data_only))
+        self.durable_by(|| self.fsync(ino, data_only))
     }
 
     fn sync(&self) -> basalt_vfs::Result<()> {
-        self.make_durable(|| self.sync_all(CheckpointCause::Sync))
+        self.durable_by(|| self.sync_all(CheckpointCause::Sync))
     }
 
     fn stat_fs(&self) -> basalt_vfs::Result<StatFs> {

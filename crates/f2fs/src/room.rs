@@ -5,10 +5,10 @@
 
 use basalt_segments::cleaning::{Load, Pressure};
 
-use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::error::Result;
 use crate::layout::BLOCK_SIZE;
-use crate::ops::F2fs;
+use crate::lock::F2fs;
+use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::volume::Volume;
 
 /// Rounds of cleaning one operation may be made to wait for.

@@ -283,8 +283,7 @@ mod tests {
     fn copies_of_cleaning_are_no_new_data() {
         let mut statistics = Statistics::default();
         assert_eq!(statistics.write_amplification(), None);
-        statistics.written =
-            Counters { data_blocks: 30, node_blocks: 6, metadata_blocks: 4, ..statistics.written };
+        statistics.written = Counters { data_blocks: 30, node_blocks: 6, metadata_blocks: 4, ..statistics.written };
         statistics.cleaning.foreground.data_blocks_copied = 4;
         statistics.cleaning.background.data_blocks_copied = 6;
         assert_eq!((statistics.new_data_blocks(), statistics.write_amplification()), (20, Some(2.0)));

@@ -1,9 +1,9 @@
 //! FITRIM: discards free segments on request.
 
-use crate::statistics::CheckpointCause;
 use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::ops::F2fs;
+use crate::lock::F2fs;
+use crate::statistics::CheckpointCause;
 use basalt_segments::SegmentState;
 
 const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_SIZE as u64;

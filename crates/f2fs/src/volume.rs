@@ -31,8 +31,8 @@ use crate::node::cache::NodeCache;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
 use crate::recovery::Recovery;
-use crate::recovery::since::SinceCheckpoint;
 use crate::rescue::Behind;
+use crate::since::SinceCheckpoint;
 use crate::statistics::{CheckpointStatistics, CleaningStatistics, Counters, Statistics};
 
 /// SIT blocks read in one request.

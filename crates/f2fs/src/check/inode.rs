@@ -4,13 +4,13 @@ use basalt_vfs::FileKind;
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
-use crate::file::inode::{SIZE_LIMIT, least_extra_size};
 use crate::geometry::Geometry;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::{Advise, EXTRA_SIZE_MAX, InlineFlags, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET};
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, NAME_MAX};
+use crate::node::inode::{SIZE_LIMIT, least_extra_size};
 
 /// Fewest slots of inline xattrs: the header of the list.
 const INLINE_XATTR_SLOTS_MIN: u16 = 6;

@@ -6,7 +6,7 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use crate::error::Result;
 use crate::layout::SEGMENT_BITS;
-use crate::rescue::node::{Seen, recognise};
+use crate::node::seen::{Seen, recognise};
 
 impl Checker<'_> {
     /// Reports the nodes among `blocks` of a segment of nodes, which are live and nobody's, that the NAT should lead to; the other blocks.

@@ -25,7 +25,7 @@ use crate::layout::summary::{
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
-use crate::recovery::since::SinceCheckpoint;
+use crate::since::SinceCheckpoint;
 use crate::volume::Volume;
 
 /// A checkpoint that lacks only its last block.

@@ -26,8 +26,8 @@ use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
-use crate::volume::Volume;
 use crate::statistics::CleaningCause;
+use crate::volume::Volume;
 
 /// Dead blocks between live ones up to which both are read in one request.
 const GAP: u32 = 16;

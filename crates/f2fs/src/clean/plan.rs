@@ -7,11 +7,11 @@ use zerocopy::FromBytes;
 use basalt_segments::cleaning::Purpose;
 
 use super::near_each_other;
-use crate::statistics::CleaningCause;
 use crate::error::Result;
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::ops::F2fs;
+use crate::lock::F2fs;
+use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
 impl F2fs {

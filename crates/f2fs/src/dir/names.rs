@@ -5,12 +5,12 @@ use basalt_vfs::{Caller, FileKind, NewNode, RenameFlags};
 
 use super::lookup::{Found, check_name};
 use crate::error::{Error, Result};
-use crate::file::inode::{self, NewInode};
 use crate::file::temperature;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::{Advise, RawInodeFlags};
 use crate::mutant::{self, Mutant};
+use crate::node::inode::{self, NewInode};
 use crate::volume::Volume;
 
 /// Flags a new inode takes from its directory. Source: the kernel's `F2FS_FL_INHERITED`.

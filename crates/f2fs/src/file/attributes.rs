@@ -3,10 +3,10 @@
 use basalt_vfs::acl::Acl;
 use basalt_vfs::{Attributes, FileKind, InodeFlags, OpenFlags, SetAttributes, SetTime, Time};
 
-use super::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
 use crate::error::Result;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::superblock::Features;
+use crate::node::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
 use crate::options::Atime;
 use crate::volume::Volume;
 
@@ -68,17 +68,6 @@ impl Volume {
             flags: InodeFlags::from_bits_retain(raw.i_flags.get()),
             project_id: if has_project { raw.extra().i_projid.get() } else { 0 },
         })
-    }
-
-    /// What kind of file an inode is.
-    pub(crate) fn kind(&mut self, ino: u32) -> Result<FileKind> {
-        let mode = u32::from(self.inode(ino)?.i_mode.get());
-        Ok(FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
-    }
-
-    /// Whether an inode is a directory.
-    pub(crate) fn is_directory(&mut self, ino: u32) -> Result<bool> {
-        Ok(self.kind(ino)? == FileKind::Directory)
     }
 
     /// Fails unless the inode is a directory.

@@ -2,11 +2,8 @@
 
 pub mod attributes;
 pub mod evict;
-pub mod flushes;
-pub mod fsync;
 pub mod growth;
 pub mod inline;
-pub mod inode;
 pub mod pages;
 pub mod ranges;
 pub mod read;

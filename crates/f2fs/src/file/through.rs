@@ -100,7 +100,7 @@ mod tests {
     use crate::clock::SystemClock;
     use crate::format::{FormatOptions, format};
     use crate::layout::NEW_ADDR;
-    use crate::ops::F2fs;
+    use crate::lock::F2fs;
     use crate::options::OpenOptions;
 
     /// No segment is free, although blocks are.

@@ -110,14 +110,6 @@ impl Volume {
         Ok(())
     }
 
-    /// Adds to an inode's count of blocks, or takes from it.
-    pub(crate) fn add_blocks(&mut self, ino: u32, by: i64) -> Result<()> {
-        let raw = self.inode_mut(ino)?;
-        let blocks = raw.i_blocks.get().saturating_add_signed(by);
-        raw.i_blocks.set(blocks);
-        Ok(())
-    }
-
     /// Sets a file's size: truncates, or extends with a hole.
     pub(crate) fn set_size(&mut self, ino: u32, size: u64) -> Result<()> {
         self.expect_file(ino, true)?;

@@ -7,7 +7,7 @@ use crate::blocks::read_blocks;
 use crate::checkpoint::pack::check_block;
 use crate::geometry::Geometry;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::rescue::node::recognise;
+use crate::node::seen::recognise;
 
 /// How far the first checkpoint is ahead of the newest one on the device. Nodes of the earlier volume may be ahead of its checkpoint, by
 /// few versions; and a node that was found may be behind it by many.

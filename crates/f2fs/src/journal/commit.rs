@@ -15,13 +15,13 @@ use basalt_segments::cleaning::{Commit, Prospect};
 
 use super::guard;
 use super::moves::Moves;
-use crate::statistics::CleaningCause;
 use crate::error::Result;
-use crate::file::flushes::Flushes;
+use crate::flushes::Flushes;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
-use crate::ops::{F2fs, note_failure};
+use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
 /// A commit that is on its way.

@@ -17,9 +17,9 @@ use crate::layout::nat::FIRST_NODE;
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
+use crate::log::Owners;
 use crate::node::pointers::pointers;
-use crate::recovery::forward::Owners;
-use crate::rescue::node::recognise;
+use crate::node::seen::recognise;
 use crate::volume::Volume;
 
 /// What the recovery of a repair found damaged.

@@ -30,7 +30,7 @@ use basalt_segments::cleaning::{Ledger, Rule};
 use rustc_hash::FxHashSet;
 
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::recovery::forward::Owners;
+use crate::log::Owners;
 use crate::volume::Volume;
 use area::Area;
 use commit::Written;

@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::journal::{KIND_DATA, KIND_NODE, RawMove};
 use crate::layout::summary::RawSummary;
+use crate::log::Owners;
 use crate::log::{data_owner, node_owner};
 use crate::mutant::{self, Mutant};
 use crate::recovery::Extent;
-use crate::recovery::forward::Owners;
 use crate::volume::Volume;
 
 /// A block of the checkpoint that was moved.

@@ -9,6 +9,7 @@
 //! | [`nat`] | node address table: where each node is, two copies of each block |
 //! | [`summary`] | segment summary area: which node owns each block; also the journals |
 //! | [`node`], [`inode`] | main area: inodes, direct and indirect nodes |
+//! | [`seal`] | main area: the block in front of each fsync's nodes, Basalt's own |
 //! | [`dentry`] | main area: directory blocks and inline directories |
 //! | [`xattr`] | inside inodes and in their xattr node |
 //!
@@ -22,6 +23,7 @@ pub mod inode;
 pub mod journal;
 pub mod nat;
 pub mod node;
+pub mod seal;
 pub mod sit;
 pub mod summary;
 pub mod superblock;

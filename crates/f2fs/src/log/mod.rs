@@ -1,7 +1,10 @@
 //! Active logs: where the next block goes, who owns it, and how it reaches the device.
 
+mod chain;
+mod owners;
 mod writer;
 
+pub use owners::Owners;
 pub use writer::BlockWriter;
 
 use zerocopy::IntoBytes;
@@ -13,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
-use crate::recovery::begin::Beginning;
+use crate::since::Beginning;
 use crate::volume::Volume;
 
 /// One of the six logs: a segment being filled from front to back.
@@ -39,6 +42,11 @@ pub fn node_owner(nid: u32) -> RawSummary {
 }
 
 impl Volume {
+    /// Makes a log go on in another segment.
+    pub(crate) fn leave_segment(&mut self, kind: SegmentKind) {
+        self.logs[kind.index()].offset = BLOCKS_PER_SEGMENT;
+    }
+
     /// Takes the next block of a log for `owner` and returns its address.
     pub(crate) fn allocate(&mut self, kind: SegmentKind, owner: RawSummary) -> Result<u32> {
         if kind == SegmentKind::WarmNode {

@@ -7,10 +7,10 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use basalt_segments::{BlockTraits, SegmentKind};
+use basalt_vfs::FileKind;
 
-use super::nat;
+use super::{inode, nat};
 use crate::error::{Error, Result};
-use crate::file::inode;
 use crate::layout::inode::RawInode;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, RawNodeFooter};
@@ -424,6 +424,25 @@ impl Volume {
     pub(crate) fn inode_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
         self.check_inode(ino)?;
         Ok(self.node_mut(ino)?.inode_mut())
+    }
+
+    /// What kind of file an inode is.
+    pub(crate) fn kind(&mut self, ino: u32) -> Result<FileKind> {
+        let mode = u32::from(self.inode(ino)?.i_mode.get());
+        Ok(FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
+    }
+
+    /// Whether an inode is a directory.
+    pub(crate) fn is_directory(&mut self, ino: u32) -> Result<bool> {
+        Ok(self.kind(ino)? == FileKind::Directory)
+    }
+
+    /// Adds to an inode's count of blocks, or takes from it.
+    pub(crate) fn add_blocks(&mut self, ino: u32, by: i64) -> Result<()> {
+        let raw = self.inode_mut(ino)?;
+        let blocks = raw.i_blocks.get().saturating_add_signed(by);
+        raw.i_blocks.set(blocks);
+        Ok(())
     }
 
     /// Whether there is an inode of this number.

@@ -2,7 +2,9 @@
 //! node (owner).
 
 pub mod cache;
+pub mod inode;
 pub mod nat;
 pub(crate) mod owner;
 pub mod path;
 pub(crate) mod pointers;
+pub(crate) mod seen;

@@ -5,10 +5,10 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 use super::path::is_direct;
-use crate::file::inode::validate;
 use crate::geometry::Geometry;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
+use crate::node::inode::validate;
 
 /// The addresses of data in a node, from its first slot on: none in one that has none, and `None` where what is there is no sound node.
 pub(crate) fn pointers<'a>(block: &'a [u8], geometry: &Geometry) -> Option<&'a [U32]> {

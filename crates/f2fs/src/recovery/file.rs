@@ -2,14 +2,14 @@
 
 use zerocopy::little_endian::U32;
 
-use super::forward::{Owners, PER_NODE, Traces, as_inode, as_node};
+use super::forward::{PER_NODE, Traces, as_inode, as_node};
 use super::scan::Chain;
 use crate::error::{Error, Result};
 use crate::layout::inode::{Advise, InlineFlags, NIDS, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::xattr::NODE_CAPACITY;
 use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, RawBlock};
-use crate::log::data_owner;
+use crate::log::{Owners, data_owner};
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
 use crate::volume::Volume;

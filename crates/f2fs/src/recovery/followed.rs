@@ -12,10 +12,10 @@ use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
 use super::scan::{ChainNode, Start, entries_now, read_block, wrong_in};
-use super::seal::{Seal, Sealed, is_seal};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
+use crate::layout::seal::{Seal, Sealed, is_seal};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR};
 use crate::node::path::is_direct;
 

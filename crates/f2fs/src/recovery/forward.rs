@@ -2,11 +2,10 @@
 //! not touch. So a power cut before the checkpoint that follows leaves everything for the next attempt.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use rustc_hash::FxHashMap;
+use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, IntoBytes};
 
 use basalt_segments::{SegmentKind, SegmentState};
 use basalt_vfs::FileKind;
@@ -14,14 +13,13 @@ use basalt_vfs::FileKind;
 use super::scan::{Chain, ChainNode, Start, scan};
 use crate::error::{Error, Result};
 use crate::features;
-use crate::file::inode;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCKS_PER_SEGMENT, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::mutant::{self, Mutant};
+use crate::node::inode;
 use crate::node::nat;
 use crate::node::path::is_direct;
 use crate::volume::Volume;
@@ -44,19 +42,6 @@ pub struct Traces {
     pub nodes: BTreeMap<u32, usize>,
     /// Whether the name must be recovered.
     pub named: bool,
-}
-
-/// Owners of blocks that recovery makes live, for the segment summaries.
-#[derive(Default)]
-pub struct Owners {
-    pub(super) changed: BTreeMap<u32, Box<RawSummaryBlock>>,
-}
-
-impl Owners {
-    /// A segment's summary is this one, whatever is on the volume.
-    pub(crate) fn keep(&mut self, segment: u32, summary: Box<RawSummaryBlock>) {
-        self.changed.insert(segment, summary);
-    }
 }
 
 impl Volume {
@@ -136,20 +121,6 @@ impl Volume {
             address: main + segment * BLOCKS_PER_SEGMENT + offset,
         };
         scan(&start, &|address| self.table.is_live(address - main))
-    }
-
-    /// The log that writes to a segment.
-    fn log_in(&self, segment: u32) -> Option<SegmentKind> {
-        let writes = |kind: &SegmentKind| {
-            let log = &self.logs[kind.index()];
-            log.segment == segment && !log.left
-        };
-        SegmentKind::ALL.into_iter().find(writes)
-    }
-
-    /// Makes a log go on in another segment.
-    pub(crate) fn leave_segment(&mut self, kind: SegmentKind) {
-        self.logs[kind.index()].offset = BLOCKS_PER_SEGMENT;
     }
 
     /// Leaves out files that neither the checkpoint nor an fsync with a name has: they were never to be found.
@@ -300,58 +271,6 @@ impl Volume {
             return Err(Error::damaged("node", format!("block {address}"), format!("fsynced as {footer:?}")));
         }
         Ok(image)
-    }
-
-    /// Writes the summaries of segments that got live blocks: what they had for those may never have reached the device.
-    pub(crate) fn write_owners(&mut self, owners: Owners) -> Result<()> {
-        if self.options.read_only {
-            return Ok(());
-        }
-        for (segment, summary) in owners.changed {
-            let address = self.geometry.summary_block(segment);
-            let mut block = RawBlock::zeroed();
-            block.0.copy_from_slice(summary.as_bytes());
-            self.write_metadata(address, &block.0)?;
-        }
-        Ok(())
-    }
-
-    /// Who owns a block, by its segment's summary.
-    pub(super) fn owner_of(&mut self, block: u32, owners: &Owners) -> Result<RawSummary> {
-        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
-        if let Some(kind) = self.log_in(segment) {
-            return Ok(self.logs[kind.index()].summary.entries[offset]);
-        }
-        match owners.changed.get(&segment) {
-            Some(summary) => Ok(summary.entries[offset]),
-            None => Ok(self.load_summary(segment)?.entries[offset]),
-        }
-    }
-
-    /// Records who owns a block that becomes live.
-    pub(crate) fn set_owner(&mut self, block: u32, owner: RawSummary, owners: &mut Owners) -> Result<()> {
-        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
-        if let Some(kind) = self.log_in(segment) {
-            // Written when the log moves on.
-            self.logs[kind.index()].summary.entries[offset] = owner;
-            return Ok(());
-        }
-        let summary = match owners.changed.entry(segment) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) if self.table.live(segment) == 0 => place.insert(RawSummaryBlock::empty(TYPE_DATA)),
-            Entry::Vacant(place) => place.insert(self.load_summary(segment)?),
-        };
-        summary.entry_type = if self.table.kind(segment).is_node() { TYPE_NODE } else { TYPE_DATA };
-        summary.entries[offset] = owner;
-        Ok(())
-    }
-
-    pub(crate) fn load_summary(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
-        let block = self.read_block(self.geometry.summary_block(segment))?;
-        let mut summary = RawSummaryBlock::empty(TYPE_DATA);
-        *summary = RawSummaryBlock::read_from_bytes(&block.0)
-            .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
-        Ok(summary)
     }
 }
 

@@ -6,9 +6,6 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`since`] | what changed since the checkpoint: decides whether an fsync may append to the chain, or needs a checkpoint |
-//! | [`begin`] | where the chain of a new session begins |
-//! | [`seal`] | the block in front of each fsync's nodes, by which recovery knows that all the fsync wrote has arrived |
 //! | [`scan`] | following the chain, and how much of it counts |
 //! | [`forward`] | recovering inodes, addresses, xattrs and names, in memory; the checkpoint of `F2fs::open` makes it durable |
 //! | `file` | one file's attributes, blocks and xattrs |
@@ -17,14 +14,11 @@
 //! Source: C. Lee et al., "F2FS: A New File System for Flash Storage", FAST 2015, section 2.7.2; which marks and conditions Linux
 //! uses: the kernel's `fs/f2fs/file.c` (`need_do_checkpoint`), `node.c` (`f2fs_fsync_node_pages`) and `recovery.c`.
 
-pub mod begin;
 mod file;
 pub mod followed;
 pub mod forward;
 mod name;
 pub mod scan;
-pub mod seal;
-pub mod since;
 
 /// How much of what is behind the last checkpoint is recovered, from most to least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

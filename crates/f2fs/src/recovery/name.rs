@@ -6,8 +6,8 @@ use super::forward::as_inode;
 use super::scan::ChainNode;
 use crate::dir::lookup::check_name;
 use crate::error::{Error, Result};
-use crate::file::inode;
 use crate::layout::inode::Advise;
+use crate::node::inode;
 use crate::volume::Volume;
 
 impl Volume {

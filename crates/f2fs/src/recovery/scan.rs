@@ -8,17 +8,17 @@ use zerocopy::FromBytes;
 use basalt_device::BlockDevice;
 
 use super::followed::{Behind, Followers};
-use super::seal::{Seal, Sealed, is_seal};
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
-use crate::file::inode;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
+use crate::layout::seal::{Seal, Sealed, is_seal};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
+use crate::node::inode;
 
 /// Nodes that are followed at most: 4 GiB of them.
 const CHAIN_MAX: usize = 1 << 20;

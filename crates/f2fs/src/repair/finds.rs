@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::format::{FormatOptions, format};
-    use crate::ops::F2fs;
+    use crate::lock::F2fs;
     use crate::options::OpenOptions;
     use basalt_device::MemoryDevice;
     use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, RenameFlags, XattrFlags};

@@ -10,7 +10,6 @@ use crate::check::inode::{NANOSECONDS, impossible_times, wrong_flags};
 use crate::check::{CheckReport, Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::error::Result;
-use crate::file::inode::{SIZE_LIMIT, least_extra_size};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::{
     DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtent, RawInode, SLOTS, SLOTS_OFFSET,
@@ -18,6 +17,7 @@ use crate::layout::inode::{
 use crate::layout::superblock::Features;
 use crate::layout::xattr;
 use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR};
+use crate::node::inode::{SIZE_LIMIT, least_extra_size};
 
 /// Inodes that are asked how many extra attributes there are on a volume.
 const EXTRA_SIZES_ASKED: usize = 64;

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::journal::live::SetRight;
-use crate::ops::F2fs;
+use crate::lock::F2fs;
 use crate::recovery::Extent;
 
 /// Whether the volume holds a live journal. A volume whose superblocks cannot be read holds none that could be recovered.

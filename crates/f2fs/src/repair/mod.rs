@@ -65,7 +65,7 @@ use crate::check::{
 };
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::ops::F2fs;
+use crate::lock::F2fs;
 use crate::recovery::Extent;
 use staged::Staged;
 

@@ -12,7 +12,7 @@ use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, xattr};
-use crate::rescue::node::recognise;
+use crate::node::seen::recognise;
 use zerocopy::{FromBytes, IntoBytes};
 
 impl State {

@@ -20,7 +20,6 @@ use crate::check::Survey;
 use crate::check::nat::RESERVED;
 use crate::checkpoint::load::Loaded;
 use crate::error::{Error, Result};
-use crate::file::inode::{has_checksum, set_checksum};
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
 use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
@@ -28,6 +27,7 @@ use crate::layout::node::{RawNode, RawNodeFooter, XATTR_NODE_OFFSET};
 use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+use crate::node::inode::{has_checksum, set_checksum};
 
 /// First node id that is nobody's by definition.
 pub(super) const FIRST_NID: u32 = 4;

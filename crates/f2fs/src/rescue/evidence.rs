@@ -28,7 +28,6 @@ use super::Other;
 use super::behind::Behind;
 use super::index::{Found, Index, Known};
 use super::interval::{Interval, Written};
-use super::node::Seen;
 use super::open::read_nat_journal;
 use super::reader::Reader;
 use crate::checkpoint::half::{STALE_MAX, VERSION_STEP_MAX};
@@ -38,6 +37,7 @@ use crate::checkpoint::previous::JournalEntry;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, nat, sit};
+use crate::node::seen::Seen;
 
 /// How sure it is that a node is in use, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::format::{FormatOptions, format};
-    use crate::ops::F2fs;
+    use crate::lock::F2fs;
     use crate::options::OpenOptions;
 
     const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };

@@ -10,9 +10,9 @@ use std::collections::hash_map::Entry;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::evidence::Standing;
-use super::node::Seen;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::node::is_repaired;
+use crate::node::seen::Seen;
 
 /// What the tables say of the block that a node is in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use zerocopy::FromBytes;
 
-use super::node::Seen;
 use crate::blocks::read_blocks;
 use crate::checkpoint::load::log_position;
 use crate::checkpoint::pack::Pack;
@@ -20,6 +19,7 @@ use crate::layout::nat;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::node::seen::Seen;
 
 /// Segments of which the owners are remembered.
 const SUMMARIES_MAX: usize = 256;

@@ -24,7 +24,6 @@ mod fs;
 mod geometry;
 mod index;
 mod interval;
-pub(crate) mod node;
 mod open;
 mod reader;
 mod report;
@@ -56,10 +55,11 @@ use crate::features;
 use crate::geometry::Geometry;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::RawNode;
+use crate::layout::seal::Seal;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 use crate::node::nat::{Nat, NodePlace};
-use crate::recovery::seal::Seal;
+use crate::node::seen;
 use crate::volume::Volume;
 use evidence::{Evidence, Standing};
 pub(crate) use index::Index;
@@ -369,7 +369,7 @@ impl Search<'_> {
     }
 
     fn look_at(&mut self, address: u32, block: &[u8], index: &mut Index) {
-        let Some(seen) = node::recognise(block, self.geometry, self.knows_features) else {
+        let Some(seen) = seen::recognise(block, self.geometry, self.knows_features) else {
             // A seal is part of the log too.
             let footer = RawNode::ref_from_bytes(block).ok().map(|node| node.footer);
             if let Some(footer) = footer.filter(|_| block.try_into().is_ok_and(|block| Seal::decode(block).is_some())) {
@@ -378,7 +378,7 @@ impl Search<'_> {
             return;
         };
         if seen.offset == 0 {
-            self.flexible[usize::from(node::shows_flexible_xattrs(block))] += 1;
+            self.flexible[usize::from(seen::shows_flexible_xattrs(block))] += 1;
         }
         self.outdated |= self.evidence.shows_outdated(&seen, address);
         let standing = self.evidence.standing(self.device, self.geometry, &seen, address);

@@ -11,13 +11,13 @@ use zerocopy::FromBytes;
 use super::entries::Listing;
 use super::evidence::Standing;
 use super::index::Index;
-use super::node::InodeNote;
 use super::reader::Reader;
 use super::report::RescueReport;
 use super::{RescueProgress, RescueStage};
 use crate::error::Result;
 use crate::layout::NAME_MAX;
 use crate::layout::inode::RawInode;
+use crate::node::seen::InodeNote;
 use crate::volume::Volume;
 
 /// Inode number of the `lost+found` that is made up, if the volume has none: above all that the format knows.

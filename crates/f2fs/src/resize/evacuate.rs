@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use basalt_segments::{Greedy, SegmentKind, SegmentState};
 
-use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
-use crate::ops::{F2fs, note_failure};
+use crate::lock::{F2fs, note_failure};
+use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::volume::Volume;
 
 /// Free sections outside that are never used up before a checkpoint: for the logs that take what is moved.

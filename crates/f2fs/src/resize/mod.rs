@@ -36,7 +36,7 @@ use crate::features;
 use crate::geometry::{Geometry, superblock_block};
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::{BLOCK_BITS, SEGMENT_BITS};
-use crate::ops::F2fs;
+use crate::lock::F2fs;
 use crate::options::OpenOptions;
 use log::{Log, LogWriter};
 use marker::State;

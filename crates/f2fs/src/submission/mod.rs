@@ -26,8 +26,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use self::ahead::ReadAhead;
 use crate::error;
 use crate::layout::BLOCK_SIZE;
+use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
-use crate::ops::{F2fs, note_failure};
 use crate::sync::Mutex;
 use crate::volume::Volume;
 

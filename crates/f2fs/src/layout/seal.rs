@@ -43,54 +43,6 @@ impl Sealed {
     }
 }
 
-/// Blocks written since the last seal or flush. Stops counting (and computing) at what no seal could list.
-#[derive(Debug, Default)]
-pub struct Unsealed {
-    entries: Vec<Sealed>,
-    overflown: bool,
-    /// The flush that blocks were left to, which the list does not have any more.
-    left_to: Option<u64>,
-}
-
-impl Unsealed {
-    /// Takes note of a block on its way to the device.
-    pub fn note(&mut self, address: u32, bytes: &[u8]) {
-        if self.entries.len() < ENTRIES_MAX {
-            self.entries.push(Sealed::of(address, bytes));
-        } else {
-            self.overflown = true;
-        }
-    }
-
-    /// Whether all of it and `more` entries fit one seal.
-    pub fn fits(&self, more: usize) -> bool {
-        !self.overflown && self.entries.len() + more <= ENTRIES_MAX
-    }
-
-    /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
-    pub fn forget(&mut self, is_reused: impl Fn(u32) -> bool) {
-        self.entries.retain(|entry| !is_reused(entry.address));
-    }
-
-    /// The entries so far, for a seal to list.
-    pub fn take(&mut self) -> Vec<Sealed> {
-        self.overflown = false;
-        std::mem::take(&mut self.entries)
-    }
-
-    /// Leaves all so far to flush number `flush`, which has not begun. Until it has succeeded no seal may be written: it would vouch for
-    /// blocks that it does not list.
-    pub fn leave_to_flush(&mut self, flush: u64) {
-        self.take();
-        self.left_to = Some(flush);
-    }
-
-    /// The flush that has to succeed before the next seal, if blocks were left to one.
-    pub fn left_to(&self) -> Option<u64> {
-        self.left_to
-    }
-}
-
 /// What a seal says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {

@@ -1,4 +1,6 @@
-//! Where the roll-forward chain of a new session begins: right behind the checkpoint that the last session left.
+//! The roll-forward chain: the blocks that the warm node log gets behind a checkpoint, and what they need kept.
+//!
+//! The chain of a new session begins right behind the checkpoint that the last session left.
 //!
 //! Nodes of an fsync that a power cut interrupted may lie there, without the beginning of their chain: the volume looks as clean as the
 //! checkpoint. They carry the version that the new session's nodes will carry, and a chain that grows up to them would lead into them. So
@@ -12,19 +14,9 @@ use basalt_segments::SegmentKind;
 use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
+use crate::since::Beginning;
 use crate::volume::Volume;
-
-/// What is known of the place behind the checkpoint that the volume was opened with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Beginning {
-    /// Nothing: a chain may begin there once it was looked at.
-    Unknown,
-    /// No block of the checkpoint's version: the chain may use the rest of the segment. What lies in other segments is not known.
-    Free,
-    /// A checkpoint was taken since, or no chain begins there.
-    #[default]
-    Past,
-}
 
 impl Volume {
     /// Lets the chain begin behind the checkpoint that the volume was opened with, if that is safe once it is needed; `offset` is where
@@ -63,5 +55,23 @@ impl Volume {
         let is_of_version =
             |block: &[u8]| RawNode::ref_from_bytes(block).is_ok_and(|node| node.footer.cp_ver.get() == version);
         !bytes.chunks_exact(BLOCK_SIZE).any(is_of_version)
+    }
+
+    /// What a node of the chain points to has to stay until the next checkpoint, dead or alive, or its moves be told to recovery.
+    pub(crate) fn keep_targets(&mut self, nid: u32) {
+        if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
+            return;
+        }
+        for address in self.since.take_placed(nid) {
+            self.table.make_durable(address - self.geometry.main);
+        }
+    }
+
+    /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
+    pub(crate) fn note_chained(&mut self) {
+        self.since.chained += 1;
+        if self.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
+            self.since.close("no segment for the next node");
+        }
     }
 }

@@ -2,29 +2,31 @@
 //!
 //! 1. Under the volume's lock: dirty pages to their log; then one seal, the dirty direct nodes, and the inode with the fsync mark,
 //!    side by side in the warm node log.
-//! 2. Without the lock: one flush, shared with all who wrote before it began: see [`flushes`](super::flushes).
+//! 2. Without the lock: one flush, shared with all who wrote before it began: see [`flushes`](crate::flushes).
 //!
-//! Where the chain cannot carry it (see [`since`](crate::recovery::since)), fsync is a checkpoint.
+//! Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
 
-use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{BlockTraits, SegmentKind};
+use basalt_vfs::FileKind;
 
-use crate::statistics::CheckpointCause;
 use crate::error::Result;
-use crate::file::flushes::Flushes;
+use crate::flushes::Flushes;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;
+use crate::layout::seal::{Seal, Sealed};
+use crate::lock::F2fs;
 use crate::log::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
-use crate::ops::F2fs;
-use crate::recovery::seal::{Seal, Sealed};
 use crate::room::PIECE;
+use crate::statistics::CheckpointCause;
 use crate::volume::Volume;
 
 /// Times an fsync flushes first to make what it has to seal fit, while others write on.
 const ATTEMPTS: u32 = 3;
 
+/// Nodes in the chain before an fsync starts a new one with a checkpoint: bounds the time of recovery.
+const CHAIN_MAX: u32 = 1 << 14;
 /// What an fsync has to do next, without the volume's lock.
 enum Step {
     /// Take a checkpoint instead.
@@ -90,32 +92,6 @@ impl F2fs {
             from = last + 1;
         }
         Ok(())
-    }
-
-    /// Returns once a flush has succeeded that is this one or began later.
-    fn wait_for_flush(&self, number: u64) -> Result<()> {
-        if mutant::active(Mutant::FsyncNotFlushed) {
-            return Ok(());
-        }
-        self.flushes.wait_for(number, || self.flush_device())
-    }
-
-    /// Makes everything durable that was handed to the device before. Errors: those of the device, and EIO on a volume that has failed.
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.flushes.wait_for(self.flushes.next(), || self.flush_device())
-    }
-
-    /// Flushes the device; a failure is noted before anybody is told, or the next flush may begin.
-    pub(crate) fn flush_device(&self) -> Result<()> {
-        if let Some(reason) = self.failure() {
-            return Err(basalt_vfs::Error::Io(reason).into());
-        }
-        let _must_end = self.must_end();
-        let result = self.device.flush();
-        if let Err(error) = &result {
-            self.volume.lock().fail(&error.to_string());
-        }
-        Ok(result?)
     }
 }
 
@@ -237,23 +213,41 @@ impl Volume {
         }
         entries
     }
+}
 
-    /// What a node of the chain points to has to stay until the next checkpoint, dead or alive, or its moves be told to recovery.
-    pub(crate) fn keep_targets(&mut self, nid: u32) {
-        if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
-            return;
+impl Volume {
+    /// Why fsync of this inode needs a checkpoint; `None` if the chain can carry it. Source: the kernel's `need_do_checkpoint`.
+    pub(crate) fn checkpoint_reason(&mut self, ino: u32) -> Result<Option<&'static str>> {
+        if let Some(reason) = self.checkpoint_reason_of_clean(ino)? {
+            return Ok(Some(reason));
         }
-        for address in self.since.take_placed(nid) {
-            self.table.make_durable(address - self.geometry.main);
-        }
+        let direct = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
+        let has_log = self.placement.log(&direct) == SegmentKind::WarmNode;
+        let links = self.inode(ino)?.i_links.get();
+        let since = &self.since;
+        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.blocks_to_recover());
+        Ok(match () {
+            () if !has_log => Some("file nodes have no log of their own"),
+            () if links != 1 => Some("not exactly one link"),
+            () if self.orphans.contains(&ino) => Some("was an orphan"),
+            () if since.is_reshaped(ino) => Some("it lost nodes"),
+            () if used > self.counts.user_blocks() => Some("recovery could run out of space"),
+            () if since.chained > CHAIN_MAX => Some("the chain is long"),
+            () => None,
+        })
     }
 
-    /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
-    pub(crate) fn note_chained(&mut self) {
-        self.since.chained += 1;
-        if self.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
-            self.since.close("no segment for the next node");
+    /// Of these reasons, those that hold although nothing of the inode itself waits to be written: the way to it by its name may not be
+    /// durable.
+    pub(crate) fn checkpoint_reason_of_clean(&mut self, ino: u32) -> Result<Option<&'static str>> {
+        if self.kind(ino)? != FileKind::Regular {
+            return Ok(Some("not a regular file"));
         }
+        let raw = self.inode(ino)?;
+        let parent = raw.i_pino.get();
+        let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
+        let name: Box<[u8]> = raw.i_name[..length].into();
+        Ok(self.since.checkpoint_reason_of_name(ino, parent, name))
     }
 }
 

@@ -4,22 +4,74 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use basalt_segments::{BlockTraits, SegmentKind};
-use basalt_vfs::FileKind;
-
-use super::begin::Beginning;
-use super::seal::Unsealed;
-use crate::error::Result;
+use crate::layout::seal::{ENTRIES_MAX, Sealed};
 use crate::mutant::{self, Mutant};
-use crate::volume::Volume;
 
 /// Changes of names and shapes that are kept apart; beyond, every fsync is a checkpoint until the next.
 const NOTES_MAX: usize = 1 << 16;
-/// Nodes in the chain before an fsync starts a new one with a checkpoint: bounds the time of recovery.
-const CHAIN_MAX: u32 = 1 << 14;
 /// Blocks that a name may take in recovery although it took none when it was made: names that were removed since are in its way. A directory
 /// block, and the nodes above it.
 const NAME_BLOCKS: u64 = 4;
+
+/// What is known of the place behind the checkpoint that the volume was opened with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Beginning {
+    /// Nothing: a chain may begin there once it was looked at.
+    Unknown,
+    /// No block of the checkpoint's version: the chain may use the rest of the segment. What lies in other segments is not known.
+    Free,
+    /// A checkpoint was taken since, or no chain begins there.
+    #[default]
+    Past,
+}
+
+/// Blocks written since the last seal or flush. Stops counting (and computing) at what no seal could list.
+#[derive(Debug, Default)]
+pub struct Unsealed {
+    entries: Vec<Sealed>,
+    overflown: bool,
+    /// The flush that blocks were left to, which the list does not have any more.
+    left_to: Option<u64>,
+}
+
+impl Unsealed {
+    /// Takes note of a block on its way to the device.
+    pub fn note(&mut self, address: u32, bytes: &[u8]) {
+        if self.entries.len() < ENTRIES_MAX {
+            self.entries.push(Sealed::of(address, bytes));
+        } else {
+            self.overflown = true;
+        }
+    }
+
+    /// Whether all of it and `more` entries fit one seal.
+    pub fn fits(&self, more: usize) -> bool {
+        !self.overflown && self.entries.len() + more <= ENTRIES_MAX
+    }
+
+    /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
+    pub fn forget(&mut self, is_reused: impl Fn(u32) -> bool) {
+        self.entries.retain(|entry| !is_reused(entry.address));
+    }
+
+    /// The entries so far, for a seal to list.
+    pub fn take(&mut self) -> Vec<Sealed> {
+        self.overflown = false;
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Leaves all so far to flush number `flush`, which has not begun. Until it has succeeded no seal may be written: it would vouch for
+    /// blocks that it does not list.
+    pub fn leave_to_flush(&mut self, flush: u64) {
+        self.take();
+        self.left_to = Some(flush);
+    }
+
+    /// The flush that has to succeed before the next seal, if blocks were left to one.
+    pub fn left_to(&self) -> Option<u64> {
+        self.left_to
+    }
+}
 
 /// What became of a file's nodes since the checkpoint.
 #[derive(Debug, Clone, Copy, Default)]
@@ -133,6 +185,31 @@ impl SinceCheckpoint {
         self.durable
     }
 
+    /// Whether it lost a node, or as a directory changed its xattrs.
+    pub fn is_reshaped(&self, ino: u32) -> bool {
+        self.reshaped.contains(&ino)
+    }
+
+    /// Blocks that recovery may have to find room for.
+    pub fn blocks_to_recover(&self) -> u64 {
+        self.reserved + NAME_BLOCKS * self.created.len() as u64
+    }
+
+    /// Why the chain cannot carry the way to an inode: by its name, in this parent. A directory that was renamed closes the chain; which
+    /// files are below it nobody looks for.
+    pub fn checkpoint_reason_of_name(&self, ino: u32, parent: u32, name: Box<[u8]>) -> Option<&'static str> {
+        match () {
+            () if self.closed.is_some() => self.closed,
+            () if self.renamed.contains(&ino) && !mutant::active(Mutant::RenameNotNoticed) => Some("its names changed"),
+            () if self.created.contains(&parent) => Some("its directory is new"),
+            () if self.reshaped.contains(&parent) => Some("its directory's attributes changed"),
+            () if self.created.contains(&ino) && self.left.contains(&(parent, name)) => {
+                Some("its name was another inode's, which moved")
+            }
+            () => None,
+        }
+    }
+
     fn close_if_long(&mut self) {
         let notes = self.created.len() + self.renamed.len() + self.left.len() + self.reshaped.len();
         if notes > NOTES_MAX {
@@ -140,54 +217,5 @@ impl SinceCheckpoint {
             (self.created, self.renamed) = Default::default();
             (self.left, self.reshaped) = Default::default();
         }
-    }
-}
-
-impl Volume {
-    /// Why fsync of this inode needs a checkpoint; `None` if the chain can carry it. Source: the kernel's `need_do_checkpoint`.
-    pub(crate) fn checkpoint_reason(&mut self, ino: u32) -> Result<Option<&'static str>> {
-        if let Some(reason) = self.checkpoint_reason_of_clean(ino)? {
-            return Ok(Some(reason));
-        }
-        let direct = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
-        let has_log = self.placement.log(&direct) == SegmentKind::WarmNode;
-        let links = self.inode(ino)?.i_links.get();
-        let since = &self.since;
-        let names = NAME_BLOCKS * since.created.len() as u64;
-        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.reserved + names);
-        Ok(match () {
-            () if !has_log => Some("file nodes have no log of their own"),
-            () if links != 1 => Some("not exactly one link"),
-            () if self.orphans.contains(&ino) => Some("was an orphan"),
-            () if since.reshaped.contains(&ino) => Some("it lost nodes"),
-            () if used > self.counts.user_blocks() => Some("recovery could run out of space"),
-            () if since.chained > CHAIN_MAX => Some("the chain is long"),
-            () => None,
-        })
-    }
-
-    /// Of these reasons, those that hold although nothing of the inode itself waits to be written: the way to it by its name may not be
-    /// durable. A directory that was renamed closes the chain; which files are below it nobody looks for.
-    pub(crate) fn checkpoint_reason_of_clean(&mut self, ino: u32) -> Result<Option<&'static str>> {
-        if self.kind(ino)? != FileKind::Regular {
-            return Ok(Some("not a regular file"));
-        }
-        let raw = self.inode(ino)?;
-        let parent = raw.i_pino.get();
-        let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
-        let name: Box<[u8]> = raw.i_name[..length].into();
-        let since = &self.since;
-        Ok(match () {
-            () if since.closed.is_some() => since.closed,
-            () if since.renamed.contains(&ino) && !mutant::active(Mutant::RenameNotNoticed) => {
-                Some("its names changed")
-            }
-            () if since.created.contains(&parent) => Some("its directory is new"),
-            () if since.reshaped.contains(&parent) => Some("its directory's attributes changed"),
-            () if since.created.contains(&ino) && since.left.contains(&(parent, name)) => {
-                Some("its name was another inode's, which moved")
-            }
-            () => None,
-        })
     }
 }

@@ -3,12 +3,12 @@
 use basalt_vfs::FileKind;
 use zerocopy::FromBytes;
 
-use crate::file::inode;
 use crate::geometry::Geometry;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::superblock::Features;
 use crate::layout::{COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::node::inode;
 use crate::node::path::{BLOCKS_MAX, is_direct};
 
 /// A node as a block shows it.
@@ -17,14 +17,14 @@ pub(crate) struct Seen {
     pub(crate) nid: u32,
     pub(crate) ino: u32,
     /// Offset in the inode's tree.
-    pub(super) offset: u32,
+    pub(crate) offset: u32,
     /// `cp_ver` whole: the version, and the checkpoint's checksum above it.
     pub(crate) version: u64,
     /// Whether fsync wrote it, and whether the directory entry was not yet durable then.
-    pub(super) fsynced: bool,
-    pub(super) wants_entry: bool,
+    pub(crate) fsynced: bool,
+    pub(crate) wants_entry: bool,
     /// Where its log went on.
-    pub(super) next: u32,
+    pub(crate) next: u32,
     /// Whether its checksum is right, if it has one.
     pub(crate) sound: bool,
 }
@@ -86,24 +86,24 @@ fn inode_is_sound(raw: &RawInode, ino: u32, geometry: &Geometry, knows_features:
 
 /// What is remembered of an inode beyond its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct InodeNote {
-    pub(super) kind: FileKind,
+pub(crate) struct InodeNote {
+    pub(crate) kind: FileKind,
     /// The directory its name was in.
-    pub(super) parent: u32,
+    pub(crate) parent: u32,
     /// Whether it has links at all.
-    pub(super) linked: bool,
+    pub(crate) linked: bool,
 }
 
 impl InodeNote {
     /// From an inode that was [recognised](recognise).
-    pub(super) fn of(raw: &RawInode) -> Option<InodeNote> {
+    pub(crate) fn of(raw: &RawInode) -> Option<InodeNote> {
         let kind = FileKind::from_mode(u32::from(raw.i_mode.get()))?;
         Some(InodeNote { kind, parent: raw.i_pino.get(), linked: raw.i_links.get() > 0 })
     }
 }
 
 /// Whether an inode shows that the volume keeps the room for xattrs in each inode: it is zero elsewhere.
-pub(super) fn shows_flexible_xattrs(block: &[u8]) -> bool {
+pub(crate) fn shows_flexible_xattrs(block: &[u8]) -> bool {
     RawInode::ref_from_bytes(block).is_ok_and(|raw| {
         raw.is_inline(InlineFlags::EXTRA_ATTR) && raw.has_extra(4) && raw.extra().i_inline_xattr_size.get() != 0
     })
