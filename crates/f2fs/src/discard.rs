@@ -20,13 +20,6 @@ const PIECE: usize = 4;
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 impl Volume {
-    /// Notes segments that were freed, if the device is to be told.
-    pub(crate) fn note_freed(&mut self, segments: &[u32]) {
-        if self.options.discard {
-            self.undiscarded.extend(segments);
-        }
-    }
-
     /// Takes up to `most` segments off the list that are still free, and keeps everybody from using them.
     fn hold_undiscarded(&mut self, most: usize) -> Vec<u32> {
         let mut held = Vec::new();

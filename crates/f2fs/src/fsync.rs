@@ -10,6 +10,7 @@ use basalt_segments::{BlockTraits, SegmentKind};
 use basalt_vfs::FileKind;
 
 use crate::error::Result;
+use crate::file::writeback::PIECE;
 use crate::flushes::Flushes;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;
@@ -18,7 +19,6 @@ use crate::lock::F2fs;
 use crate::log::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
-use crate::room::PIECE;
 use crate::statistics::CheckpointCause;
 use crate::volume::Volume;
 

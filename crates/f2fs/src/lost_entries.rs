@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::layout::node::RawNode;
 use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR};
-use crate::recovery::Recovery;
+use crate::options::Recovery;
 use crate::volume::Volume;
 
 /// Segments of nodes that are looked at: with one block each, 16 MiB; they have two million nodes.

@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
-use crate::room::PIECE;
 use crate::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::volume::Volume;
 
@@ -89,20 +88,6 @@ impl F2fs {
             volume.note_checkpoint_time(took, blocks);
         }
         result.map(|()| true)
-    }
-
-    /// Writes what a checkpoint must not leave in memory, piece by piece, so that nobody waits long for the lock. What comes meanwhile is
-    /// left to the checkpoint itself.
-    pub(crate) fn write_ordered_in_pieces(&self) -> Result<()> {
-        let pieces = self.with_volume(|volume| volume.dirty_file_pages.div_ceil(PIECE));
-        for _ in 0..pieces {
-            let is_done = self.with_volume(|volume| volume.ordered.is_empty() || !volume.is_writable());
-            if is_done {
-                return Ok(());
-            }
-            self.decide(|volume| volume.write_ordered(PIECE))?;
-        }
-        Ok(())
     }
 
     /// Makes a prepared checkpoint hold.

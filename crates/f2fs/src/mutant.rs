@@ -3,12 +3,6 @@
 //!
 //! A mutant is switched on for one thread, so that tests may run side by side. Each is one line at the place it spoils.
 
-use basalt_segments::SegmentKind;
-
-use crate::error::Result;
-use crate::layout::summary::RawSummary;
-use crate::volume::Volume;
-
 /// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mutant {
@@ -175,32 +169,4 @@ pub(crate) fn active(mutant: Mutant) -> bool {
 #[cfg(not(feature = "mutants"))]
 pub(crate) const fn active(_: Mutant) -> bool {
     false
-}
-
-/// The owner that a log's summary gets for a block.
-pub(crate) fn owner(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
-    if active(Mutant::SummaryOffByOne) && !kind.is_node() {
-        owner.ofs_in_node.set(owner.ofs_in_node.get() + 1);
-    }
-    owner
-}
-
-/// Frees what became prefree, if this mutant is on.
-pub(crate) fn free_early(volume: &mut Volume, mutant: Mutant) {
-    if active(mutant) {
-        let segments = volume.table.prefree();
-        volume.table.release(&segments);
-    }
-}
-
-/// Writes a whole checkpoint in the middle of an operation, if this mutant is on.
-pub(crate) fn checkpoint_within(volume: &mut Volume, mutant: Mutant) -> Result<()> {
-    if active(mutant) {
-        let prepared = volume.prepare_checkpoint(false)?;
-        volume.device.flush()?;
-        volume.device.write_at(u64::from(prepared.tail_address) * crate::layout::BLOCK_SIZE as u64, &prepared.tail)?;
-        volume.device.flush()?;
-        volume.finish_checkpoint(&prepared);
-    }
-    Ok(())
 }

@@ -80,3 +80,29 @@ impl Default for OpenOptions {
         }
     }
 }
+
+/// How much of what is behind the last checkpoint is recovered, from most to least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The cleaning journal, and what was fsynced.
+    All,
+    /// The cleaning journal.
+    Journal,
+    /// As much of a damaged cleaning journal as makes sense.
+    RestOfJournal,
+}
+
+/// How a volume is recovered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recovery {
+    /// How much.
+    pub extent: Extent,
+    /// For a repair. Where the SIT contradicts the checkpoint's counts, what is live is found anew, by reading every node; and where the
+    /// chain of fsyncs is broken, what counts behind that is recovered too. A mount is read-only instead.
+    pub is_repair: bool,
+}
+
+impl Recovery {
+    /// As a mount does it.
+    pub const MOUNT: Recovery = Recovery { extent: Extent::All, is_repair: false };
+}

@@ -6,6 +6,7 @@
 use basalt_segments::cleaning::{Load, Pressure};
 
 use crate::error::Result;
+use crate::file::writeback::PIECE;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::F2fs;
 use crate::statistics::{CheckpointCause, CleaningCause};
@@ -13,8 +14,6 @@ use crate::volume::Volume;
 
 /// Rounds of cleaning one operation may be made to wait for.
 const CLEANING_ROUNDS: u32 = 64;
-/// Blocks written back in one go when too many are dirty: a request of 1 MiB.
-pub(crate) const PIECE: usize = 256;
 
 /// Why a checkpoint is written without which cleaning cannot go on.
 const TO_CLEAN: CheckpointCause = CheckpointCause::Cleaning(CleaningCause::Foreground);

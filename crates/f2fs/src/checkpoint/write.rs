@@ -39,6 +39,18 @@ pub struct Prepared {
 }
 
 impl Volume {
+    /// Writes a whole checkpoint in the middle of an operation, if this bug is planted.
+    pub(crate) fn checkpoint_within(&mut self, planted: Mutant) -> Result<()> {
+        if mutant::active(planted) {
+            let prepared = self.prepare_checkpoint(false)?;
+            self.device.flush()?;
+            self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
+            self.device.flush()?;
+            self.finish_checkpoint(&prepared);
+        }
+        Ok(())
+    }
+
     /// Steps 1: everything but the last block. With `unmount`, the pack is that of a clean volume.
     pub(crate) fn prepare_checkpoint(&mut self, unmount: bool) -> Result<Prepared> {
         self.write_ordered(usize::MAX)?;

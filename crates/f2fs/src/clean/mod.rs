@@ -56,7 +56,7 @@ impl Volume {
     /// Moves up to `most` live blocks of a section to the logs, from block `from` of it on.
     pub(crate) fn clean_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
         let result = self.move_part(section, from, most, cause);
-        mutant::free_early(self, Mutant::VictimFreedEarly);
+        self.free_early(Mutant::VictimFreedEarly);
         match result {
             Err(error) if error.is_from_reading() => {
                 // What is wrong with one block must not stop the volume: this section is left alone.

@@ -9,7 +9,7 @@ use crate::file::temperature;
 use crate::file::write::Times;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::{Advise, RawInodeFlags};
-use crate::mutant::{self, Mutant};
+use crate::mutant::Mutant;
 use crate::node::inode::{self, NewInode};
 use crate::volume::Volume;
 
@@ -416,7 +416,7 @@ impl Volume {
 
     /// Removes the old name, or leaves the whiteout there. Looked up afresh: adding the new one may have moved it.
     fn leave_old_name(&mut self, dir: u32, name: &[u8], whiteout: Option<u32>) -> Result<()> {
-        mutant::checkpoint_within(self, Mutant::RenameInTwoCheckpoints)?;
+        self.checkpoint_within(Mutant::RenameInTwoCheckpoints)?;
         let old = self.expect_entry(dir, name)?;
         match whiteout {
             Some(ino) => self.redirect_entry(dir, &old, ino, FileKind::CharDevice),

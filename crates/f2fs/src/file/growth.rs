@@ -6,10 +6,28 @@
 //! whatever it is for. Also ordered are the pages of a file that gets another name, which somebody may have written to take the place of an
 //! older file (ext4 does the same: `auto_da_alloc`).
 
+use super::writeback::PIECE;
 use crate::error::Result;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::lock::F2fs;
 use crate::node::path::Mapped;
 use crate::volume::Volume;
+
+impl F2fs {
+    /// Writes what a checkpoint must not leave in memory, piece by piece, so that nobody waits long for the lock. What comes meanwhile is
+    /// left to the checkpoint itself.
+    pub(crate) fn write_ordered_in_pieces(&self) -> Result<()> {
+        let pieces = self.with_volume(|volume| volume.dirty_file_pages.div_ceil(PIECE));
+        for _ in 0..pieces {
+            let is_done = self.with_volume(|volume| volume.ordered.is_empty() || !volume.is_writable());
+            if is_done {
+                return Ok(());
+            }
+            self.decide(|volume| volume.write_ordered(PIECE))?;
+        }
+        Ok(())
+    }
+}
 
 impl Volume {
     /// Makes a file end at `end`, unless it ends behind it. What lies between must be as it is to be read.

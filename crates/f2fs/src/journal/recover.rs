@@ -22,7 +22,7 @@ use crate::layout::summary::RawSummary;
 use crate::log::Owners;
 use crate::log::{data_owner, node_owner};
 use crate::mutant::{self, Mutant};
-use crate::recovery::Extent;
+use crate::options::Extent;
 use crate::volume::Volume;
 
 /// A block of the checkpoint that was moved.

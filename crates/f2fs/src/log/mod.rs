@@ -36,6 +36,14 @@ pub fn data_owner(nid: u32, version: u8, index_in_node: u32) -> RawSummary {
     RawSummary { nid: U32::new(nid), version, ofs_in_node: U16::new(index_in_node as u16) }
 }
 
+/// The owner that a log's summary gets for a block.
+fn owner_in_summary(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
+    if mutant::active(Mutant::SummaryOffByOne) && !kind.is_node() {
+        owner.ofs_in_node.set(owner.ofs_in_node.get() + 1);
+    }
+    owner
+}
+
 /// The owner of a node block: itself.
 pub fn node_owner(nid: u32) -> RawSummary {
     RawSummary { nid: U32::new(nid), version: 0, ofs_in_node: U16::new(0) }
@@ -65,7 +73,7 @@ impl Volume {
                 "live ahead of the log that writes there",
             ));
         }
-        log.summary.entries[log.offset as usize] = mutant::owner(kind, owner);
+        log.summary.entries[log.offset as usize] = owner_in_summary(kind, owner);
         log.offset += 1;
         // Nobody has looked at what the next segment holds, and the chain would lead there.
         let ends_here = kind == SegmentKind::WarmNode && self.since.beginning == Beginning::Free;
@@ -121,9 +129,17 @@ impl Volume {
         if !self.table.clear_live(address - self.geometry.main, now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
         }
-        mutant::free_early(self, Mutant::SegmentReusedEarly);
+        self.free_early(Mutant::SegmentReusedEarly);
         self.changed = true;
         Ok(())
+    }
+
+    /// Frees what became prefree, if this bug is planted.
+    pub(crate) fn free_early(&mut self, planted: Mutant) {
+        if mutant::active(planted) {
+            let segments = self.table.prefree();
+            self.table.release(&segments);
+        }
     }
 
     /// Writes a block outside the logs: NAT, SIT, SSA, checkpoint.

@@ -16,7 +16,7 @@ use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::journal::live::SetRight;
 use crate::lock::F2fs;
-use crate::recovery::Extent;
+use crate::options::Extent;
 
 /// Whether the volume holds a live journal. A volume whose superblocks cannot be read holds none that could be recovered.
 pub(super) fn is_live(device: &dyn BlockDevice) -> Result<bool> {

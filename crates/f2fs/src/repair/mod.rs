@@ -66,7 +66,7 @@ use crate::check::{
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::lock::F2fs;
-use crate::recovery::Extent;
+use crate::options::Extent;
 use staged::Staged;
 
 /// Most faults that one round takes on; a volume with more takes more rounds.

@@ -1,5 +1,7 @@
 //! Opening a volume: the last checkpoint, the journal, what was fsynced since, orphans.
 
+mod metadata;
+
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
@@ -15,7 +17,7 @@ use crate::lock::F2fs;
 use crate::lock::VolumeLock;
 use crate::mutant::{self, Mutant};
 use crate::options::OpenOptions;
-use crate::recovery::{Extent, Recovery};
+use crate::options::{Extent, Recovery};
 use crate::statistics::CheckpointCause;
 use crate::submission::{Staged, Submission};
 use crate::sync::{Mutex, RwLock};
