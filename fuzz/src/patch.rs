@@ -4,7 +4,7 @@ use core::mem::offset_of;
 
 use arbitrary::Arbitrary;
 use basalt_device::{BlockDevice, MemoryDevice};
-use basalt_f2fs::checkpoint::pack::expected_checksum;
+use basalt_f2fs::checkpoint::block::expected_checksum;
 use basalt_f2fs::geometry::superblock_block;
 use basalt_f2fs::layout::checkpoint::{BITMAP_OFFSET, RawCheckpoint};
 use basalt_f2fs::layout::inode::{InlineFlags, RawInode, SLOTS_OFFSET};

@@ -1,8 +1,8 @@
 //! What can go wrong with a volume, naming the structure, the place and what was expected.
 
-use basalt_device::{BlockDevice, DeviceError, RequestKind};
+use basalt_device::{DeviceError, RequestKind};
 
-use crate::probe::{Content, identify};
+use crate::content::Content;
 
 /// Result of work on a volume.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -55,11 +55,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// A device that holds no F2FS volume: finds out what it holds.
-    pub(crate) fn not_f2fs(device: &dyn BlockDevice) -> Error {
-        Error::NotF2fs { device: device.name().into(), content: identify(device) }
-    }
-
     /// A structure that contradicts the format.
     pub fn damaged(structure: &'static str, place: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Damaged { structure, place: place.into(), found: found.into() }

@@ -16,7 +16,7 @@ use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;
 use crate::layout::seal::{Seal, Sealed};
 use crate::lock::F2fs;
-use crate::log::node_owner;
+use crate::log::active::node_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::is_direct;
 use crate::statistics::CheckpointCause;

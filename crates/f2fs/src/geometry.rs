@@ -13,6 +13,7 @@ use crate::layout::superblock::{
     SUPERBLOCK_SIZE,
 };
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
+use crate::probe::not_f2fs;
 
 /// Fewest segments of a volume that Linux accepts.
 const SEGMENTS_MIN: u32 = 9;
@@ -92,7 +93,7 @@ impl Geometry {
     /// Reads copy 0 or 1 of the superblock and checks it.
     pub fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<Geometry> {
         if device.size() < 2 * BLOCK_SIZE as u64 {
-            return Err(Error::not_f2fs(device));
+            return Err(not_f2fs(device));
         }
         let mut block = vec![0; BLOCK_SIZE];
         device.read_at(copy * BLOCK_SIZE as u64, &mut block)?;
@@ -220,7 +221,7 @@ pub(crate) fn neither(device: &dyn BlockDevice, first: Error, second: Error) -> 
         read.is_ok() && magic != MAGIC.to_le_bytes()
     };
     match (is_none(0), is_none(1)) {
-        (true, true) => Error::not_f2fs(device),
+        (true, true) => not_f2fs(device),
         // What is wrong with the one that is there says more.
         (true, false) => second,
         _ => first,

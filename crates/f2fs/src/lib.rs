@@ -65,6 +65,7 @@ pub mod checkpoint;
 mod clean;
 mod clock;
 mod closing;
+mod content;
 mod counts;
 pub mod dir;
 mod discard;

@@ -16,15 +16,15 @@ use crate::checkpoint::CheckpointState;
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::error::Result;
-use crate::file::pages::{CleanPages, InodeState};
+use crate::file::state::{CleanPages, InodeState};
 use crate::geometry::Geometry;
-use crate::journal::Journal;
+use crate::journal::state::Journal;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::log::{ActiveLog, BlockWriter};
-use crate::node::cache::NodeCache;
+use crate::log::active::ActiveLog;
+use crate::log::writer::BlockWriter;
+use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
-use crate::rescue::Behind;
 use crate::since::SinceCheckpoint;
 use crate::statistics::{CheckpointStatistics, CleaningStatistics, Counters, Statistics};
 
@@ -68,7 +68,7 @@ pub(crate) struct Volume {
     /// What commits cleaning without a checkpoint.
     pub journal: Journal,
     /// For rescue: what cleaning and fsync left behind the checkpoint.
-    pub behind: Option<Behind>,
+    pub behind: Option<Box<dyn LeadPointers>>,
     /// What cleaning cost.
     pub cleaning: CleaningStatistics,
     pub counters: Counters,

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use basalt_device::power::{Change, Fate, Replay};
 use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
+use basalt_f2fs::checkpoint::block::expected_checksum;
 use basalt_f2fs::checkpoint::choose::choose_pack;
-use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum, read_pack};
+use basalt_f2fs::checkpoint::pack::{Pack, read_pack};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry};
 use basalt_testkit::images::{TOOLS, grow_f2fs, mkfs_f2fs};

@@ -1,7 +1,8 @@
 //! Draws the modules of the F2FS engine from what they call: `cargo run -p basalt-testkit --example modules`.
 //!
-//! `--dot` draws for Graphviz, `--files` says which calls make each line, `--check` compares them with `crates/f2fs/modules.toml`. It fails if
-//! a module calls one of a higher layer and the file does not list that call, or if the largest circle of files has another size.
+//! `--dot` draws for Graphviz, `--files` says which calls make each line, `--circles` which make a circle of files, `--check` compares all
+//! with `crates/f2fs/modules.toml`. It fails if a module calls one of a higher layer and the file does not list that call, or if the largest
+//! circle of files has another size.
 //!
 //! A method call needs no import, so imports alone hide most of what a module leans on. Here a call counts if the engine has methods
 //! of that name in one file only, or if the receiver tells the type: `self`, `volume`, `fs`, `state`.
@@ -78,6 +79,9 @@ struct Args {
     /// Say which calls make each line
     #[arg(long)]
     files: bool,
+    /// Say which files lean on one another in a circle, and by which calls
+    #[arg(long)]
+    circles: bool,
     /// Fail where a module calls a higher one, or a circle of files has grown
     #[arg(long)]
     check: bool,
@@ -102,7 +106,7 @@ struct Unit {
     defines: BTreeSet<(String, String)>,
     /// Type, if it is known, and name of what is called.
     calls: BTreeSet<(Option<String>, String)>,
-    /// Paths that begin at the crate.
+    /// Paths of modules as they are written: from the crate, from the module above, or from this one.
     paths: BTreeSet<Vec<String>>,
     /// The type whose methods are being read.
     of: Option<String>,
@@ -186,14 +190,17 @@ impl Visit<'_> for Unit {
         syn::visit::visit_expr_method_call(self, call);
     }
 
+    /// Who may see it says nothing about what it leans on.
+    fn visit_visibility(&mut self, _: &syn::Visibility) {}
+
     fn visit_path(&mut self, path: &syn::Path) {
-        let mut segments: Vec<String> = path.segments.iter().map(|one| one.ident.to_string()).collect();
-        if let [.., of, name] = &mut segments[..] {
+        let segments: Vec<String> = path.segments.iter().map(|one| one.ident.to_string()).collect();
+        if let [.., of, name] = &segments[..] {
             let of = if of == "Self" { self.of.clone().unwrap_or_default() } else { of.clone() };
             self.calls.insert((Some(of), name.clone()));
         }
-        if segments.first().is_some_and(|first| first == "crate") {
-            self.paths.insert(segments.split_off(1));
+        if segments.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str())) {
+            self.paths.insert(segments);
         }
         syn::visit::visit_path(self, path);
     }
@@ -208,9 +215,7 @@ impl Visit<'_> for Unit {
                 }
                 syn::UseTree::Group(group) => open.extend(group.items.iter().map(|one| (path.clone(), one))),
                 syn::UseTree::Name(_) | syn::UseTree::Rename(_) | syn::UseTree::Glob(_) => {
-                    if path.first().is_some_and(|first| first == "crate") {
-                        self.paths.insert(path.split_off(1));
-                    }
+                    self.paths.insert(path);
                 }
             }
         }
@@ -241,8 +246,20 @@ fn units(source: &Path) -> Result<BTreeMap<String, Unit>, Box<dyn Error>> {
     Ok(units)
 }
 
-/// The file that a path of modules leads to, as far as it goes.
-fn file_of(units: &BTreeMap<String, Unit>, path: &[String]) -> Option<String> {
+/// The file that a path of modules, written in `file`, leads to, as far as it goes.
+fn file_of(units: &BTreeMap<String, Unit>, file: &str, path: &[String]) -> Option<String> {
+    let mut own: Vec<&str> = file.trim_end_matches(".rs").trim_end_matches("/mod").split('/').collect();
+    let mut rest = path;
+    let start = match path.first()?.as_str() {
+        "crate" => 0,
+        "super" => own.len() - 1,
+        _ => own.len(),
+    };
+    own.truncate(start);
+    if ["crate", "super", "self"].contains(&path[0].as_str()) {
+        rest = &path[1..];
+    }
+    let path: Vec<&str> = own.into_iter().chain(rest.iter().map(String::as_str)).collect();
     (1..=path.len()).rev().find_map(|length| {
         let stem = path[..length].join("/");
         [format!("{stem}.rs"), format!("{stem}/mod.rs")].into_iter().find(|name| units.contains_key(name))
@@ -276,7 +293,7 @@ fn lines(units: &BTreeMap<String, Unit>) -> BTreeMap<(String, String), BTreeSet<
             }
         }
         for path in &unit.paths {
-            if let Some(to) = file_of(units, path) {
+            if let Some(to) = file_of(units, file, path) {
                 lean(file, &to, &path.join("::"));
             }
         }
@@ -284,8 +301,8 @@ fn lines(units: &BTreeMap<String, Unit>) -> BTreeMap<(String, String), BTreeSet<
     lines
 }
 
-/// The largest set of files each of which leans on every other, over however many.
-fn largest_circle(files: &[&str], lines: &BTreeMap<(String, String), BTreeSet<String>>) -> Vec<String> {
+/// The sets of files each of which leans on every other, over however many; the largest first.
+fn circles(files: &[&str], lines: &BTreeMap<(String, String), BTreeSet<String>>) -> Vec<Vec<String>> {
     let reach = |start: &str, forth: bool| {
         let mut seen = BTreeSet::from([start.to_owned()]);
         let mut open = vec![start.to_owned()];
@@ -300,16 +317,17 @@ fn largest_circle(files: &[&str], lines: &BTreeMap<(String, String), BTreeSet<St
         seen
     };
     let mut left: BTreeSet<&str> = files.iter().copied().collect();
-    let mut largest = Vec::new();
+    let mut circles = Vec::new();
     while let Some(start) = left.pop_first() {
         let behind = reach(start, false);
         let circle: Vec<String> = reach(start, true).into_iter().filter(|file| behind.contains(file)).collect();
         left.retain(|file| !circle.iter().any(|one| one == file));
-        if circle.len() > largest.len() {
-            largest = circle;
+        if circle.len() > 1 {
+            circles.push(circle);
         }
     }
-    largest
+    circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+    circles
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -326,9 +344,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let files: Vec<&str> = units.keys().map(String::as_str).collect();
-    let circle = largest_circle(&files, &lines);
+    let circles = circles(&files, &lines);
+    let circle = circles.first().cloned().unwrap_or_default();
     if args.check {
         return check(&engine, &modules, &circle, &files);
+    }
+    if args.circles {
+        for circle in &circles {
+            println!("{} files", circle.len());
+            for ((from, to), by) in lines.iter().filter(|((from, to), _)| circle.contains(from) && circle.contains(to))
+            {
+                println!("    {from} -> {to}: {}", by.iter().map(String::as_str).collect::<Vec<_>>().join(", "));
+            }
+        }
+        return Ok(());
     }
     if args.dot {
         println!("digraph modules {{");

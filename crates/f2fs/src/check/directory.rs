@@ -6,11 +6,12 @@ use basalt_vfs::FileKind;
 use zerocopy::FromBytes;
 
 use super::batch::for_each_block;
+use super::checker::Checker;
 use super::fault::Place;
 use super::inode::inline_directory;
 use super::kind::FaultKind;
-use super::names::DirectoryRecord;
-use super::{Checker, Stage};
+use super::records::{DirectoryBlock, DirectoryRecord, SeenName};
+use super::report::Stage;
 use crate::blocks::read_blocks;
 use crate::dir::entries::{self, file_type};
 use crate::dir::hash::hash;
@@ -23,25 +24,6 @@ use crate::layout::{BLOCK_SIZE, NAME_MAX, bit_lsb};
 const BUCKET_BLOCKS: [u64; 2] = [2, 4];
 /// Levels after which buckets stop doubling.
 const DOUBLING_LEVELS: u32 = MAX_DEPTH / 2;
-
-/// A block of directory entries, or an inode with entries in it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DirectoryBlock {
-    address: u32,
-    directory: u32,
-    /// Block of the directory; `None` for an inline directory.
-    block: Option<u64>,
-}
-
-/// A name that was seen: what is needed to find the same name in the same directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SeenName {
-    /// Hash of directory and name.
-    hash: u64,
-    /// Index of its block.
-    block: u32,
-    slot: u16,
-}
 
 /// One entry as it was found.
 struct Entry<'a> {

@@ -20,6 +20,7 @@
 
 mod batch;
 pub(crate) mod blocks;
+mod checker;
 mod checkpoint;
 pub(crate) mod directory;
 mod fault;
@@ -30,7 +31,9 @@ pub(crate) mod names;
 pub(crate) mod nat;
 mod nat_bits;
 pub(crate) mod nodes;
+pub(crate) mod records;
 mod recovery;
+mod report;
 mod segments;
 mod stray;
 mod superblock;
@@ -38,26 +41,17 @@ pub(crate) mod tree;
 mod xattr;
 
 use basalt_device::BlockDevice;
-use basalt_vfs::FileKind;
-use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
+use rustc_hash::FxHashSet;
 
 pub use fault::{Fault, Place};
 pub use kind::{FaultKind, Severity};
+pub use report::{CheckProgress, CheckReport, CheckpointUsed, Counts, Stage};
 
-use crate::checkpoint::load::Loaded;
 use crate::error::Result;
-use crate::geometry::Geometry;
-use blocks::Ownership;
-use directory::{DirectoryBlock, SeenName};
+use checker::Checker;
+pub(crate) use checker::Survey;
 use fault::Findings;
-use file::FileState;
-use names::{DirectoryRecord, InodeRecord};
 use nat::NatTable;
-use tree::Reference;
-
-/// Items between two reports of progress.
-const PROGRESS_STEP: u64 = 4096;
 
 /// How to check.
 #[derive(Debug, Clone)]
@@ -69,109 +63,6 @@ pub struct CheckOptions {
 impl Default for CheckOptions {
     fn default() -> Self {
         CheckOptions { max_faults: 10_000 }
-    }
-}
-
-/// The pass that is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Reading the tables.
-    Tables,
-    /// Reading every node.
-    Nodes,
-    /// Reading the nodes below the inodes.
-    Trees,
-    /// Reading every directory entry.
-    Directories,
-    /// Comparing the segments.
-    Segments,
-    /// Searching segments for nodes, as rescue does: only for a repair.
-    Search,
-}
-
-/// How far a check has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CheckProgress {
-    /// The pass that is under way.
-    pub stage: Stage,
-    /// Items done of it.
-    pub done: u64,
-    /// Items there are, as far as known.
-    pub total: u64,
-}
-
-/// What there is on the volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Counts {
-    /// Regular files.
-    pub files: u64,
-    /// Directories, the root included.
-    pub directories: u64,
-    /// Symbolic links.
-    pub symlinks: u64,
-    /// Device nodes, FIFOs and sockets.
-    pub special: u64,
-    /// Inodes of an impossible type.
-    pub unknown: u64,
-    /// Node blocks, inodes included.
-    pub nodes: u64,
-    /// Blocks of data that are on the volume.
-    pub data_blocks: u64,
-    /// Blocks that are promised to files but were never written.
-    pub reserved_blocks: u64,
-    /// All blocks in use: what the checkpoint should count.
-    pub blocks: u64,
-    /// Inodes without links that were still open.
-    pub orphans: u64,
-}
-
-impl Counts {
-    /// Inodes of every kind.
-    pub fn inodes(&self) -> u64 {
-        self.files + self.directories + self.symlinks + self.special + self.unknown
-    }
-
-    fn count_inode(&mut self, kind: Option<FileKind>) {
-        *match kind {
-            Some(FileKind::Regular) => &mut self.files,
-            Some(FileKind::Directory) => &mut self.directories,
-            Some(FileKind::Symlink) => &mut self.symlinks,
-            Some(_) => &mut self.special,
-            None => &mut self.unknown,
-        } += 1;
-    }
-}
-
-/// The checkpoint that was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct CheckpointUsed {
-    /// Pack 1 or 2.
-    pub pack: u32,
-    /// Its version.
-    pub version: u64,
-}
-
-/// What a check found.
-#[derive(Debug, Clone, Serialize)]
-pub struct CheckReport {
-    /// The faults and notes, in the order they were found.
-    pub faults: Vec<Fault>,
-    /// Whether there are more than were asked for.
-    pub truncated: bool,
-    /// How bad the worst of them is, listed or not; `None` if there are none.
-    pub worst: Option<Severity>,
-    /// Whether the check came to its end. It stops early at what no kernel could mount.
-    pub complete: bool,
-    /// What there is.
-    pub counts: Counts,
-    /// The checkpoint that counts, if there is one.
-    pub checkpoint: Option<CheckpointUsed>,
-}
-
-impl CheckReport {
-    /// Whether nothing is wrong. Notes are no faults.
-    pub fn is_clean(&self) -> bool {
-        self.worst.is_none_or(|worst| worst == Severity::Note)
     }
 }
 
@@ -187,19 +78,6 @@ pub fn check(
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
     Ok(examine(device, options, None, progress)?.0)
-}
-
-/// What a check knows about a volume at its end: what a repair goes by.
-pub(crate) struct Survey {
-    pub(crate) nat: NatTable,
-    pub(crate) ownership: Ownership,
-    pub(crate) inodes: FxHashMap<u32, InodeRecord>,
-    pub(crate) directories: FxHashMap<u32, DirectoryRecord>,
-    pub(crate) unreadable: FxHashSet<u32>,
-    pub(crate) references: FxHashMap<u32, Reference>,
-    pub(crate) parents: FxHashMap<u32, u32>,
-    pub(crate) typeless: FxHashMap<u32, u8>,
-    pub(crate) mistyped: FxHashMap<u32, u8>,
 }
 
 /// As [`check`], and hands over what it went by if it came to its end. With `watched`, for a repair: collects what the summaries should
@@ -233,74 +111,7 @@ fn stopped(findings: Findings) -> CheckReport {
     CheckReport { faults, truncated, worst, complete: false, counts: Counts::default(), checkpoint: None }
 }
 
-/// A check under way: what is known of the volume so far.
-struct Checker<'a> {
-    device: &'a dyn BlockDevice,
-    geometry: &'a Geometry,
-    progress: &'a mut dyn FnMut(CheckProgress),
-    loaded: Loaded,
-    nat: NatTable,
-    findings: Findings,
-    ownership: Ownership,
-    counts: Counts,
-    inodes: FxHashMap<u32, InodeRecord>,
-    directories: FxHashMap<u32, DirectoryRecord>,
-    /// Node ids in use whose node cannot be read. They have been reported: what follows from that is not reported again.
-    unreadable: FxHashSet<u32>,
-    /// Who points to each node that is no inode.
-    references: FxHashMap<u32, Reference>,
-    /// Nodes of the next level.
-    to_read: Vec<u32>,
-    /// Files with nodes below their inode, while their blocks are being counted.
-    files: FxHashMap<u32, FileState>,
-    directory_blocks: Vec<DirectoryBlock>,
-    seen_names: Vec<SeenName>,
-    /// Directories in a directory.
-    subdirectories: FxHashMap<u32, u32>,
-    /// The directory that a directory's name is in.
-    parents: FxHashMap<u32, u32>,
-    /// The file type that an entry gives to an inode of an impossible type.
-    typeless: FxHashMap<u32, u8>,
-    /// The file type that an entry gives to an inode of another type.
-    mistyped: FxHashMap<u32, u8>,
-    /// For each copy of the SIT, the piece of it in memory and its first block.
-    sit_buffers: [(Option<u32>, Vec<u8>); 2],
-}
-
-impl<'a> Checker<'a> {
-    fn new(
-        device: &'a dyn BlockDevice,
-        geometry: &'a Geometry,
-        loaded: Loaded,
-        nat: NatTable,
-        findings: Findings,
-        progress: &'a mut dyn FnMut(CheckProgress),
-    ) -> Checker<'a> {
-        Checker {
-            ownership: Ownership::new(geometry, &loaded),
-            counts: Counts { orphans: loaded.orphans.len() as u64, ..Counts::default() },
-            device,
-            geometry,
-            progress,
-            loaded,
-            nat,
-            findings,
-            inodes: FxHashMap::default(),
-            directories: FxHashMap::default(),
-            unreadable: FxHashSet::default(),
-            references: FxHashMap::default(),
-            to_read: Vec::new(),
-            files: FxHashMap::default(),
-            directory_blocks: Vec::new(),
-            seen_names: Vec::new(),
-            subdirectories: FxHashMap::default(),
-            parents: FxHashMap::default(),
-            typeless: FxHashMap::default(),
-            mistyped: FxHashMap::default(),
-            sit_buffers: Default::default(),
-        }
-    }
-
+impl Checker<'_> {
     fn run(&mut self) -> Result<()> {
         self.nat.check_reserved(&mut self.findings);
         self.check_nat_bits()?;
@@ -311,36 +122,5 @@ impl<'a> Checker<'a> {
         self.check_names();
         self.check_segments()?;
         self.look_for_roll_forward()
-    }
-
-    fn into_report(self) -> (CheckReport, Option<Survey>) {
-        let Findings { faults, truncated, worst, .. } = self.findings;
-        let pack = &self.loaded.pack;
-        let checkpoint = CheckpointUsed { pack: pack.index + 1, version: pack.raw.checkpoint_ver.get() };
-        let report =
-            CheckReport { faults, truncated, worst, complete: true, counts: self.counts, checkpoint: Some(checkpoint) };
-        let survey = Survey {
-            nat: self.nat,
-            ownership: self.ownership,
-            inodes: self.inodes,
-            directories: self.directories,
-            unreadable: self.unreadable,
-            references: self.references,
-            parents: self.parents,
-            typeless: self.typeless,
-            mistyped: self.mistyped,
-        };
-        (report, Some(survey))
-    }
-
-    /// Tells the progress now and then.
-    fn step(&mut self, stage: Stage, done: u64, total: u64) {
-        if done.is_multiple_of(PROGRESS_STEP) {
-            self.step_always(stage, done, total);
-        }
-    }
-
-    fn step_always(&mut self, stage: Stage, done: u64, total: u64) {
-        (self.progress)(CheckProgress { stage, done, total });
     }
 }

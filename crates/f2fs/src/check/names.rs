@@ -3,47 +3,14 @@
 use basalt_vfs::FileKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Checker;
+use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
+use super::records::DirectoryRecord;
 use crate::layout::BLOCK_SIZE;
 
 /// What is found of an orphan that is listed twice.
 pub(crate) const LISTED_AGAIN: &str = "listed again";
-
-/// What is kept of every inode.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InodeRecord {
-    /// `None` for an impossible mode.
-    pub(crate) kind: Option<FileKind>,
-    /// `i_links`.
-    pub(crate) links: u32,
-    /// Names found.
-    pub(crate) names: u32,
-}
-
-/// What is kept of every directory.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DirectoryRecord {
-    /// `i_pino`.
-    pub(crate) inode_parent: u32,
-    /// `i_size`.
-    pub(crate) size: u64,
-    /// `i_current_depth`.
-    pub(crate) depth: u32,
-    /// `i_dir_level`.
-    pub(crate) level: u8,
-    pub(crate) encrypted: bool,
-    pub(crate) casefold: bool,
-    pub(crate) inline: bool,
-    /// Inode number of `.` and `..`, once seen.
-    pub(crate) dot: Option<u32>,
-    pub(crate) dot_dot: Option<u32>,
-    /// Last block with an entry in it.
-    pub(crate) last_block: Option<u64>,
-    /// Deepest level of the hash with an entry in it.
-    pub(crate) deepest: Option<u32>,
-}
 
 impl Checker<'_> {
     /// Compares every inode with the names it has. All directories must have been read.

@@ -1,7 +1,7 @@
 //! The NAT bits that Linux and `fsck.f2fs` leave behind a checkpoint pack: which blocks of the NAT are full, and which are empty. A kernel
 //! that believes an id to be free by them hands it out.
 
-use super::Checker;
+use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
 use crate::blocks::read_blocks;

@@ -6,21 +6,20 @@ use zerocopy::FromBytes;
 
 use super::batch::for_each_block;
 use super::blocks::Owner;
+use super::checker::Checker;
 use super::fault::Place;
-use super::file::{Extent, FileState};
 use super::inode;
 use super::kind::FaultKind;
-use super::names::{DirectoryRecord, InodeRecord};
+use super::records::{DirectoryRecord, InodeRecord};
+use super::records::{Extent, FileState};
+use super::report::Stage;
 use super::xattr;
-use super::{Checker, Stage};
 use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
-
-/// Offsets in an inode's tree of the nodes that it points to itself.
-pub(crate) const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, 4 + 1018, 5 + 2 * 1018];
+use crate::node::level::CHILD_OFFSETS;
 
 /// A node of the NAT.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use basalt_segments::SegmentKind;
 use rustc_hash::FxHashSet;
 
-use super::Checker;
+use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
 use crate::checkpoint::load::log_position;

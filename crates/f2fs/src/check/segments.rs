@@ -4,9 +4,10 @@ use basalt_segments::SegmentKind;
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
+use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
-use super::{Checker, Stage};
+use super::report::Stage;
 use crate::blocks::read_blocks;
 use crate::checkpoint::load::log_position;
 use crate::error::Result;

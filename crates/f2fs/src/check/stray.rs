@@ -1,7 +1,7 @@
 //! Live blocks without an owner that are nodes: the NAT has lost them.
 
-use super::Checker;
 use super::batch::for_each_block;
+use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
 use crate::error::Result;

@@ -3,24 +3,19 @@
 use zerocopy::FromBytes;
 
 use super::batch::for_each_block;
+use super::checker::Checker;
 use super::fault::Place;
-use super::file::{FileState, Level, level};
 use super::kind::FaultKind;
 use super::nat::RESERVED;
 use super::nodes::NodeAt;
-use super::{Checker, Stage, xattr};
+use super::records::{FileState, Reference};
+use super::report::Stage;
+use super::xattr;
 use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
-
-/// Who points to a node.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reference {
-    pub(crate) ino: u32,
-    /// Offset in the inode's tree.
-    pub(crate) offset: u32,
-}
+use crate::node::level::{Level, level};
 
 /// A node to be read.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,8 @@
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
-use super::pack::{Pack, bad};
+use super::block::bad;
+use super::pack::Pack;
 use super::previous::{Contradicted, Previous};
 use super::summaries::{JournalBlock, Journals, is_compact, read_nat_block, read_sit_block};
 use super::whole::owners;

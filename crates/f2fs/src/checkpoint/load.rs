@@ -5,9 +5,10 @@ use zerocopy::FromBytes;
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
+use super::block::bad;
 use super::choose::{choose_either, choose_pack};
 use super::journals;
-use super::pack::{Pack, bad};
+use super::pack::Pack;
 use super::summaries::{read_data_summaries, read_node_summaries};
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};

@@ -16,7 +16,8 @@ use std::ops::Range;
 
 use basalt_device::BlockDevice;
 
-use super::pack::{Pack, check_block, read_pack};
+use super::block::check_block;
+use super::pack::{Pack, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};

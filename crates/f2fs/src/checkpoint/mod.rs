@@ -1,5 +1,6 @@
 //! Checkpoints: choosing and reading the one to start from, and writing the next.
 
+pub mod block;
 pub mod choose;
 pub mod half;
 pub(crate) mod journals;

@@ -4,8 +4,9 @@ use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 use zerocopy::FromBytes;
 
+use super::block::bad;
 use super::load::log_position;
-use super::pack::{Pack, bad};
+use super::pack::Pack;
 use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::geometry::Geometry;

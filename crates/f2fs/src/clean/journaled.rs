@@ -13,7 +13,7 @@ use crate::layout::journal::{KIND_DATA, KIND_NODE};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummary;
-use crate::log::node_owner;
+use crate::log::active::node_owner;
 use crate::node::owner::not_owned;
 use crate::volume::Volume;
 use zerocopy::FromBytes;

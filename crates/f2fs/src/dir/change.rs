@@ -8,7 +8,7 @@ use super::{entries, hash};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, slots_for};
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{BLOCK_SIZE, RawBlock, blocks_for};
 use crate::volume::Volume;
 
 /// Directory entries are split among this many blocks at the most by one insertion: bounds the search for room.
@@ -166,7 +166,7 @@ impl Volume {
             let inline = self.directory_bytes(dir, Place::Inline)?;
             return Ok(inline.is_none_or(|(bytes, shape)| entries::is_empty(bytes, &shape)));
         }
-        let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
+        let blocks = blocks_for(self.inode(dir)?.i_size.get());
         let (mut index, mut lost) = (0, Lost::NOTHING);
         while let Some(block) = self.next_directory_block(dir, index, blocks, &mut lost)? {
             if let Some((bytes, shape)) = self.directory_bytes(dir, Place::Block(block))?

@@ -8,7 +8,7 @@ use super::hash::hash;
 use super::lookup::{Place, check_name};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, ENTRIES_PER_BLOCK, RawDentry, slots_for};
-use crate::layout::{NAME_MAX, bit_lsb};
+use crate::layout::{NAME_MAX, bit_lsb, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -113,7 +113,7 @@ impl Volume {
             return self.expect_whole(dir, before, lost);
         }
         let per_block = ENTRIES_PER_BLOCK as u64;
-        let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
+        let blocks = blocks_for(self.inode(dir)?.i_size.get());
         let mut index = from / per_block;
         let mut slot = (from % per_block) as usize;
         while let Some(block) = self.next_directory_block(dir, index, blocks, &mut lost)? {

@@ -4,9 +4,9 @@ use basalt_vfs::FileKind;
 
 use super::{entries, hash};
 use crate::error::{Error, Result};
-use crate::layout::NAME_MAX;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::InlineFlags;
+use crate::layout::{NAME_MAX, blocks_for};
 use crate::volume::Volume;
 
 /// Where the bytes of some entries are.
@@ -121,7 +121,7 @@ impl Volume {
             return self.find_in(dir, Place::Inline, hash, name);
         }
         let (depth, dir_level) = self.directory_shape(dir)?;
-        let blocks = Self::blocks_for(self.inode(dir)?.i_size.get());
+        let blocks = blocks_for(self.inode(dir)?.i_size.get());
         for level in 0..depth {
             let start = bucket_start(level, dir_level, hash);
             if start >= blocks {

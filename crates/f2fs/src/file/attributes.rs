@@ -1,17 +1,14 @@
 //! Attributes: what stat shows, and changing them.
 
 use basalt_vfs::acl::Acl;
-use basalt_vfs::{Attributes, FileKind, InodeFlags, OpenFlags, SetAttributes, SetTime, Time};
+use basalt_vfs::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Time};
 
 use crate::error::Result;
-use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
+use crate::layout::inode::{InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::superblock::Features;
 use crate::node::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
-use crate::options::Atime;
 use crate::volume::Volume;
 
-/// Seconds after which relatime renews an access time.
-const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 /// The unit of what stat shows, in bytes.
 const SECTOR_LEN: u64 = 512;
 const SET_UID: u32 = 0o4000;
@@ -68,66 +65,6 @@ impl Volume {
             flags: InodeFlags::from_bits_retain(raw.i_flags.get()),
             project_id: if has_project { raw.extra().i_projid.get() } else { 0 },
         })
-    }
-
-    /// Fails unless the inode is a directory.
-    pub(crate) fn expect_directory(&mut self, ino: u32) -> Result<()> {
-        if self.is_directory(ino)? { Ok(()) } else { Err(basalt_vfs::Error::NotDirectory.into()) }
-    }
-
-    /// Whether the inode carries one of these flags.
-    pub(crate) fn has_flag(&mut self, ino: u32, flags: RawInodeFlags) -> Result<bool> {
-        Ok(self.inode(ino)?.i_flags.get() & flags.bits() != 0)
-    }
-
-    /// Fails if the inode may not be changed at all (immutable), or only grow (append-only).
-    pub(crate) fn expect_changeable(&mut self, ino: u32) -> Result<()> {
-        if self.has_flag(ino, RawInodeFlags::IMMUTABLE | RawInodeFlags::APPEND)? {
-            return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
-        }
-        Ok(())
-    }
-
-    /// Fails if the inode is immutable.
-    pub(crate) fn expect_mutable(&mut self, ino: u32) -> Result<()> {
-        if self.has_flag(ino, RawInodeFlags::IMMUTABLE)? {
-            return Err(basalt_vfs::Error::NotPermitted("immutable").into());
-        }
-        Ok(())
-    }
-
-    /// Fails unless the inode is a file whose content Basalt can read, and, for `change`, may change.
-    pub(crate) fn expect_file(&mut self, ino: u32, change: bool) -> Result<()> {
-        match self.kind(ino)? {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
-            _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
-        }
-        let advise = Advise::from_bits_truncate(self.inode(ino)?.i_advise);
-        if advise.contains(Advise::ENCRYPT) {
-            return Err(basalt_vfs::Error::NotPermitted("encrypted, and there is no key").into());
-        }
-        if change && advise.contains(Advise::VERITY) {
-            return Err(basalt_vfs::Error::NotPermitted("sealed by fs-verity").into());
-        }
-        Ok(())
-    }
-
-    /// Fails if the inode's flags forbid this use of an open file.
-    pub(crate) fn check_open(&mut self, ino: u32, how: OpenFlags) -> Result<()> {
-        let write = how.contains(OpenFlags::WRITE);
-        if self.kind(ino)? == FileKind::Regular {
-            self.expect_file(ino, write)?;
-        }
-        if !write {
-            return Ok(());
-        }
-        self.expect_mutable(ino)?;
-        let appends = how.contains(OpenFlags::APPEND) && !how.contains(OpenFlags::TRUNCATE);
-        if !appends && self.has_flag(ino, RawInodeFlags::APPEND)? {
-            return Err(basalt_vfs::Error::NotPermitted("append-only").into());
-        }
-        Ok(())
     }
 
     /// Changes attributes, size included.
@@ -217,53 +154,6 @@ impl Volume {
             self.inode_mut(ino)?.i_mode.set(without as u16);
         }
         Ok(())
-    }
-
-    /// Marks content and attributes as changed now.
-    pub(crate) fn touch(&mut self, ino: u32) -> Result<()> {
-        let now = self.clock.now();
-        let raw = self.inode_times_mut(ino)?;
-        inode::set_time(raw, Stamp::Modify, now);
-        inode::set_time(raw, Stamp::Change, now);
-        Ok(())
-    }
-
-    /// Marks a file's content as changed now, unless the caller keeps such times.
-    pub(crate) fn touch_content(&mut self, ino: u32) -> Result<()> {
-        if self.times_are_set { Ok(()) } else { self.touch(ino) }
-    }
-
-    /// Marks attributes as changed now.
-    pub(crate) fn touch_change(&mut self, ino: u32) -> Result<()> {
-        let now = self.clock.now();
-        inode::set_time(self.inode_times_mut(ino)?, Stamp::Change, now);
-        Ok(())
-    }
-
-    /// Renews the access time where the mount and the inode want it.
-    pub(crate) fn touch_access(&mut self, ino: u32) -> Result<()> {
-        let now = self.clock.now();
-        if self.is_access_due(ino, now)? {
-            inode::set_time(self.inode_times_mut(ino)?, Stamp::Access, now);
-        }
-        Ok(())
-    }
-
-    /// Whether an access now changes the inode.
-    pub(crate) fn is_access_due(&mut self, ino: u32, now: Time) -> Result<bool> {
-        if !self.is_writable() || self.closing || self.options.atime == Atime::Noatime {
-            return Ok(false);
-        }
-        let strict = self.options.atime == Atime::Strict;
-        let raw = self.inode(ino)?;
-        if raw.i_flags.get() & (RawInodeFlags::NOATIME | RawInodeFlags::IMMUTABLE).bits() != 0 {
-            return Ok(false);
-        }
-        let atime = inode::time(raw, Stamp::Access);
-        let stale = atime <= inode::time(raw, Stamp::Modify)
-            || atime <= inode::time(raw, Stamp::Change)
-            || now.seconds - atime.seconds >= RELATIME_SECONDS;
-        Ok((strict || stale) && now != atime)
     }
 
     /// Sets the `chattr(1)` flags a user may set.

@@ -8,7 +8,7 @@
 
 use super::writeback::PIECE;
 use crate::error::Result;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, blocks_for};
 use crate::lock::F2fs;
 use crate::node::path::Mapped;
 use crate::volume::Volume;
@@ -54,7 +54,7 @@ impl Volume {
         if written > size {
             self.zero_tail(ino, size)?;
         }
-        self.free_content(ino, Self::blocks_for(size), Self::blocks_for(end))
+        self.free_content(ino, blocks_for(size), blocks_for(end))
     }
 
     /// Makes file blocks that hold bytes into holes, from `from` to `to` (exclusive); what is only reserved stays.
@@ -79,37 +79,6 @@ impl Volume {
             index += count;
         }
         Ok(())
-    }
-
-    /// Zeroes the rest of the block that holds byte `from`, if there is anything else. The page goes with the next checkpoint, because
-    /// other systems may show what lies behind the end when they extend the file.
-    pub(crate) fn zero_tail(&mut self, ino: u32, from: u64) -> Result<()> {
-        let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
-        let index = from >> BLOCK_BITS;
-        if within == 0 || !self.has_content(ino, index)? {
-            return Ok(());
-        }
-        let index = index as u32;
-        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
-            self.page_mut(ino, index)?.block.0[within..].fill(0);
-        } else if let Some(mut block) = self.read_file_block(ino, index)?
-            && block.0[within..].iter().any(|&byte| byte != 0)
-        {
-            block.0[within..].fill(0);
-            self.put_page(ino, index, &block.0);
-        }
-        self.order_pages(ino, index);
-        Ok(())
-    }
-
-    /// Has the dirty pages of a file from block `from` on written before the next checkpoint; not those of one without a name, which is
-    /// gone after a power cut.
-    pub(crate) fn order_pages(&mut self, ino: u32, from: u32) {
-        let is_dirty_file = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0 && !state.directory);
-        if is_dirty_file && !self.orphans.contains(&ino) {
-            let first = self.ordered.entry(ino).or_insert(from);
-            *first = from.min(*first);
-        }
     }
 
     /// Writes up to `most` of the pages that the next checkpoint has to have.

@@ -4,41 +4,11 @@
 //! pages stay after writeback, within the budget.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
 
-use basalt_segments::BlockTraits;
-
+use super::state::{InodeState, Page};
 use crate::error::{Error, Result};
-use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, RawBlock};
-use crate::node::path::Mapped;
+use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::volume::Volume;
-
-/// One cached block.
-pub struct Page {
-    /// Its bytes.
-    pub block: Box<RawBlock>,
-    /// Whether it must still be written.
-    pub dirty: bool,
-}
-
-/// What is known about an inode in use, beyond its node.
-#[derive(Default)]
-pub struct InodeState {
-    /// References given out and not yet given back.
-    pub lookups: u64,
-    /// Cached blocks, by block of the file.
-    pub pages: BTreeMap<u32, Page>,
-    /// How many of them are dirty.
-    pub dirty: usize,
-    /// Dirty pages count as directory pages.
-    pub directory: bool,
-}
-
-/// Clean directory pages, oldest first.
-#[derive(Default)]
-pub struct CleanPages {
-    order: VecDeque<(u32, u32)>,
-}
 
 impl Volume {
     /// The state of an inode, made if missing.
@@ -128,10 +98,9 @@ impl Volume {
 
     /// Records a clean directory page, and evicts the oldest over the budget.
     pub(crate) fn note_clean(&mut self, ino: u32, index: u32) {
-        self.clean_pages.order.push_back((ino, index));
+        self.clean_pages.note(ino, index);
         let limit = (self.options.cache_bytes / 4 / BLOCK_SIZE).max(64);
-        while self.clean_pages.order.len() > limit {
-            let Some(oldest) = self.clean_pages.order.pop_front() else { return };
+        while let Some(oldest) = self.clean_pages.take_beyond(limit) {
             // A page that became clean more than once is listed as often: an old record must not evict the page just
             // read, whose absence would pass for a hole.
             if oldest == (ino, index) {
@@ -149,45 +118,13 @@ impl Volume {
         }
     }
 
-    /// The address of a file block: [`NULL_ADDR`] for a hole, [`NEW_ADDR`] if reserved only.
-    pub(crate) fn address(&mut self, ino: u32, index: u64) -> Result<u32> {
-        match self.map(ino, index, false)? {
-            Mapped::Slot(slot) => Ok(self.node(slot.nid)?.pointer(slot.byte)),
-            Mapped::Hole(_) => Ok(NULL_ADDR),
+    /// Has the dirty pages of a file from block `from` on written before the next checkpoint; not those of one without a name, which is
+    /// gone after a power cut.
+    pub(crate) fn order_pages(&mut self, ino: u32, from: u32) {
+        let is_dirty_file = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0 && !state.directory);
+        if is_dirty_file && !self.orphans.contains(&ino) {
+            let first = self.ordered.entry(ino).or_insert(from);
+            *first = from.min(*first);
         }
-    }
-
-    /// Reads a block of a file from the volume; `None` for a hole or a block never written.
-    pub(crate) fn read_file_block(&mut self, ino: u32, index: u32) -> Result<Option<Box<RawBlock>>> {
-        match self.address(ino, u64::from(index))? {
-            NULL_ADDR => Ok(None),
-            NEW_ADDR => Ok(Some(RawBlock::zeroed())),
-            address => {
-                self.check_data_address(ino, address)?;
-                self.read_block(address).map(Some)
-            }
-        }
-    }
-
-    /// Fails if a data block's address is outside the main area.
-    pub(crate) fn check_data_address(&self, ino: u32, address: u32) -> Result<()> {
-        if self.geometry.in_main(address) {
-            return Ok(());
-        }
-        Err(Error::damaged("node", format!("inode {ino}"), format!("block address {address} outside the main area")))
-    }
-
-    /// What placement may know about the first block of an inode's data.
-    pub(crate) fn data_traits(&mut self, ino: u32) -> Result<BlockTraits> {
-        use crate::layout::inode::Advise;
-        let of_directory = self.is_directory(ino)?;
-        let advise = Advise::from_bits_truncate(self.inode(ino)?.i_advise);
-        Ok(BlockTraits {
-            of_directory,
-            cold: advise.contains(Advise::COLD),
-            hot: advise.contains(Advise::HOT),
-            file: ino,
-            ..BlockTraits::default()
-        })
     }
 }

@@ -5,7 +5,7 @@ use basalt_vfs::{FallocateMode, Seek};
 use super::write::SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::layout::inode::Advise;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -47,7 +47,7 @@ impl Volume {
 
     /// Fails if the range could not be held even by an empty volume; keeps a hopeless request from filling it first.
     fn check_room(&self, offset: u64, end: u64) -> Result<()> {
-        let blocks = Self::blocks_for(end) - (offset >> BLOCK_BITS);
+        let blocks = blocks_for(end) - (offset >> BLOCK_BITS);
         if blocks > self.counts.user_blocks() { Err(basalt_vfs::Error::NoSpace.into()) } else { Ok(()) }
     }
 
@@ -66,7 +66,7 @@ impl Volume {
     /// Reserves a block for every hole of a range. Of blocks that stay behind the end of the file, because they shall or because there was no
     /// room for all, the inode tells: Linux's roll-forward takes others for a size that was not written in time.
     fn reserve_range(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {
-        let mut blocks = offset >> BLOCK_BITS..Self::blocks_for(end);
+        let mut blocks = offset >> BLOCK_BITS..blocks_for(end);
         let reserved = blocks.try_for_each(|index| self.reserve_block(ino, index as u32));
         let is_refused = matches!(reserved, Err(Error::Refused(_)));
         if (is_refused || reserved.is_ok() && keep_size) && end > self.inode(ino)?.i_size.get() {
@@ -120,7 +120,7 @@ impl Volume {
             return Ok(if whence == Seek::Data { offset } else { size });
         }
         let mut index = offset >> BLOCK_BITS;
-        while index < Self::blocks_for(size) {
+        while index < blocks_for(size) {
             let (next, is_data) = self.describe_run(ino, index)?;
             if is_data == (whence == Seek::Data) {
                 return Ok(offset.max(index * BLOCK).min(size));

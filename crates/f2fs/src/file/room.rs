@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::file::write::SIZE_MAX;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NULL_ADDR};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NULL_ADDR, blocks_for};
 use crate::node::path::{Mapped, PER_NODE};
 use crate::volume::Volume;
 
@@ -16,7 +16,7 @@ impl Volume {
         if offset >= end {
             return Ok(0);
         }
-        let (first, last) = (offset >> BLOCK_BITS, Self::blocks_for(end));
+        let (first, last) = (offset >> BLOCK_BITS, blocks_for(end));
         let holes = if !self.has_inline_data(ino)? {
             self.holes(ino, first, last)?
         } else if end > self.inline_capacity(ino)? {

@@ -30,6 +30,27 @@ impl Volume {
         self.free_blocks_from(ino, keep)
     }
 
+    /// Zeroes the rest of the block that holds byte `from`, if there is anything else. The page goes with the next checkpoint, because
+    /// other systems may show what lies behind the end when they extend the file.
+    pub(crate) fn zero_tail(&mut self, ino: u32, from: u64) -> Result<()> {
+        let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
+        let index = from >> BLOCK_BITS;
+        if within == 0 || !self.has_content(ino, index)? {
+            return Ok(());
+        }
+        let index = index as u32;
+        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
+            self.page_mut(ino, index)?.block.0[within..].fill(0);
+        } else if let Some(mut block) = self.read_file_block(ino, index)?
+            && block.0[within..].iter().any(|&byte| byte != 0)
+        {
+            block.0[within..].fill(0);
+            self.put_page(ino, index, &block.0);
+        }
+        self.order_pages(ino, index);
+        Ok(())
+    }
+
     /// Frees all data blocks from file block `keep` on, and every node that holds none before it.
     pub(crate) fn free_blocks_from(&mut self, ino: u32, keep: u64) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
@@ -136,10 +157,5 @@ impl Volume {
             };
         }
         Ok(())
-    }
-
-    /// Blocks that a size in bytes covers.
-    pub(crate) fn blocks_for(size: u64) -> u64 {
-        (size >> BLOCK_BITS) + u64::from(size & (BLOCK_SIZE as u64 - 1) != 0)
     }
 }

@@ -3,8 +3,8 @@
 use super::through::THROUGH_MIN;
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
-use crate::node::path::{BLOCKS_MAX, Slot};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::node::path::BLOCKS_MAX;
 use crate::volume::Volume;
 
 /// The largest size of a file in bytes.
@@ -88,28 +88,6 @@ impl Volume {
         if times == Times::Renew { self.touch_content(ino) } else { Ok(()) }
     }
 
-    /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
-    pub(crate) fn reserve_block(&mut self, ino: u32, index: u32) -> Result<()> {
-        // A dirty page has its block already.
-        if self.inodes.get(&ino).and_then(|state| state.pages.get(&index)).is_some_and(|page| page.dirty) {
-            return Ok(());
-        }
-        let slot = self.slot(ino, u64::from(index))?;
-        self.reserve_slot(ino, slot)
-    }
-
-    /// Makes sure that a slot has a block: a hole becomes a reserved one.
-    pub(crate) fn reserve_slot(&mut self, ino: u32, slot: Slot) -> Result<()> {
-        if self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR {
-            self.counts.expect_room(1)?;
-            self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
-            self.counts.add_block();
-            self.since.reserved += 1;
-            self.add_blocks(ino, 1)?;
-        }
-        Ok(())
-    }
-
     /// Sets a file's size: truncates, or extends with a hole.
     pub(crate) fn set_size(&mut self, ino: u32, size: u64) -> Result<()> {
         self.expect_file(ino, true)?;
@@ -133,14 +111,5 @@ impl Volume {
             }
         }
         self.touch_content(ino)
-    }
-
-    /// Whether a file block holds bytes that are not known to be zero.
-    pub(crate) fn has_content(&mut self, ino: u32, index: u64) -> Result<bool> {
-        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&(index as u32))) {
-            return Ok(true);
-        }
-        let address = self.address(ino, index)?;
-        Ok(address != NULL_ADDR && address != NEW_ADDR)
     }
 }

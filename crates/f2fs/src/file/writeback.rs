@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use basalt_segments::{BlockTraits, SegmentKind};
 
-use super::pages::Page;
+use super::state::Page;
 use crate::error::{Error, Result};
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
-use crate::log::data_owner;
+use crate::log::active::data_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
@@ -203,14 +203,6 @@ impl Volume {
             self.invalidate(old)?;
         }
         Ok(address)
-    }
-
-    /// Empties the extent that Linux keeps in the inode, since one of its blocks may have moved or gone: it must be exact.
-    pub(crate) fn forget_extent(&mut self, ino: u32) -> Result<()> {
-        if self.inode(ino)?.i_ext.len.get() != 0 {
-            self.inode_mut(ino)?.i_ext.len.set(0);
-        }
-        Ok(())
     }
 
     /// Writes dirty directory pages, all of them.

@@ -4,7 +4,7 @@ use basalt_device::BlockDevice;
 
 use super::plan::Plan;
 use crate::blocks::read_blocks;
-use crate::checkpoint::pack::check_block;
+use crate::checkpoint::block::check_block;
 use crate::geometry::Geometry;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::node::seen::recognise;

@@ -2,7 +2,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`plan`] | how large each area is: pure arithmetic |
+//! | [`areas`] | how large each area is, and where the logs begin: pure arithmetic |
+//! | [`plan`] | everything that is decided before the first write |
 //! | [`root`] | the root directory and `lost+found`: their inodes and directory blocks |
 //! | [`pack`] | the first checkpoint |
 //! | `earlier` | what an earlier volume on the device means for the new one |
@@ -10,6 +11,7 @@
 //! The old superblocks are wiped first and the new ones written last, each behind a flush: a volume whose formatting was cut
 //! short is no volume at all, rather than a broken one.
 
+pub mod areas;
 mod earlier;
 pub mod pack;
 pub mod plan;
@@ -23,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, superblock_block};
 use crate::journal::area::Area;
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use earlier::Earlier;
 use plan::Plan;
 
@@ -174,7 +176,7 @@ fn areas_to_zero(plan: &Plan, device_size: u64) -> Vec<(u64, u64)> {
         // The two copies of the NAT alternate by segment.
         areas.push((bytes(sb.nat_blkaddr.get()) + u64::from(index) * 2 * segment, segment));
     }
-    areas.push((bytes(plan.log_start(plan::WARM_NODE)), BLOCK_SIZE as u64));
+    areas.push((bytes(plan.log_start(areas::WARM_NODE)), BLOCK_SIZE as u64));
     let tail = device_size.saturating_sub(TAIL_SIGNATURES);
     areas.push((tail, device_size - tail));
     areas
@@ -268,6 +270,3 @@ fn report(plan: &Plan) -> FormatReport {
 fn unsupported(device: &dyn BlockDevice, reason: impl Into<String>) -> Error {
     Error::Unsupported { device: device.name().into(), reason: reason.into() }
 }
-
-/// Bytes of a segment.
-const SEGMENT_SIZE: u64 = 1 << (BLOCK_BITS + SEGMENT_BITS);

@@ -3,7 +3,8 @@
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::plan::{HOT_DATA, HOT_NODE, Plan};
+use super::areas::{HOT_DATA, HOT_NODE};
+use super::plan::Plan;
 use super::root::Tree;
 use crate::layout::checkpoint::{CHECKSUM_OFFSET, CheckpointFlags, LOG_SLOTS, RawCheckpoint};
 use crate::layout::crc::crc;

@@ -3,7 +3,8 @@
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::FormatOptions;
-use super::plan::{HOT_DATA, HOT_NODE, Plan};
+use super::areas::{HOT_DATA, HOT_NODE};
+use super::plan::Plan;
 use crate::dir::hash::hash;
 use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};

@@ -14,7 +14,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use basalt_segments::cleaning::{Commit, Prospect};
 
 use super::guard;
-use super::moves::Moves;
+use super::moves::Written;
 use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
@@ -23,18 +23,6 @@ use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
-
-/// A commit that is on its way.
-#[derive(Debug)]
-pub struct Written {
-    pub(super) moves: Moves,
-    /// Segments that nothing needs once the moves are durable.
-    emptied: Vec<u32>,
-    /// The flush that makes them so.
-    flush: u64,
-    /// Sections that cleaning had emptied.
-    pub sections: u32,
-}
 
 impl F2fs {
     /// Frees emptied sections by the journal, if the volume has one and a checkpoint is not the better choice; whether it did, or will

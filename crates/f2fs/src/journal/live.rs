@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
 use super::moves::Owner;
+use super::state::SetRight;
 use super::translation::Translation;
 use crate::blocks::read_blocks;
 use crate::error::Result;
@@ -17,21 +18,10 @@ use crate::layout::nat::FIRST_NODE;
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
-use crate::log::Owners;
+use crate::log::active::Owners;
 use crate::node::pointers::pointers;
 use crate::node::seen::recognise;
 use crate::volume::Volume;
-
-/// What the recovery of a repair found damaged.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SetRight {
-    /// Blocks in use that the SIT did not have as live.
-    pub missing: usize,
-    /// Blocks of nobody that it had as live.
-    pub too_many: usize,
-    /// Where the chain of fsyncs was broken.
-    pub broken: Option<String>,
-}
 
 /// Blocks that are live by what leads to them.
 struct Found {

@@ -91,6 +91,18 @@ impl Moves {
     }
 }
 
+/// A commit that is on its way.
+#[derive(Debug)]
+pub struct Written {
+    pub(super) moves: Moves,
+    /// Segments that nothing needs once the moves are durable.
+    pub(super) emptied: Vec<u32>,
+    /// The flush that makes them so.
+    pub(super) flush: u64,
+    /// Sections that cleaning had emptied.
+    pub sections: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,6 +46,11 @@ pub const COMPRESS_ADDR: u32 = u32::MAX - 1;
 /// Longest file name in bytes.
 pub const NAME_MAX: usize = 255;
 
+/// Blocks that a size in bytes covers.
+pub const fn blocks_for(size: u64) -> u64 {
+    (size >> BLOCK_BITS) + (size & (BLOCK_SIZE as u64 - 1) != 0) as u64
+}
+
 /// One block of raw bytes, aligned for every structure in this module.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::KnownLayout, zerocopy::Immutable)]
 #[repr(C, align(8))]

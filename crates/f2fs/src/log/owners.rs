@@ -1,29 +1,16 @@
 //! Owners of blocks that recovery makes live: what the segments' summaries have to say of them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use basalt_segments::SegmentKind;
 
+use super::active::Owners;
 use crate::error::{Error, Result};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{BLOCKS_PER_SEGMENT, RawBlock};
 use crate::volume::Volume;
-
-/// Owners of blocks that recovery makes live, for the segment summaries.
-#[derive(Default)]
-pub struct Owners {
-    changed: BTreeMap<u32, Box<RawSummaryBlock>>,
-}
-
-impl Owners {
-    /// A segment's summary is this one, whatever is on the volume.
-    pub(crate) fn keep(&mut self, segment: u32, summary: Box<RawSummaryBlock>) {
-        self.changed.insert(segment, summary);
-    }
-}
 
 impl Volume {
     /// The log that writes to a segment.

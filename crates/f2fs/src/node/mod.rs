@@ -1,10 +1,14 @@
-//! Nodes: where they are (NAT), those in memory (cache), the way from a file offset to a node (path), and from a block to its
+//! Nodes: where they are (NAT), those in memory (cache, load), making and writing them (write), the way from a file offset to a node (path, map), and from a block to its
 //! node (owner).
 
 pub mod cache;
 pub mod inode;
+pub(crate) mod level;
+mod load;
+mod map;
 pub mod nat;
 pub(crate) mod owner;
 pub mod path;
 pub(crate) mod pointers;
 pub(crate) mod seen;
+mod write;

@@ -3,10 +3,8 @@
 //! An inode holds the first addresses itself; then two direct nodes, two indirect nodes (of direct nodes), one double
 //! indirect node. Every node has an offset in this tree, in depth-first order; its footer carries it.
 
-use crate::error::{Error, Result};
 use crate::layout::inode::{RawInode, SLOTS_OFFSET};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
-use crate::volume::Volume;
 
 pub const PER_NODE: u64 = ADDRS_PER_NODE as u64;
 /// Blocks that the node tree below the inode addresses: the size limit, without the inode's own slots.
@@ -21,22 +19,22 @@ pub const DOUBLE_INDIRECT: u32 = 5 + 2 * ADDRS_PER_NODE;
 
 /// One step down: where the pointer is in its node, and the offset in the tree of the node it points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Step {
-    byte: usize,
-    node_offset: u32,
+pub(super) struct Step {
+    pub(super) byte: usize,
+    pub(super) node_offset: u32,
     /// File blocks below one pointer at this step.
-    span: u64,
+    pub(super) span: u64,
 }
 
 /// The way to one block address.
 #[derive(Debug, PartialEq, Eq)]
-struct Path {
-    steps: [Step; 3],
-    depth: usize,
+pub(super) struct Path {
+    pub(super) steps: [Step; 3],
+    pub(super) depth: usize,
     /// Index of the address in its node.
-    index: u32,
+    pub(super) index: u32,
     /// Addresses in the node, from `index` to its end.
-    count: u32,
+    pub(super) count: u32,
 }
 
 /// Where a file block's address is kept.
@@ -68,6 +66,14 @@ pub enum Found {
     Mapped(Mapped),
     /// A node on the way cannot be had; the first file block that is not below it.
     Missing(u64),
+}
+
+/// Nodes in the largest tree: the offset of each is below this.
+const OFFSETS: u64 = 8 + BLOCKS_MAX / PER_NODE + BLOCKS_MAX / PER_NODE.pow(2);
+
+/// Whether a node can have this offset in its inode's tree.
+pub fn is_node_offset(offset: u32) -> bool {
+    offset == XATTR_NODE_OFFSET || u64::from(offset) < OFFSETS
 }
 
 /// Whether a node at this offset in the tree holds block addresses (inode, direct node, xattr node).
@@ -108,7 +114,7 @@ pub fn inode_slot(extra: u32, index: u32) -> usize {
 }
 
 /// The way to file block `block` in an inode with `own` addresses of its own; `None` past the format's limit.
-fn path(own: u32, block: u64) -> Option<Path> {
+pub(super) fn path(own: u32, block: u64) -> Option<Path> {
     let none = Step { byte: 0, node_offset: 0, span: 0 };
     let mut path = Path { steps: [none; 3], depth: 0, index: 0, count: 0 };
     let nid = |i: usize| NIDS_OFFSET + 4 * i;
@@ -150,122 +156,8 @@ fn path(own: u32, block: u64) -> Option<Path> {
     Some(path)
 }
 
-impl Volume {
-    /// Finds the slot of file block `block`; with `create`, makes the nodes that are missing on the way.
-    ///
-    /// Errors: `FileTooLarge` past the format's limit, `NoSpace` if nodes are wanted and none can be had.
-    pub(crate) fn map(&mut self, ino: u32, block: u64, create: bool) -> Result<Mapped> {
-        if self.options.rescue {
-            return match self.map_damaged(ino, block)? {
-                Found::Mapped(mapped) => Ok(mapped),
-                Found::Missing(_) => {
-                    Err(Error::damaged("node", format!("inode {ino} block {block}"), "the way there cannot be read"))
-                }
-            };
-        }
-        let flexible = self.geometry.flexible_inline_xattr();
-        let inode = self.inode(ino)?;
-        let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
-        let path = path(own, block).ok_or(basalt_vfs::Error::FileTooLarge)?;
-        let mut nid = ino;
-        for step in &path.steps[..path.depth] {
-            let child = self.node(nid)?.pointer(step.byte);
-            nid = match child {
-                0 if !create => {
-                    let base = u64::from(own);
-                    let within = block - base;
-                    return Ok(Mapped::Hole(base + hole_end(within, step.span)));
-                }
-                0 => self.add_child(ino, nid, *step)?,
-                child => self.check_child(ino, child, step.node_offset)?,
-            };
-        }
-        let byte = if path.depth == 0 { inode_slot(extra, path.index) } else { 4 * path.index as usize };
-        Ok(Mapped::Slot(Slot { nid, byte, index: path.index, count: path.count }))
-    }
-
-    /// As [`map`](Self::map) without `create`, for damaged volumes: a node that no pointer leads to is found by its footer where the
-    /// nodes were searched for, and one that cannot be had costs only the blocks below it. Fails only if the inode cannot be read.
-    pub(crate) fn map_damaged(&mut self, ino: u32, block: u64) -> Result<Found> {
-        let flexible = self.geometry.flexible_inline_xattr();
-        let inode = self.inode(ino)?;
-        let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
-        let path = path(own, block).ok_or(basalt_vfs::Error::FileTooLarge)?;
-        let base = u64::from(own);
-        // The node above, as long as there is one, and the blocks below the highest node that is gone.
-        let mut above = Some(ino);
-        let mut lost = None;
-        for step in &path.steps[..path.depth] {
-            let pointer = match above {
-                Some(nid) => Some(self.node(nid)?.pointer(step.byte)),
-                None => None,
-            };
-            if pointer == Some(0) {
-                return Ok(Found::Mapped(Mapped::Hole(base + hole_end(block - base, step.span))));
-            }
-            above = self.find_child(ino, pointer, step.node_offset);
-            if above.is_none() {
-                lost = lost.or(Some(step.span));
-            }
-        }
-        if let Some(nid) = above {
-            let byte = if path.depth == 0 { inode_slot(extra, path.index) } else { 4 * path.index as usize };
-            return Ok(Found::Mapped(Mapped::Slot(Slot { nid, byte, index: path.index, count: path.count })));
-        }
-        // Of what a lost node pointed to, other nodes may have been found: then only this one's blocks are known to be missing.
-        let leaf = path.steps[path.depth - 1].node_offset;
-        let span = lost.filter(|_| !self.nat.has_place_behind(ino, leaf)).unwrap_or(PER_NODE);
-        Ok(Found::Missing(base + hole_end(block - base, span)))
-    }
-
-    /// [`map_damaged`](Self::map_damaged) where that was asked for, else [`map`](Self::map).
-    pub(crate) fn map_damaged_if_rescue(&mut self, ino: u32, block: u64) -> Result<Found> {
-        if self.options.rescue { self.map_damaged(ino, block) } else { self.map(ino, block, false).map(Found::Mapped) }
-    }
-
-    /// The node that `pointer` leads to, or else the one whose footer says that it belongs there.
-    pub(crate) fn find_child(&mut self, ino: u32, pointer: Option<u32>, offset: u32) -> Option<u32> {
-        let known = [pointer, self.nat.at_place(ino, offset)];
-        known.into_iter().flatten().find(|&nid| self.check_child(ino, nid, offset).is_ok())
-    }
-
-    /// The slot of file block `block`, made if missing.
-    pub(crate) fn slot(&mut self, ino: u32, block: u64) -> Result<Slot> {
-        match self.map(ino, block, true)? {
-            Mapped::Slot(slot) => Ok(slot),
-            Mapped::Hole(_) => Err(Error::damaged("node", format!("inode {ino} block {block}"), "no node was made")),
-        }
-    }
-
-    fn add_child(&mut self, ino: u32, parent: u32, step: Step) -> Result<u32> {
-        self.counts.expect_room(1)?;
-        let cold = !self.is_directory(ino)?;
-        let nid = self.new_node(Some(ino), step.node_offset, cold)?;
-        self.node_mut(parent)?.set_pointer(step.byte, nid);
-        self.add_blocks(ino, 1)?;
-        Ok(nid)
-    }
-
-    /// Fails unless a node that something points to is the one that belongs there; gives back its id.
-    pub(crate) fn check_child(&mut self, ino: u32, nid: u32, node_offset: u32) -> Result<u32> {
-        let footer = *self.node(nid)?.footer();
-        if footer.ino.get() != ino || footer.offset() != node_offset {
-            return Err(Error::damaged(
-                "node",
-                format!("node {nid}"),
-                format!(
-                    "footer says offset {} of inode {}, expected offset {node_offset} of inode {ino}",
-                    footer.offset(),
-                    footer.ino
-                ),
-            ));
-        }
-        Ok(nid)
-    }
-}
-
 /// The first block behind the subtree of `span` blocks that is missing; `within` counts from the inode's own last address.
-fn hole_end(within: u64, span: u64) -> u64 {
+pub(super) fn hole_end(within: u64, span: u64) -> u64 {
     // Subtrees of one kind start at multiples of their span from the start of their group.
     let group = if within < 2 * PER_NODE {
         0

@@ -5,11 +5,11 @@ use zerocopy::FromBytes;
 
 use crate::geometry::Geometry;
 use crate::layout::inode::{InlineFlags, RawInode};
-use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
+use crate::layout::node::{NodeFlags, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::superblock::Features;
 use crate::layout::{COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
 use crate::node::inode;
-use crate::node::path::{BLOCKS_MAX, is_direct};
+use crate::node::path::{is_direct, is_node_offset};
 
 /// A node as a block shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +27,6 @@ pub(crate) struct Seen {
     pub(crate) next: u32,
     /// Whether its checksum is right, if it has one.
     pub(crate) sound: bool,
-}
-
-/// Most nodes in a tree: the offset of each is below this.
-const OFFSETS: u64 = 8 + BLOCKS_MAX / ADDRS_PER_NODE as u64 + BLOCKS_MAX / (ADDRS_PER_NODE as u64).pow(2);
-
-/// Whether a node can have this offset in its inode's tree.
-pub(crate) fn is_node_offset(offset: u32) -> bool {
-    offset == XATTR_NODE_OFFSET || u64::from(offset) < OFFSETS
 }
 
 /// The node in a block, if there is one. `knows_features` is false where the geometry had to be guessed.

@@ -19,7 +19,7 @@ use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
-use crate::log::ActiveLog;
+use crate::log::active::ActiveLog;
 use crate::node::nat::Nat;
 use crate::options::{OpenOptions, Recovery};
 use crate::volume::{Parts, Volume};

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::flushes::Flushes;
 use crate::journal::area::Area;
 use crate::journal::guard;
-use crate::journal::live::SetRight;
+use crate::journal::state::SetRight;
 use crate::lock::F2fs;
 use crate::lock::VolumeLock;
 use crate::mutant::{self, Mutant};

@@ -73,7 +73,8 @@ fn with_log(size: u64, first: u32) -> MemoryDevice {
 #[test]
 fn logs_are_found_where_mkfs_begins_them() {
     use crate::format::FormatOptions;
-    use crate::format::plan::{COLD_DATA, Plan, WARM_DATA, WARM_NODE};
+    use crate::format::areas::{COLD_DATA, WARM_DATA, WARM_NODE};
+    use crate::format::plan::Plan;
 
     for size in [10 * GIB, 64 * GIB, 100 * GIB, 1 << 40] {
         for segments_per_section in [1, 4, 128] {

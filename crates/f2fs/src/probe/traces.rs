@@ -6,11 +6,11 @@ use std::ops::Range;
 use basalt_device::BlockDevice;
 use zerocopy::FromBytes;
 
-use crate::checkpoint::pack::check_block;
-use crate::format::plan::possible_logs;
+use crate::checkpoint::block::check_block;
+use crate::format::areas::possible_logs;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::node::seen::is_node_offset;
+use crate::node::path::is_node_offset;
 
 /// Blocks from the start, holes left out, that are looked at one by one: 32 MiB. What every volume has is there, and most packs of
 /// checkpoints. A device that has no more is looked at as a whole.

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{Advise, InlineFlags, NIDS, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::xattr::NODE_CAPACITY;
-use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, RawBlock};
-use crate::log::{Owners, data_owner};
+use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, RawBlock, blocks_for};
+use crate::log::active::{Owners, data_owner};
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
 use crate::volume::Volume;
@@ -64,7 +64,7 @@ impl Volume {
             if is_inline {
                 self.free_blocks_from(ino, 0)?;
             } else if new.i_size.get() < old_size {
-                self.free_blocks_from(ino, Self::blocks_for(new.i_size.get()))?;
+                self.free_blocks_from(ino, blocks_for(new.i_size.get()))?;
             }
             for which in (0..NIDS).filter(|&which| new.i_nid[which].get() == 0 && old_trees[which].get() != 0) {
                 self.free_tree(ino, which)?;

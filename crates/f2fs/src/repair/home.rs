@@ -5,7 +5,7 @@ use basalt_vfs::FileKind;
 use super::directory::Found;
 use super::state::{FIRST_NID, State};
 use crate::check::Survey;
-use crate::check::names::InodeRecord;
+use crate::check::records::InodeRecord;
 use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, bucket_start};

@@ -5,7 +5,6 @@ use zerocopy::IntoBytes;
 
 use super::state::State;
 use super::{Log, Repair};
-use crate::check::file::{Level, level};
 use crate::check::inode::{NANOSECONDS, impossible_times, wrong_flags};
 use crate::check::{CheckReport, Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
@@ -18,6 +17,7 @@ use crate::layout::superblock::Features;
 use crate::layout::xattr;
 use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR};
 use crate::node::inode::{SIZE_LIMIT, least_extra_size};
+use crate::node::level::{Level, level};
 
 /// Inodes that are asked how many extra attributes there are on a volume.
 const EXTRA_SIZES_ASKED: usize = 64;

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::journal::area::Area;
 use crate::journal::guard;
-use crate::journal::live::SetRight;
+use crate::journal::state::SetRight;
 use crate::lock::F2fs;
 use crate::options::Extent;
 

@@ -11,13 +11,13 @@ use zerocopy::little_endian::U32;
 use super::directory::Found;
 use super::state::State;
 use crate::check::Survey;
-use crate::check::file::{Level, level};
 use crate::dir::entries;
 use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode};
 use crate::layout::{NAME_MAX, bit_lsb};
+use crate::node::level::{Level, level};
 
 /// Where an entry is: block of the directory (`None` for an inline one) and slot.
 type Spot = (Option<u64>, usize);

@@ -5,13 +5,13 @@ use rustc_hash::FxHashMap;
 
 use super::node::new_indirect;
 use super::state::State;
-use crate::check::file::{Level, level};
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, xattr};
+use crate::node::level::{Level, level};
 use crate::node::seen::recognise;
 use zerocopy::{FromBytes, IntoBytes};
 

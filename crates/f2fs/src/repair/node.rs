@@ -6,14 +6,14 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::state::State;
 use crate::check::blocks::Owner;
-use crate::check::file::{Level, level};
-use crate::check::nodes::CHILD_OFFSETS;
-use crate::check::tree::Reference;
+use crate::check::records::Reference;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
 use crate::layout::NULL_ADDR;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
+use crate::node::level::CHILD_OFFSETS;
+use crate::node::level::{Level, level};
 
 const IDS: u32 = ADDRS_PER_NODE;
 /// Offsets of the two indirect nodes and of the double indirect one.

@@ -19,7 +19,7 @@ use crate::journal::translation::Translation;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::journal::{KIND_NODE, RawMove};
 use crate::layout::node::XATTR_NODE_OFFSET;
-use crate::node::cache::Node;
+use crate::node::cache::{LeadPointers, Node};
 use crate::node::path::is_direct;
 use crate::node::pointers::has_pointers;
 use crate::recovery::forward::vouched;
@@ -103,9 +103,10 @@ impl Behind {
         self.node_segments.extend(of_chain);
         vouched(&chain).collect()
     }
+}
 
-    /// Leads the pointers to data of a node, read from `address`, to where cleaning took that.
-    pub(crate) fn lead_pointers(&self, node: &mut Node, address: u32, geometry: &Geometry) {
+impl LeadPointers for Behind {
+    fn lead_pointers(&self, node: &mut Node, address: u32, geometry: &Geometry) {
         let footer = *node.footer();
         let position = self.chain.get(&address).copied();
         if footer.cp_ver.get() == self.version && position.is_none() {

@@ -6,11 +6,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::evidence::Standing;
 use super::tree::Child;
 use super::{Index, Rescued};
-use crate::check::file::{Level, level};
-use crate::check::nodes::CHILD_OFFSETS;
 use crate::error::Result;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::node::level::CHILD_OFFSETS;
+use crate::node::level::{Level, level};
 use crate::volume::Volume;
 
 /// A pointer to a node, as it is on the device.

@@ -6,7 +6,7 @@ use crate::dir::entries::{entry, kind_of, name, next_used};
 use crate::dir::hash::hash;
 use crate::dir::lookup::Place;
 use crate::layout::dentry::{DentryShape, slots_for};
-use crate::layout::{NEW_ADDR, NULL_ADDR};
+use crate::layout::{NEW_ADDR, NULL_ADDR, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -42,7 +42,7 @@ impl Listing {
     fn read_all(&mut self, volume: &mut Volume) -> crate::error::Result<()> {
         let raw = volume.inode(self.directory)?;
         self.plain = raw.has_plain_names();
-        let blocks = Volume::blocks_for(raw.i_size.get());
+        let blocks = blocks_for(raw.i_size.get());
         if volume.has_inline_directory(self.directory)? {
             if let Some((bytes, shape)) = volume.directory_bytes(self.directory, Place::Inline)? {
                 self.read_block(bytes, &shape, true);

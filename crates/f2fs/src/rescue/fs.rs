@@ -9,7 +9,7 @@ use basalt_vfs::{
 
 use super::Rescued;
 use super::tree::Child;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NAME_MAX, NEW_ADDR, NULL_ADDR};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NAME_MAX, NEW_ADDR, NULL_ADDR, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -62,7 +62,7 @@ impl Rescued {
             if volume.has_inline_data(ino)? {
                 return Ok(lost);
             }
-            let (mut index, blocks) = (0, Volume::blocks_for(size));
+            let (mut index, blocks) = (0, blocks_for(size));
             while index < blocks {
                 index = match volume.map_damaged(ino, index)? {
                     Found::Mapped(Mapped::Hole(next)) => next,

@@ -10,7 +10,7 @@ use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, FromZeros};
 
 use super::reader::Reader;
-use crate::checkpoint::pack::check_block;
+use crate::checkpoint::block::check_block;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};

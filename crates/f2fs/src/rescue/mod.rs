@@ -47,8 +47,9 @@ pub(crate) use open::{knows_every_node, open_damaged};
 pub use report::{LostName, RescueReport, UnreadableRange};
 
 use crate::blocks::read_blocks;
+use crate::checkpoint::block::check_block;
 use crate::checkpoint::choose::{choose, is_unused};
-use crate::checkpoint::pack::{Pack, check_block};
+use crate::checkpoint::pack::Pack;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -58,8 +59,10 @@ use crate::layout::node::RawNode;
 use crate::layout::seal::Seal;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::node::cache::LeadPointers;
 use crate::node::nat::{Nat, NodePlace};
 use crate::node::seen;
+use crate::probe::not_f2fs;
 use crate::volume::Volume;
 use evidence::{Evidence, Standing};
 pub(crate) use index::Index;
@@ -169,7 +172,7 @@ impl Rescued {
             index = search.run(&mut reader, options.deleted, progress);
         }
         if index.nodes.is_empty() {
-            return Err(Error::not_f2fs(&*device));
+            return Err(not_f2fs(&*device));
         }
         let (flexible, is_outdated) = (search.flexible, search.outdated);
         let nat_is_old = evidence.nat_is_old();
@@ -195,7 +198,7 @@ impl Rescued {
         let mut report = RescueReport::new(source, pack.as_ref(), &evidence, &index, &geometry, &reader);
         let nat = make_nat(&index, options.deleted);
         let mut volume = open::open_rebuilt(device.clone(), geometry, pack, nat, clock)?;
-        volume.behind = behind;
+        volume.behind = behind.map(|behind| Box::new(behind) as Box<dyn LeadPointers>);
         let tree = tree::build(&mut volume, &mut reader, &index, options.deleted, &mut report, progress)?;
         report.set_unreadable(&reader);
         if !unsure.is_empty() {
@@ -280,7 +283,7 @@ fn find_geometry(
         }
     }
     if reader.blocks < 2 * BLOCKS_PER_SEGMENT {
-        return Err(Error::not_f2fs(device));
+        return Err(not_f2fs(device));
     }
     Ok((geometry::from_nothing(reader.blocks, options.main_block), GeometrySource::Nodes))
 }

@@ -22,7 +22,7 @@ use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA};
-use crate::log::ActiveLog;
+use crate::log::active::ActiveLog;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
 use crate::volume::{Parts, Volume};
@@ -68,7 +68,7 @@ pub(crate) fn open_damaged(
         warnings,
     };
     let mut volume = Volume::assemble(device, geometry, to_read(options), clock, parts)?;
-    volume.behind = Some(behind);
+    volume.behind = Some(Box::new(behind));
     Ok(volume)
 }
 

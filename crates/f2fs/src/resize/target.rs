@@ -1,6 +1,7 @@
 //! What a volume looks like at another size: pure arithmetic.
 
-use crate::format::plan::{Areas, divide, reserve};
+use crate::format::areas::{Areas, divide};
+use crate::format::plan::reserve;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, RawCheckpoint};
 use crate::layout::superblock::RawSuperblock;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::checkpoint::block::expected_checksum;
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::checkpoint::load::{Loaded, load_pack};
-use basalt_f2fs::checkpoint::pack::expected_checksum;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::geometry::superblock_block;
 use basalt_f2fs::layout::checkpoint::{CheckpointFlags, RawCheckpoint};

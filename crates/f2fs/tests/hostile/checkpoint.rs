@@ -1,7 +1,7 @@
 //! Checkpoint packs: which one counts, and fields that cannot be.
 
 use basalt_f2fs::Error;
-use basalt_f2fs::checkpoint::pack::expected_checksum;
+use basalt_f2fs::checkpoint::block::expected_checksum;
 use basalt_f2fs::layout::checkpoint::{CheckpointFlags, RawCheckpoint, RawOrphanBlock};
 use basalt_vfs::FileSystem;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::checkpoint::block::expected_checksum;
 use basalt_f2fs::checkpoint::choose::choose_pack;
-use basalt_f2fs::checkpoint::pack::{Pack, expected_checksum, read_pack};
+use basalt_f2fs::checkpoint::pack::{Pack, read_pack};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};

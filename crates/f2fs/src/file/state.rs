@@ -1,0 +1,44 @@
+//! What is in memory of an inode in use: its cached blocks.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::layout::RawBlock;
+
+/// One cached block.
+pub struct Page {
+    /// Its bytes.
+    pub block: Box<RawBlock>,
+    /// Whether it must still be written.
+    pub dirty: bool,
+}
+
+/// What is known about an inode in use, beyond its node.
+#[derive(Default)]
+pub struct InodeState {
+    /// References given out and not yet given back.
+    pub lookups: u64,
+    /// Cached blocks, by block of the file.
+    pub pages: BTreeMap<u32, Page>,
+    /// How many of them are dirty.
+    pub dirty: usize,
+    /// Dirty pages count as directory pages.
+    pub directory: bool,
+}
+
+/// Clean directory pages, oldest first.
+#[derive(Default)]
+pub struct CleanPages {
+    order: VecDeque<(u32, u32)>,
+}
+
+impl CleanPages {
+    /// Notes a page that has become clean.
+    pub fn note(&mut self, ino: u32, index: u32) {
+        self.order.push_back((ino, index));
+    }
+
+    /// Takes the oldest away if there are more than `limit`: its inode and block.
+    pub fn take_beyond(&mut self, limit: usize) -> Option<(u32, u32)> {
+        if self.order.len() > limit { self.order.pop_front() } else { None }
+    }
+}

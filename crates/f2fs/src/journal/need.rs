@@ -1,0 +1,61 @@
+//! When a checkpoint is needed although there is a journal, and from when on there is one.
+
+use basalt_segments::SegmentKind;
+use basalt_segments::cleaning::Rule;
+
+use super::area::Area;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::mutant::{self, Mutant};
+use crate::volume::Volume;
+
+/// Pre-invalid blocks of a large volume from which on a checkpoint is taken: 128 MiB, the best of the paper's sweep (figure 5).
+const PRE_INVALID_MAX: u64 = (128 << 20) / BLOCK_SIZE as u64;
+/// The same as a share of the main area, for small volumes: one in this many blocks.
+const PRE_INVALID_SHARE: u64 = 8;
+
+impl Volume {
+    /// Whether recovery would hardly find room any more: for the segments that its logs go on in, which are not those that they are in
+    /// now, and for the nodes that point to moved blocks. Only a checkpoint helps. Without a commit since the last one there is room, because
+    /// what was free then is free after a power cut.
+    pub(crate) fn is_recovery_cramped(&self) -> bool {
+        self.journal.commits > 0 && self.table.free_segments() < self.recovery_segments(self.journal.pointing.len())
+    }
+
+    /// Whether sections' worth of dead blocks wait for a checkpoint: where cleaning finds nothing to gain, that is what to do.
+    pub(crate) fn is_held_by_checkpoint(&self) -> bool {
+        self.table.pre_invalid_blocks() >= u64::from(self.table.section_blocks())
+    }
+
+    /// Segments that recovery may need where so many nodes point to moved blocks.
+    pub(super) fn recovery_segments(&self, pointing: usize) -> u32 {
+        let nodes = pointing as u32 + self.since.chained;
+        self.logs.len() as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
+    }
+
+    /// From now on commits cleaning by the journal, if the volume has one and may be changed. Called when nothing is left to recover.
+    pub(crate) fn start_journal(&mut self, area: Option<Area>) {
+        let is_wanted = self.options.journal && self.options.logs == 6 && self.is_writable();
+        let Some(area) = area.filter(|_| is_wanted) else { return };
+        let scaled = (u64::from(self.geometry.main_blocks()) / PRE_INVALID_SHARE).min(PRE_INVALID_MAX);
+        self.journal.rule = match self.options.pre_invalid_bytes {
+            Some(bytes) => Rule::Threshold(bytes / BLOCK_SIZE as u64),
+            None => Rule::Adaptive(scaled),
+        };
+        self.journal.area = Some(area);
+        self.table.track_durability();
+        self.pin_chain();
+    }
+
+    /// Keeps the segments where a roll-forward chain begins: the log's, and the one the last checkpoint names.
+    pub(crate) fn pin_chain(&mut self) {
+        if mutant::active(Mutant::ChainSegmentReused) {
+            return;
+        }
+        let log = &self.logs[SegmentKind::WarmNode.index()];
+        let named = self.checkpoint.raw.cur_node_segno[1].get();
+        self.table.pin(log.segment);
+        if named < self.geometry.main_blocks() / BLOCKS_PER_SEGMENT {
+            self.table.pin(named);
+        }
+    }
+}

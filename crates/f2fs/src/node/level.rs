@@ -1,0 +1,65 @@
+//! What is below a node of a file's tree, by the node's offset in it.
+
+use crate::layout::node::ADDRS_PER_NODE;
+
+/// Node ids in an indirect node.
+const IDS: u64 = ADDRS_PER_NODE as u64;
+/// Offsets in the tree of the two indirect nodes and the double indirect one.
+const INDIRECT: [u32; 2] = [3, 4 + ADDRS_PER_NODE];
+const DOUBLE_INDIRECT: u32 = 5 + 2 * ADDRS_PER_NODE;
+
+/// Offsets in an inode's tree of the nodes that it points to itself.
+pub(crate) const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, 4 + 1018, 5 + 2 * 1018];
+
+/// What is below a node, by its offset in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Block addresses, from this block of the file on.
+    Direct { file_block: u64 },
+    /// Node ids; the offsets of the children are `first`, `first + step`…
+    Indirect { first: u32, step: u32 },
+}
+
+/// What a node at `offset` in the tree of a file holds; `own` and `per_node` are the block addresses in the inode and in a
+/// direct node. The offset must not be 0 (the inode) or that of an xattr node.
+pub(crate) fn level(offset: u32, own: u32, per_node: u32) -> Level {
+    let (own, per_node) = (u64::from(own), u64::from(per_node));
+    let direct = |index: u64| Level::Direct { file_block: own + index * per_node };
+    match offset {
+        _ if INDIRECT.contains(&offset) => Level::Indirect { first: offset + 1, step: 1 },
+        DOUBLE_INDIRECT => Level::Indirect { first: offset + 1, step: ADDRS_PER_NODE + 1 },
+        0..=2 => direct(u64::from(offset.saturating_sub(1))),
+        _ if offset < INDIRECT[1] => direct(2 + u64::from(offset - INDIRECT[0] - 1)),
+        _ if offset < DOUBLE_INDIRECT => direct(2 + IDS + u64::from(offset - INDIRECT[1] - 1)),
+        _ => {
+            let below = u64::from(offset - DOUBLE_INDIRECT - 1);
+            // An indirect node, then its direct nodes, over and over.
+            match (below / (IDS + 1), below % (IDS + 1)) {
+                (_, 0) => Level::Indirect { first: offset + 1, step: 1 },
+                (indirect, within) => direct(2 + 2 * IDS + indirect * IDS + within - 1),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_follow_depth_first_order() {
+        let level = |offset| level(offset, 900, 1018);
+        assert_eq!(level(1), Level::Direct { file_block: 900 });
+        assert_eq!(level(2), Level::Direct { file_block: 1918 });
+        assert_eq!(level(3), Level::Indirect { first: 4, step: 1 });
+        assert_eq!(level(4), Level::Direct { file_block: 2936 });
+        assert_eq!(level(1021), Level::Direct { file_block: 2936 + 1017 * 1018 });
+        assert_eq!(level(1022), Level::Indirect { first: 1023, step: 1 });
+        assert_eq!(level(1023), Level::Direct { file_block: 2936 + 1018 * 1018 });
+        assert_eq!(level(2041), Level::Indirect { first: 2042, step: 1019 });
+        assert_eq!(level(2042), Level::Indirect { first: 2043, step: 1 });
+        assert_eq!(level(2043), Level::Direct { file_block: 2936 + 2 * 1018 * 1018 });
+        assert_eq!(level(2042 + 1019), Level::Indirect { first: 2043 + 1019, step: 1 });
+        assert_eq!(level(2043 + 1019), Level::Direct { file_block: 2936 + 3 * 1018 * 1018 });
+    }
+}

@@ -1,0 +1,168 @@
+//! Nodes by their id, and inodes by their number: from memory, or loaded and checked.
+
+use basalt_vfs::FileKind;
+
+use super::cache::Node;
+use super::{inode, nat};
+use crate::error::{Error, Result};
+use crate::layout::inode::RawInode;
+use crate::layout::nat::RawNatEntry;
+use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::volume::Volume;
+
+impl Volume {
+    /// The NAT entry of a node id.
+    pub(crate) fn nat_entry(&mut self, nid: u32) -> Result<RawNatEntry> {
+        self.nat.get(&*self.device, &self.geometry, nid)
+    }
+
+    /// A node, from memory or from the volume.
+    pub(crate) fn node(&mut self, nid: u32) -> Result<&mut Node> {
+        if !self.nodes.contains(nid) {
+            self.load_node(nid)?;
+        }
+        self.nodes.get_mut(nid).ok_or_else(|| not_in_memory(nid))
+    }
+
+    /// A node to change: it will be written by the next checkpoint at the latest.
+    pub(crate) fn node_mut(&mut self, nid: u32) -> Result<&mut Node> {
+        self.node_to_change(nid, true)
+    }
+
+    /// As [`node_mut`](Self::node_mut); unless `essential`, only times are to change.
+    fn node_to_change(&mut self, nid: u32, essential: bool) -> Result<&mut Node> {
+        if !self.nodes.contains(nid) {
+            self.load_node(nid)?;
+        }
+        self.changed = true;
+        self.nodes.mark_dirty(nid, essential).ok_or_else(|| not_in_memory(nid))
+    }
+
+    /// An inode of which only times are to change: fdatasync does not write it for them.
+    pub(crate) fn inode_times_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
+        self.check_inode(ino)?;
+        Ok(self.node_to_change(ino, false)?.inode_mut())
+    }
+
+    fn load_node(&mut self, nid: u32) -> Result<()> {
+        let entry = self.nat_entry(nid)?;
+        let address = entry.block_addr.get();
+        if !nat::in_use(&entry) || nid == 0 {
+            return Err(Error::damaged("NAT", format!("node {nid}"), "not in use, but something refers to it"));
+        }
+        if !self.geometry.in_main(address) {
+            return Err(Error::damaged(
+                "NAT",
+                format!("node {nid}"),
+                format!("address {address} outside the main area"),
+            ));
+        }
+        let block = self.read_block(address)?;
+        self.keep_node(nid, &entry, block)?;
+        if let (Some(behind), Some(node)) = (&self.behind, self.nodes.get_mut(nid)) {
+            behind.lead_pointers(node, address, &self.geometry);
+        }
+        Ok(())
+    }
+
+    /// Puts a node that was read from where its NAT entry says into memory, if it is that node.
+    pub(crate) fn keep_node(&mut self, nid: u32, entry: &RawNatEntry, block: Box<RawBlock>) -> Result<()> {
+        let address = entry.block_addr.get();
+        let node = Node::of(block);
+        let footer = *node.footer();
+        if footer.nid.get() != nid || footer.ino != entry.ino {
+            return Err(Error::damaged(
+                "node",
+                format!("block {address}"),
+                format!(
+                    "footer says node {} of inode {}, expected node {nid} of inode {}",
+                    footer.nid, footer.ino, entry.ino
+                ),
+            ));
+        }
+        let is_inode = footer.ino.get() == nid;
+        if is_inode != (footer.offset() == 0) {
+            // Taken for one another, an inode and the nodes below it would be written over.
+            return Err(Error::damaged(
+                "node",
+                format!("block {address}"),
+                format!("node {nid} of inode {} has offset {}", footer.ino, footer.offset()),
+            ));
+        }
+        if is_inode {
+            inode::validate_fields(node.inode(), nid, &self.geometry)?;
+            match inode::validate_checksum(node.inode(), nid, &self.geometry) {
+                // What can be read of a damaged volume is better than nothing.
+                Err(error) if self.options.rescue => tracing::warn!("{error}; used all the same"),
+                checked => checked?,
+            }
+        }
+        let limit = self.node_limit();
+        self.nodes.shrink(limit.saturating_sub(1));
+        self.nodes.insert(nid, node);
+        Ok(())
+    }
+
+    /// Nodes that the cache budget allows in memory.
+    pub(super) fn node_limit(&self) -> usize {
+        (self.options.cache_bytes / 2 / BLOCK_SIZE).max(64)
+    }
+
+    /// The inode `ino`: its node, checked to be one. Stale if there is none.
+    pub(crate) fn inode(&mut self, ino: u32) -> Result<&RawInode> {
+        self.check_inode(ino)?;
+        Ok(self.node(ino)?.inode())
+    }
+
+    /// As [`inode`](Self::inode), to change.
+    pub(crate) fn inode_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
+        self.check_inode(ino)?;
+        Ok(self.node_mut(ino)?.inode_mut())
+    }
+
+    /// What kind of file an inode is.
+    pub(crate) fn kind(&mut self, ino: u32) -> Result<FileKind> {
+        let mode = u32::from(self.inode(ino)?.i_mode.get());
+        Ok(FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
+    }
+
+    /// Whether an inode is a directory.
+    pub(crate) fn is_directory(&mut self, ino: u32) -> Result<bool> {
+        Ok(self.kind(ino)? == FileKind::Directory)
+    }
+
+    /// Adds to an inode's count of blocks, or takes from it.
+    pub(crate) fn add_blocks(&mut self, ino: u32, by: i64) -> Result<()> {
+        let raw = self.inode_mut(ino)?;
+        let blocks = raw.i_blocks.get().saturating_add_signed(by);
+        raw.i_blocks.set(blocks);
+        Ok(())
+    }
+
+    /// Whether there is an inode of this number.
+    pub(crate) fn is_inode(&mut self, ino: u32) -> Result<bool> {
+        match self.check_inode(ino) {
+            Ok(()) => Ok(true),
+            Err(Error::Refused(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_inode(&mut self, ino: u32) -> Result<()> {
+        if let Some(footer) = self.nodes.footer(ino) {
+            return if footer.ino.get() == ino { Ok(()) } else { Err(basalt_vfs::Error::Stale.into()) };
+        }
+        if ino == 0 || ino >= self.geometry.node_ids() {
+            return Err(basalt_vfs::Error::Stale.into());
+        }
+        let entry = self.nat_entry(ino)?;
+        if !nat::in_use(&entry) || entry.ino.get() != ino {
+            return Err(basalt_vfs::Error::Stale.into());
+        }
+        Ok(())
+    }
+}
+
+fn not_in_memory(nid: u32) -> Error {
+    Error::damaged("node", format!("node {nid}"), "not in memory")
+}

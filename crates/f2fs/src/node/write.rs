@@ -1,0 +1,136 @@
+//! Making, freeing and writing nodes: each gets its place in a node log when it is written.
+
+use basalt_segments::{BlockTraits, SegmentKind};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use super::cache::Node;
+use super::{inode, nat};
+use crate::error::Result;
+use crate::layout::nat::RawNatEntry;
+use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode};
+use crate::layout::superblock::Features;
+use crate::layout::{NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::log::active::node_owner;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Puts the block of an inode that had to be made anew into memory, dirty, and counts it.
+    pub(crate) fn put_new_node(&mut self, nid: u32, block: Box<RawBlock>) {
+        self.nodes.insert(nid, Node::of(block));
+        self.nodes.mark_dirty(nid, true);
+        self.changed = true;
+        self.counts.add_node();
+    }
+
+    /// Makes a node of `ino` at `offset` in its tree and returns its id. Counts it as a block and a node; the caller has
+    /// made sure that there is room, and adds it to the inode's blocks.
+    pub(crate) fn new_node(&mut self, ino: Option<u32>, offset: u32, cold: bool) -> Result<u32> {
+        let nid = self.nat.take_free(&*self.device, &self.geometry)?;
+        let ino = ino.unwrap_or(nid);
+        let old = self.nat_entry(nid)?;
+        self.nat.set(nid, RawNatEntry { version: old.version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
+        let mut block = RawBlock::zeroed();
+        let raw = RawNode::mut_from_bytes(&mut block.0).expect("a block is the size of a node");
+        raw.footer.nid.set(nid);
+        raw.footer.ino.set(ino);
+        let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
+        raw.footer.flag.set(offset << OFFSET_SHIFT | cold);
+        self.put_new_node(nid, block);
+        self.since.reserved += 1;
+        Ok(nid)
+    }
+
+    /// Frees a node: its block, its id, its place in the counts. The caller takes it off the inode's blocks.
+    pub(crate) fn free_node(&mut self, nid: u32) -> Result<()> {
+        let entry = self.nat_entry(nid)?;
+        self.nodes.remove(nid);
+        if nat::is_new(&entry) {
+            self.nat.give_back(nid);
+        } else {
+            if entry.ino.get() != nid {
+                self.since.note_reshaped(entry.ino.get());
+            }
+            self.invalidate(entry.block_addr.get())?;
+            let version = entry.version.wrapping_add(1);
+            self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: U32::new(NULL_ADDR) });
+        }
+        self.counts.remove_node()?;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Writes every dirty node to its log.
+    pub(crate) fn write_nodes(&mut self) -> Result<()> {
+        self.write_some_nodes(usize::MAX)
+    }
+
+    /// Writes up to `most` dirty nodes, going on where the last call ended.
+    pub(crate) fn write_some_nodes(&mut self, most: usize) -> Result<()> {
+        self.nodes.next_to_write(most).into_iter().try_for_each(|nid| self.write_node(nid))?;
+        let limit = self.node_limit();
+        self.nodes.shrink(limit);
+        Ok(())
+    }
+
+    /// Writes a node to its log if it is dirty, without marks: an fsync that covers it comes later, or never.
+    pub(crate) fn write_node(&mut self, nid: u32) -> Result<()> {
+        let Some((kind, address)) = self.place_node(nid, NodeFlags::empty())? else { return Ok(()) };
+        if kind == SegmentKind::WarmNode {
+            let Some(bytes) = self.nodes.bytes(nid) else { return Ok(()) };
+            self.since.unsealed.note(address, bytes);
+            self.keep_targets(nid);
+        }
+        let Some(node) = self.nodes.get(nid) else { return Ok(()) };
+        // In whichever log: with two logs none is the chain's, and the node is as little durable.
+        self.since.note_unmarked(node.footer().ino.get());
+        self.writer.append(&*self.device, kind.index(), address, node.bytes())
+    }
+
+    /// Gives a dirty node its next place in its log, and its footer; the bytes are the caller's to write. `None` if it is clean, or
+    /// was freed.
+    pub(crate) fn place_node(&mut self, nid: u32, marks: NodeFlags) -> Result<Option<(SegmentKind, u32)>> {
+        if !self.nodes.must_be_written(nid) {
+            return Ok(None);
+        }
+        let entry = self.nat_entry(nid)?;
+        let kind = self.placement.log(&self.node_traits(nid));
+        let address = self.allocate(kind, node_owner(nid))?;
+        if kind == SegmentKind::WarmNode {
+            self.note_chained();
+        }
+        let next = self.next_address(kind);
+        let version = self.checkpoint.node_version();
+        let with_checksum = self.geometry.features.contains(Features::INODE_CHECKSUM);
+        let seed = self.geometry.checksum_seed;
+        let Some(node) = self.nodes.get_mut(nid) else { return Ok(None) };
+        let footer = &mut node.raw_mut().footer;
+        let unmarked = footer.flag.get() & !(NodeFlags::FSYNC | NodeFlags::DENTRY).bits();
+        footer.flag = U32::new(unmarked | marks.bits());
+        footer.cp_ver = U64::new(version);
+        footer.next_blkaddr = U32::new(next);
+        if footer.ino == footer.nid && with_checksum {
+            inode::set_checksum(node.inode_mut(), seed);
+        }
+        self.nodes.mark_clean(nid);
+        self.nat.set(nid, RawNatEntry { block_addr: U32::new(address), ..entry });
+        self.counters.node_blocks += 1;
+        if !nat::is_new(&entry) {
+            self.invalidate(entry.block_addr.get())?;
+        }
+        Ok(Some((kind, address)))
+    }
+
+    /// What placement may know about a node.
+    fn node_traits(&self, nid: u32) -> BlockTraits {
+        let Some(node) = self.nodes.get(nid) else { return BlockTraits::default() };
+        let footer = node.footer();
+        BlockTraits {
+            node: true,
+            direct_node: super::path::is_direct(footer.offset()),
+            of_directory: !footer.flags().contains(NodeFlags::COLD),
+            file: footer.ino.get(),
+            ..BlockTraits::default()
+        }
+    }
+}
