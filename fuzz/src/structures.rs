@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::checkpoint::block::expected_checksum;
-use basalt_f2fs::checkpoint::load::{bitmap_places, load};
+use basalt_f2fs::checkpoint::fields::bitmap_places;
+use basalt_f2fs::checkpoint::load::load;
 use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::dir::{entries, hash};
 use basalt_f2fs::layout::checkpoint::{BITMAP_OFFSET, RawCheckpoint};

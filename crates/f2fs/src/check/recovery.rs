@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
-use crate::checkpoint::load::log_position;
+use crate::checkpoint::fields::log_position;
 use crate::error::Result;
 use crate::journal::translation::Translation;
 use crate::layout::SEGMENT_BITS;

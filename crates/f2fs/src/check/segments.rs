@@ -9,7 +9,7 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use super::report::Stage;
 use crate::blocks::read_blocks;
-use crate::checkpoint::load::log_position;
+use crate::checkpoint::fields::log_position;
 use crate::error::Result;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::summary::{TYPE_DATA, TYPE_NODE};

@@ -13,7 +13,7 @@
 use basalt_device::BlockDevice;
 
 use super::half::{self, Half};
-use super::pack::{Pack, read_pack};
+use super::pack::{Pack, newer, read_pack};
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
@@ -66,12 +66,6 @@ pub(super) fn choose_either(device: &dyn BlockDevice, geometry: &Geometry) -> Re
         let [first, _] = *errors;
         first
     })
-}
-
-/// The newer of two packs, by the signed difference of their versions.
-pub(super) fn newer(first: Pack, second: Pack) -> Pack {
-    let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
-    if ahead > 0 { second } else { first }
 }
 
 /// The pack to start from. The second value says what was wrong with the other pack, if anything was.

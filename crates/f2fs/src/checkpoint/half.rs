@@ -29,9 +29,8 @@ use basalt_device::BlockDevice;
 use zerocopy::FromBytes;
 
 use super::block::{bad, check_block};
-use super::choose::newer;
 use super::mark;
-use super::pack::{BrokenEnd, Pack, is_pack_size};
+use super::pack::{BrokenEnd, Pack, is_pack_size, newer};
 use super::whole::has_few_wrong_parts;
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};

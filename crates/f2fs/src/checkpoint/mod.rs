@@ -2,6 +2,7 @@
 
 pub mod block;
 pub mod choose;
+pub mod fields;
 pub mod half;
 pub(crate) mod journals;
 pub mod load;

@@ -75,3 +75,9 @@ pub fn read_pack(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> R
 pub(super) fn is_pack_size(total: u32, geometry: &Geometry) -> bool {
     (3 + geometry.payload..=BLOCKS_PER_SEGMENT).contains(&total)
 }
+
+/// The newer of two packs, by the signed difference of their versions.
+pub(super) fn newer(first: Pack, second: Pack) -> Pack {
+    let ahead = second.raw.checkpoint_ver.get().wrapping_sub(first.raw.checkpoint_ver.get()) as i64;
+    if ahead > 0 { second } else { first }
+}

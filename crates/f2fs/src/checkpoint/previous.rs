@@ -21,8 +21,8 @@ use basalt_segments::SegmentKind;
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
+use super::fields::{bitmap_places, log_position, version_bitmaps};
 use super::journals::read_nat_alone;
-use super::load::{bitmap_places, log_position, version_bitmaps};
 use super::pack::{Pack, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;

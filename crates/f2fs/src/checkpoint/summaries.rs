@@ -5,7 +5,7 @@ use basalt_segments::SegmentKind;
 use zerocopy::FromBytes;
 
 use super::block::bad;
-use super::load::log_position;
+use super::fields::log_position;
 use super::pack::Pack;
 use crate::blocks::read_blocks;
 use crate::error::Result;

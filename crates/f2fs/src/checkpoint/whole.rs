@@ -3,8 +3,8 @@
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 
+use super::fields::{log_position, read_orphans};
 use super::journals::{FEW, is_zero, nat_entries, sit_entries};
-use super::load::{log_position, read_orphans};
 use super::pack::Pack;
 use super::summaries::{has_node_summaries, is_compact, read_data_summaries, read_node_summaries};
 use crate::error::Result;

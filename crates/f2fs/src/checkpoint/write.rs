@@ -14,7 +14,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use basalt_segments::SegmentKind;
 
 use super::block::expected_checksum;
-use super::load::bitmap_places;
+use super::fields::bitmap_places;
 use crate::error::Result;
 use crate::layout::checkpoint::{
     BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,

@@ -28,7 +28,7 @@ use zerocopy::FromBytes;
 use super::commit::Writes;
 use super::staged::Staged;
 use crate::checkpoint::choose::choose_pack_to_read;
-use crate::checkpoint::load::log_position;
+use crate::checkpoint::fields::log_position;
 use crate::geometry::Geometry;
 use crate::layout::superblock::{self, RawSuperblock};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};

@@ -13,7 +13,8 @@ use serde::Serialize;
 use super::lost_found::number_of;
 use crate::check::{CheckProgress, Stage};
 use crate::clock::Clock;
-use crate::rescue::{Claim, Holding, Index, Pointer, RescueOptions, RescueProgress, RescueStage, Rescued};
+use crate::rescue::claims::{Claim, Holding, Pointer};
+use crate::rescue::{Index, RescueOptions, RescueProgress, RescueStage, Rescued};
 
 /// Something that rescue reads and that a repair would lose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

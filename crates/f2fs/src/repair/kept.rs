@@ -8,7 +8,8 @@ use basalt_segments::SegmentKind;
 use zerocopy::FromBytes;
 
 use crate::blocks::read_blocks;
-use crate::checkpoint::load::{Loaded, log_position};
+use crate::checkpoint::fields::log_position;
+use crate::checkpoint::load::Loaded;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry, VALID_MAP_SIZE};

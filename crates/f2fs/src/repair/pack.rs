@@ -10,7 +10,7 @@ use crate::blocks::read_blocks;
 use crate::check::Survey;
 use crate::checkpoint::block::expected_checksum;
 use crate::checkpoint::choose::choose_pack_to_read;
-use crate::checkpoint::load::bitmap_places;
+use crate::checkpoint::fields::bitmap_places;
 use crate::checkpoint::write::orphan_blocks;
 use crate::error::Result;
 use crate::geometry::Geometry;

@@ -13,7 +13,7 @@ use crate::check::{Fault, FaultKind, Place};
 use crate::error::Result;
 use crate::layout::NULL_ADDR;
 use crate::layout::nat::RawNatEntry;
-use crate::rescue::{Claim, Pointer};
+use crate::rescue::claims::{Claim, Pointer};
 
 /// What is known beside what was found: the faults of the check, by the node they are about.
 struct Known<'a> {

@@ -10,7 +10,7 @@ use basalt_device::BlockDevice;
 use basalt_segments::SegmentKind;
 use zerocopy::little_endian::U32;
 
-use crate::checkpoint::load::log_position;
+use crate::checkpoint::fields::log_position;
 use crate::checkpoint::pack::Pack;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;

@@ -3,9 +3,10 @@
 use basalt_vfs::FileKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::evidence::Standing;
+use super::Rescued;
+use super::index::Index;
+use super::standing::Standing;
 use super::tree::Child;
-use super::{Index, Rescued};
 use crate::error::Result;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};

@@ -24,52 +24,21 @@ use std::collections::BTreeSet;
 use basalt_segments::SegmentKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Other;
 use super::behind::Behind;
 use super::index::{Found, Index, Known};
 use super::interval::{Interval, Written};
 use super::open::read_nat_journal;
+use super::pack::Other;
 use super::reader::Reader;
+use super::standing::{Standing, TableState};
+use crate::checkpoint::fields::{log_position, version_bitmaps};
 use crate::checkpoint::half::{STALE_MAX, VERSION_STEP_MAX};
-use crate::checkpoint::load::{log_position, version_bitmaps};
 use crate::checkpoint::pack::Pack;
 use crate::checkpoint::previous::JournalEntry;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, nat, sit};
 use crate::node::seen::Seen;
-
-/// How sure it is that a node is in use, from least to most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
-    /// Known not to be.
-    Dead,
-    /// Nothing is known.
-    Unknown,
-    /// Its block is live, but the NAT, which looks sound there, does not lead to it; or the checkpoint before had it there, and nothing
-    /// newer was written.
-    Disputed,
-    /// It was written between the last two checkpoints, and nothing tells whether it was given up before the second.
-    Written,
-    /// Its block is live.
-    Live,
-    /// The NAT leads to it.
-    Named,
-    /// It was written by fsync after the checkpoint.
-    Newer,
-}
-
-/// How much of a table could be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TableState {
-    /// All of it agrees with the checkpoint.
-    Whole,
-    /// Some blocks of it.
-    Partial,
-    /// Nothing.
-    Gone,
-}
 
 /// What NAT and SIT say.
 #[derive(Default)]

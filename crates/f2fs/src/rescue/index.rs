@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::evidence::Standing;
+use super::standing::Standing;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::node::is_repaired;
 use crate::node::seen::Seen;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use zerocopy::FromBytes;
 
 use crate::blocks::read_blocks;
-use crate::checkpoint::load::log_position;
+use crate::checkpoint::fields::log_position;
 use crate::checkpoint::pack::Pack;
 use crate::checkpoint::previous::{JournalEntry, Previous};
 use crate::geometry::Geometry;

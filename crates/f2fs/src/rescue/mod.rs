@@ -17,7 +17,7 @@
 //! ([`OpenOptions::rescue`](crate::OpenOptions::rescue)).
 
 mod behind;
-mod claims;
+pub(crate) mod claims;
 mod entries;
 mod evidence;
 mod fs;
@@ -25,8 +25,12 @@ mod geometry;
 mod index;
 mod interval;
 mod open;
+mod options;
+mod pack;
+mod progress;
 mod reader;
 mod report;
+mod standing;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -40,16 +44,13 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 pub(crate) use behind::Behind;
-pub(crate) use claims::{Claim, Holding, Pointer};
-pub use evidence::TableState;
 pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
+pub use options::RescueOptions;
+pub use progress::{RescueProgress, RescueStage};
 pub use report::{LostName, RescueReport, UnreadableRange};
+pub use standing::TableState;
 
-use crate::blocks::read_blocks;
-use crate::checkpoint::block::check_block;
-use crate::checkpoint::choose::{choose, is_unused};
-use crate::checkpoint::pack::Pack;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
@@ -64,41 +65,12 @@ use crate::node::nat::{Nat, NodePlace};
 use crate::node::seen;
 use crate::probe::not_f2fs;
 use crate::volume::Volume;
-use evidence::{Evidence, Standing};
+use evidence::Evidence;
 pub(crate) use index::Index;
+use pack::{Other, find_checkpoint, head_version};
 use reader::Reader;
+use standing::Standing;
 use tree::Tree;
-
-/// How to search.
-#[derive(Debug, Clone, Default)]
-pub struct RescueOptions {
-    /// Show deleted files too, below `lost+found/deleted`, as far as their nodes have not been written over.
-    pub deleted: bool,
-    /// Believe no superblock, checkpoint or table: take the newest version of every node.
-    pub nodes_only: bool,
-    /// First block of the main area, for a volume without superblock and checkpoint whose layout is known.
-    pub main_block: Option<u32>,
-}
-
-/// What is being done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RescueStage {
-    /// Looking for nodes; counts segments.
-    Nodes,
-    /// Reading inodes and directories; counts inodes.
-    Names,
-}
-
-/// How far a search has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RescueProgress {
-    /// What is being done.
-    pub stage: RescueStage,
-    /// Items done of it.
-    pub done: u64,
-    /// Items there are.
-    pub total: u64,
-}
 
 /// What was found on a volume, as a file system that can only be read.
 pub struct Rescued {
@@ -286,57 +258,6 @@ fn find_geometry(
         return Err(not_f2fs(device));
     }
     Ok((geometry::from_nothing(reader.blocks, options.main_block), GeometrySource::Nodes))
-}
-
-/// The pack that is not gone by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Other {
-    /// It is older.
-    Sound,
-    /// It is damaged, cut off or gone: it may have been newer.
-    Bad,
-    /// It is damaged such that no power cut explains it.
-    Lost,
-    /// As before, and the one that is gone by may be what longer ones have left behind.
-    Stale,
-}
-
-/// The checkpoint to go by, and how the other pack is.
-fn find_checkpoint(
-    device: &dyn BlockDevice,
-    geometry: &Geometry,
-    source: GeometrySource,
-    options: &RescueOptions,
-    notes: &mut Vec<String>,
-) -> (Option<Pack>, Other) {
-    if options.nodes_only || source == GeometrySource::Nodes {
-        return (None, Other::Sound);
-    }
-    let chosen = match choose(device, geometry) {
-        Ok(chosen) => chosen,
-        Err(errors) => {
-            notes.push(format!("no checkpoint: {}", errors[0]));
-            return (None, Other::Sound);
-        }
-    };
-    // A pack of zeros is one that was never written, or what is left of a newer one.
-    let is_zero = is_unused(device, geometry, 1 - chosen.pack.index);
-    let is_bad = chosen.other.is_some() || is_zero;
-    let other = match &chosen.unknown {
-        Some(Error::Damaged { .. }) if chosen.pack.broken_end.is_some() => Other::Stale,
-        Some(Error::Damaged { .. }) => Other::Lost,
-        _ if is_bad => Other::Bad,
-        _ => Other::Sound,
-    };
-    notes.extend(chosen.other.filter(|_| !is_zero).map(|error| format!("{error}; the other pack is used")));
-    notes.extend(chosen.pack.tell_broken_end());
-    (Some(chosen.pack), other)
-}
-
-/// The version in the first block of a pack, if that is whole.
-fn head_version(device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<u64> {
-    let head = read_blocks(device, geometry.checkpoint + index * BLOCKS_PER_SEGMENT, 1).ok()?;
-    check_block(index, "first block", &head).ok().map(|(raw, _)| raw.checkpoint_ver.get())
 }
 
 /// The pass over the main area.

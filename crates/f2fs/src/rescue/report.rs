@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::evidence::{Evidence, TableState};
+use super::evidence::Evidence;
 use super::geometry::GeometrySource;
 use super::index::Index;
 use super::reader::Reader;
+use super::standing::TableState;
 use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
 use crate::layout::BLOCK_SIZE;
@@ -87,7 +88,7 @@ impl RescueReport {
         geometry: &Geometry,
         reader: &Reader<'_>,
     ) -> RescueReport {
-        use super::evidence::Standing;
+        use super::standing::Standing;
         let nodes = index.nodes.values().filter(|found| found.standing > Standing::Dead).count() as u64;
         // Where the NAT is out of date, nothing says what it leads to.
         let least = if evidence.nat_is_old() { Standing::Disputed } else { Standing::Named };

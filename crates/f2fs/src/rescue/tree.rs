@@ -9,11 +9,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
 use super::entries::Listing;
-use super::evidence::Standing;
 use super::index::Index;
+use super::progress::{RescueProgress, RescueStage};
 use super::reader::Reader;
 use super::report::RescueReport;
-use super::{RescueProgress, RescueStage};
+use super::standing::Standing;
 use crate::error::Result;
 use crate::layout::NAME_MAX;
 use crate::layout::inode::RawInode;
