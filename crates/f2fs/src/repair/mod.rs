@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `journal` | a live cleaning journal, first of all |
 //! | `superblock`, `checkpoint`, `pack` | where things are; the checkpoint to start from, and the next |
-//! | `finds`, `restore` | what rescue finds, and what the repair would lose of it; putting it back |
+//! | `finds`, `restore`, `identity` | what rescue finds, and what the repair would lose of it; putting it back; nodes with another's id |
 //! | `nat`, `node` | node addresses and footers; pointers to nodes and blocks |
 //! | `inode`, `xattr`, `directory`, `names`, `home`, `lost_found`, `remake` | fields, attributes, entries, names, directories made anew |
 //! | `kept` | what of the device may not be written over before the new checkpoint is durable |
@@ -31,6 +31,7 @@ mod directory;
 mod finds;
 mod first_block;
 mod home;
+mod identity;
 mod inode;
 mod journal;
 mod kept;

@@ -16,9 +16,9 @@ use crate::layout::nat::RawNatEntry;
 use crate::rescue::claims::{Claim, Pointer};
 
 /// What is known beside what was found: the faults of the check, by the node they are about.
-struct Known<'a> {
+pub(super) struct Known<'a> {
     /// Whether the NAT itself may be out of date.
-    nat_is_old: bool,
+    pub(super) nat_is_old: bool,
     by_node: FxHashMap<u32, Vec<&'a Fault>>,
 }
 
@@ -34,7 +34,7 @@ impl Known<'_> {
     }
 
     /// A repair of node `nid`: of the first fault of these kinds that it has, else of the last kind.
-    fn repair(&self, nid: u32, kinds: &[FaultKind], found: String, action: String) -> Repair {
+    pub(super) fn repair(&self, nid: u32, kinds: &[FaultKind], found: String, action: String) -> Repair {
         let faults = self.by_node.get(&nid).into_iter().flatten();
         if let Some(fault) = faults.into_iter().find(|fault| kinds.contains(&fault.kind)) {
             return Repair::of(fault, action);
@@ -54,11 +54,10 @@ impl State {
     pub(super) fn restore_nodes(&mut self, finds: &Finds, faults: &[Fault], log: &mut Log) -> Result<()> {
         let known = Known::of(faults, self.is_invented || finds.outweigh_the_nat());
         self.entered = finds.entered().clone();
-        let posing = self.give_ids_back(&finds.claims, &known, log)?;
-        let claims: Vec<&Claim> = finds.claims.iter().filter(|claim| !posing.contains(&claim.nid)).collect();
+        let found = self.tell_identities(&finds.claims, &known, log)?;
         let mut claimed = FxHashSet::default();
         let mut addresses = FxHashMap::default();
-        for claim in &claims {
+        for claim in &found.claims {
             claimed.insert(claim.nid);
             addresses.insert(claim.address, claim.nid);
             let (segment, block) = self.segment_of(claim.address);
@@ -66,56 +65,20 @@ impl State {
             self.restore_entry(claim, &known, log)?;
         }
         self.free_strangers(&addresses, &known, log)?;
-        for claim in claims {
-            let is_wrong = |pointer: &Pointer| pointer.value != claim.nid && !posing.contains(&pointer.holder);
-            if let Some(pointer) = claim.pointer.filter(is_wrong) {
+        for claim in &found.claims {
+            let Some(pointer) = claim.pointer.and_then(|pointer| found.in_own(&pointer)) else { continue };
+            if pointer.value != claim.nid {
                 let action = format!("leads to node {} again, which says that it belongs there", claim.nid);
                 self.set_pointer(&pointer, claim.nid, action, &known, log)?;
             }
         }
-        for pointer in finds.strays.iter().filter(|pointer| claimed.contains(&pointer.value)) {
-            let action = "cleared: that node belongs to another place".to_owned();
-            self.set_pointer(pointer, 0, action, &known, log)?;
+        for pointer in finds.strays.iter().filter_map(|pointer| found.in_own(pointer)) {
+            if claimed.contains(&pointer.value) {
+                let action = "cleared: that node belongs to another place".to_owned();
+                self.set_pointer(&pointer, 0, action, &known, log)?;
+            }
         }
         Ok(())
-    }
-
-    /// Gives nodes their id back that have another one's in a damaged footer: the NAT leads to them by the one, and by the other to another
-    /// inode's node, whose footer agrees. Returns the ids that they posed under.
-    fn give_ids_back(&mut self, claims: &[Claim], known: &Known<'_>, log: &mut Log) -> Result<FxHashSet<u32>> {
-        let mut posing = FxHashSet::default();
-        let mut by_address: Option<FxHashMap<u32, (u32, u32)>> = None;
-        for claim in claims {
-            if claim.is_newer() || known.nat_is_old || !self.is_anothers(claim)? {
-                continue;
-            }
-            if by_address.is_none() {
-                let all = self.nat_in_use()?.into_iter();
-                by_address = Some(all.map(|(nid, entry)| (entry.block_addr.get(), (nid, entry.ino.get()))).collect());
-            }
-            let by_table = by_address.as_ref().and_then(|all| all.get(&claim.address));
-            let Some(&(nid, _)) = by_table.filter(|(_, ino)| *ino == claim.ino) else { continue };
-            if self.edit_node(nid, |node| node.footer.nid.set(nid))? {
-                let (segment, block) = self.segment_of(claim.address);
-                self.kept.keep(segment, block);
-                let found = format!("footer of node {} of inode {}", claim.nid, claim.ino);
-                let action = format!("footer now of node {nid}, as the NAT says");
-                log.add(known.repair(nid, &[FaultKind::NodeFooterNid], found, action));
-                posing.insert(claim.nid);
-            }
-        }
-        Ok(posing)
-    }
-
-    /// Whether the id of a found node is another inode's by the NAT and by the footer of the block that it leads to.
-    fn is_anothers(&self, claim: &Claim) -> Result<bool> {
-        let entry = self.nat(claim.nid)?;
-        let address = entry.block_addr.get();
-        if entry.ino.get() == claim.ino || address == claim.address || !self.geometry.in_main(address) {
-            return Ok(false);
-        }
-        let footer = State::footer(&self.block(address)?);
-        Ok(footer.is_some_and(|footer| footer.nid.get() == claim.nid && footer.ino == entry.ino))
     }
 
     fn restore_entry(&mut self, claim: &Claim, known: &Known<'_>, log: &mut Log) -> Result<()> {

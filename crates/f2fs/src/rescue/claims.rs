@@ -30,6 +30,8 @@ pub(crate) struct Pointer {
 pub(crate) struct Claim {
     pub(crate) nid: u32,
     pub(crate) ino: u32,
+    /// Its offset in the inode's tree.
+    pub(crate) offset: u32,
     /// Where it is.
     pub(crate) address: u32,
     pub(crate) standing: Standing,
@@ -119,7 +121,7 @@ impl Rescued {
 impl Walk<'_> {
     fn inode(&mut self) -> Result<()> {
         let raw = *self.volume.inode(self.ino)?;
-        self.claim(self.ino, None);
+        self.claim(self.ino, 0, None);
         let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
         let has_blocks = matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink))
             && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
@@ -138,10 +140,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn claim(&mut self, nid: u32, pointer: Option<Pointer>) {
+    fn claim(&mut self, nid: u32, offset: u32, pointer: Option<Pointer>) {
         if let Some(found) = self.index.nodes.get(&nid) {
             let (address, standing) = (found.address, found.standing);
-            self.claims.push(Claim { nid, ino: self.ino, address, standing, pointer });
+            self.claims.push(Claim { nid, ino: self.ino, offset, address, standing, pointer });
         }
     }
 
@@ -154,7 +156,7 @@ impl Walk<'_> {
             self.strays.push(pointer);
             return Ok(false);
         };
-        self.claim(nid, Some(pointer));
+        self.claim(nid, offset, Some(pointer));
         if offset == XATTR_NODE_OFFSET {
             return Ok(true);
         }
