@@ -12,7 +12,7 @@ use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
 use basalt_segments::{Placement, SegmentTable};
 
-use crate::checkpoint::CheckpointState;
+use crate::checkpoint::state::CheckpointState;
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::error::Result;

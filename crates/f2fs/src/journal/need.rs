@@ -1,11 +1,9 @@
 //! When a checkpoint is needed although there is a journal, and from when on there is one.
 
-use basalt_segments::SegmentKind;
 use basalt_segments::cleaning::Rule;
 
 use super::area::Area;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 /// Pre-invalid blocks of a large volume from which on a checkpoint is taken: 128 MiB, the best of the paper's sweep (figure 5).
@@ -44,18 +42,5 @@ impl Volume {
         self.journal.area = Some(area);
         self.table.track_durability();
         self.pin_chain();
-    }
-
-    /// Keeps the segments where a roll-forward chain begins: the log's, and the one the last checkpoint names.
-    pub(crate) fn pin_chain(&mut self) {
-        if mutant::active(Mutant::ChainSegmentReused) {
-            return;
-        }
-        let log = &self.logs[SegmentKind::WarmNode.index()];
-        let named = self.checkpoint.raw.cur_node_segno[1].get();
-        self.table.pin(log.segment);
-        if named < self.geometry.main_blocks() / BLOCKS_PER_SEGMENT {
-            self.table.pin(named);
-        }
     }
 }

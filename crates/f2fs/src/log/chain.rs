@@ -74,4 +74,17 @@ impl Volume {
             self.since.close("no segment for the next node");
         }
     }
+
+    /// Keeps the segments where a roll-forward chain begins: the log's, and the one the last checkpoint names.
+    pub(crate) fn pin_chain(&mut self) {
+        if mutant::active(Mutant::ChainSegmentReused) {
+            return;
+        }
+        let log = &self.logs[SegmentKind::WarmNode.index()];
+        let named = self.checkpoint.raw.cur_node_segno[1].get();
+        self.table.pin(log.segment);
+        if named < self.geometry.main_blocks() / BLOCKS_PER_SEGMENT {
+            self.table.pin(named);
+        }
+    }
 }

@@ -9,8 +9,9 @@ use basalt_device::BlockDevice;
 use basalt_segments::{SegmentKind, SegmentTable};
 
 use crate::blocks::read_blocks;
+use crate::checkpoint::half;
 use crate::checkpoint::load::{Loaded, LoadedLog, ToOpen, load_to_open};
-use crate::checkpoint::{CheckpointState, half};
+use crate::checkpoint::state::CheckpointState;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;

@@ -11,9 +11,9 @@ use basalt_device::BlockDevice;
 
 use super::kept::Kept;
 use super::lost_logs::NOWHERE;
+use super::report::{Log, Repair};
 use super::staged::Staged;
 use super::state::{FIRST_NID, State};
-use super::{Log, Repair};
 use crate::blocks::read_blocks;
 use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};

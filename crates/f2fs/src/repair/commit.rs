@@ -7,9 +7,9 @@ use basalt_segments::SegmentKind;
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
-use super::Work;
 use super::staged::Staged;
 use super::state::State;
+use super::work::Work;
 use crate::check::Survey;
 use crate::check::blocks::Owner;
 use crate::checkpoint::load::Loaded;

@@ -3,8 +3,8 @@
 use basalt_segments::SegmentKind;
 use rustc_hash::FxHashMap;
 
+use super::report::{Log, Repair};
 use super::state::State;
-use super::{Log, Repair};
 use crate::check::{CheckReport, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::dir::hash::hash;

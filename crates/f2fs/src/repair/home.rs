@@ -2,7 +2,7 @@
 
 use basalt_vfs::FileKind;
 
-use super::directory::Found;
+use super::entry::Found;
 use super::state::{FIRST_NID, State};
 use crate::check::Survey;
 use crate::check::records::InodeRecord;

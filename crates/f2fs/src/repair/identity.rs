@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Log;
+use super::report::Log;
 use super::restore::Known;
 use super::state::State;
 use crate::check::FaultKind;

@@ -3,8 +3,8 @@
 use basalt_vfs::FileKind;
 use zerocopy::IntoBytes;
 
+use super::report::{Log, Repair};
 use super::state::State;
-use super::{Log, Repair};
 use crate::check::inode::{NANOSECONDS, impossible_times, wrong_flags};
 use crate::check::{CheckReport, Fault, FaultKind, Place, Survey};
 use crate::dir::entries;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 
-use super::Repair;
+use super::report::Repair;
 use crate::check::{FaultKind, Place};
 use crate::checkpoint::choose::choose_pack;
 use crate::clock::Clock;

@@ -116,18 +116,6 @@ impl State {
             && self.add_entry(survey, root, name.as_bytes(), ino, entries::file_type(FileKind::Directory))?;
         Ok(is_made.then_some(ino))
     }
-
-    /// A node id that is free; one that comes free in this round may be passed over.
-    pub(super) fn free_nid(&mut self, survey: &Survey) -> Result<Option<u32>> {
-        while self.free_from < self.geometry.node_ids() {
-            let nid = self.free_from;
-            if survey.nat.get(nid).block_addr.get() == 0 && self.nat(nid)?.block_addr.get() == 0 {
-                return Ok(Some(nid));
-            }
-            self.free_from += 1;
-        }
-        Ok(None)
-    }
 }
 
 /// Which of the directories for what has no name this is, if it is one.

@@ -23,11 +23,13 @@
 //! | `rounds`, `commit`, `backup` | the order of things; writing; what was there before |
 //! | `advice` | what is done for each kind of fault, in words |
 
+mod address;
 mod advice;
 mod backup;
 mod checkpoint;
 mod commit;
 mod directory;
+mod entry;
 mod finds;
 mod first_block;
 mod home;
@@ -35,6 +37,7 @@ mod identity;
 mod inode;
 mod journal;
 mod kept;
+mod known_names;
 mod level;
 mod lost_found;
 mod lost_logs;
@@ -43,35 +46,35 @@ mod nat;
 mod node;
 mod pack;
 mod remake;
+mod report;
 mod restore;
 mod rounds;
 mod segments;
 mod staged;
 mod state;
 mod superblock;
+mod work;
 mod xattr;
 
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 use rustc_hash::FxHashSet;
-use serde::Serialize;
 
 pub use advice::advice;
 pub use backup::{RestoreError, restore};
 pub use finds::Loss;
+pub use report::{Repair, RepairOptions, RepairProgress, RepairReport};
 
-use crate::check::{
-    CheckOptions, CheckProgress, CheckReport, Counts, Fault, FaultKind, Place, Severity, Survey, examine,
-};
-use crate::clock::{Clock, SystemClock};
+use crate::check::{CheckOptions, CheckProgress, CheckReport, Fault, FaultKind, Place, Severity};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::lock::F2fs;
 use crate::options::Extent;
+use report::Log;
 use staged::Staged;
+use work::Work;
 
-/// Most faults that one round takes on; a volume with more takes more rounds.
-const FAULTS_PER_ROUND: usize = 100_000;
 /// Blocks of a pack that are zero if it was never written: more than the least pack has.
 const UNUSED_BLOCKS: usize = 8;
 /// What recovery must not start from: it would write where something is, or delete it.
@@ -86,124 +89,6 @@ const NOT_RECOVERABLE: &[FaultKind] = &[
     FaultKind::NatMissing,
     FaultKind::NodeDuplicateReference,
 ];
-
-/// How to repair.
-#[derive(Clone)]
-pub struct RepairOptions {
-    /// Most repairs and faults to list.
-    pub max_listed: usize,
-    /// The clock of the recovery that an unclean volume gets first.
-    pub clock: Arc<dyn Clock>,
-}
-
-impl Default for RepairOptions {
-    fn default() -> Self {
-        RepairOptions { max_listed: CheckOptions::default().max_faults, clock: Arc::new(SystemClock) }
-    }
-}
-
-/// How far a repair has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RepairProgress {
-    /// The check that is under way, from 1.
-    pub round: u32,
-    /// How far it is.
-    pub check: CheckProgress,
-}
-
-/// One thing that is put right.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Repair {
-    /// Which rule was broken.
-    pub kind: FaultKind,
-    /// How bad that was.
-    pub severity: Severity,
-    /// Where.
-    pub place: Place,
-    /// What was found.
-    pub found: String,
-    /// What is done.
-    pub action: String,
-}
-
-impl Repair {
-    fn of(fault: &Fault, action: impl Into<String>) -> Repair {
-        Repair {
-            kind: fault.kind,
-            severity: fault.severity,
-            place: fault.place,
-            found: fault.found.clone(),
-            action: action.into(),
-        }
-    }
-}
-
-impl std::fmt::Display for Repair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}: {}: {}", self.kind, self.place, self.found, self.action)
-    }
-}
-
-/// What a repair does, or would do.
-#[derive(Debug, Clone, Serialize)]
-pub struct RepairReport {
-    /// What is put right, in order; at most as many as were asked for.
-    pub repairs: Vec<Repair>,
-    /// How many that are, listed or not.
-    pub repaired: u64,
-    /// Faults that are left.
-    pub left: Vec<Fault>,
-    /// Whether the volume is clean afterwards.
-    pub clean: bool,
-    /// Blocks that are written.
-    pub blocks: u64,
-    /// Checks that were made.
-    pub rounds: u32,
-    /// What is on the volume afterwards.
-    pub counts: Counts,
-    /// What [rescue](crate::rescue) can read now and nobody could afterwards; at most as many as were asked for.
-    pub losses: Vec<Loss>,
-    /// Whether nodes were put back that the node address table had lost: the damage was more than a repair without a user should touch.
-    pub restored_nodes: bool,
-    /// Whether a checkpoint pack that cannot be read may be the newer one: what only it knows is gone with this repair.
-    pub uncertain_checkpoint: bool,
-}
-
-impl RepairReport {
-    /// Whether this gives a reason to ask first, where `planned` gave none for that.
-    fn asks_for_more_than(&self, planned: &RepairReport) -> bool {
-        let asks_for_force = |report: &RepairReport| !report.losses.is_empty() || report.uncertain_checkpoint;
-        let asks = asks_for_force(self) || self.restored_nodes && !planned.restored_nodes;
-        asks && !asks_for_force(planned)
-    }
-}
-
-/// The repairs so far.
-struct Log {
-    repairs: Vec<Repair>,
-    seen: FxHashSet<(FaultKind, Place)>,
-    count: u64,
-    limit: usize,
-    /// Whether what follows is no repair, but comes from moving what was repaired.
-    muted: bool,
-    has_restored_nodes: bool,
-    has_uncertain_checkpoint: bool,
-}
-
-impl Log {
-    fn add(&mut self, repair: Repair) {
-        self.has_restored_nodes |= repair.kind == FaultKind::NatMissing;
-        self.has_uncertain_checkpoint |= repair.kind == FaultKind::CheckpointUncertain;
-        // A place that takes two rounds is one repair.
-        if self.muted || self.repairs.len() < self.limit && !self.seen.insert((repair.kind, repair.place)) {
-            return;
-        }
-        self.count += 1;
-        if self.repairs.len() < self.limit {
-            self.repairs.push(repair);
-        }
-    }
-}
 
 /// A repair that is ready to be written.
 pub struct Plan {
@@ -359,27 +244,7 @@ fn plan_behind_journal(
     Ok(Plan { staged, report, writes: commit::Writes::default(), journal })
 }
 
-/// A repair under way.
-struct Work<'a> {
-    device: Arc<dyn BlockDevice>,
-    staged: Arc<Staged>,
-    log: Log,
-    round: u32,
-    /// Whether something was fsynced that the engine cannot recover: what is left of it has to be searched for.
-    has_given_up: bool,
-    /// What rescue finds, where that was asked before the first repair.
-    found: Option<finds::Finds>,
-    progress: &'a mut dyn FnMut(RepairProgress),
-}
-
 impl Work<'_> {
-    fn examine(&mut self, watched: FxHashSet<u32>) -> Result<(CheckReport, Option<Survey>)> {
-        self.round += 1;
-        let (round, progress) = (self.round, &mut self.progress);
-        let options = CheckOptions { max_faults: FAULTS_PER_ROUND };
-        examine(&*self.staged, &options, Some(watched), &mut |check| progress(RepairProgress { round, check }))
-    }
-
     /// Whether anything can be made better.
     fn has_work(&self, report: &CheckReport) -> Result<bool> {
         for fault in &report.faults {

@@ -2,13 +2,12 @@
 //! with every change. So a fault costs what its own entry costs, however many others there are.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
-use super::directory::Found;
+use super::entry::Found;
+use super::known_names::{Names, Numbers, Spot, key, numbers_key};
 use super::state::State;
 use crate::check::Survey;
 use crate::dir::entries;
@@ -18,48 +17,6 @@ use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode};
 use crate::layout::{NAME_MAX, bit_lsb};
 use crate::node::level::{Level, level};
-
-/// Where an entry is: block of the directory (`None` for an inline one) and slot.
-type Spot = (Option<u64>, usize);
-
-/// Where the entries of a directory are. Names are kept as their hashes, to spare memory, and read where they are.
-#[derive(Default)]
-pub(super) struct Names {
-    /// Every entry by the hash of its name.
-    by_name: BTreeSet<(u64, Spot)>,
-    /// Every entry but `.` and `..` by its inode.
-    by_inode: BTreeSet<(u32, Spot)>,
-    /// Numbers behind names, by the hash of the name and of how many digits they have.
-    numbers: FxHashMap<u64, Numbers>,
-}
-
-/// Which numbers behind a name are in use; all have as many digits.
-struct Numbers {
-    /// All before this one are in use, but for `free`.
-    next: u64,
-    /// Those that may have come free since.
-    free: BTreeSet<u64>,
-}
-
-impl Names {
-    fn add(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], u32)) {
-        self.by_name.insert((key(name), (block, slot)));
-        if !is_dot(name) {
-            self.by_inode.insert((ino, (block, slot)));
-        }
-    }
-
-    fn remove(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], u32)) {
-        self.by_name.remove(&(key(name), (block, slot)));
-        self.by_inode.remove(&(ino, (block, slot)));
-        if let Some((key, number)) = number_behind(name)
-            && let Some(numbers) = self.numbers.get_mut(&key)
-            && number < numbers.next
-        {
-            numbers.free.insert(number);
-        }
-    }
-}
 
 /// Entries of one inode that are looked at for one that is the same as another: a hostile directory has any number.
 const SAME_MAX: usize = 8;
@@ -256,10 +213,6 @@ impl State {
     }
 }
 
-fn is_dot(name: &[u8]) -> bool {
-    matches!(name, b"." | b"..")
-}
-
 /// The entries of a block or of an inline directory that can be read: slot, name and inode.
 fn read_entries<'a>(content: &'a [u8], shape: &DentryShape) -> Vec<(usize, &'a [u8], u32)> {
     let (mut all, mut slot) = (Vec::new(), 0);
@@ -270,25 +223,4 @@ fn read_entries<'a>(content: &'a [u8], shape: &DentryShape) -> Vec<(usize, &'a [
         all.extend(name.map(|name| (used, name, raw.ino.get())));
     }
     all
-}
-
-/// A hash for which names that share one are hard to find. With the hash of directories that is easy.
-fn key(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// What the numbers of so many digits behind `stem`, which ends with `~`, are known by.
-fn numbers_key(stem: &[u8], digits: usize) -> u64 {
-    key((stem, digits))
-}
-
-/// The number behind a name, and what the others like it are known by.
-fn number_behind(name: &[u8]) -> Option<(u64, u64)> {
-    let at = name.iter().rposition(|&byte| byte == b'~')?;
-    let (stem, digits) = name.split_at(at + 1);
-    let is_number = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');
-    let number = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
-    Some((numbers_key(stem, digits.len()), number))
 }

@@ -136,34 +136,6 @@ impl State {
         Ok((!cleared.is_empty()).then(|| format!("pointers to nodes {} cleared", names.join(", "))))
     }
 
-    /// Sets an address of an inode (counted from its first block address) or of a direct node.
-    pub(super) fn set_address(&mut self, survey: &Survey, nid: u32, slot: u32, address: u32) -> Result<bool> {
-        if self.is_inode(survey, nid) {
-            return self.edit_inode(nid, |inode| {
-                let at = (inode.extra_size() / 4 + slot) as usize;
-                if let Some(stored) = inode.slots.get_mut(at) {
-                    stored.set(address);
-                }
-            });
-        }
-        self.edit_node(nid, |node| {
-            if let Some(stored) = node.slots.get_mut(slot as usize) {
-                stored.set(address);
-            }
-        })
-    }
-
-    /// The address at a slot, counted as in [`set_address`](Self::set_address).
-    pub(super) fn address(&self, survey: &Survey, nid: u32, slot: u32) -> Result<u32> {
-        let Some(block) = self.node(nid)? else { return Ok(NULL_ADDR) };
-        if self.is_inode(survey, nid) {
-            let Ok(inode) = RawInode::ref_from_bytes(&block) else { return Ok(NULL_ADDR) };
-            return Ok(inode.slots.get((inode.extra_size() / 4 + slot) as usize).map_or(NULL_ADDR, |slot| slot.get()));
-        }
-        let Ok(node) = RawNode::ref_from_bytes(&block) else { return Ok(NULL_ADDR) };
-        Ok(node.slots.get(slot as usize).map_or(NULL_ADDR, |slot| slot.get()))
-    }
-
     /// A node that nobody points to: back to where its footer says if that place is empty, else its id is freed. Nothing yet if the
     /// node above it is in the same position.
     fn attach_or_free(&mut self, survey: &Survey, nid: u32) -> Result<Option<String>> {

@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use super::finds::Finds;
+use super::report::{Log, Repair};
 use super::state::State;
-use super::{Log, Repair};
 use crate::check::{Fault, FaultKind, Place};
 use crate::error::Result;
 use crate::layout::NULL_ADDR;

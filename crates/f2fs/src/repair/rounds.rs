@@ -1,14 +1,14 @@
 //! Rounds of check and repair, until nothing is left or nothing gets better.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
-use basalt_device::BlockDevice;
 use rustc_hash::FxHashSet;
 
 use super::finds::{Finds, Loss};
+use super::report::{Repair, RepairOptions, RepairReport};
 use super::state::State;
-use super::{Plan, Repair, RepairOptions, RepairProgress, RepairReport, Work, checkpoint, superblock};
+use super::work::Work;
+use super::{Plan, checkpoint, superblock};
 use crate::check::{CheckReport, Fault, FaultKind, Place, Severity, Survey};
 use crate::error::Result;
 
@@ -108,13 +108,6 @@ impl Work<'_> {
         let mut plan = self.finish(report, writes, options);
         plan.report.losses = losses;
         Ok(plan)
-    }
-
-    /// What rescue finds on the volume as it is now.
-    pub(super) fn search(&mut self, options: &RepairOptions) -> Option<Finds> {
-        let staged: Arc<dyn BlockDevice> = Arc::clone(&self.staged) as Arc<dyn BlockDevice>;
-        let (round, progress) = (self.round + 1, &mut self.progress);
-        Finds::search(&staged, &options.clock, &mut |check| progress(RepairProgress { round, check }))
     }
 
     fn log_is_of_superblocks(&self) -> bool {

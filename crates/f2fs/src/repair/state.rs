@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::kept::Kept;
-use super::names::Names;
+use super::known_names::Names;
 use super::staged::Staged;
 use crate::blocks::read_blocks;
 use crate::check::Survey;
@@ -176,6 +176,18 @@ impl State {
             }
         }
         Ok(all)
+    }
+
+    /// A node id that is free; one that comes free in this round may be passed over.
+    pub(super) fn free_nid(&mut self, survey: &Survey) -> Result<Option<u32>> {
+        while self.free_from < self.geometry.node_ids() {
+            let nid = self.free_from;
+            if survey.nat.get(nid).block_addr.get() == 0 && self.nat(nid)?.block_addr.get() == 0 {
+                return Ok(Some(nid));
+            }
+            self.free_from += 1;
+        }
+        Ok(None)
     }
 
     /// Frees a node id.

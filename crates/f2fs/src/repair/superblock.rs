@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 
+use super::report::{Log, Repair};
 use super::staged::Staged;
 use super::state::State;
-use super::{Log, Repair};
 use crate::check::{Fault, FaultKind, Place};
 use crate::error::Result;
 use crate::geometry::{Geometry, superblock_block};

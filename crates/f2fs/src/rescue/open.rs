@@ -9,11 +9,11 @@ use zerocopy::FromZeros;
 
 use super::behind::Behind;
 use super::geometry::from_superblocks;
-use crate::checkpoint::CheckpointState;
 use crate::checkpoint::choose::choose_pack_to_read;
 use crate::checkpoint::fields::version_bitmaps;
 use crate::checkpoint::journals;
 use crate::checkpoint::pack::Pack;
+use crate::checkpoint::state::CheckpointState;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
