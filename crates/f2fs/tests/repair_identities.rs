@@ -200,7 +200,8 @@ fn nodes_pose_in_chains_pairs_and_circles() {
 
 #[test]
 fn the_pointer_to_it_is_damaged_too() {
-    let values: [(&str, fn(&Damaged) -> u32); 4] = [
+    type Value = fn(&Damaged) -> u32;
+    let values: [(&str, Value); 4] = [
         ("garbage", |_| 0x7FFF_0000),
         ("the victim", |on| on.nid("b", 0)),
         ("a third node", |on| on.nid("c", 1)),

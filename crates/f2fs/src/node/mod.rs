@@ -1,5 +1,5 @@
-//! Nodes: where they are (NAT), those in memory (cache, load), making and writing them (write), the way from a file offset to a node (path, map), and from a block to its
-//! node (owner).
+//! Nodes: where they are (NAT), those in memory (cache, load), making and writing them (write), the way from a file offset to a node
+//! (path, map), what is below a node (level), and from a block to its node (owner).
 
 pub mod cache;
 pub mod inode;
