@@ -6,11 +6,11 @@
 //!
 //! Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
 
+use basalt_segments::cleaning::PIECE;
 use basalt_segments::{BlockTraits, SegmentKind};
 use basalt_vfs::FileKind;
 
 use crate::error::Result;
-use crate::file::writeback::PIECE;
 use crate::flushes::Flushes;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;

@@ -21,10 +21,6 @@ use crate::volume::Volume;
 const IDLE_STEP: u32 = 128;
 /// Pause between two pieces of background cleaning.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
-/// What a changed entry of the NAT takes in memory, in bytes, with its share of the tree it is in.
-const NAT_ENTRY_BYTES: usize = 32;
-/// So many changed entries may wait in any case: a checkpoint's own journal holds some without writing them to the NAT.
-const NAT_ENTRIES_MIN: usize = 4096;
 
 impl F2fs {
     /// Frees sections that were emptied, by the journal or by a checkpoint. Unless `wait`, the journal's commit may still lack its flush,
@@ -149,8 +145,7 @@ impl F2fs {
         }
         // A failure was noted.
         let more = self.clean_idle(IDLE_STEP).unwrap_or_default();
-        let commit = self
-            .with_volume(|volume| if more { volume.wants_sections_freed(true) } else { volume.cleaner.has_emptied() });
+        let commit = self.with_volume(|volume| if more { volume.wants_commit() } else { volume.cleaner.has_emptied() });
         if commit && let Err(error) = self.free_cleaned(CleaningCause::Background, true) {
             tracing::error!(%error, "background cleaning failed");
             return None;
@@ -169,14 +164,5 @@ impl F2fs {
     #[must_use]
     pub fn recent_victims(&self) -> Vec<Victim> {
         self.with_volume(|volume| volume.cleaner.recent().iter().copied().collect())
-    }
-}
-
-impl Volume {
-    /// Whether what can be written back and forgotten by a checkpoint alone takes more than an eighth of the memory for caches. Dirty pages and
-    /// nodes can go to their logs instead; changed entries of the NAT cannot.
-    pub(crate) fn holds_too_much_for_checkpoint(&self) -> bool {
-        let entries = self.nat.dirty.len() + self.journal.notes();
-        entries > (self.options.cache_bytes / 8 / NAT_ENTRY_BYTES).max(NAT_ENTRIES_MIN)
     }
 }

@@ -1,6 +1,6 @@
 //! What the volume tells the cleaner's decisions, and what it asks them.
 
-use basalt_segments::cleaning::{Load, Pressure};
+use basalt_segments::cleaning::{Facts, Load, Pressure};
 
 use crate::layout::BLOCK_SIZE;
 use crate::volume::Volume;
@@ -11,37 +11,27 @@ impl Volume {
         self.cleaner.pressure(&self.table, &self.load())
     }
 
-    /// Whether a checkpoint has to free sections before the next change; with `paced` also, whether it is worth it.
-    pub(crate) fn wants_sections_freed(&self, paced: bool) -> bool {
-        paced && self.is_commit_full() || self.cleaner.wants_sections_freed(&self.table, &self.load(), paced)
+    /// Whether a commit is worth it while cleaning goes on.
+    pub(crate) fn wants_commit(&self) -> bool {
+        self.cleaner.wants_commit(&self.table, &self.facts(), true)
     }
 
-    /// Whether as many sections as may share a commit were emptied since the last one.
-    pub(crate) fn is_commit_full(&self) -> bool {
-        let committed = self.journal.written.as_ref().map_or(0, |written| written.sections);
-        let emptied = self.cleaner.emptied_sections().saturating_sub(committed);
-        self.options.sections_per_commit.is_some_and(|most| emptied >= most.max(1))
-    }
-
-    /// Live blocks that a change writing `weight` blocks has to move.
-    pub(crate) fn cleaning_due(&mut self, weight: u32, pressure: Pressure) -> u32 {
-        let load = self.load();
-        self.cleaner.due(&load, weight, pressure)
-    }
-
-    /// There is room: nobody owes anything.
-    pub(crate) fn forgive_cleaning(&mut self) {
-        let load = self.load();
-        self.cleaner.forgive(&load);
-    }
-
-    /// Pages that may be dirty before writers have to wait for writeback.
-    pub(crate) fn dirty_page_limit(&self) -> usize {
-        Load::dirty_page_limit(&self.table, self.options.cache_bytes / BLOCK_SIZE)
+    /// What the driver has to know.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            load: self.load(),
+            cache_blocks: self.options.cache_bytes / BLOCK_SIZE,
+            is_writable: self.is_writable(),
+            is_memory_full: self.holds_too_much_for_checkpoint(),
+            is_recovery_cramped: self.is_recovery_cramped(),
+            is_held_by_checkpoint: self.is_held_by_checkpoint(),
+            committing: self.journal.written.as_ref().map(|written| written.sections),
+            sections_per_commit: self.options.sections_per_commit.unwrap_or(u32::MAX).max(1),
+        }
     }
 
     /// What was written and what is dirty.
-    pub(super) fn load(&self) -> Load {
+    fn load(&self) -> Load {
         let written = self.counters.data_blocks + self.counters.node_blocks;
         Load {
             reserved_sections: self.sections_reserved(),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zerocopy::FromBytes;
 
-use basalt_segments::cleaning::Purpose;
+use basalt_segments::cleaning::{Moved, Purpose};
 
 use super::near_each_other;
 use crate::error::Result;
@@ -15,57 +15,6 @@ use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
 impl F2fs {
-    /// Moves up to `most` live blocks in the foreground; false if there is nothing to gain.
-    pub(crate) fn clean_step(&self, most: u32) -> Result<bool> {
-        let _one = self.cleaning.lock();
-        if !self.volume.lock().plan_foreground() {
-            return Ok(false);
-        }
-        let mut left = most;
-        while left > 0
-            && let Some(moved) = self.follow_plan(CleaningCause::Foreground, left)?
-        {
-            left -= moved.blocks;
-        }
-        let mut volume = self.volume.lock();
-        let load = volume.load();
-        volume.cleaner.note_step(&load);
-        Ok(true)
-    }
-
-    /// Empties victims in the foreground until a section is gained, or a checkpoint has to free those emptied so far; false if
-    /// there are none, because moving live blocks around would gain nothing. By the one who may clean.
-    pub(crate) fn clean_round(&self) -> Result<bool> {
-        if !self.volume.lock().plan_foreground() {
-            return Ok(false);
-        }
-        // The checkpoint that frees what is emptied has to write these, and cleaning would take their room.
-        self.write_ordered_in_pieces()?;
-        self.decide(|volume| volume.write_ordered(usize::MAX))?;
-        let most = self.with_volume(|volume| volume.options.sections_per_commit.unwrap_or(u32::MAX).max(1));
-        let mut sections = 0;
-        while sections == 0 || sections < most && self.with_volume(|volume| volume.load().has_workspace(&volume.table))
-        {
-            if !self.empty_victim()? {
-                break;
-            }
-            sections += 1;
-        }
-        Ok(true)
-    }
-
-    /// Goes on with the plan to the end of the section under way; false if there is none.
-    fn empty_victim(&self) -> Result<bool> {
-        let mut is_begun = false;
-        while let Some(moved) = self.follow_plan(CleaningCause::Foreground, u32::MAX)? {
-            if moved.ends_section {
-                return Ok(true);
-            }
-            is_begun = true;
-        }
-        Ok(is_begun)
-    }
-
     /// Moves up to `most` live blocks in the background; false if it is not worth it.
     pub(crate) fn clean_idle(&self, most: u32) -> Result<bool> {
         let _one = self.cleaning.lock();
@@ -92,7 +41,7 @@ impl F2fs {
     }
 
     /// Goes on with the plan for up to `most` blocks of one segment, or to the end of the section under way; `None` if there is no plan.
-    fn follow_plan(&self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
+    pub(crate) fn follow_plan(&self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
         let start = self.with_volume(|volume| volume.clock.uptime());
         let most = self.read_victim_ahead(most);
         let moved = self.decide(|volume| if volume.is_writable() { volume.follow_plan(cause, most) } else { Ok(None) });
@@ -125,12 +74,6 @@ impl F2fs {
             Some((count, true)) => read(true).map_or(1, |(again, _)| again.min(count)),
         }
     }
-}
-
-/// What following the plan did.
-pub(super) struct Moved {
-    blocks: u32,
-    ends_section: bool,
 }
 
 /// Blocks of a segment that the plan moves next.
@@ -189,16 +132,10 @@ impl Volume {
     }
 
     /// Makes sure that there is a plan for the foreground; false if nothing is to be gained.
-    fn plan_foreground(&mut self) -> bool {
-        if self.cleaner.is_planned(Purpose::Foreground) {
-            return true;
-        }
-        if self.cleaner.search_is_vain(&self.table) {
-            return false;
-        }
+    pub(crate) fn plan_foreground(&mut self) -> bool {
         let start = self.clock.uptime();
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());
-        let gains = self.cleaner.plan_foreground(&self.table, self.options.victim, reserved, now);
+        let gains = self.cleaner.plan_when_needed(&self.table, self.options.victim, reserved, now);
         self.cleaning.foreground.select += self.clock.uptime().saturating_sub(start);
         gains
     }

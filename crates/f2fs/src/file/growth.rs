@@ -6,7 +6,8 @@
 //! whatever it is for. Also ordered are the pages of a file that gets another name, which somebody may have written to take the place of an
 //! older file (ext4 does the same: `auto_da_alloc`).
 
-use super::writeback::PIECE;
+use basalt_segments::cleaning::PIECE;
+
 use crate::error::Result;
 use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, blocks_for};
 use crate::lock::F2fs;

@@ -12,9 +12,6 @@ use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
 
-/// Blocks written back in one go when too many are dirty: a request of 1 MiB.
-pub(crate) const PIECE: usize = 256;
-
 impl Volume {
     /// Writes the dirty pages of one inode, in file order.
     pub(crate) fn write_back(&mut self, ino: u32) -> Result<()> {

@@ -11,7 +11,7 @@
 //! | [`moves`] | what was moved since the last commit |
 //! | [`commit`] | writing the moves, and freeing what they emptied; or why a checkpoint is better |
 //! | [`translation`] | recovery: where what was at an address went |
-//! | `need` | when a checkpoint is needed although there is a journal |
+//! | `need` | when only a checkpoint helps |
 //! | [`state`] | what an open volume knows of its journal |
 //! | [`price`] | what a checkpoint costs on this device, as measured |
 //! | `recover` | recovery: the checkpoint's nodes, tables and summaries brought to where things are |

@@ -1,4 +1,4 @@
-//! When a checkpoint is needed although there is a journal, and from when on there is one.
+//! When only a checkpoint helps, and from when on there is a journal.
 
 use basalt_segments::cleaning::Rule;
 
@@ -11,7 +11,19 @@ const PRE_INVALID_MAX: u64 = (128 << 20) / BLOCK_SIZE as u64;
 /// The same as a share of the main area, for small volumes: one in this many blocks.
 const PRE_INVALID_SHARE: u64 = 8;
 
+/// What a changed entry of the NAT takes in memory, in bytes, with its share of the tree it is in.
+const NAT_ENTRY_BYTES: usize = 32;
+/// So many changed entries may wait in any case: a checkpoint's own journal holds some without writing them to the NAT.
+const NAT_ENTRIES_MIN: usize = 4096;
+
 impl Volume {
+    /// Whether what can be written back and forgotten by a checkpoint alone takes more than an eighth of the memory for caches. Dirty pages and
+    /// nodes can go to their logs instead; changed entries of the NAT cannot.
+    pub(crate) fn holds_too_much_for_checkpoint(&self) -> bool {
+        let entries = self.nat.dirty.len() + self.journal.notes();
+        entries > (self.options.cache_bytes / 8 / NAT_ENTRY_BYTES).max(NAT_ENTRIES_MIN)
+    }
+
     /// Whether recovery would hardly find room any more: for the segments that its logs go on in, which are not those that they are in
     /// now, and for the nodes that point to moved blocks. Only a checkpoint helps. Without a commit since the last one there is room, because
     /// what was free then is free after a power cut.

@@ -139,7 +139,7 @@ impl Cleaner {
 
     /// Whether the search for victims has to be left out, because the last was in vain and little has died since: it reads the
     /// whole table.
-    pub fn search_is_vain(&mut self, table: &SegmentTable) -> bool {
+    fn search_is_vain(&mut self, table: &SegmentTable) -> bool {
         let dead = table.dead_blocks();
         match self.in_vain {
             Some(before) if dead < before + u64::from(BLOCKS_PER_SEGMENT / 8) => {
@@ -150,12 +150,26 @@ impl Cleaner {
         }
     }
 
+    /// Makes sure that there is a plan for the foreground; false if nothing is to be gained.
+    pub fn plan_when_needed(
+        &mut self,
+        table: &SegmentTable,
+        policy: &dyn VictimPolicy,
+        reserved_sections: u32,
+        now: u64,
+    ) -> bool {
+        if self.is_planned(Purpose::Foreground) {
+            return true;
+        }
+        !self.search_is_vain(table) && self.plan_foreground(table, policy, reserved_sections, now)
+    }
+
     /// Plans to empty sections that together hold at least a section's worth of dead blocks, the cheapest by `policy`; false if
     /// those that may be taken do not.
     ///
     /// With an over-provisioning of `p` percent, about `100 / p` sections always do; mkfs reserves twice as many, and
     /// `reserved_sections` is what it reserved. `now` is in the unit of [`SegmentTable::set_live`].
-    pub fn plan_foreground(
+    fn plan_foreground(
         &mut self,
         table: &SegmentTable,
         policy: &dyn VictimPolicy,

@@ -1,21 +1,61 @@
 //! When the simulated volume is cleaned, and moving live blocks.
 
-use basalt_segments::BLOCKS_PER_SEGMENT;
-use basalt_segments::cleaning::{Load, Pressure, Purpose};
+use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, Want, make_room, relieve_memory};
+use basalt_segments::{BLOCKS_PER_SEGMENT, SegmentTable};
 
 use super::{STRANGER, Volume};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Cleaning;
 
-/// Rounds of cleaning one write may wait for. Source: the engine's `maintenance`.
-const CLEANING_ROUNDS: u32 = 64;
+impl Driven for Volume {
+    type Error = Error;
+
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Cleaner, &SegmentTable, &Facts) -> T) -> T {
+        let facts = self.facts();
+        question(&mut self.cleaner, &self.table, &facts)
+    }
+
+    fn as_cleaner<T>(&mut self, work: impl FnOnce(&mut Volume) -> T) -> T {
+        work(self)
+    }
+
+    fn plan(&mut self) -> bool {
+        let reserved = self.facts().load.reserved_sections;
+        self.cleaner.plan_when_needed(&self.table, self.options.policy, reserved, self.clock)
+    }
+
+    fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
+        Volume::follow_plan(self, most)
+    }
+
+    fn prepare_round(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_pages(&mut self, count: usize) -> Result<()> {
+        let pages = self.file.as_mut().map(|file| file.pages_to_write(count)).unwrap_or_default();
+        self.write_each(&pages)
+    }
+
+    fn write_nodes(&mut self, count: usize) -> Result<()> {
+        Volume::write_nodes(self, count)
+    }
+
+    fn commit(&mut self, _wait: bool) -> Result<()> {
+        if self.cleaner.sections_to_be_freed(&self.table) > 0 { self.checkpoint() } else { Ok(()) }
+    }
+
+    fn checkpoint(&mut self, _want: Want) -> Result<()> {
+        Volume::checkpoint(self)
+    }
+}
 
 impl Volume {
     /// Before a change: cleans as the options say.
     #[inline]
     pub(super) fn make_room(&mut self) -> Result<()> {
         match self.options.cleaning {
-            Cleaning::Paced { reserved_sections } => self.make_room_paced(reserved_sections),
+            Cleaning::Paced { .. } => make_room(self, 1),
             Cleaning::FreeSections { least, victims } => {
                 if self.table.free_sections() >= least {
                     Ok(())
@@ -34,7 +74,7 @@ impl Volume {
     }
 
     fn keep_free(&mut self, least: u32, victims: u32) -> Result<()> {
-        self.relieve_pressure()?;
+        relieve_memory(self)?;
         if self.table.prefree_sections() > 0 {
             self.checkpoint()?;
         }
@@ -46,7 +86,7 @@ impl Volume {
     }
 
     fn keep_garbage_below(&mut self, most: f64, victims: u32) -> Result<()> {
-        self.relieve_pressure()?;
+        relieve_memory(self)?;
         if self.table.prefree_sections() > 0 {
             self.checkpoint()?;
         }
@@ -79,98 +119,40 @@ impl Volume {
                 self.checkpoint()?;
                 continue;
             }
-            self.follow_plan(self.table.section_blocks())?;
+            self.follow_plan(u32::MAX)?;
         }
         self.checkpoint()?;
         Ok(true)
     }
 
-    /// As the engine's `make_room_for` a change of one block.
-    fn make_room_paced(&mut self, reserved_sections: u32) -> Result<()> {
-        self.relieve_pressure()?;
-        let load = self.load(reserved_sections);
-        let paced = match self.cleaner.pressure(&self.table, &load) {
-            Pressure::Low => return self.clean_until_there_is_room(reserved_sections),
-            Pressure::None => {
-                self.cleaner.forgive(&load);
-                false
-            }
-            pressure @ (Pressure::Paced(_) | Pressure::Hard) => {
-                let due = self.cleaner.due(&load, 1, pressure);
-                self.clean_step(reserved_sections, due)?
-            }
+    /// What the driver has to know: there is no journal, and memory is no matter.
+    fn facts(&self) -> Facts {
+        let reserved_sections = match self.options.cleaning {
+            Cleaning::Paced { reserved_sections } => reserved_sections,
+            Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => 0,
         };
-        let load = self.load(reserved_sections);
-        if self.cleaner.wants_sections_freed(&self.table, &load, paced) { self.checkpoint() } else { Ok(()) }
+        let file = self.file.as_ref();
+        let (dirty_nodes, dirty_pages) = file.map_or((0, 0), |file| (file.dirty_nodes(), file.dirty_pages()));
+        Facts {
+            load: Load {
+                reserved_sections,
+                dirty_nodes,
+                dirty_pages,
+                written: self.written.saturating_sub(self.moved),
+            },
+            cache_blocks: file.map_or(usize::MAX, |file| file.cache_blocks),
+            is_writable: true,
+            is_memory_full: false,
+            is_recovery_cramped: false,
+            is_held_by_checkpoint: false,
+            committing: None,
+            sections_per_commit: u32::MAX,
+        }
     }
 
-    fn clean_until_there_is_room(&mut self, reserved_sections: u32) -> Result<()> {
-        for _ in 0..CLEANING_ROUNDS {
-            let load = self.load(reserved_sections);
-            if self.cleaner.pressure(&self.table, &load) != Pressure::Low {
-                return Ok(());
-            }
-            let wait = self.cleaner.wants_sections_freed(&self.table, &load, false);
-            if !wait && !self.clean_round(reserved_sections)? {
-                return Ok(());
-            }
-            let before = self.table.free_sections();
-            if self.cleaner.sections_to_be_freed(&self.table) > 0 {
-                self.checkpoint()?;
-            }
-            if self.table.free_sections() <= before {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn clean_step(&mut self, reserved_sections: u32, most: u32) -> Result<bool> {
-        if !self.plan(reserved_sections) {
-            return Ok(false);
-        }
-        let mut left = most;
-        while left > 0 && self.cleaner.current().is_some() {
-            left -= self.follow_plan(left)?;
-        }
-        let load = self.load(reserved_sections);
-        self.cleaner.note_step(&load);
-        Ok(true)
-    }
-
-    fn clean_round(&mut self, reserved_sections: u32) -> Result<bool> {
-        if !self.plan(reserved_sections) {
-            return Ok(false);
-        }
-        let mut sections = 0;
-        while self.cleaner.current().is_some()
-            && (sections == 0 || self.load(reserved_sections).has_workspace(&self.table))
-        {
-            self.follow_plan(self.table.section_blocks())?;
-            sections += 1;
-        }
-        Ok(true)
-    }
-
-    fn plan(&mut self, reserved_sections: u32) -> bool {
-        if self.cleaner.is_planned(Purpose::Foreground) {
-            return true;
-        }
-        if self.cleaner.search_is_vain(&self.table) {
-            return false;
-        }
-        self.cleaner.plan_foreground(&self.table, self.options.policy, reserved_sections, self.clock)
-    }
-
-    fn load(&self, reserved_sections: u32) -> Load {
-        let (dirty_nodes, dirty_pages) =
-            self.file.as_ref().map_or((0, 0), |file| (file.dirty_nodes(), file.dirty_pages()));
-        Load { reserved_sections, dirty_nodes, dirty_pages, written: self.written.saturating_sub(self.moved) }
-    }
-
-    /// Goes on with the plan for up to `most` blocks, or to the end of the section under way; how many were moved.
-    fn follow_plan(&mut self, most: u32) -> Result<u32> {
-        let Some((section, position)) = self.cleaner.current() else { return Ok(0) };
+    /// Goes on with the plan for up to `most` blocks, or to the end of the section under way.
+    fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
+        let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
         let first = self.table.segments_of(section).start;
         let (mut from, mut moved, mut is_empty) = (position, 0, false);
         while moved < most && !is_empty {
@@ -183,11 +165,12 @@ impl Volume {
                 None => is_empty = true,
             }
         }
-        if self.cleaner.advance(&self.table, moved, (!is_empty).then_some(from)) {
+        let ends_section = self.cleaner.advance(&self.table, moved, (!is_empty).then_some(from));
+        if ends_section {
             let all = self.cleaner.recent().newest().map_or(moved, |victim| victim.moved);
             self.statistics.count_victim(all, self.table.section_blocks());
         }
-        Ok(moved)
+        Ok(Some(Moved { blocks: moved, ends_section }))
     }
 
     /// Moves these live blocks of a segment.

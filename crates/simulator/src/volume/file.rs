@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::cleaning::Load;
 use basalt_segments::{Block, SegmentKind};
 
 use super::{NOWHERE, Volume};
@@ -16,8 +15,6 @@ const PER_NODE: u32 = 1018;
 const OWN_DIRECT: u32 = 2;
 /// Indirect nodes right below the inode; the others are below the double indirect one.
 const OWN_INDIRECT: u32 = 2;
-/// Blocks written back in one go when too many are dirty. Source: the engine's `maintenance`.
-const PIECE: usize = 256;
 /// No node yet.
 const NO_NODE: u32 = u32::MAX;
 
@@ -30,7 +27,7 @@ struct Node {
 /// Pages and nodes of the file. Nodes are numbered as the engine gives out node ids: in the order in which they were made.
 pub(super) struct File {
     inode_slots: u32,
-    cache_blocks: usize,
+    pub(super) cache_blocks: usize,
     nodes: Vec<Node>,
     inode: u32,
     /// The nodes that hold addresses, by their place in the file: the inode, then the direct nodes.
@@ -160,7 +157,7 @@ impl File {
     }
 
     /// The next dirty pages from the cursor on, wrapping; at most `most`. They stay dirty until written.
-    fn pages_to_write(&mut self, most: usize) -> Vec<u32> {
+    pub(super) fn pages_to_write(&mut self, most: usize) -> Vec<u32> {
         let from = self.page_cursor;
         let mut pages: Vec<u32> = self.pages.range(from..).take(most).copied().collect();
         self.page_cursor = 0;
@@ -203,30 +200,14 @@ impl Volume {
         self.changed = true;
     }
 
-    /// Writes back what is dirty beyond the limits.
-    #[inline]
-    pub(super) fn relieve_pressure(&mut self) -> Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let limit = Load::dirty_page_limit(&self.table, file.cache_blocks);
-        if let Some(over) = file.pages.len().checked_sub(limit).filter(|&over| over > 0) {
-            let pages = file.pages_to_write(over.max(PIECE));
-            self.write_pages(&pages)?;
-        }
-        let Some(file) = &self.file else { return Ok(()) };
-        if let Some(over) = file.dirty.len().checked_sub(file.cache_blocks / 4).filter(|&over| over > 0) {
-            self.write_nodes(over.max(PIECE))?;
-        }
-        Ok(())
-    }
-
     /// Writes all dirty pages, in file order.
     pub(super) fn write_back_all(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let pages: Vec<u32> = file.pages.iter().copied().collect();
-        self.write_pages(&pages)
+        self.write_each(&pages)
     }
 
-    fn write_pages(&mut self, pages: &[u32]) -> Result<()> {
+    pub(super) fn write_each(&mut self, pages: &[u32]) -> Result<()> {
         for page in pages {
             self.write_out(*page)?;
             if let Some(file) = &mut self.file {
