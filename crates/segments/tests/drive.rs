@@ -1,0 +1,273 @@
+//! The driver of cleaning: what it has a volume do before a change, by the facts it is told.
+
+use std::convert::Infallible;
+
+use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room};
+use basalt_segments::{BLOCKS_PER_SEGMENT, SegmentKind, SegmentTable, victim};
+
+const SECTIONS: u32 = 64;
+
+/// What a volume was made to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Pages(usize),
+    Nodes(usize),
+    Moved,
+    Prepared,
+    Commit { wait: bool },
+    Checkpoint(Want),
+}
+
+/// A volume of sections of one segment; a log takes the blocks that are moved.
+struct Volume {
+    table: SegmentTable,
+    cleaner: Cleaner,
+    facts: Facts,
+    log: (u32, u32),
+    done: Vec<Done>,
+    /// Whether a commit frees what is empty.
+    commits_free: bool,
+    /// How many hold the turn of cleaning.
+    cleaners: u32,
+}
+
+impl Volume {
+    /// All sections but `free` are in use, each with so many live blocks.
+    fn new(free: u32, live: u32) -> Volume {
+        let mut table = SegmentTable::new(SECTIONS, 1);
+        for _ in free..SECTIONS {
+            let segment = table.open_segment(SegmentKind::WarmData, None).unwrap();
+            assert!(table.set_live_run(segment * BLOCKS_PER_SEGMENT, live, 1));
+            table.close_segment(segment);
+        }
+        let load = Load { reserved_sections: 4, ..Load::default() };
+        let facts = Facts {
+            load,
+            cache_blocks: 4096,
+            is_writable: true,
+            is_memory_full: false,
+            is_recovery_cramped: false,
+            is_held_by_checkpoint: false,
+            committing: None,
+            sections_per_commit: u32::MAX,
+        };
+        let log = (table.open_segment(SegmentKind::ColdData, None).unwrap(), 0);
+        let (cleaner, done) = (Cleaner::default(), Vec::new());
+        Volume { table, cleaner, facts, log, done, commits_free: true, cleaners: 0 }
+    }
+
+    /// What a change of `weight` blocks makes it do; repetitions count once.
+    fn make_room(&mut self, weight: u32) -> Vec<Done> {
+        self.done.clear();
+        let Ok(()) = make_room(self, weight);
+        assert_eq!(self.cleaners, 0);
+        let mut done = self.done.clone();
+        done.dedup();
+        done
+    }
+
+    fn free(&mut self) {
+        let freed = self.table.prefree();
+        self.table.release(&freed);
+        self.cleaner.note_checkpoint(&freed);
+    }
+
+    fn place(&mut self, block: u32) {
+        if self.log.1 == BLOCKS_PER_SEGMENT {
+            self.table.close_segment(self.log.0);
+            self.log = (self.table.open_segment(SegmentKind::ColdData, None).expect("room to move to"), 0);
+        }
+        assert!(self.table.set_live(self.log.0 * BLOCKS_PER_SEGMENT + self.log.1, 2));
+        self.log.1 += 1;
+        assert!(self.table.clear_live(block, 2));
+    }
+}
+
+impl Driven for Volume {
+    type Error = Infallible;
+
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Cleaner, &SegmentTable, &Facts) -> T) -> T {
+        question(&mut self.cleaner, &self.table, &self.facts)
+    }
+
+    fn as_cleaner<T>(&mut self, work: impl FnOnce(&mut Volume) -> T) -> T {
+        assert_eq!(self.cleaners, 0, "one at a time");
+        self.cleaners += 1;
+        let result = work(self);
+        self.cleaners -= 1;
+        result
+    }
+
+    fn plan(&mut self) -> bool {
+        assert_eq!(self.cleaners, 1);
+        let greedy = victim::by_name("greedy").unwrap();
+        self.cleaner.plan_when_needed(&self.table, greedy, self.facts.load.reserved_sections, 2)
+    }
+
+    fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>, Infallible> {
+        assert_eq!(self.cleaners, 1);
+        let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
+        self.done.push(Done::Moved);
+        let (blocks, next) = match self.table.movable(section, position, most) {
+            Some((segment, live)) => {
+                live.iter().for_each(|offset| self.place(segment * BLOCKS_PER_SEGMENT + offset));
+                (live.len() as u32, live.last().map(|last| last + 1))
+            }
+            None => (0, None),
+        };
+        Ok(Some(Moved { blocks, ends_section: self.cleaner.advance(&self.table, blocks, next) }))
+    }
+
+    fn prepare_round(&mut self) -> Result<(), Infallible> {
+        assert_eq!(self.cleaners, 1);
+        self.done.push(Done::Prepared);
+        Ok(())
+    }
+
+    fn write_pages(&mut self, count: usize) -> Result<(), Infallible> {
+        self.done.push(Done::Pages(count));
+        self.facts.load.dirty_pages -= count as u64;
+        Ok(())
+    }
+
+    fn write_nodes(&mut self, count: usize) -> Result<(), Infallible> {
+        self.done.push(Done::Nodes(count));
+        self.facts.load.dirty_nodes -= count as u64;
+        Ok(())
+    }
+
+    fn commit(&mut self, wait: bool) -> Result<(), Infallible> {
+        assert_eq!(self.cleaners, 0, "a commit may need what a cleaner holds");
+        self.done.push(Done::Commit { wait });
+        if self.commits_free {
+            self.free();
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, want: Want) -> Result<(), Infallible> {
+        assert_eq!(self.cleaners, 0);
+        self.done.push(Done::Checkpoint(want));
+        self.facts.is_held_by_checkpoint = false;
+        self.free();
+        Ok(())
+    }
+}
+
+#[test]
+fn where_there_is_room_nothing_is_done() {
+    assert_eq!(Volume::new(40, 512).make_room(1), []);
+}
+
+#[test]
+fn what_cannot_be_changed_is_left_alone() {
+    let mut volume = Volume::new(2, 100);
+    volume.facts = Facts { is_writable: false, is_memory_full: true, is_recovery_cramped: true, ..volume.facts };
+    volume.facts.load.dirty_pages = 1 << 20;
+    assert_eq!(volume.make_room(1), []);
+}
+
+#[test]
+fn what_is_dirty_beyond_the_limits_is_written_in_large_pieces() {
+    // Half of the cache may be dirty pages, and a quarter dirty nodes.
+    let mut volume = Volume::new(50, 512);
+    volume.facts.load.dirty_pages = 2049;
+    assert_eq!(volume.make_room(1), [Done::Pages(PIECE)]);
+    volume.facts.load.dirty_pages = 2048 + 3000;
+    volume.facts.load.dirty_nodes = 1024 + 700;
+    assert_eq!(volume.make_room(1), [Done::Pages(3000), Done::Nodes(700)]);
+    assert_eq!(volume.make_room(1), []);
+    // Few free segments leave less.
+    let mut volume = Volume::new(17, 512);
+    volume.facts.load.dirty_nodes = 1025;
+    assert_eq!(volume.make_room(1), [Done::Nodes(PIECE)]);
+    volume.facts.load.dirty_nodes = 1000;
+    assert_eq!(volume.make_room(1), []);
+}
+
+#[test]
+fn where_only_a_checkpoint_helps_nothing_is_cleaned() {
+    for (facts, want) in [
+        (Facts { is_memory_full: true, ..Volume::new(2, 100).facts }, Want::Memory),
+        (Facts { is_recovery_cramped: true, ..Volume::new(2, 100).facts }, Want::Room),
+        (Facts { is_memory_full: true, is_recovery_cramped: true, ..Volume::new(2, 100).facts }, Want::Memory),
+    ] {
+        let mut volume = Volume::new(2, 100);
+        volume.facts = facts;
+        assert_eq!(volume.make_room(1), [Done::Checkpoint(want)]);
+    }
+}
+
+#[test]
+fn near_the_mark_changes_pay_in_steps() {
+    // Four reserved sections and a margin of two; three to six above them are slack.
+    let mut volume = Volume::new(9, 300);
+    assert_eq!(volume.make_room(1), [], "nothing was written yet");
+    let mut moves = 0;
+    for _ in 0..200 {
+        volume.facts.load.written += 20;
+        let done = volume.make_room(20);
+        assert!(done.iter().all(|done| *done == Done::Moved), "{done:?}");
+        moves += usize::from(!done.is_empty());
+    }
+    assert!(moves > 5, "{moves}");
+    assert!(volume.cleaner.has_emptied(), "steps add up to sections");
+}
+
+#[test]
+fn without_free_sections_a_change_waits_for_rounds_until_there_are_some() {
+    let mut volume = Volume::new(3, 300);
+    let done = volume.make_room(1);
+    assert_eq!(done[..4], [Done::Prepared, Done::Moved, Done::Commit { wait: true }, Done::Prepared]);
+    assert!(volume.table.free_sections() >= 4, "{} free", volume.table.free_sections());
+    assert_eq!(volume.done.last(), Some(&Done::Commit { wait: true }));
+}
+
+#[test]
+fn sections_that_share_a_commit_are_counted() {
+    let rounds = |most: u32| {
+        let mut volume = Volume::new(4, 10);
+        volume.facts.sections_per_commit = most;
+        volume.facts.load.reserved_sections = 8;
+        volume.make_room(1);
+        volume.done.iter().filter(|done| matches!(done, Done::Commit { .. })).count()
+    };
+    assert!(rounds(1) > rounds(2), "{} and {}", rounds(1), rounds(2));
+}
+
+#[test]
+fn a_volume_without_dead_blocks_is_not_cleaned_for_ever() {
+    let mut volume = Volume::new(2, 512);
+    assert_eq!(volume.make_room(1), []);
+    // What is dead waits for a checkpoint.
+    volume.facts.is_held_by_checkpoint = true;
+    assert_eq!(volume.make_room(1), [Done::Checkpoint(Want::Room)]);
+}
+
+#[test]
+fn commits_that_free_nothing_end_the_wait() {
+    let mut volume = Volume::new(3, 300);
+    volume.commits_free = false;
+    assert_eq!(volume.make_room(1), [Done::Prepared, Done::Moved, Done::Commit { wait: true }]);
+}
+
+#[test]
+fn a_commit_on_its_way_frees_what_it_can() {
+    let last = |sections_per_commit: u32, committing: Option<u32>| {
+        let mut volume = Volume::new(9, 100);
+        volume.facts.load.reserved_sections = 6;
+        for _ in 0..1000 {
+            if volume.cleaner.emptied_sections() == 2 {
+                volume.facts = Facts { sections_per_commit, committing, ..volume.facts };
+                return volume.make_room(1).last().copied();
+            }
+            volume.facts.load.written += 20;
+            volume.make_room(20);
+        }
+        panic!("no two sections are emptied");
+    };
+    assert_eq!(last(3, None), None, "too few for a commit");
+    assert_eq!(last(2, None), Some(Done::Commit { wait: false }), "enough, and none is under way");
+    assert_eq!(last(2, Some(2)), None, "that has all of them");
+    assert_eq!(last(1, Some(1)), Some(Done::Commit { wait: true }), "the next one is full as well");
+}
