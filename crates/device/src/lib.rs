@@ -13,6 +13,10 @@
 //!
 //! Offsets and lengths are in bytes everywhere in this crate.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod block;
 pub mod fault;
 pub mod file;
