@@ -4,7 +4,7 @@
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET};
 use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
 
-/// Index of each log in [`place_logs`]: as segment types are numbered on the volume.
+/// Index of each log in [`Plan::logs`](super::plan::Plan::logs): as segment types are numbered on the volume.
 pub const HOT_DATA: usize = 0;
 /// Log of file data that is neither hot nor cold.
 pub const WARM_DATA: usize = 1;
@@ -93,7 +93,7 @@ pub(super) fn place_logs(sections: u32, per_section: u32) -> [u32; LOGS as usize
     logs
 }
 
-/// The blocks at which logs of a new volume of `size` bytes begin, wherever a mkfs puts them: as [`place_logs`] does, and, as mkfs.f2fs
+/// The blocks at which logs of a new volume of `size` bytes begin, wherever a mkfs puts them: as `place_logs` does, and, as mkfs.f2fs
 /// does with `-a 1`, in the last four sections. Nothing if there is no such volume.
 pub(crate) fn possible_logs(size: u64, per_section: u32) -> Vec<u32> {
     let areas = segments_of(size, per_section).and_then(|segments| divide(segments, per_section));
