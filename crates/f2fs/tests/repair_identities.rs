@@ -51,29 +51,54 @@ fn create(fs: &F2fs, name: &str) -> u64 {
     ino
 }
 
-fn volume(crowd: usize) -> Volume {
-    let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+/// Writes the blocks of a file.
+fn fill(fs: &F2fs, ino: u64, rng: &mut Rng) {
+    for node in 0..5 {
+        let mut bytes = vec![0; 8 * 4096];
+        rng.fill(&mut bytes);
+        fs.write(ino, (IN_INODE + node * IN_NODE) * 4096, &bytes, false).unwrap();
+    }
+}
+
+/// An open volume with the files.
+fn filled(device: &Arc<MemoryDevice>, crowd: usize, rng: &mut Rng) -> (F2fs, [u64; 4]) {
     let options = FormatOptions { uuid: Some([7; 16]), discard_reads_zeros: true, ..FormatOptions::default() };
-    format(&*device, &options, &mut |_, _| ()).unwrap();
-    let shared: Arc<dyn BlockDevice> = device.clone();
+    format(&**device, &options, &mut |_, _| ()).unwrap();
+    let shared: Arc<dyn BlockDevice> = Arc::clone(device) as Arc<dyn BlockDevice>;
     let fs = F2fs::open(shared, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
-    let mut rng = Rng::new(3);
     for index in 0..crowd {
         create(&fs, &format!("file {index}"));
     }
-    for name in ["a", "b", "c", "d"] {
+    let files = ["a", "b", "c", "d"].map(|name| {
         let ino = create(&fs, name);
-        for node in 0..5 {
-            let mut bytes = vec![0; 8 * 4096];
-            rng.fill(&mut bytes);
-            fs.write(ino, (IN_INODE + node * IN_NODE) * 4096, &bytes, false).unwrap();
-        }
+        fill(&fs, ino, rng);
         fs.set_xattr(ino, b"user.long", &[7; 2000], XattrFlags::empty()).unwrap();
-    }
+        ino
+    });
+    (fs, files)
+}
+
+fn volume(crowd: usize) -> Volume {
+    let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+    let (fs, _) = filled(&device, crowd, &mut Rng::new(3));
     fs.close().unwrap();
     drop(fs);
     let reading = Reading::of_mount(Arc::new(device.snapshot()), None);
     Volume { device: device.snapshot(), reading }
+}
+
+/// As a power cut leaves it: `/a` was written anew and fsynced behind the checkpoint.
+fn fsynced() -> Volume {
+    let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+    let mut rng = Rng::new(3);
+    let (fs, files) = filled(&device, CROWDS[0], &mut rng);
+    fs.sync().unwrap();
+    fill(&fs, files[0], &mut rng);
+    fs.sync_file(files[0], false).unwrap();
+    let device = device.snapshot();
+    drop(fs);
+    let reading = Reading::of_rescue(Arc::new(device.snapshot()), None);
+    Volume { device, reading }
 }
 
 /// A volume that is being damaged.
@@ -282,4 +307,68 @@ fn an_inode_that_is_right_gets_no_other_id() {
         on.0.edit_nat(node, |entry| entry.block_addr.set(at_inode));
         on.0.edit_nat(inode, |entry| (entry.ino, entry.block_addr) = (owner.into(), at_poser.into()));
     });
+}
+
+#[test]
+fn the_victims_footer_is_damaged_too() {
+    nothing_is_lost("it has the poser's inode", |on| {
+        let (poser, victim, ino) = (on.below("a", 0), on.nid("c", 1), on.ino("a"));
+        on.pose(poser, victim);
+        on.0.edit_node(victim, |node| node.footer.ino.set(ino));
+    });
+    nothing_is_lost("the poser is below a node that is not recognised", |on| {
+        let (poser, victim) = (on.below("a", 1), on.nid("b", 0));
+        on.set_slot(on.nid("a", 2), UNUSED, 0x7FFF_0000);
+        on.pose(poser, victim);
+    });
+    nothing_is_lost("it is the node above, and the poser's entry leads to its neighbour", |on| {
+        let (poser, above) = (on.below("d", 2), on.nid("d", 2));
+        let address = on.0.node_address(poser);
+        on.set_next(above);
+        on.set_id(poser, above);
+        on.0.edit_nat(poser, |entry| entry.block_addr.set(address + 1));
+    });
+}
+
+#[test]
+fn pointer_and_nat_are_damaged() {
+    for (whose, other) in [("an entry of nobody concerned", "d"), ("its own entry", "a")] {
+        nothing_is_lost(&format!("pointer garbage, {whose} leads nowhere"), |on| {
+            let entry = on.nid(other, 0);
+            on.pose(on.nid("a", 0), on.nid("b", 0));
+            on.0.edit_inode(on.ino("a"), |inode| inode.i_nid[0].set(0x7FFF_0000));
+            on.0.edit_nat(entry, |entry| entry.block_addr.set(0));
+        });
+    }
+}
+
+#[test]
+fn no_pointers_are_written_into_an_inode() {
+    type Other = fn(&Damaged) -> u32;
+    let others: [(&str, Other); 3] = [
+        ("the root", |on| on.0.geometry.root_ino),
+        ("an earlier file", |on| on.ino("a")),
+        ("a later file", |on| on.ino("d")),
+    ];
+    for (name, other) in others {
+        nothing_is_lost(&format!("the pointer to an indirect node leads to {name}"), |on| {
+            let (indirect, other) = (on.nid("b", 2), other(on));
+            on.pose(indirect, on.nid("c", 1));
+            on.0.edit_nat(indirect, |entry| entry.ino.set(entry.ino.get() ^ 0x40));
+            on.0.edit_inode(on.ino("b"), |inode| inode.i_nid[2].set(other));
+        });
+        nothing_is_lost(&format!("the pointer leads to {name}, and the indirect node is gone"), |on| {
+            let (indirect, other) = (on.nid("b", 2), other(on));
+            on.0.put(on.0.node_address(indirect), &[0; 4096]);
+            on.0.edit_inode(on.ino("b"), |inode| inode.i_nid[2].set(other));
+        });
+    }
+}
+
+#[test]
+fn what_was_fsynced_below_an_indirect_node_that_is_not_recognised_stays() {
+    let volume = fsynced();
+    nothing_is_lost_of(&volume, "nothing is damaged", |_| ());
+    nothing_is_lost_of(&volume, "its footer has a garbage id", |on| on.set_id(on.nid("a", 2), 0x7FFF_0000));
+    nothing_is_lost_of(&volume, "an unused slot is garbage", |on| on.set_slot(on.nid("a", 2), UNUSED, 0x7FFF_0000));
 }

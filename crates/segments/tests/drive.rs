@@ -25,8 +25,9 @@ struct Volume {
     facts: Facts,
     log: (u32, u32),
     done: Vec<Done>,
-    /// Whether a commit frees what is empty.
+    /// Whether a commit frees what is empty, and writing leaves less that is dirty.
     commits_free: bool,
+    writing_helps: bool,
     /// How many hold the turn of cleaning.
     cleaners: u32,
 }
@@ -53,7 +54,7 @@ impl Volume {
         };
         let log = (table.open_segment(SegmentKind::ColdData, None).unwrap(), 0);
         let (cleaner, done) = (Cleaner::default(), Vec::new());
-        Volume { table, cleaner, facts, log, done, commits_free: true, cleaners: 0 }
+        Volume { table, cleaner, facts, log, done, commits_free: true, writing_helps: true, cleaners: 0 }
     }
 
     /// What a change of `weight` blocks makes it do; repetitions count once.
@@ -126,13 +127,13 @@ impl Driven for Volume {
 
     fn write_pages(&mut self, count: usize) -> Result<(), Infallible> {
         self.done.push(Done::Pages(count));
-        self.facts.load.dirty_pages -= count as u64;
+        self.facts.load.dirty_pages -= if self.writing_helps { count as u64 } else { 0 };
         Ok(())
     }
 
     fn write_nodes(&mut self, count: usize) -> Result<(), Infallible> {
         self.done.push(Done::Nodes(count));
-        self.facts.load.dirty_nodes -= count as u64;
+        self.facts.load.dirty_nodes -= if self.writing_helps { count as u64 } else { 0 };
         Ok(())
     }
 
@@ -196,6 +197,35 @@ fn where_only_a_checkpoint_helps_nothing_is_cleaned() {
         volume.facts = facts;
         assert_eq!(volume.make_room(1), [Done::Checkpoint(want)]);
     }
+}
+
+#[test]
+fn where_more_becomes_dirty_than_is_written_sections_are_cleaned_all_the_same() {
+    let mut volume = Volume::new(3, 300);
+    volume.writing_helps = false;
+    volume.facts.load.dirty_pages = 5000;
+    let done = volume.make_room(1);
+    assert!(
+        matches!(done[..], [Done::Pages(_), Done::Prepared, Done::Moved, Done::Commit { wait: true }, ..]),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn what_is_held_by_a_checkpoint_does_not_keep_what_was_emptied_from_its_commit() {
+    let mut volume = Volume::new(3, 300);
+    volume.facts.is_held_by_checkpoint = true;
+    let done = volume.make_room(1);
+    assert_eq!(done[..3], [Done::Prepared, Done::Moved, Done::Commit { wait: true }]);
+}
+
+#[test]
+fn a_step_that_gains_nothing_ends_in_a_checkpoint_only_where_that_frees_something() {
+    let mut volume = Volume::new(7, 512);
+    volume.facts.load.written = 100;
+    assert_eq!(volume.make_room(1), []);
+    volume.facts.is_held_by_checkpoint = true;
+    assert_eq!(volume.make_room(1), [Done::Checkpoint(Want::Room)]);
 }
 
 #[test]

@@ -42,3 +42,16 @@ impl CleanPages {
         if self.order.len() > limit { self.order.pop_front() } else { None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_clean_page_goes_first() {
+        let mut pages = CleanPages::default();
+        [1, 2, 3].into_iter().for_each(|index| pages.note(9, index));
+        assert_eq!(pages.take_beyond(2), Some((9, 1)));
+        assert_eq!(pages.take_beyond(2), None);
+    }
+}

@@ -112,8 +112,13 @@ impl NodeCache {
         self.nodes.get(&nid)
     }
 
-    /// A node in memory, used now. Whatever is changed in it is not marked as to be written.
+    /// As [`get`](Self::get), to change; it is not marked as to be written.
     pub(super) fn get_mut(&mut self, nid: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(&nid)
+    }
+
+    /// As [`get_mut`](Self::get_mut), for whoever uses it: it is evicted later.
+    pub(super) fn touch(&mut self, nid: u32) -> Option<&mut Node> {
         let node = self.nodes.get_mut(&nid)?;
         node.used = true;
         Some(node)
@@ -217,5 +222,48 @@ impl NodeCache {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(nids: std::ops::RangeInclusive<u32>) -> NodeCache {
+        let mut cache = NodeCache::default();
+        for nid in nids {
+            let mut node = Node::of(RawBlock::zeroed());
+            node.raw_mut().footer.nid.set(nid);
+            cache.insert(nid, node);
+        }
+        cache
+    }
+
+    #[test]
+    fn writing_goes_on_where_it_ended() {
+        let mut cache = cache(1..=10);
+        (1..=10).for_each(|nid| assert!(cache.mark_dirty(nid, true).is_some()));
+        for expected in [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 1, 2]] {
+            let written = cache.next_to_write(4);
+            assert_eq!(written, expected);
+            // They become dirty again at once.
+            written.iter().for_each(|&nid| cache.mark_clean(nid));
+            written.iter().for_each(|&nid| assert!(cache.mark_dirty(nid, true).is_some()));
+        }
+        assert_eq!(cache.next_to_write(usize::MAX), (1..=10).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn nodes_that_are_used_or_dirty_are_evicted_last() {
+        let mut cache = cache(1..=4);
+        // All were used once, when they were loaded.
+        cache.shrink(3);
+        assert!(!cache.contains(1));
+        assert!(cache.touch(2).is_some() && cache.get_mut(3).is_some() && cache.mark_dirty(4, true).is_some());
+        cache.shrink(2);
+        assert!(
+            cache.contains(2) && !cache.contains(3) && cache.contains(4),
+            "looking at a node without touching is no use"
+        );
     }
 }

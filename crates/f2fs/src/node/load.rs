@@ -21,7 +21,7 @@ impl Volume {
         if !self.nodes.contains(nid) {
             self.load_node(nid)?;
         }
-        self.nodes.get_mut(nid).ok_or_else(|| not_in_memory(nid))
+        self.nodes.touch(nid).ok_or_else(|| not_in_memory(nid))
     }
 
     /// A node to change: it will be written by the next checkpoint at the latest.

@@ -90,6 +90,12 @@ impl Nat {
         self.places.get(at).filter(|place| (place.ino, place.offset) == (ino, offset)).map(|place| place.nid)
     }
 
+    /// The nodes of an inode within a range of offsets, where the table was rebuilt.
+    pub fn places_in(&self, ino: u32, offsets: std::ops::Range<u32>) -> &[NodePlace] {
+        let at = |offset: u32| self.places.partition_point(|place| (place.ino, place.offset) < (ino, offset));
+        self.places.get(at(offsets.start)..at(offsets.end)).unwrap_or_default()
+    }
+
     /// Whether a node further back in an inode's tree was found.
     pub fn has_place_behind(&self, ino: u32, offset: u32) -> bool {
         let at = self.places.partition_point(|place| (place.ino, place.offset) <= (ino, offset));

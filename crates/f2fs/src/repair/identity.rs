@@ -4,8 +4,9 @@
 //! which is another block by the NAT and by that block itself is damaged. Then the others say which node it is; where they do not agree, it
 //! is left alone, for to take an id from a node that has it is to lose that one.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::finds::Finds;
 use super::report::Log;
 use super::restore::Known;
 use super::state::State;
@@ -42,80 +43,110 @@ enum Contested {
     BySummary,
 }
 
-/// Entries of the NAT by where they lead: address, node and inode, in order.
-struct ByAddress(Vec<(u32, u32, u32)>);
+/// What tells whose an id is, beside the node that has it.
+struct Evidence {
+    /// Entries of the NAT by where they lead: address, node and inode, in order.
+    by_address: Vec<(u32, u32, u32)>,
+    /// Ids of nodes that were found, and where those are.
+    claimed: FxHashSet<u32>,
+    claimed_at: FxHashSet<u32>,
+    /// Pointers for which no node was found: the id, and the inode that has it.
+    missed: FxHashSet<(u32, u32)>,
+}
 
-impl ByAddress {
-    /// The nodes of an inode that are in this block by the NAT.
-    fn nodes_at(&self, address: u32, ino: u32) -> impl Iterator<Item = u32> + '_ {
-        let from = self.0.partition_point(|entry| entry.0 < address);
-        let here = self.0[from..].iter().take_while(move |entry| entry.0 == address);
-        here.filter(move |entry| entry.2 == ino).map(|entry| entry.1)
+impl Evidence {
+    /// Whether a node of this inode is in this block by the NAT.
+    fn leads_to(&self, address: u32, nid: u32, ino: u32) -> bool {
+        self.by_address.binary_search(&(address, nid, ino)).is_ok()
+    }
+
+    /// The node that is in this block by the NAT, if it is one alone, and of this inode.
+    fn alone_at(&self, address: u32, ino: u32) -> Option<u32> {
+        let from = self.by_address.partition_point(|entry| entry.0 < address);
+        let mut here = self.by_address[from..].iter().take_while(|entry| entry.0 == address);
+        let first = here.next().filter(|_| here.next().is_none())?;
+        (first.2 == ino).then_some(first.1)
     }
 }
 
 impl State {
     /// Finds out which node each of those found is, and gives those their id back that lost it.
-    pub(super) fn tell_identities(&mut self, claims: &[Claim], known: &Known<'_>, log: &mut Log) -> Result<Identities> {
+    pub(super) fn tell_identities(&mut self, finds: &Finds, known: &Known<'_>, log: &mut Log) -> Result<Identities> {
+        let claims = &finds.claims;
         let mut identities = Identities { claims: Vec::with_capacity(claims.len()), posing: FxHashMap::default() };
-        let mut by_address = None;
+        let mut evidence = None;
         for claim in claims {
             // What leads to an inode are names, and an inode is its own: nothing else can tell its id.
-            let contested = if claim.is_newer() || claim.pointer.is_none() { None } else { self.contest(claim)? };
-            let Some(contested) = contested else {
+            let contested = if claim.is_newer() || claim.offset == 0 { None } else { self.contest(claim)? };
+            let Some((contested, other)) = contested else {
                 identities.claims.push(*claim);
                 continue;
             };
-            if by_address.is_none() {
-                let all = self.nat_in_use()?.into_iter();
-                let mut all: Vec<_> = all.map(|(nid, entry)| (entry.block_addr.get(), nid, entry.ino.get())).collect();
-                all.sort_unstable();
-                by_address = Some(ByAddress(all));
+            if evidence.is_none() {
+                evidence = Some(self.gather_evidence(finds)?);
             }
-            let own = by_address.as_ref().map(|all| self.own_id(claim, all, known)).transpose()?.flatten();
+            let Some(evidence) = &evidence else { continue };
+            // A NAT that is out of date may be wrong of the other block, unless its file has nothing newer in its place.
+            let is_sure = contested == Contested::ByFooter
+                && (!known.nat_is_old || evidence.missed.contains(&(claim.nid, other)));
+            let own = self.own_id(claim, evidence, is_sure || !known.nat_is_old)?;
             match own {
                 Some(own) => {
                     self.give_id_back(claim, own, known, log)?;
                     identities.claims.push(Claim { nid: own, ..*claim });
                 }
-                // A NAT that is out of date may be wrong of the other block.
-                None if known.nat_is_old || contested == Contested::BySummary => {
+                None if is_sure => {}
+                None => {
                     identities.claims.push(*claim);
                     continue;
                 }
-                None => {}
             }
             identities.posing.insert(claim.nid, own);
         }
         Ok(identities)
     }
 
-    /// Whether the id of a found node is another's by the NAT, and by the block that it leads to.
-    fn contest(&self, claim: &Claim) -> Result<Option<Contested>> {
+    fn gather_evidence(&self, finds: &Finds) -> Result<Evidence> {
+        let all = self.nat_in_use()?.into_iter();
+        let mut by_address: Vec<_> = all.map(|(nid, entry)| (entry.block_addr.get(), nid, entry.ino.get())).collect();
+        by_address.sort_unstable();
+        let inodes: FxHashMap<u32, u32> = finds.claims.iter().map(|claim| (claim.nid, claim.ino)).collect();
+        let missed = finds.strays.iter().filter_map(|stray| Some((stray.value, *inodes.get(&stray.holder)?)));
+        Ok(Evidence {
+            by_address,
+            claimed: inodes.keys().copied().collect(),
+            claimed_at: finds.claims.iter().map(|claim| claim.address).collect(),
+            missed: missed.collect(),
+        })
+    }
+
+    /// Whether the id of a found node is another's by the NAT, and by the block that it leads to; with the inode which that is of.
+    fn contest(&self, claim: &Claim) -> Result<Option<(Contested, u32)>> {
         let entry = self.nat(claim.nid)?;
         let address = entry.block_addr.get();
         if address == claim.address || !self.geometry.in_main(address) {
             return Ok(None);
         }
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
-        let is_other = footer.ino == entry.ino && (footer.ino.get(), footer.offset()) != (claim.ino, claim.offset);
-        if !is_other {
+        let ino = footer.ino.get();
+        if (ino, footer.offset()) == (claim.ino, claim.offset) {
             return Ok(None);
         }
         if footer.nid.get() == claim.nid {
-            return Ok(Some(Contested::ByFooter));
+            return Ok(Some((Contested::ByFooter, ino)));
         }
-        let has_it = self.summary(address)?.nid.get() == claim.nid;
-        Ok(has_it.then_some(Contested::BySummary))
+        let has_it = footer.ino == entry.ino && self.summary(address)?.nid.get() == claim.nid;
+        Ok(has_it.then_some((Contested::BySummary, ino)))
     }
 
-    /// The id of a found node by what leads to it: what two of pointer, NAT and summary say, or else the NAT alone.
-    fn own_id(&self, claim: &Claim, by_address: &ByAddress, known: &Known<'_>) -> Result<Option<u32>> {
+    /// The id of a found node by what leads to it: what two of pointer, NAT and summary say, or else the NAT or the summary alone.
+    /// `believes_nat` is false where the NAT may be out of date: a summary then is so together with it.
+    fn own_id(&self, claim: &Claim, evidence: &Evidence, believes_nat: bool) -> Result<Option<u32>> {
         let pointer = claim.pointer.map(|pointer| pointer.value);
         let summary = self.summary(claim.address)?.nid.get();
-        let by_table: Vec<u32> = by_address.nodes_at(claim.address, claim.ino).filter(|&id| id != claim.nid).collect();
+        let alone = evidence.alone_at(claim.address, claim.ino);
         let mut best: Option<(usize, u32)> = None;
-        for id in pointer.into_iter().chain([summary]).chain(by_table.iter().copied()) {
+        for id in pointer.into_iter().chain(alone).chain([summary]) {
             if id == claim.nid
                 || id < RESERVED
                 || id >= self.geometry.node_ids()
@@ -123,16 +154,22 @@ impl State {
             {
                 continue;
             }
-            let voices = [pointer == Some(id), summary == id, by_table.contains(&id)];
+            let voices = [pointer == Some(id), summary == id, evidence.leads_to(claim.address, id, claim.ino)];
             let count = voices.into_iter().filter(|voice| *voice).count();
-            // Summaries and a NAT that are out of date are so together.
-            let is_told = count >= 2 && (!known.nat_is_old || pointer == Some(id))
-                || by_table[..] == [id] && !known.nat_is_old && best.is_none();
+            let is_told = count >= 2 && (believes_nat || pointer == Some(id))
+                || believes_nat && (alone == Some(id) || summary == id && self.is_nobodys(id, evidence)?);
             if is_told && best.is_none_or(|(most, _)| count > most) {
                 best = Some((count, id));
             }
         }
         Ok(best.map(|(_, id)| id))
+    }
+
+    /// Whether an id belongs to no node that was found, and its entry leads to none that it might be of.
+    fn is_nobodys(&self, id: u32, evidence: &Evidence) -> Result<bool> {
+        let address = self.nat(id)?.block_addr.get();
+        let leads_nowhere = !self.geometry.in_main(address) || evidence.claimed_at.contains(&address);
+        Ok(leads_nowhere && !evidence.claimed.contains(&id))
     }
 
     /// Whether an id has a node of its own in another block.
@@ -150,8 +187,6 @@ impl State {
             entry.block_addr = claim.address.into();
         })?;
         self.edit_node(own, |node| node.footer.nid.set(own))?;
-        let (segment, block) = self.segment_of(claim.address);
-        self.kept.keep(segment, block);
         let found = format!("footer of node {} of inode {}", claim.nid, claim.ino);
         let action = format!("footer now of node {own}, as what leads there says");
         log.add(known.repair(own, &[FaultKind::NodeFooterNid], found, action));

@@ -208,7 +208,11 @@ impl State {
     /// The node of node ids at an offset of a file's tree, made if there is none; `None` if its place is taken or there is no room.
     fn indirect_at(&mut self, survey: &Survey, ino: u32, offset: u32) -> Result<Option<u32>> {
         if let Some(nid) = self.node_at(survey, ino, offset) {
-            return Ok(Some(nid));
+            // What a damaged pointer leads to is written over otherwise.
+            let footer =
+                if self.is_inode(survey, nid) { None } else { self.node(nid)?.and_then(|node| State::footer(&node)) };
+            let is_right = footer.is_some_and(|footer| (footer.ino.get(), footer.offset()) == (ino, offset));
+            return Ok(is_right.then_some(nid));
         }
         let (holder, slot) = match parent_of(offset) {
             Some((above, slot)) => match self.indirect_at(survey, ino, above)? {

@@ -54,7 +54,7 @@ impl State {
     pub(super) fn restore_nodes(&mut self, finds: &Finds, faults: &[Fault], log: &mut Log) -> Result<()> {
         let known = Known::of(faults, self.is_invented || finds.outweigh_the_nat());
         self.entered = finds.entered().clone();
-        let found = self.tell_identities(&finds.claims, &known, log)?;
+        let found = self.tell_identities(finds, &known, log)?;
         let mut claimed = FxHashSet::default();
         let mut addresses = FxHashMap::default();
         for claim in &found.claims {
@@ -88,8 +88,9 @@ impl State {
             return Ok(());
         }
         let leads_to_it = self.geometry.in_main(address)
-            && State::footer(&self.block(address)?)
-                .is_some_and(|footer| footer.nid.get() == claim.nid && footer.ino.get() == claim.ino);
+            && State::footer(&self.block(address)?).is_some_and(|footer| {
+                (footer.nid.get(), footer.ino.get(), footer.offset()) == (claim.nid, claim.ino, claim.offset)
+            });
         // A version that the checkpoint leads to is its own affair, unless fsync wrote one since, or the NAT is out of date.
         if leads_to_it && !claim.is_newer() && !known.nat_is_old {
             return Ok(());

@@ -12,6 +12,7 @@ use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::node::level::CHILD_OFFSETS;
 use crate::node::level::{Level, level};
+use crate::node::path::is_direct;
 use crate::volume::Volume;
 
 /// A pointer to a node, as it is on the device.
@@ -35,7 +36,7 @@ pub(crate) struct Claim {
     /// Where it is.
     pub(crate) address: u32,
     pub(crate) standing: Standing,
-    /// What leads to it, or should; `None` for an inode.
+    /// What leads to it, or should; `None` for an inode, and where the node above is gone.
     pub(crate) pointer: Option<Pointer>,
 }
 
@@ -154,11 +155,42 @@ impl Walk<'_> {
         }
         let Some(nid) = self.volume.find_child(self.ino, Some(pointer.value), offset) else {
             self.strays.push(pointer);
+            self.without_parent(offset)?;
             return Ok(false);
         };
         self.claim(nid, offset, Some(pointer));
+        self.below(nid, offset)?;
+        Ok(true)
+    }
+
+    /// Goes on with the nodes below one of node ids that was not found: rescue reads them by what their footers say.
+    fn without_parent(&mut self, offset: u32) -> Result<()> {
         if offset == XATTR_NODE_OFFSET {
-            return Ok(true);
+            return Ok(());
+        }
+        let Level::Indirect { first, step } = level(offset, 0, ADDRS_PER_NODE) else { return Ok(()) };
+        let places = self.volume.nat.places_in(self.ino, first..first + ADDRS_PER_NODE * step);
+        let mut places: Vec<(u32, u32)> = places.iter().map(|place| (place.offset, place.nid)).collect();
+        // Those of node ids come first, with all that is below them.
+        places.sort_unstable_by_key(|&(offset, _)| (is_direct(offset), offset));
+        let mut known = FxHashSet::default();
+        for (offset, nid) in places {
+            let is_in_use = self.index.nodes.get(&nid).is_some_and(|found| found.standing >= Standing::Disputed);
+            if !is_in_use || known.contains(&nid) || self.volume.check_child(self.ino, nid, offset).is_err() {
+                continue;
+            }
+            let before = self.claims.len();
+            self.claim(nid, offset, None);
+            self.below(nid, offset)?;
+            known.extend(self.claims[before..].iter().map(|claim| claim.nid));
+        }
+        Ok(())
+    }
+
+    /// Counts the blocks of a node, or goes on with the nodes that it leads to.
+    fn below(&mut self, nid: u32, offset: u32) -> Result<()> {
+        if offset == XATTR_NODE_OFFSET {
+            return Ok(());
         }
         let slots = self.volume.node(nid)?.raw().slots;
         // Only which of the two it is matters here.
@@ -174,6 +206,6 @@ impl Walk<'_> {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 }
