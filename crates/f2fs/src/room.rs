@@ -42,7 +42,7 @@ impl F2fs {
     }
 }
 
-/// Who is about to change the volume, and works for the room.
+/// A writer that makes room before it changes the volume.
 struct Writer<'a>(&'a F2fs);
 
 impl Driven for Writer<'_> {

@@ -2,6 +2,7 @@
 //!
 //! The volume has four files of many nodes. In each case a node of one *poses* as a node of another, which has one impossible address.
 
+// Other tests use the rest of these three.
 #[allow(dead_code)]
 mod editor;
 #[allow(dead_code)]

@@ -7,7 +7,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `plan` | [`Cleaner`]: the sections to empty, in which order, and how far that has come |
-//! | `drive` | [`Driven`], [`make_room`]: what is done next so that there is room for a change |
+//! | `drive` | [`Driven`], [`make_room`]: the driver decides how a volume makes room for a change |
 //! | `pace` | [`Load`] and [`Pressure`]: when it is time, and how much of it one writer waits for |
 //! | `commit` | [`Ledger`]: whether what was cleaned is committed by a journal or by a checkpoint |
 //! | `victims` | [`Victim`]: what became of each, for whoever wants to look |

@@ -6,7 +6,7 @@
 //! - *which log does this block belong to?* — a [`Placement`];
 //! - *which section is cleaned next?* — [`SegmentTable::select_victim`] with a [`VictimPolicy`];
 //! - *when is cleaning due, and how much of it?* — a [`cleaning::Cleaner`];
-//! - *what is done next so that there is room for a change?* — [`cleaning::make_room`];
+//! - *how does a volume make room for a change?* — [`cleaning::make_room`];
 //! - *what may be reused once the checkpoint is durable?* — [`SegmentTable::prefree`] and [`SegmentTable::release`].
 //!
 //! The units, from small to large: a *block* is 4 KiB; a *segment* is [`BLOCKS_PER_SEGMENT`] blocks, has one entry in

@@ -42,16 +42,7 @@ impl Volume {
             table.close_segment(segment);
         }
         let load = Load { reserved_sections: 4, ..Load::default() };
-        let facts = Facts {
-            load,
-            cache_blocks: 4096,
-            is_writable: true,
-            is_memory_full: false,
-            is_recovery_cramped: false,
-            is_held_by_checkpoint: false,
-            committing: None,
-            sections_per_commit: u32::MAX,
-        };
+        let facts = Facts::without_journal(load, 4096);
         let log = (table.open_segment(SegmentKind::ColdData, None).unwrap(), 0);
         let (cleaner, done) = (Cleaner::default(), Vec::new());
         Volume { table, cleaner, facts, log, done, commits_free: true, writing_helps: true, cleaners: 0 }

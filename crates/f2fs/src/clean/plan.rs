@@ -131,7 +131,7 @@ impl Volume {
         Ok(Some(Moved { blocks: part.moved, ends_section }))
     }
 
-    /// Makes sure that there is a plan for the foreground; false if nothing is to be gained.
+    /// Plans foreground cleaning unless a plan exists; false if cleaning would gain nothing.
     pub(crate) fn plan_foreground(&mut self) -> bool {
         let start = self.clock.uptime();
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());

@@ -1,14 +1,13 @@
 //! Making, freeing and writing nodes: each gets its place in a node log when it is written.
 
 use basalt_segments::{BlockTraits, SegmentKind};
-use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use super::cache::Node;
 use super::{inode, nat};
 use crate::error::Result;
 use crate::layout::nat::RawNatEntry;
-use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode};
+use crate::layout::node::{NodeFlags, OFFSET_SHIFT};
 use crate::layout::superblock::Features;
 use crate::layout::{NEW_ADDR, NULL_ADDR, RawBlock};
 use crate::log::active::node_owner;
@@ -17,7 +16,11 @@ use crate::volume::Volume;
 impl Volume {
     /// Puts the block of an inode that had to be made anew into memory, dirty, and counts it.
     pub(crate) fn put_new_node(&mut self, nid: u32, block: Box<RawBlock>) {
-        self.nodes.insert(nid, Node::of(block));
+        self.put_node(nid, Node::of(block));
+    }
+
+    fn put_node(&mut self, nid: u32, node: Node) {
+        self.nodes.insert(nid, node);
         self.nodes.mark_dirty(nid, true);
         self.changed = true;
         self.counts.add_node();
@@ -30,13 +33,13 @@ impl Volume {
         let ino = ino.unwrap_or(nid);
         let old = self.nat_entry(nid)?;
         self.nat.set(nid, RawNatEntry { version: old.version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
-        let mut block = RawBlock::zeroed();
-        let raw = RawNode::mut_from_bytes(&mut block.0).expect("a block is the size of a node");
-        raw.footer.nid.set(nid);
-        raw.footer.ino.set(ino);
+        let mut node = Node::of(RawBlock::zeroed());
+        let footer = &mut node.raw_mut().footer;
+        footer.nid.set(nid);
+        footer.ino.set(ino);
         let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
-        raw.footer.flag.set(offset << OFFSET_SHIFT | cold);
-        self.put_new_node(nid, block);
+        footer.flag.set(offset << OFFSET_SHIFT | cold);
+        self.put_node(nid, node);
         self.since.reserved += 1;
         Ok(nid)
     }

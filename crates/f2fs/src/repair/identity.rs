@@ -82,10 +82,10 @@ impl State {
                 identities.claims.push(*claim);
                 continue;
             };
-            if evidence.is_none() {
-                evidence = Some(self.gather_evidence(finds)?);
-            }
-            let Some(evidence) = &evidence else { continue };
+            let evidence = match &mut evidence {
+                Some(gathered) => gathered,
+                none => none.insert(self.gather_evidence(finds)?),
+            };
             // A NAT that is out of date may be wrong of the other block, unless its file has nothing newer in its place.
             let is_sure = contested == Contested::ByFooter
                 && (!known.nat_is_old || evidence.missed.contains(&(claim.nid, other)));

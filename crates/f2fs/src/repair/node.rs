@@ -12,8 +12,7 @@ use crate::error::Result;
 use crate::layout::NULL_ADDR;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
-use crate::node::level::CHILD_OFFSETS;
-use crate::node::level::{Level, level};
+use crate::node::level::{CHILD_OFFSETS, Level, level};
 
 const IDS: u32 = ADDRS_PER_NODE;
 /// Offsets of the two indirect nodes and of the double indirect one.

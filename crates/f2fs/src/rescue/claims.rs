@@ -10,8 +10,7 @@ use super::tree::Child;
 use crate::error::Result;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
-use crate::node::level::CHILD_OFFSETS;
-use crate::node::level::{Level, level};
+use crate::node::level::{CHILD_OFFSETS, Level, level};
 use crate::node::path::is_direct;
 use crate::volume::Volume;
 

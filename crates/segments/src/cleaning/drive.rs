@@ -1,4 +1,4 @@
-//! The driver: what is done next so that there is room for a change. An engine and the volume simulator carry it out.
+//! The driver decides, step by step, how a volume makes room for a change. The engine and the volume simulator carry the steps out.
 //!
 //! Before a change: writing back where too much is dirty; then, by how urgent cleaning is, moving some live blocks, freeing what was
 //! emptied, a checkpoint, or whole rounds of cleaning until there is room.
@@ -33,6 +33,21 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Those of a writable volume that has no journal, and memory enough.
+    #[must_use]
+    pub fn without_journal(load: Load, cache_blocks: usize) -> Facts {
+        Facts {
+            load,
+            cache_blocks,
+            is_writable: true,
+            is_memory_full: false,
+            is_recovery_cramped: false,
+            is_held_by_checkpoint: false,
+            committing: None,
+            sections_per_commit: u32::MAX,
+        }
+    }
+
     /// Dirty pages beyond the limit.
     fn pages_over(&self, table: &SegmentTable) -> usize {
         over(self.load.dirty_pages, Load::dirty_page_limit(table, self.cache_blocks))
@@ -77,7 +92,7 @@ pub trait Driven {
     /// Does work as the one who cleans: nobody else follows the plan meanwhile.
     fn as_cleaner<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T;
 
-    /// Makes sure that there is a plan for the foreground; false if nothing is to be gained. As [`Cleaner::plan_when_needed`].
+    /// Plans foreground cleaning unless a plan exists, by [`Cleaner::plan_when_needed`]; false if cleaning would gain nothing.
     fn plan(&mut self) -> bool;
 
     /// Goes on with the plan for up to `most` blocks, not beyond the section at hand; `None` if there is no plan.

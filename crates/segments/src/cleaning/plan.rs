@@ -150,7 +150,7 @@ impl Cleaner {
         }
     }
 
-    /// Makes sure that there is a plan for the foreground; false if nothing is to be gained.
+    /// Plans foreground cleaning unless a plan exists; false if cleaning would gain nothing.
     pub fn plan_when_needed(
         &mut self,
         table: &SegmentTable,

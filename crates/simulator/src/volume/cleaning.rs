@@ -133,21 +133,9 @@ impl Volume {
         };
         let file = self.file.as_ref();
         let (dirty_nodes, dirty_pages) = file.map_or((0, 0), |file| (file.dirty_nodes(), file.dirty_pages()));
-        Facts {
-            load: Load {
-                reserved_sections,
-                dirty_nodes,
-                dirty_pages,
-                written: self.written.saturating_sub(self.moved),
-            },
-            cache_blocks: file.map_or(usize::MAX, |file| file.cache_blocks),
-            is_writable: true,
-            is_memory_full: false,
-            is_recovery_cramped: false,
-            is_held_by_checkpoint: false,
-            committing: None,
-            sections_per_commit: u32::MAX,
-        }
+        let written = self.written.saturating_sub(self.moved);
+        let load = Load { reserved_sections, dirty_nodes, dirty_pages, written };
+        Facts::without_journal(load, file.map_or(usize::MAX, |file| file.cache_blocks))
     }
 
     /// Goes on with the plan for up to `most` blocks, or to the end of the section under way.
