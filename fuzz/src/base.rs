@@ -9,7 +9,7 @@ use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
 use basalt_f2fs::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
 use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::superblock::Features;
-use basalt_f2fs::layout::{BLOCK_SIZE, bit_msb};
+use basalt_f2fs::layout::{Address, BLOCK_SIZE, bit_msb};
 use basalt_f2fs::{Clock, F2fs, Geometry, OpenOptions};
 use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, NewNode, Time, XattrFlags};
 use zerocopy::FromBytes;
@@ -39,21 +39,21 @@ pub struct Base {
     /// Where its areas are.
     pub geometry: Geometry,
     /// First block of each checkpoint pack, and its blocks.
-    pub packs: [(u32, u32); 2],
+    pub packs: [(Address, u32); 2],
     /// Current NAT blocks that have entries in use.
-    pub nat: Vec<u32>,
+    pub nat: Vec<Address>,
     /// Current SIT blocks that have entries.
-    pub sit: Vec<u32>,
+    pub sit: Vec<Address>,
     /// Node ids in use.
     pub nids: Vec<u32>,
     /// Inodes.
-    pub inodes: Vec<u32>,
+    pub inodes: Vec<Address>,
     /// Inodes that are directories in blocks, or inline.
-    pub inline_directories: Vec<u32>,
+    pub inline_directories: Vec<Address>,
     /// Nodes that are no inodes.
-    pub nodes: Vec<u32>,
+    pub nodes: Vec<Address>,
     /// Directory blocks.
-    pub dentries: Vec<u32>,
+    pub dentries: Vec<Address>,
     /// The segments with live blocks, logs included.
     pub segments: Vec<u32>,
 }
@@ -160,7 +160,7 @@ fn leave_open(fs: &F2fs) -> basalt_vfs::Result<()> {
 }
 
 /// Reads a block of a device that has it.
-pub fn block(device: &dyn BlockDevice, address: u32) -> Vec<u8> {
+pub fn block(device: &dyn BlockDevice, address: Address) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_SIZE];
     device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut bytes).expect("inside the device");
     bytes
@@ -198,7 +198,9 @@ fn describe(device: MemoryDevice) -> Base {
         let stored =
             &block(&base.device, base.nat[(nid / ENTRIES_PER_BLOCK) as usize])[at..at + size_of::<RawNatEntry>()];
         let entry = journaled.or_else(|| RawNatEntry::read_from_bytes(stored).ok());
-        let Some(address) = entry.map(|entry| entry.block_addr.get()).filter(|&address| address != 0) else { continue };
+        let Some(address) = entry.map(|entry| entry.address()).filter(|&address| address != Address::NULL) else {
+            continue;
+        };
         // Of many files that are alike, a few will do: damage should hit what matters.
         if !is_one_of_many(&block(&base.device, address)) || nid % 32 == 0 {
             base.nids.push(nid);
@@ -215,9 +217,9 @@ fn is_one_of_many(node: &[u8]) -> bool {
 }
 
 /// Files a node where it belongs.
-fn sort_node(base: &mut Base, address: u32) {
+fn sort_node(base: &mut Base, address: Address) {
     let bytes = block(&base.device, address);
-    base.segments.push((address - base.geometry.main) / 512);
+    base.segments.push(base.geometry.segment_of(address));
     let is_inode = RawNode::ref_from_bytes(&bytes).is_ok_and(|node| node.footer.nid == node.footer.ino);
     if !is_inode {
         return base.nodes.push(address);
@@ -228,7 +230,7 @@ fn sort_node(base: &mut Base, address: u32) {
         base.inline_directories.push(address);
     } else if u32::from(inode.i_mode.get()) & 0o170_000 == FileKind::Directory.mode_bits() {
         let first = inode.extra_size() as usize / 4;
-        let addresses = inode.slots[first..first + 800].iter().map(|slot| slot.get());
+        let addresses = inode.slots[first..first + 800].iter().map(|slot| Address::from(*slot));
         base.dentries.extend(addresses.filter(|&address| base.geometry.in_main(address)));
     }
 }

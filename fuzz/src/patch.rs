@@ -10,7 +10,7 @@ use basalt_f2fs::layout::checkpoint::{BITMAP_OFFSET, RawCheckpoint};
 use basalt_f2fs::layout::inode::{InlineFlags, RawInode, SLOTS_OFFSET};
 use basalt_f2fs::layout::node::FOOTER_OFFSET;
 use basalt_f2fs::layout::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use basalt_f2fs::layout::{BLOCK_SIZE, summary};
+use basalt_f2fs::layout::{Address, BLOCK_SIZE, summary};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::base::{Base, block};
@@ -156,7 +156,7 @@ pub struct Damage<'a> {
     base: &'a Base,
     device: MemoryDevice,
     /// Blocks whose checksum no longer fits.
-    touched: Vec<u32>,
+    touched: Vec<Address>,
 }
 
 /// The base volume with all this damage; checksums fit again unless `stale`.
@@ -176,7 +176,7 @@ impl Damage<'_> {
             Patch::Superblock { copies, field, value } => {
                 let Some((at, width)) = pick(SUPERBLOCK, field.into()) else { return };
                 for copy in copies.each() {
-                    self.set(copy, SUPERBLOCK_OFFSET + at, width, value);
+                    self.set(Address::new(copy), SUPERBLOCK_OFFSET + at, width, value);
                 }
             }
             Patch::Checkpoint { packs, field, value } => {
@@ -314,10 +314,10 @@ impl Damage<'_> {
         }
     }
 
-    fn address(&self, place: BlockPlace) -> u32 {
+    fn address(&self, place: BlockPlace) -> Address {
         let base = self.base;
         let chosen = match place {
-            BlockPlace::Superblock(second) => Some(u32::from(second)),
+            BlockPlace::Superblock(second) => Some(Address::new(second.into())),
             BlockPlace::Pack(pack, block) => {
                 let (start, total) = base.packs[usize::from(pack)];
                 Some(start + u32::from(block) % total)
@@ -335,13 +335,13 @@ impl Damage<'_> {
         chosen.unwrap_or(base.geometry.main)
     }
 
-    fn put(&mut self, address: u32, bytes: &[u8]) {
+    fn put(&mut self, address: Address, bytes: &[u8]) {
         self.device.write_at(u64::from(address) * BLOCK_SIZE as u64, bytes).expect("inside the device");
         self.touched.push(address);
     }
 
     /// Sets a field of `width` bytes, little-endian.
-    fn set(&mut self, address: u32, at: usize, width: usize, value: Value) {
+    fn set(&mut self, address: Address, at: usize, width: usize, value: Value) {
         let mut bytes = block(&self.device, address);
         let field = &mut bytes[at..at + width];
         let mut wide = [0; 8];
@@ -367,7 +367,7 @@ impl Damage<'_> {
 
     fn fix_checksums(&mut self) {
         let touched = std::mem::take(&mut self.touched);
-        for copy in 0..2 {
+        for copy in [0, 1].map(Address::new) {
             if touched.contains(&copy) {
                 self.fix_superblock(copy);
             }
@@ -384,7 +384,7 @@ impl Damage<'_> {
         }
     }
 
-    fn fix_superblock(&mut self, copy: u32) {
+    fn fix_superblock(&mut self, copy: Address) {
         let bytes = block(&self.device, copy);
         let structure = &bytes[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
         if let Ok(superblock) = RawSuperblock::read_from_bytes(structure) {
@@ -393,7 +393,7 @@ impl Damage<'_> {
     }
 
     /// Brings the first block's checksum up to date and makes the last the same.
-    fn fix_checkpoint(&mut self, start: u32) {
+    fn fix_checkpoint(&mut self, start: Address) {
         let mut head = block(&self.device, start);
         let Ok((raw, _)) = RawCheckpoint::read_from_prefix(&head) else { return };
         let offset = raw.checksum_offset.get() as usize;
@@ -406,7 +406,7 @@ impl Damage<'_> {
         self.put(start + total - 1, &head);
     }
 
-    fn fix_inode(&mut self, address: u32) {
+    fn fix_inode(&mut self, address: Address) {
         let bytes = block(&self.device, address);
         let Ok(mut inode) = RawInode::read_from_bytes(&bytes) else { return };
         if inode.is_inline(InlineFlags::EXTRA_ATTR) && inode.has_extra(12) {

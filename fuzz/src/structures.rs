@@ -65,16 +65,16 @@ pub fn checkpoint(data: &[u8]) {
     let newest = usize::from(base.packs_newest());
     let (start, total) = base.packs[newest];
     // The other pack is gone: this one counts.
-    write(&device, base.packs[1 - newest].0, &[0; BLOCK_SIZE]);
+    write(&device, base.packs[1 - newest].0.get(), &[0; BLOCK_SIZE]);
     let target = if *position < 128 { start } else { start + u32::from(*position) % total };
     let mut bytes = over(&block(&device, target), data);
     if target == start || target == start + total - 1 {
         fix_checkpoint(&mut bytes);
         let total = RawCheckpoint::read_from_prefix(&bytes).map_or(1, |(raw, _)| raw.cp_pack_total_block_count.get());
-        write(&device, start, &bytes);
-        write(&device, start + total.clamp(1, 512) - 1, &bytes);
+        write(&device, start.get(), &bytes);
+        write(&device, (start + total.clamp(1, 512) - 1).get(), &bytes);
     } else {
-        write(&device, target, &bytes);
+        write(&device, target.get(), &bytes);
     }
     let guarded = Arc::new(GuardedDevice::new(device, u64::MAX, true));
     if let Ok((loaded, _)) = load(&*guarded, &base.geometry) {
@@ -122,7 +122,7 @@ pub fn tables(data: &[u8]) {
     let device = base.device.snapshot();
     let table = if position & 1 == 0 { &base.nat } else { &base.sit };
     let address = table[usize::from(position >> 1) % table.len()];
-    write(&device, address, &over(&block(&device, address), data));
+    write(&device, address.get(), &over(&block(&device, address), data));
     mount(Arc::new(GuardedDevice::new(device, u64::MAX, true)), false);
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use basalt_device::{FileDevice, OpenOptions as DeviceOptions};
 use basalt_f2fs::geometry::Geometry;
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::mkfs_f2fs;
 use basalt_testkit::manifest::{Entry, Kind, Manifest, Parts};
@@ -113,7 +114,8 @@ impl Volume {
             image.read_exact_at(&mut block, address * BLOCK).unwrap();
             let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().unwrap());
             let (nid, ino, next) = (word(4072), word(4076), word(4092));
-            if (3..NODE_MAX).contains(&nid) && (3..NODE_MAX).contains(&ino) && self.geometry.in_main(next) {
+            if (3..NODE_MAX).contains(&nid) && (3..NODE_MAX).contains(&ino) && self.geometry.in_main(Address::new(next))
+            {
                 found.insert(address, ino);
             }
         }
@@ -167,9 +169,9 @@ fn delete_some(image: &Path, seed: u64) {
     fs.close().unwrap();
 }
 
-fn zero(image: &Path, blocks: Range<u32>) {
+fn zero(image: &Path, blocks: Range<Address>) {
     let file = FileOptions::new().write(true).open(image).unwrap();
-    for block in blocks {
+    for block in Address::all(blocks) {
         file.write_all_at(&[0; BLOCK as usize], u64::from(block) * BLOCK).unwrap();
     }
 }
@@ -211,7 +213,7 @@ const CASES: [(&str, &[Area]); 12] = {
 fn lose_areas(volume: &Volume, cases: &[(&str, &[Area])]) {
     let g = &volume.geometry;
     let blocks = |area: &Area| match area {
-        Area::Superblocks => 0..2,
+        Area::Superblocks => Address::new(0)..Address::new(2),
         Area::Checkpoints => g.checkpoint..g.sit,
         Area::FirstPack => g.checkpoint..g.checkpoint + 512,
         Area::SecondPack => g.checkpoint + 512..g.checkpoint + 1024,

@@ -2,6 +2,7 @@
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::geometry::Geometry;
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_testkit::rng::Rng;
 use zerocopy::{FromBytes, IntoBytes};
@@ -61,7 +62,7 @@ pub(crate) fn disturb(image: &MemoryDevice, rng: &mut Rng) -> Result<(), String>
     let newest = newest_version(image, &geometry)?;
     let share = [5, 50, 100][rng.index(3)];
     let mut block = [0; 4096];
-    for address in geometry.main..geometry.main + geometry.main_blocks() {
+    for address in Address::all(geometry.main..geometry.main + geometry.main_blocks()) {
         let offset = u64::from(address) * 4096;
         image.read_at(offset, &mut block).map_err(|error| error.to_string())?;
         let Ok(inode) = RawInode::mut_from_bytes(&mut block) else { continue };

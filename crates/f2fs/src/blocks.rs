@@ -3,10 +3,11 @@
 use basalt_device::BlockDevice;
 
 use crate::error::Result;
+use crate::layout::Address;
 use crate::layout::BLOCK_SIZE;
 
 /// Reads `count` blocks at `address`.
-pub fn read_blocks(device: &dyn BlockDevice, address: u32, count: usize) -> Result<Vec<u8>> {
+pub fn read_blocks(device: &dyn BlockDevice, address: Address, count: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; count * BLOCK_SIZE];
     device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut bytes)?;
     Ok(bytes)

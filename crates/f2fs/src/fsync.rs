@@ -12,7 +12,6 @@ use basalt_vfs::FileKind;
 
 use crate::error::Result;
 use crate::flushes::Flushes;
-use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::node::NodeFlags;
 use crate::layout::seal::{Seal, Sealed};
 use crate::lock::F2fs;
@@ -199,16 +198,13 @@ impl Volume {
     fn entries_to_seal(&mut self) -> Vec<Sealed> {
         let mut entries = self.since.unsealed.take();
         if self.journal.is_on() {
-            let main = self.geometry.main;
             entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));
             entries.retain(|entry| {
-                let block = entry.address - main;
-                self.table.is_live(block)
-                    || self.table.is_pre_invalid(block)
-                    || self.table.is_pinned(block / BLOCKS_PER_SEGMENT)
+                let block = self.geometry.main_block(entry.address);
+                self.table.is_live(block) || self.table.is_pre_invalid(block) || self.table.is_pinned(block.segment())
             });
             if !mutant::active(Mutant::FsyncedMoveForgotten) {
-                entries.iter().for_each(|entry| self.table.make_durable(entry.address - main));
+                entries.iter().for_each(|entry| self.table.make_durable(self.geometry.main_block(entry.address)));
             }
         }
         entries
@@ -266,7 +262,7 @@ mod tests {
 
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
     fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<u32> {
-        while volume.logs[SegmentKind::WarmNode.index()].offset < BLOCKS_PER_SEGMENT - 2 {
+        while volume.logs[SegmentKind::WarmNode.index()].offset < crate::layout::BLOCKS_PER_SEGMENT - 2 {
             let place = volume.allocate(SegmentKind::WarmNode, node_owner(0)).unwrap();
             volume.invalidate(place).unwrap();
         }

@@ -6,13 +6,14 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use basalt_device::BlockDevice;
+use basalt_segments::MainBlock;
 
 use crate::error::{Error, Result};
 use crate::layout::superblock::{
     CHECKSUM_OFFSET, EXTENSION_MAX, Features, JOURNAL_GUARD, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET,
     SUPERBLOCK_SIZE,
 };
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
 use crate::probe::not_f2fs;
 
 /// Fewest segments of a volume that Linux accepts.
@@ -34,25 +35,25 @@ pub struct Geometry {
     /// Blocks of the volume.
     pub block_count: u64,
     /// First block of segment 0.
-    pub segment0: u32,
+    pub segment0: Address,
     /// First block of the first checkpoint pack.
-    pub checkpoint: u32,
+    pub checkpoint: Address,
     /// Segments of checkpoint area.
     pub checkpoint_segments: u32,
     /// First block of the SIT.
-    pub sit: u32,
+    pub sit: Address,
     /// Blocks in one copy of the SIT.
     pub sit_blocks: u32,
     /// First block of the NAT.
-    pub nat: u32,
+    pub nat: Address,
     /// Blocks in one copy of the NAT.
     pub nat_blocks: u32,
     /// First block of the SSA.
-    pub ssa: u32,
+    pub ssa: Address,
     /// Segments of the SSA.
     pub ssa_segments: u32,
     /// First block of the main area.
-    pub main: u32,
+    pub main: Address,
     /// Segments of the main area.
     pub main_segments: u32,
     /// Segments in a section.
@@ -138,16 +139,16 @@ impl Geometry {
         Geometry {
             features: sb.features(),
             block_count: sb.block_count.get(),
-            segment0: sb.segment0_blkaddr.get(),
-            checkpoint: sb.cp_blkaddr.get(),
+            segment0: sb.segment0_blkaddr.into(),
+            checkpoint: sb.cp_blkaddr.into(),
             checkpoint_segments: sb.segment_count_ckpt.get(),
-            sit: sb.sit_blkaddr.get(),
+            sit: sb.sit_blkaddr.into(),
             sit_blocks: (sb.segment_count_sit.get() / 2) << SEGMENT_BITS,
-            nat: sb.nat_blkaddr.get(),
+            nat: sb.nat_blkaddr.into(),
             nat_blocks: (sb.segment_count_nat.get() / 2) << SEGMENT_BITS,
-            ssa: sb.ssa_blkaddr.get(),
+            ssa: sb.ssa_blkaddr.into(),
             ssa_segments: sb.segment_count_ssa.get(),
-            main: sb.main_blkaddr.get(),
+            main: sb.main_blkaddr.into(),
             main_segments: sb.segment_count_main.get(),
             segments_per_section: sb.segs_per_sec.get(),
             main_sections: sb.segment_count_main.get() / sb.segs_per_sec.get(),
@@ -186,8 +187,38 @@ impl Geometry {
     }
 
     /// Whether a block address lies in the main area.
-    pub fn in_main(&self, address: u32) -> bool {
-        address >= self.main && address - self.main < self.main_blocks()
+    pub fn in_main(&self, address: Address) -> bool {
+        address.blocks_behind(self.main).is_some_and(|block| block < self.main_blocks())
+    }
+
+    /// The index of a block within the main area. The address must lie there.
+    pub fn main_block(&self, address: Address) -> MainBlock {
+        MainBlock::new(address - self.main)
+    }
+
+    /// The address of a block of the main area.
+    pub fn address_of(&self, block: MainBlock) -> Address {
+        self.main + block.get()
+    }
+
+    /// The main segment that a block lies in. The address must lie in the main area.
+    pub fn segment_of(&self, address: Address) -> u32 {
+        self.main_block(address).segment()
+    }
+
+    /// How many blocks of its segment lie in front of a block. The address must lie in the main area.
+    pub fn offset_in_segment(&self, address: Address) -> u32 {
+        self.main_block(address).offset()
+    }
+
+    /// As [`in_segment`](Self::in_segment) for numbers that nobody has checked: `None` where no address is so large.
+    pub fn checked_in_segment(&self, segment: u32, offset: u32) -> Option<Address> {
+        segment.checked_mul(BLOCKS_PER_SEGMENT)?.checked_add(offset).and_then(|block| self.main.checked_add(block))
+    }
+
+    /// The address of block `offset` of a main segment.
+    pub fn in_segment(&self, segment: u32, offset: u32) -> Address {
+        self.address_of(MainBlock::in_segment(segment, offset))
     }
 
     /// Whether inline xattr space is kept in each inode.
@@ -196,19 +227,19 @@ impl Geometry {
     }
 
     /// Address of block `index` of the SIT in the copy that `second` names.
-    pub fn sit_block(&self, index: u32, second: bool) -> u32 {
+    pub fn sit_block(&self, index: u32, second: bool) -> Address {
         self.sit + index + if second { self.sit_blocks } else { 0 }
     }
 
     /// Address of block `index` of the NAT in the copy that `second` names: the copies alternate by segment.
-    pub fn nat_block(&self, index: u32, second: bool) -> u32 {
+    pub fn nat_block(&self, index: u32, second: bool) -> Address {
         let segment = index >> SEGMENT_BITS;
         let within = index & (BLOCKS_PER_SEGMENT - 1);
         self.nat + (segment << (SEGMENT_BITS + 1)) + within + if second { BLOCKS_PER_SEGMENT } else { 0 }
     }
 
     /// Address of the summary block of a main segment.
-    pub fn summary_block(&self, segment: u32) -> u32 {
+    pub fn summary_block(&self, segment: u32) -> Address {
         self.ssa + segment
     }
 }

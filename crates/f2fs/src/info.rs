@@ -164,11 +164,11 @@ fn describe(volume: &Volume) -> VolumeInfo {
         main_segments: geometry.main_segments,
         segments_per_section: geometry.segments_per_section,
         areas: Areas {
-            checkpoint: geometry.checkpoint,
-            sit: geometry.sit,
-            nat: geometry.nat,
-            ssa: geometry.ssa,
-            main: geometry.main,
+            checkpoint: geometry.checkpoint.get(),
+            sit: geometry.sit.get(),
+            nat: geometry.nat.get(),
+            ssa: geometry.ssa.get(),
+            main: geometry.main.get(),
         },
         checkpoint: CheckpointInfo {
             version: raw.checkpoint_ver.get(),

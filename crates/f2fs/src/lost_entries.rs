@@ -16,9 +16,10 @@ use zerocopy::FromBytes;
 use crate::error::Result;
 use crate::layout::node::RawNode;
 use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT};
 use crate::options::Recovery;
 use crate::volume::Volume;
+use basalt_segments::MainBlock;
 
 /// Segments of nodes that are looked at: with one block each, 16 MiB; they have two million nodes.
 const NODE_SEGMENTS_MAX: usize = 4096;
@@ -69,7 +70,7 @@ impl Volume {
     }
 
     /// A live node that the NAT does not know.
-    fn node_without_entry(&mut self) -> Option<(u32, u32)> {
+    fn node_without_entry(&mut self) -> Option<(u32, Address)> {
         spread(&self.segments_of_nodes(), NODE_SEGMENTS_MAX).find_map(|segment| {
             // The summary may be wrong itself.
             self.without_entry(segment).into_iter().find(|&(nid, address)| self.is_node(nid, address))
@@ -77,16 +78,16 @@ impl Volume {
     }
 
     /// The live blocks of a segment of nodes whose node, by the summary, has no entry in the NAT: its id, and the address.
-    fn without_entry(&mut self, segment: u32) -> Vec<(u32, u32)> {
+    fn without_entry(&mut self, segment: u32) -> Vec<(u32, Address)> {
         let Ok(summary) = self.owners(segment) else { return Vec::new() };
-        let first = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+        let first = self.geometry.in_segment(segment, 0);
         let live: Vec<u32> = self.table.live_blocks(segment).collect();
         let owned = live.into_iter().map(|block| (summary.entries[block as usize].nid.get(), first + block));
-        owned.filter(|(nid, _)| self.nat_entry(*nid).is_ok_and(|entry| entry.block_addr.get() == NULL_ADDR)).collect()
+        owned.filter(|(nid, _)| self.nat_entry(*nid).is_ok_and(|entry| entry.address() == Address::NULL)).collect()
     }
 
     /// A block that somebody has, in a segment without live blocks; behind a live journal, which may have moved others there, in any.
-    fn owned_block_of_free_segment(&mut self) -> Option<(u32, u32)> {
+    fn owned_block_of_free_segment(&mut self) -> Option<(u32, Address)> {
         let known = self.table.live_data_blocks() + self.table.live_node_blocks();
         if self.checkpoint.raw.valid_block_count.get() <= known {
             return None;
@@ -97,22 +98,21 @@ impl Volume {
         let others = if self.journal.guarded { &others[..] } else { &[] };
         spread(&free, FREE_SEGMENTS_MAX).chain(spread(others, USED_SEGMENTS_MAX)).find_map(|segment| {
             let summary = self.owners(segment).ok()?;
-            let first = segment * BLOCKS_PER_SEGMENT;
             let dead = (0..BLOCKS_PER_SEGMENT as usize).step_by(STEP);
-            dead.filter(|block| !self.table.is_live(first + *block as u32)).collect::<Vec<_>>().into_iter().find_map(
-                |block| {
+            dead.filter(|block| !self.table.is_live(MainBlock::in_segment(segment, *block as u32)))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .find_map(|block| {
                     let owner = summary.entries[block];
                     let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
-                    let address = self.geometry.main + segment * BLOCKS_PER_SEGMENT + block as u32;
-                    let entry =
-                        self.nat_entry(nid).ok().filter(|entry| nid > 0 && entry.block_addr.get() != NULL_ADDR)?;
+                    let address = self.geometry.in_segment(segment, block as u32);
+                    let entry = self.nat_entry(nid).ok().filter(|entry| nid > 0 && entry.address() != Address::NULL)?;
                     let is_owned = match summary.entry_type {
-                        TYPE_NODE => entry.block_addr.get() == address,
+                        TYPE_NODE => entry.address() == address,
                         _ => self.pointer_of(nid, index, address).is_ok(),
                     };
                     is_owned.then_some((nid, address))
-                },
-            )
+                })
         })
     }
 
@@ -126,7 +126,7 @@ impl Volume {
     }
 
     /// Whether the node at an address says that it is this one.
-    fn is_node(&self, nid: u32, address: u32) -> bool {
+    fn is_node(&self, nid: u32, address: Address) -> bool {
         let block = self.read_block(address);
         let found = block.ok().and_then(|block| RawNode::read_from_bytes(&block.0).ok());
         found.is_some_and(|node| node.footer.nid.get() == nid)

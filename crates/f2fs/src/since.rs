@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::layout::Address;
 use crate::layout::seal::{ENTRIES_MAX, Sealed};
 use crate::mutant::{self, Mutant};
 
@@ -36,7 +37,7 @@ pub struct Unsealed {
 
 impl Unsealed {
     /// Takes note of a block on its way to the device.
-    pub fn note(&mut self, address: u32, bytes: &[u8]) {
+    pub fn note(&mut self, address: Address, bytes: &[u8]) {
         if self.entries.len() < ENTRIES_MAX {
             self.entries.push(Sealed::of(address, bytes));
         } else {
@@ -50,7 +51,7 @@ impl Unsealed {
     }
 
     /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
-    pub fn forget(&mut self, is_reused: impl Fn(u32) -> bool) {
+    pub fn forget(&mut self, is_reused: impl Fn(Address) -> bool) {
         self.entries.retain(|entry| !is_reused(entry.address));
     }
 
@@ -110,7 +111,7 @@ pub struct SinceCheckpoint {
     /// Until the first checkpoint of the session: where its chain may be.
     pub beginning: Beginning,
     /// Where data was put since each node was last written to the chain, by the node that points there.
-    placed: FxHashMap<u32, Vec<u32>>,
+    placed: FxHashMap<u32, Vec<Address>>,
 }
 
 impl SinceCheckpoint {
@@ -158,12 +159,12 @@ impl SinceCheckpoint {
     }
 
     /// A node points to data at this address from now on.
-    pub fn note_placed(&mut self, nid: u32, address: u32) {
+    pub fn note_placed(&mut self, nid: u32, address: Address) {
         self.placed.entry(nid).or_default().push(address);
     }
 
     /// A node goes to the chain: the addresses that it got since it last did.
-    pub fn take_placed(&mut self, nid: u32) -> Vec<u32> {
+    pub fn take_placed(&mut self, nid: u32) -> Vec<Address> {
         self.placed.remove(&nid).unwrap_or_default()
     }
 

@@ -16,7 +16,7 @@ use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::summary::RawSummary;
 use basalt_f2fs::layout::superblock::RawSuperblock;
 use basalt_f2fs::layout::xattr::RawXattrHeader;
-use basalt_f2fs::layout::{NEW_ADDR, set_bit_msb};
+use basalt_f2fs::layout::{Address, set_bit_msb};
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::scratch;
 use basalt_testkit::skip::tools_or_skip;
@@ -82,7 +82,7 @@ impl Case {
 
 /// Marks a block as free or live in the SIT, count included.
 fn mark(editor: &Editor, address: u32, live: bool) {
-    let (segment, block) = editor.segment_of(address);
+    let (segment, block) = editor.segment_of(Address::new(address));
     editor.edit_sit(segment, |entry| {
         set_bit_msb(&mut entry.valid_map, block, live);
         let count = entry.vblocks.get();
@@ -110,13 +110,13 @@ fn edit_xattr_node(editor: &Editor, change: impl FnOnce(&mut RawXattrHeader, &mu
 }
 
 const SUPERBLOCK: &[Case] = &[
-    case(SuperblockMagic, "first copy wiped", |e| e.put(0, &[0; 4096])),
-    case(SuperblockMagic, "second copy wiped", |e| e.put(1, &[0; 4096])),
+    case(SuperblockMagic, "first copy wiped", |e| e.put(Address::new(0), &[0; 4096])),
+    case(SuperblockMagic, "second copy wiped", |e| e.put(Address::new(1), &[0; 4096])),
     case(SuperblockChecksum, "a byte of the first copy", |e| {
-        e.edit((0, 1024), |sb: &mut RawSuperblock| sb.volume_name[0].set(77));
+        e.edit((Address::new(0), 1024), |sb: &mut RawSuperblock| sb.volume_name[0].set(77));
     }),
     case(SuperblockChecksum, "a byte of the second copy", |e| {
-        e.edit((1, 1024), |sb: &mut RawSuperblock| sb.uuid[0] ^= 1);
+        e.edit((Address::new(1), 1024), |sb: &mut RawSuperblock| sb.uuid[0] ^= 1);
     }),
     case(SuperblockFields, "areas that do not follow", |e| e.superblock(0, |sb| sb.sit_blkaddr.set(1))),
     case(SuperblockFields, "no section", |e| e.superblock(0, |sb| sb.segs_per_sec.set(0))),
@@ -157,7 +157,7 @@ const CHECKPOINT: &[Case] = &[
         e.edit((start + total - 1, 0), |version: &mut [u8; 512]| version.fill(0));
     }),
     case(CheckpointUnreadable, "both packs wiped", |e| {
-        let blocks = e.geometry.checkpoint..e.geometry.checkpoint + 1024;
+        let blocks = Address::all(e.geometry.checkpoint..e.geometry.checkpoint + 1024);
         blocks.filter(|&at| e.is_checkpoint(at)).for_each(|at| e.put(at, &[0; 4096]));
     })
     .also(&[]),
@@ -253,7 +253,7 @@ fn node_behind_the_checkpoint(editor: &Editor, offset: u32) {
     let (address, mut node) = chained(editor);
     node.footer.ino.set(9);
     node.footer.flag.set(2 | offset << 3);
-    editor.put(address, zerocopy::IntoBytes::as_bytes(&node));
+    editor.put(Address::new(address), zerocopy::IntoBytes::as_bytes(&node));
 }
 
 /// A seal without entries that says that one block of the chain was durable: the one in front of it, which is not there.
@@ -267,7 +267,7 @@ fn seal_without_beginning(editor: &Editor) {
     let covered = [&bytes[..12], &bytes[16..24], &bytes[4072..]];
     let sum = covered.into_iter().fold(u32::from_le_bytes(*b"BSEA"), crc_from);
     seal.slots[3].set(sum);
-    editor.put(address + 1, zerocopy::IntoBytes::as_bytes(&seal));
+    editor.put(Address::new(address + 1), zerocopy::IntoBytes::as_bytes(&seal));
 }
 
 /// Where the chain behind the checkpoint begins, and a node of it, empty, that leads nowhere else.
@@ -279,8 +279,8 @@ fn chained(editor: &Editor) -> (u32, RawNode) {
     node.footer.cp_ver.set(editor.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
     let log = &editor.loaded.logs[4];
     let address = editor.geometry.main + log.segment * 512 + log.offset;
-    node.footer.next_blkaddr.set(address);
-    (address, node)
+    node.footer.next_blkaddr.set(address.get());
+    (address.get(), node)
 }
 
 fn set_flag(editor: &Editor, flag: CheckpointFlags) {
@@ -294,79 +294,81 @@ fn clear_unmount(cp: &mut RawCheckpoint) {
     cp.ckpt_flags.set(flags.bits());
 }
 
-const NODES: &[Case] =
-    &[
-        case(NatReserved, "entry 0 in use", |e| e.edit_nat(0, |nat| nat.block_addr.set(e.geometry.main))),
-        case(NatReserved, "entry 1 free", |e| e.edit_nat(1, |nat| nat.block_addr.set(0))),
-        case(NatAddress, "outside the main area", |e| {
-            e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(5));
-        })
+const NODES: &[Case] = &[
+    case(NatReserved, "entry 0 in use", |e| e.edit_nat(0, |nat| nat.block_addr.set(e.geometry.main.get()))),
+    case(NatReserved, "entry 1 free", |e| e.edit_nat(1, |nat| nat.block_addr.set(0))),
+    case(NatAddress, "outside the main area", |e| {
+        e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(5));
+    })
+    .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+    case(NatAddress, "never written", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(Address::NEW.get())))
         .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
-        case(NatAddress, "never written", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(NEW_ADDR)))
-            .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
-        case(NatDuplicateAddress, "as the next inode", |e| {
-            let (first, second) = (e.path(&["pipe"]), e.path(&["device"]));
-            e.edit_nat(first.max(second), |nat| nat.block_addr = e.nat(first.min(second)).block_addr);
-        })
-        .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
-        case(NatMissing, "free", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(0))).also(&[
-            DentryIno,
-            ValidBlockCount,
-            ValidNodeCount,
-            ValidInodeCount,
-        ]),
-        case(NatMissing, "a direct node's is free", |e| e.edit_nat(big_node(e, 1), |nat| nat.block_addr.set(0)))
-            .also(&[NodeReference, SitUnowned, ValidBlockCount, ValidNodeCount, FreeSegmentCount]),
-        case(NatIno, "an inode of another", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.ino.set(ROOT))),
-        case(NatIno, "a direct node of another", |e| e.edit_nat(big_node(e, 0), |nat| nat.ino.set(ROOT))),
-        case(NodeFooterNid, "a direct node", |e| e.edit_node(big_node(e, 1), |node| node.footer.nid.set(9999))),
-        case(NodeFooterNid, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.nid.set(9999))),
-        case(NodeFooterNid, "an inode overwritten", |e| e.put(e.node_address(e.path(&["pipe"])), &[0xA5; 4096]))
-            .harms(&["/pipe"])
-            .also(&[ValidInodeCount]),
-        case(NodeFooterIno, "a direct node", |e| e.edit_node(big_node(e, 0), |node| node.footer.ino.set(ROOT))),
-        case(NodeFooterIno, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.ino.set(ROOT))),
-        case(NodeFooterOffset, "a direct node", |e| {
-            e.edit_node(big_node(e, 0), |node| node.footer.flag.set(7 << 3 | 1));
-        }),
-        case(NodeFooterOffset, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.flag.set(8))),
-        case(NodeReference, "free", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(40_000))),
-        case(NodeReference, "out of range", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(u32::MAX))),
-        case(NodeReference, "an inode", |e| {
-            e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(e.path(&["pipe"])))
-        }),
-        case(NodeReference, "free, in an indirect node", |e| {
-            e.edit_node(big_node(e, 2), |node| node.slots[700].set(40_000));
-        }),
-        case(NodeDuplicateReference, "twice in one file", |e| {
-            let first = big_node(e, 0);
-            e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(first));
-        }),
-        case(NodeUnreachable, "pointer cleared", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[1].set(0)))
-            .also(&[InodeBlockCount]),
-        case(BlockAddress, "outside the main area", |e| {
-            let slot = e.slot(e.path(&["big"]), 3);
-            mark(e, big_block(e, 3), false);
-            e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
-            e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(7));
-        })
-        .harms(&["/big"]),
-        case(BlockAddress, "compressed, in a plain file", |e| {
-            let mut direct = 0;
-            e.edit_node(big_node(e, 2), |indirect| direct = indirect.slots[0].get());
-            e.edit_node(direct, |node| node.slots[1000].set(u32::MAX - 1));
-        }),
-        case(BlockDuplicate, "two blocks of a file are one", |e| {
-            let slot = e.slot(e.path(&["big"]), 3);
-            let other = big_block(e, 4);
-            mark(e, big_block(e, 3), false);
-            e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
-            e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(other));
-        })
-        .harms(&["/big"])
-        // The summary of the shared block names the later owner.
-        .also(&[SummaryOwner]),
-    ];
+    case(NatDuplicateAddress, "as the next inode", |e| {
+        let (first, second) = (e.path(&["pipe"]), e.path(&["device"]));
+        e.edit_nat(first.max(second), |nat| nat.block_addr = e.nat(first.min(second)).block_addr);
+    })
+    .also(&[NatMissing, ValidBlockCount, ValidNodeCount, ValidInodeCount]),
+    case(NatMissing, "free", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.block_addr.set(0))).also(&[
+        DentryIno,
+        ValidBlockCount,
+        ValidNodeCount,
+        ValidInodeCount,
+    ]),
+    case(NatMissing, "a direct node's is free", |e| e.edit_nat(big_node(e, 1), |nat| nat.block_addr.set(0))).also(&[
+        NodeReference,
+        SitUnowned,
+        ValidBlockCount,
+        ValidNodeCount,
+        FreeSegmentCount,
+    ]),
+    case(NatIno, "an inode of another", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.ino.set(ROOT))),
+    case(NatIno, "a direct node of another", |e| e.edit_nat(big_node(e, 0), |nat| nat.ino.set(ROOT))),
+    case(NodeFooterNid, "a direct node", |e| e.edit_node(big_node(e, 1), |node| node.footer.nid.set(9999))),
+    case(NodeFooterNid, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.nid.set(9999))),
+    case(NodeFooterNid, "an inode overwritten", |e| e.put(e.node_address(e.path(&["pipe"])), &[0xA5; 4096]))
+        .harms(&["/pipe"])
+        .also(&[ValidInodeCount]),
+    case(NodeFooterIno, "a direct node", |e| e.edit_node(big_node(e, 0), |node| node.footer.ino.set(ROOT))),
+    case(NodeFooterIno, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.ino.set(ROOT))),
+    case(NodeFooterOffset, "a direct node", |e| {
+        e.edit_node(big_node(e, 0), |node| node.footer.flag.set(7 << 3 | 1));
+    }),
+    case(NodeFooterOffset, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.flag.set(8))),
+    case(NodeReference, "free", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(40_000))),
+    case(NodeReference, "out of range", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(u32::MAX))),
+    case(NodeReference, "an inode", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(e.path(&["pipe"])))),
+    case(NodeReference, "free, in an indirect node", |e| {
+        e.edit_node(big_node(e, 2), |node| node.slots[700].set(40_000));
+    }),
+    case(NodeDuplicateReference, "twice in one file", |e| {
+        let first = big_node(e, 0);
+        e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[3].set(first));
+    }),
+    case(NodeUnreachable, "pointer cleared", |e| e.edit_inode(e.path(&["big"]), |inode| inode.i_nid[1].set(0)))
+        .also(&[InodeBlockCount]),
+    case(BlockAddress, "outside the main area", |e| {
+        let slot = e.slot(e.path(&["big"]), 3);
+        mark(e, big_block(e, 3), false);
+        e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
+        e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(7));
+    })
+    .harms(&["/big"]),
+    case(BlockAddress, "compressed, in a plain file", |e| {
+        let mut direct = 0;
+        e.edit_node(big_node(e, 2), |indirect| direct = indirect.slots[0].get());
+        e.edit_node(direct, |node| node.slots[1000].set(u32::MAX - 1));
+    }),
+    case(BlockDuplicate, "two blocks of a file are one", |e| {
+        let slot = e.slot(e.path(&["big"]), 3);
+        let other = big_block(e, 4);
+        mark(e, big_block(e, 3), false);
+        e.checkpoint(|cp| cp.valid_block_count.set(cp.valid_block_count.get() - 1));
+        e.edit_inode(e.path(&["big"]), |inode| inode.slots[slot].set(other));
+    })
+    .harms(&["/big"])
+    // The summary of the shared block names the later owner.
+    .also(&[SummaryOwner]),
+];
 
 const INODES: &[Case] = &[
     case(InodeChecksum, "a byte", |e| {
@@ -435,7 +437,7 @@ const INODES: &[Case] = &[
     case(InodeExtent, "past a hole", |e| {
         e.edit_inode(e.path(&["big"]), |inode| {
             inode.i_ext.fofs.set(12 * 256 - 1);
-            inode.i_ext.blk.set(e.geometry.main);
+            inode.i_ext.blk.set(e.geometry.main.get());
             inode.i_ext.len.set(9);
         });
     }),
@@ -486,7 +488,7 @@ const INODES: &[Case] = &[
 fn set_extent(editor: &Editor, name: &str) {
     editor.edit_inode(editor.path(&[name]), |inode| {
         inode.i_ext.fofs.set(2);
-        inode.i_ext.blk.set(editor.geometry.main + 7);
+        inode.i_ext.blk.set((editor.geometry.main + 7).get());
         inode.i_ext.len.set(3);
     });
 }
@@ -581,10 +583,10 @@ const SEGMENTS: &[Case] = &[
         e.edit((start + total - 3, byte), |kind: &mut [u8; 1]| *kind = [0]);
     }),
     case(SummaryOwner, "data block", |e| {
-        e.edit(e.summary(big_block(e, 5)), |entry: &mut RawSummary| entry.ofs_in_node.set(6));
+        e.edit(e.summary(Address::new(big_block(e, 5))), |entry: &mut RawSummary| entry.ofs_in_node.set(6));
     }),
     case(SummaryOwner, "version", |e| {
-        e.edit(e.summary(big_block(e, 5)), |entry: &mut RawSummary| entry.version += 1);
+        e.edit(e.summary(Address::new(big_block(e, 5))), |entry: &mut RawSummary| entry.version += 1);
     }),
     case(SummaryOwner, "node", |e| {
         let segment = e.quiet_segment(4);
@@ -601,7 +603,7 @@ const SEGMENTS: &[Case] = &[
     case(SitClass, "data as nodes", |e| {
         e.edit_sit(e.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() & 0x3FF | 4 << 10));
     }),
-    case(SitUnowned, "a free segment", |e| mark(e, e.geometry.main + e.free_segment() * 512 + 9, true)),
+    case(SitUnowned, "a free segment", |e| mark(e, (e.geometry.main + e.free_segment() * 512 + 9).get(), true)),
     case(SitMissing, "a data block", |e| mark(e, big_block(e, 2), false)),
 ];
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::Error;
 use basalt_f2fs::check::{CheckOptions, CheckReport, Fault, FaultKind, check};
+use basalt_f2fs::layout::Address;
 use basalt_testkit::rng::Rng;
 use editor::Editor;
 
@@ -46,18 +47,19 @@ fn survive(device: &dyn BlockDevice, what: &str) -> Option<CheckReport> {
 }
 
 /// Blocks that hold structures: the superblocks, both packs, SIT, NAT, summaries in use, nodes and directory blocks.
-fn structure_blocks(editor: &Editor) -> Vec<u32> {
+fn structure_blocks(editor: &Editor) -> Vec<Address> {
     let g = &editor.geometry;
-    let mut blocks = vec![0, 1];
+    let mut blocks = vec![Address::new(0), Address::new(1)];
     for pack in [g.checkpoint, g.checkpoint + 512] {
-        blocks.extend(pack..pack + 8);
+        blocks.extend(Address::all(pack..pack + 8));
     }
     for second in [false, true] {
         blocks.extend((0..2).map(|index| g.sit_block(index, second)));
         blocks.extend((0..3).map(|index| g.nat_block(index, second)));
     }
     blocks.extend((0..g.main_segments).filter(|&s| editor.sit(s).live() > 0).map(|s| g.summary_block(s)));
-    let nodes: Vec<u32> = (3..900).map(|nid| editor.node_address(nid)).filter(|&address| g.in_main(address)).collect();
+    let nodes: Vec<Address> =
+        (3..900).map(|nid| editor.node_address(nid)).filter(|&address| g.in_main(address)).collect();
     blocks.extend(nodes);
     for path in [&[][..], &["crowd"], &["outer"]] {
         blocks.extend(editor.entries(editor.path(path)).iter().map(|entry| entry.2.0));
@@ -66,10 +68,10 @@ fn structure_blocks(editor: &Editor) -> Vec<u32> {
 }
 
 /// Brings the checksums up to date that would otherwise end the check early.
-fn heal_checksums(editor: &Editor, address: u32) {
+fn heal_checksums(editor: &Editor, address: Address) {
     let block = editor.block(address);
     let g = &editor.geometry;
-    if address < 2 {
+    if address < Address::new(2) {
         let superblock = zerocopy::FromBytes::read_from_bytes(&block[1024..4096]).unwrap();
         editor.put(address, &basalt_f2fs::geometry::superblock_block(&superblock));
     } else if address < g.sit {
@@ -127,7 +129,7 @@ fn structures_moved_onto_each_other() {
 fn regions_of_zeros_ones_and_noise() {
     let g = Editor::new(base()).geometry;
     let areas = [
-        (0, 2),
+        (Address::new(0), 2),
         (g.checkpoint, 512),
         (g.checkpoint + 512, 512),
         (g.checkpoint, 1024),
@@ -136,7 +138,7 @@ fn regions_of_zeros_ones_and_noise() {
         (g.ssa, g.main - g.ssa),
         (g.main, g.main_blocks()),
         (g.main, 512),
-        (2, 10_000),
+        (Address::new(2), 10_000),
     ];
     for (start, count) in areas {
         for fill in [Some(0), Some(0xFF), None] {

@@ -14,6 +14,7 @@ use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice};
 use basalt_f2fs::checkpoint::block::expected_checksum;
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::checkpoint::pack::{Pack, read_pack};
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry};
 use basalt_testkit::images::{TOOLS, grow_f2fs, mkfs_f2fs};
@@ -382,8 +383,8 @@ fn versions_without_a_node_are_no_end() {
     drop(fs);
     let geometry = Geometry::read(&image).unwrap().0;
     let editor = Editor::new(&image);
-    let current: BTreeSet<u32> = (3..200).map(|nid| editor.nat(nid).block_addr.get()).collect();
-    for address in geometry.main..geometry.main + 6 * 512 {
+    let current: BTreeSet<Address> = (3..200).map(|nid| editor.node_address(nid)).collect();
+    for address in Address::all(geometry.main..geometry.main + 6 * 512) {
         let mut block = vec![0; 4096];
         image.read_at(u64::from(address) * BLOCK, &mut block).unwrap();
         let ver = u32::from_le_bytes(block[4084..4088].try_into().unwrap());

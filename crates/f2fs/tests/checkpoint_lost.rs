@@ -15,6 +15,7 @@ use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::repair::{RepairOptions, plan};
@@ -140,7 +141,7 @@ fn a_mended_node_of_a_lost_checkpoint_comes_back_after_a_cut() {
     // The inode of `file3` as it was fsynced behind the newest checkpoint: what tells that there was one.
     let editor = Editor::new(&image);
     let ino = editor.path(&["file3"]);
-    let newest = (geometry.main..(image.size() / BLOCK) as u32)
+    let newest = Address::all(geometry.main..Address::new((image.size() / BLOCK) as u32))
         .filter_map(|address| RawInode::read_from_bytes(&editor.block(address)).ok().map(|inode| (address, inode)))
         .filter(|(_, inode)| inode.footer.nid.get() == ino && inode.footer.ino.get() == ino)
         .max_by_key(|(_, inode)| inode.footer.cp_ver.get() as u32)
@@ -201,7 +202,7 @@ fn a_lone_older_checkpoint_tells_the_layout_whatever_was_written_behind_it() {
         image.write_at(0, &[0; 2 * BLOCK as usize]).unwrap();
         let found = Rescued::open(Arc::new(image), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ());
         let found = found.unwrap();
-        assert_eq!(found.report().main_block, geometry.main, "{directories}, {count}: {:?}", found.report());
+        assert_eq!(found.report().main_block, geometry.main.get(), "{directories}, {count}: {:?}", found.report());
     }
 }
 
@@ -404,7 +405,7 @@ fn nodes_of_an_earlier_volume_are_not_what_a_lost_checkpoint_had() {
     let image = later.0;
     let geometry = Geometry::read(&image).unwrap().0;
     let (mut here, mut there) = ([0; BLOCK as usize], [0; BLOCK as usize]);
-    for address in geometry.main..geometry.main + geometry.main_blocks() {
+    for address in Address::all(geometry.main..geometry.main + geometry.main_blocks()) {
         image.read_at(u64::from(address) * BLOCK, &mut here).unwrap();
         earlier.read_at(u64::from(address) * BLOCK, &mut there).unwrap();
         if here == [0; BLOCK as usize] {

@@ -11,10 +11,10 @@ use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::dir::hash::hash;
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::dentry::RawDentry;
 use basalt_f2fs::layout::inode::Advise;
 use basalt_f2fs::layout::superblock::Features;
+use basalt_f2fs::layout::{Address, BLOCK_SIZE};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, Error, FileKind, FileSystem, NewNode};
 use editor::{Editor, filled_volume};
@@ -61,7 +61,12 @@ fn block_of(editor: &Editor, directory: u32, index: usize) -> u32 {
 
 /// The names in a block.
 fn names_in(editor: &Editor, directory: u32, block: u32) -> BTreeSet<Vec<u8>> {
-    editor.entries(directory).into_iter().filter(|entry| entry.2.0 == block).map(|entry| entry.0).collect()
+    editor
+        .entries(directory)
+        .into_iter()
+        .filter(|entry| entry.2.0 == Address::new(block))
+        .map(|entry| entry.0)
+        .collect()
 }
 
 /// The names of a directory, so many at a time, and how the list ends.
@@ -188,7 +193,7 @@ fn an_encrypted_directory_is_not_damaged() {
     editor.edit_inode(dir, |inode| inode.i_advise |= Advise::ENCRYPT.bits());
     // All of level 0: its only bucket takes every hash.
     let first = block_of(&editor, dir, 0);
-    let entries: Vec<_> = editor.entries(dir).into_iter().filter(|entry| entry.2.0 == first).collect();
+    let entries: Vec<_> = editor.entries(dir).into_iter().filter(|entry| entry.2.0 == Address::new(first)).collect();
     for (entry, text) in entries[2..].iter().zip([b"na/e0003", b"na\0e0004", b"na\xffe0005"]) {
         editor.edit(entry.3, |name: &mut [u8; 8]| *name = *text);
         editor.edit(entry.2, |raw: &mut RawDentry| raw.hash_code.set(hash(text)));

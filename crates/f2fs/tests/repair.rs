@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::repair::{RepairOptions, RestoreError, plan, restore};
 use basalt_f2fs::{Error, F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -27,11 +28,11 @@ fn base() -> &'static MemoryDevice {
 }
 
 /// Blocks that hold structures: superblocks, both packs, tables, summaries, nodes, directories.
-fn structures(editor: &Editor) -> Vec<u32> {
+fn structures(editor: &Editor) -> Vec<Address> {
     let g = &editor.geometry;
-    let mut blocks = vec![0, 1];
+    let mut blocks = vec![Address::new(0), Address::new(1)];
     for pack in [g.checkpoint, g.checkpoint + 512] {
-        blocks.extend(pack..pack + 8);
+        blocks.extend(Address::all(pack..pack + 8));
     }
     blocks.extend([false, true].map(|second| g.sit_block(0, second)));
     blocks.extend([false, true].map(|second| g.nat_block(0, second)));
@@ -45,7 +46,7 @@ fn structures(editor: &Editor) -> Vec<u32> {
 
 /// Damages a few structures: single bytes, whole blocks, or one block put over another. Checksums are renewed now and then, so that
 /// the damage goes deeper.
-fn damage(editor: &Editor, blocks: &[u32], rng: &mut Rng) {
+fn damage(editor: &Editor, blocks: &[Address], rng: &mut Rng) {
     for _ in 0..rng.between(1, 5) {
         let address = blocks[rng.index(blocks.len())];
         let mut block = editor.block(address);
@@ -121,7 +122,7 @@ fn damaged() -> MemoryDevice {
     editor.edit_sit(editor.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() ^ 1));
     let (block, _) = editor.summary_type(editor.quiet_segment(4));
     editor.put(block, &[0; 4096]);
-    editor.put(1, &[0; 4096]);
+    editor.put(Address::new(1), &[0; 4096]);
     editor.device
 }
 
@@ -321,7 +322,7 @@ fn a_sound_volume_is_left_alone() {
 fn a_volume_without_checkpoints_is_made_from_its_tables() {
     let editor = Editor::new(base());
     for pack in [editor.geometry.checkpoint, editor.geometry.checkpoint + 512] {
-        (pack..pack + 512).for_each(|block| editor.put(block, &[0; 4096]));
+        Address::all(pack..pack + 512).for_each(|block| editor.put(block, &[0; 4096]));
     }
     let device: Arc<dyn BlockDevice> = Arc::new(editor.device);
     let report = repaired::repair_fully(&device, "no checkpoint");

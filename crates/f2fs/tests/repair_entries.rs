@@ -11,11 +11,11 @@ use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::dir::entries;
 use basalt_f2fs::dir::hash::hash;
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::dentry::DentryShape;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::nat::RawNatEntry;
 use basalt_f2fs::layout::summary::RawSummary;
+use basalt_f2fs::layout::{Address, BLOCK_SIZE};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::{Editor, filled_volume};
@@ -45,9 +45,9 @@ fn first_block(editor: &Editor, directory: u32) -> u32 {
 /// Takes `.` and `..` out of a directory's first block; where that is.
 fn remove_dots(editor: &Editor, directory: u32) -> u32 {
     let address = first_block(editor, directory);
-    let mut block = editor.block(address);
+    let mut block = editor.block(Address::new(address));
     (0..2).for_each(|slot| entries::remove(&mut block, &DentryShape::BLOCK, slot));
-    editor.put(address, &block);
+    editor.put(Address::new(address), &block);
     address
 }
 
@@ -57,7 +57,7 @@ fn lead_astray(editor: &Editor, is_first: bool) -> u32 {
     let (slot, before) = (editor.slot(crowd, 0), first_block(editor, crowd));
     let astray = editor.geometry.main + (editor.free_segment() << 9) + 7;
     editor.put(astray, &foreign_block(editor, is_first));
-    editor.edit_inode(crowd, |inode| inode.slots[slot].set(astray));
+    editor.edit_inode(crowd, |inode| inode.slots[slot].set(astray.get()));
     before
 }
 
@@ -91,10 +91,10 @@ fn the_right_block_is_found() {
 #[test]
 fn names_come_back_without_the_block() {
     for is_first in [false, true] {
-        let gone = |editor: &Editor| editor.put(lead_astray(editor, is_first), &[0; BLOCK_SIZE]);
+        let gone = |editor: &Editor| editor.put(Address::new(lead_astray(editor, is_first)), &[0; BLOCK_SIZE]);
         expect_all_back(gone, HOLE);
         let overwritten = |editor: &Editor| {
-            editor.put(first_block(editor, editor.path(&["crowd"])), &foreign_block(editor, is_first));
+            editor.put(Address::new(first_block(editor, editor.path(&["crowd"]))), &foreign_block(editor, is_first));
         };
         expect_all_back(overwritten, HOLE);
     }
@@ -111,7 +111,7 @@ fn copy_to_free_segment(editor: &Editor, directory: u32, block: &[u8]) -> u32 {
         entry.valid_map[0] = 0x80;
         entry.vblocks.set(1);
     });
-    address
+    address.get()
 }
 
 /// Of several blocks that look like the first, the one counts whose names inodes remember.
@@ -120,13 +120,13 @@ fn an_older_first_block_does_not_count() {
     let harm = |editor: &Editor| {
         let (crowd, small) = (editor.path(&["crowd"]), editor.path(&["small"]));
         let old = lead_astray(editor, false);
-        let mut block = editor.block(old);
+        let mut block = editor.block(Address::new(old));
         assert!(copy_to_free_segment(editor, crowd, &block) > old);
         let taken = entries::next_used(&block, &DentryShape::BLOCK, 2).unwrap();
         entries::remove(&mut block, &DentryShape::BLOCK, taken);
         let file = entries::file_type(FileKind::Regular);
         entries::insert(&mut block, &DentryShape::BLOCK, taken, hash(b"old"), b"old", small, file);
-        editor.put(old, &block);
+        editor.put(Address::new(old), &block);
     };
     expect_all_back(harm, FOUND);
 }
@@ -135,7 +135,7 @@ fn an_older_first_block_does_not_count() {
 #[test]
 fn a_tie_of_first_blocks_is_not_guessed() {
     let harm = |editor: &Editor| {
-        let block = editor.block(lead_astray(editor, false));
+        let block = editor.block(Address::new(lead_astray(editor, false)));
         copy_to_free_segment(editor, editor.path(&["crowd"]), &block);
     };
     expect_all_back(harm, HOLE);
@@ -164,9 +164,9 @@ fn swapped_first_blocks_are_swapped_back() {
     expect_all_back_on(sound.snapshot(), addresses, FOUND);
     let contents = |editor: &Editor| {
         let [one, other] = ["crowd", "other"].map(|name| first_block(editor, editor.path(&[name])));
-        let (first, second) = (editor.block(one), editor.block(other));
-        editor.put(one, &second);
-        editor.put(other, &first);
+        let (first, second) = (editor.block(Address::new(one)), editor.block(Address::new(other)));
+        editor.put(Address::new(one), &second);
+        editor.put(Address::new(other), &first);
     };
     expect_all_back_on(sound.snapshot(), contents, FOUND);
 }
@@ -253,10 +253,10 @@ fn linked_volume() -> MemoryDevice {
 fn second_names_are_no_foreign_ones() {
     let moved = |editor: &Editor| {
         let crowd = editor.path(&["crowd"]);
-        let address = copy_to_free_segment(editor, crowd, &editor.block(remove_dots(editor, crowd)));
+        let address = copy_to_free_segment(editor, crowd, &editor.block(Address::new(remove_dots(editor, crowd))));
         let slot = editor.slot(crowd, 0);
         editor.edit_inode(crowd, |inode| inode.slots[slot].set(address));
-        editor.summary(address)
+        editor.summary(Address::new(address))
     };
     let summary = |editor: &Editor, nid: u32| {
         let spot = moved(editor);
@@ -320,10 +320,10 @@ fn a_first_block_that_was_written_again_counts() {
     expect_all_back_on(sound.snapshot(), |editor| _ = remove_dots(editor, editor.path(&["crowd"])), DOTS);
     let harm = |editor: &Editor| {
         let address = first_block(editor, editor.path(&["crowd"]));
-        let mut block = editor.block(address);
+        let mut block = editor.block(Address::new(address));
         entries::remove(&mut block, &DentryShape::BLOCK, 0);
-        editor.put(address, &block);
-        editor.edit(editor.summary(address), |one: &mut RawSummary| one.nid.set(0));
+        editor.put(Address::new(address), &block);
+        editor.edit(editor.summary(Address::new(address)), |one: &mut RawSummary| one.nid.set(0));
     };
     expect_all_back_on(sound, harm, DOTS);
 }

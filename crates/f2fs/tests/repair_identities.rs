@@ -278,7 +278,7 @@ fn the_nat_is_damaged_too() {
         nothing_is_lost(&format!("{whose} entry leads to the poser"), |on| {
             let address = on.0.node_address(on.nid("a", 0));
             on.pose(on.nid("a", 0), on.nid("b", 0));
-            on.0.edit_nat(on.nid(other, 1), |entry| entry.block_addr.set(address));
+            on.0.edit_nat(on.nid(other, 1), |entry| entry.block_addr.set(address.get()));
         });
     }
     nothing_is_lost("the poser's entry leads nowhere", |on| {
@@ -305,7 +305,7 @@ fn an_inode_that_is_right_gets_no_other_id() {
         let owner = on.ino("b");
         on.set_slot(poser, UNUSED, IMPOSSIBLE);
         on.set_id(poser, inode);
-        on.0.edit_nat(node, |entry| entry.block_addr.set(at_inode));
+        on.0.edit_nat(node, |entry| entry.block_addr.set(at_inode.get()));
         on.0.edit_nat(inode, |entry| (entry.ino, entry.block_addr) = (owner.into(), at_poser.into()));
     });
 }
@@ -327,7 +327,7 @@ fn the_victims_footer_is_damaged_too() {
         let address = on.0.node_address(poser);
         on.set_next(above);
         on.set_id(poser, above);
-        on.0.edit_nat(poser, |entry| entry.block_addr.set(address + 1));
+        on.0.edit_nat(poser, |entry| entry.block_addr.set((address + 1).get()));
     });
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::dentry::RawDentry;
 use basalt_f2fs::layout::inode::Advise;
 use basalt_f2fs::layout::superblock::Features;
@@ -62,7 +63,7 @@ fn expect_back(sound: MemoryDevice, length: usize, what: &str, change: impl FnOn
     let editor = Editor::new(&sound);
     let all = editor.entries(editor.path(&["dir"]));
     let (size, slots) = (size_of::<RawDentry>(), length.div_ceil(8));
-    let next = |(block, byte): (u32, usize)| (block, byte + slots * size);
+    let next = |(block, byte): (Address, usize)| (block, byte + slots * size);
     let entry = all.windows(2).find(|pair| pair[0].0.len() == length && pair[1].2 == next(pair[0].2));
     editor.edit(entry.expect("an entry that another one follows")[0].2, change);
     let device: Arc<dyn BlockDevice> = Arc::new(editor.device);

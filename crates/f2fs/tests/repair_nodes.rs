@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::FaultKind;
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::layout::bit_msb;
 use basalt_f2fs::layout::inode::{Advise, InlineFlags, RawInode};
+use basalt_f2fs::layout::{Address, bit_msb};
 use basalt_f2fs::repair::RepairReport;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
@@ -161,11 +161,11 @@ fn swapped_entries_are_swapped_back() {
 }
 
 /// Blocks of the NAT: all, or only one, in the copy that counts.
-fn nat_blocks(e: &Editor, one: Option<u32>) -> Vec<u32> {
+fn nat_blocks(e: &Editor, one: Option<u32>) -> Vec<Address> {
     let g = &e.geometry;
     match one {
         Some(index) => vec![g.nat_block(index, bit_msb(&e.loaded.nat_bitmap, index as usize))],
-        None => (g.nat..g.ssa).collect(),
+        None => Address::all(g.nat..g.ssa).collect(),
     }
 }
 
@@ -229,7 +229,7 @@ fn a_directory_that_is_gone_keeps_its_path() {
 #[test]
 fn blocks_of_names_that_are_gone_are_written_again() {
     let damage = |e: &Editor| {
-        let blocks: std::collections::BTreeSet<u32> =
+        let blocks: std::collections::BTreeSet<Address> =
             e.entries(e.path(&["crowd"])).iter().map(|entry| entry.2.0).collect();
         blocks.into_iter().step_by(2).for_each(|block| e.put(block, &[0; BLOCK]));
     };

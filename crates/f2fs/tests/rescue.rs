@@ -11,9 +11,9 @@ use std::sync::Arc;
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::geometry::Geometry;
-use basalt_f2fs::layout::bit_msb;
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
 use basalt_f2fs::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use basalt_f2fs::layout::{Address, bit_msb};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -133,7 +133,7 @@ fn sectors_that_cannot_be_read_cost_only_what_is_in_them() {
                 at..at + 512 * rng.between(1, 40)
             })
             .collect();
-        let areas = [0, geometry.checkpoint, geometry.sit, geometry.nat, geometry.ssa];
+        let areas = [Address::new(0), geometry.checkpoint, geometry.sit, geometry.nat, geometry.ssa];
         bad.extend(areas.map(|block| u64::from(block) * BLOCK..u64::from(block) * BLOCK + 512));
         let lost_blocks: u64 = bad.iter().map(|range| (range.end - range.start) / BLOCK + 2).sum();
         let found =
@@ -158,7 +158,7 @@ fn open_rescue(device: Arc<dyn BlockDevice>) -> Result<F2fs, basalt_f2fs::Error>
 fn what_reading_does_not_need_may_be_broken() {
     let (device, files) = volume(9);
     let geometry = Geometry::read(&device).unwrap().0;
-    let sectors = |block: u32, count: u64| u64::from(block) * BLOCK..(u64::from(block) + count) * BLOCK;
+    let sectors = |block: Address, count: u64| u64::from(block) * BLOCK..(u64::from(block) + count) * BLOCK;
     let mut head = vec![0; BLOCK as usize];
     let start = [0, 512].map(|at| geometry.checkpoint + at).into_iter().max_by_key(|&start| {
         device.read_at(u64::from(start) * BLOCK, &mut head).unwrap();
@@ -166,10 +166,10 @@ fn what_reading_does_not_need_may_be_broken() {
     });
     let start = start.unwrap();
     let cases = [
-        ("the first superblock", sectors(0, 1)),
+        ("the first superblock", sectors(Address::new(0), 1)),
         ("the SIT", sectors(geometry.sit, 1024)),
         ("the SSA", sectors(geometry.ssa, 512)),
-        ("the other checkpoint", sectors(2 * geometry.checkpoint + 512 - start, 1)),
+        ("the other checkpoint", sectors(geometry.checkpoint + (512 - (start - geometry.checkpoint)), 1)),
     ];
     for (what, bad) in cases {
         let faulty = spoil(device.clone(), vec![bad]);
@@ -353,7 +353,7 @@ fn files_that_only_the_table_of_sit_has_stay_deleted() {
     let place = (segment % ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
     let table = (g.sit_block(segment / ENTRIES_PER_BLOCK, second), place);
     editor.edit(table, |entry: &mut RawSitEntry| *entry = before.sit(segment));
-    (g.nat..g.ssa).for_each(|block| editor.put(block, &[0; BLOCK as usize]));
+    Address::all(g.nat..g.ssa).for_each(|block| editor.put(block, &[0; BLOCK as usize]));
     let damaged = Arc::new(editor.device.snapshot());
     let rescued = Rescued::open(damaged, &RescueOptions::default(), Arc::new(SystemClock), &mut |_| ()).unwrap();
     let has = |number: &&u64| rescued.lookup(rescued.root(), name(**number).as_bytes()).is_ok();

@@ -13,8 +13,8 @@ use basalt_f2fs::check::{CheckOptions, FaultKind, check};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::checkpoint::pack::read_pack;
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::layout::journal::DESCRIPTOR_BLOCK;
+use basalt_f2fs::layout::{Address, BLOCK_SIZE};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Error, F2fs, Geometry, OpenOptions, SystemClock};
@@ -189,7 +189,9 @@ fn judge(cut: &Cut, block: u64, what: &str) {
     // And it works. A new file needs an entry of the NAT.
     let created = fs.create(fs.root(), b"after", &FILE, &Caller::default());
     let ino = match created {
-        Err(basalt_vfs::Error::Io(_)) if (cut.geometry.nat..cut.geometry.ssa).contains(&(block as u32)) => return,
+        Err(basalt_vfs::Error::Io(_)) if (cut.geometry.nat..cut.geometry.ssa).contains(&Address::new(block as u32)) => {
+            return;
+        }
         created => created.unwrap_or_else(|error| panic!("{what}: {error}")).ino,
     };
     fs.write(ino, 0, &[9; 30_000], false).unwrap();
@@ -243,7 +245,7 @@ fn nothing_but_what_could_be_missed_makes_a_volume_read_only() {
         let cut = cut(journal);
         let (pack, _) = choose_pack(&cut.image, &cut.geometry).unwrap();
         let newest = u64::from(pack.start);
-        let older = u64::from(2 * cut.geometry.checkpoint + 512) - newest;
+        let older = u64::from(2 * cut.geometry.checkpoint.get() + 512) - newest;
         let tail = newest + u64::from(pack.raw.cp_pack_total_block_count.get()) - 1;
         let harmless = [0, 1, u64::from(DESCRIPTOR_BLOCK), newest, tail, older, older + 1, older + 2];
         for block in harmless.into_iter().chain(cut.last.iter().copied()) {

@@ -30,11 +30,13 @@
 mod bitmap;
 pub mod cleaning;
 mod kind;
+mod main_block;
 pub mod placement;
 mod table;
 pub mod victim;
 
 pub use kind::SegmentKind;
+pub use main_block::MainBlock;
 pub use placement::{BlockTraits, Placement, StaticPlacement};
 pub use table::{MAX_SEGMENTS, SegmentState, SegmentTable};
 pub use victim::{CostBenefit, Greedy, SectionView, VictimPolicy};
@@ -44,6 +46,3 @@ pub const BLOCKS_PER_SEGMENT: u32 = 512;
 
 /// The number of a segment, counted from the start of the main area.
 pub type SegmentNumber = u32;
-
-/// The index of a block within the main area: `segment * BLOCKS_PER_SEGMENT + offset`.
-pub type Block = u32;

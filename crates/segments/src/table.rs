@@ -7,12 +7,12 @@ mod index;
 mod live;
 
 use crate::bitmap::Bitmap;
-use crate::{BLOCKS_PER_SEGMENT, Block, SegmentKind, SegmentNumber};
+use crate::{BLOCKS_PER_SEGMENT, MainBlock, SegmentKind, SegmentNumber};
 use durability::Durability;
 use index::LiveIndex;
 use live::LiveMap;
 
-/// The most segments a table takes: all whose blocks a [`Block`] can number. Also F2FS's own limit (16 TiB).
+/// The most segments a table takes: all whose blocks a [`MainBlock`] can number. Also F2FS's own limit (16 TiB).
 pub const MAX_SEGMENTS: u32 = 1 << 23;
 
 /// Live blocks of a full segment.
@@ -292,7 +292,7 @@ impl SegmentTable {
 
     /// Whether the block is live.
     #[must_use]
-    pub fn is_live(&self, block: Block) -> bool {
+    pub fn is_live(&self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let at = self.at(segment);
         self.maps[at].contains(self.live[at], offset)
@@ -309,7 +309,7 @@ impl SegmentTable {
     /// Returns false, with nothing changed, if it was live already: the caller's structures contradict each other.
     /// In a free or prefree segment (recovery alone writes there) this makes the segment dirty.
     #[must_use = "false is a corruption to report"]
-    pub fn set_live(&mut self, block: Block, now: u64) -> bool {
+    pub fn set_live(&mut self, block: MainBlock, now: u64) -> bool {
         let (segment, offset) = split(block);
         let at = self.at(segment);
         if !self.maps[at].insert(self.live[at], offset) {
@@ -324,7 +324,7 @@ impl SegmentTable {
     ///
     /// Returns false, with nothing changed, if it was not live: the caller's structures contradict each other.
     #[must_use = "false is a corruption to report"]
-    pub fn clear_live(&mut self, block: Block, now: u64) -> bool {
+    pub fn clear_live(&mut self, block: MainBlock, now: u64) -> bool {
         let (segment, offset) = split(block);
         let at = self.at(segment);
         if !self.maps[at].remove(self.live[at], offset) {
@@ -338,7 +338,7 @@ impl SegmentTable {
     /// As [`SegmentTable::set_live`] for `count` neighbouring blocks of one segment, which is faster than one by one. False if one of
     /// them was live already; those in front of it are live then.
     #[must_use = "false is a corruption to report"]
-    pub fn set_live_run(&mut self, first: Block, count: u32, now: u64) -> bool {
+    pub fn set_live_run(&mut self, first: MainBlock, count: u32, now: u64) -> bool {
         let (segment, offset) = split(first);
         let at = self.at(segment);
         assert!(offset + count <= BLOCKS_PER_SEGMENT, "{count} blocks from {offset} on leave their segment");
@@ -424,15 +424,15 @@ impl SegmentTable {
         segment as usize
     }
 
-    fn note_live(&mut self, first: Block, count: u32) {
+    fn note_live(&mut self, first: MainBlock, count: u32) {
         if let Some(known) = &mut self.durability {
-            (first..first + count).for_each(|block| known.note_live(block));
+            (0..count).for_each(|at| known.note_live(first + at));
         }
     }
 
     fn note_dead(&mut self, segment: SegmentNumber, offsets: &[u32]) {
         if let Some(known) = &mut self.durability {
-            offsets.iter().for_each(|offset| known.note_dead(segment * BLOCKS_PER_SEGMENT + offset));
+            offsets.iter().for_each(|offset| known.note_dead(MainBlock::in_segment(segment, *offset)));
         }
     }
 
@@ -470,6 +470,6 @@ impl SegmentTable {
 }
 
 /// A block's segment and its offset in there.
-fn split(block: Block) -> (SegmentNumber, u32) {
-    (block / BLOCKS_PER_SEGMENT, block % BLOCKS_PER_SEGMENT)
+fn split(block: MainBlock) -> (SegmentNumber, u32) {
+    (block.segment(), block.offset())
 }

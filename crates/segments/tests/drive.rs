@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room};
-use basalt_segments::{BLOCKS_PER_SEGMENT, SegmentKind, SegmentTable, victim};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SegmentKind, SegmentTable, victim};
 
 const SECTIONS: u32 = 64;
 
@@ -38,7 +38,7 @@ impl Volume {
         let mut table = SegmentTable::new(SECTIONS, 1);
         for _ in free..SECTIONS {
             let segment = table.open_segment(SegmentKind::WarmData, None).unwrap();
-            assert!(table.set_live_run(segment * BLOCKS_PER_SEGMENT, live, 1));
+            assert!(table.set_live_run(MainBlock::in_segment(segment, 0), live, 1));
             table.close_segment(segment);
         }
         let load = Load { reserved_sections: 4, ..Load::default() };
@@ -69,9 +69,9 @@ impl Volume {
             self.table.close_segment(self.log.0);
             self.log = (self.table.open_segment(SegmentKind::ColdData, None).expect("room to move to"), 0);
         }
-        assert!(self.table.set_live(self.log.0 * BLOCKS_PER_SEGMENT + self.log.1, 2));
+        assert!(self.table.set_live(MainBlock::in_segment(self.log.0, self.log.1), 2));
         self.log.1 += 1;
-        assert!(self.table.clear_live(block, 2));
+        assert!(self.table.clear_live(MainBlock::new(block), 2));
     }
 }
 

@@ -1,7 +1,9 @@
 //! The segment table against a naive model, over random operations.
 
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
-use basalt_segments::{CostBenefit, Greedy, SectionView, SegmentKind, SegmentState, SegmentTable, VictimPolicy};
+use basalt_segments::{
+    CostBenefit, Greedy, MainBlock, SectionView, SegmentKind, SegmentState, SegmentTable, VictimPolicy,
+};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -151,7 +153,7 @@ impl Pair {
                 let live = &mut model.segments[segment as usize].live;
                 let count = count.min(512 - from);
                 let done = (from..from + count).take_while(|&offset| live.insert(offset)).count() as u32;
-                assert_eq!(table.set_live_run(segment * 512 + from, count, now), done == count);
+                assert_eq!(table.set_live_run(MainBlock::in_segment(segment, from), count, now), done == count);
                 if done > 0 {
                     model.touch(segment as usize, now);
                 }
@@ -168,7 +170,7 @@ impl Pair {
             Operation::SetLive(segment, from, count) => {
                 for offset in from..(from + count).min(512) {
                     let added = model.segments[segment as usize].live.insert(offset);
-                    assert_eq!(table.set_live(segment * 512 + offset, now), added);
+                    assert_eq!(table.set_live(MainBlock::in_segment(segment, offset), now), added);
                     if added {
                         model.touch(segment as usize, now);
                     }
@@ -177,7 +179,7 @@ impl Pair {
             Operation::ClearLive(segment, from, count) => {
                 for offset in from..(from + count).min(512) {
                     let removed = model.segments[segment as usize].live.remove(&offset);
-                    assert_eq!(table.clear_live(segment * 512 + offset, now), removed);
+                    assert_eq!(table.clear_live(MainBlock::in_segment(segment, offset), now), removed);
                     if removed {
                         model.touch(segment as usize, now);
                     }
@@ -253,7 +255,7 @@ impl Pair {
             let bitmap = table.bitmap(number);
             for offset in 0..512 {
                 let live = segment.live.contains(&offset);
-                assert_eq!(table.is_live(number * 512 + offset), live);
+                assert_eq!(table.is_live(MainBlock::in_segment(number, offset)), live);
                 assert_eq!(bitmap[offset as usize / 8] << (offset % 8) & 0x80 != 0, live);
             }
         }

@@ -1,6 +1,6 @@
 //! Processor time and memory on a volume of 1 TiB, whatever else the machine does; `--nocapture` prints the figures.
 
-use basalt_segments::{CostBenefit, Greedy, SegmentKind, SegmentTable, VictimPolicy};
+use basalt_segments::{CostBenefit, Greedy, MainBlock, SegmentKind, SegmentTable, VictimPolicy};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -74,10 +74,10 @@ fn marking_a_block_takes_nanoseconds() {
     let blocks = 512 * 1024;
     let time = shortest(5, || {
         for block in 0..blocks {
-            assert!(table.set_live(block, 1));
+            assert!(table.set_live(MainBlock::new(block), 1));
         }
         for block in 0..blocks {
-            assert!(table.clear_live(block, 2));
+            assert!(table.clear_live(MainBlock::new(block), 2));
         }
     });
     let each = time / (2 * blocks);

@@ -2,7 +2,7 @@
 
 use basalt_segments::SegmentKind::{ColdData, HotData, HotNode, WarmData, WarmNode};
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
-use basalt_segments::{CostBenefit, Greedy, MAX_SEGMENTS, SegmentTable, VictimPolicy};
+use basalt_segments::{CostBenefit, Greedy, MAX_SEGMENTS, MainBlock, SegmentTable, VictimPolicy};
 
 /// A bitmap with the first `live` blocks live.
 fn first(live: usize) -> [u8; 64] {
@@ -70,15 +70,15 @@ fn a_segment_goes_round() {
     let segment = table.open_segment(ColdData, None).expect("two are free");
     assert_eq!((table.state(segment), table.kind(segment)), (Active, ColdData));
     for offset in 0..512 {
-        assert!(table.set_live(segment * 512 + offset, 40));
+        assert!(table.set_live(MainBlock::in_segment(segment, offset), 40));
     }
     table.close_segment(segment);
     assert_eq!((table.state(segment), table.modified(segment)), (Full, 40));
-    assert!(table.clear_live(segment * 512 + 3, 50));
+    assert!(table.clear_live(MainBlock::in_segment(segment, 3), 50));
     assert_eq!((table.state(segment), table.modified(segment)), (Dirty, 50));
     assert_eq!(victim(&table, &Greedy), Some(segment));
     for offset in (0..512).filter(|&offset| offset != 3) {
-        assert!(table.clear_live(segment * 512 + offset, 60));
+        assert!(table.clear_live(MainBlock::in_segment(segment, offset), 60));
     }
     assert_eq!((table.state(segment), table.free_segments()), (Prefree, 1));
     assert_eq!(victim(&table, &Greedy), None, "it waits for a checkpoint only");
@@ -92,7 +92,7 @@ fn a_segment_goes_round() {
 fn release_frees_what_is_prefree_and_nothing_else() {
     let mut table = loaded(1, &[1, 512, 0, 1]);
     table.set_active(3);
-    assert!(table.clear_live(0, 1));
+    assert!(table.clear_live(MainBlock::new(0), 1));
     table.release(&[0, 1, 2, 3, 0]);
     assert_eq!([0, 1, 2, 3].map(|segment| table.state(segment)), [Free, Full, Free, Active]);
     assert_eq!(table.free_segments(), 2);
@@ -102,8 +102,8 @@ fn release_frees_what_is_prefree_and_nothing_else() {
 fn a_log_closed_without_a_live_block_is_prefree() {
     let mut table = SegmentTable::new(1, 1);
     assert_eq!(table.open_segment(WarmData, None), Some(0));
-    assert!(table.set_live(0, 1));
-    assert!(table.clear_live(0, 2));
+    assert!(table.set_live(MainBlock::new(0), 1));
+    assert!(table.clear_live(MainBlock::new(0), 2));
     assert_eq!(table.state(0), Active);
     table.close_segment(0);
     assert_eq!(table.state(0), Prefree);
@@ -113,21 +113,21 @@ fn a_log_closed_without_a_live_block_is_prefree() {
 #[test]
 fn marking_twice_is_told_and_changes_nothing() {
     let mut table = loaded(1, &[10]);
-    assert!(!table.set_live(9, 99));
-    assert!(!table.clear_live(10, 99));
+    assert!(!table.set_live(MainBlock::new(9), 99));
+    assert!(!table.clear_live(MainBlock::new(10), 99));
     assert_eq!((table.live(0), table.modified(0), table.live_data_blocks()), (10, 0, 10));
     assert_eq!(table.dirty_entries(), []);
     let mut full = loaded(1, &[512]);
-    assert!(!full.set_live(511, 99));
+    assert!(!full.set_live(MainBlock::new(511), 99));
     let mut empty = loaded(1, &[0]);
-    assert!(!empty.clear_live(0, 99));
+    assert!(!empty.clear_live(MainBlock::new(0), 99));
 }
 
 #[test]
 fn recovery_may_write_into_a_free_segment() {
     let mut table = SegmentTable::new(2, 2);
     table.set_kind(1, WarmNode);
-    assert!(table.set_live(512 + 7, 3));
+    assert!(table.set_live(MainBlock::new(512 + 7), 3));
     assert_eq!((table.state(1), table.live_node_blocks()), (Dirty, 1));
     assert_eq!((table.free_segments(), table.free_sections()), (1, 0));
     assert_eq!(table.dirty_entries(), [1]);
@@ -157,10 +157,10 @@ fn logs_continue_in_their_section_then_upward_then_anywhere() {
 fn free_and_prefree_sections_are_whole_ones() {
     let mut table = loaded(2, &[1, 0, 1, 1, 0, 0]);
     assert_eq!((table.free_sections(), table.prefree_sections()), (1, 0));
-    assert!(table.clear_live(0, 1));
-    assert!(table.clear_live(2 * 512, 1));
+    assert!(table.clear_live(MainBlock::new(0), 1));
+    assert!(table.clear_live(MainBlock::in_segment(2, 0), 1));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (2, 1), "section 1 has a live block yet");
-    assert!(table.clear_live(3 * 512, 1));
+    assert!(table.clear_live(MainBlock::in_segment(3, 0), 1));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (3, 2));
     table.set_active(1);
     assert_eq!(table.prefree_sections(), 1, "section 0 has a log now");
@@ -171,8 +171,8 @@ fn free_and_prefree_sections_are_whole_ones() {
 #[test]
 fn dirty_entries_are_kept_until_cleared() {
     let mut table = loaded(1, &[5, 5, 0, 5]);
-    assert!(table.set_live(3 * 512 + 5, 1));
-    assert!(table.clear_live(0, 1));
+    assert!(table.set_live(MainBlock::in_segment(3, 5), 1));
+    assert!(table.clear_live(MainBlock::new(0), 1));
     table.mark_dirty(1);
     assert_eq!(table.open_segment(HotData, None), Some(2));
     assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (vec![0, 1, 2, 3], 4));
@@ -205,9 +205,9 @@ fn cost_benefit_prefers_old_sections() {
 fn victims_are_never_free_full_active_or_only_waiting() {
     let mut table = loaded(2, &[0, 0, 512, 512, 1, 0, 1, 0, 511, 512]);
     table.set_active(5);
-    assert!(table.clear_live(6 * 512, 1));
+    assert!(table.clear_live(MainBlock::in_segment(6, 0), 1));
     assert_eq!(victim(&table, &Greedy), Some(4), "the only one with something to move and to gain");
-    assert!(table.set_live(8 * 512 + 511, 1));
+    assert!(table.set_live(MainBlock::in_segment(8, 511), 1));
     assert_eq!(victim(&table, &Greedy), None);
 }
 
@@ -236,17 +236,17 @@ fn out_of_range_numbers_panic_by_contract() {
     fn panics(call: impl FnOnce(&mut SegmentTable) + std::panic::UnwindSafe) -> bool {
         std::panic::catch_unwind(|| call(&mut SegmentTable::new(3, 1))).is_err()
     }
-    assert!(panics(|table| _ = table.set_live(3 * 512, 0)));
-    assert!(panics(|table| _ = table.is_live(u32::MAX)));
+    assert!(panics(|table| _ = table.set_live(MainBlock::in_segment(3, 0), 0)));
+    assert!(panics(|table| _ = table.is_live(MainBlock::new(u32::MAX))));
     assert!(panics(|table| table.mark_dirty(3)));
     assert!(panics(|table| table.release(&[3])));
     assert!(panics(|table| _ = table.open_segment(HotData, Some(3))));
     assert!(panics(|table| _ = table.segments_of(3)));
     assert!(panics(|table| {
-        assert!(table.set_live(0, 0));
+        assert!(table.set_live(MainBlock::new(0), 0));
         table.set_kind(0, HotNode);
     }));
-    assert!(!panics(|table| assert!(table.set_live(3 * 512 - 1, 0))));
+    assert!(!panics(|table| assert!(table.set_live(MainBlock::new(3 * 512 - 1), 0))));
     for (segments, per_section) in [(4, 0), (4, 3), (MAX_SEGMENTS + 1, 1), (MAX_SEGMENTS, MAX_SEGMENTS)] {
         assert!(std::panic::catch_unwind(|| SegmentTable::new(segments, per_section)).is_err());
     }

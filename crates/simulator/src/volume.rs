@@ -5,7 +5,7 @@ mod file;
 mod logs;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
-use basalt_segments::{BLOCKS_PER_SEGMENT, Block, SegmentKind, SegmentNumber, SegmentTable};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SegmentKind, SegmentNumber, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::options::{Age, FileModel, Options};
@@ -14,7 +14,7 @@ use file::File;
 use logs::DataLogs;
 
 /// A block that was never written; no volume has as many places.
-const NOWHERE: Block = u32::MAX;
+const NOWHERE: MainBlock = MainBlock::new(u32::MAX);
 /// The owner of live blocks that were there from the start and are not the simulator's.
 const STRANGER: u32 = u32::MAX;
 
@@ -33,7 +33,7 @@ pub struct Volume {
     logs: [Log; 6],
     data_logs: DataLogs,
     /// Where each block is.
-    places: Vec<Block>,
+    places: Vec<MainBlock>,
     /// Of each place: the block there, or the node.
     owners: Vec<u32>,
     file: Option<File>,
@@ -90,11 +90,11 @@ impl Volume {
             self.table.set_active(start.segment);
             self.table.set_kind(start.segment, kind);
             for offset in start.offset - start.live..start.offset {
-                let place = start.segment * BLOCKS_PER_SEGMENT + offset;
+                let place = MainBlock::in_segment(start.segment, offset);
                 // The segments are distinct and were empty.
                 let _ = self.table.set_live(place, 0);
                 if kind.is_node() {
-                    self.owners[place as usize] = file.add_written(place, kind);
+                    self.owners[place.get() as usize] = file.add_written(place, kind);
                 }
             }
             if kind == SegmentKind::WarmNode {
@@ -158,17 +158,17 @@ impl Volume {
 
     /// Takes the next place of a log.
     #[inline]
-    fn allocate(&mut self, kind: SegmentKind, owner: u32) -> Result<Block> {
+    fn allocate(&mut self, kind: SegmentKind, owner: u32) -> Result<MainBlock> {
         let log = self.logs[kind.index()];
         let segment = match log.segment {
             Some(segment) if log.offset < BLOCKS_PER_SEGMENT => segment,
             _ => self.roll(kind)?,
         };
         let log = &mut self.logs[kind.index()];
-        let place = segment * BLOCKS_PER_SEGMENT + log.offset;
+        let place = MainBlock::in_segment(segment, log.offset);
         let was_dead = self.table.set_live(place, self.clock);
         debug_assert!(was_dead, "block {place} is live ahead of the log");
-        self.owners[place as usize] = owner;
+        self.owners[place.get() as usize] = owner;
         log.offset += 1;
         if log.offset == BLOCKS_PER_SEGMENT {
             // As in the engine: that no segment is free shows when the next place is wanted.
@@ -178,7 +178,7 @@ impl Volume {
     }
 
     /// Takes the next places of a log, at most `most`: the first and how many. Their owners are the caller's to note.
-    fn allocate_run(&mut self, kind: SegmentKind, most: u32) -> Result<(Block, u32)> {
+    fn allocate_run(&mut self, kind: SegmentKind, most: u32) -> Result<(MainBlock, u32)> {
         let log = self.logs[kind.index()];
         let segment = match log.segment {
             Some(segment) if log.offset < BLOCKS_PER_SEGMENT => segment,
@@ -186,7 +186,7 @@ impl Volume {
         };
         let log = &mut self.logs[kind.index()];
         let count = most.min(BLOCKS_PER_SEGMENT - log.offset);
-        let first = segment * BLOCKS_PER_SEGMENT + log.offset;
+        let first = MainBlock::in_segment(segment, log.offset);
         let were_dead = self.table.set_live_run(first, count, self.clock);
         debug_assert!(were_dead, "a block behind {first} is live ahead of the log");
         log.offset += count;
@@ -208,8 +208,8 @@ impl Volume {
     }
 
     #[inline]
-    fn invalidate(&mut self, place: Block) {
-        let was_live = self.table.clear_live(place, self.death_time(place / BLOCKS_PER_SEGMENT));
+    fn invalidate(&mut self, place: MainBlock) {
+        let was_live = self.table.clear_live(place, self.death_time(place.segment()));
         debug_assert!(was_live, "block {place} is dead, but something is there");
         self.changed = true;
     }
@@ -271,7 +271,7 @@ impl Volume {
 
     /// Where a block is, counted from the start of the main area; `None` if it was never written out.
     #[must_use]
-    pub fn place_of(&self, block: u32) -> Option<Block> {
+    pub fn place_of(&self, block: u32) -> Option<MainBlock> {
         self.places.get(block as usize).copied().filter(|&place| place != NOWHERE)
     }
 

@@ -1,7 +1,7 @@
 //! Write amplification against closed forms, and against values that another simulator measured.
 
 use basalt_random::Rng;
-use basalt_segments::{CostBenefit, Greedy, VictimPolicy};
+use basalt_segments::{CostBenefit, Greedy, MainBlock, VictimPolicy};
 use basalt_simulator::{Age, Cleaning, Error, Options, Statistics, Volume};
 
 /// Blocks of the working set: 1 GiB.
@@ -180,7 +180,7 @@ fn copies_are_blocks_of_victims_and_every_write_is_counted() {
     assert_eq!(statistics.victims_by_utilization.iter().sum::<u64>(), statistics.victims);
     assert!(statistics.copies > 0 && statistics.copies < statistics.victims * 512, "{statistics:?}");
     assert_eq!(volume.table().live_data_blocks(), u64::from(blocks));
-    let mut places: Vec<u32> = (0..blocks).map(|block| volume.place_of(block).unwrap()).collect();
+    let mut places: Vec<MainBlock> = (0..blocks).map(|block| volume.place_of(block).unwrap()).collect();
     assert!(places.iter().all(|&place| volume.table().is_live(place)));
     places.sort_unstable();
     places.dedup();

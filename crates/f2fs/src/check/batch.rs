@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use basalt_device::BlockDevice;
 
 use crate::error::Result;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 
 /// Most blocks in a request.
 const REQUEST_BLOCKS: u32 = 256;
@@ -20,7 +20,7 @@ const PREFETCHED: usize = 32;
 pub(super) fn for_each_block<T>(
     device: &dyn BlockDevice,
     items: &[T],
-    address: impl Fn(&T) -> u32,
+    address: impl Fn(&T) -> Address,
     mut handle: impl FnMut(&T, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut buffer = Vec::new();
@@ -55,13 +55,13 @@ pub(super) fn for_each_block<T>(
 
 /// One read: the blocks of so many items.
 struct Request {
-    start: u32,
+    start: Address,
     blocks: usize,
     items: usize,
 }
 
 /// The request that serves the first items and those near them.
-fn plan<T>(items: &[T], address: &impl Fn(&T) -> u32) -> Option<Request> {
+fn plan<T>(items: &[T], address: &impl Fn(&T) -> Address) -> Option<Request> {
     let start = address(items.first()?);
     let mut last = start;
     let near = items.iter().take_while(|item| {
@@ -90,7 +90,7 @@ mod tests {
         for_each_block(
             &device,
             &addresses,
-            |address| *address,
+            |address| Address::new(*address),
             |address, block| {
                 assert_eq!(block.len(), BLOCK_SIZE);
                 assert_eq!(block[..4], address.to_le_bytes());

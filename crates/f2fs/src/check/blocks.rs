@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_SIZE};
 
 /// Summary blocks read with one request.
 const CHUNK: u32 = 32;
@@ -88,7 +88,7 @@ impl BlockMap {
     }
 
     /// What was found in a segment; `None` if nothing was.
-    pub(crate) fn segment(&self, segment: u32) -> Option<&SegmentBlocks> {
+    pub(crate) fn found_in(&self, segment: u32) -> Option<&SegmentBlocks> {
         self.segments.get(segment as usize)?.as_deref()
     }
 }
@@ -112,10 +112,10 @@ pub(crate) struct Ownership {
     /// What each segment's summary says it holds, and what it does hold, where these differ.
     pub(crate) type_faults: BTreeMap<u32, (u8, u8)>,
     /// For a repair: the right summary entries of blocks whose entry is wrong; the first of them, if there are very many.
-    pub(crate) wrong: Option<Vec<(u32, RawSummary)>>,
+    pub(crate) wrong: Option<Vec<(Address, RawSummary)>>,
     /// For a repair: blocks of which all owners are wanted, and these.
-    pub(crate) watched: FxHashSet<u32>,
-    pub(crate) claimers: Vec<(u32, Owner)>,
+    pub(crate) watched: FxHashSet<Address>,
+    pub(crate) claimers: Vec<(Address, Owner)>,
 }
 
 impl Ownership {
@@ -140,14 +140,13 @@ impl Ownership {
         device: &dyn BlockDevice,
         geometry: &Geometry,
         findings: &mut Findings,
-        address: u32,
+        address: Address,
         owner: Owner,
     ) -> Result<bool> {
         if self.watched.contains(&address) {
             self.claimers.push((address, owner));
         }
-        let (segment, block) =
-            ((address - geometry.main) >> SEGMENT_BITS, (address - geometry.main) % BLOCKS_PER_SEGMENT);
+        let (segment, block) = (geometry.segment_of(address), geometry.offset_in_segment(address));
         if !self.map.mark(segment, block, matches!(owner, Owner::Node(_))) {
             let place = match owner {
                 Owner::Node(nid) => Place::Node(nid),
@@ -186,7 +185,7 @@ impl Ownership {
         };
         if !right {
             if let Some(wrong) = self.wrong.as_mut().filter(|wrong| wrong.len() < WRONG_MAX) {
-                let address = geometry.main + (segment << SEGMENT_BITS) + block;
+                let address = geometry.in_segment(segment, block);
                 wrong.push((address, owner.summary()));
             }
             let fault = self.owner_faults.entry(segment).or_insert_with(|| SummaryFault {

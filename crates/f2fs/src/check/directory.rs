@@ -18,7 +18,7 @@ use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::inode::RawInode;
-use crate::layout::{BLOCK_SIZE, NAME_MAX, bit_lsb};
+use crate::layout::{Address, BLOCK_SIZE, NAME_MAX, bit_lsb};
 
 /// Blocks of a bucket near the root of the hash, and from the middle level on.
 const BUCKET_BLOCKS: [u64; 2] = [2, 4];
@@ -49,7 +49,7 @@ fn locate(block: u64, dir_level: u8) -> Option<(u32, u64, u64)> {
 
 impl Checker<'_> {
     /// Notes a block to be read later.
-    pub(super) fn add_directory_block(&mut self, address: u32, directory: u32, block: Option<u64>) {
+    pub(super) fn add_directory_block(&mut self, address: Address, directory: u32, block: Option<u64>) {
         self.directory_blocks.push(DirectoryBlock { address, directory, block });
     }
 

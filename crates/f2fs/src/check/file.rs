@@ -6,7 +6,7 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use super::records::FileState;
 use crate::error::Result;
-use crate::layout::{COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::layout::Address;
 
 impl Checker<'_> {
     /// Checks the address of one block of a file and counts it. `slot` is its index in node `nid`.
@@ -17,12 +17,12 @@ impl Checker<'_> {
         version: u8,
         slot: u32,
         file_block: u64,
-        address: u32,
+        address: Address,
     ) -> Result<()> {
         match address {
-            NULL_ADDR => return Ok(()),
-            NEW_ADDR => self.count_reserved(file),
-            COMPRESS_ADDR if starts_cluster(file, file_block) => {
+            Address::NULL => return Ok(()),
+            Address::NEW => self.count_reserved(file),
+            Address::COMPRESS if starts_cluster(file, file_block) => {
                 if !file.released {
                     self.count_reserved(file);
                 }
@@ -60,7 +60,7 @@ impl Checker<'_> {
         self.counts.reserved_blocks += 1;
     }
 
-    fn claim_data(&mut self, file: &mut FileState, nid: u32, version: u8, slot: u32, address: u32) -> Result<()> {
+    fn claim_data(&mut self, file: &mut FileState, nid: u32, version: u8, slot: u32, address: Address) -> Result<()> {
         file.blocks += 1;
         // A node has 1018 addresses at most.
         let owner = Owner::Data { nid, slot: slot as u16, version };

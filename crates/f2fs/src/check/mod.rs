@@ -48,6 +48,7 @@ pub use kind::{FaultKind, Severity};
 pub use report::{CheckProgress, CheckReport, CheckpointUsed, Counts, Stage};
 
 use crate::error::Result;
+use crate::layout::Address;
 use checker::Checker;
 pub(crate) use checker::Survey;
 use fault::Findings;
@@ -85,7 +86,7 @@ pub fn check(
 pub(crate) fn examine(
     device: &dyn BlockDevice,
     options: &CheckOptions,
-    watched: Option<FxHashSet<u32>>,
+    watched: Option<FxHashSet<Address>>,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<(CheckReport, Option<Survey>)> {
     let mut findings = Findings::new(options.max_faults.max(1));

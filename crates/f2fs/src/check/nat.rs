@@ -10,7 +10,7 @@ use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 
 /// Node ids that are reserved: none, the node area, the metadata area.
 pub(crate) const RESERVED: u32 = 3;
@@ -46,7 +46,7 @@ impl NatTable {
                     return Ok(Some(bytes));
                 }
                 // What cannot be read may be a block of which the other copy is in use.
-                let blocks = (start..).zip(indexes.clone()).map(|(address, index)| {
+                let blocks = start.onward().zip(indexes.clone()).map(|(address, index)| {
                     if is_used(index) { read_blocks(device, address, 1) } else { Ok(vec![0; BLOCK_SIZE]) }
                 });
                 Ok(Some(blocks.collect::<Result<Vec<_>>>()?.concat()))
@@ -83,7 +83,7 @@ impl NatTable {
     /// Entries in use in a block of the table; the first of all counts, though it is empty.
     pub(super) fn used_in(&self, index: u32) -> u32 {
         let block = self.blocks.get(index as usize).and_then(Option::as_deref);
-        let in_use = |entry: &&RawNatEntry| entry.block_addr.get() != NULL_ADDR;
+        let in_use = |entry: &&RawNatEntry| entry.address() != Address::NULL;
         let used = block.map_or(0, |block| block.iter().skip(usize::from(index == 0)).filter(in_use).count());
         // A block has 455 entries.
         used as u32 + u32::from(index == 0)
@@ -96,13 +96,13 @@ impl NatTable {
             blocks.filter_map(|(index, block)| block.as_ref().map(|block| (index * ENTRIES_PER_BLOCK, block)));
         entries
             .flat_map(|(first, block)| (first..).zip(block.iter().copied()))
-            .filter(|(nid, entry)| *nid >= RESERVED && entry.block_addr.get() != NULL_ADDR)
+            .filter(|(nid, entry)| *nid >= RESERVED && entry.address() != Address::NULL)
     }
 
     /// Checks the entries of the reserved ids.
     pub(super) fn check_reserved(&self, findings: &mut Findings) {
-        for (nid, expected) in [(0, 0), (1, 1), (2, 1)] {
-            let address = self.get(nid).block_addr.get();
+        for (nid, expected) in [(0, Address::NULL), (1, Address::new(1)), (2, Address::new(1))] {
+            let address = self.get(nid).address();
             if address != expected {
                 findings.add(
                     FaultKind::NatReserved,

@@ -16,6 +16,7 @@ use super::report::Stage;
 use super::xattr;
 use crate::blocks::read_blocks;
 use crate::error::Result;
+use crate::layout::Address;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
@@ -25,7 +26,7 @@ use crate::node::level::CHILD_OFFSETS;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodeAt {
     pub(super) nid: u32,
-    pub(super) address: u32,
+    pub(super) address: Address,
 }
 
 impl Checker<'_> {
@@ -33,7 +34,7 @@ impl Checker<'_> {
     fn nodes_by_address(&mut self) -> Vec<NodeAt> {
         let mut nodes = Vec::new();
         for (nid, entry) in self.nat.in_use() {
-            let address = entry.block_addr.get();
+            let address = entry.address();
             if self.geometry.in_main(address) {
                 nodes.push(NodeAt { nid, address });
             } else {
@@ -166,7 +167,7 @@ impl Checker<'_> {
         let mut file = FileState::new(ino, &shape, inode);
         for slot in 0..shape.addresses {
             // first_slot + addresses never exceeds the slots.
-            let address = inode.slots[(shape.first_slot + slot) as usize].get();
+            let address = inode.slots[(shape.first_slot + slot) as usize].into();
             self.check_address(&mut file, ino, entry.version, slot, slot.into(), address)?;
         }
         self.add_children(&mut file, ino, inode, shape.addresses > 0);
@@ -188,7 +189,7 @@ impl Checker<'_> {
         self.refer(file, ino, inode.i_xattr_nid.get(), XATTR_NODE_OFFSET);
     }
 
-    fn add_directory(&mut self, ino: u32, inode: &RawInode, address: u32, inline: bool) {
+    fn add_directory(&mut self, ino: u32, inode: &RawInode, address: Address, inline: bool) {
         let advise = Advise::from_bits_retain(inode.i_advise);
         let flags = RawInodeFlags::from_bits_retain(inode.i_flags.get());
         let record = DirectoryRecord {

@@ -1,5 +1,6 @@
 //! What a check keeps of the inodes, nodes and names that it has seen.
 
+use crate::layout::Address;
 use basalt_vfs::FileKind;
 
 /// What is kept of every inode.
@@ -79,7 +80,7 @@ pub(super) struct FileState {
 /// A block of directory entries, or an inode with entries in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DirectoryBlock {
-    pub(super) address: u32,
+    pub(super) address: Address,
     pub(super) directory: u32,
     /// Block of the directory; `None` for an inline directory.
     pub(super) block: Option<u64>,

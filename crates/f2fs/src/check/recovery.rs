@@ -9,7 +9,6 @@ use super::kind::FaultKind;
 use crate::checkpoint::fields::log_position;
 use crate::error::Result;
 use crate::journal::translation::Translation;
-use crate::layout::SEGMENT_BITS;
 use crate::layout::node::NodeFlags;
 use crate::recovery::scan::{Start, scan};
 
@@ -25,7 +24,7 @@ impl Checker<'_> {
             device: self.device,
             geometry: self.geometry,
             version: pack.raw.node_version(pack.checksum),
-            address: self.geometry.main + (segment << SEGMENT_BITS) + offset,
+            address: self.geometry.in_segment(segment, offset),
         };
         let chain = scan(&start, &|_| false);
         let synced: Vec<u32> =

@@ -74,7 +74,7 @@ impl Checker<'_> {
             self.findings.add(FaultKind::SitType, place, format_args!("type {}", entry.kind()), "0 to 5");
         }
         let log = self.check_log(segment, entry);
-        let (map, data, nodes) = match self.ownership.map.segment(segment) {
+        let (map, data, nodes) = match self.ownership.map.found_in(segment) {
             Some(found) => (found.map, found.data, found.nodes),
             None => ([0; 64], 0, 0),
         };

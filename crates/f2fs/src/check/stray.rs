@@ -5,7 +5,7 @@ use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
 use crate::error::Result;
-use crate::layout::SEGMENT_BITS;
+use crate::layout::Address;
 use crate::node::seen::{Seen, recognise};
 
 impl Checker<'_> {
@@ -13,7 +13,7 @@ impl Checker<'_> {
     pub(super) fn report_strays(&mut self, segment: u32, blocks: Vec<usize>) -> Result<Vec<usize>> {
         let mut others = Vec::new();
         // 512 blocks of a segment of the main area.
-        let first = self.geometry.main + (segment << SEGMENT_BITS);
+        let first = self.geometry.in_segment(segment, 0);
         for_each_block(
             self.device,
             &blocks,
@@ -29,9 +29,9 @@ impl Checker<'_> {
         Ok(others)
     }
 
-    fn report_stray(&mut self, seen: &Seen, address: u32) {
-        let entry = self.nat.get(seen.nid).block_addr.get();
-        let entry = if entry == 0 { "free".to_owned() } else { format!("block {entry:#x}") };
+    fn report_stray(&mut self, seen: &Seen, address: Address) {
+        let entry = self.nat.get(seen.nid).address();
+        let entry = if entry == Address::NULL { "free".to_owned() } else { format!("block {entry:#x}") };
         let found = format_args!("entry {entry}, but block {address} is this node, of inode {}", seen.ino);
         let expected = format_args!("an entry with block {address}");
         let right = Some(address.into());

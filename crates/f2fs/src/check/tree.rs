@@ -13,6 +13,7 @@ use super::report::Stage;
 use super::xattr;
 use crate::blocks::read_blocks;
 use crate::error::Result;
+use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
 use crate::node::level::{Level, level};
@@ -21,7 +22,7 @@ use crate::node::level::{Level, level};
 #[derive(Debug, Clone, Copy)]
 struct Child {
     nid: u32,
-    address: u32,
+    address: Address,
     reference: Reference,
 }
 
@@ -32,7 +33,7 @@ impl Checker<'_> {
             return;
         }
         let is_xattr = offset == XATTR_NODE_OFFSET;
-        let exists = nid >= RESERVED && nid < self.geometry.node_ids() && self.nat.get(nid).block_addr.get() != 0;
+        let exists = nid >= RESERVED && nid < self.geometry.node_ids() && self.nat.get(nid).address() != Address::NULL;
         if !exists {
             file.damaged = true;
             let kind = if is_xattr { FaultKind::InodeXattrNid } else { FaultKind::NodeReference };
@@ -85,7 +86,7 @@ impl Checker<'_> {
             } else if self.unreadable.contains(&nid) {
                 self.spoil(reference.ino);
             } else {
-                children.push(Child { nid, address: self.nat.get(nid).block_addr.get(), reference });
+                children.push(Child { nid, address: self.nat.get(nid).address(), reference });
             }
         }
         children.sort_unstable_by_key(|child| (child.address, child.nid));
@@ -156,7 +157,14 @@ impl Checker<'_> {
             Level::Direct { file_block } => {
                 let version = self.nat.get(nid).version;
                 for (slot, address) in (0..file.per_node).zip(&node.slots) {
-                    self.check_address(file, nid, version, slot, file_block + u64::from(slot), address.get())?;
+                    self.check_address(
+                        file,
+                        nid,
+                        version,
+                        slot,
+                        file_block + u64::from(slot),
+                        Address::from(*address),
+                    )?;
                 }
             }
             Level::Indirect { first, step } => {
@@ -170,7 +178,7 @@ impl Checker<'_> {
 
     fn check_xattr_node(&mut self, ino: u32, block: &[u8]) -> Result<()> {
         // The list starts in the inode, so that is needed again.
-        let inode_block = read_blocks(self.device, self.nat.get(ino).block_addr.get(), 1)?;
+        let inode_block = read_blocks(self.device, self.nat.get(ino).address(), 1)?;
         let Ok(inode) = RawInode::ref_from_bytes(&inode_block) else { return Ok(()) };
         let mut list = Vec::new();
         if inode.is_inline(InlineFlags::XATTR) {
@@ -191,7 +199,7 @@ impl Checker<'_> {
             if !self.inodes.contains_key(&nid) && !self.references.contains_key(&nid) && !self.unreadable.contains(&nid)
             {
                 let reference = Reference { ino: entry.ino.get(), offset: 0 };
-                lost.push(Child { nid, address: entry.block_addr.get(), reference });
+                lost.push(Child { nid, address: entry.address(), reference });
             }
         }
         lost.sort_unstable_by_key(|child| (child.address, child.nid));

@@ -38,7 +38,7 @@ use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};
 use crate::layout::node::RawNode;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::recovery::followed::Followers;
 use crate::recovery::scan::Start;
 
@@ -68,7 +68,7 @@ pub enum Half {
 /// written: that is no reason for doubt.
 struct Blocks {
     index: u32,
-    start: u32,
+    start: Address,
     blocks: Vec<Option<Vec<u8>>>,
     error: Option<Error>,
 }
@@ -226,7 +226,7 @@ fn was_followed(device: &dyn BlockDevice, geometry: &Geometry, raw: &RawCheckpoi
     if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
         return false;
     }
-    let address = geometry.main + segment * BLOCKS_PER_SEGMENT + offset;
+    let address = geometry.in_segment(segment, offset);
     let Ok(block) = read_blocks(device, address, 1) else { return false };
     // The upper half may be the checkpoint's checksum.
     let version = RawNode::ref_from_bytes(&block).map_or(0, |node| node.footer.cp_ver.get());

@@ -20,7 +20,7 @@ use super::block::check_block;
 use super::pack::{Pack, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 const MAGIC: &[u8; 16] = b"BASALT-LOST-PACK";
 /// Bytes of the mark; the rest of its block is zero.
@@ -46,9 +46,9 @@ pub(crate) fn beside(
     index: u32,
     than: u64,
     taken: u32,
-) -> Option<(u32, Vec<u8>)> {
+) -> Option<(Address, Vec<u8>)> {
     let start = geometry.checkpoint + index * BLOCKS_PER_SEGMENT;
-    let is_free = |address: &u32| {
+    let is_free = |address: &Address| {
         read_blocks(device, *address, 1).is_ok_and(|block| check_block(index, "block", &block).is_err())
     };
     PLACES

@@ -7,7 +7,7 @@ use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::RawCheckpoint;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
 
 /// One checkpoint pack whose first and last block agree.
@@ -16,7 +16,7 @@ pub struct Pack {
     /// 0 or 1.
     pub index: u32,
     /// First block of the pack.
-    pub start: u32,
+    pub start: Address,
     /// The fixed fields.
     pub raw: RawCheckpoint,
     /// The first block and the payload blocks behind it.
@@ -31,7 +31,7 @@ pub struct Pack {
 #[derive(Debug, Clone)]
 pub struct BrokenEnd {
     /// Its address.
-    pub address: u32,
+    pub address: Address,
     /// What was found there, in words.
     pub found: String,
     /// Whether a power cut while the pack was being completed leaves this, too.

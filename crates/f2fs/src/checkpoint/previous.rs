@@ -30,7 +30,7 @@ use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, sit};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, sit};
 
 /// Nodes at the end of each log that are compared with the journal: 768 KiB in all, at most.
 const NODES_COMPARED: u32 = 64;
@@ -49,7 +49,7 @@ pub(crate) struct Previous {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalEntry {
     /// It was there.
-    At(u32),
+    At(Address),
     /// It was where something else is: the newer checkpoint has it elsewhere, or not at all.
     Changed,
 }
@@ -117,18 +117,18 @@ impl Previous {
         geometry: &Geometry,
     ) -> Option<FxHashMap<u32, JournalEntry>> {
         let entries = read_nat_alone(device, geometry, &self.pack).ok()?;
-        let entries = entries.iter().map(|one| (one.nid.get(), one.entry.block_addr.get()));
+        let entries = entries.iter().map(|one| (one.nid.get(), one.entry.address()));
         let judged = |(nid, address)| Some((nid, self.judge(device, geometry, nid, address)?));
         let entries: FxHashMap<u32, JournalEntry> =
-            entries.filter(|(_, address)| *address != NULL_ADDR).map(judged).collect::<Option<_>>()?;
+            entries.filter(|(_, address)| *address != Address::NULL).map(judged).collect::<Option<_>>()?;
         // One of which nothing is where it leads may be anybody's.
         let is_anybodys = !entries.is_empty() && entries.values().all(|entry| *entry == JournalEntry::Changed);
         (!is_anybodys).then_some(entries)
     }
 
     /// What an entry of this pack's journal says; `None` if it cannot be this pack's.
-    fn judge(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32, address: u32) -> Option<JournalEntry> {
-        let version = |address: u32| {
+    fn judge(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32, address: Address) -> Option<JournalEntry> {
+        let version = |address: Address| {
             let found = node_at(device, geometry, address).filter(|found| found.nid == nid)?;
             Some(self.ahead(found.version))
         };
@@ -154,15 +154,13 @@ impl Previous {
         which: usize,
         journal: &[RawNatJournalEntry],
     ) -> Option<u64> {
-        let journal: FxHashMap<u32, u32> =
-            journal.iter().map(|one| (one.nid.get(), one.entry.block_addr.get())).collect();
+        let journal: FxHashMap<u32, Address> = journal.iter().map(|one| (one.nid.get(), one.entry.address())).collect();
         let mut nodes = journal.values().filter(|address| geometry.in_main(**address)).count() as u64;
         for index in 0..geometry.nat_blocks {
             let block = self.table_block(device, geometry, which, index)?;
             let ids = index * nat::ENTRIES_PER_BLOCK..;
-            let is_there = |(nid, entry): &(u32, &RawNatEntry)| {
-                geometry.in_main(entry.block_addr.get()) && !journal.contains_key(nid)
-            };
+            let is_there =
+                |(nid, entry): &(u32, &RawNatEntry)| geometry.in_main(entry.address()) && !journal.contains_key(nid);
             nodes += ids.zip(&block).filter(is_there).count() as u64;
         }
         Some(nodes)
@@ -209,10 +207,10 @@ impl Previous {
         device: &dyn BlockDevice,
         geometry: &Geometry,
         journal: Option<&[RawSitJournalEntry]>,
-        address: u32,
+        address: Address,
     ) -> bool {
-        let at = address - geometry.main;
-        let (segment, block) = (at / BLOCKS_PER_SEGMENT, (at % BLOCKS_PER_SEGMENT) as usize);
+        let at = geometry.main_block(address);
+        let (segment, block) = (at.segment(), at.offset() as usize);
         let known = journal.unwrap_or_default().iter().find(|one| one.segno.get() == segment);
         let known = known.map(|one| one.entry).or_else(|| self.sit_entry(device, geometry, segment));
         known.is_some_and(|entry| bit_msb(&entry.valid_map, block))
@@ -235,22 +233,21 @@ impl Previous {
         journal: &[RawNatJournalEntry],
         sit: Option<&[RawSitJournalEntry]>,
     ) -> bool {
-        let entries: FxHashMap<u32, u32> =
-            journal.iter().map(|one| (one.nid.get(), one.entry.block_addr.get())).collect();
-        let is_newer = |nid: u32, address: u32| {
+        let entries: FxHashMap<u32, Address> = journal.iter().map(|one| (one.nid.get(), one.entry.address())).collect();
+        let is_newer = |nid: u32, address: Address| {
             node_at(device, geometry, address).is_some_and(|found| found.nid == nid && self.ahead(found.version) >= 0)
         };
         let block_with = |nid: u32| self.table_block(device, geometry, 1, nid / nat::ENTRIES_PER_BLOCK);
-        let agrees = |(nid, (address, ino)): (u32, (u32, u32))| match entries.get(&nid) {
-            Some(&entry) => Some(entry == NULL_ADDR || entry == address || is_newer(nid, entry)),
+        let agrees = |(nid, (address, ino)): (u32, (Address, u32))| match entries.get(&nid) {
+            Some(&entry) => Some(entry == Address::NULL || entry == address || is_newer(nid, entry)),
             // What was written anew says nothing, and neither does what cannot be read.
             None if self.has_new_nat_block(nid) => None,
             None => {
-                let entry = block_with(nid)?[(nid % nat::ENTRIES_PER_BLOCK) as usize].block_addr.get();
+                let entry = block_with(nid)?[(nid % nat::ENTRIES_PER_BLOCK) as usize].address();
                 // A node that is damaged may have a wrong number; the right one is near its inode's.
                 let has_other = || {
                     let near = block_with(ino).unwrap_or_default();
-                    let near = near.iter().map(|entry| entry.block_addr.get());
+                    let near = near.iter().map(|entry| entry.address());
                     entries.values().copied().chain(near).any(|other| other == address)
                 };
                 Some(entry == address || is_newer(nid, entry) || has_other())
@@ -258,12 +255,12 @@ impl Previous {
         };
         let node_kinds = || SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
         let written = node_kinds().flat_map(|kind| self.last_written(device, geometry, pack, kind));
-        let answers: Vec<(u32, bool)> =
+        let answers: Vec<(Address, bool)> =
             written.filter_map(|(nid, (address, ino))| Some((address, agrees((nid, (address, ino)))?))).collect();
         // In the holes of a log there may be nodes of an interrupted checkpoint: where the SIT knows of what was written, only those that are live
         // count.
-        let is_live = |(address, _): &&(u32, bool)| self.is_live(device, geometry, sit, *address);
-        let live: Vec<(u32, bool)> = answers.iter().filter(is_live).copied().collect();
+        let is_live = |(address, _): &&(Address, bool)| self.is_live(device, geometry, sit, *address);
+        let live: Vec<(Address, bool)> = answers.iter().filter(is_live).copied().collect();
         let is_told = sit.is_some() && !live.is_empty();
         let all = answers.iter().map(|(_, agrees)| *agrees);
         if live.iter().any(|(_, agrees)| !agrees) || !is_told && is_against(all) {
@@ -278,7 +275,7 @@ impl Previous {
             return false;
         }
         let before = self.nat_journal(device, geometry).unwrap_or_default();
-        let before: Vec<(u32, u32)> = before
+        let before: Vec<(u32, Address)> = before
             .into_iter()
             .filter_map(|(nid, entry)| match entry {
                 JournalEntry::At(address) if is_open(nid) => Some((nid, address)),
@@ -301,33 +298,33 @@ impl Previous {
         geometry: &Geometry,
         pack: &Pack,
         kind: SegmentKind,
-    ) -> FxHashMap<u32, (u32, u32)> {
+    ) -> FxHashMap<u32, (Address, u32)> {
         let Some(written) = self.written(pack, kind) else { return FxHashMap::default() };
         let first = written.start.max(written.end.saturating_sub(NODES_COMPARED));
         let address = geometry.main + log_position(pack, kind).0 * BLOCKS_PER_SEGMENT + first;
         let Ok(bytes) = read_blocks(device, address, (written.end - first) as usize) else {
             return FxHashMap::default();
         };
-        let nodes = (address..).zip(bytes.chunks_exact(BLOCK_SIZE));
+        let nodes = address.onward().zip(bytes.chunks_exact(BLOCK_SIZE));
         let nodes = nodes.filter_map(|(address, block)| Some((address, node_in(block, geometry)?)));
         let nodes = nodes.filter(|(_, node)| node.version == self.node_version);
         nodes.map(|(address, node)| (node.nid, (address, node.ino))).collect()
     }
 
     /// The entries of a block of the NAT's table, as this pack has it; `None` if it cannot be read or has an entry that cannot be.
-    pub(crate) fn nat_block(&self, device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<Vec<u32>> {
-        let block: Vec<u32> =
-            self.table_block(device, geometry, 0, index)?.iter().map(|entry| entry.block_addr.get()).collect();
+    pub(crate) fn nat_block(&self, device: &dyn BlockDevice, geometry: &Geometry, index: u32) -> Option<Vec<Address>> {
+        let block: Vec<Address> =
+            self.table_block(device, geometry, 0, index)?.iter().map(|entry| entry.address()).collect();
         // The first ids are reserved.
         let first = if index == 0 { FIRST_NODE } else { 0 };
-        let is_possible = |address: &u32| *address == NULL_ADDR || geometry.in_main(*address);
+        let is_possible = |address: &Address| *address == Address::NULL || geometry.in_main(*address);
         block[first as usize..].iter().all(is_possible).then_some(block)
     }
 
     /// Where the NAT's table leads, as the newer pack has it; `None` if it cannot be read.
-    fn table_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<u32> {
+    fn table_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<Address> {
         let block = self.table_block(device, geometry, 1, nid / nat::ENTRIES_PER_BLOCK)?;
-        Some(block[(nid % nat::ENTRIES_PER_BLOCK) as usize].block_addr.get())
+        Some(block[(nid % nat::ENTRIES_PER_BLOCK) as usize].address())
     }
 
     /// A block of the NAT's table, as this pack (0) or the newer one (1) has it; `None` if it cannot be read.
@@ -374,7 +371,7 @@ fn node_in(block: &[u8], geometry: &Geometry) -> Option<Footer> {
     (ids.contains(&nid) && ids.contains(&ino)).then_some(Footer { nid, ino, version })
 }
 
-fn node_at(device: &dyn BlockDevice, geometry: &Geometry, address: u32) -> Option<Footer> {
+fn node_at(device: &dyn BlockDevice, geometry: &Geometry, address: Address) -> Option<Footer> {
     let block = geometry.in_main(address).then(|| read_blocks(device, address, 1).ok())??;
     node_in(&block, geometry)
 }

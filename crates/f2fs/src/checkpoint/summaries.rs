@@ -16,7 +16,7 @@ use crate::layout::summary::{
     COMPACT_FIRST, ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE,
     compact_blocks,
 };
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// The journals of NAT and SIT.
 pub(crate) type Journals = ([u8; JOURNAL_SIZE], [u8; JOURNAL_SIZE]);
@@ -76,7 +76,7 @@ pub(super) fn is_compact(pack: &Pack) -> bool {
 }
 
 /// Where the first of three data summaries is that are not compact.
-fn data_summary_place(pack: &Pack) -> Result<u32> {
+fn data_summary_place(pack: &Pack) -> Result<Address> {
     let after = if has_node_summaries(pack) { 6 } else { 3 };
     let total = pack.raw.cp_pack_total_block_count.get();
     if total < after + 2 {
@@ -167,7 +167,7 @@ pub(super) fn read_node_summaries(
         }
         let count = if in_slack { ENTRIES } else { offset as usize };
         let mut block = RawSummaryBlock::empty(TYPE_NODE);
-        let bytes = read_blocks(device, geometry.main + segment * BLOCKS_PER_SEGMENT, count)?;
+        let bytes = read_blocks(device, geometry.in_segment(segment, 0), count)?;
         for (entry, node) in block.entries.iter_mut().zip(bytes.chunks_exact(BLOCK_SIZE)) {
             let node = RawNode::ref_from_bytes(node).map_err(|_| bad(pack.index, "short node"))?;
             entry.nid = node.footer.nid;

@@ -23,7 +23,7 @@ use crate::layout::summary::{
     COMPACT_FIRST, COMPACT_NEXT, ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE,
 };
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
 use crate::since::SinceCheckpoint;
 use crate::volume::Volume;
@@ -31,7 +31,7 @@ use crate::volume::Volume;
 /// A checkpoint that lacks only its last block.
 pub struct Prepared {
     /// Address of the last block.
-    pub tail_address: u32,
+    pub tail_address: Address,
     /// Its bytes.
     pub tail: Vec<u8>,
     /// Segments that are free once the checkpoint holds.
@@ -98,7 +98,7 @@ impl Volume {
         unmount: bool,
         nat_journal: &[u8; JOURNAL_SIZE],
         sit_journal: &[u8; JOURNAL_SIZE],
-    ) -> (Vec<u8>, u32) {
+    ) -> (Vec<u8>, Address) {
         let orphans = orphan_blocks(&self.orphans.iter().copied().collect::<Vec<_>>());
         let (summaries, compact) = self.data_summaries(nat_journal, sit_journal);
         let nodes = if unmount { self.node_summaries() } else { Vec::new() };

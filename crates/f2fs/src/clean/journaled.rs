@@ -7,6 +7,7 @@ use basalt_segments::SegmentKind;
 use super::CleaningCause;
 use crate::error::Result;
 use crate::journal::moves::Owner;
+use crate::layout::Address;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::crc::crc;
 use crate::layout::journal::{KIND_DATA, KIND_NODE};
@@ -20,13 +21,13 @@ use zerocopy::FromBytes;
 
 impl Volume {
     /// Whether nothing durable refers to the live block at an address.
-    pub(super) fn is_fresh(&self, address: u32) -> bool {
-        self.table.is_fresh(address - self.geometry.main)
+    pub(super) fn is_fresh(&self, address: Address) -> bool {
+        self.table.is_fresh(self.geometry.main_block(address))
     }
 
     /// Notes that a block went from `old` to `new`, if recovery has to know: unless it was fresh.
-    pub(super) fn note_move(&mut self, old: u32, new: u32, owner: Owner, bytes: &[u8; BLOCK_SIZE]) {
-        self.table.make_durable(new - self.geometry.main);
+    pub(super) fn note_move(&mut self, old: Address, new: Address, owner: Owner, bytes: &[u8; BLOCK_SIZE]) {
+        self.table.make_durable(self.geometry.main_block(new));
         self.journal.moves.add(old, new, owner, self.since.chained, crc(bytes));
     }
 
@@ -34,7 +35,7 @@ impl Volume {
     pub(super) fn copy_pre_invalid_data(
         &mut self,
         owner: RawSummary,
-        address: u32,
+        address: Address,
         bytes: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
@@ -50,14 +51,14 @@ impl Volume {
         kind: SegmentKind,
         summary: RawSummary,
         owner: Owner,
-        address: u32,
+        address: Address,
         bytes: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
         let new = self.allocate(kind, summary)?;
         self.writer.append(&*self.device, kind.index(), new, bytes)?;
         self.invalidate(new)?;
-        self.table.set_pre_invalid(new - self.geometry.main);
+        self.table.set_pre_invalid(self.geometry.main_block(new));
         self.note_move(address, new, owner, bytes);
         self.note_moved(cause);
         self.cleaning.of(cause).pre_invalid_copied += 1;
@@ -68,7 +69,7 @@ impl Volume {
     pub(super) fn move_node_as_it_is(
         &mut self,
         nid: u32,
-        address: u32,
+        address: Address,
         bytes: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
@@ -78,13 +79,13 @@ impl Volume {
             return Err(not_owned("summary", nid, address));
         }
         let kind = SegmentKind::ColdNode;
-        if self.table.is_pre_invalid(address - self.geometry.main) {
+        if self.table.is_pre_invalid(self.geometry.main_block(address)) {
             self.copy_pre_invalid(kind, node_owner(nid), owner, address, bytes, cause)?;
             self.counters.node_blocks += 1;
             return Ok(());
         }
         let entry = self.nat_entry(nid)?;
-        if entry.block_addr.get() != address {
+        if entry.address() != address {
             return Err(not_owned("NAT", nid, address));
         }
         let was_fresh = self.is_fresh(address);

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::journal::moves::Owner;
 use crate::layout::journal::KIND_DATA;
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
@@ -84,7 +84,7 @@ impl Volume {
 
     /// Moves these blocks of a segment, which rise: live ones and, where there is a journal, pre-invalid ones.
     fn move_blocks(&mut self, segment: u32, live: &[u32], cause: CleaningCause) -> Result<()> {
-        let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+        let base = self.geometry.in_segment(segment, 0);
         let summary = self.read_block(self.geometry.summary_block(segment))?;
         self.cleaning.of(cause).blocks_read += 1;
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
@@ -104,7 +104,7 @@ impl Volume {
     /// Reads blocks that lie near each other in one request, and moves them.
     fn move_near(&mut self, segment: u32, summary: &RawSummaryBlock, near: &[u32], cause: CleaningCause) -> Result<()> {
         let (Some(&first), Some(&last)) = (near.first(), near.last()) else { return Ok(()) };
-        let base = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+        let base = self.geometry.in_segment(segment, 0);
         let are_nodes = self.table.kind(segment).is_node();
         let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
         self.cleaning.of(cause).blocks_read += u64::from(last - first + 1);
@@ -119,7 +119,7 @@ impl Volume {
                 self.move_node_as_it_is(owner.nid.get(), base + offset, block, cause)?;
             } else if are_nodes {
                 self.move_node(owner.nid.get(), base + offset, Some(block), cause)?;
-            } else if self.table.is_live(base + offset - self.geometry.main) {
+            } else if self.table.is_live(self.geometry.main_block(base + offset)) {
                 self.move_data(&owner, base + offset, block, cause)?;
             } else {
                 self.copy_pre_invalid_data(owner, base + offset, block, cause)?;
@@ -131,7 +131,7 @@ impl Volume {
     /// Of these nodes of a segment, has those that are in memory written again; returns those that have to be read.
     fn move_nodes_in_memory(
         &mut self,
-        base: u32,
+        base: Address,
         summary: &RawSummaryBlock,
         nodes: Vec<u32>,
         cause: CleaningCause,
@@ -143,10 +143,10 @@ impl Volume {
     }
 
     /// Of the blocks of a segment that have to be moved, those that were not copied already.
-    fn without_copied(&mut self, base: u32, blocks: &[u32]) -> Vec<u32> {
+    fn without_copied(&mut self, base: Address, blocks: &[u32]) -> Vec<u32> {
         let mut wanted = Vec::with_capacity(blocks.len());
         for &offset in blocks {
-            let block = base + offset - self.geometry.main;
+            let block = self.geometry.main_block(base + offset);
             if mutant::active(Mutant::PreInvalidNotCopied) && !self.table.is_live(block) {
                 self.table.forget_pre_invalid(block);
             } else if !self.journal.moves.has_left(base + offset) {
@@ -160,12 +160,12 @@ impl Volume {
     fn move_node(
         &mut self,
         nid: u32,
-        address: u32,
+        address: Address,
         block: Option<&[u8; BLOCK_SIZE]>,
         cause: CleaningCause,
     ) -> Result<()> {
         let entry = self.nat_entry(nid)?;
-        if entry.block_addr.get() != address {
+        if entry.address() != address {
             return Err(not_owned("NAT", nid, address));
         }
         if let Some(&block) = block {
@@ -179,7 +179,7 @@ impl Volume {
     fn move_data(
         &mut self,
         owner: &RawSummary,
-        address: u32,
+        address: Address,
         block: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
@@ -192,11 +192,11 @@ impl Volume {
         let was_fresh = self.is_fresh(address);
         self.write_data_block(ino, index, slot, kind, block)?;
         if self.journal.is_on() && !was_fresh {
-            let new = self.node(nid)?.pointer(byte);
+            let new = self.node(nid)?.address(byte);
             self.note_move(address, new, Owner { nid, index, kind: KIND_DATA }, block);
         }
         if mutant::active(Mutant::MovedBlockForgotten) {
-            self.node_mut(nid)?.set_pointer(byte, address);
+            self.node_mut(nid)?.set_address(byte, address);
         }
         self.note_moved(cause);
         self.cleaning.of(cause).data_blocks_copied += 1;

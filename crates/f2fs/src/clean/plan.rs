@@ -9,7 +9,7 @@ use basalt_segments::cleaning::{Moved, Purpose};
 use super::near_each_other;
 use crate::error::Result;
 use crate::layout::summary::RawSummaryBlock;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE};
 use crate::lock::F2fs;
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
@@ -96,8 +96,9 @@ impl Volume {
 
     /// The bytes of the device that moving these blocks reads. Where it is not known which are in memory, only the summary that tells.
     fn ranges_to_move(&self, next: &ToMove, with_summary: bool) -> Vec<Range<u64>> {
-        let bytes =
-            |first: u32, last: u32| u64::from(first) * BLOCK_SIZE as u64..(u64::from(last) + 1) * BLOCK_SIZE as u64;
+        let bytes = |first: Address, last: Address| {
+            u64::from(first) * BLOCK_SIZE as u64..(u64::from(last) + 1) * BLOCK_SIZE as u64
+        };
         let summary_at = self.geometry.summary_block(next.segment);
         let mut ranges = vec![bytes(summary_at, summary_at)];
         let summary =
@@ -106,14 +107,14 @@ impl Volume {
         if summary.is_none() && self.moves_in_memory(next.segment) {
             return ranges;
         }
-        let base = self.geometry.main + next.segment * BLOCKS_PER_SEGMENT;
+        let base = self.geometry.in_segment(next.segment, 0);
         let is_in_memory = |offset: u32| {
             summary.is_some_and(|summary| self.nodes.contains(summary.entries[offset as usize].nid.get()))
         };
-        let is_read = |offset: &u32| !self.journal.moves.has_left(base + offset) && !is_in_memory(*offset);
+        let is_read = |offset: &u32| !self.journal.moves.has_left(base + *offset) && !is_in_memory(*offset);
         let read: Vec<u32> = next.offsets.iter().copied().filter(is_read).collect();
         let near = near_each_other(&read).filter_map(|near| Some((near.first()?, near.last()?)));
-        ranges.extend(near.map(|(first, last)| bytes(base + first, base + last)));
+        ranges.extend(near.map(|(first, last)| bytes(base + *first, base + *last)));
         ranges
     }
 

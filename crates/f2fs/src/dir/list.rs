@@ -8,7 +8,7 @@ use super::hash::hash;
 use super::lookup::{Place, check_name};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, ENTRIES_PER_BLOCK, RawDentry, slots_for};
-use crate::layout::{NAME_MAX, bit_lsb, blocks_for};
+use crate::layout::{Address, NAME_MAX, bit_lsb, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -222,7 +222,7 @@ impl Volume {
                 Found::Mapped(Mapped::Hole(next)) => index = next,
                 Found::Mapped(Mapped::Slot(slot)) => {
                     for step in 0..u64::from(slot.count).min(end - index) {
-                        if self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize) != 0 {
+                        if self.node(slot.nid)?.address(slot.byte + 4 * step as usize) != Address::NULL {
                             return Ok(u32::try_from(index + step).ok());
                         }
                     }

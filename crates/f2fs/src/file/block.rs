@@ -3,24 +3,24 @@
 use basalt_segments::BlockTraits;
 
 use crate::error::{Error, Result};
-use crate::layout::{NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::layout::{Address, RawBlock};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
 
 impl Volume {
-    /// The address of a file block: [`NULL_ADDR`] for a hole, [`NEW_ADDR`] if reserved only.
-    pub(crate) fn address(&mut self, ino: u32, index: u64) -> Result<u32> {
+    /// The address of a file block: [`Address::NULL`] for a hole, [`Address::NEW`] if reserved only.
+    pub(crate) fn address(&mut self, ino: u32, index: u64) -> Result<Address> {
         match self.map(ino, index, false)? {
-            Mapped::Slot(slot) => Ok(self.node(slot.nid)?.pointer(slot.byte)),
-            Mapped::Hole(_) => Ok(NULL_ADDR),
+            Mapped::Slot(slot) => Ok(self.node(slot.nid)?.address(slot.byte)),
+            Mapped::Hole(_) => Ok(Address::NULL),
         }
     }
 
     /// Reads a block of a file from the volume; `None` for a hole or a block never written.
     pub(crate) fn read_file_block(&mut self, ino: u32, index: u32) -> Result<Option<Box<RawBlock>>> {
         match self.address(ino, u64::from(index))? {
-            NULL_ADDR => Ok(None),
-            NEW_ADDR => Ok(Some(RawBlock::zeroed())),
+            Address::NULL => Ok(None),
+            Address::NEW => Ok(Some(RawBlock::zeroed())),
             address => {
                 self.check_data_address(ino, address)?;
                 self.read_block(address).map(Some)
@@ -29,7 +29,7 @@ impl Volume {
     }
 
     /// Fails if a data block's address is outside the main area.
-    pub(crate) fn check_data_address(&self, ino: u32, address: u32) -> Result<()> {
+    pub(crate) fn check_data_address(&self, ino: u32, address: Address) -> Result<()> {
         if self.geometry.in_main(address) {
             return Ok(());
         }
@@ -48,9 +48,9 @@ impl Volume {
 
     /// Makes sure that a slot has a block: a hole becomes a reserved one.
     pub(crate) fn reserve_slot(&mut self, ino: u32, slot: Slot) -> Result<()> {
-        if self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR {
+        if self.node(slot.nid)?.address(slot.byte) == Address::NULL {
             self.counts.expect_room(1)?;
-            self.node_mut(slot.nid)?.set_pointer(slot.byte, NEW_ADDR);
+            self.node_mut(slot.nid)?.set_address(slot.byte, Address::NEW);
             self.counts.add_block();
             self.since.reserved += 1;
             self.add_blocks(ino, 1)?;
@@ -64,7 +64,7 @@ impl Volume {
             return Ok(true);
         }
         let address = self.address(ino, index)?;
-        Ok(address != NULL_ADDR && address != NEW_ADDR)
+        Ok(address != Address::NULL && address != Address::NEW)
     }
 
     /// Empties the extent that Linux keeps in the inode, since one of its blocks may have moved or gone: it must be exact.

@@ -9,7 +9,7 @@
 use basalt_segments::cleaning::PIECE;
 
 use crate::error::Result;
-use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, blocks_for};
 use crate::lock::F2fs;
 use crate::node::path::Mapped;
 use crate::volume::Volume;
@@ -72,8 +72,8 @@ impl Volume {
             let count = u64::from(slot.count).min(to - index);
             let node = self.node(slot.nid)?;
             let holds_bytes = |step: &u64| {
-                let address = node.pointer(slot.byte + 4 * *step as usize);
-                address != NULL_ADDR && address != NEW_ADDR
+                let address = node.address(slot.byte + 4 * *step as usize);
+                address != Address::NULL && address != Address::NEW
             };
             let full: Vec<u64> = (0..count).filter(holds_bytes).collect();
             full.into_iter().try_for_each(|step| self.free_range(ino, index + step, index + step + 1))?;

@@ -5,7 +5,7 @@ use basalt_vfs::{FallocateMode, Seek};
 use super::write::SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::layout::inode::Advise;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NEW_ADDR, NULL_ADDR, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -140,11 +140,11 @@ impl Volume {
         };
         let mut first = None;
         for step in 0..slot.count {
-            let address = self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize);
+            let address = self.node(slot.nid)?.address(slot.byte + 4 * step as usize);
             let block = index + u64::from(step);
             let is_data = match address {
-                NULL_ADDR => false,
-                NEW_ADDR => self.has_content(ino, block)?,
+                Address::NULL => false,
+                Address::NEW => self.has_content(ino, block)?,
                 _ => true,
             };
             if *first.get_or_insert(is_data) != is_data {

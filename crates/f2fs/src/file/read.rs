@@ -1,7 +1,7 @@
 //! Reading files: a plan made under the lock, carried out without it.
 
 use crate::error::Result;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 use crate::node::path::Mapped;
 use crate::volume::Volume;
 
@@ -47,7 +47,7 @@ impl Volume {
                         if at >= length {
                             break;
                         }
-                        let address = self.node(slot.nid)?.pointer(slot.byte + 4 * step as usize);
+                        let address = self.node(slot.nid)?.address(slot.byte + 4 * step as usize);
                         at = self.plan_block(ino, index + step, address, offset, at, buf, &mut extents)?;
                     }
                     at
@@ -63,7 +63,7 @@ impl Volume {
         &mut self,
         ino: u32,
         index: u64,
-        address: u32,
+        address: Address,
         offset: u64,
         at: usize,
         buf: &mut [u8],
@@ -75,9 +75,9 @@ impl Volume {
         let cached = self.inodes.get(&ino).and_then(|state| state.pages.get(&(index as u32)));
         if let Some(page) = cached {
             target.copy_from_slice(&page.block.0[within..within + length]);
-        } else if address == NULL_ADDR || address == NEW_ADDR {
+        } else if address == Address::NULL || address == Address::NEW {
             target.fill(0);
-        } else if address == COMPRESS_ADDR {
+        } else if address == Address::COMPRESS {
             return Err(basalt_vfs::Error::NotSupported("reading compressed files").into());
         } else if let Some(bytes) = self.writer.pending(address) {
             target.copy_from_slice(&bytes[within..within + length]);

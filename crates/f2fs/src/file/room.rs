@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::file::write::SIZE_MAX;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NULL_ADDR, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, blocks_for};
 use crate::node::path::{Mapped, PER_NODE};
 use crate::volume::Volume;
 
@@ -41,7 +41,7 @@ impl Volume {
                 Mapped::Slot(slot) => {
                     let count = u64::from(slot.count).min(to - index);
                     let node = self.node(slot.nid)?;
-                    let is_hole = |step: &u64| node.pointer(slot.byte + 4 * *step as usize) == NULL_ADDR;
+                    let is_hole = |step: &u64| node.address(slot.byte + 4 * *step as usize) == Address::NULL;
                     holes += (0..count).filter(is_hole).count() as u64;
                     index + count
                 }

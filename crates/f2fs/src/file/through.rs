@@ -4,7 +4,7 @@
 use basalt_segments::BlockTraits;
 
 use crate::error::{Error, Result};
-use crate::layout::{BLOCK_SIZE, NULL_ADDR};
+use crate::layout::{Address, BLOCK_SIZE};
 use crate::node::path::Slot;
 use crate::volume::Volume;
 
@@ -14,7 +14,7 @@ pub const THROUGH_MIN: usize = 16;
 /// Neighbouring blocks on the device that hold neighbouring blocks of the data, not yet written.
 #[derive(Default)]
 struct Placed {
-    address: u32,
+    address: Address,
     count: usize,
     /// Blocks of the data in front of these.
     before: usize,
@@ -54,7 +54,7 @@ impl Volume {
             let slot = self.slot(ino, u64::from(index))?;
             for step in 0..(count - *done).min(slot.count as usize) as u32 {
                 let slot = Slot { byte: slot.byte + 4 * step as usize, index: slot.index + step, ..slot };
-                let was_hole = self.node(slot.nid)?.pointer(slot.byte) == NULL_ADDR;
+                let was_hole = self.node(slot.nid)?.address(slot.byte) == Address::NULL;
                 self.reserve_slot(ino, slot)?;
                 let kind = self.placement.log(&BlockTraits { index: index + step, ..traits });
                 let address = match self.place_block(ino, index + step, slot, kind) {
@@ -80,7 +80,7 @@ impl Volume {
 
     fn write_placed(&mut self, placed: &Placed, data: &[u8]) -> Result<()> {
         let bytes = &data[placed.before * BLOCK_SIZE..(placed.before + placed.count) * BLOCK_SIZE];
-        for (address, block) in (placed.address..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+        for (address, block) in placed.address.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
             self.since.unsealed.note(address, block);
         }
         self.device.write_at(u64::from(placed.address) * BLOCK_SIZE as u64, bytes)?;
@@ -99,7 +99,6 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use crate::format::{FormatOptions, format};
-    use crate::layout::NEW_ADDR;
     use crate::lock::F2fs;
     use crate::options::OpenOptions;
 
@@ -119,7 +118,7 @@ mod tests {
         let (done, error) = volume.write_through(ino, 3, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
-        assert_eq!(volume.address(ino, 3 + done as u64).unwrap(), NULL_ADDR);
+        assert_eq!(volume.address(ino, 3 + done as u64).unwrap(), Address::NULL);
     }
 
     /// What fallocate(2) promised stays.
@@ -138,6 +137,6 @@ mod tests {
         let (done, error) = volume.write_through(ino, 0, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
-        assert_eq!(volume.address(ino, done as u64).unwrap(), NEW_ADDR);
+        assert_eq!(volume.address(ino, done as u64).unwrap(), Address::NEW);
     }
 }

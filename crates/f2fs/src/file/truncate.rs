@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::layout::node::ADDRS_PER_NODE;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 use crate::node::path::{DOUBLE_INDIRECT, Mapped, SECOND_INDIRECT, inode_slot};
 use crate::volume::Volume;
 
@@ -120,15 +120,15 @@ impl Volume {
         let mut freed = 0;
         for slot in 0..count as usize {
             let at = byte + 4 * slot;
-            let address = self.node(nid)?.pointer(at);
-            if address == NULL_ADDR {
+            let address = self.node(nid)?.address(at);
+            if address == Address::NULL {
                 continue;
             }
-            self.node_mut(nid)?.set_pointer(at, NULL_ADDR);
-            if address == COMPRESS_ADDR {
+            self.node_mut(nid)?.set_address(at, Address::NULL);
+            if address == Address::COMPRESS {
                 continue;
             }
-            if address != NEW_ADDR {
+            if address != Address::NEW {
                 self.invalidate(address)?;
             }
             freed += 1;

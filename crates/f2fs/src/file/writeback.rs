@@ -6,7 +6,7 @@ use basalt_segments::{BlockTraits, SegmentKind};
 
 use super::state::Page;
 use crate::error::{Error, Result};
-use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR};
+use crate::layout::{Address, BLOCK_SIZE};
 use crate::log::active::data_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
@@ -179,24 +179,24 @@ impl Volume {
     }
 
     /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
-    pub(crate) fn place_block(&mut self, ino: u32, index: u32, slot: Slot, kind: SegmentKind) -> Result<u32> {
-        let old = self.node(slot.nid)?.pointer(slot.byte);
-        if old == NULL_ADDR {
+    pub(crate) fn place_block(&mut self, ino: u32, index: u32, slot: Slot, kind: SegmentKind) -> Result<Address> {
+        let old = self.node(slot.nid)?.address(slot.byte);
+        if old == Address::NULL {
             return Err(not_reserved(ino, index));
         }
         // All that may have to be read is read before the block has its place.
         let version = self.nat_entry(slot.nid)?.version;
-        if old != NEW_ADDR {
+        if old != Address::NEW {
             self.forget_extent(ino)?;
         }
         self.node(slot.nid)?;
         let address = self.allocate(kind, data_owner(slot.nid, version, slot.index))?;
-        self.node_mut(slot.nid)?.set_pointer(slot.byte, address);
+        self.node_mut(slot.nid)?.set_address(slot.byte, address);
         if self.journal.is_on() {
             self.since.note_placed(slot.nid, address);
         }
         self.counters.data_blocks += 1;
-        if old != NEW_ADDR {
+        if old != Address::NEW {
             self.invalidate(old)?;
         }
         Ok(address)

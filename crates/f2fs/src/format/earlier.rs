@@ -6,7 +6,7 @@ use super::plan::Plan;
 use crate::blocks::read_blocks;
 use crate::checkpoint::block::check_block;
 use crate::geometry::Geometry;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::node::seen::recognise;
 
 /// How far the first checkpoint is ahead of the newest one on the device. Nodes of the earlier volume may be ahead of its checkpoint, by
@@ -25,7 +25,7 @@ pub(super) struct Earlier {
     /// The newest version of a checkpoint, or of a node where there is no checkpoint.
     version: Option<u64>,
     /// Where something was found.
-    places: Vec<u32>,
+    places: Vec<Address>,
 }
 
 impl Earlier {
@@ -38,7 +38,8 @@ impl Earlier {
         let mut earlier = Earlier::default();
         let blocks = u32::try_from(device.size() >> BLOCK_BITS).unwrap_or(u32::MAX);
         for start in known.iter().chain([&planned]).map(|geometry| geometry.checkpoint) {
-            let area = start..start.saturating_add(2 * BLOCKS_PER_SEGMENT).min(blocks);
+            let area =
+                Address::all(start..Address::new(start.get().saturating_add(2 * BLOCKS_PER_SEGMENT).min(blocks)));
             match read_blocks(device, start, area.len()) {
                 Ok(bytes) => {
                     area.zip(bytes.chunks_exact(BLOCK_SIZE))
@@ -48,27 +49,27 @@ impl Earlier {
             }
         }
         let heads = (1..=HEADS).map(|segment| segment * BLOCKS_PER_SEGMENT).take_while(|address| *address < blocks);
-        heads.for_each(|address| earlier.look(device, address));
+        heads.for_each(|head| earlier.look(device, Address::new(head)));
         if earlier.version.is_none() && (known.is_some() || is_written(device, planned.checkpoint)) {
             earlier.look_for_nodes(device, known.as_ref().unwrap_or(&planned), blocks);
         }
         earlier
     }
 
-    fn note(&mut self, address: u32, version: u64) {
+    fn note(&mut self, address: Address, version: u64) {
         if version < VERSION_MAX {
             self.version = self.version.max(Some(version));
             self.places.push(address);
         }
     }
 
-    fn look(&mut self, device: &dyn BlockDevice, address: u32) {
+    fn look(&mut self, device: &dyn BlockDevice, address: Address) {
         if let Ok(block) = read_blocks(device, address, 1) {
             self.look_at(address, &block);
         }
     }
 
-    fn look_at(&mut self, address: u32, block: &[u8]) {
+    fn look_at(&mut self, address: Address, block: &[u8]) {
         // Most are zeros, which are no checkpoint.
         if block[..8] != [0; 8]
             && let Ok((raw, _)) = check_block(0, "block", block)
@@ -84,7 +85,7 @@ impl Earlier {
         for sample in 0..samples {
             // Below the number of segments, which fits.
             let segment = (u64::from(segments) * u64::from(sample) / u64::from(samples)) as u32;
-            let address = segment * BLOCKS_PER_SEGMENT;
+            let address = Address::new(segment * BLOCKS_PER_SEGMENT);
             let Ok(block) = read_blocks(device, address, 1) else { continue };
             if let Some(seen) = recognise(&block, geometry, false) {
                 self.note(address, u64::from(seen.version as u32));
@@ -104,6 +105,6 @@ impl Earlier {
 }
 
 /// Whether a block is not zeros; also where it cannot be read.
-fn is_written(device: &dyn BlockDevice, address: u32) -> bool {
+fn is_written(device: &dyn BlockDevice, address: Address) -> bool {
     read_blocks(device, address, 1).map_or(true, |block| block != [0; BLOCK_SIZE])
 }

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, superblock_block};
 use crate::journal::area::Area;
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use earlier::Earlier;
 use plan::Plan;
 
@@ -159,7 +159,7 @@ pub fn format(
     device.flush()?;
 
     let superblock = superblock_block(&plan.superblock);
-    write_block(device, 0, &[superblock.as_slice(), superblock.as_slice()].concat())?;
+    write_block(device, Address::new(0), &[superblock.as_slice(), superblock.as_slice()].concat())?;
     device.flush()?;
     Ok(report(&plan))
 }
@@ -167,14 +167,14 @@ pub fn format(
 /// Byte ranges that must read as zeros, in order: everything in front of the checkpoint, the first copies of SIT and NAT,
 /// the place where roll-forward would start, and the end of the device.
 fn areas_to_zero(plan: &Plan, device_size: u64) -> Vec<(u64, u64)> {
-    let bytes = |block: u32| u64::from(block) << BLOCK_BITS;
+    let bytes = |block: Address| u64::from(block) << BLOCK_BITS;
     let segment = u64::from(BLOCKS_PER_SEGMENT) << BLOCK_BITS;
     let sb = &plan.superblock;
     let mut areas = vec![(0, bytes(plan.checkpoint()))];
-    areas.push((bytes(sb.sit_blkaddr.get()), u64::from(sb.segment_count_sit.get() / 2) * segment));
+    areas.push((bytes(sb.sit_blkaddr.into()), u64::from(sb.segment_count_sit.get() / 2) * segment));
     for index in 0..sb.segment_count_nat.get() / 2 {
         // The two copies of the NAT alternate by segment.
-        areas.push((bytes(sb.nat_blkaddr.get()) + u64::from(index) * 2 * segment, segment));
+        areas.push((bytes(sb.nat_blkaddr.into()) + u64::from(index) * 2 * segment, segment));
     }
     areas.push((bytes(plan.log_start(areas::WARM_NODE)), BLOCK_SIZE as u64));
     let tail = device_size.saturating_sub(TAIL_SIGNATURES);
@@ -194,7 +194,7 @@ fn prepare(
     let mut done = 0;
     progress(0, total);
 
-    write_block(device, 0, &[0; 2 * BLOCK_SIZE])?;
+    write_block(device, Address::new(0), &[0; 2 * BLOCK_SIZE])?;
     device.flush()?;
     while done < to_discard {
         let length = DISCARD_REQUEST.min(to_discard - done);
@@ -229,24 +229,24 @@ fn reads_as(device: &dyn BlockDevice, offset: u64, expected: &[u8]) -> Result<bo
 }
 
 /// The first block of the NAT: the two reserved ids and the inodes there are.
-fn nat_block(plan: &Plan, root: &root::Tree) -> (u32, Vec<u8>) {
+fn nat_block(plan: &Plan, root: &root::Tree) -> (Address, Vec<u8>) {
     use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
     let sb = &plan.superblock;
     let mut entries = [RawNatEntry::default(); ENTRIES_PER_BLOCK as usize];
     // Linux gives the two inodes that exist only in memory the address 1.
-    let reserved = [(sb.node_ino.get(), 1), (sb.meta_ino.get(), 1)];
+    let reserved = [sb.node_ino, sb.meta_ino].map(|ino| (ino.get(), Address::new(1)));
     for (ino, address) in reserved.into_iter().chain(root.inodes.iter().copied()) {
         // Inode numbers of a new volume are below 5.
         let entry = &mut entries[ino as usize];
         entry.ino.set(ino);
-        entry.block_addr.set(address);
+        entry.block_addr = address.into();
     }
     let mut block = entries.as_bytes().to_vec();
     block.resize(BLOCK_SIZE, 0);
-    (sb.nat_blkaddr.get(), block)
+    (sb.nat_blkaddr.into(), block)
 }
 
-fn write_block(device: &dyn BlockDevice, address: u32, bytes: &[u8]) -> Result<()> {
+fn write_block(device: &dyn BlockDevice, address: Address, bytes: &[u8]) -> Result<()> {
     Ok(device.write_at(u64::from(address) << BLOCK_BITS, bytes)?)
 }
 

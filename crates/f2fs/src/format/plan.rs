@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::layout::crc::crc;
 use crate::layout::superblock::{EXTENSION_MAX, Features, MAGIC, RawSuperblock};
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, SEGMENT_BITS};
 
 /// Most segments in a section that make sense: 8 GiB.
 const SEGMENTS_PER_SECTION_MAX: u32 = 4096;
@@ -101,13 +101,13 @@ impl Plan {
     }
 
     /// First block of the checkpoint area.
-    pub fn checkpoint(&self) -> u32 {
-        self.superblock.cp_blkaddr.get()
+    pub fn checkpoint(&self) -> Address {
+        self.superblock.cp_blkaddr.into()
     }
 
     /// Address of the first block of a log.
-    pub fn log_start(&self, log: usize) -> u32 {
-        self.superblock.main_blkaddr.get() + (self.logs[log] << SEGMENT_BITS)
+    pub fn log_start(&self, log: usize) -> Address {
+        Address::from(self.superblock.main_blkaddr) + (self.logs[log] << SEGMENT_BITS)
     }
 
     /// Blocks that files and their metadata can take.

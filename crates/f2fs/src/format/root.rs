@@ -9,7 +9,7 @@ use crate::dir::hash::hash;
 use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, set_bit_lsb};
+use crate::layout::{Address, BLOCK_SIZE, set_bit_lsb};
 
 /// Name of the directory where a repair puts what has no name.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -19,9 +19,9 @@ const DIRECTORY: u8 = 2;
 /// The directories, ready to be written.
 pub struct Tree {
     /// Blocks and their addresses.
-    pub blocks: Vec<(u32, Vec<u8>)>,
+    pub blocks: Vec<(Address, Vec<u8>)>,
     /// Inode numbers and the addresses of their inodes, in the order of both node log and (for their directory block) data log.
-    pub inodes: Vec<(u32, u32)>,
+    pub inodes: Vec<(u32, Address)>,
 }
 
 /// Builds inodes and directory blocks: the first blocks of the hot node log and of the hot data log.
@@ -47,9 +47,9 @@ impl Tree {
         let index = self.inodes.len() as u32;
         let address = plan.log_start(HOT_NODE) + index;
         let data = plan.log_start(HOT_DATA) + index;
-        inode.footer.next_blkaddr.set(address + 1);
+        inode.footer.next_blkaddr = (address + 1).into();
         let first_slot = inode.extra_size() as usize / 4;
-        inode.slots[first_slot].set(data);
+        inode.slots[first_slot] = data.into();
         if options.features.contains(Features::INODE_CHECKSUM) {
             let seed = crate::layout::crc::crc_from(!0, &plan.superblock.uuid);
             let checksum = inode.expected_checksum(seed);

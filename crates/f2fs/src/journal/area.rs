@@ -12,7 +12,7 @@ use crate::layout::journal::{
     RawMove, decode,
 };
 use crate::layout::node::RawNode;
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 use crate::mutant::{self, Mutant};
 
 /// Blocks read in one request.
@@ -34,7 +34,7 @@ pub struct Replay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Area {
     /// Address of the first.
-    pub first: u32,
+    pub first: Address,
     /// How many.
     pub blocks: u32,
 }
@@ -43,7 +43,7 @@ impl Area {
     /// The most blocks that a journal on this volume may have: what lies between the superblocks and segment 0, where F2FS keeps
     /// nothing. Volumes with an odd layout have no room at all.
     pub fn capacity(geometry: &Geometry) -> u32 {
-        geometry.segment0.saturating_sub(DESCRIPTOR_BLOCK + 1).min(BLOCKS_MAX)
+        geometry.segment0.get().saturating_sub(DESCRIPTOR_BLOCK.get() + 1).min(BLOCKS_MAX)
     }
 
     /// The journal of a volume, if it has one. A descriptor of another volume, or one that is torn, is none.
@@ -66,7 +66,7 @@ impl Area {
                 reason: format!("a cleaning journal of version {}, this Basalt knows {FORMAT_VERSION}", raw.version),
             });
         }
-        let (first, blocks) = (raw.first.get(), raw.blocks.get());
+        let (first, blocks) = (Address::from(raw.first), raw.blocks.get());
         let is_sound = raw.crc.get() == raw.expected_crc() && first == DESCRIPTOR_BLOCK + 1 && blocks <= capacity;
         Ok((is_sound && blocks > 0).then_some(Area { first, blocks }))
     }
@@ -227,10 +227,10 @@ impl Area {
     fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[RawMove]) -> bool {
         let mut unreadable = false;
         for one in moves {
-            if !geometry.in_main(one.new.get()) || !geometry.in_main(one.old.get()) {
+            if !geometry.in_main(one.new.into()) || !geometry.in_main(one.old.into()) {
                 return false;
             }
-            match read_blocks(device, one.new.get(), 1) {
+            match read_blocks(device, one.new.into(), 1) {
                 Ok(block) if crc(&block) == one.crc.get() => {}
                 Ok(_) => return false,
                 Err(_) => unreadable = true,
@@ -242,7 +242,7 @@ impl Area {
 
 /// Whether what was moved is still where it was.
 fn is_at_old_place(device: &dyn BlockDevice, one: &RawMove) -> bool {
-    let Ok(block) = read_blocks(device, one.old.get(), 1) else { return false };
+    let Ok(block) = read_blocks(device, one.old.into(), 1) else { return false };
     match one.kind {
         // A node that was moved says where its log goes on from its new place.
         KIND_NODE => RawNode::ref_from_bytes(&block).is_ok_and(|node| node.footer.nid == one.nid),

@@ -9,6 +9,7 @@
 //! blocks may reach the device before the copies they tell of; recovery looks at those of the last commit, so one flush is enough, and
 //! nothing is reused in front of it.
 
+use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use basalt_segments::cleaning::{Commit, Prospect};
@@ -18,7 +19,7 @@ use super::moves::Written;
 use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
 use crate::statistics::CleaningCause;
@@ -132,7 +133,9 @@ impl Volume {
         if blocks > area.blocks - journal.next || blocks > u32::from(u16::MAX) {
             return None;
         }
-        let leaving = journal.moves.left_by_segment(self.geometry.main);
+        // At most as many as a segment has.
+        let mut leaving: FxHashMap<u32, u16> = FxHashMap::default();
+        journal.moves.left().for_each(|left| *leaving.entry(self.geometry.segment_of(left)).or_default() += 1);
         let is_unneeded = |segment| self.table.is_unneeded(segment, leaving.get(&segment).copied().unwrap_or(0));
         let freed_by_journal = self.table.sections_freed_by(is_unneeded);
         let free = self.table.free_segments() + freed_by_journal * self.geometry.segments_per_section;
@@ -192,7 +195,7 @@ impl Volume {
     /// The moves are durable: nothing needs the old places. Returns the segments that are free by that.
     fn forget_moved(&mut self, written: Written) -> Vec<u32> {
         for one in written.moves.list() {
-            self.table.forget_pre_invalid(one.old.get() - self.geometry.main);
+            self.table.forget_pre_invalid(self.geometry.main_block(one.old.into()));
         }
         let mut freed = written.emptied;
         freed.retain(|&segment| self.table.is_unneeded(segment, 0));
@@ -203,7 +206,7 @@ impl Volume {
     fn release_freed(&mut self, freed: &[u32]) {
         self.table.release(freed);
         self.since.unsealed.forget(|address| {
-            let segment = (address - self.geometry.main) / BLOCKS_PER_SEGMENT;
+            let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()
         });
         let mut sections: Vec<u32> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();

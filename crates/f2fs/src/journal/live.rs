@@ -4,7 +4,7 @@
 //! that the checkpoint has hangs on its nodes: they tell which blocks are live, and who owns them. Summaries are not asked: they may be of
 //! what a segment was used for since.
 
-use basalt_segments::{SegmentKind, SegmentState};
+use basalt_segments::{MainBlock, SegmentKind, SegmentState};
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
@@ -17,7 +17,7 @@ use crate::layout::journal::{KIND_DATA, KIND_NODE};
 use crate::layout::nat::FIRST_NODE;
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb, set_bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 use crate::log::active::Owners;
 use crate::node::pointers::pointers;
 use crate::node::seen::recognise;
@@ -30,7 +30,7 @@ struct Found {
     /// By segment, whether these are nodes; that of the first which was found.
     is_node: Vec<Option<bool>>,
     /// Live blocks that the table lacks, with their owners.
-    missing: Vec<(u32, Owner)>,
+    missing: Vec<(MainBlock, Owner)>,
     /// Whether every node was read, as many as the checkpoint counts. If not, blocks of the other nodes may be live too.
     is_complete: bool,
 }
@@ -73,7 +73,7 @@ impl Volume {
             self.table.set_kind(segment, if is_node { SegmentKind::ColdNode } else { SegmentKind::ColdData });
         }
         for &block in &right {
-            let _ = self.table.set_live(segment * BLOCKS_PER_SEGMENT + block, time);
+            let _ = self.table.set_live(MainBlock::in_segment(segment, block), time);
         }
         if self.table.state(segment) == SegmentState::Prefree {
             self.table.release(&[segment]);
@@ -89,7 +89,7 @@ impl Volume {
         let mut nodes = 0;
         for nid in FIRST_NODE..self.geometry.node_ids() {
             // Of a block of the NAT that cannot be read, nodes are missing.
-            let address = self.nat_entry(nid).map_or(NULL_ADDR, |entry| entry.block_addr.get());
+            let address = self.nat_entry(nid).map_or(Address::NULL, |entry| entry.address());
             if !self.geometry.in_main(address) {
                 continue;
             }
@@ -105,7 +105,7 @@ impl Volume {
                 continue;
             };
             for (index, slot) in (0..).zip(slots) {
-                self.note_live(&mut found, slot.get(), Owner { nid, index, kind: KIND_DATA });
+                self.note_live(&mut found, Address::from(*slot), Owner { nid, index, kind: KIND_DATA });
             }
         }
         found.is_complete &= nodes == self.checkpoint.raw.valid_node_count.get();
@@ -115,35 +115,35 @@ impl Volume {
     /// Looks everywhere for nodes that the NAT lacks: what they point to may be live, and is the only thing that tells. Places that cleaning
     /// has copied to since are something else's.
     fn search_nodes(&mut self, translation: &Translation, found: &mut Found) {
-        let copies: FxHashSet<u32> = translation.last_places().collect();
+        let copies: FxHashSet<Address> = translation.last_places().collect();
         // Of later nodes none is live by the checkpoint.
         let since = self.checkpoint.node_version();
         for segment in 0..self.geometry.main_segments {
-            let first = self.geometry.main + segment * BLOCKS_PER_SEGMENT;
+            let first = self.geometry.in_segment(segment, 0);
             let Ok(bytes) = read_blocks(&*self.device, first, BLOCKS_PER_SEGMENT as usize) else { continue };
-            for (address, block) in (first..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            for (address, block) in first.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
                 let Some(seen) = recognise(block, &self.geometry, true).filter(|seen| seen.sound) else { continue };
                 let entry = self.nat_entry(seen.nid);
-                let is_known = entry.is_ok_and(|entry| self.geometry.in_main(entry.block_addr.get()));
+                let is_known = entry.is_ok_and(|entry| self.geometry.in_main(entry.address()));
                 if is_known || seen.version == since || copies.contains(&address) {
                     continue;
                 }
                 self.note_live(found, address, Owner { nid: seen.nid, index: 0, kind: KIND_NODE });
                 for (index, slot) in (0..).zip(pointers(block, &self.geometry).unwrap_or_default()) {
-                    if !copies.contains(&slot.get()) {
-                        self.note_live(found, slot.get(), Owner { nid: seen.nid, index, kind: KIND_DATA });
+                    if !copies.contains(&Address::from(*slot)) {
+                        self.note_live(found, Address::from(*slot), Owner { nid: seen.nid, index, kind: KIND_DATA });
                     }
                 }
             }
         }
     }
 
-    fn note_live(&self, found: &mut Found, address: u32, owner: Owner) {
+    fn note_live(&self, found: &mut Found, address: Address, owner: Owner) {
         if !self.geometry.in_main(address) {
             return;
         }
-        let block = address - self.geometry.main;
-        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
+        let block = self.geometry.main_block(address);
+        let (segment, offset) = (block.segment(), block.offset() as usize);
         found.is_node[segment as usize].get_or_insert(owner.kind == KIND_NODE);
         let map = &mut found.live[segment as usize];
         if !bit_msb(map, offset) {

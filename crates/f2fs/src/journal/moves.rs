@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32};
 
-use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::Address;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, RawMove};
 
 /// Who points to a block that is moved.
@@ -22,9 +22,9 @@ pub struct Owner {
 pub struct Moves {
     list: Vec<RawMove>,
     /// Which of them led to an address.
-    to: FxHashMap<u32, Vec<usize>>,
+    to: FxHashMap<Address, Vec<usize>>,
     /// Which addresses were left.
-    from: FxHashMap<u32, usize>,
+    from: FxHashMap<Address, usize>,
 }
 
 impl Moves {
@@ -32,15 +32,15 @@ impl Moves {
     ///
     /// A block that is moved again before the commit gets a second move, and its first one leads to the new place at once: the place in
     /// between may be reused as soon as the commit is durable.
-    pub fn add(&mut self, old: u32, new: u32, owner: Owner, chained: u32, crc: u32) {
+    pub fn add(&mut self, old: Address, new: Address, owner: Owner, chained: u32, crc: u32) {
         let mut here = self.to.remove(&old).unwrap_or_default();
-        here.iter().for_each(|&at| self.list[at].new.set(new));
+        here.iter().for_each(|&at| self.list[at].new.set(new.get()));
         here.push(self.list.len());
         self.from.insert(old, self.list.len());
         self.to.insert(new, here);
         self.list.push(RawMove {
-            old: U32::new(old),
-            new: U32::new(new),
+            old: old.into(),
+            new: new.into(),
             nid: U32::new(owner.nid),
             chained: U32::new(chained),
             crc: U32::new(crc),
@@ -51,8 +51,8 @@ impl Moves {
     }
 
     /// Where the block at this address went, if it was moved.
-    pub fn place_of(&self, address: u32) -> Option<u32> {
-        self.from.get(&address).map(|&at| self.list[at].new.get())
+    pub fn place_of(&self, address: Address) -> Option<Address> {
+        self.from.get(&address).map(|&at| self.list[at].new.into())
     }
 
     /// The moves, in the order they were made.
@@ -61,18 +61,13 @@ impl Moves {
     }
 
     /// Whether the block at this address was copied already.
-    pub fn has_left(&self, address: u32) -> bool {
+    pub fn has_left(&self, address: Address) -> bool {
         self.from.contains_key(&address)
     }
 
-    /// How many blocks of each segment were left; `main` is the address of the first.
-    pub fn left_by_segment(&self, main: u32) -> FxHashMap<u32, u16> {
-        let mut counts = FxHashMap::default();
-        for one in &self.list {
-            // At most as many as a segment has: each address is left once.
-            *counts.entry((one.old.get() - main) / BLOCKS_PER_SEGMENT).or_insert(0) += 1;
-        }
-        counts
+    /// The addresses that were left, each once.
+    pub fn left(&self) -> impl Iterator<Item = Address> + '_ {
+        self.list.iter().map(|one| one.old.into())
     }
 
     /// How many.
@@ -112,15 +107,19 @@ mod tests {
     fn a_block_that_was_moved_twice_is_found_from_both_places() {
         let owner = Owner { nid: 9, index: 3, kind: KIND_DATA };
         let mut moves = Moves::default();
-        moves.add(100, 200, owner, 1, 7);
-        moves.add(101, 201, owner, 1, 8);
-        moves.add(200, 300, owner, 5, 7);
-        moves.add(300, 400, owner, 6, 7);
-        assert!(moves.has_left(100) && moves.has_left(200) && !moves.has_left(400));
-        assert_eq!(moves.left_by_segment(100).get(&0), Some(&4));
+        moves.add(Address::new(100), Address::new(200), owner, 1, 7);
+        moves.add(Address::new(101), Address::new(201), owner, 1, 8);
+        moves.add(Address::new(200), Address::new(300), owner, 5, 7);
+        moves.add(Address::new(300), Address::new(400), owner, 6, 7);
+        assert!(
+            moves.has_left(Address::new(100))
+                && moves.has_left(Address::new(200))
+                && !moves.has_left(Address::new(400))
+        );
+        assert_eq!(moves.left().map(Address::get).collect::<Vec<_>>(), [100, 101, 200, 300]);
         assert_eq!(
-            [100, 101, 200, 300, 400].map(|at| moves.place_of(at)),
-            [Some(400), Some(201), Some(400), Some(400), None]
+            [100, 101, 200, 300, 400].map(|at| moves.place_of(Address::new(at))),
+            [Some(400), Some(201), Some(400), Some(400), None].map(|at| at.map(Address::new))
         );
         let taken = moves.take();
         let list: Vec<(u32, u32, u32)> =

@@ -10,12 +10,13 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{SegmentKind, SegmentState};
+use basalt_segments::{MainBlock, SegmentKind, SegmentState};
 
 use super::area::{Area, Replay};
 use super::moves::Owner;
 use super::translation::Translation;
 use crate::error::{Error, Result};
+use crate::layout::Address;
 use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::journal::{KIND_DATA, KIND_NODE, RawMove};
 use crate::layout::summary::RawSummary;
@@ -27,8 +28,8 @@ use crate::volume::Volume;
 
 /// A block of the checkpoint that was moved.
 struct Moved {
-    old: u32,
-    last: u32,
+    old: Address,
+    last: Address,
     owner: Owner,
 }
 
@@ -52,7 +53,7 @@ impl Volume {
         self.clear_old_places(&moved)?;
         self.leave_logs(&mut owners);
         for last in translation.last_places() {
-            self.table.hold((last - self.geometry.main) / BLOCKS_PER_SEGMENT);
+            self.table.hold(self.geometry.segment_of(last));
         }
         self.put_at_last_places(&moved, &mut owners, is_damaged)?;
         self.journal.translation = translation;
@@ -64,7 +65,7 @@ impl Volume {
     fn read_journal(&self, area: Area, is_damaged: bool) -> Result<Replay> {
         let version = self.checkpoint.node_version();
         let is_possible = |one: &RawMove| {
-            self.geometry.in_main(one.old.get()) && self.geometry.in_main(one.new.get()) && one.kind <= KIND_NODE
+            self.geometry.in_main(one.old.into()) && self.geometry.in_main(one.new.into()) && one.kind <= KIND_NODE
         };
         if is_damaged {
             let mut replay = area.read_whole_blocks(&*self.device, &self.geometry, version);
@@ -73,7 +74,7 @@ impl Volume {
         }
         let replay = area.read_moves(&*self.device, &self.geometry, version)?;
         match replay.moves.iter().find(|one| !is_possible(one)) {
-            Some(one) => Err(damaged(one.old.get(), "a move outside the main area, or of a kind that is not known")),
+            Some(one) => Err(damaged(one.old.into(), "a move outside the main area, or of a kind that is not known")),
             None => Ok(replay),
         }
     }
@@ -105,17 +106,16 @@ impl Volume {
 
     /// The blocks that the checkpoint has live and the journal moved, with their last places.
     fn moved_of_checkpoint(&self, moves: &[RawMove], translation: &Translation) -> Result<Vec<Moved>> {
-        let main = self.geometry.main;
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         for one in moves {
-            let old = one.old.get();
-            if !seen.insert(old) || !self.table.is_live(old - main) {
+            let old = Address::from(one.old);
+            if !seen.insert(old) || !self.table.is_live(self.geometry.main_block(old)) {
                 continue;
             }
             let mut owner = Owner { nid: one.nid.get(), index: u32::from(one.ofs_in_node.get()), kind: one.kind };
             if mutant::active(Mutant::SummaryTrustedAfterReuse) {
-                owner = self.owner_by_summary(old - main, owner)?;
+                owner = self.owner_by_summary(self.geometry.main_block(old), owner)?;
             }
             let Some(last) = translation.of_checkpoint(old) else { continue };
             found.push(Moved { old, last, owner });
@@ -123,21 +123,21 @@ impl Volume {
         Ok(found)
     }
 
-    fn owner_by_summary(&self, block: u32, owner: Owner) -> Result<Owner> {
-        let summary = self.load_summary(block / BLOCKS_PER_SEGMENT)?;
-        let entry = summary.entries[(block % BLOCKS_PER_SEGMENT) as usize];
+    fn owner_by_summary(&self, block: MainBlock, owner: Owner) -> Result<Owner> {
+        let summary = self.load_summary(block.segment())?;
+        let entry = summary.entries[block.offset() as usize];
         Ok(Owner { nid: entry.nid.get(), index: u32::from(entry.ofs_in_node.get()), ..owner })
     }
 
     fn clear_old_places(&mut self, moved: &[Moved]) -> Result<()> {
         let mut segments = BTreeSet::new();
         for one in moved {
-            let block = one.old - self.geometry.main;
-            let time = self.table.modified(block / BLOCKS_PER_SEGMENT);
+            let block = self.geometry.main_block(one.old);
+            let time = self.table.modified(block.segment());
             if !self.table.clear_live(block, time) {
                 return Err(damaged(one.old, "not live, but the checkpoint had it"));
             }
-            segments.insert(block / BLOCKS_PER_SEGMENT);
+            segments.insert(block.segment());
         }
         let emptied: Vec<u32> =
             segments.into_iter().filter(|&segment| self.table.state(segment) == SegmentState::Prefree).collect();
@@ -164,8 +164,8 @@ impl Volume {
 
     /// Makes a block live at its last place.
     fn settle(&mut self, one: &Moved, owners: &mut Owners) -> Result<()> {
-        let block = one.last - self.geometry.main;
-        let segment = block / BLOCKS_PER_SEGMENT;
+        let block = self.geometry.main_block(one.last);
+        let segment = block.segment();
         let is_node = one.owner.kind == KIND_NODE;
         if self.table.kind(segment).is_node() != is_node {
             if self.table.live(segment) > 0 {
@@ -192,7 +192,7 @@ impl Volume {
 
     fn point_nat(&mut self, one: &Moved) -> Result<()> {
         let entry = self.nat_entry(one.owner.nid)?;
-        if entry.block_addr.get() != one.old {
+        if entry.address() != one.old {
             return Err(damaged(one.old, &format!("moved, but node {} is at {}", one.owner.nid, entry.block_addr)));
         }
         self.nat.set(one.owner.nid, crate::layout::nat::RawNatEntry { block_addr: one.last.into(), ..entry });
@@ -201,11 +201,11 @@ impl Volume {
 
     fn point_node(&mut self, one: &Moved) -> Result<()> {
         let (byte, ino) = self.pointer_of(one.owner.nid, one.owner.index, one.old)?;
-        self.node_mut(one.owner.nid)?.set_pointer(byte, one.last);
+        self.node_mut(one.owner.nid)?.set_address(byte, one.last);
         self.forget_extent(ino)
     }
 }
 
-fn damaged(address: u32, found: &str) -> Error {
+fn damaged(address: Address, found: &str) -> Error {
     Error::damaged("journal", format!("block {address}"), found)
 }

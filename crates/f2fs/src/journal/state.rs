@@ -7,6 +7,7 @@ use super::area::Area;
 use super::moves::{Moves, Written};
 use super::translation::Translation;
 use super::wait::CheckpointWait;
+use crate::layout::Address;
 use crate::log::active::Owners;
 
 /// What the recovery of a repair found damaged.
@@ -84,7 +85,7 @@ impl Journal {
     }
 
     /// Where the block of this address is now: cleaning may have moved it, and the commit that tells of that may still be on its way.
-    pub fn place_of(&self, address: u32) -> u32 {
+    pub fn place_of(&self, address: Address) -> Address {
         let waiting = self.written.as_ref().and_then(|written| written.moves.place_of(address)).unwrap_or(address);
         self.moves.place_of(waiting).unwrap_or(waiting)
     }

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::layout::Address;
 use crate::layout::journal::RawMove;
 use crate::mutant::{self, Mutant};
 
@@ -11,23 +12,23 @@ struct Step {
     /// Blocks in the roll-forward chain when it was moved.
     chained: u32,
     /// Where it is now, after whatever further moves.
-    last: u32,
+    last: Address,
 }
 
 /// All moves behind a checkpoint, for looking up addresses. An address may have been left several times, by other blocks each time.
 #[derive(Debug, Default)]
 pub struct Translation {
-    left: FxHashMap<u32, Vec<Step>>,
+    left: FxHashMap<Address, Vec<Step>>,
 }
 
 impl Translation {
     /// From moves in the order they were made.
     pub fn new(moves: &[RawMove]) -> Translation {
         // Backwards: what is at an address in front of a move is known from what comes behind it.
-        let mut last: FxHashMap<u32, u32> = FxHashMap::default();
-        let mut left: FxHashMap<u32, Vec<Step>> = FxHashMap::default();
+        let mut last: FxHashMap<Address, Address> = FxHashMap::default();
+        let mut left: FxHashMap<Address, Vec<Step>> = FxHashMap::default();
         for one in moves.iter().rev() {
-            let (old, new) = (one.old.get(), one.new.get());
+            let (old, new) = (Address::from(one.old), Address::from(one.new));
             let merged = last.get(&new).copied().filter(|_| !mutant::active(Mutant::ChainMergedWrongly));
             let end = merged.unwrap_or(new);
             last.insert(old, end);
@@ -43,18 +44,18 @@ impl Translation {
     }
 
     /// Where moved blocks are now, each once or more often.
-    pub fn last_places(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn last_places(&self) -> impl Iterator<Item = Address> + '_ {
         self.left.values().flatten().map(|step| step.last)
     }
 
     /// Where the block is that the checkpoint had at this address; `None` if it was not moved.
-    pub fn of_checkpoint(&self, address: u32) -> Option<u32> {
+    pub fn of_checkpoint(&self, address: Address) -> Option<Address> {
         self.left.get(&address)?.first().map(|step| step.last)
     }
 
     /// Where the block is that the node at position `at` of the roll-forward chain points to with this address: only moves made after
     /// the node was written count, what was at the address before is something else.
-    pub fn of_chain(&self, address: u32, at: usize) -> u32 {
+    pub fn of_chain(&self, address: Address, at: usize) -> Address {
         let Some(steps) = self.left.get(&address) else { return address };
         if mutant::active(Mutant::MoveAppliedToNewer) {
             return steps.first().map_or(address, |step| step.last);
@@ -87,13 +88,12 @@ mod tests {
         // 10 goes to 20 and on to 30. Then 20 gets another block, which goes to 40, and 10 a third, which goes to 50.
         let moves = [moved(10, 20, 1), moved(20, 30, 2), moved(20, 40, 6), moved(10, 50, 9)];
         let found = Translation::new(&moves);
-        assert_eq!(
-            (found.of_checkpoint(10), found.of_checkpoint(20), found.of_checkpoint(30)),
-            (Some(30), Some(30), None)
-        );
-        assert_eq!(found.of_chain(10, 0), 30);
-        assert_eq!((found.of_chain(10, 1), found.of_chain(10, 8), found.of_chain(10, 9)), (50, 50, 10));
-        assert_eq!((found.of_chain(20, 1), found.of_chain(20, 2), found.of_chain(20, 6)), (30, 40, 20));
-        assert_eq!(found.of_chain(99, 0), 99);
+        let of_checkpoint = |at| found.of_checkpoint(Address::new(at)).map(Address::get);
+        let of_chain = |at, position| found.of_chain(Address::new(at), position).get();
+        assert_eq!((of_checkpoint(10), of_checkpoint(20), of_checkpoint(30)), (Some(30), Some(30), None));
+        assert_eq!(of_chain(10, 0), 30);
+        assert_eq!((of_chain(10, 1), of_chain(10, 8), of_chain(10, 9)), (50, 50, 10));
+        assert_eq!((of_chain(20, 1), of_chain(20, 2), of_chain(20, 6)), (30, 40, 20));
+        assert_eq!(of_chain(99, 0), 99);
     }
 }

@@ -8,6 +8,7 @@
 //! A journal block counts only for the checkpoint whose version it carries. docs/cleaning-journal.md has the protocol; the idea is
 //! E. Gwak and D. Shin's ("Segment Cleaning Journaling", IEEE Access 2021), the format is Basalt's.
 
+use crate::layout::Address;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -15,7 +16,7 @@ use super::crc::crc_from;
 use super::{BLOCK_SIZE, RawBlock};
 
 /// Where the descriptor is. Blocks in front of it may be written by Linux, which writes back the page that holds the superblock.
-pub const DESCRIPTOR_BLOCK: u32 = 16;
+pub const DESCRIPTOR_BLOCK: Address = Address::new(16);
 /// First bytes of the descriptor.
 pub const DESCRIPTOR_MAGIC: [u8; 8] = *b"BsltJrnl";
 /// The version of the format below.
@@ -108,7 +109,7 @@ impl RawDescriptor {
             magic: DESCRIPTOR_MAGIC,
             version: U32::new(FORMAT_VERSION),
             uuid,
-            first: U32::new(DESCRIPTOR_BLOCK + 1),
+            first: (DESCRIPTOR_BLOCK + 1).into(),
             blocks: U32::new(blocks),
             crc: U32::new(0),
         };

@@ -2,6 +2,7 @@
 //!
 //! | module | where on the volume |
 //! |---|---|
+//! | [`Address`] | which block of the device; in structures on disk a plain number |
 //! | [`superblock`] | byte 1024 of blocks 0 and 1 |
 //! | [`journal`] | from block 16 on, in front of segment 0: Basalt's own |
 //! | [`checkpoint`] | two packs at `cp_blkaddr` and `cp_blkaddr + 512` |
@@ -16,6 +17,7 @@
 //! All integers are little-endian. Bitmaps of NAT, SIT and checkpoint are most significant bit first; directory bitmaps
 //! are least significant bit first. Source: the kernel's `include/linux/f2fs_fs.h` and `Documentation/filesystems/f2fs.rst`.
 
+mod address;
 pub mod checkpoint;
 pub mod crc;
 pub mod dentry;
@@ -29,6 +31,8 @@ pub mod summary;
 pub mod superblock;
 pub mod xattr;
 
+pub use address::Address;
+
 /// Bytes in a block; the only block size Basalt serves.
 pub const BLOCK_SIZE: usize = 4096;
 /// log2 of [`BLOCK_SIZE`].
@@ -37,12 +41,6 @@ pub const BLOCK_BITS: u32 = 12;
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
 /// log2 of [`BLOCKS_PER_SEGMENT`].
 pub const SEGMENT_BITS: u32 = 9;
-/// Block address of a hole: no block.
-pub const NULL_ADDR: u32 = 0;
-/// Block address of a reserved block that was never written: counted as used, reads as zeros.
-pub const NEW_ADDR: u32 = u32::MAX;
-/// Block address that marks the first block of a compressed cluster.
-pub const COMPRESS_ADDR: u32 = u32::MAX - 1;
 /// Longest file name in bytes.
 pub const NAME_MAX: usize = 255;
 

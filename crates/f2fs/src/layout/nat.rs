@@ -3,6 +3,8 @@
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::layout::Address;
+
 /// Entries in a NAT block.
 pub const ENTRIES_PER_BLOCK: u32 = 455;
 /// The first node id that can be in use: 0 is none, 1 and 2 stand for the node and the metadata area.
@@ -18,6 +20,13 @@ pub struct RawNatEntry {
     pub ino: U32,
     /// Block address of the node; 0 while the id is free.
     pub block_addr: U32,
+}
+
+impl RawNatEntry {
+    /// Where the node is.
+    pub fn address(&self) -> Address {
+        self.block_addr.into()
+    }
 }
 
 const _: () = assert!(size_of::<RawNatEntry>() == 9);

@@ -14,7 +14,7 @@ use zerocopy::little_endian::{U32, U64};
 
 use crate::layout::crc::{crc, crc_from};
 use crate::layout::node::{ADDRS_PER_NODE, FOOTER_OFFSET, NodeFlags, RawNode, RawNodeFooter};
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 
 /// "BSEL".
 const MAGIC: u32 = 0x4C45_5342;
@@ -31,14 +31,14 @@ pub const ENTRIES_MAX: usize = (ADDRS_PER_NODE as usize - HEAD) / 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
     /// Its address.
-    pub address: u32,
+    pub address: Address,
     /// CRC of its bytes.
     pub crc: u32,
 }
 
 impl Sealed {
     /// The entry of a block.
-    pub fn of(address: u32, bytes: &[u8]) -> Sealed {
+    pub fn of(address: Address, bytes: &[u8]) -> Sealed {
         Sealed { address, crc: crc(bytes) }
     }
 }
@@ -58,7 +58,7 @@ pub struct Seal {
 
 impl Seal {
     /// The block; `version` and `next` are its footer's. At most [`ENTRIES_MAX`] entries count.
-    pub fn encode(&self, version: u64, next: u32) -> Box<RawBlock> {
+    pub fn encode(&self, version: u64, next: Address) -> Box<RawBlock> {
         let mut block = RawBlock::zeroed();
         let count = self.entries.len().min(ENTRIES_MAX);
         if let Ok(raw) = RawNode::mut_from_bytes(&mut block.0) {
@@ -68,7 +68,7 @@ impl Seal {
             raw.slots[4].set(self.durable);
             raw.slots[5].set(self.position.unwrap_or_default());
             for (pair, entry) in raw.slots[HEAD..].chunks_exact_mut(2).zip(&self.entries) {
-                pair[0].set(entry.address);
+                pair[0].set(entry.address.get());
                 pair[1].set(entry.crc);
             }
             raw.footer = RawNodeFooter {
@@ -76,7 +76,7 @@ impl Seal {
                 ino: U32::new(0),
                 flag: U32::new(NodeFlags::COLD.bits()),
                 cp_ver: U64::new(version),
-                next_blkaddr: U32::new(next),
+                next_blkaddr: next.into(),
             };
         }
         let sum = checksum(&block.0, HEAD + 2 * count);
@@ -103,7 +103,7 @@ impl Seal {
             return None;
         }
         let pairs = raw.slots[head..].chunks_exact(2).take(count);
-        let entries = pairs.map(|pair| Sealed { address: pair[0].get(), crc: pair[1].get() }).collect();
+        let entries = pairs.map(|pair| Sealed { address: pair[0].into(), crc: pair[1].get() }).collect();
         Some(Seal { nodes: raw.slots[1].get(), entries, durable, position })
     }
 }
@@ -124,8 +124,9 @@ mod tests {
 
     #[test]
     fn a_seal_is_read_back_and_a_torn_one_is_not() {
-        let entries: Vec<Sealed> =
-            (0..ENTRIES_MAX as u32).map(|i| Sealed { address: 5000 + i, crc: i.wrapping_mul(77) }).collect();
+        let entries: Vec<Sealed> = (0..ENTRIES_MAX as u32)
+            .map(|i| Sealed { address: Address::new(5000 + i), crc: i.wrapping_mul(77) })
+            .collect();
         for count in [0, 1, 100, ENTRIES_MAX] {
             let seal = Seal {
                 nodes: 3,
@@ -133,7 +134,7 @@ mod tests {
                 durable: 0x0102_0304,
                 position: Some(0x0102_0304),
             };
-            let block = seal.encode(0x1234_5678_0000_0009, 77);
+            let block = seal.encode(0x1234_5678_0000_0009, Address::new(77));
             assert_eq!(Seal::decode(&block.0), Some(seal), "{count} entries");
             // The sectors that hold the list, and the one of the footer.
             for sector in (0..(4 * (HEAD + 2 * count)).div_ceil(512)).chain([7]) {

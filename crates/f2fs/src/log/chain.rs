@@ -63,7 +63,7 @@ impl Volume {
             return;
         }
         for address in self.since.take_placed(nid) {
-            self.table.make_durable(address - self.geometry.main);
+            self.table.make_durable(self.geometry.main_block(address));
         }
     }
 

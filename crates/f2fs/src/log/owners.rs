@@ -8,9 +8,10 @@ use basalt_segments::SegmentKind;
 
 use super::active::Owners;
 use crate::error::{Error, Result};
+use crate::layout::RawBlock;
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
-use crate::layout::{BLOCKS_PER_SEGMENT, RawBlock};
 use crate::volume::Volume;
+use basalt_segments::MainBlock;
 
 impl Volume {
     /// The log that writes to a segment.
@@ -37,8 +38,8 @@ impl Volume {
     }
 
     /// Who owns a block, by its segment's summary.
-    pub(crate) fn owner_of(&mut self, block: u32, owners: &Owners) -> Result<RawSummary> {
-        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
+    pub(crate) fn owner_of(&mut self, block: MainBlock, owners: &Owners) -> Result<RawSummary> {
+        let (segment, offset) = (block.segment(), block.offset() as usize);
         if let Some(kind) = self.log_in(segment) {
             return Ok(self.logs[kind.index()].summary.entries[offset]);
         }
@@ -49,8 +50,8 @@ impl Volume {
     }
 
     /// Records who owns a block that becomes live.
-    pub(crate) fn set_owner(&mut self, block: u32, owner: RawSummary, owners: &mut Owners) -> Result<()> {
-        let (segment, offset) = (block / BLOCKS_PER_SEGMENT, (block % BLOCKS_PER_SEGMENT) as usize);
+    pub(crate) fn set_owner(&mut self, block: MainBlock, owner: RawSummary, owners: &mut Owners) -> Result<()> {
+        let (segment, offset) = (block.segment(), block.offset() as usize);
         if let Some(kind) = self.log_in(segment) {
             // Written when the log moves on.
             self.logs[kind.index()].summary.entries[offset] = owner;

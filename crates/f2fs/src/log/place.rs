@@ -6,10 +6,11 @@ use zerocopy::IntoBytes;
 use super::active::ActiveLog;
 use crate::error::{Error, Result};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::since::Beginning;
 use crate::volume::Volume;
+use basalt_segments::MainBlock;
 
 /// The owner that a log's summary gets for a block.
 fn owner_in_summary(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
@@ -26,7 +27,7 @@ impl Volume {
     }
 
     /// Takes the next block of a log for `owner` and returns its address.
-    pub(crate) fn allocate(&mut self, kind: SegmentKind, owner: RawSummary) -> Result<u32> {
+    pub(crate) fn allocate(&mut self, kind: SegmentKind, owner: RawSummary) -> Result<Address> {
         if kind == SegmentKind::WarmNode {
             self.look_behind_checkpoint();
         }
@@ -35,7 +36,7 @@ impl Volume {
         }
         let now = self.mounted_seconds();
         let log = &mut self.logs[kind.index()];
-        let block = log.segment * BLOCKS_PER_SEGMENT + log.offset;
+        let block = MainBlock::in_segment(log.segment, log.offset);
         if !self.table.set_live(block, now) {
             return Err(Error::damaged(
                 "SIT",
@@ -55,7 +56,7 @@ impl Volume {
                 return Err(error);
             }
         }
-        Ok(self.geometry.main + block)
+        Ok(self.geometry.address_of(block))
     }
 
     /// Writes the summary of a log's segment and goes on in a free one.
@@ -85,18 +86,18 @@ impl Volume {
     }
 
     /// The address the log will write next: the link of the roll-forward chain.
-    pub(crate) fn next_address(&self, kind: SegmentKind) -> u32 {
+    pub(crate) fn next_address(&self, kind: SegmentKind) -> Address {
         let log = &self.logs[kind.index()];
-        self.geometry.main + log.segment * BLOCKS_PER_SEGMENT + log.offset.min(BLOCKS_PER_SEGMENT - 1)
+        self.geometry.in_segment(log.segment, log.offset.min(BLOCKS_PER_SEGMENT - 1))
     }
 
     /// Gives up the block at `address`: nothing newer than the last checkpoint refers to it.
-    pub(crate) fn invalidate(&mut self, address: u32) -> Result<()> {
+    pub(crate) fn invalidate(&mut self, address: Address) -> Result<()> {
         if !self.geometry.in_main(address) {
             return Err(Error::damaged("node", format!("block address {address}"), "outside the main area"));
         }
         let now = self.mounted_seconds();
-        if !self.table.clear_live(address - self.geometry.main, now) {
+        if !self.table.clear_live(self.geometry.main_block(address), now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
         }
         self.free_early(Mutant::SegmentReusedEarly);
@@ -113,14 +114,14 @@ impl Volume {
     }
 
     /// Writes a block outside the logs: NAT, SIT, SSA, checkpoint.
-    pub(crate) fn write_metadata(&mut self, address: u32, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_metadata(&mut self, address: Address, bytes: &[u8]) -> Result<()> {
         self.counters.metadata_blocks += (bytes.len() / BLOCK_SIZE) as u64;
         self.device.write_at(u64::from(address) * BLOCK_SIZE as u64, bytes)?;
         Ok(())
     }
 
     /// Reads a block that may still wait in the writer.
-    pub(crate) fn read_block(&self, address: u32) -> Result<Box<RawBlock>> {
+    pub(crate) fn read_block(&self, address: Address) -> Result<Box<RawBlock>> {
         let mut block = RawBlock::zeroed();
         match self.writer.pending(address) {
             Some(bytes) => block.0.copy_from_slice(bytes),

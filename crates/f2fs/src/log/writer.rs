@@ -3,14 +3,14 @@
 use basalt_device::BlockDevice;
 
 use crate::error::Result;
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 
 /// Blocks in the largest request: 1 MiB.
 const RUN_MAX: usize = 256;
 
 /// Neighbouring blocks of one log that wait to be written together.
 struct Run {
-    start: u32,
+    start: Address,
     blocks: Vec<Box<RawBlock>>,
 }
 
@@ -36,7 +36,7 @@ pub struct BlockWriter {
 impl BlockWriter {
     /// A writer for `logs` logs.
     pub fn new(logs: usize) -> BlockWriter {
-        let runs = (0..logs).map(|_| Run { start: 0, blocks: Vec::new() }).collect();
+        let runs = (0..logs).map(|_| Run { start: Address::NULL, blocks: Vec::new() }).collect();
         BlockWriter { runs, spare: SpareBlocks::default(), blocks_written: 0 }
     }
 
@@ -56,7 +56,7 @@ impl BlockWriter {
         &mut self,
         device: &dyn BlockDevice,
         log: usize,
-        address: u32,
+        address: Address,
         bytes: &[u8; BLOCK_SIZE],
     ) -> Result<()> {
         self.make_way(device, log, address)?;
@@ -66,7 +66,7 @@ impl BlockWriter {
     }
 
     /// Writes the run of `log` unless the block at `address` can be added to it.
-    pub fn make_way(&mut self, device: &dyn BlockDevice, log: usize, address: u32) -> Result<()> {
+    pub fn make_way(&mut self, device: &dyn BlockDevice, log: usize, address: Address) -> Result<()> {
         let run = &self.runs[log];
         let follows = !run.blocks.is_empty() && run.start + run.blocks.len() as u32 == address;
         if !follows || run.blocks.len() == RUN_MAX {
@@ -87,15 +87,15 @@ impl BlockWriter {
     }
 
     /// Whether a block of this range of addresses waits.
-    pub fn holds(&self, range: std::ops::Range<u32>) -> bool {
+    pub fn holds(&self, range: std::ops::Range<Address>) -> bool {
         let overlaps = |run: &Run| run.start < range.end && run.start + run.blocks.len() as u32 > range.start;
         self.runs.iter().any(|run| !run.blocks.is_empty() && overlaps(run))
     }
 
     /// The bytes of a block that waits.
-    pub fn pending(&self, address: u32) -> Option<&[u8; BLOCK_SIZE]> {
+    pub fn pending(&self, address: Address) -> Option<&[u8; BLOCK_SIZE]> {
         self.runs.iter().find_map(|run| {
-            let index = address.checked_sub(run.start)? as usize;
+            let index = address.blocks_behind(run.start)? as usize;
             run.blocks.get(index).map(|block| &block.0)
         })
     }

@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{RawNode, RawNodeFooter};
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 
 /// A node in memory.
 pub struct Node {
@@ -68,6 +68,16 @@ impl Node {
         u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
     }
 
+    /// The address of a block at byte `at`.
+    pub fn address(&self, at: usize) -> Address {
+        Address::new(self.pointer(at))
+    }
+
+    /// Sets the address at byte `at`.
+    pub fn set_address(&mut self, at: usize, address: Address) {
+        self.set_pointer(at, address.get());
+    }
+
     /// Sets the four-byte value at byte `at`.
     pub fn set_pointer(&mut self, at: usize, value: u32) {
         self.block.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -93,7 +103,7 @@ const STALE_MAX: usize = 1024;
 /// What leads a node's pointers on: for rescue, where cleaning has moved what an old node points to.
 pub trait LeadPointers: Send {
     /// Leads the pointers to data of a node, read from block `address`, to where that is now.
-    fn lead_pointers(&self, node: &mut Node, address: u32, geometry: &Geometry);
+    fn lead_pointers(&self, node: &mut Node, address: Address, geometry: &Geometry);
 }
 
 impl NodeCache {

@@ -46,7 +46,7 @@ impl Volume {
 
     fn load_node(&mut self, nid: u32) -> Result<()> {
         let entry = self.nat_entry(nid)?;
-        let address = entry.block_addr.get();
+        let address = entry.address();
         if !nat::in_use(&entry) || nid == 0 {
             return Err(Error::damaged("NAT", format!("node {nid}"), "not in use, but something refers to it"));
         }
@@ -67,7 +67,7 @@ impl Volume {
 
     /// Puts a node that was read from where its NAT entry says into memory, if it is that node.
     pub(crate) fn keep_node(&mut self, nid: u32, entry: &RawNatEntry, block: Box<RawBlock>) -> Result<()> {
-        let address = entry.block_addr.get();
+        let address = entry.address();
         let node = Node::of(block);
         let footer = *node.footer();
         if footer.nid.get() != nid || footer.ino != entry.ino {

@@ -11,7 +11,7 @@ use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
-use crate::layout::{NEW_ADDR, NULL_ADDR, bit_msb};
+use crate::layout::{Address, bit_msb};
 
 /// Cached NAT blocks: 4 MiB.
 const CACHED_BLOCKS: usize = 1024;
@@ -20,7 +20,7 @@ const FREE_IDS_WANTED: usize = 1024;
 /// Node ids 0 to 3 are never handed out: null, node inode, meta inode, root.
 const FIRST_FREE: u32 = 4;
 
-/// The table. An address of [`NEW_ADDR`] is a node that was never written; it exists in memory only.
+/// The table. An address of [`Address::NEW`] is a node that was never written; it exists in memory only.
 pub struct Nat {
     /// Which copy of each block is current.
     pub bitmap: Vec<u8>,
@@ -177,7 +177,7 @@ impl Nat {
                 .block(device, geometry, index)?
                 .iter()
                 .enumerate()
-                .filter(|(_, entry)| entry.block_addr.get() == NULL_ADDR)
+                .filter(|(_, entry)| entry.address() == Address::NULL)
                 .map(|(offset, _)| first + offset as u32)
                 .collect();
             let before = self.free.len();
@@ -208,10 +208,10 @@ impl Nat {
 
 /// Whether an entry names a node that exists, in memory or on the volume.
 pub fn in_use(entry: &RawNatEntry) -> bool {
-    entry.block_addr.get() != NULL_ADDR
+    entry.address() != Address::NULL
 }
 
 /// Whether an entry names a node that was never written.
 pub fn is_new(entry: &RawNatEntry) -> bool {
-    entry.block_addr.get() == NEW_ADDR
+    entry.address() == Address::NEW
 }

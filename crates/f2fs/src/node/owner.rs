@@ -2,14 +2,15 @@
 
 use super::path::{first_block, inode_slot, is_direct};
 use crate::error::{Error, Result};
+use crate::layout::Address;
 use crate::layout::inode::InlineFlags;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::volume::Volume;
 
 impl Volume {
     /// The byte of node `nid` where pointer `index` to a data block is, which must be `address`, and the node's inode.
-    pub(crate) fn pointer_of(&mut self, nid: u32, index: u32, address: u32) -> Result<(usize, u32)> {
-        if self.nat_entry(nid)?.block_addr.get() == 0 {
+    pub(crate) fn pointer_of(&mut self, nid: u32, index: u32, address: Address) -> Result<(usize, u32)> {
+        if self.nat_entry(nid)?.address() == Address::NULL {
             return Err(not_owned("summary", nid, address));
         }
         let flexible = self.geometry.flexible_inline_xattr();
@@ -23,7 +24,7 @@ impl Volume {
         } else {
             (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
         };
-        if index >= limit || node.pointer(byte) != address {
+        if index >= limit || node.address(byte) != address {
             return Err(not_owned("summary", nid, address));
         }
         if !self.is_inode(ino)? {
@@ -46,6 +47,6 @@ impl Volume {
 }
 
 /// Damage: a live block that node `nid` should point to, and does not.
-pub(crate) fn not_owned(structure: &'static str, nid: u32, address: u32) -> Error {
+pub(crate) fn not_owned(structure: &'static str, nid: u32, address: Address) -> Error {
     Error::damaged(structure, format!("block {address}"), format!("live, but node {nid} does not point there"))
 }

@@ -4,10 +4,10 @@ use basalt_vfs::FileKind;
 use zerocopy::FromBytes;
 
 use crate::geometry::Geometry;
+use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{NodeFlags, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::superblock::Features;
-use crate::layout::{COMPRESS_ADDR, NEW_ADDR, NULL_ADDR};
 use crate::node::inode;
 use crate::node::path::{is_direct, is_node_offset};
 
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) fsynced: bool,
     pub(crate) wants_entry: bool,
     /// Where its log went on.
-    pub(crate) next: u32,
+    pub(crate) next: Address,
     /// Whether its checksum is right, if it has one.
     pub(crate) sound: bool,
 }
@@ -41,8 +41,8 @@ pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool)
     if !is_node_offset(offset) {
         return None;
     }
-    let is_place = |address: u32| matches!(address, NULL_ADDR | NEW_ADDR | COMPRESS_ADDR) || geometry.in_main(address);
-    let next = footer.next_blkaddr.get();
+    let is_place = |address: Address| !address.is_block() || geometry.in_main(address);
+    let next = footer.next_blkaddr.into();
     if !is_place(next) {
         return None;
     }
@@ -50,7 +50,7 @@ pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool)
         0 => inode_is_sound(RawInode::ref_from_bytes(block).ok()?, ino, geometry, knows_features)?,
         // It goes on from the inode, and has no mark of its own; nor has it anything that could be wrong.
         XATTR_NODE_OFFSET => true,
-        _ if is_direct(offset) => node.slots.iter().all(|address| is_place(address.get())),
+        _ if is_direct(offset) => node.slots.iter().all(|address| is_place(Address::from(*address))),
         _ => node.slots.iter().all(|nid| nid.get() == 0 || ids.contains(&nid.get())),
     };
     // Only an inode is of use with a wrong checksum: of a node of addresses, nothing else would be left to trust.

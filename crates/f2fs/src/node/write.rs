@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT};
 use crate::layout::superblock::Features;
-use crate::layout::{NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::layout::{Address, RawBlock};
 use crate::log::active::node_owner;
 use crate::volume::Volume;
 
@@ -32,7 +32,7 @@ impl Volume {
         let nid = self.nat.take_free(&*self.device, &self.geometry)?;
         let ino = ino.unwrap_or(nid);
         let old = self.nat_entry(nid)?;
-        self.nat.set(nid, RawNatEntry { version: old.version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
+        self.nat.set(nid, RawNatEntry { version: old.version, ino: U32::new(ino), block_addr: Address::NEW.into() });
         let mut node = Node::of(RawBlock::zeroed());
         let footer = &mut node.raw_mut().footer;
         footer.nid.set(nid);
@@ -54,9 +54,9 @@ impl Volume {
             if entry.ino.get() != nid {
                 self.since.note_reshaped(entry.ino.get());
             }
-            self.invalidate(entry.block_addr.get())?;
+            self.invalidate(entry.address())?;
             let version = entry.version.wrapping_add(1);
-            self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: U32::new(NULL_ADDR) });
+            self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: Address::NULL.into() });
         }
         self.counts.remove_node()?;
         self.changed = true;
@@ -92,7 +92,7 @@ impl Volume {
 
     /// Gives a dirty node its next place in its log, and its footer; the bytes are the caller's to write. `None` if it is clean, or
     /// was freed.
-    pub(crate) fn place_node(&mut self, nid: u32, marks: NodeFlags) -> Result<Option<(SegmentKind, u32)>> {
+    pub(crate) fn place_node(&mut self, nid: u32, marks: NodeFlags) -> Result<Option<(SegmentKind, Address)>> {
         if !self.nodes.must_be_written(nid) {
             return Ok(None);
         }
@@ -111,15 +111,15 @@ impl Volume {
         let unmarked = footer.flag.get() & !(NodeFlags::FSYNC | NodeFlags::DENTRY).bits();
         footer.flag = U32::new(unmarked | marks.bits());
         footer.cp_ver = U64::new(version);
-        footer.next_blkaddr = U32::new(next);
+        footer.next_blkaddr = next.into();
         if footer.ino == footer.nid && with_checksum {
             inode::set_checksum(node.inode_mut(), seed);
         }
         self.nodes.mark_clean(nid);
-        self.nat.set(nid, RawNatEntry { block_addr: U32::new(address), ..entry });
+        self.nat.set(nid, RawNatEntry { block_addr: address.into(), ..entry });
         self.counters.node_blocks += 1;
         if !nat::is_new(&entry) {
-            self.invalidate(entry.block_addr.get())?;
+            self.invalidate(entry.address())?;
         }
         Ok(Some((kind, address)))
     }

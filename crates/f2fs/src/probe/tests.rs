@@ -81,7 +81,7 @@ fn logs_are_found_where_mkfs_begins_them() {
             let options = FormatOptions { segments_per_section, ..FormatOptions::default() };
             let plan = Plan::new(&MemoryDevice::new(size, 512), &options).unwrap();
             for log in [WARM_NODE, COLD_DATA, WARM_DATA] {
-                let device = with_log(size, plan.log_start(log));
+                let device = with_log(size, plan.log_start(log).get());
                 assert_eq!(identify(&device), Content::Headless, "{size} bytes, {segments_per_section}, log {log}");
             }
             // As mkfs.f2fs placed it long ago: at the end.

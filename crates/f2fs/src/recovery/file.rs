@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{Advise, InlineFlags, NIDS, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::xattr::NODE_CAPACITY;
-use crate::layout::{BLOCK_BITS, NEW_ADDR, NULL_ADDR, RawBlock, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, RawBlock, blocks_for};
 use crate::log::active::{Owners, data_owner};
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
@@ -103,7 +103,7 @@ impl Volume {
             let (first, own) = ((raw.extra_size() / 4) as usize, raw.address_slots(flexible) as usize);
             let slots = &mut raw.slots[first..first + own];
             if was_inline {
-                slots.fill(U32::new(NULL_ADDR));
+                slots.fill(Address::NULL.into());
             } else {
                 slots.copy_from_slice(&old.slots[first..first + own]);
             }
@@ -143,7 +143,7 @@ impl Volume {
         let first =
             first.ok_or_else(|| Error::damaged("node", format!("inode {ino}"), format!("node offset {offset}")))?;
         let addresses = &as_node(image).slots[..PER_NODE];
-        let Some(last) = addresses.iter().rposition(|address| address.get() != NULL_ADDR) else {
+        let Some(last) = addresses.iter().rposition(|address| Address::from(*address) != Address::NULL) else {
             if let Mapped::Slot(slot) = self.map(ino, first, false)? {
                 self.recover_addresses(ino, slot.nid, (slot.byte, 0), addresses, owners)?;
             }
@@ -171,29 +171,29 @@ impl Volume {
         owners: &mut Owners,
     ) -> Result<()> {
         let (mut added, mut changed) = (0_i64, false);
-        for (step, new) in addresses.iter().map(|address| address.get()).enumerate() {
+        for (step, new) in addresses.iter().map(|address| Address::from(*address)).enumerate() {
             let byte = at.0 + 4 * step;
-            let old = self.node(nid)?.pointer(byte);
+            let old = self.node(nid)?.address(byte);
             if new == old {
                 continue;
             }
             changed = true;
-            if old == NULL_ADDR {
+            if old == Address::NULL {
                 self.counts.expect_room(1)?;
                 self.counts.add_block();
                 added += 1;
-            } else if old != NEW_ADDR {
+            } else if old != Address::NEW {
                 self.invalidate(old)?;
             }
             match new {
-                NULL_ADDR => {
+                Address::NULL => {
                     self.counts.remove_blocks(1)?;
                     added -= 1;
                 }
-                NEW_ADDR => {}
+                Address::NEW => {}
                 address => self.claim(address, nid, at.1 + step as u32, owners)?,
             }
-            self.node_mut(nid)?.set_pointer(byte, new);
+            self.node_mut(nid)?.set_address(byte, new);
         }
         if changed {
             self.forget_extent(ino)?;
@@ -203,9 +203,9 @@ impl Volume {
     }
 
     /// Makes a block live for its owner of the chain.
-    fn claim(&mut self, address: u32, nid: u32, index: u32, owners: &mut Owners) -> Result<()> {
-        let block = address - self.geometry.main;
-        let segment = block / crate::layout::BLOCKS_PER_SEGMENT;
+    fn claim(&mut self, address: Address, nid: u32, index: u32, owners: &mut Owners) -> Result<()> {
+        let block = self.geometry.main_block(address);
+        let segment = block.segment();
         if self.table.is_live(block) {
             self.take_from_owner(address, owners)?;
         }
@@ -225,11 +225,11 @@ impl Volume {
 
     /// A block moved from one place of a file to another (Linux's collapse, insert and exchange of ranges): the old place
     /// loses it.
-    fn take_from_owner(&mut self, address: u32, owners: &Owners) -> Result<()> {
-        let owner = self.owner_of(address - self.geometry.main, owners)?;
+    fn take_from_owner(&mut self, address: Address, owners: &Owners) -> Result<()> {
+        let owner = self.owner_of(self.geometry.main_block(address), owners)?;
         let nid = owner.nid.get();
         let (byte, ino) = self.pointer_of(nid, owner.ofs_in_node.get().into(), address)?;
-        self.node_mut(nid)?.set_pointer(byte, NULL_ADDR);
+        self.node_mut(nid)?.set_address(byte, Address::NULL);
         self.invalidate(address)?;
         self.forget_extent(ino)?;
         self.counts.remove_blocks(1)?;

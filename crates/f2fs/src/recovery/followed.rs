@@ -16,7 +16,7 @@ use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::node::path::is_direct;
 
 /// Segments that are looked through at most: more than the longest chain has.
@@ -40,7 +40,7 @@ pub struct Followers {
     /// The one that is being read.
     open: Fsync,
     /// The address of the last block that was read, and its position.
-    last: (u32, usize),
+    last: (Address, usize),
     /// Entries of seals that may still be compared.
     budget: usize,
 }
@@ -54,7 +54,7 @@ struct Fsync {
     /// Whether its seal is whole, and all that it lists is there.
     holds: bool,
     /// What of that is not.
-    wrong: FxHashSet<u32>,
+    wrong: FxHashSet<Address>,
 }
 
 impl Fsync {
@@ -67,7 +67,7 @@ impl Fsync {
 /// Where to look.
 pub struct Behind {
     /// The block where the chain ends.
-    pub end: u32,
+    pub end: Address,
     /// Blocks of the chain in front of that.
     pub position: usize,
     /// What it is a seal of, if the chain ends because that is not all there.
@@ -79,7 +79,12 @@ pub struct Behind {
 impl Followers {
     /// Looks through the rest of the segment behind a block, and then wherever the log went on. `seen`: the segments that the chain runs
     /// through. `is_live`: as for [`scan`](super::scan::scan).
-    pub fn find(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: &dyn Fn(u32) -> bool) -> Followers {
+    pub fn find(
+        start: &Start<'_>,
+        behind: &Behind,
+        seen: &BTreeSet<u32>,
+        is_live: &dyn Fn(Address) -> bool,
+    ) -> Followers {
         let geometry = start.geometry;
         let budget = geometry.main_blocks() as usize;
         let mut found = Followers { last: (behind.end, behind.position), budget, ..Followers::default() };
@@ -102,7 +107,7 @@ impl Followers {
         let mut found = Followers { last: (start.address, 0), ..Followers::default() };
         if start.geometry.in_main(start.address) {
             let range = start.address..segment_of(start.geometry, start.address).end;
-            found.note_run(start, &Run { range, begin: None, next: NULL_ADDR }, &|_| false);
+            found.note_run(start, &Run { range, begin: None, next: Address::NULL }, &|_| false);
         }
         found.prove_durable(0)
     }
@@ -135,7 +140,7 @@ impl Followers {
     }
 
     /// Takes note of the chain's blocks in part of a segment.
-    fn note_run(&mut self, start: &Start<'_>, run: &Run, is_live: &dyn Fn(u32) -> bool) {
+    fn note_run(&mut self, start: &Start<'_>, run: &Run, is_live: &dyn Fn(Address) -> bool) {
         // Only the first block: from there on, each follows the one before.
         let mut begin = run.begin;
         each_in_chain(start, run.range.clone(), is_live, &mut |address, block, footer| {
@@ -148,16 +153,16 @@ impl Followers {
     }
 
     /// The position of a block that is found behind the last one.
-    fn position_behind_last(&self, start: &Start<'_>, address: u32) -> usize {
+    fn position_behind_last(&self, start: &Start<'_>, address: Address) -> usize {
         let (before, position) = self.last;
         // What cannot be recognised in between is of the chain too.
         let is_near = segment_of(start.geometry, before).contains(&address) && address > before;
         position + if is_near { (address - before) as usize } else { 1 }
     }
 
-    fn note(&mut self, start: &Start<'_>, (address, position): (u32, usize), block: &[u8], footer: &RawNodeFooter) {
+    fn note(&mut self, start: &Start<'_>, (address, position): (Address, usize), block: &[u8], footer: &RawNodeFooter) {
         self.last = (address, position);
-        self.segments.insert((address - start.geometry.main) / BLOCKS_PER_SEGMENT);
+        self.segments.insert(start.geometry.segment_of(address));
         if is_seal(footer) {
             let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);
             self.note_seal(start, seal);
@@ -183,7 +188,7 @@ impl Followers {
             self.budget = left;
             let entries = entries_now(start, &seal, self.last.1);
             let in_main = entries.iter().map(|entry| entry.address).filter(|at| start.geometry.in_main(*at));
-            self.segments.extend(in_main.map(|at| (at - start.geometry.main) / BLOCKS_PER_SEGMENT));
+            self.segments.extend(in_main.map(|at| start.geometry.segment_of(at)));
             self.open.wrong = wrong_addresses(start, &entries);
             self.open.holds = self.open.wrong.is_empty();
         }
@@ -192,7 +197,7 @@ impl Followers {
         }
     }
 
-    fn note_node(&mut self, address: u32, footer: &RawNodeFooter) {
+    fn note_node(&mut self, address: Address, footer: &RawNodeFooter) {
         let flags = footer.flags();
         let (ino, offset, position) = (footer.ino.get(), footer.offset(), self.last.1);
         self.open.nodes.push(ChainNode { address, position, ino, offset, flags });
@@ -217,11 +222,11 @@ impl Followers {
 
 /// Part of a segment that has blocks of the chain.
 struct Run {
-    range: Range<u32>,
+    range: Range<Address>,
     /// Blocks of the chain in front of it, as far as a seal in it says.
     begin: Option<usize>,
     /// Where its last block leads.
-    next: u32,
+    next: Address,
 }
 
 /// Runs in the order of the chain: where one begins, its seals know, and its neighbours on the device do not. One without seals is behind
@@ -244,9 +249,9 @@ fn in_order(runs: Vec<Run>) -> Vec<Run> {
 }
 
 /// The rest of the segment where the chain ends, and then wherever the log went on, in the order in which they were found.
-fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: &dyn Fn(u32) -> bool) -> Vec<Run> {
+fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: &dyn Fn(Address) -> bool) -> Vec<Run> {
     let geometry = start.geometry;
-    let segment = |address: u32| (address - geometry.main) / BLOCKS_PER_SEGMENT;
+    let segment = |address: Address| geometry.segment_of(address);
     let rest = behind.end + 1..segment_of(geometry, behind.end).end;
     let (mut looked, mut searches) = (seen.clone(), if behind.is_worth { SEARCHES_MAX } else { 0 });
     let (mut last, mut most) = (behind.end, if rest.is_empty() { FIRSTS_MAX } else { FIRSTS_NEAR });
@@ -254,7 +259,7 @@ fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: 
     let mut went = if rest.is_empty() { link(start, behind.end) } else { look(start, rest, is_live, &mut runs) };
     let mut next = Vec::new();
     while looked.len() < SEGMENTS_MAX + seen.len() {
-        let is_new = |at: &u32| geometry.in_main(*at) && !looked.contains(&segment(*at));
+        let is_new = |at: &Address| geometry.in_main(*at) && !looked.contains(&segment(*at));
         next.extend(went.take().filter(is_new));
         if next.is_empty() && searches > 0 {
             // No link leads on, or only a damaged one.
@@ -283,11 +288,16 @@ fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: 
 }
 
 /// Adds part of a segment to the runs if it has blocks of the chain; returns where the log went on from its last one, if that is in another.
-fn look(start: &Start<'_>, range: Range<u32>, is_live: &dyn Fn(u32) -> bool, runs: &mut Vec<Run>) -> Option<u32> {
+fn look(
+    start: &Start<'_>,
+    range: Range<Address>,
+    is_live: &dyn Fn(Address) -> bool,
+    runs: &mut Vec<Run>,
+) -> Option<Address> {
     let here = segment_of(start.geometry, range.start);
     let (mut went, mut begin) = (None, None);
     each_in_chain(start, range.clone(), is_live, &mut |address, block, footer| {
-        went = Some(footer.next_blkaddr.get());
+        went = Some(footer.next_blkaddr.into());
         if begin.is_none() && is_seal(footer) {
             let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);
             let position = seal.and_then(|seal| seal.position);
@@ -303,11 +313,12 @@ fn look(start: &Start<'_>, range: Range<u32>, is_live: &dyn Fn(u32) -> bool, run
 /// Calls `each` with the blocks of the chain in part of a segment: address, bytes, footer.
 fn each_in_chain(
     start: &Start<'_>,
-    range: Range<u32>,
-    is_live: &dyn Fn(u32) -> bool,
-    each: &mut dyn FnMut(u32, &[u8], &RawNodeFooter),
+    range: Range<Address>,
+    is_live: &dyn Fn(Address) -> bool,
+    each: &mut dyn FnMut(Address, &[u8], &RawNodeFooter),
 ) {
-    let all = read_blocks(start.device, range.start, range.len()).ok();
+    let range = Address::all(range);
+    let all = range.clone().next().and_then(|first| read_blocks(start.device, first, range.len()).ok());
     for (index, address) in range.enumerate().filter(|(_, address)| !is_live(*address)) {
         let alone = if all.is_none() { read_block(start.device, address).ok() } else { None };
         let block = all.as_ref().map(|all| &all[index * BLOCK_SIZE..][..BLOCK_SIZE]).or(alone.as_deref());
@@ -317,7 +328,7 @@ fn each_in_chain(
     }
 }
 
-fn wrong_addresses(start: &Start<'_>, entries: &[Sealed]) -> FxHashSet<u32> {
+fn wrong_addresses(start: &Start<'_>, entries: &[Sealed]) -> FxHashSet<Address> {
     wrong_in(start, entries).into_iter().map(|(address, _)| address).collect()
 }
 
@@ -329,28 +340,28 @@ fn footer_in_chain(start: &Start<'_>, block: &[u8]) -> Option<RawNodeFooter> {
 }
 
 /// Where the log went on from a block, if that is one of the chain's.
-fn link(start: &Start<'_>, address: u32) -> Option<u32> {
+fn link(start: &Start<'_>, address: Address) -> Option<Address> {
     let block = read_block(start.device, address).ok()?;
-    footer_in_chain(start, &block).map(|footer| footer.next_blkaddr.get())
+    footer_in_chain(start, &block).map(|footer| footer.next_blkaddr.into())
 }
 
 /// The starts of segments with a block of the chain, but for those that are known; of at most so many behind the one that `from` is in.
 fn firsts_of_segments(
     start: &Start<'_>,
-    from: u32,
+    from: Address,
     known: &BTreeSet<u32>,
     most: usize,
-    is_live: &dyn Fn(u32) -> bool,
-) -> Vec<u32> {
-    let (segments, here) = (start.geometry.main_segments, (from - start.geometry.main) / BLOCKS_PER_SEGMENT);
+    is_live: &dyn Fn(Address) -> bool,
+) -> Vec<Address> {
+    let (segments, here) = (start.geometry.main_segments, start.geometry.segment_of(from));
     let others = (1..segments).map(|step| (here + step) % segments).filter(|segment| !known.contains(segment));
-    let firsts = others.map(|segment| start.geometry.main + segment * BLOCKS_PER_SEGMENT);
+    let firsts = others.map(|segment| start.geometry.in_segment(segment, 0));
     let unused = firsts.filter(|first| !is_live(*first)).take(most);
     unused.filter(|first| link(start, *first).is_some()).collect()
 }
 
 /// The blocks of the segment that a block is in.
-fn segment_of(geometry: &Geometry, address: u32) -> Range<u32> {
-    let first = address - (address - geometry.main) % BLOCKS_PER_SEGMENT;
+fn segment_of(geometry: &Geometry, address: Address) -> Range<Address> {
+    let first = address - geometry.offset_in_segment(address);
     first..first + BLOCKS_PER_SEGMENT
 }

@@ -17,7 +17,7 @@ use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{BLOCKS_PER_SEGMENT, COMPRESS_ADDR, NEW_ADDR, NULL_ADDR, RawBlock};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::inode;
 use crate::node::nat;
@@ -120,7 +120,7 @@ impl Volume {
             moves: &self.journal.translation,
             address: main + segment * BLOCKS_PER_SEGMENT + offset,
         };
-        scan(&start, &|address| self.table.is_live(address - main))
+        scan(&start, &|address| self.table.is_live(self.geometry.main_block(address)))
     }
 
     /// Leaves out files that neither the checkpoint nor an fsync with a name has: they were never to be found.
@@ -158,30 +158,30 @@ impl Volume {
             let image = self.chain_inode(ino, &chain.nodes[at])?;
             let raw = as_inode(&image);
             if !raw.is_inline(InlineFlags::DATA) {
-                raw.addresses(flexible).iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
+                raw.addresses(flexible).iter().try_for_each(|slot| self.hold_target(ino, Address::from(*slot)))?;
             }
         }
         for (offset, &at) in &file.nodes {
             let image = self.chain_node(ino, *offset, &chain.nodes[at])?;
             if *offset != XATTR_NODE_OFFSET {
-                as_node(&image).slots.iter().try_for_each(|slot| self.hold_target(ino, slot.get()))?;
+                as_node(&image).slots.iter().try_for_each(|slot| self.hold_target(ino, Address::from(*slot)))?;
             }
         }
         Ok(())
     }
 
-    fn hold_target(&mut self, ino: u32, address: u32) -> Result<()> {
-        if address == NULL_ADDR || address == NEW_ADDR {
+    fn hold_target(&mut self, ino: u32, address: Address) -> Result<()> {
+        if address == Address::NULL || address == Address::NEW {
             return Ok(());
         }
-        if address == COMPRESS_ADDR || !self.geometry.in_main(address) {
+        if address == Address::COMPRESS || !self.geometry.in_main(address) {
             return Err(Error::damaged(
                 "node",
                 format!("inode {ino}"),
                 format!("fsynced with block address {address}"),
             ));
         }
-        let segment = (address - self.geometry.main) / BLOCKS_PER_SEGMENT;
+        let segment = self.geometry.segment_of(address);
         let live_nodes = self.table.kind(segment).is_node() && self.table.live(segment) > 0;
         let of_node_log = self.logs[3..].iter().any(|log| log.segment == segment && !log.left);
         if live_nodes || of_node_log {
@@ -222,7 +222,7 @@ impl Volume {
 
     fn adopt_inode(&mut self, ino: u32, image: Box<RawBlock>) -> Result<()> {
         let version = self.nat_entry(ino)?.version;
-        self.nat.set(ino, RawNatEntry { version, ino: U32::new(ino), block_addr: U32::new(NEW_ADDR) });
+        self.nat.set(ino, RawNatEntry { version, ino: U32::new(ino), block_addr: Address::NEW.into() });
         self.put_new_node(ino, image);
         self.counts.add_inode();
         Ok(())
@@ -256,11 +256,13 @@ impl Volume {
     fn follow_moves(&self, addresses: &mut [U32], node: &ChainNode) {
         let moves = &self.journal.translation;
         if !moves.is_empty() {
-            addresses.iter_mut().for_each(|address| address.set(moves.of_chain(address.get(), node.position)));
+            addresses
+                .iter_mut()
+                .for_each(|address| *address = moves.of_chain(Address::from(*address), node.position).into());
         }
     }
 
-    fn chain_block(&self, ino: u32, offset: u32, address: u32) -> Result<Box<RawBlock>> {
+    fn chain_block(&self, ino: u32, offset: u32, address: Address) -> Result<Box<RawBlock>> {
         let image = self.read_block(address)?;
         let footer = &as_node(&image).footer;
         if footer.ino.get() != ino
@@ -299,7 +301,7 @@ fn traces(chain: &Chain) -> Vec<(u32, Traces)> {
 }
 
 /// Where the nodes of a chain are that count: of each file the last ones up to its last fsync mark.
-pub(crate) fn vouched(chain: &Chain) -> impl Iterator<Item = u32> + '_ {
+pub(crate) fn vouched(chain: &Chain) -> impl Iterator<Item = Address> + '_ {
     let of_file = |(_, file): (u32, Traces)| file.inode.into_iter().chain(file.nodes.into_values());
     traces(chain).into_iter().flat_map(of_file).map(|at| chain.nodes[at].address)
 }

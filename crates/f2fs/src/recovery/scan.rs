@@ -16,7 +16,7 @@ use crate::layout::crc::crc;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::seal::{Seal, Sealed, is_seal};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::mutant::{self, Mutant};
 use crate::node::inode;
 
@@ -29,7 +29,7 @@ const READ_AHEAD: u32 = 64;
 #[derive(Debug, Clone, Copy)]
 pub struct ChainNode {
     /// Where it is.
-    pub address: u32,
+    pub address: Address,
     /// Blocks of the chain in front of it, seals included.
     pub position: usize,
     /// Its inode.
@@ -65,11 +65,11 @@ pub struct Chain {
 /// Where a chain ends.
 struct End {
     /// The first block that is none of it, or does not count.
-    at: u32,
+    at: Address,
     /// Blocks of the chain in front of that.
     position: usize,
     /// The block in front of that.
-    last: u32,
+    last: Address,
     /// Blocks up to the last node that a seal made count.
     counted: usize,
     /// What of it cannot be read, or is not what its seal says.
@@ -83,7 +83,7 @@ impl Chain {
     fn look_behind_end(
         &mut self,
         start: &Start<'_>,
-        is_live: &dyn Fn(u32) -> bool,
+        is_live: &dyn Fn(Address) -> bool,
         end: End,
         pending: &mut Vec<ChainNode>,
     ) {
@@ -112,7 +112,7 @@ impl Chain {
     }
 }
 
-fn damaged(address: u32) -> Error {
+fn damaged(address: Address) -> Error {
     Error::damaged("roll-forward chain", format!("block {address}"), "not what its fsync wrote")
 }
 
@@ -127,17 +127,17 @@ pub struct Start<'a> {
     /// What was moved since the checkpoint.
     pub moves: &'a Translation,
     /// Address of the first.
-    pub address: u32,
+    pub address: Address,
 }
 
 /// Follows the chain. `is_live`: whether the checkpoint uses the block at an address, which no block of a chain can be.
 ///
 /// Whatever the blocks hold, the chain ends where it makes no sense, and at a block that cannot be read: a page that was being written when
 /// power went can be either, and then its fsync had not returned. Only what lies behind tells it from one that went bad later.
-pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
+pub fn scan(start: &Start<'_>, is_live: &dyn Fn(Address) -> bool) -> Chain {
     let Start { device, geometry, version, .. } = *start;
     let mut chain = Chain::default();
-    let mut reader = Reader { device, first: 0, bytes: Vec::new(), last: 0 };
+    let mut reader = Reader { device, first: Address::NULL, bytes: Vec::new(), last: Address::NULL };
     let mut seen = FxHashSet::default();
     let mut pending: Vec<ChainNode> = Vec::new();
     // Nodes of the current seal still to come, once one was seen.
@@ -150,7 +150,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
     let (mut wrong, mut wrong_seal) = (None, None);
     let mut position = 0;
     while geometry.in_main(at) && seen.len() < CHAIN_MAX && seen.insert(at) {
-        chain.segments.insert((at - geometry.main) / BLOCKS_PER_SEGMENT);
+        chain.segments.insert(geometry.segment_of(at));
         position = chain.visited;
         if is_live(at) {
             break;
@@ -184,7 +184,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
                 break;
             }
             budget -= seal.entries.len();
-            chain.segments.extend(entries.iter().map(|entry| (entry.address - geometry.main) / BLOCKS_PER_SEGMENT));
+            chain.segments.extend(entries.iter().map(|entry| geometry.segment_of(entry.address)));
             chain.nodes.append(&mut pending);
             sealed = Some(seal.nodes);
             counted = position + 1;
@@ -206,7 +206,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(u32) -> bool) -> Chain {
             }
         }
         last = at;
-        at = footer.next_blkaddr.get();
+        at = footer.next_blkaddr.into();
     }
     // Where the chain does not end at a block that was looked at, it leads out of the main area, or back.
     let end = End { at, position, last, counted, wrong, seal: wrong_seal };
@@ -231,7 +231,7 @@ fn torn_end(
     start: &Start<'_>,
     nodes: &[ChainNode],
     seen: &BTreeSet<u32>,
-    is_live: &dyn Fn(u32) -> bool,
+    is_live: &dyn Fn(Address) -> bool,
 ) -> Option<Error> {
     let last = nodes.last().filter(|node| node.offset == 0 && node.flags.contains(NodeFlags::FSYNC))?;
     let block = read_block(start.device, last.address).ok()?;
@@ -252,7 +252,7 @@ pub(super) fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Ve
 }
 
 /// What is not there of all that: addresses, with the device's error where it cannot be read.
-pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(u32, Option<Error>)> {
+pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(Address, Option<Error>)> {
     let Start { device, geometry, .. } = *start;
     // First: a hostile address may be the last that there is.
     let (inside, outside): (Vec<&Sealed>, Vec<&Sealed>) =
@@ -260,7 +260,7 @@ pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(u32, Optio
     let mut wrong: Vec<_> = outside.into_iter().map(|entry| (entry.address, None)).collect();
     let mut rest = &inside[..];
     while let Some(first) = rest.first() {
-        let neighbours = rest.iter().zip(first.address..).take_while(|(entry, at)| entry.address == *at).count();
+        let neighbours = rest.iter().zip(first.address.onward()).take_while(|(entry, at)| entry.address == *at).count();
         let (run, behind) = rest.split_at(neighbours);
         let all = read_blocks(device, first.address, run.len()).ok();
         for (index, entry) in run.iter().enumerate() {
@@ -279,23 +279,23 @@ pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(u32, Optio
 }
 
 /// Reads a block, twice if need be: one that fails once need not fail again, and one that cannot be read may end the chain.
-pub(super) fn read_block(device: &dyn BlockDevice, address: u32) -> Result<Vec<u8>> {
+pub(super) fn read_block(device: &dyn BlockDevice, address: Address) -> Result<Vec<u8>> {
     read_blocks(device, address, 1).or_else(|_| read_blocks(device, address, 1))
 }
 
 /// Reads ahead where blocks follow one another.
 struct Reader<'a> {
     device: &'a dyn BlockDevice,
-    first: u32,
+    first: Address,
     bytes: Vec<u8>,
-    last: u32,
+    last: Address,
 }
 
 impl Reader<'_> {
-    fn block(&mut self, geometry: &Geometry, address: u32) -> Result<&[u8; BLOCK_SIZE]> {
+    fn block(&mut self, geometry: &Geometry, address: Address) -> Result<&[u8; BLOCK_SIZE]> {
         let held = (self.bytes.len() / BLOCK_SIZE) as u32;
         if !(self.first..self.first + held).contains(&address) {
-            let within = (address - geometry.main) % BLOCKS_PER_SEGMENT;
+            let within = geometry.offset_in_segment(address);
             let count = if address == self.last + 1 { READ_AHEAD.min(BLOCKS_PER_SEGMENT - within) } else { 1 };
             // What lies ahead need not be readable: the chain may end in front of it.
             let ahead = read_blocks(self.device, address, count as usize);
@@ -326,7 +326,7 @@ mod tests {
         let start = Start { device: &device, geometry: &geometry, version: 1, moves: &moves, address: geometry.main };
         let inside = Sealed::of(geometry.main + geometry.main_blocks() - 1, &[0; BLOCK_SIZE]);
         assert!(wrong_in(&start, &[inside]).is_empty());
-        for address in [0, geometry.main - 1, u32::MAX] {
+        for address in [Address::NULL, geometry.main - 1, Address::NEW] {
             assert!(!wrong_in(&start, &[Sealed { address, ..inside }]).is_empty(), "{address:#x}");
         }
     }

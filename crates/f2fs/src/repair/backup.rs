@@ -31,7 +31,7 @@ use crate::checkpoint::choose::choose_pack_to_read;
 use crate::checkpoint::fields::log_position;
 use crate::geometry::Geometry;
 use crate::layout::superblock::{self, RawSuperblock};
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 const MAGIC: &[u8] = b"BASALT-UNDO 3\n";
 /// Without groups: the order in which the blocks were written is not known.
@@ -118,7 +118,7 @@ pub(super) fn save(staged: &Staged, writes: &Writes, to: &mut dyn Write) -> Resu
     for (number, group) in groups {
         file.put(&(group.len() as u64).to_le_bytes())?;
         for address in group.keys() {
-            file.put(&address.to_le_bytes())?;
+            file.put(&address.get().to_le_bytes())?;
             match writes.written_before(number, *address) {
                 Some(block) => file.put(block)?,
                 None => file.put(&staged.before(*address)?)?,
@@ -135,7 +135,7 @@ pub(super) fn save(staged: &Staged, writes: &Writes, to: &mut dyn Write) -> Resu
     }
     file.put(&(witnesses.len() as u64).to_le_bytes())?;
     for (address, block) in witnesses {
-        file.put(&address.to_le_bytes())?;
+        file.put(&address.get().to_le_bytes())?;
         file.put_sums(&block)?;
     }
     let sum = file.sum.clone().finalize();
@@ -144,13 +144,13 @@ pub(super) fn save(staged: &Staged, writes: &Writes, to: &mut dyn Write) -> Resu
 }
 
 /// Where whoever uses the volume writes first: after the repair, or before it if that is cut off.
-fn places_of_use(staged: &Staged, geometry: &Geometry) -> BTreeSet<u32> {
-    let mut places: BTreeSet<u32> = [0, 1].map(|pack| geometry.checkpoint + pack * BLOCKS_PER_SEGMENT).into();
+fn places_of_use(staged: &Staged, geometry: &Geometry) -> BTreeSet<Address> {
+    let mut places: BTreeSet<Address> = [0, 1].map(|pack| geometry.checkpoint + pack * BLOCKS_PER_SEGMENT).into();
     let devices: [&dyn BlockDevice; 2] = [staged.base(), staged];
     for (pack, _) in devices.iter().filter_map(|device| choose_pack_to_read(*device, geometry).ok()) {
         for (segment, offset, _) in SegmentKind::ALL.map(|kind| log_position(&pack, kind)) {
             if segment < geometry.main_segments && offset < BLOCKS_PER_SEGMENT {
-                places.insert(geometry.main + segment * BLOCKS_PER_SEGMENT + offset);
+                places.insert(geometry.in_segment(segment, offset));
             }
         }
     }
@@ -168,7 +168,7 @@ pub fn restore<F: Read + io::Seek>(device: &dyn BlockDevice, from: &mut F, force
     let uuid = walk(device, from, &mut |address, saved| {
         // A block that comes twice may be as before either.
         let found = is_in_place.entry(address).or_insert(force);
-        *found = *found || saved.is_in_place(device, address)?;
+        *found = *found || saved.is_in_place(device, Address::new(address))?;
         Ok(())
     })?;
     if !force {
@@ -209,7 +209,7 @@ struct Saved {
 
 impl Saved {
     /// Whether nobody but a repair or a restore has written the block since it was saved.
-    fn is_in_place(&self, device: &dyn BlockDevice, address: u32) -> Result<bool> {
+    fn is_in_place(&self, device: &dyn BlockDevice, address: Address) -> Result<bool> {
         let mut now = [0; BLOCK_SIZE];
         match device.read_at(u64::from(address) << BLOCK_BITS, &mut now) {
             // A page that was being written when power went: putting it back is what makes it readable.

@@ -36,7 +36,7 @@ use crate::layout::summary::{
     TYPE_DATA, TYPE_NODE, compact_blocks, encode_journal,
 };
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, set_bit_msb};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, set_bit_msb};
 
 /// Kinds that are repaired here, before anything behind the checkpoint is looked at.
 pub(super) const KINDS: &[FaultKind] = &[
@@ -296,8 +296,8 @@ fn score(device: &Arc<Staged>, geometry: &Geometry, index: u32, second: bool) ->
     let mut right = 0;
     for (nid, bytes) in (index * NAT_ENTRIES..).zip(block.chunks_exact(size_of::<RawNatEntry>())) {
         let Ok(entry) = RawNatEntry::read_from_bytes(bytes) else { continue };
-        if geometry.in_main(entry.block_addr.get()) {
-            let node = read_blocks(&**device, entry.block_addr.get(), 1)?;
+        if geometry.in_main(entry.address()) {
+            let node = read_blocks(&**device, entry.address(), 1)?;
             right += u32::from(State::footer(&node).is_some_and(|footer| footer.nid.get() == nid));
         }
     }
@@ -399,7 +399,7 @@ fn mend_pack(device: &Arc<Staged>, pack: &mut Pack, geometry: &Geometry) -> Resu
     }
     let start_sum = pack.raw.cp_pack_start_sum.get();
     if flags.contains(CheckpointFlags::ORPHAN) {
-        for address in pack.start + first..pack.start + start_sum {
+        for address in Address::all(pack.start + first..pack.start + start_sum) {
             let mut bytes = read_blocks(&**device, address, 1)?;
             let Ok(block) = RawOrphanBlock::mut_from_bytes(&mut bytes) else { continue };
             if block.entry_count.get() as usize > ORPHANS_PER_BLOCK {
@@ -427,7 +427,7 @@ fn mend_pack(device: &Arc<Staged>, pack: &mut Pack, geometry: &Geometry) -> Resu
 }
 
 /// A NAT journal with an impossible count: the entries that lead to their node stay.
-fn mend_nat_journal(device: &Arc<Staged>, geometry: &Geometry, (address, at): (u32, usize)) -> Result<()> {
+fn mend_nat_journal(device: &Arc<Staged>, geometry: &Geometry, (address, at): (Address, usize)) -> Result<()> {
     let mut block = read_blocks(&**device, address, 1)?;
     let journal = &block[at..at + JOURNAL_SIZE];
     if usize::from(u16::from_le_bytes([journal[0], journal[1]])) <= NAT_JOURNAL_ENTRIES {
@@ -436,7 +436,7 @@ fn mend_nat_journal(device: &Arc<Staged>, geometry: &Geometry, (address, at): (u
     let mut right: Vec<RawNatJournalEntry> = Vec::new();
     for bytes in journal[2..].chunks_exact(size_of::<RawNatJournalEntry>()).take(NAT_JOURNAL_ENTRIES) {
         let Ok(entry) = RawNatJournalEntry::read_from_bytes(bytes) else { continue };
-        let at = entry.entry.block_addr.get();
+        let at = entry.entry.address();
         if !geometry.in_main(at) || right.iter().any(|other| other.nid == entry.nid) {
             continue;
         }

@@ -17,12 +17,12 @@ use crate::checkpoint::mark;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::node::{RawNode, repaired_version};
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 
 /// Blocks to be written, in the order of their groups; a flush after each group.
 #[derive(Default)]
 pub(super) struct Writes {
-    groups: [BTreeMap<u32, Vec<u8>>; 7],
+    groups: [BTreeMap<Address, Vec<u8>>; 7],
 }
 
 /// That a pack was lost, so that what is written over it cannot hide that; blocks, tables; the checkpoint but its ends; its last block; its
@@ -43,7 +43,7 @@ impl Writes {
     /// Only the superblocks.
     pub(super) fn of_superblocks(staged: &Staged) -> Result<Writes> {
         let mut writes = Writes::default();
-        for (copy, block) in staged.changes()?.into_iter().filter(|(address, _)| *address < 2) {
+        for (copy, block) in staged.changes()?.into_iter().filter(|(address, _)| address.get() < 2) {
             writes.groups[group_of_superblock(staged, copy)].insert(copy, block);
         }
         Ok(writes)
@@ -55,17 +55,17 @@ impl Writes {
     }
 
     /// What each block will be, by address.
-    pub(super) fn blocks(&self) -> BTreeMap<u32, &[u8]> {
+    pub(super) fn blocks(&self) -> BTreeMap<Address, &[u8]> {
         self.groups.iter().flatten().map(|(&address, block)| (address, block.as_slice())).collect()
     }
 
     /// The groups with their numbers, last one first: the order in which they are taken back.
-    pub(super) fn last_first(&self) -> impl ExactSizeIterator<Item = (usize, &BTreeMap<u32, Vec<u8>>)> {
+    pub(super) fn last_first(&self) -> impl ExactSizeIterator<Item = (usize, &BTreeMap<Address, Vec<u8>>)> {
         self.groups.iter().enumerate().rev()
     }
 
     /// What a group finds at an address, if one in front of it wrote there.
-    pub(super) fn written_before(&self, group: usize, address: u32) -> Option<&[u8]> {
+    pub(super) fn written_before(&self, group: usize, address: Address) -> Option<&[u8]> {
         self.groups[..group].iter().rev().find_map(|group| group.get(&address)).map(Vec::as_slice)
     }
 
@@ -92,10 +92,10 @@ impl Writes {
 }
 
 /// The copy that is of use on the device is written last; of two of use, the second one.
-fn group_of_superblock(staged: &Staged, copy: u32) -> usize {
+fn group_of_superblock(staged: &Staged, copy: Address) -> usize {
     let is_first_of_use = Geometry::read_copy(staged.base(), 0).is_ok();
     let is_second_of_use = Geometry::read_copy(staged.base(), 1).is_ok();
-    if (copy == 1) == (is_second_of_use || !is_first_of_use) { LAST } else { REST }
+    if (copy == Address::new(1)) == (is_second_of_use || !is_first_of_use) { LAST } else { REST }
 }
 
 fn write_run(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -130,7 +130,7 @@ impl State {
         for address in self.changed_kept(survey)? {
             let owner = self.summary(address)?;
             let (nid, slot) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
-            let is_node = self.nat(nid)?.block_addr.get() == address;
+            let is_node = self.nat(nid)?.address() == address;
             if is_node || !room || self.address(survey, nid, slot)? != address {
                 continue;
             }
@@ -145,7 +145,7 @@ impl State {
         }
         for address in self.changed_kept(survey)? {
             let nid = self.summary(address)?.nid.get();
-            if room && self.nat(nid)?.block_addr.get() == address {
+            if room && self.nat(nid)?.address() == address {
                 room = self.move_node(survey, nid)?;
                 moved |= room;
             }
@@ -154,11 +154,11 @@ impl State {
     }
 
     /// Blocks of the main area that have an owner, are changed, and are kept until the next checkpoint is durable.
-    fn changed_kept(&self, survey: &Survey) -> Result<Vec<u32>> {
+    fn changed_kept(&self, survey: &Survey) -> Result<Vec<Address>> {
         let mut found = Vec::new();
         for &address in self.device.changes()?.keys().filter(|&&address| self.geometry.in_main(address)) {
             let (segment, block) = self.segment_of(address);
-            let owned = survey.ownership.map.segment(segment).is_some_and(|found| bit_msb(&found.map, block));
+            let owned = survey.ownership.map.found_in(segment).is_some_and(|found| bit_msb(&found.map, block));
             if owned && self.kept.holds(segment, block) {
                 found.push(address);
             }
@@ -199,7 +199,7 @@ impl State {
             let group = match address {
                 // Before the pack that Linux would go back to is written over.
                 _ if mended == Some(address) && !self.writes_both => BODY,
-                0 | 1 => group_of_superblock(&self.device, address),
+                _ if address.get() < 2 => group_of_superblock(&self.device, address),
                 _ if address == pack => HEAD,
                 _ if address == pack + total - 1 => TAIL,
                 _ if (pack..pack + total).contains(&address) => PACK,
@@ -226,7 +226,7 @@ impl State {
             if !self.geometry.in_main(address) || !is_owned(survey, &self.geometry, address) {
                 continue;
             }
-            let is_node = self.nat(self.summary(address)?.nid.get())?.block_addr.get() == address;
+            let is_node = self.nat(self.summary(address)?.nid.get())?.address() == address;
             let Ok(node) = RawNode::mut_from_bytes(&mut block) else { continue };
             let stamp = node.footer.cp_ver;
             let before = self.device.before(address).ok().and_then(|before| RawNode::read_from_bytes(&before).ok());
@@ -255,7 +255,7 @@ impl State {
         let (nat, sit) = (self.loaded.nat_bitmap.clone(), self.loaded.sit_bitmap.clone());
         let old_nat = base.map_or(&nat, |base| &base.nat_bitmap).clone();
         let old_sit = base.map_or(&sit, |base| &base.sit_bitmap).clone();
-        let changed: FxHashSet<u32> = self.device.changes()?.into_keys().collect();
+        let changed: FxHashSet<Address> = self.device.changes()?.into_keys().collect();
         self.loaded.nat_bitmap =
             self.flip(&changed, &nat, &old_nat, base.is_some(), geometry.nat_blocks, writes, |index, second| {
                 geometry.nat_block(index, second)
@@ -271,13 +271,13 @@ impl State {
     #[allow(clippy::too_many_arguments)] // The two tables differ in no other way.
     fn flip(
         &self,
-        changed: &FxHashSet<u32>,
+        changed: &FxHashSet<Address>,
         now: &[u8],
         before: &[u8],
         keep: bool,
         blocks: u32,
         writes: &mut Writes,
-        place: impl Fn(u32, bool) -> u32,
+        place: impl Fn(u32, bool) -> Address,
     ) -> Result<Vec<u8>> {
         let mut bitmap = before.to_vec();
         for index in 0..blocks {
@@ -299,8 +299,8 @@ impl State {
     }
 }
 
-fn is_owned(survey: &Survey, geometry: &Geometry, address: u32) -> bool {
-    let within = address - geometry.main;
-    let found = survey.ownership.map.segment(within / BLOCKS_PER_SEGMENT);
-    found.is_some_and(|found| bit_msb(&found.map, (within % BLOCKS_PER_SEGMENT) as usize))
+fn is_owned(survey: &Survey, geometry: &Geometry, address: Address) -> bool {
+    let within = geometry.main_block(address);
+    let found = survey.ownership.map.found_in(within.segment());
+    found.is_some_and(|found| bit_msb(&found.map, within.offset() as usize))
 }

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::ADDRS_PER_NODE;
-use crate::layout::{BLOCK_SIZE, NULL_ADDR};
+use crate::layout::{Address, BLOCK_SIZE};
 
 /// An entry, and where it is: block of the directory (`None` for an inline one) and slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,13 +33,13 @@ impl State {
         directory: u32,
         inode: &RawInode,
         block: u64,
-    ) -> Result<Option<u32>> {
+    ) -> Result<Option<Address>> {
         let own = inode.addresses(self.geometry.flexible_inline_xattr());
         let address = match direct_node(block, own.len() as u32, ADDRS_PER_NODE) {
-            None => own.get(block as usize).map_or(NULL_ADDR, |address| address.get()),
+            None => own.get(block as usize).map_or(Address::NULL, |address| Address::from(*address)),
             Some((offset, slot)) => match self.node_at(survey, directory, offset) {
                 Some(nid) => self.address(survey, nid, slot)?,
-                None => NULL_ADDR,
+                None => Address::NULL,
             },
         };
         Ok(self.geometry.in_main(address).then_some(address))
@@ -170,7 +170,7 @@ impl State {
     }
 
     /// The address of a block of a directory with this inode. A hole among the inode's own addresses is filled; `None` for any other.
-    fn block_for(&mut self, survey: &Survey, directory: u32, inode: &RawInode, block: u64) -> Result<Option<u32>> {
+    fn block_for(&mut self, survey: &Survey, directory: u32, inode: &RawInode, block: u64) -> Result<Option<Address>> {
         if let Some(address) = self.directory_block(survey, directory, inode, block)? {
             return Ok(Some(address));
         }
@@ -184,7 +184,7 @@ impl State {
         self.put(address, &[0; BLOCK_SIZE])?;
         self.edit_inode(directory, |inode| {
             let at = (inode.extra_size() / 4 + slot) as usize;
-            inode.slots[at].set(address);
+            inode.slots[at] = address.into();
             let blocks = inode.i_blocks.get() + 1;
             inode.i_blocks.set(blocks);
         })?;

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::InlineFlags;
 use crate::layout::summary::RawSummary;
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, bit_msb};
 
 /// What the entries of a block say about whose it is; `.` and `..` are left out.
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Content {
 /// The blocks that may be a directory's first: how many of its entries the best one has, where that is, and whether another one has as many.
 struct Candidate {
     own: usize,
-    address: u32,
+    address: Address,
     is_tied: bool,
 }
 
@@ -69,7 +69,7 @@ impl State {
         for (fault, directory) in foreign {
             let found = candidates.get(&directory).and_then(Option::as_ref);
             let own = found.filter(|found| !found.is_tied).map(|found| found.address);
-            if self.set_address(survey, directory, 0, own.unwrap_or(NULL_ADDR))? {
+            if self.set_address(survey, directory, 0, own.unwrap_or(Address::NULL))? {
                 let action = own.map_or("first block is of another file: now a hole".to_owned(), |address| {
                     format!("first block is of another file: found at block {address}")
                 });
@@ -98,13 +98,13 @@ impl State {
         }
         let (segment, block) = self.segment_of(address);
         let owner = self.summary(address)?.nid.get();
-        let is_others = owner != directory && self.geometry.in_main(survey.nat.get(owner).block_addr.get());
+        let is_others = owner != directory && self.geometry.in_main(survey.nat.get(owner).address());
         let is_dead = !bit_msb(&self.sit(segment)?.valid_map, block);
         let is_of_other = content.of_itself > 0 || 2 * content.borrowed > content.used;
         Ok(is_of_other || is_others && is_dead)
     }
 
-    fn content(&self, survey: &Survey, directory: u32, address: u32) -> Result<Content> {
+    fn content(&self, survey: &Survey, directory: u32, address: Address) -> Result<Content> {
         let block = self.block(address)?;
         let mut content = Content::default();
         let mut slot = 0;
@@ -139,7 +139,7 @@ impl State {
         for segment in 0..self.geometry.main_segments {
             let entry = self.sit(segment)?;
             let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());
-            let owned = survey.ownership.map.segment(segment);
+            let owned = survey.ownership.map.found_in(segment);
             let is_stray = |block: usize| {
                 bit_msb(&entry.valid_map, block) && !owned.is_some_and(|found| bit_msb(&found.map, block))
             };
@@ -148,7 +148,7 @@ impl State {
                 continue;
             }
             let summaries = self.summaries(segment)?;
-            let first = self.geometry.main + (segment << SEGMENT_BITS);
+            let first = self.geometry.in_segment(segment, 0);
             for block in strays {
                 let RawSummary { nid, ofs_in_node, .. } = summaries[block];
                 if let Some(best) = wanted.get_mut(&nid.get()).filter(|_| ofs_in_node.get() == 0) {
@@ -160,7 +160,7 @@ impl State {
     }
 
     /// Keeps a block as a directory's first if more inodes remember its entries than those of the best one so far: others are older.
-    fn consider(&self, survey: &Survey, directory: u32, address: u32, best: &mut Option<Candidate>) -> Result<()> {
+    fn consider(&self, survey: &Survey, directory: u32, address: Address, best: &mut Option<Candidate>) -> Result<()> {
         let content = self.content(survey, directory, address)?;
         if content.itself != Some(directory) {
             return Ok(());

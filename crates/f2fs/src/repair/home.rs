@@ -10,6 +10,7 @@ use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, bucket_start};
 use crate::error::Result;
+use crate::layout::Address;
 use crate::layout::NAME_MAX;
 use crate::layout::dentry::{MAX_DEPTH, RawDentry};
 use crate::layout::inode::{Advise, InlineFlags, RawInode};
@@ -170,8 +171,8 @@ impl State {
     fn is_missed(&mut self, survey: &Survey, ino: u32) -> Result<bool> {
         self.find_nameless(survey)?;
         let is_free = (FIRST_NID..self.geometry.node_ids()).contains(&ino)
-            && survey.nat.get(ino).block_addr.get() == 0
-            && self.nat(ino)?.block_addr.get() == 0;
+            && survey.nat.get(ino).address() == Address::NULL
+            && self.nat(ino)?.address() == Address::NULL;
         Ok(is_free && self.remembered.contains(&ino))
     }
 

@@ -13,6 +13,7 @@ use super::state::State;
 use crate::check::FaultKind;
 use crate::check::nat::RESERVED;
 use crate::error::Result;
+use crate::layout::Address;
 use crate::rescue::claims::{Claim, Pointer};
 
 /// What was found, by the ids that it has.
@@ -46,22 +47,22 @@ enum Contested {
 /// What tells whose an id is, beside the node that has it.
 struct Evidence {
     /// Entries of the NAT by where they lead: address, node and inode, in order.
-    by_address: Vec<(u32, u32, u32)>,
+    by_address: Vec<(Address, u32, u32)>,
     /// Ids of nodes that were found, and where those are.
     claimed: FxHashSet<u32>,
-    claimed_at: FxHashSet<u32>,
+    claimed_at: FxHashSet<Address>,
     /// Pointers for which no node was found: the id, and the inode that has it.
     missed: FxHashSet<(u32, u32)>,
 }
 
 impl Evidence {
     /// Whether a node of this inode is in this block by the NAT.
-    fn leads_to(&self, address: u32, nid: u32, ino: u32) -> bool {
+    fn leads_to(&self, address: Address, nid: u32, ino: u32) -> bool {
         self.by_address.binary_search(&(address, nid, ino)).is_ok()
     }
 
     /// The node that is in this block by the NAT, if it is one alone, and of this inode.
-    fn alone_at(&self, address: u32, ino: u32) -> Option<u32> {
+    fn alone_at(&self, address: Address, ino: u32) -> Option<u32> {
         let from = self.by_address.partition_point(|entry| entry.0 < address);
         let mut here = self.by_address[from..].iter().take_while(|entry| entry.0 == address);
         let first = here.next().filter(|_| here.next().is_none())?;
@@ -108,7 +109,7 @@ impl State {
 
     fn gather_evidence(&self, finds: &Finds) -> Result<Evidence> {
         let all = self.nat_in_use()?.into_iter();
-        let mut by_address: Vec<_> = all.map(|(nid, entry)| (entry.block_addr.get(), nid, entry.ino.get())).collect();
+        let mut by_address: Vec<_> = all.map(|(nid, entry)| (entry.address(), nid, entry.ino.get())).collect();
         by_address.sort_unstable();
         let inodes: FxHashMap<u32, u32> = finds.claims.iter().map(|claim| (claim.nid, claim.ino)).collect();
         let missed = finds.strays.iter().filter_map(|stray| Some((stray.value, *inodes.get(&stray.holder)?)));
@@ -123,7 +124,7 @@ impl State {
     /// Whether the id of a found node is another's by the NAT, and by the block that it leads to; with the inode which that is of.
     fn contest(&self, claim: &Claim) -> Result<Option<(Contested, u32)>> {
         let entry = self.nat(claim.nid)?;
-        let address = entry.block_addr.get();
+        let address = entry.address();
         if address == claim.address || !self.geometry.in_main(address) {
             return Ok(None);
         }
@@ -167,14 +168,14 @@ impl State {
 
     /// Whether an id belongs to no node that was found, and its entry leads to none that it might be of.
     fn is_nobodys(&self, id: u32, evidence: &Evidence) -> Result<bool> {
-        let address = self.nat(id)?.block_addr.get();
+        let address = self.nat(id)?.address();
         let leads_nowhere = !self.geometry.in_main(address) || evidence.claimed_at.contains(&address);
         Ok(leads_nowhere && !evidence.claimed.contains(&id))
     }
 
     /// Whether an id has a node of its own in another block.
     fn is_node_elsewhere(&self, nid: u32, claim: &Claim) -> Result<bool> {
-        let address = self.nat(nid)?.block_addr.get();
+        let address = self.nat(nid)?.address();
         if address == claim.address || !self.geometry.in_main(address) {
             return Ok(false);
         }

@@ -15,7 +15,7 @@ use crate::layout::inode::{
 };
 use crate::layout::superblock::Features;
 use crate::layout::xattr;
-use crate::layout::{BLOCK_SIZE, NAME_MAX, NULL_ADDR};
+use crate::layout::{Address, BLOCK_SIZE, NAME_MAX};
 use crate::node::inode::{SIZE_LIMIT, least_extra_size};
 use crate::node::level::{Level, level};
 
@@ -180,10 +180,10 @@ impl State {
         }
         let possible = |size: &u32| self.is_extra_size(*size);
         for (slot, address) in (0u32..).zip(&inode.slots) {
-            if !self.geometry.in_main(address.get()) {
+            if !self.geometry.in_main(Address::from(*address)) {
                 continue;
             }
-            let owner = self.summary(address.get())?;
+            let owner = self.summary(Address::from(*address))?;
             let size = slot.checked_sub(owner.ofs_in_node.get().into()).map(|slots| 4 * slots);
             if let Some(size) = size.filter(|size| owner.nid.get() == ino && possible(size)) {
                 return Ok(size as u16);
@@ -269,7 +269,7 @@ impl State {
             let bytes = content(inode, flexible);
             return Ok(is_own(bytes, &DentryShape::inline(bytes.len())));
         }
-        let first = inode.slots.get(inode.extra_size() as usize / 4).map_or(NULL_ADDR, |slot| slot.get());
+        let first = inode.slots.get(inode.extra_size() as usize / 4).map_or(Address::NULL, |slot| Address::from(*slot));
         Ok(self.geometry.in_main(first) && is_own(&self.block(first)?, &DentryShape::BLOCK))
     }
 
@@ -287,7 +287,7 @@ impl State {
         }
         if FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Symlink) {
             // What it leads to ends at the first zero.
-            let first = inode.addresses(flexible).first().map_or(NULL_ADDR, |slot| slot.get());
+            let first = inode.addresses(flexible).first().map_or(Address::NULL, |slot| Address::from(*slot));
             let target = if self.geometry.in_main(first) { self.block(first)? } else { Vec::new() };
             let length = target.iter().position(|&byte| byte == 0).unwrap_or(target.len());
             return Ok((length as u64).max(1));
@@ -297,14 +297,14 @@ impl State {
         let mut blocks = inode
             .addresses(flexible)
             .iter()
-            .rposition(|slot| slot.get() != NULL_ADDR)
+            .rposition(|slot| Address::from(*slot) != Address::NULL)
             .map_or(0, |last| last as u64 + 1);
         for (&nid, reference) in survey.references.iter().filter(|(_, reference)| reference.ino == ino) {
             if reference.offset != crate::layout::node::XATTR_NODE_OFFSET
                 && let Level::Direct { file_block } = level(reference.offset, own, crate::layout::node::ADDRS_PER_NODE)
             {
                 for slot in 0..crate::layout::node::ADDRS_PER_NODE {
-                    if self.address(survey, nid, slot)? != NULL_ADDR {
+                    if self.address(survey, nid, slot)? != Address::NULL {
                         blocks = blocks.max(file_block + u64::from(slot) + 1);
                     }
                 }

@@ -13,7 +13,7 @@ use crate::checkpoint::load::Loaded;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry, VALID_MAP_SIZE};
-use crate::layout::{BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 use crate::node::pointers::pointers;
 use crate::recovery::scan::{Start, scan};
 
@@ -77,8 +77,7 @@ fn live(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> Vec<[u8
 
 fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTreeSet<u32> {
     let (segment, offset, _) = log_position(&base.pack, SegmentKind::WarmNode);
-    let first = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
-    let Ok(address) = u32::try_from(first) else { return BTreeSet::new() };
+    let Some(address) = geometry.checked_in_segment(segment, offset) else { return BTreeSet::new() };
     let version = base.pack.raw.node_version(base.pack.checksum);
     let start = Start { device, geometry, version, moves: &Translation::default(), address };
     let mut chain = scan(&start, &|_| false);
@@ -92,9 +91,9 @@ fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTre
         let targets = pointers(&block, geometry)
             .unwrap_or_default()
             .iter()
-            .map(|slot| slot.get())
+            .map(|slot| Address::from(*slot))
             .filter(|at| geometry.in_main(*at));
-        segments.extend(targets.map(|at| (at - geometry.main) / BLOCKS_PER_SEGMENT));
+        segments.extend(targets.map(|at| geometry.segment_of(at)));
     }
     segments
 }

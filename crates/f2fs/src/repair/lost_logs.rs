@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::state::State;
 use crate::checkpoint::load::LoadedLog;
 use crate::error::Result;
-use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::Address;
 use crate::layout::nat::FIRST_NODE;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, TYPE_NODE};
@@ -54,19 +54,19 @@ impl State {
     fn used_segments(&self) -> Result<FxHashSet<u32>> {
         let geometry = &self.geometry;
         let mut used = FxHashSet::default();
-        let mut note = |address: u32| {
+        let mut note = |address: Address| {
             if geometry.in_main(address) {
-                used.insert((address - geometry.main) / BLOCKS_PER_SEGMENT);
+                used.insert(geometry.segment_of(address));
             }
         };
         for nid in FIRST_NODE..geometry.node_ids() {
-            let address = self.nat(nid)?.block_addr.get();
+            let address = self.nat(nid)?.address();
             if !geometry.in_main(address) {
                 continue;
             }
             note(address);
             let Ok(block) = self.block(address) else { continue };
-            pointers(&block, geometry).unwrap_or_default().iter().for_each(|slot| note(slot.get()));
+            pointers(&block, geometry).unwrap_or_default().iter().for_each(|slot| note(Address::from(*slot)));
         }
         Ok(used)
     }

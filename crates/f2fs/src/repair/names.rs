@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode};
-use crate::layout::{NAME_MAX, bit_lsb};
+use crate::layout::{Address, NAME_MAX, bit_lsb};
 use crate::node::level::{Level, level};
 
 /// Entries of one inode that are looked at for one that is the same as another: a hostile directory has any number.
@@ -193,7 +193,7 @@ impl State {
     }
 
     /// The existing blocks of a directory, in order, with their addresses. The size in the inode may be wrong, and is not used.
-    fn blocks_of(&mut self, survey: &Survey, directory: u32, inode: &RawInode) -> Result<Vec<(u64, u32)>> {
+    fn blocks_of(&mut self, survey: &Survey, directory: u32, inode: &RawInode) -> Result<Vec<(u64, Address)>> {
         let own = inode.addresses(self.geometry.flexible_inline_xattr());
         let mut all = self.mapped(0, own);
         for (offset, nid) in self.nodes_below(survey, directory) {
@@ -207,8 +207,8 @@ impl State {
     }
 
     /// The addresses that lead to the main area, with their blocks from `first` on.
-    fn mapped(&self, first: u64, addresses: &[U32]) -> Vec<(u64, u32)> {
-        let all = (first..).zip(addresses.iter().map(|address| address.get()));
+    fn mapped(&self, first: u64, addresses: &[U32]) -> Vec<(u64, Address)> {
+        let all = (first..).zip(addresses.iter().map(|address| Address::from(*address)));
         all.filter(|&(_, address)| self.geometry.in_main(address)).collect()
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, xattr};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, bit_msb, xattr};
 use crate::node::level::{Level, level};
 use crate::node::seen::recognise;
 use zerocopy::{FromBytes, IntoBytes};
@@ -62,7 +62,9 @@ impl State {
 
     /// Leads a NAT entry to the live block that is its node.
     fn take_back(&mut self, survey: &Survey, nid: u32, fault: &Fault) -> Result<Option<String>> {
-        let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
+        let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()).map(Address::new) else {
+            return Ok(None);
+        };
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
         let has_file = survey.inodes.contains_key(&footer.ino.get());
         let is_old = self.homeless.contains(&nid) && !has_file || self.outdated.contains(&address);
@@ -77,7 +79,7 @@ impl State {
     /// A node whose footer is wrong in every respect, but which the segment's summary names and whose other bytes can be right: gets its
     /// footer back. False if the block is not this node.
     fn mend_footer(&mut self, nid: u32, (ino, offset): (u32, u32)) -> Result<bool> {
-        let address = self.nat(nid)?.block_addr.get();
+        let address = self.nat(nid)?.address();
         if !self.geometry.in_main(address) || self.summary(address)?.nid.get() != nid {
             return Ok(false);
         }
@@ -92,7 +94,7 @@ impl State {
         node.footer.ino.set(ino);
         node.footer.flag.set(node.footer.flag.get() & NodeFlags::all().bits() | offset << OFFSET_SHIFT);
         // Where the log went on counts for nothing any more.
-        node.footer.next_blkaddr.set(NULL_ADDR);
+        node.footer.next_blkaddr = Address::NULL.into();
         // Zeros and ones can be addresses, and are what a device gives back that has lost a block.
         let is_uniform = node.slots.iter().all(|slot| *slot == node.slots[0]);
         if known || is_uniform || recognise(&block, &self.geometry, true).is_none() {
@@ -116,7 +118,7 @@ impl State {
     fn empty_indirect(&mut self, survey: &Survey, nid: u32, (ino, offset): (u32, u32)) -> Result<bool> {
         let is_indirect =
             offset != 0 && offset != XATTR_NODE_OFFSET && matches!(level(offset, 0, 1), Level::Indirect { .. });
-        let address = self.nat(nid)?.block_addr.get();
+        let address = self.nat(nid)?.address();
         let is_own = self.geometry.in_main(address) && self.summary(address)?.nid.get() == nid;
         if !is_indirect || !is_own || !survey.inodes.contains_key(&ino) {
             return Ok(false);
@@ -133,7 +135,7 @@ impl State {
             if footer.is_some_and(|footer| footer.nid.get() == nid && footer.ino.get() == ino)
                 && self.taken.insert(address)
             {
-                self.edit_nat(nid, |entry| entry.block_addr.set(address))?;
+                self.edit_nat(nid, |entry| entry.block_addr.set(address.get()))?;
                 return Ok(format!("found at block {address}"));
             }
         }
@@ -142,9 +144,9 @@ impl State {
     }
 
     /// Blocks of node segments that the SIT has as live though nobody owns them, by the node they are of.
-    fn strays(&mut self, survey: &Survey) -> Result<&FxHashMap<u32, Vec<u32>>> {
+    fn strays(&mut self, survey: &Survey) -> Result<&FxHashMap<u32, Vec<Address>>> {
         if self.strays.is_none() {
-            let mut strays: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+            let mut strays: FxHashMap<u32, Vec<Address>> = FxHashMap::default();
             for segment in 0..self.geometry.main_segments {
                 let entry = self.sit(segment)?;
                 let is_node = SegmentKind::from_u8(entry.kind()).is_some_and(SegmentKind::is_node);
@@ -162,14 +164,14 @@ impl State {
         survey: &Survey,
         segment: u32,
         live: &[u8; 64],
-        strays: &mut FxHashMap<u32, Vec<u32>>,
+        strays: &mut FxHashMap<u32, Vec<Address>>,
     ) -> Result<()> {
-        let owned = survey.ownership.map.segment(segment);
+        let owned = survey.ownership.map.found_in(segment);
         let summaries = self.summaries(segment)?;
         for block in 0..BLOCKS_PER_SEGMENT {
             let at = block as usize;
             if bit_msb(live, at) && !owned.is_some_and(|found| bit_msb(&found.map, at)) {
-                let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
+                let address = self.geometry.in_segment(segment, block);
                 strays.entry(summaries[at].nid.get()).or_default().push(address);
             }
         }

@@ -9,7 +9,7 @@ use crate::check::blocks::Owner;
 use crate::check::records::Reference;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
-use crate::layout::NULL_ADDR;
+use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
@@ -71,7 +71,7 @@ impl State {
             (FaultKind::NodeReference, Place::Inode(ino)) => self.clean_tree(survey, ino),
             (FaultKind::NodeUnreachable, Place::Node(nid)) => self.attach_or_free(survey, nid),
             (FaultKind::BlockAddress, Place::Slot { nid, slot }) => {
-                let cleared = self.set_address(survey, nid, slot, NULL_ADDR)?;
+                let cleared = self.set_address(survey, nid, slot, Address::NULL)?;
                 Ok(cleared.then(|| "now a hole".into()))
             }
             (_, Place::Node(parent) | Place::Inode(parent)) => self.clean_pointers(survey, parent),
@@ -94,7 +94,7 @@ impl State {
     /// Whether the pointer to node `nid` at `offset` of inode `ino` is the one that counts.
     fn is_right(&self, survey: &Survey, nid: u32, ino: u32, offset: u32) -> Result<bool> {
         let own = survey.references.get(&nid).is_some_and(|found| found.ino == ino && found.offset == offset);
-        Ok(own && !survey.inodes.contains_key(&nid) && self.geometry.in_main(self.nat(nid)?.block_addr.get()))
+        Ok(own && !survey.inodes.contains_key(&nid) && self.geometry.in_main(self.nat(nid)?.address()))
     }
 
     /// Clears the pointers of an inode or indirect node that lead nowhere or to somebody else's.
@@ -149,7 +149,7 @@ impl State {
         {
             return Ok(None);
         }
-        let address = self.nat(nid)?.block_addr.get();
+        let address = self.nat(nid)?.address();
         let has_file = footer.is_some_and(|footer| survey.inodes.contains_key(&footer.ino.get()));
         // The first time, what it belongs to may only have been mended a moment ago.
         if has_file && self.put_back.contains(&address) {
@@ -192,7 +192,7 @@ impl State {
                 }
             }
             Some((parent, slot)) => match self.indirect_at(survey, ino, parent)? {
-                Some(parent) if self.address(survey, parent, slot)? == NULL_ADDR => {
+                Some(parent) if self.address(survey, parent, slot)? == Address::NULL => {
                     self.edit_node(parent, |node| node.slots[slot as usize].set(nid))?
                 }
                 _ => false,
@@ -215,7 +215,7 @@ impl State {
         }
         let (holder, slot) = match parent_of(offset) {
             Some((above, slot)) => match self.indirect_at(survey, ino, above)? {
-                Some(holder) if self.address(survey, holder, slot)? == NULL_ADDR => (holder, Some(slot)),
+                Some(holder) if self.address(survey, holder, slot)? == Address::NULL => (holder, Some(slot)),
                 _ => return Ok(None),
             },
             None => (ino, None),
@@ -251,10 +251,10 @@ impl State {
             let mut waiting = FxHashSet::default();
             for (nid, entry) in survey.nat.in_use() {
                 let is_known = survey.inodes.contains_key(&nid) || survey.references.contains_key(&nid);
-                if is_known || !self.geometry.in_main(entry.block_addr.get()) {
+                if is_known || !self.geometry.in_main(entry.address()) {
                     continue;
                 }
-                let footer = State::footer(&self.block(entry.block_addr.get())?);
+                let footer = State::footer(&self.block(entry.address())?);
                 waiting.extend(footer.filter(|at| at.nid.get() == nid).map(|at| (at.ino.get(), at.offset())));
             }
             self.waiting = Some(waiting);
@@ -285,7 +285,7 @@ impl State {
                     Owner::Data { nid, slot, .. } => {
                         let ino = survey.references.get(&nid).map_or(nid, |reference| reference.ino);
                         *self.given_up.entry(ino).or_default() += 1;
-                        self.set_address(survey, nid, slot.into(), NULL_ADDR)?;
+                        self.set_address(survey, nid, slot.into(), Address::NULL)?;
                         let place = Place::Slot { nid, slot: slot.into() };
                         done.push((place, format!("block {address} belongs to another: now a hole")));
                     }

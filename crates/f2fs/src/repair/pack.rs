@@ -73,7 +73,7 @@ impl State {
         }
         let pack = self.compose_pack();
         let start = self.geometry.checkpoint + self.target * BLOCKS_PER_SEGMENT;
-        for (address, block) in (start..).zip(pack.chunks_exact(BLOCK_SIZE)) {
+        for (address, block) in start.onward().zip(pack.chunks_exact(BLOCK_SIZE)) {
             self.put(address, block)?;
         }
         Ok(())

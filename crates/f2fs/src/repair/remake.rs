@@ -19,7 +19,7 @@ use crate::layout::dentry::{DentryShape, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 
 /// Addresses that any inode has room for, whatever else is in it.
 const SLOTS_MAX: u32 = 800;
@@ -53,7 +53,7 @@ impl State {
         self.put(node, &block)?;
         self.edit_nat(ino, |entry| {
             entry.ino.set(ino);
-            entry.block_addr.set(node);
+            entry.block_addr = node.into();
         })?;
         self.made.insert(ino);
         self.names.remove(&ino);
@@ -61,7 +61,7 @@ impl State {
     }
 
     /// Blocks of names of a directory whose inode is gone, by their place in it.
-    fn blocks_left(&mut self, survey: &Survey, ino: u32) -> Result<BTreeMap<u32, u32>> {
+    fn blocks_left(&mut self, survey: &Survey, ino: u32) -> Result<BTreeMap<u32, Address>> {
         if self.left.is_none() {
             self.left = Some(self.find_left(survey)?);
         }
@@ -76,12 +76,12 @@ impl State {
     }
 
     /// Live blocks of data without an owner whose summaries name a directory that inodes without a name remember.
-    fn find_left(&mut self, survey: &Survey) -> Result<FxHashMap<u32, Vec<(u32, u32)>>> {
+    fn find_left(&mut self, survey: &Survey) -> Result<FxHashMap<u32, Vec<(u32, Address)>>> {
         self.find_nameless(survey)?;
-        let mut left: FxHashMap<u32, Vec<(u32, u32)>> = FxHashMap::default();
+        let mut left: FxHashMap<u32, Vec<(u32, Address)>> = FxHashMap::default();
         for segment in 0..self.geometry.main_segments {
             let entry = self.sit(segment)?;
-            let owned = survey.ownership.map.segment(segment).map_or([0; 64], |found| found.map);
+            let owned = survey.ownership.map.found_in(segment).map_or([0; 64], |found| found.map);
             let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());
             if !is_data || entry.valid_map == owned {
                 continue;
@@ -94,7 +94,7 @@ impl State {
                 let (at, ino, slot) = (block as usize, owner.nid.get(), u32::from(owner.ofs_in_node.get()));
                 let is_lost = bit_msb(&entry.valid_map, at) && !bit_msb(&owned, at);
                 if is_lost && slot < SLOTS_MAX && self.remembered.contains(&ino) {
-                    let address = self.geometry.main + (segment << SEGMENT_BITS) + block;
+                    let address = self.geometry.in_segment(segment, block);
                     left.entry(ino).or_default().push((slot, address));
                 }
             }
@@ -108,7 +108,7 @@ impl State {
         parent: u32,
         permissions: u16,
         name: &[u8],
-        blocks: &BTreeMap<u32, u32>,
+        blocks: &BTreeMap<u32, Address>,
     ) -> Result<Box<RawInode>> {
         let mut inode = Box::new(RawInode::new_zeroed());
         let end = blocks.last_key_value().map_or(1, |(last, _)| u64::from(*last) + 1);
@@ -130,7 +130,7 @@ impl State {
         }
         let first = inode.extra_size() as usize / 4;
         for (&slot, &address) in blocks {
-            inode.slots[first + slot as usize].set(address);
+            inode.slots[first + slot as usize] = address.into();
         }
         inode.footer.nid.set(ino);
         inode.footer.ino.set(ino);

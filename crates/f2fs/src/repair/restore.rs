@@ -11,7 +11,7 @@ use super::report::{Log, Repair};
 use super::state::State;
 use crate::check::{Fault, FaultKind, Place};
 use crate::error::Result;
-use crate::layout::NULL_ADDR;
+use crate::layout::Address;
 use crate::layout::nat::RawNatEntry;
 use crate::rescue::claims::{Claim, Pointer};
 
@@ -83,7 +83,7 @@ impl State {
 
     fn restore_entry(&mut self, claim: &Claim, known: &Known<'_>, log: &mut Log) -> Result<()> {
         let entry = self.nat(claim.nid)?;
-        let address = entry.block_addr.get();
+        let address = entry.address();
         if address == claim.address {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl State {
         if leads_to_it && !claim.is_newer() && !known.nat_is_old {
             return Ok(());
         }
-        let found = if address == NULL_ADDR {
+        let found = if address == Address::NULL {
             "entry is free".to_owned()
         } else {
             format!("entry leads to block {address:#x}")
@@ -111,10 +111,10 @@ impl State {
 
     /// Frees node ids whose entry leads nowhere, to a node that was found and has another id, or to what neither its footer nor the summary
     /// takes for this node: a table of garbage has more of these than rounds could free one by one.
-    fn free_strangers(&mut self, claimed: &FxHashMap<u32, u32>, known: &Known<'_>, log: &mut Log) -> Result<()> {
+    fn free_strangers(&mut self, claimed: &FxHashMap<Address, u32>, known: &Known<'_>, log: &mut Log) -> Result<()> {
         let mut freed = Vec::new();
         for (nid, entry) in self.nat_in_use()? {
-            let address = entry.block_addr.get();
+            let address = entry.address();
             if claimed.get(&address) == Some(&nid) {
                 continue;
             }
@@ -131,9 +131,9 @@ impl State {
         &self,
         nid: u32,
         entry: &RawNatEntry,
-        claimed: &FxHashMap<u32, u32>,
+        claimed: &FxHashMap<Address, u32>,
     ) -> Result<Option<String>> {
-        let address = entry.block_addr.get();
+        let address = entry.address();
         if !self.geometry.in_main(address) {
             return Ok(Some(format!("entry leads to block {address:#x}")));
         }

@@ -198,7 +198,7 @@ impl Work<'_> {
         for fault in &duplicates {
             let address = match fault.place {
                 Place::Slot { nid, slot } => state.address(survey, nid, slot)?,
-                Place::Node(nid) => state.nat(nid)?.block_addr.get(),
+                Place::Node(nid) => state.nat(nid)?.address(),
                 _ => continue,
             };
             watched.insert(address);

@@ -44,7 +44,7 @@ impl State {
         if !log.in_slack {
             return self.log_is_blocked(survey, kind) && log.offset < crate::layout::BLOCKS_PER_SEGMENT;
         }
-        survey.ownership.map.segment(log.segment).is_some_and(|found| {
+        survey.ownership.map.found_in(log.segment).is_some_and(|found| {
             let strangers = if kind.is_node() { found.data } else { found.nodes };
             strangers > 0 || bit_msb(&found.map, log.offset as usize)
         })
@@ -54,7 +54,7 @@ impl State {
     fn part_classes(&mut self, survey: &Survey) -> Result<()> {
         let mut mixed = FxHashSet::default();
         for segment in 0..self.geometry.main_segments {
-            if survey.ownership.map.segment(segment).is_some_and(|found| found.data > 0 && found.nodes > 0) {
+            if survey.ownership.map.found_in(segment).is_some_and(|found| found.data > 0 && found.nodes > 0) {
                 mixed.insert(segment);
             }
         }
@@ -65,7 +65,7 @@ impl State {
         nodes.sort_unstable();
         nodes.dedup();
         for nid in nodes {
-            let address = self.nat(nid)?.block_addr.get();
+            let address = self.nat(nid)?.address();
             if self.geometry.in_main(address) && mixed.contains(&self.segment_of(address).0) {
                 self.move_node(survey, nid)?;
             }
@@ -87,7 +87,7 @@ impl State {
         let owner = crate::check::blocks::Owner::Node(nid).summary();
         let Some(address) = self.allocate(survey, kind, owner)? else { return Ok(false) };
         self.put(address, &block)?;
-        self.edit_nat(nid, |entry| entry.block_addr.set(address))?;
+        self.edit_nat(nid, |entry| entry.block_addr.set(address.get()))?;
         Ok(true)
     }
 
@@ -159,7 +159,7 @@ impl State {
 
     /// A segment's entry: live is what has an owner; the type stays if it can be right.
     fn right_entry(&self, survey: &Survey, segment: u32, stored: &RawSitEntry) -> RawSitEntry {
-        let found = survey.ownership.map.segment(segment);
+        let found = survey.ownership.map.found_in(segment);
         let (map, data, nodes) = found.map_or(([0; 64], 0, 0), |found| (found.map, found.data, found.nodes));
         let read_only = self.geometry.features.contains(Features::READ_ONLY);
         let log = SegmentKind::ALL.into_iter().find(|kind| self.loaded.logs[kind.index()].segment == segment);

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use basalt_device::{BlockDevice, DeviceError, RequestKind, Result};
 use parking_lot::RwLock;
 
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// The changes, over the device they are for. Writes cost a block of memory for each block they touch; flush and discard do nothing.
 pub(super) struct Staged {
     base: Arc<dyn BlockDevice>,
-    blocks: RwLock<BTreeMap<u32, Vec<u8>>>,
+    blocks: RwLock<BTreeMap<Address, Vec<u8>>>,
 }
 
 impl Staged {
@@ -36,7 +36,7 @@ impl Staged {
     ///
     /// # Errors
     /// None at present.
-    pub(super) fn changes(&self) -> Result<BTreeMap<u32, Vec<u8>>> {
+    pub(super) fn changes(&self) -> Result<BTreeMap<Address, Vec<u8>>> {
         let mut changes = BTreeMap::new();
         for (&address, block) in self.blocks.read().iter() {
             if self.before(address).map_or(true, |before| *block != before) {
@@ -47,7 +47,7 @@ impl Staged {
     }
 
     /// Drops changes: these blocks are as on the device again.
-    pub(super) fn forget(&self, addresses: Range<u32>) {
+    pub(super) fn forget(&self, addresses: Range<Address>) {
         self.blocks.write().retain(|address, _| !addresses.contains(address));
     }
 
@@ -55,7 +55,7 @@ impl Staged {
     ///
     /// # Errors
     /// When the device cannot be read.
-    pub(super) fn before(&self, address: u32) -> Result<Vec<u8>> {
+    pub(super) fn before(&self, address: Address) -> Result<Vec<u8>> {
         let mut block = vec![0; BLOCK_SIZE];
         self.base.read_at(u64::from(address) << BLOCK_BITS, &mut block)?;
         Ok(block)
@@ -93,13 +93,13 @@ impl BlockDevice for Staged {
             // What cannot be read below may have been written since.
             for address in offset / BLOCK..end.div_ceil(BLOCK) {
                 let (from, to) = ((address * BLOCK).max(offset), ((address + 1) * BLOCK).min(end));
-                if !self.blocks.read().contains_key(&(address as u32)) {
+                if !self.blocks.read().contains_key(&Address::new(address as u32)) {
                     self.base.read_at(from, &mut buf[(from - offset) as usize..(to - offset) as usize])?;
                 }
             }
         }
         // Devices end before block 2^32, whatever the last partial block.
-        let (first, last) = ((offset / BLOCK) as u32, end.div_ceil(BLOCK) as u32);
+        let [first, last] = [offset / BLOCK, end.div_ceil(BLOCK)].map(|block| Address::new(block as u32));
         for (&address, block) in self.blocks.read().range(first..last) {
             let start = u64::from(address) * BLOCK;
             let (from, to) = (start.max(offset), (start + BLOCK).min(end));
@@ -110,7 +110,7 @@ impl BlockDevice for Staged {
     }
 
     fn next_data(&self, offset: u64) -> Option<u64> {
-        let first = u32::try_from(offset / BLOCK).ok();
+        let first = u32::try_from(offset / BLOCK).ok().map(Address::new);
         let staged = first.and_then(|first| self.blocks.read().range(first..).next().map(|(&address, _)| address));
         let staged = staged.map(|address| (u64::from(address) * BLOCK).max(offset));
         self.base.next_data(offset).into_iter().chain(staged).min()
@@ -125,7 +125,7 @@ impl BlockDevice for Staged {
             let (from, to) = (start.max(offset), (start + BLOCK).min(end));
             let source = &buf[(from - offset) as usize..(to - offset) as usize];
             // As above: the address fits.
-            let address = address as u32;
+            let address = Address::new(address as u32);
             if source.len() == BLOCK_SIZE {
                 blocks.insert(address, source.to_vec());
                 continue;

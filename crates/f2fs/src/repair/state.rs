@@ -26,7 +26,7 @@ use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
 use crate::layout::node::{RawNode, RawNodeFooter, XATTR_NODE_OFFSET};
 use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::node::inode::{has_checksum, set_checksum};
 
 /// First node id that is nobody's by definition.
@@ -55,19 +55,19 @@ pub(super) struct State {
     /// Whether the tables are changed in place so far, as between no two checkpoints: the staged pack is not the next one then.
     pub(super) is_staged: bool,
     /// Blocks handed out since the last check.
-    pub(super) taken: FxHashSet<u32>,
+    pub(super) taken: FxHashSet<Address>,
     /// Nodes below inodes by inode and offset, as of the last check; made when first needed.
     pub(super) by_offset: Option<BTreeMap<(u32, u32), u32>>,
     /// Inode and offset of nodes that nobody points to, as of the last check; made when first needed.
     pub(super) waiting: Option<FxHashSet<(u32, u32)>>,
     /// Where live blocks without an owner say that a node is; made when first needed.
-    pub(super) strays: Option<FxHashMap<u32, Vec<u32>>>,
+    pub(super) strays: Option<FxHashMap<u32, Vec<Address>>>,
     /// Inodes without a name by parent and the name they remember; made when first needed.
     pub(super) nameless: Option<FxHashMap<(u32, Vec<u8>), u32>>,
     /// Directories that inodes without a name remember; made with `nameless`.
     pub(super) remembered: FxHashSet<u32>,
     /// Live blocks without an owner that were such a directory's, as slot and address; made when first needed.
-    pub(super) left: Option<FxHashMap<u32, Vec<(u32, u32)>>>,
+    pub(super) left: Option<FxHashMap<u32, Vec<(u32, Address)>>>,
     /// The top of what directories are below, as of the last check: the root, or one without a name; `None` in a circle.
     pub(super) tops: FxHashMap<u32, Option<u32>>,
     /// Directories whose `i_dir_level` was looked at in this round, and whether it was wrong.
@@ -85,9 +85,9 @@ pub(super) struct State {
     /// Nodes that belong to no file, and were freed: their blocks look lost until it is derived what is live.
     pub(super) homeless: FxHashSet<u32>,
     /// Where nodes are that the NAT had lost, and that were put back because their block is live.
-    pub(super) put_back: FxHashSet<u32>,
+    pub(super) put_back: FxHashSet<Address>,
     /// Where nodes are that were put back, and belonged to no file again though theirs is there: old versions.
-    pub(super) outdated: FxHashSet<u32>,
+    pub(super) outdated: FxHashSet<Address>,
     /// Inodes made since the last check.
     pub(super) made: FxHashSet<u32>,
     /// Where what has no name goes, once it is known in this round.
@@ -121,15 +121,15 @@ impl State {
     }
 
     /// A block, changes included. The address must be on the device.
-    pub(super) fn block(&self, address: u32) -> Result<Vec<u8>> {
+    pub(super) fn block(&self, address: Address) -> Result<Vec<u8>> {
         read_blocks(&*self.device, address, 1)
     }
 
-    pub(super) fn put(&self, address: u32, block: &[u8]) -> Result<()> {
+    pub(super) fn put(&self, address: Address, block: &[u8]) -> Result<()> {
         Ok(self.device.write_at(u64::from(address) << BLOCK_BITS, block)?)
     }
 
-    fn nat_place(&self, nid: u32) -> (u32, usize) {
+    fn nat_place(&self, nid: u32) -> (Address, usize) {
         let index = nid / NAT_ENTRIES;
         let second = bit_msb(&self.loaded.nat_bitmap, index as usize);
         (self.geometry.nat_block(index, second), (nid % NAT_ENTRIES) as usize * size_of::<RawNatEntry>())
@@ -170,7 +170,7 @@ impl State {
             }
             for (nid, bytes) in (first..first + NAT_ENTRIES).zip(block.chunks_exact(size_of::<RawNatEntry>())) {
                 let entry = RawNatEntry::read_from_bytes(bytes).unwrap_or_default();
-                if entry.block_addr.get() != NULL_ADDR && nid >= RESERVED {
+                if entry.address() != Address::NULL && nid >= RESERVED {
                     all.push((nid, entry));
                 }
             }
@@ -182,7 +182,7 @@ impl State {
     pub(super) fn free_nid(&mut self, survey: &Survey) -> Result<Option<u32>> {
         while self.free_from < self.geometry.node_ids() {
             let nid = self.free_from;
-            if survey.nat.get(nid).block_addr.get() == 0 && self.nat(nid)?.block_addr.get() == 0 {
+            if survey.nat.get(nid).address() == Address::NULL && self.nat(nid)?.address() == Address::NULL {
                 return Ok(Some(nid));
             }
             self.free_from += 1;
@@ -215,7 +215,7 @@ impl State {
     }
 
     /// The SIT block with a segment's entry, and the byte the entry starts at.
-    pub(super) fn sit_place(&self, segment: u32) -> (u32, usize) {
+    pub(super) fn sit_place(&self, segment: u32) -> (Address, usize) {
         let index = segment / SIT_ENTRIES;
         let second = bit_msb(&self.loaded.sit_bitmap, index as usize);
         (self.geometry.sit_block(index, second), (segment % SIT_ENTRIES) as usize * size_of::<RawSitEntry>())
@@ -230,13 +230,13 @@ impl State {
 
     /// The block of a node that the NAT has in the main area; `None` for all others.
     pub(super) fn node(&self, nid: u32) -> Result<Option<Vec<u8>>> {
-        let address = self.nat(nid)?.block_addr.get();
+        let address = self.nat(nid)?.address();
         if self.geometry.in_main(address) { Ok(Some(self.block(address)?)) } else { Ok(None) }
     }
 
     /// Changes a node's block; an inode's checksum is brought up to date. False if there is no such node.
     pub(super) fn edit_node(&mut self, nid: u32, change: impl FnOnce(&mut RawNode)) -> Result<bool> {
-        let address = self.nat(nid)?.block_addr.get();
+        let address = self.nat(nid)?.address();
         if !self.geometry.in_main(address) {
             return Ok(false);
         }
@@ -260,7 +260,7 @@ impl State {
     }
 
     fn change_inode(&mut self, ino: u32, always_seal: bool, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
-        let address = self.nat(ino)?.block_addr.get();
+        let address = self.nat(ino)?.address();
         if !self.geometry.in_main(address) {
             return Ok(false);
         }
@@ -293,13 +293,13 @@ impl State {
     }
 
     /// Segment of a block of the main area, and the block's place in it.
-    pub(super) fn segment_of(&self, address: u32) -> (u32, usize) {
-        let within = address - self.geometry.main;
-        (within >> SEGMENT_BITS, (within % BLOCKS_PER_SEGMENT) as usize)
+    pub(super) fn segment_of(&self, address: Address) -> (u32, usize) {
+        let within = self.geometry.main_block(address);
+        (within.segment(), within.offset() as usize)
     }
 
     /// The summary entry of a block of the main area.
-    pub(super) fn summary(&self, address: u32) -> Result<RawSummary> {
+    pub(super) fn summary(&self, address: Address) -> Result<RawSummary> {
         let (segment, block) = self.segment_of(address);
         Ok(self.summaries(segment)?[block])
     }
@@ -314,7 +314,7 @@ impl State {
         Ok(summary.map_or([RawSummary::default(); BLOCKS_PER_SEGMENT as usize], |summary| summary.entries))
     }
 
-    pub(super) fn set_summary(&mut self, address: u32, entry: RawSummary) -> Result<()> {
+    pub(super) fn set_summary(&mut self, address: Address, entry: RawSummary) -> Result<()> {
         let (segment, block) = self.segment_of(address);
         if let Some(log) = self.loaded.logs.iter_mut().find(|log| log.segment == segment) {
             log.summary.entries[block] = entry;
@@ -329,7 +329,12 @@ impl State {
     }
 
     /// Takes the next block of a log for `owner`; `None` if no segment is free.
-    pub(super) fn allocate(&mut self, survey: &Survey, kind: SegmentKind, owner: RawSummary) -> Result<Option<u32>> {
+    pub(super) fn allocate(
+        &mut self,
+        survey: &Survey,
+        kind: SegmentKind,
+        owner: RawSummary,
+    ) -> Result<Option<Address>> {
         let log = &self.loaded.logs[kind.index()];
         let is_blocked = self.log_is_blocked(survey, kind);
         if is_blocked || self.kept.holds_from(log.segment, log.offset) {
@@ -341,7 +346,7 @@ impl State {
         }
         let log = &mut self.loaded.logs[kind.index()];
         log.summary.entries[log.offset as usize] = owner;
-        let address = self.geometry.main + (log.segment << SEGMENT_BITS) + log.offset;
+        let address = self.geometry.in_segment(log.segment, log.offset);
         log.offset += 1;
         self.taken.insert(address);
         Ok(Some(address))
@@ -351,7 +356,7 @@ impl State {
     pub(super) fn log_is_blocked(&self, survey: &Survey, kind: SegmentKind) -> bool {
         let log = &self.loaded.logs[kind.index()];
         let shared = self.loaded.logs.iter().filter(|other| other.segment == log.segment).count() > 1;
-        let Some(found) = survey.ownership.map.segment(log.segment) else {
+        let Some(found) = survey.ownership.map.found_in(log.segment) else {
             return log.in_slack || shared || log.offset >= BLOCKS_PER_SEGMENT;
         };
         let strangers = if kind.is_node() { found.data } else { found.nodes };
@@ -395,7 +400,7 @@ impl State {
         let mut used: FxHashSet<u32> = self.taken.iter().map(|&address| self.segment_of(address).0).collect();
         used.extend(self.loaded.logs.iter().map(|log| log.segment));
         let is_free = |segment: u32| {
-            let owned = survey.ownership.map.segment(segment).is_some_and(|found| found.data + found.nodes > 0);
+            let owned = survey.ownership.map.found_in(segment).is_some_and(|found| found.data + found.nodes > 0);
             !owned && !used.contains(&segment) && is_allowed(segment)
         };
         let (segments, section) = (self.geometry.main_segments, self.geometry.segments_per_section.max(1));

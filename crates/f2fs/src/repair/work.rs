@@ -10,6 +10,7 @@ use super::report::{Log, RepairOptions, RepairProgress};
 use super::staged::Staged;
 use crate::check::{CheckOptions, CheckReport, Survey, examine};
 use crate::error::Result;
+use crate::layout::Address;
 
 /// Most faults that one round takes on; a volume with more takes more rounds.
 const FAULTS_PER_ROUND: usize = 100_000;
@@ -29,7 +30,7 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     /// Checks what the repair has made so far.
-    pub(super) fn examine(&mut self, watched: FxHashSet<u32>) -> Result<(CheckReport, Option<Survey>)> {
+    pub(super) fn examine(&mut self, watched: FxHashSet<Address>) -> Result<(CheckReport, Option<Survey>)> {
         self.round += 1;
         let (round, progress) = (self.round, &mut self.progress);
         let options = CheckOptions { max_faults: FAULTS_PER_ROUND };

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
-use crate::layout::BLOCKS_PER_SEGMENT;
+use crate::layout::Address;
 use crate::layout::journal::{KIND_NODE, RawMove};
 use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::node::cache::{LeadPointers, Node};
@@ -30,9 +30,9 @@ use crate::recovery::scan::{Start, scan};
 pub(super) struct MovedNode {
     pub(super) nid: u32,
     /// Where the checkpoint has it.
-    pub(super) old: u32,
+    pub(super) old: Address,
     /// Where it is.
-    pub(super) last: u32,
+    pub(super) last: Address,
 }
 
 /// What is behind a checkpoint.
@@ -43,7 +43,7 @@ pub(crate) struct Behind {
     pub(super) node_segments: BTreeSet<u32>,
     /// `cp_ver` of nodes written after the checkpoint, and their positions in the roll-forward chain, by address.
     version: u64,
-    pub(super) chain: FxHashMap<u32, usize>,
+    pub(super) chain: FxHashMap<Address, usize>,
     /// That chain is broken: what was fsynced behind may be anywhere.
     pub(super) is_broken: bool,
     /// Seals tell which nodes of that chain count.
@@ -58,7 +58,7 @@ impl Behind {
             notes.push(format!("{error}; what was cleaned since the checkpoint may be wrong"));
             Vec::new()
         });
-        moves.retain(|one| geometry.in_main(one.old.get()) && geometry.in_main(one.new.get()));
+        moves.retain(|one| geometry.in_main(one.old.into()) && geometry.in_main(one.new.into()));
         if !moves.is_empty() {
             let count = moves.len();
             notes
@@ -66,7 +66,7 @@ impl Behind {
         }
         let translation = Translation::new(&moves);
         let moved_nodes = moved_nodes(&moves, &translation);
-        let segment_of = |address: u32| (address - geometry.main) / BLOCKS_PER_SEGMENT;
+        let segment_of = |address: Address| geometry.segment_of(address);
         Behind {
             node_segments: moved_nodes.iter().map(|node| segment_of(node.last)).collect(),
             moved_nodes,
@@ -86,10 +86,9 @@ impl Behind {
         geometry: &Geometry,
         pack: &Pack,
         notes: &mut Vec<String>,
-    ) -> FxHashSet<u32> {
+    ) -> FxHashSet<Address> {
         let (segment, offset, _) = log_position(pack, SegmentKind::WarmNode);
-        let first = u64::from(geometry.main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT) + u64::from(offset);
-        let Ok(address) = u32::try_from(first) else { return FxHashSet::default() };
+        let Some(address) = geometry.checked_in_segment(segment, offset) else { return FxHashSet::default() };
         let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
         let mut chain = scan(&start, &|_| false);
         chain.nodes.append(&mut chain.behind);
@@ -99,14 +98,14 @@ impl Behind {
             notes.push(format!("{error}; more was fsynced behind that"));
         }
         self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
-        let of_chain = self.chain.keys().map(|address| (address - geometry.main) / BLOCKS_PER_SEGMENT);
+        let of_chain = self.chain.keys().map(|address| geometry.segment_of(*address));
         self.node_segments.extend(of_chain);
         vouched(&chain).collect()
     }
 }
 
 impl LeadPointers for Behind {
-    fn lead_pointers(&self, node: &mut Node, address: u32, geometry: &Geometry) {
+    fn lead_pointers(&self, node: &mut Node, address: Address, geometry: &Geometry) {
         let footer = *node.footer();
         let position = self.chain.get(&address).copied();
         if footer.cp_ver.get() == self.version && position.is_none() {
@@ -115,10 +114,10 @@ impl LeadPointers for Behind {
         }
         let lead = |pointer: &mut U32| {
             let now = match position {
-                Some(position) => self.translation.of_chain(pointer.get(), position),
-                None => self.translation.of_checkpoint(pointer.get()).unwrap_or(pointer.get()),
+                Some(position) => self.translation.of_chain(Address::from(*pointer), position),
+                None => self.translation.of_checkpoint(Address::from(*pointer)).unwrap_or(Address::from(*pointer)),
             };
-            pointer.set(now);
+            *pointer = now.into();
         };
         if footer.ino == footer.nid {
             if has_pointers(node.inode()) {
@@ -153,10 +152,10 @@ fn read_moves(
 
 /// The nodes that the checkpoint knows: an address may have been left several times, and the first counts.
 fn moved_nodes(moves: &[RawMove], translation: &Translation) -> Vec<MovedNode> {
-    let mut seen = FxHashSet::default();
-    let firsts = moves.iter().filter(|one| seen.insert(one.old.get()) && one.kind == KIND_NODE);
+    let mut seen: FxHashSet<Address> = FxHashSet::default();
+    let firsts = moves.iter().filter(|one| seen.insert(one.old.into()) && one.kind == KIND_NODE);
     let moved = |one: &RawMove| {
-        let (nid, old) = (one.nid.get(), one.old.get());
+        let (nid, old) = (one.nid.get(), one.old.into());
         translation.of_checkpoint(old).map(|last| MovedNode { nid, old, last })
     };
     firsts.filter_map(moved).collect()

@@ -8,6 +8,7 @@ use super::index::Index;
 use super::standing::Standing;
 use super::tree::Child;
 use crate::error::Result;
+use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
@@ -33,7 +34,7 @@ pub(crate) struct Claim {
     /// Its offset in the inode's tree.
     pub(crate) offset: u32,
     /// Where it is.
-    pub(crate) address: u32,
+    pub(crate) address: Address,
     pub(crate) standing: Standing,
     /// What leads to it, or should; `None` for an inode, and where the node above is gone.
     pub(crate) pointer: Option<Pointer>,
@@ -127,7 +128,7 @@ impl Walk<'_> {
             && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
         if has_blocks {
             let flexible = self.volume.geometry.flexible_inline_xattr();
-            let own = raw.addresses(flexible).iter().map(|address| address.get());
+            let own = raw.addresses(flexible).iter().map(|address| Address::from(*address));
             self.holding.blocks += own.filter(|&address| self.volume.geometry.in_main(address)).count() as u64;
             for (at, (nid, offset)) in raw.i_nid.iter().zip(CHILD_OFFSETS).enumerate() {
                 let byte = core::mem::offset_of!(RawInode, i_nid) + 4 * at;
@@ -196,7 +197,8 @@ impl Walk<'_> {
         match level(offset, 0, ADDRS_PER_NODE) {
             Level::Direct { .. } => {
                 let geometry = &self.volume.geometry;
-                self.holding.blocks += slots.iter().filter(|address| geometry.in_main(address.get())).count() as u64;
+                self.holding.blocks +=
+                    slots.iter().filter(|address| geometry.in_main(Address::from(**address))).count() as u64;
             }
             Level::Indirect { first, step } => {
                 for (at, value) in (0..ADDRS_PER_NODE).zip(&slots) {

@@ -6,7 +6,7 @@ use crate::dir::entries::{entry, kind_of, name, next_used};
 use crate::dir::hash::hash;
 use crate::dir::lookup::Place;
 use crate::layout::dentry::{DentryShape, slots_for};
-use crate::layout::{NEW_ADDR, NULL_ADDR, blocks_for};
+use crate::layout::{Address, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -59,7 +59,7 @@ impl Listing {
                 }
                 Found::Mapped(Mapped::Slot(slot)) => {
                     for step in 0..u64::from(slot.count).min(blocks - index) {
-                        let address = volume.node(slot.nid)?.pointer(slot.byte + 4 * step as usize);
+                        let address = volume.node(slot.nid)?.address(slot.byte + 4 * step as usize);
                         self.read_at(volume, address, index + step == 0);
                     }
                     index + u64::from(slot.count)
@@ -69,8 +69,8 @@ impl Listing {
         Ok(())
     }
 
-    fn read_at(&mut self, volume: &Volume, address: u32, first: bool) {
-        if matches!(address, NULL_ADDR | NEW_ADDR) {
+    fn read_at(&mut self, volume: &Volume, address: Address, first: bool) {
+        if matches!(address, Address::NULL | Address::NEW) {
             return;
         }
         match volume.check_data_address(self.directory, address).and_then(|()| volume.read_block(address)) {

@@ -37,7 +37,7 @@ use crate::checkpoint::pack::Pack;
 use crate::checkpoint::previous::JournalEntry;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::{BLOCKS_PER_SEGMENT, NULL_ADDR, SEGMENT_BITS, bit_msb, nat, sit};
+use crate::layout::{Address, bit_msb, nat, sit};
 use crate::node::seen::Seen;
 
 /// What NAT and SIT say.
@@ -64,12 +64,12 @@ pub(super) struct Evidence {
     /// Inodes of which this one knows an older node than was found, and nothing says whether the newer one was ever durable.
     doubtful: BTreeSet<u32>,
     /// Where nodes are that an fsync after the checkpoint vouches for.
-    fsynced: FxHashSet<u32>,
+    fsynced: FxHashSet<Address>,
     /// Whether seals tell which nodes of the chain count.
     is_sealed: bool,
-    addresses: FxHashMap<u32, u32>,
+    addresses: FxHashMap<u32, Address>,
     /// Possible entries of blocks of the NAT that have impossible ones too: believed where the node is there.
-    hints: FxHashMap<u32, u32>,
+    hints: FxHashMap<u32, Address>,
     /// Which blocks of the NAT can say that a node does not exist.
     nat_trusted: Vec<bool>,
     nat_is_whole: bool,
@@ -128,7 +128,7 @@ impl Evidence {
         evidence.sit_is_whole = live_nodes == nodes;
         evidence.version_after = Some(pack.raw.node_version(pack.checksum));
         evidence.is_last = pack.raw.flags().contains(CheckpointFlags::UMOUNT);
-        let segment_of = |address: &u32| (address - geometry.main) >> SEGMENT_BITS;
+        let segment_of = |address: &Address| geometry.segment_of(*address);
         evidence.named_segments = evidence.addresses.values().chain(evidence.hints.values()).map(segment_of).collect();
         // Also behind a clean end: the next session's first fsync goes there, and its chain may have lost its beginning.
         evidence.named_segments.insert(log_position(pack, SegmentKind::WarmNode).0);
@@ -136,7 +136,7 @@ impl Evidence {
     }
 
     /// Nodes are where cleaning moved them or fsync wrote them, and segments hold what was put there.
-    pub(super) fn follow(&mut self, geometry: &Geometry, behind: &Behind, fsynced: FxHashSet<u32>) {
+    pub(super) fn follow(&mut self, geometry: &Geometry, behind: &Behind, fsynced: FxHashSet<Address>) {
         for node in &behind.moved_nodes {
             // A block of the NAT that is gone cannot contradict.
             let address = self.addresses.entry(node.nid).or_insert(node.last);
@@ -146,7 +146,7 @@ impl Evidence {
         }
         // What fsync wrote goes on behind what the SIT knows; cleaning may have put a segment to other use.
         for node in &behind.moved_nodes {
-            self.segments.remove(&(node.last.saturating_sub(geometry.main) >> SEGMENT_BITS));
+            self.segments.remove(&geometry.segment_of(node.last));
         }
         self.written_since.clone_from(&behind.node_segments);
         self.fsynced = fsynced;
@@ -194,13 +194,13 @@ impl Evidence {
     }
 
     /// Whether a node may be of a lost checkpoint behind this one, or of one that power cut while its nodes were written: no fsync wrote it.
-    fn may_be_of_lost(&self, seen: &Seen, address: u32) -> bool {
+    fn may_be_of_lost(&self, seen: &Seen, address: Address) -> bool {
         let is_fsynced = seen.fsynced || self.fsynced.contains(&address);
         self.is_lost && self.version_after == Some(seen.version) && !is_fsynced
     }
 
     /// Whether a node shows that the checkpoint is out of date, and that was not known.
-    pub(super) fn shows_outdated(&mut self, seen: &Seen, address: u32) -> bool {
+    pub(super) fn shows_outdated(&mut self, seen: &Seen, address: Address) -> bool {
         let (is_newer, may_be_lost) = (self.is_of_newer(seen), self.may_be_of_lost(seen, address));
         let ahead = self.older_than.map_or(0, |version| (seen.version as u32).wrapping_sub(version));
         let may_count = self.is_stale || ahead <= self.ahead_max;
@@ -253,18 +253,20 @@ impl Evidence {
     }
 
     /// What the tables say of a node's block.
-    pub(super) fn known(&self, geometry: &Geometry, nid: u32, address: u32) -> Known {
+    pub(super) fn known(&self, geometry: &Geometry, nid: u32, address: Address) -> Known {
         Known { named: self.names(nid, address), live: !self.sit_is_old && self.is_live(geometry, address) }
     }
 
-    fn is_live(&self, geometry: &Geometry, address: u32) -> bool {
-        let Some(within) = address.checked_sub(geometry.main) else { return false };
-        let segment = self.segments.get(&(within >> SEGMENT_BITS)).filter(|found| found.holds_nodes);
-        segment.is_some_and(|found| bit_msb(&*found.map, (within % BLOCKS_PER_SEGMENT) as usize))
+    fn is_live(&self, geometry: &Geometry, address: Address) -> bool {
+        if !geometry.in_main(address) {
+            return false;
+        }
+        let segment = self.segments.get(&geometry.segment_of(address)).filter(|found| found.holds_nodes);
+        segment.is_some_and(|found| bit_msb(&*found.map, geometry.offset_in_segment(address) as usize))
     }
 
     /// Whether the NAT leads to this version of a node, out of date or not.
-    fn names(&self, nid: u32, address: u32) -> bool {
+    fn names(&self, nid: u32, address: Address) -> bool {
         self.addresses.get(&nid).or(self.hints.get(&nid)) == Some(&address)
     }
 
@@ -274,7 +276,7 @@ impl Evidence {
         device: &dyn basalt_device::BlockDevice,
         geometry: &Geometry,
         seen: &Seen,
-        address: u32,
+        address: Address,
     ) -> Standing {
         // Tables may be newer than a checkpoint that is stale.
         let is_named = self.names(seen.nid, address) && !(self.is_stale && self.is_of_newer(seen));
@@ -296,11 +298,13 @@ impl Evidence {
         if self.nat_is_old && self.sit_is_old && self.interval.is_some() {
             return if is_behind { Standing::Dead } else { self.of_interval(device, geometry, seen, address) };
         }
-        let Some(within) = address.checked_sub(geometry.main) else { return Standing::Unknown };
-        let segment = self.segments.get(&(within >> SEGMENT_BITS));
+        if !geometry.in_main(address) {
+            return Standing::Unknown;
+        }
+        let segment = geometry.segment_of(address);
         let is_live = self.is_live(geometry, address);
-        let is_since = self.written_since.contains(&(within >> SEGMENT_BITS));
-        let is_dead = segment.is_some() || self.sit_is_whole && (is_behind || !is_since);
+        let is_since = self.written_since.contains(&segment);
+        let is_dead = self.segments.contains_key(&segment) || self.sit_is_whole && (is_behind || !is_since);
         if self.nat_is_old && (is_known || self.sit_is_old) && !is_behind {
             return of_outdated(is_named, is_live, is_dead && !self.sit_is_old);
         }
@@ -319,7 +323,7 @@ impl Evidence {
         device: &dyn basalt_device::BlockDevice,
         geometry: &Geometry,
         seen: &Seen,
-        address: u32,
+        address: Address,
     ) -> Standing {
         let is_trusted = self.is_trusted(seen.nid);
         let named = self.addresses.get(&seen.nid).or(self.hints.get(&seen.nid)).copied();
@@ -339,7 +343,7 @@ impl Evidence {
         }
         let table = match is_new {
             true => interval.table_before(device, geometry, seen.nid),
-            false => named.or(is_trusted.then_some(NULL_ADDR)),
+            false => named.or(is_trusted.then_some(Address::NULL)),
         };
         let before = match interval.journal_before(seen.nid) {
             Some(JournalEntry::At(before)) => Some(before),
@@ -348,7 +352,7 @@ impl Evidence {
         };
         match before {
             // Any version may be in the journal that is lost: the newest counts.
-            Some(before) if !interval.has_journal_before() && before != NULL_ADDR => Standing::Disputed,
+            Some(before) if !interval.has_journal_before() && before != Address::NULL => Standing::Disputed,
             _ if !interval.has_journal_before() => Standing::Unknown,
             Some(before) if before == address => Standing::Disputed,
             Some(_) => Standing::Dead,

@@ -9,7 +9,7 @@ use basalt_vfs::{
 
 use super::Rescued;
 use super::tree::Child;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, COMPRESS_ADDR, NAME_MAX, NEW_ADDR, NULL_ADDR, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, NAME_MAX, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -51,8 +51,8 @@ impl Rescued {
     /// The parts of a file, in bytes, that cannot be had as far as that is known without reading it: their addresses are lost, past the
     /// end of the device, or in a range that could not be read while searching.
     pub fn lost_ranges(&self, ino: InodeNumber) -> Result<Vec<Range<u64>>> {
-        let end = (self.device.size() >> BLOCK_BITS).min(u32::MAX.into()) as u32;
-        let is_bad = |address: u32| {
+        let end = Address::new((self.device.size() >> BLOCK_BITS).min(u32::MAX.into()) as u32);
+        let is_bad = |address: Address| {
             let at = self.bad.partition_point(|range| range.end <= address);
             address >= end || self.bad.get(at).is_some_and(|range| range.contains(&address))
         };
@@ -72,8 +72,8 @@ impl Rescued {
                     }
                     Found::Mapped(Mapped::Slot(slot)) => {
                         for step in 0..u64::from(slot.count).min(blocks - index) {
-                            let address = volume.node(slot.nid)?.pointer(slot.byte + 4 * step as usize);
-                            let is_data = !matches!(address, NULL_ADDR | NEW_ADDR | COMPRESS_ADDR);
+                            let address = volume.node(slot.nid)?.address(slot.byte + 4 * step as usize);
+                            let is_data = address.is_block();
                             if is_data && (!volume.geometry.in_main(address) || is_bad(address)) {
                                 add_range(&mut lost, index + step..index + step + 1, size);
                             }

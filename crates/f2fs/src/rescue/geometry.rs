@@ -17,7 +17,7 @@ use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};
 use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::superblock::{Features, JOURNAL_GUARD, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
 use crate::merged::merge;
 
 /// A checkpoint is searched for in this many blocks from the start of the device: 256 MiB.
@@ -103,8 +103,8 @@ pub(super) fn from_checkpoint(reader: &mut Reader<'_>) -> Option<Geometry> {
         return None;
     }
     // Even versions are in the second pack, a segment behind the first.
-    let behind = address.checked_sub(BLOCKS_PER_SEGMENT).filter(|&start| start > 0);
-    let mut starts: Vec<u32> = [Some(address), behind].into_iter().flatten().collect();
+    let behind = address.get().checked_sub(BLOCKS_PER_SEGMENT).filter(|&start| start > 0).map(Address::new);
+    let mut starts: Vec<Address> = [Some(address), behind].into_iter().flatten().collect();
     if raw.checkpoint_ver.get().is_multiple_of(2) {
         starts.reverse();
     }
@@ -126,17 +126,17 @@ pub(super) fn from_checkpoint(reader: &mut Reader<'_>) -> Option<Geometry> {
 }
 
 /// The block so many segments behind another.
-fn behind_segments(start: u32, segments: u32) -> Option<u32> {
-    segments.checked_mul(BLOCKS_PER_SEGMENT)?.checked_add(start)
+fn behind_segments(start: Address, segments: u32) -> Option<Address> {
+    segments.checked_mul(BLOCKS_PER_SEGMENT).and_then(|blocks| start.checked_add(blocks))
 }
 
 /// Where the checkpoint area may start, and its segments, likeliest first: by where copies of the NAT begin behind the SIT. mkfs makes two
 /// segments, so a copy that is alone is the second one of such an area sooner than the first one of a longer area.
-fn find_places(reader: &mut Reader<'_>, starts: &[u32], sit_segments: u32) -> Vec<(u32, u32)> {
+fn find_places(reader: &mut Reader<'_>, starts: &[Address], sit_segments: u32) -> Vec<(Address, u32)> {
     let mut places = Vec::new();
     for (order, &start) in starts.iter().enumerate() {
         let mut holds_nat = |segments: u32| {
-            let nat = behind_segments(start, segments + sit_segments).filter(|&nat| nat < reader.blocks);
+            let nat = behind_segments(start, segments + sit_segments).filter(|&nat| nat.get() < reader.blocks);
             nat.is_some_and(|nat| starts_nat(reader, nat))
         };
         let mut first = holds_nat(2);
@@ -164,25 +164,26 @@ fn find_places(reader: &mut Reader<'_>, starts: &[u32], sit_segments: u32) -> Ve
 /// What can be said without superblock and checkpoint: the main area starts at `main`, or somewhere.
 pub(super) fn from_nothing(blocks: u32, main: Option<u32>) -> Geometry {
     let main = main.unwrap_or(BLOCKS_PER_SEGMENT).min(blocks.saturating_sub(1));
+    let main = Address::new(main);
     let segments = blocks >> SEGMENT_BITS;
     // Node ids are given out from below: there are never more of them than blocks.
     let nat_segments = segments.clamp(2, u32::MAX / nat::ENTRIES_PER_BLOCK / BLOCKS_PER_SEGMENT) * 2;
-    Areas { start: 0, segments: 0, sit_segments: 2, nat_segments, ssa: main, main }.geometry(blocks, 0)
+    Areas { start: Address::NULL, segments: 0, sit_segments: 2, nat_segments, ssa: main, main }.geometry(blocks, 0)
 }
 
 struct Areas {
-    start: u32,
+    start: Address,
     segments: u32,
     sit_segments: u32,
     nat_segments: u32,
-    ssa: u32,
-    main: u32,
+    ssa: Address,
+    main: Address,
 }
 
 impl Areas {
     fn geometry(&self, blocks: u32, payload: u32) -> Geometry {
         let mut sb = RawSuperblock::new_zeroed();
-        let main_segments = (blocks - self.main).div_ceil(BLOCKS_PER_SEGMENT).max(1);
+        let main_segments = (blocks - self.main.get()).div_ceil(BLOCKS_PER_SEGMENT).max(1);
         sb.magic.set(MAGIC);
         sb.log_blocksize.set(BLOCK_BITS);
         sb.log_blocks_per_seg.set(SEGMENT_BITS);
@@ -196,12 +197,12 @@ impl Areas {
         sb.segment_count_nat.set(self.nat_segments);
         sb.segment_count_ssa.set((self.main - self.ssa) >> SEGMENT_BITS);
         sb.segment_count_main.set(main_segments);
-        sb.segment0_blkaddr.set(self.start);
-        sb.cp_blkaddr.set(self.start);
-        sb.sit_blkaddr.set(self.start + (self.segments << SEGMENT_BITS));
-        sb.nat_blkaddr.set(self.start + ((self.segments + self.sit_segments) << SEGMENT_BITS));
-        sb.ssa_blkaddr.set(self.ssa);
-        sb.main_blkaddr.set(self.main);
+        sb.segment0_blkaddr = self.start.into();
+        sb.cp_blkaddr = self.start.into();
+        sb.sit_blkaddr = (self.start + (self.segments << SEGMENT_BITS)).into();
+        sb.nat_blkaddr = (self.start + ((self.segments + self.sit_segments) << SEGMENT_BITS)).into();
+        sb.ssa_blkaddr = self.ssa.into();
+        sb.main_blkaddr = self.main.into();
         sb.root_ino.set(3);
         sb.node_ino.set(1);
         sb.meta_ino.set(2);
@@ -219,9 +220,9 @@ fn payload(sit_bytes: u32, nat_bytes: u32) -> u32 {
 }
 
 /// The first block of a checkpoint pack; one whose other end agrees is preferred.
-fn find_checkpoint(reader: &mut Reader<'_>) -> Option<(u32, RawCheckpoint)> {
-    let mut found: Vec<(u32, RawCheckpoint)> = Vec::new();
-    reader.each(1..SEARCHED_BLOCKS, &mut |address, block| {
+fn find_checkpoint(reader: &mut Reader<'_>) -> Option<(Address, RawCheckpoint)> {
+    let mut found: Vec<(Address, RawCheckpoint)> = Vec::new();
+    reader.each(Address::new(1)..Address::new(SEARCHED_BLOCKS), &mut |address, block| {
         // Both packs have two such blocks each; what is in files comes later.
         if found.len() < 8
             && block[..8] != [0; 8]
@@ -237,37 +238,42 @@ fn find_checkpoint(reader: &mut Reader<'_>) -> Option<(u32, RawCheckpoint)> {
             .any(|(other, same)| Some(*other) == tail && other != address && same.checkpoint_ver == raw.checkpoint_ver)
     });
     // A block alone is the first of its pack if packs are where mkfs puts them, at a multiple of a segment.
-    let alone = || found.iter().find(|(address, _)| address.is_multiple_of(BLOCKS_PER_SEGMENT / 2));
+    let alone = || found.iter().find(|(address, _)| address.get().is_multiple_of(BLOCKS_PER_SEGMENT / 2));
     head.or_else(alone).copied()
 }
 
 /// Whether a copy of the NAT begins at a block: the first entries are those of inodes that always exist.
-fn starts_nat(reader: &mut Reader<'_>, address: u32) -> bool {
+fn starts_nat(reader: &mut Reader<'_>, address: Address) -> bool {
     let Some(block) = reader.block(address) else { return false };
     let Ok((entries, _)) = <[RawNatEntry]>::ref_from_prefix_with_elems(&block, 4) else { return false };
-    let is_reserved = |nid: usize| entries[nid].block_addr.get() == 1 && entries[nid].ino.get() == nid as u32;
-    entries[0].block_addr.get() == 0 && is_reserved(1) && is_reserved(2) && entries[3].ino.get() == 3
+    let is_reserved = |nid: usize| entries[nid].address() == Address::new(1) && entries[nid].ino.get() == nid as u32;
+    entries[0].address() == Address::NULL && is_reserved(1) && is_reserved(2) && entries[3].ino.get() == 3
 }
 
 /// Where a copy of the NAT that begins at a block has the root's inode.
-fn root_node(reader: &mut Reader<'_>, address: u32) -> Option<u32> {
+fn root_node(reader: &mut Reader<'_>, address: Address) -> Option<Address> {
     if !starts_nat(reader, address) {
         return None;
     }
     let block = reader.block(address)?;
     let (entries, _) = <[RawNatEntry]>::ref_from_prefix_with_elems(&block, 4).ok()?;
-    Some(entries[3].block_addr.get()).filter(|&root| root > address && root < reader.blocks)
+    Some(entries[3].address()).filter(|&root| root > address && root.get() < reader.blocks)
 }
 
 /// The first block of the main area: where the checkpoint's node logs hold nodes that name their successors. `None` if no place agrees:
 /// a wrong one would hide what nodes alone tell.
-fn find_main(reader: &mut Reader<'_>, raw: &RawCheckpoint, ssa: u32, root: Option<u32>) -> Option<(Agreement, u32)> {
+fn find_main(
+    reader: &mut Reader<'_>,
+    raw: &RawCheckpoint,
+    ssa: Address,
+    root: Option<Address>,
+) -> Option<(Agreement, Address)> {
     let least = least_ssa(reader.blocks, ssa)?;
-    let mut best: Option<(Agreement, u32)> = None;
+    let mut best: Option<(Agreement, Address)> = None;
     let mut left = TRIED_SEGMENTS;
     // A volume that was cut off has more summaries than its length says, and sections and zones make the SSA longer too.
     for segments in least.. {
-        let main = behind_segments(ssa, segments).filter(|&main| main < reader.blocks && left > 0);
+        let main = behind_segments(ssa, segments).filter(|&main| main.get() < reader.blocks && left > 0);
         // The NAT has addresses from the start of the device: the root's inode is in the main area.
         let Some(main) = main.filter(|&main| root.is_none_or(|root| main <= root)) else { break };
         left -= 1;
@@ -290,7 +296,7 @@ struct Agreement {
     logs: usize,
 }
 
-fn agreement(reader: &mut Reader<'_>, raw: &RawCheckpoint, main: u32) -> Agreement {
+fn agreement(reader: &mut Reader<'_>, raw: &RawCheckpoint, main: Address) -> Agreement {
     let mut agreement = Agreement { logs: 0, newest: 0 };
     for log in NODE_LOGS {
         let (segment, used) = (raw.cur_node_segno[log].get(), u32::from(raw.cur_node_blkoff[log].get()));
@@ -313,16 +319,16 @@ fn node_version(block: &[u8]) -> Option<u32> {
 }
 
 /// Segments of SSA that describe the rest of the device.
-fn least_ssa(blocks: u32, ssa: u32) -> Option<u32> {
-    let rest = blocks.checked_sub(ssa)? >> SEGMENT_BITS;
+fn least_ssa(blocks: u32, ssa: Address) -> Option<u32> {
+    let rest = blocks.checked_sub(ssa.get())? >> SEGMENT_BITS;
     (1..=rest).find(|segments| segments << SEGMENT_BITS >= rest - segments)
 }
 
 /// Whether a block is a node whose log went on behind it.
-fn follows_itself(block: &[u8], address: u32) -> bool {
+fn follows_itself(block: &[u8], address: Address) -> bool {
     RawNode::ref_from_bytes(block).is_ok_and(|node| {
         let footer = &node.footer;
-        footer.nid.get() >= 3 && footer.ino.get() >= 3 && footer.next_blkaddr.get() == address + 1
+        footer.nid.get() >= 3 && footer.ino.get() >= 3 && Address::from(footer.next_blkaddr) == address + 1
     })
 }
 
@@ -372,8 +378,8 @@ mod tests {
                 // Or neither.
                 for index in 0..3 {
                     let device = whole.snapshot();
-                    let gone = if index < 2 { pack(index) } else { (0, 2) };
-                    for &(first, count) in [(0, 2), gone].iter().chain(&lost) {
+                    let gone = if index < 2 { pack(index) } else { (Address::NULL, 2) };
+                    for &(first, count) in [(Address::NULL, 2), gone].iter().chain(&lost) {
                         device.write_at(u64::from(first) << BLOCK_BITS, &vec![0; count as usize * BLOCK_SIZE]).unwrap();
                     }
                     let found = from_checkpoint(&mut Reader::new(&device)).unwrap();

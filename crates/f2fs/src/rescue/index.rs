@@ -10,6 +10,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::standing::Standing;
+use crate::layout::Address;
 use crate::layout::SEGMENT_BITS;
 use crate::layout::node::is_repaired;
 use crate::node::seen::Seen;
@@ -26,7 +27,7 @@ pub(super) struct Known {
 /// The version of a node that counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
-    pub(crate) address: u32,
+    pub(crate) address: Address,
     pub(super) ino: u32,
     pub(super) offset: u32,
     /// The checkpoint's version it was written under, without the checksum.
@@ -64,13 +65,15 @@ impl Found {
 /// All nodes that were found.
 #[derive(Default)]
 pub(crate) struct Index {
+    /// Where segments are counted from.
+    main: Address,
     pub(crate) nodes: FxHashMap<u32, Found>,
     /// Versions of equal rank in other segments than the one that counts so far.
     ties: Vec<(u32, Found)>,
     /// Under which version a log left each segment, and where it went on.
     ways: FxHashMap<u32, (u32, u32)>,
     /// Where fsync wrote inodes with their names since the checkpoint: of each the newest `cp_ver`, and the addresses, sorted.
-    entered: FxHashMap<u32, (u32, Vec<u32>)>,
+    entered: FxHashMap<u32, (u32, Vec<Address>)>,
     /// Inodes that fsync wrote since the checkpoint, and their names with them, in the order it did that in.
     pub(super) named: Vec<u32>,
     /// Node blocks seen, old versions included.
@@ -78,8 +81,13 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// Nothing was found yet. Segments are counted from the block `main` on.
+    pub(super) fn new(main: Address) -> Index {
+        Index { main, ..Index::default() }
+    }
+
     /// Adds a version; they come in the order of their addresses.
-    pub(super) fn add(&mut self, seen: &Seen, address: u32, standing: Standing, place: Known) {
+    pub(super) fn add(&mut self, seen: &Seen, address: Address, standing: Standing, place: Known) {
         self.seen += 1;
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
         let (version, repaired) = (version as u32, is_repaired(version));
@@ -97,7 +105,9 @@ impl Index {
         match self.nodes.get_mut(&nid) {
             Some(old) if new.is_right(old) == Some(true) => *old = new,
             Some(old) if old.rank() > new.rank() || new.is_right(old).is_some() => {}
-            Some(old) if old.rank() == new.rank() && old.address >> SEGMENT_BITS != address >> SEGMENT_BITS => {
+            Some(old)
+                if old.rank() == new.rank() && segment_of(self.main, old.address) != segment_of(self.main, address) =>
+            {
                 self.ties.push((nid, new));
             }
             Some(old) => *old = new,
@@ -108,8 +118,9 @@ impl Index {
     }
 
     /// Takes note of a block in a log of nodes, written under a version, that says where the log goes on.
-    pub(super) fn lead(&mut self, version: u32, address: u32, next: u32) {
-        let (from, to) = (address >> SEGMENT_BITS, next >> SEGMENT_BITS);
+    pub(super) fn lead(&mut self, version: u32, address: Address, next: Address) {
+        let (from, to) = (segment_of(self.main, address), segment_of(self.main, next));
+        let (Some(from), Some(to)) = (from, to) else { return };
         if from != to {
             let known = self.ways.entry(from).or_insert((version, to));
             // The newest one of its segment counts.
@@ -121,9 +132,9 @@ impl Index {
 
     /// Decides between versions of equal rank, and where names were written last. All have been added. `chain` has the positions of nodes in
     /// the roll-forward chain, which goes before what the segments say.
-    pub(super) fn settle(&mut self, chain: &FxHashMap<u32, usize>) {
-        let order = Order::of(&std::mem::take(&mut self.ways));
-        let is_later = |version: u32, than: u32, address: u32| match (chain.get(&than), chain.get(&address)) {
+    pub(super) fn settle(&mut self, chain: &FxHashMap<Address, usize>) {
+        let order = Order::of(self.main, &std::mem::take(&mut self.ways));
+        let is_later = |version: u32, than: Address, address: Address| match (chain.get(&than), chain.get(&address)) {
             (Some(than), Some(at)) => at > than,
             _ => {
                 let (one, other) = (order.of_node(version, than), order.of_node(version, address));
@@ -150,7 +161,7 @@ impl Index {
         let is_chain = |version: u32| named.iter().all(|one| one.0 != version || chain.contains_key(&one.1));
         let versions: FxHashSet<u32> = named.iter().map(|one| one.0).collect();
         let chained: FxHashSet<u32> = versions.into_iter().filter(|version| is_chain(*version)).collect();
-        let position = |version: u32, address: u32| chain.get(&address).filter(|_| chained.contains(&version));
+        let position = |version: u32, address: Address| chain.get(&address).filter(|_| chained.contains(&version));
         named.sort_unstable_by_key(|&(version, address, _)| {
             (version, position(version, address), order.of_node(version, address))
         });
@@ -158,20 +169,28 @@ impl Index {
     }
 }
 
+/// The segment of a block, if it does not lie in front of the main area.
+fn segment_of(main: Address, address: Address) -> Option<u32> {
+    address.blocks_behind(main).map(|block| block >> SEGMENT_BITS)
+}
+
 /// In which order logs came to the segments, under each version: the segment where that way began, and the steps from there.
 #[derive(Default)]
-struct Order(FxHashMap<(u32, u32), (u32, u32)>);
+struct Order {
+    main: Address,
+    places: FxHashMap<(u32, u32), (u32, u32)>,
+}
 
 impl Order {
-    fn of(ways: &FxHashMap<u32, (u32, u32)>) -> Order {
-        let mut order = Order::default();
+    fn of(main: Address, ways: &FxHashMap<u32, (u32, u32)>) -> Order {
+        let mut order = Order { main, places: FxHashMap::default() };
         let entered: FxHashSet<(u32, u32)> = ways.values().copied().collect();
         let mut all: Vec<(u32, u32)> = ways.iter().map(|(segment, (version, _))| (*version, *segment)).collect();
         // First those that no other leads to. What is left goes in circles, and begins anywhere.
         all.sort_unstable_by_key(|one| (entered.contains(one), *one));
         for (version, first) in all {
             let (mut at, mut steps) = (first, 0);
-            while let Entry::Vacant(place) = order.0.entry((version, at)) {
+            while let Entry::Vacant(place) = order.places.entry((version, at)) {
                 place.insert((first, steps));
                 let Some(&(_, next)) = ways.get(&at).filter(|way| way.0 == version) else { break };
                 (at, steps) = (next, steps + 1);
@@ -181,9 +200,10 @@ impl Order {
     }
 
     /// What nodes of one version are sorted by: the beginning of the way that they lie on, the steps from there, the address.
-    fn of_node(&self, version: u32, address: u32) -> (u32, u32, u32) {
-        let segment = address >> SEGMENT_BITS;
-        let (first, steps) = self.0.get(&(version, segment)).copied().unwrap_or((segment, 0));
+    fn of_node(&self, version: u32, address: Address) -> (u32, u32, Address) {
+        // Only blocks of the main area are added.
+        let segment = segment_of(self.main, address).unwrap_or_default();
+        let (first, steps) = self.places.get(&(version, segment)).copied().unwrap_or((segment, 0));
         (first, steps, address)
     }
 }
@@ -201,7 +221,7 @@ mod tests {
             version,
             fsynced: false,
             wants_entry: false,
-            next: next << SEGMENT_BITS,
+            next: Address::new(next << SEGMENT_BITS),
             sound: true,
         }
     }
@@ -209,10 +229,10 @@ mod tests {
     fn winner(versions: &[(u32, Seen, Standing)]) -> u32 {
         let mut index = Index::default();
         for (segment, seen, standing) in versions {
-            index.add(seen, segment << SEGMENT_BITS, *standing, Known::default());
+            index.add(seen, Address::new(segment << SEGMENT_BITS), *standing, Known::default());
         }
         index.settle(&FxHashMap::default());
-        index.nodes[&7].address >> SEGMENT_BITS
+        index.nodes[&7].address.get() >> SEGMENT_BITS
     }
 
     #[test]
@@ -231,19 +251,19 @@ mod tests {
     }
 
     /// Two nodes that both say that they are node 7, an inode and one of inode 9, written then or later; who counts.
-    fn right(inode_at: u32, other_at: u32, later: u64, standing: Standing, known: (Known, Known)) -> u32 {
-        right_of(seen(4, inode_at >> SEGMENT_BITS), inode_at, other_at, later, standing, known)
+    fn right(inode_at: Address, other_at: Address, later: u64, standing: Standing, known: (Known, Known)) -> Address {
+        right_of(seen(4, inode_at.get() >> SEGMENT_BITS), inode_at, other_at, later, standing, known)
     }
 
     fn right_of(
         seen_inode: Seen,
-        inode_at: u32,
-        other_at: u32,
+        inode_at: Address,
+        other_at: Address,
         later: u64,
         standing: Standing,
         (inode, other): (Known, Known),
-    ) -> u32 {
-        let (seen, mut of_other) = (seen_inode, seen(4 + later, other_at >> SEGMENT_BITS));
+    ) -> Address {
+        let (seen, mut of_other) = (seen_inode, seen(4 + later, other_at.get() >> SEGMENT_BITS));
         (of_other.ino, of_other.offset) = (9, 2);
         let mut both = [(inode_at, seen, inode), (other_at, of_other, other)];
         both.sort_by_key(|one| one.0);
@@ -254,13 +274,17 @@ mod tests {
     }
 
     /// Behind it in the same segment, in front of it there, and in other segments.
-    const PLACES: [(u32, u32); 4] = [(600, 700), (700, 600), (600, 1200), (1200, 600)];
+    const PLACES: [(Address, Address); 4] = {
+        const NEAR: (Address, Address) = (Address::new(600), Address::new(700));
+        const FAR: (Address, Address) = (Address::new(600), Address::new(1200));
+        [NEAR, (NEAR.1, NEAR.0), FAR, (FAR.1, FAR.0)]
+    };
 
     #[test]
     fn what_poses_as_an_inode_with_a_wrong_checksum_does_not_replace_a_node() {
         let live = Known { live: true, named: false };
         for (inode, other) in PLACES {
-            let posing = Seen { sound: false, ..seen(4, inode >> SEGMENT_BITS) };
+            let posing = Seen { sound: false, ..seen(4, inode.get() >> SEGMENT_BITS) };
             assert_eq!(right_of(posing, inode, other, 0, Standing::Live, (live, live)), other);
         }
     }
@@ -299,10 +323,10 @@ mod tests {
         let mut index = Index::default();
         for (segment, named) in [(1, true), (2, false)] {
             let known = Known { live: false, named };
-            index.add(&seen(4, 2), segment << SEGMENT_BITS, Standing::Live, known);
+            index.add(&seen(4, 2), Address::new(segment << SEGMENT_BITS), Standing::Live, known);
         }
         index.settle(&FxHashMap::default());
-        assert_eq!(index.nodes[&7].address >> SEGMENT_BITS, 2);
+        assert_eq!(index.nodes[&7].address.get() >> SEGMENT_BITS, 2);
     }
 
     /// An inode and two damaged footers, in three segments: the log came to the second of these last.
@@ -312,10 +336,10 @@ mod tests {
         for (segment, (ino, offset), next) in [(1, (9, 2), 1), (2, (9, 3), 2), (3, (7, 0), 2)] {
             let live = Known { live: true, named: false };
             let seen = Seen { ino, offset, ..seen(4, next) };
-            index.add(&seen, segment << SEGMENT_BITS, Standing::Live, live);
+            index.add(&seen, Address::new(segment << SEGMENT_BITS), Standing::Live, live);
         }
         index.settle(&FxHashMap::default());
-        assert_eq!(index.nodes[&7].address >> SEGMENT_BITS, 3);
+        assert_eq!(index.nodes[&7].address.get() >> SEGMENT_BITS, 3);
     }
 
     /// One file fsynced all the time, while the log went round a large device: it began behind its middle.
@@ -328,11 +352,11 @@ mod tests {
             for block in 0..8 {
                 let mut one = seen(4, if block == 7 && segment != half { next } else { segment });
                 one.wants_entry = true;
-                index.add(&one, (segment << SEGMENT_BITS) + block, Standing::Newer, Known::default());
+                index.add(&one, Address::new(segment << SEGMENT_BITS) + block, Standing::Newer, Known::default());
             }
         }
         index.settle(&FxHashMap::default());
-        assert_eq!((index.nodes[&7].address >> SEGMENT_BITS, index.named), (half, vec![7]));
+        assert_eq!((index.nodes[&7].address.get() >> SEGMENT_BITS, index.named), (half, vec![7]));
     }
 
     /// What the roll-forward chain says goes before where nodes are.
@@ -342,10 +366,11 @@ mod tests {
         for (nid, segment) in [(7, 3), (8, 1), (7, 2)] {
             let mut one = seen(4, segment);
             (one.nid, one.ino, one.wants_entry) = (nid, nid, true);
-            index.add(&one, segment << SEGMENT_BITS, Standing::Newer, Known::default());
+            index.add(&one, Address::new(segment << SEGMENT_BITS), Standing::Newer, Known::default());
         }
-        let chain = [(3, 0), (1, 1), (2, 2)].map(|(segment, position)| (segment << SEGMENT_BITS, position));
+        let chain =
+            [(3, 0), (1, 1), (2, 2)].map(|(segment, position)| (Address::new(segment << SEGMENT_BITS), position));
         index.settle(&chain.into_iter().collect());
-        assert_eq!((index.nodes[&7].address >> SEGMENT_BITS, index.named), (2, vec![8, 7]));
+        assert_eq!((index.nodes[&7].address.get() >> SEGMENT_BITS, index.named), (2, vec![8, 7]));
     }
 }

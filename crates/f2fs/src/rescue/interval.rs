@@ -18,7 +18,7 @@ use crate::geometry::Geometry;
 use crate::layout::nat;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummaryBlock;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::node::seen::Seen;
 
 /// Segments of which the owners are remembered.
@@ -45,7 +45,7 @@ pub(super) struct Interval {
     /// What its journal of the NAT says; `None` where that is lost.
     journal: Option<FxHashMap<u32, JournalEntry>>,
     /// Blocks of its table that the newer one has written anew: addresses; `None` where they cannot be believed.
-    table: FxHashMap<u32, Option<Vec<u32>>>,
+    table: FxHashMap<u32, Option<Vec<Address>>>,
     /// Owners by segment; `None` where they cannot be read.
     summaries: FxHashMap<u32, Option<Box<RawSummaryBlock>>>,
 }
@@ -84,7 +84,7 @@ impl Interval {
             if !seen.insert(segment) {
                 return None;
             }
-            let end = geometry.main + segment * BLOCKS_PER_SEGMENT + (BLOCKS_PER_SEGMENT - 1);
+            let end = geometry.in_segment(segment, BLOCKS_PER_SEGMENT - 1);
             let block = read_blocks(device, end, 1).ok()?;
             let footer = RawNode::ref_from_bytes(&block).ok()?.footer;
             let owner = self.owner(device, geometry, end)?;
@@ -92,16 +92,16 @@ impl Interval {
                 return None;
             }
             self.ways.insert(segment, offset..BLOCKS_PER_SEGMENT);
-            let next = footer.next_blkaddr.get();
-            segment = geometry.in_main(next).then(|| (next - geometry.main) >> SEGMENT_BITS)?;
+            let next = footer.next_blkaddr.into();
+            segment = geometry.in_main(next).then(|| geometry.segment_of(next))?;
             offset = 0;
         }
         Some(())
     }
 
     /// The node id that the summary of a segment has for a block; `None` if it cannot be read.
-    fn owner(&mut self, device: &dyn BlockDevice, geometry: &Geometry, address: u32) -> Option<u32> {
-        let segment = (address - geometry.main) >> SEGMENT_BITS;
+    fn owner(&mut self, device: &dyn BlockDevice, geometry: &Geometry, address: Address) -> Option<u32> {
+        let segment = geometry.segment_of(address);
         if self.summaries.len() >= SUMMARIES_MAX && !self.summaries.contains_key(&segment) {
             self.summaries.clear();
         }
@@ -109,16 +109,22 @@ impl Interval {
             let block = read_blocks(device, geometry.summary_block(segment), 1).ok()?;
             RawSummaryBlock::ref_from_bytes(&block).ok().map(|summary| Box::new(*summary))
         });
-        let at = ((address - geometry.main) % BLOCKS_PER_SEGMENT) as usize;
+        let at = (geometry.offset_in_segment(address)) as usize;
         summary.as_ref().map(|summary| summary.entries[at].nid.get())
     }
 
     /// Whether the node at `address` was written between the two checkpoints.
-    pub(super) fn has(&mut self, device: &dyn BlockDevice, geometry: &Geometry, seen: &Seen, address: u32) -> Written {
+    pub(super) fn has(
+        &mut self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        seen: &Seen,
+        address: Address,
+    ) -> Written {
         if seen.version != self.previous.node_version || !geometry.in_main(address) {
             return Written::No;
         }
-        let (segment, at) = ((address - geometry.main) >> SEGMENT_BITS, (address - geometry.main) % BLOCKS_PER_SEGMENT);
+        let (segment, at) = (geometry.segment_of(address), geometry.offset_in_segment(address));
         let is_way = self.ways.get(&segment).map(|way| way.contains(&at));
         match is_way {
             Some(false) => return Written::No,
@@ -156,7 +162,7 @@ impl Interval {
     }
 
     /// Where the older checkpoint's table has a node, in a block that the newer one has written anew; `None` where that cannot be believed.
-    pub(super) fn table_before(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<u32> {
+    pub(super) fn table_before(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<Address> {
         let index = nid / nat::ENTRIES_PER_BLOCK;
         let block = self.table.entry(index).or_insert_with(|| self.previous.nat_block(device, geometry, index));
         block.as_ref().map(|block| block[(nid % nat::ENTRIES_PER_BLOCK) as usize])

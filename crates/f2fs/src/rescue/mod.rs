@@ -59,7 +59,7 @@ use crate::layout::nat::RawNatEntry;
 use crate::layout::node::RawNode;
 use crate::layout::seal::Seal;
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT};
 use crate::node::cache::LeadPointers;
 use crate::node::nat::{Nat, NodePlace};
 use crate::node::seen;
@@ -78,7 +78,7 @@ pub struct Rescued {
     device: Arc<dyn BlockDevice>,
     tree: Tree,
     /// Blocks that could not be read, sorted.
-    bad: Vec<Range<u32>>,
+    bad: Vec<Range<Address>>,
     report: RescueReport,
     is_outdated: bool,
     nat_is_old: bool,
@@ -263,7 +263,7 @@ fn find_geometry(
 /// The pass over the main area.
 struct Search<'a> {
     /// Positions of nodes in the roll-forward chain, by address.
-    chain: &'a FxHashMap<u32, usize>,
+    chain: &'a FxHashMap<Address, usize>,
     device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
     evidence: &'a mut Evidence,
@@ -276,28 +276,28 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&mut self, reader: &mut Reader<'_>, deleted: bool, progress: &mut dyn FnMut(RescueProgress)) -> Index {
-        let mut index = Index::default();
+        let mut index = Index::new(self.geometry.main);
         let segments = self.geometry.main_segments;
         for segment in 0..segments {
             progress(RescueProgress { stage: RescueStage::Nodes, done: segment.into(), total: segments.into() });
-            let first = u64::from(self.geometry.main) + (u64::from(segment) << SEGMENT_BITS);
-            let Some(first) = u32::try_from(first).ok().filter(|&first| first < reader.blocks) else { break };
+            let first = self.geometry.checked_in_segment(segment, 0).filter(|first| first.get() < reader.blocks);
+            let Some(first) = first else { break };
             if self.evidence.holds_no_nodes(segment) && !deleted {
                 continue;
             }
-            let range = first..first.saturating_add(BLOCKS_PER_SEGMENT);
+            let range = first..Address::new(first.get().saturating_add(BLOCKS_PER_SEGMENT));
             reader.each(range, &mut |address, block| self.look_at(address, block, &mut index));
         }
         index.settle(self.chain);
         index
     }
 
-    fn look_at(&mut self, address: u32, block: &[u8], index: &mut Index) {
+    fn look_at(&mut self, address: Address, block: &[u8], index: &mut Index) {
         let Some(seen) = seen::recognise(block, self.geometry, self.knows_features) else {
             // A seal is part of the log too.
             let footer = RawNode::ref_from_bytes(block).ok().map(|node| node.footer);
             if let Some(footer) = footer.filter(|_| block.try_into().is_ok_and(|block| Seal::decode(block).is_some())) {
-                index.lead(footer.cp_ver.get() as u32, address, footer.next_blkaddr.get());
+                index.lead(footer.cp_ver.get() as u32, address, footer.next_blkaddr.into());
             }
             return;
         };
@@ -325,7 +325,7 @@ fn make_nat(index: &Index, deleted: bool) -> Nat {
     let entries: BTreeMap<u32, RawNatEntry> = nodes
         .into_iter()
         .map(|(nid, found)| {
-            let entry = RawNatEntry { version: 0, ino: U32::new(found.ino), block_addr: U32::new(found.address) };
+            let entry = RawNatEntry { version: 0, ino: U32::new(found.ino), block_addr: found.address.into() };
             (*nid, entry)
         })
         .collect();

@@ -53,7 +53,7 @@ pub(crate) fn open_damaged(
     for node in &behind.moved_nodes {
         // An entry that cannot be read is missed when it is needed.
         if let Ok(entry) = nat.get(&*device, &geometry, node.nid)
-            && entry.block_addr.get() == node.old
+            && entry.address() == node.old
         {
             nat.set(node.nid, RawNatEntry { block_addr: node.last.into(), ..entry });
         }

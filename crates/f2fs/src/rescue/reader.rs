@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use basalt_device::BlockDevice;
 
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 
 /// Most blocks in a request.
 const REQUEST_BLOCKS: u32 = 256;
@@ -17,7 +17,7 @@ pub(super) struct Reader<'a> {
     /// Blocks of the device, a last part of one left out.
     pub(super) blocks: u32,
     /// Blocks that could not be read, neighbours joined, in the order they were met.
-    pub(super) bad: Vec<Range<u32>>,
+    pub(super) bad: Vec<Range<Address>>,
     /// How many they are, listed or not.
     pub(super) bad_blocks: u64,
 }
@@ -30,29 +30,29 @@ impl<'a> Reader<'a> {
     }
 
     /// One block; `None` if it cannot be read, or is not there.
-    pub(super) fn block(&mut self, address: u32) -> Option<Vec<u8>> {
+    pub(super) fn block(&mut self, address: Address) -> Option<Vec<u8>> {
         let mut found = None;
-        self.each(address..address.saturating_add(1), &mut |_, block| found = Some(block.to_vec()));
+        self.each(address..Address::new(address.get().saturating_add(1)), &mut |_, block| found = Some(block.to_vec()));
         found
     }
 
     /// Hands over every block of a range that can be read, in order.
-    pub(super) fn each(&mut self, range: Range<u32>, handle: &mut dyn FnMut(u32, &[u8])) {
-        let mut buffer = vec![0; REQUEST_BLOCKS.min(range.len() as u32) as usize * BLOCK_SIZE];
-        let end = range.end.min(self.blocks);
+    pub(super) fn each(&mut self, range: Range<Address>, handle: &mut dyn FnMut(Address, &[u8])) {
+        let mut buffer = vec![0; REQUEST_BLOCKS.min(range.end - range.start) as usize * BLOCK_SIZE];
+        let end = range.end.min(Address::new(self.blocks));
         let mut at = range.start;
         while at < end {
             let count = REQUEST_BLOCKS.min(end - at);
             self.piece(at, count, &mut buffer, handle);
-            at += count;
+            at = at + count;
         }
     }
 
     /// Reads a piece; where that fails, its halves, down to single blocks.
-    fn piece(&mut self, start: u32, count: u32, buffer: &mut [u8], handle: &mut dyn FnMut(u32, &[u8])) {
+    fn piece(&mut self, start: Address, count: u32, buffer: &mut [u8], handle: &mut dyn FnMut(Address, &[u8])) {
         let bytes = &mut buffer[..count as usize * BLOCK_SIZE];
         if self.device.read_at(u64::from(start) << BLOCK_BITS, bytes).is_ok() {
-            for (address, block) in (start..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            for (address, block) in start.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
                 handle(address, block);
             }
         } else if count == 1 {
@@ -64,14 +64,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn note_bad(&mut self, address: u32) {
+    fn note_bad(&mut self, address: Address) {
         if self.bad.iter().rev().take(2).any(|range| range.contains(&address)) {
             return;
         }
         self.bad_blocks += 1;
         let has_room = self.bad.len() < RANGES_MAX;
         match self.bad.last_mut() {
-            Some(last) if last.end == address => last.end += 1,
+            Some(last) if last.end == address => last.end = address + 1,
             _ if has_room => self.bad.push(address..address + 1),
             _ => {}
         }
@@ -93,11 +93,11 @@ mod tests {
         });
         let mut reader = Reader::new(&device);
         let mut seen = Vec::new();
-        reader.each(0..2000, &mut |address, _| seen.push(address));
+        reader.each(Address::NULL..Address::new(2000), &mut |address, _| seen.push(address.get()));
         let expected: Vec<u32> = (0..1000).filter(|block| !bad.contains(&u64::from(*block))).collect();
         assert_eq!(seen, expected);
-        assert_eq!(reader.bad, [5..7, 300..301, 999..1000]);
+        assert_eq!(reader.bad, [5..7, 300..301, 999..1000].map(|bad| Address::new(bad.start)..Address::new(bad.end)));
         assert_eq!(reader.bad_blocks, 4);
-        assert!(reader.block(999).is_none() && reader.block(1_000).is_none());
+        assert!(reader.block(Address::new(999)).is_none() && reader.block(Address::new(1_000)).is_none());
     }
 }

@@ -98,7 +98,7 @@ impl RescueReport {
         let beyond = if source == GeometrySource::Superblock { beyond } else { 0 };
         RescueReport {
             geometry: source,
-            main_block: geometry.main,
+            main_block: geometry.main.get(),
             truncated_bytes: beyond * BLOCK_SIZE as u64,
             checkpoint: pack.map(|pack| pack.raw.checkpoint_ver.get()),
             nat: evidence.nat_state(),
@@ -129,10 +129,13 @@ impl RescueReport {
     }
 
     pub(super) fn set_unreadable(&mut self, reader: &Reader<'_>) {
-        let bytes = |blocks: u32| u64::from(blocks) * BLOCK_SIZE as u64;
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
         let ranges = reader.bad.iter();
         self.unreadable = ranges
-            .map(|range| UnreadableRange { offset: bytes(range.start), length: bytes(range.end - range.start) })
+            .map(|range| UnreadableRange {
+                offset: bytes(range.start.into()),
+                length: bytes((range.end - range.start).into()),
+            })
             .collect();
         self.unreadable_bytes = reader.bad_blocks * BLOCK_SIZE as u64;
     }

@@ -15,6 +15,7 @@ use super::reader::Reader;
 use super::report::RescueReport;
 use super::standing::Standing;
 use crate::error::Result;
+use crate::layout::Address;
 use crate::layout::NAME_MAX;
 use crate::layout::inode::RawInode;
 use crate::node::seen::InodeNote;
@@ -121,7 +122,7 @@ impl Builder<'_, '_> {
     /// Reads every inode that counts, in the order they lie on the device.
     fn read_inodes(&mut self, index: &Index, progress: &mut dyn FnMut(RescueProgress)) {
         let wanted = |standing: Standing| standing > Standing::Dead || self.with_deleted;
-        let mut inodes: Vec<(u32, u32)> = index
+        let mut inodes: Vec<(Address, u32)> = index
             .nodes
             .iter()
             .filter(|(_, found)| found.offset == 0 && wanted(found.standing))
@@ -132,7 +133,7 @@ impl Builder<'_, '_> {
         let mut at = 0;
         while let Some(&(first, _)) = inodes.get(at) {
             // Neighbours with one request; what lies between them costs less than another one.
-            let near = |&&(address, _): &&(u32, u32)| address - first < 64;
+            let near = |&&(address, _): &&(Address, u32)| address - first < 64;
             let count = inodes[at..].iter().take_while(near).count();
             let group = &inodes[at..at + count];
             let range = first..group[count - 1].0 + 1;

@@ -14,7 +14,7 @@ use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::layout::crc::crc;
 use crate::layout::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 
 const HEADER_MAGIC: U32 = U32::new(u32::from_le_bytes(*b"BsRh"));
 const GROUP_MAGIC: U32 = U32::new(u32::from_le_bytes(*b"BsRg"));
@@ -64,22 +64,22 @@ struct RawGroup {
 const _: () = assert!(size_of::<RawHeader>() <= BLOCK_SIZE && size_of::<RawGroup>() <= BLOCK_SIZE);
 
 /// Places in blocks that the old volume does not use: first block and count.
-pub type Extent = (u32, u32);
+pub type Extent = (Address, u32);
 
 /// Writes a log.
 pub struct LogWriter<'a> {
     device: &'a dyn BlockDevice,
-    header: u32,
+    header: Address,
     free: VecDeque<Extent>,
     /// Where the group that is being gathered goes, and the most blocks it can have there.
-    at: u32,
+    at: Address,
     room: usize,
-    targets: Vec<u32>,
+    targets: Vec<Address>,
     blocks: Vec<u8>,
     zeros: Vec<Extent>,
     /// The last group: written when its successor's place is known.
-    ready: Option<(u32, RawGroup, Vec<u8>)>,
-    first: u32,
+    ready: Option<(Address, RawGroup, Vec<u8>)>,
+    first: Address,
     groups: u32,
     /// Blocks of new metadata.
     pub logged: u64,
@@ -104,13 +104,13 @@ impl<'a> LogWriter<'a> {
             device,
             header,
             free,
-            at: 0,
+            at: Address::NULL,
             room: 0,
             targets: Vec::new(),
             blocks: Vec::new(),
             zeros: Vec::new(),
             ready: None,
-            first: 0,
+            first: Address::NULL,
             groups: 0,
             logged: 0,
         })
@@ -120,7 +120,7 @@ impl<'a> LogWriter<'a> {
     ///
     /// # Errors
     /// When there is no room, or the device fails.
-    pub fn block(&mut self, target: u32, bytes: &[u8]) -> Result<()> {
+    pub fn block(&mut self, target: Address, bytes: &[u8]) -> Result<()> {
         if self.targets.len() == self.room {
             self.begin()?;
         }
@@ -134,7 +134,7 @@ impl<'a> LogWriter<'a> {
     ///
     /// # Errors
     /// As [`block`](Self::block).
-    pub fn zeros(&mut self, start: u32, count: u32) -> Result<()> {
+    pub fn zeros(&mut self, start: Address, count: u32) -> Result<()> {
         if let Some(last) = self.zeros.last_mut()
             && last.0 + last.1 == start
         {
@@ -152,12 +152,12 @@ impl<'a> LogWriter<'a> {
     ///
     /// # Errors
     /// As [`block`](Self::block).
-    pub fn finish(mut self, superblock: &RawSuperblock, checkpoint_ver: u64, checkpoint_crc: u32) -> Result<u32> {
+    pub fn finish(mut self, superblock: &RawSuperblock, checkpoint_ver: u64, checkpoint_crc: u32) -> Result<Address> {
         self.seal();
-        self.write_ready(0)?;
+        self.write_ready(Address::NULL)?;
         let mut header = RawHeader::new_zeroed();
         header.magic = HEADER_MAGIC;
-        header.first.set(self.first);
+        header.first = self.first.into();
         header.groups.set(self.groups);
         header.checkpoint_ver.set(checkpoint_ver);
         header.checkpoint_crc.set(checkpoint_crc);
@@ -197,9 +197,9 @@ impl<'a> LogWriter<'a> {
         group.data_crc.set(crc(&self.blocks));
         group.blocks.set(self.targets.len() as u32);
         group.zeros.set(self.zeros.len() as u32);
-        group.targets.iter_mut().zip(&self.targets).for_each(|(slot, target)| slot.set(*target));
+        group.targets.iter_mut().zip(&self.targets).for_each(|(slot, target)| slot.set(target.get()));
         for (slot, &(start, count)) in group.zero_ranges.iter_mut().zip(&self.zeros) {
-            *slot = [U32::new(start), U32::new(count)];
+            *slot = [start.into(), U32::new(count)];
         }
         self.ready = Some((self.at, group, std::mem::take(&mut self.blocks)));
         self.targets.clear();
@@ -208,9 +208,9 @@ impl<'a> LogWriter<'a> {
         self.groups += 1;
     }
 
-    fn write_ready(&mut self, next: u32) -> Result<()> {
+    fn write_ready(&mut self, next: Address) -> Result<()> {
         let Some((at, mut group, blocks)) = self.ready.take() else { return Ok(()) };
-        group.next.set(next);
+        group.next = next.into();
         group.crc.set(crc(&group.as_bytes()[8..]));
         let mut bytes = whole_block(group.as_bytes());
         bytes.extend_from_slice(&blocks);
@@ -234,7 +234,7 @@ fn whole_block(bytes: &[u8]) -> Vec<u8> {
     block
 }
 
-fn write(device: &dyn BlockDevice, address: u32, bytes: &[u8]) -> Result<()> {
+fn write(device: &dyn BlockDevice, address: Address, bytes: &[u8]) -> Result<()> {
     Ok(device.write_at(u64::from(address) << BLOCK_BITS, bytes)?)
 }
 
@@ -248,7 +248,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Damaged`] if there is none, or the device fails.
-    pub fn open(device: &dyn BlockDevice, address: u32) -> Result<Log> {
+    pub fn open(device: &dyn BlockDevice, address: Address) -> Result<Log> {
         let block = read_blocks(device, address, 1)?;
         let (header, _) = RawHeader::read_from_prefix(&block).map_err(|_| damaged(address, "short block"))?;
         if header.magic != HEADER_MAGIC || header.crc.get() != crc(&header.as_bytes()[8..]) {
@@ -274,7 +274,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Damaged`] with nothing written if the log is not whole, or the device fails.
-    pub fn apply(&self, device: &dyn BlockDevice, below: u32, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn apply(&self, device: &dyn BlockDevice, below: Address, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.each(device, below, &mut |_, _| Ok(()))?;
         let total = u64::from(self.header.groups.get());
         let mut done = 0;
@@ -290,10 +290,10 @@ impl Log {
     fn each(
         &self,
         device: &dyn BlockDevice,
-        below: u32,
+        below: Address,
         visit: &mut dyn FnMut(&RawGroup, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut at = self.header.first.get();
+        let mut at = Address::from(self.header.first);
         for number in 0..self.header.groups.get() {
             let block = read_blocks(device, at, 1)?;
             let (group, _) = RawGroup::read_from_prefix(&block).map_err(|_| damaged(at, "short block"))?;
@@ -307,10 +307,11 @@ impl Log {
             if blocks > GROUP_BLOCKS || zeros > GROUP_ZEROS {
                 return Err(damaged(at, format!("{blocks} blocks and {zeros} ranges in a group")));
             }
-            let inside =
-                |start: u32, count: u32| start >= 2 && start.checked_add(count).is_some_and(|end| end <= below);
-            if !group.targets[..blocks].iter().all(|target| inside(target.get(), 1))
-                || !group.zero_ranges[..zeros].iter().all(|[start, count]| inside(start.get(), count.get()))
+            let inside = |start: Address, count: u32| {
+                start.get() >= 2 && start.checked_add(count).is_some_and(|end| end <= below)
+            };
+            if !group.targets[..blocks].iter().all(|target| inside(Address::from(*target), 1))
+                || !group.zero_ranges[..zeros].iter().all(|[start, count]| inside(Address::from(*start), count.get()))
             {
                 return Err(damaged(at, format!("a target outside blocks 2 to {below}")));
             }
@@ -319,7 +320,7 @@ impl Log {
                 return Err(damaged(at, format!("group {number}: its blocks have another checksum")));
             }
             visit(&group, &bytes)?;
-            at = group.next.get();
+            at = group.next.into();
         }
         Ok(())
     }
@@ -328,24 +329,28 @@ impl Log {
 /// Writes a group's blocks, neighbours together.
 fn put_in_place(device: &dyn BlockDevice, group: &RawGroup, bytes: &[u8]) -> Result<()> {
     for [start, count] in &group.zero_ranges[..group.zeros.get() as usize] {
-        let (mut at, end) = (start.get(), start.get() + count.get());
+        let (mut at, end) = (Address::from(*start), Address::from(*start) + count.get());
         while at < end {
             let step = ZERO_BLOCKS.min(end - at);
             write(device, at, &vec![0; step as usize * BLOCK_SIZE])?;
-            at += step;
+            at = at + step;
         }
     }
     let targets = &group.targets[..group.blocks.get() as usize];
     let mut first = 0;
     while first < targets.len() {
-        let start = targets[first].get();
-        let run = targets[first..].iter().zip(start..).take_while(|(target, at)| target.get() == *at).count();
+        let start = Address::from(targets[first]);
+        let run = targets[first..]
+            .iter()
+            .zip(start.onward())
+            .take_while(|(target, at)| Address::from(**target) == *at)
+            .count();
         write(device, start, &bytes[first * BLOCK_SIZE..(first + run) * BLOCK_SIZE])?;
         first += run;
     }
     Ok(())
 }
 
-fn damaged(block: u32, found: impl Into<String>) -> Error {
+fn damaged(block: Address, found: impl Into<String>) -> Error {
     Error::damaged("resize log", format!("block {block}"), found)
 }

@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::error::Result;
 use crate::geometry::{Geometry, superblock_block};
+use crate::layout::Address;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::crc::crc;
 use crate::layout::superblock::{
@@ -50,7 +51,7 @@ pub enum State {
     /// The log begins at this block.
     Pending {
         /// Its first block.
-        log: u32,
+        log: Address,
         /// The volume as it was, if nothing has been put in place yet.
         before: Option<Box<Geometry>>,
         /// What the second copy lacks: to be written before anything is put in place, so that a mark is left whenever the first
@@ -107,11 +108,11 @@ pub fn state(device: &dyn BlockDevice) -> Result<State> {
 }
 
 /// The superblock's block with the mark in it.
-pub fn marked(superblock: &RawSuperblock, log: u32) -> Vec<u8> {
+pub fn marked(superblock: &RawSuperblock, log: Address) -> Vec<u8> {
     let mut superblock = *superblock;
     let sectors = superblock.log_sectors_per_block.get();
     superblock.log_sectors_per_block.set(sectors | RESIZE_GUARD);
-    let mut mark = RawMark { magic: MARK_MAGIC, log: U32::new(log), crc: U32::new(0) };
+    let mut mark = RawMark { magic: MARK_MAGIC, log: log.into(), crc: U32::new(0) };
     mark.crc.set(mark_crc(&mark));
     superblock.reserved[..size_of::<RawMark>()].copy_from_slice(mark.as_bytes());
     superblock_block(&superblock)
@@ -143,13 +144,13 @@ fn has_mark(superblock: &RawSuperblock) -> bool {
 }
 
 /// Where the log begins by a copy that is guarded and whole.
-fn log_of(superblock: &RawSuperblock) -> Option<u32> {
+fn log_of(superblock: &RawSuperblock) -> Option<Address> {
     let has_checksum = superblock.features().contains(Features::SB_CHECKSUM);
     let is_whole = !has_checksum
         || superblock.checksum_offset.get() == CHECKSUM_OFFSET && superblock.crc.get() == superblock.expected_crc();
     let (mark, _) = RawMark::read_from_prefix(&superblock.reserved).ok()?;
     let is_mark = mark.magic == MARK_MAGIC && mark.crc.get() == mark_crc(&mark);
-    (is_guarded(superblock) && is_whole && is_mark).then(|| mark.log.get())
+    (is_guarded(superblock) && is_whole && is_mark).then(|| mark.log.into())
 }
 
 fn mark_crc(mark: &RawMark) -> u32 {

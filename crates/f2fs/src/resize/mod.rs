@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 use crate::features;
 use crate::geometry::{Geometry, superblock_block};
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::{BLOCK_BITS, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_BITS, SEGMENT_BITS};
 use crate::lock::F2fs;
 use crate::options::OpenOptions;
 use log::{Log, LogWriter};
@@ -296,7 +296,7 @@ fn replace(device: &dyn BlockDevice, old: &Geometry, target: &Target, progress: 
 }
 
 /// Puts a log in place, and then the superblock. Until the first copy is replaced, all of it may be repeated.
-fn place(device: &dyn BlockDevice, log: &Log, address: u32, progress: Progress<'_>) -> Result<()> {
+fn place(device: &dyn BlockDevice, log: &Log, address: Address, progress: Progress<'_>) -> Result<()> {
     let new = log.superblock();
     let geometry = Geometry::from_superblock(new, 0, device)?;
     log.apply(device, geometry.main, &mut |done, total| progress(Stage::Placing, done, total))?;

@@ -16,7 +16,7 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CheckpointFlags};
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::summary::{JOURNAL_SIZE, RawSitJournalEntry, RawSummaryBlock, TYPE_NODE, encode_journal};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
 
 /// Live blocks of every segment: kept in memory, two bytes each.
 pub struct Segments {
@@ -57,7 +57,7 @@ impl Source<'_> {
         let device_end = (self.device.size() / BLOCK_SIZE as u64).min(u64::from(u32::MAX));
         // Ends of areas and devices are below 2^32 blocks.
         let behind = self.old.end().max(u64::from(self.new.main)) as u32;
-        let mut places = vec![(behind, (device_end as u32).saturating_sub(behind))];
+        let mut places = vec![(Address::new(behind), (device_end as u32).saturating_sub(behind))];
         let logs = SegmentKind::ALL.map(|kind| log_position(&self.loaded.pack, kind).0);
         for segment in (0..self.old.main_segments).rev() {
             let start = self.old.main + (segment << SEGMENT_BITS);
@@ -107,7 +107,7 @@ impl Source<'_> {
     }
 
     /// Logs a block, unless it is there already.
-    fn block(&self, target: u32, bytes: &[u8], log: &mut LogWriter<'_>) -> Result<()> {
+    fn block(&self, target: Address, bytes: &[u8], log: &mut LogWriter<'_>) -> Result<()> {
         if read_blocks(self.device, target, 1)? == bytes { Ok(()) } else { log.block(target, bytes) }
     }
 
@@ -185,7 +185,7 @@ impl Source<'_> {
         for (index, version) in [(pack.index, version), (1 - pack.index, version.wrapping_add(1))] {
             let bytes = self.pack(segments, sit_bitmap, nat_bitmap, version);
             let start = self.new.checkpoint + index * BLOCKS_PER_SEGMENT;
-            for (address, block) in (start..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            for (address, block) in start.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
                 log.block(address, block)?;
             }
         }

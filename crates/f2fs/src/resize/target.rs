@@ -179,12 +179,12 @@ fn finish(geometry: &Geometry, usage: &Usage, areas: Areas, blocks: u64) -> Resu
     sb.segment_count_nat.set(areas.nat);
     sb.segment_count_ssa.set(areas.ssa);
     sb.segment_count_main.set(areas.main);
-    sb.nat_blkaddr.set(geometry.sit + (areas.sit << SEGMENT_BITS));
+    sb.nat_blkaddr = (geometry.sit + (areas.sit << SEGMENT_BITS)).into();
     sb.ssa_blkaddr.set(sb.nat_blkaddr.get() + (areas.nat << SEGMENT_BITS));
     sb.main_blkaddr.set(sb.ssa_blkaddr.get() + (areas.ssa << SEGMENT_BITS));
     sb.cp_payload.set(payload);
     let target = Target {
-        shift: (sb.main_blkaddr.get() - geometry.main) >> SEGMENT_BITS,
+        shift: geometry.segment_of(sb.main_blkaddr.into()),
         superblock: sb,
         reserved: kept_back.reserved,
         overprovision: kept_back.overprovision,

@@ -1,7 +1,7 @@
 //! The structures of a volume, and ways to damage them.
 
 use basalt_f2fs::layout::inode::InlineFlags;
-use basalt_f2fs::layout::{BLOCK_SIZE, bit_msb};
+use basalt_f2fs::layout::{Address, BLOCK_SIZE, bit_msb};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::FileKind;
 
@@ -65,7 +65,7 @@ impl Structure {
 /// Where the structures of a volume are.
 pub struct Map {
     /// Blocks of each kind.
-    blocks: Vec<(Structure, Vec<Vec<u32>>)>,
+    blocks: Vec<(Structure, Vec<Vec<Address>>)>,
     /// Node ids in use.
     nids: Vec<u32>,
 }
@@ -77,8 +77,8 @@ impl Map {
         let (start, total) = editor.pack();
         let other = if start == g.checkpoint { g.checkpoint + 512 } else { g.checkpoint };
         let nids: Vec<u32> = (3..4000).filter(|&nid| g.in_main(editor.node_address(nid))).collect();
-        let single = |blocks: Vec<u32>| blocks.into_iter().map(|block| vec![block]).collect::<Vec<_>>();
-        let mut nodes: [Vec<u32>; 7] = Default::default();
+        let single = |blocks: Vec<Address>| blocks.into_iter().map(|block| vec![block]).collect::<Vec<_>>();
+        let mut nodes: [Vec<Address>; 7] = Default::default();
         let mut directories = Vec::new();
         for &nid in &nids {
             let address = editor.node_address(nid);
@@ -98,7 +98,7 @@ impl Map {
             nodes[kind].push(address);
             if kind < 2 && !inode.is_inline(InlineFlags::DENTRY) {
                 let slots = &inode.slots[inode.extra_size() as usize / 4..][..64];
-                directories.extend(slots.iter().map(|slot| slot.get()).filter(|&address| g.in_main(address)));
+                directories.extend(slots.iter().map(|slot| Address::from(*slot)).filter(|&address| g.in_main(address)));
             }
         }
         let nat_used: Vec<u32> = {
@@ -111,17 +111,17 @@ impl Map {
         let live = (0..g.main_segments).filter(|&s| editor.sit(s).live() > 0 && !editor.is_log(s));
         let [root, folders, files, others, direct, indirect, xattrs] = nodes;
         let blocks = vec![
-            (Superblock, single(vec![0, 1])),
+            (Superblock, single(vec![Address::new(0), Address::new(1)])),
             (NewestPackHead, single(vec![start])),
-            (NewestPack, vec![(start..start + total).collect()]),
-            (OlderPack, vec![(other..other + 32).collect()]),
-            (PackSummaries, single((start + 1..start + total - 1).collect())),
+            (NewestPack, vec![Address::all(start..start + total).collect()]),
+            (OlderPack, vec![Address::all(other..other + 32).collect()]),
+            (PackSummaries, single(Address::all(start + 1..start + total - 1).collect())),
             (NatBlock, single(nat)),
-            (NatArea, vec![(g.nat..g.ssa).collect()]),
+            (NatArea, vec![Address::all(g.nat..g.ssa).collect()]),
             (SitBlock, single(sit.collect())),
-            (SitArea, vec![(g.sit..g.nat).collect()]),
+            (SitArea, vec![Address::all(g.sit..g.nat).collect()]),
             (SsaBlock, single(live.map(|s| g.summary_block(s)).collect())),
-            (SsaArea, vec![(g.ssa..g.main).collect()]),
+            (SsaArea, vec![Address::all(g.ssa..g.main).collect()]),
             (RootInode, single(root)),
             (DirectoryInode, single(folders)),
             (FileInode, single(files)),
@@ -135,7 +135,7 @@ impl Map {
         Map { blocks, nids }
     }
 
-    fn pick(&self, structure: Structure, rng: &mut Rng) -> &[u32] {
+    fn pick(&self, structure: Structure, rng: &mut Rng) -> &[Address] {
         let (_, blocks) =
             self.blocks.iter().find(|(kind, _)| *kind == structure).expect("all kinds with blocks are there");
         &blocks[rng.index(blocks.len())]
@@ -146,7 +146,7 @@ impl Map {
         match structure {
             NatEntry => {
                 let (nid, address) =
-                    (self.nid(rng), [0, rng.next_u64() as u32, editor.geometry.main + rng.below(4000) as u32]);
+                    (self.nid(rng), [0, rng.next_u64() as u32, (editor.geometry.main + rng.below(4000) as u32).get()]);
                 let address = address[rng.index(3)];
                 let ino = [0, nid, rng.next_u64() as u32][rng.index(3)];
                 editor.edit_nat(nid, |entry| {

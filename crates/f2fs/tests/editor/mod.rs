@@ -18,7 +18,7 @@ use basalt_f2fs::layout::summary::{
     ENTRIES_SIZE, JOURNAL_SIZE, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock,
 };
 use basalt_f2fs::layout::superblock::{Features, RawSuperblock};
-use basalt_f2fs::layout::{BLOCK_SIZE, bit_lsb, bit_msb};
+use basalt_f2fs::layout::{Address, BLOCK_SIZE, bit_lsb, bit_msb};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -101,7 +101,7 @@ fn build(features: Features, finish: impl FnOnce(&F2fs)) -> MemoryDevice {
 }
 
 /// Where something is: a block and a byte in it.
-pub type Spot = (u32, usize);
+pub type Spot = (Address, usize);
 
 /// A volume under the knife.
 pub struct Editor {
@@ -119,13 +119,13 @@ impl Editor {
         Editor { device, geometry, loaded }
     }
 
-    pub fn block(&self, address: u32) -> Vec<u8> {
+    pub fn block(&self, address: Address) -> Vec<u8> {
         let mut block = vec![0; BLOCK_SIZE];
         self.device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut block).unwrap();
         block
     }
 
-    pub fn put(&self, address: u32, block: &[u8]) {
+    pub fn put(&self, address: Address, block: &[u8]) {
         self.device.write_at(u64::from(address) * BLOCK_SIZE as u64, block).unwrap();
     }
 
@@ -145,16 +145,16 @@ impl Editor {
     pub fn superblock(&self, copy: u32, change: impl FnOnce(&mut RawSuperblock)) {
         let mut superblock = *self.geometry.superblock;
         change(&mut superblock);
-        self.put(copy, &superblock_block(&superblock));
+        self.put(Address::new(copy), &superblock_block(&superblock));
     }
 
     /// First block of the pack that counts, and blocks in it.
-    pub fn pack(&self) -> (u32, u32) {
+    pub fn pack(&self) -> (Address, u32) {
         (self.loaded.pack.start, self.loaded.pack.raw.cp_pack_total_block_count.get())
     }
 
     /// Whether a block is an end of a checkpoint pack, by its checksum at the usual place.
-    pub fn is_checkpoint(&self, address: u32) -> bool {
+    pub fn is_checkpoint(&self, address: Address) -> bool {
         let block = self.block(address);
         let sum = expected_checksum(&block, BLOCK_SIZE - 4).to_le_bytes();
         block[BLOCK_SIZE - 4..] == sum && block[..8] != [0; 8]
@@ -226,8 +226,8 @@ impl Editor {
         self.edit(self.sit_spot(segment), change);
     }
 
-    pub fn node_address(&self, nid: u32) -> u32 {
-        self.nat(nid).block_addr.get()
+    pub fn node_address(&self, nid: u32) -> Address {
+        self.nat(nid).block_addr.into()
     }
 
     pub fn inode(&self, ino: u32) -> RawInode {
@@ -262,14 +262,22 @@ impl Editor {
             self.entries_in(self.node_address(directory), range.start, &shape, &mut found);
         } else {
             let slots = &inode.slots[inode.extra_size() as usize / 4..][..400];
-            for address in slots.iter().map(|slot| slot.get()).filter(|&address| self.geometry.in_main(address)) {
-                self.entries_in(address, 0, &DentryShape::BLOCK, &mut found);
+            for address in
+                slots.iter().map(|slot| slot.get()).filter(|&address| self.geometry.in_main(Address::new(address)))
+            {
+                self.entries_in(Address::new(address), 0, &DentryShape::BLOCK, &mut found);
             }
         }
         found
     }
 
-    fn entries_in(&self, address: u32, start: usize, shape: &DentryShape, found: &mut Vec<(Vec<u8>, u32, Spot, Spot)>) {
+    fn entries_in(
+        &self,
+        address: Address,
+        start: usize,
+        shape: &DentryShape,
+        found: &mut Vec<(Vec<u8>, u32, Spot, Spot)>,
+    ) {
         let block = self.block(address);
         let mut slot = 0;
         while slot < shape.entries {
@@ -338,7 +346,7 @@ impl Editor {
     }
 
     /// Segment of a block of the main area, and the block's place in it.
-    pub fn segment_of(&self, address: u32) -> (u32, usize) {
+    pub fn segment_of(&self, address: Address) -> (u32, usize) {
         let within = address - self.geometry.main;
         (within / 512, (within % 512) as usize)
     }
@@ -348,7 +356,7 @@ impl Editor {
     }
 
     /// Where the summary entry of a block is. Its segment must not be a log's.
-    pub fn summary(&self, address: u32) -> Spot {
+    pub fn summary(&self, address: Address) -> Spot {
         let (segment, block) = self.segment_of(address);
         assert!(!self.is_log(segment), "segment {segment} is a log's");
         (self.geometry.summary_block(segment), block * size_of::<RawSummary>())

@@ -2,6 +2,7 @@
 
 use basalt_f2fs::Error;
 use basalt_f2fs::checkpoint::block::expected_checksum;
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::checkpoint::{CheckpointFlags, RawCheckpoint, RawOrphanBlock};
 use basalt_vfs::FileSystem;
 
@@ -62,11 +63,11 @@ fn an_older_pack_with_a_bad_checksum_does_not_matter() {
 fn two_bad_packs_are_refused() {
     let editor = editor();
     // First and last blocks, so that neither is known from its other end.
-    let blocks = editor.geometry.checkpoint..editor.geometry.checkpoint + 1024;
+    let blocks = Address::all(editor.geometry.checkpoint..editor.geometry.checkpoint + 1024);
     for address in blocks.filter(|&address| editor.is_checkpoint(address)) {
         let mut block = editor.block(address);
         block[10] ^= 0x80;
-        block[4092..].fill(address as u8);
+        block[4092..].fill(address.get() as u8);
         editor.put(address, &block);
     }
     let said = expect_damaged(&editor.device, "checkpoint");

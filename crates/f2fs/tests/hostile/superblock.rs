@@ -2,6 +2,7 @@
 
 use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::Error;
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::superblock::{Features, JOURNAL_GUARD, RawSuperblock};
 
 use crate::support::{
@@ -11,11 +12,11 @@ use crate::support::{
 #[test]
 fn a_bad_first_copy_is_replaced_by_the_second_and_said() {
     let zeroed = editor();
-    zeroed.put(0, &[0; 4096]);
+    zeroed.put(Address::new(0), &[0; 4096]);
     let torn = editor();
-    let mut block = torn.block(0);
+    let mut block = torn.block(Address::new(0));
     block[1024 + 100] ^= 1;
-    torn.put(0, &block);
+    torn.put(Address::new(0), &block);
     for editor in [zeroed, torn] {
         let fs = open(&editor.device);
         let warnings = fs.warnings();
@@ -28,7 +29,7 @@ fn a_bad_first_copy_is_replaced_by_the_second_and_said() {
 #[test]
 fn a_bad_second_copy_does_not_matter() {
     let editor = editor();
-    editor.put(1, &[0xFF; 4096]);
+    editor.put(Address::new(1), &[0xFF; 4096]);
     assert_eq!(read(&open(&editor.device), "small"), b"inline");
 }
 
@@ -36,9 +37,9 @@ fn a_bad_second_copy_does_not_matter() {
 fn two_bad_copies_are_refused() {
     let editor = editor();
     for copy in 0..2 {
-        let mut block = editor.block(copy);
+        let mut block = editor.block(Address::new(copy));
         block[1024 + 200] ^= 0x10;
-        editor.put(copy, &block);
+        editor.put(Address::new(copy), &block);
     }
     let said = expect_damaged(&editor.device, "superblock");
     assert!(said.contains("copy 1") && said.contains("checksum"), "{said}");
@@ -107,7 +108,7 @@ fn a_guarded_volume_without_its_journal_is_refused() {
             let editor = editor();
             editor.superblock(copy, guard);
             if spoilt {
-                editor.put(1 - copy, &[0; 4096]);
+                editor.put(Address::new(1 - copy), &[0; 4096]);
             }
             devices.push(editor.device);
         }

@@ -12,6 +12,7 @@ use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::area::Area;
 use basalt_f2fs::journal::guard;
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::journal::{DESCRIPTOR_BLOCK, KIND_DATA, RawDescriptor, RawJournalHeader};
 use basalt_f2fs::repair::{RepairOptions, check_recovered, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
@@ -284,9 +285,9 @@ fn a_live_journal_may_have_a_bad_block() {
     let (pack, _) = choose_pack(&*device, &geometry).unwrap();
     let version = pack.raw.node_version(pack.checksum);
     let replay = area.read_moves(&*device, &geometry, version).unwrap();
-    let copies: Vec<u32> =
-        replay.moves.iter().rev().filter(|one| one.kind == KIND_DATA).take(3).map(|one| one.new.get()).collect();
-    let journal = area.first..area.first + 9;
+    let copies: Vec<Address> =
+        replay.moves.iter().rev().filter(|one| one.kind == KIND_DATA).take(3).map(|one| one.new.into()).collect();
+    let journal = Address::all(area.first..area.first + 9);
     let mut counts = [0; 2];
     for block in [DESCRIPTOR_BLOCK, area.first + area.blocks - 1].into_iter().chain(journal).chain(copies.clone()) {
         let bad = u64::from(block) * BLOCK;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::layout::Address;
 use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
 use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::summary::RawSummary;
@@ -44,7 +45,7 @@ fn volume() -> MemoryDevice {
 /// Has the summary of the first block of `owns` name pointer `index` of node `nid`; gives the block's address.
 fn misname_owner(editor: &Editor, nid: u32, index: u16) -> u32 {
     let address = first_block(editor, "owns");
-    editor.edit(editor.summary(address), |entry: &mut RawSummary| {
+    editor.edit(editor.summary(Address::new(address)), |entry: &mut RawSummary| {
         entry.nid.set(nid);
         entry.ofs_in_node.set(index);
     });
@@ -99,15 +100,15 @@ fn claim(editor: &Editor) -> MemoryDevice {
     fs.sync_file(ino, false).unwrap();
     let chain = Editor::new(&device.snapshot());
     let blocks = (chain.device.size() / BLOCK as u64) as u32;
-    let seal = (0..blocks).find(|block| chain.block(*block).starts_with(b"BSEL")).unwrap();
+    let seal = (0..blocks).find(|block| chain.block(Address::new(*block)).starts_with(b"BSEL")).unwrap();
     let (address, slot) = (first_block(&chain, "owns"), chain.slot(ino as u32, 0));
     // The seal has the inode's CRC. Made a node of no file, it leaves a chain like Linux's.
-    chain.edit((seal, 0), |node: &mut RawNode| {
+    chain.edit((Address::new(seal), 0), |node: &mut RawNode| {
         node.slots[0].set(0);
         node.footer.nid.set(9 << 16);
         node.footer.ino.set(9 << 16);
     });
-    chain.edit((seal + 1, 0), |inode: &mut RawInode| {
+    chain.edit((Address::new(seal + 1), 0), |inode: &mut RawInode| {
         assert_eq!(inode.footer.nid.get(), ino as u32);
         inode.slots[slot].set(address);
         let checksum = inode.expected_checksum(chain.geometry.checksum_seed);

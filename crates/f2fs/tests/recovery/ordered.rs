@@ -305,7 +305,7 @@ fn what_was_cut_off_is_gone_from_the_device_too() {
     let ino = editor.path(&["file"]);
     let inode = editor.inode(ino);
     assert_eq!(inode.i_size.get(), 5000);
-    let block = editor.block(inode.slots[editor.slot(ino, 1)].get());
+    let block = editor.block(inode.slots[editor.slot(ino, 1)].into());
     assert_eq!(block[..5000 - 4096], secret[4096..5000]);
     assert!(block[5000 - 4096..].iter().all(|&byte| byte == 0), "bytes behind the end");
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{SegmentState, SegmentTable, split};
-use crate::{BLOCKS_PER_SEGMENT, Block, SegmentNumber};
+use crate::{BLOCKS_PER_SEGMENT, MainBlock, SegmentNumber};
 
 /// Sets of blocks, by segment. Only ever asked about single segments, or taken as a whole: the order of hashing is no matter.
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct BlockSets {
 }
 
 impl BlockSets {
-    fn contains(&self, block: Block) -> bool {
+    fn contains(&self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         self.sets.get(&segment).is_some_and(|(_, words)| words[offset as usize / 64] & (1 << (offset % 64)) != 0)
     }
@@ -28,7 +28,7 @@ impl BlockSets {
         self.sets.get(&segment).map_or(0, |(count, _)| *count)
     }
 
-    fn insert(&mut self, block: Block) -> bool {
+    fn insert(&mut self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let (count, words) = self.sets.entry(segment).or_insert_with(|| (0, Box::new([0; 8])));
         let (word, bit) = (&mut words[offset as usize / 64], 1 << (offset % 64));
@@ -39,7 +39,7 @@ impl BlockSets {
         is_new
     }
 
-    fn remove(&mut self, block: Block) -> bool {
+    fn remove(&mut self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let Some((count, words)) = self.sets.get_mut(&segment) else { return false };
         let (word, bit) = (&mut words[offset as usize / 64], 1 << (offset % 64));
@@ -81,11 +81,11 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    pub(super) fn note_live(&mut self, block: Block) {
+    pub(super) fn note_live(&mut self, block: MainBlock) {
         self.fresh.insert(block);
     }
 
-    pub(super) fn note_dead(&mut self, block: Block) {
+    pub(super) fn note_dead(&mut self, block: MainBlock) {
         if !self.fresh.remove(block) {
             self.pre_invalid.insert(block);
         }
@@ -111,13 +111,13 @@ impl SegmentTable {
 
     /// Whether nothing durable refers to a live block.
     #[must_use]
-    pub fn is_fresh(&self, block: Block) -> bool {
+    pub fn is_fresh(&self, block: MainBlock) -> bool {
         self.durability.as_ref().is_some_and(|known| known.fresh.contains(block))
     }
 
     /// Something that is on its way to be durable refers to this block: when it dies, it is to be kept. Does nothing to a block that is
     /// not live and fresh.
-    pub fn make_durable(&mut self, block: Block) {
+    pub fn make_durable(&mut self, block: MainBlock) {
         if let Some(known) = &mut self.durability {
             known.fresh.remove(block);
         }
@@ -125,7 +125,7 @@ impl SegmentTable {
 
     /// Whether a block is dead, but to be kept until the next checkpoint holds.
     #[must_use]
-    pub fn is_pre_invalid(&self, block: Block) -> bool {
+    pub fn is_pre_invalid(&self, block: MainBlock) -> bool {
         self.durability.as_ref().is_some_and(|known| known.pre_invalid.contains(block))
     }
 
@@ -134,7 +134,7 @@ impl SegmentTable {
     /// # Panics
     ///
     /// If the block is live.
-    pub fn set_pre_invalid(&mut self, block: Block) {
+    pub fn set_pre_invalid(&mut self, block: MainBlock) {
         assert!(!self.is_live(block), "block {block} is live");
         if let Some(known) = &mut self.durability {
             known.pre_invalid.insert(block);
@@ -142,7 +142,7 @@ impl SegmentTable {
     }
 
     /// Nothing durable refers to this dead block any more: its content is elsewhere, and that is known to recovery.
-    pub fn forget_pre_invalid(&mut self, block: Block) {
+    pub fn forget_pre_invalid(&mut self, block: MainBlock) {
         if let Some(known) = &mut self.durability {
             known.pre_invalid.remove(block);
         }
@@ -203,7 +203,7 @@ impl SegmentTable {
         }
         for segment in retired.sets.keys() {
             for offset in retired.offsets(*segment) {
-                known.pre_invalid.remove(segment * BLOCKS_PER_SEGMENT + offset);
+                known.pre_invalid.remove(MainBlock::in_segment(*segment, offset));
             }
         }
     }
@@ -237,8 +237,10 @@ impl SegmentTable {
         let Some(known) = self.durability.as_ref().filter(|known| known.pre_invalid.count(segment) > 0) else {
             return live.collect();
         };
-        let base = segment * BLOCKS_PER_SEGMENT;
-        let kept = known.pre_invalid.offsets(segment).filter(|offset| !known.retiring.contains(base + offset));
+        let kept = known
+            .pre_invalid
+            .offsets(segment)
+            .filter(|offset| !known.retiring.contains(MainBlock::in_segment(segment, *offset)));
         let mut both: Vec<u32> = live.chain(kept).collect();
         both.sort_unstable();
         both
@@ -255,10 +257,10 @@ mod tests {
         let mut table = SegmentTable::new(4, 1);
         table.track_durability();
         let first = table.open_segment(SegmentKind::WarmData, None).unwrap();
-        assert!(table.set_live_run(0, 2, 1));
+        assert!(table.set_live_run(MainBlock::new(0), 2, 1));
         table.begin_checkpoint();
         table.end_checkpoint();
-        assert!(table.set_live_run(2, 2, 1));
+        assert!(table.set_live_run(MainBlock::new(2), 2, 1));
         assert_eq!(table.open_segment(SegmentKind::WarmData, Some(first)), Some(1));
         table.close_segment(first);
         table
@@ -267,16 +269,20 @@ mod tests {
     #[test]
     fn what_dies_fresh_is_nobodys_and_the_rest_is_kept() {
         let mut table = table();
-        assert!(!table.is_fresh(1) && table.is_fresh(2));
-        table.make_durable(3);
+        assert!(!table.is_fresh(MainBlock::new(1)) && table.is_fresh(MainBlock::new(2)));
+        table.make_durable(MainBlock::new(3));
         assert!(table.clear_live_all(0, &[0, 1, 2, 3], 2));
         assert_eq!((table.pre_invalid(0), table.pre_invalid_blocks()), (3, 3));
-        assert!(table.is_pre_invalid(0) && table.is_pre_invalid(3) && !table.is_pre_invalid(2));
+        assert!(
+            table.is_pre_invalid(MainBlock::new(0))
+                && table.is_pre_invalid(MainBlock::new(3))
+                && !table.is_pre_invalid(MainBlock::new(2))
+        );
         assert_eq!(table.movable(0, 1, 9), Some((0, vec![1, 3])));
         assert!(!table.is_unneeded(0, 2) && table.is_unneeded(0, 3));
-        table.forget_pre_invalid(0);
-        table.forget_pre_invalid(1);
-        table.forget_pre_invalid(3);
+        table.forget_pre_invalid(MainBlock::new(0));
+        table.forget_pre_invalid(MainBlock::new(1));
+        table.forget_pre_invalid(MainBlock::new(3));
         assert!(table.is_unneeded(0, 0));
         assert_eq!(table.sections_freed_by(|segment| table.is_unneeded(segment, 0)), 1);
         table.pin(0);
@@ -287,15 +293,15 @@ mod tests {
     #[test]
     fn a_checkpoint_retires_what_was_dead_when_it_was_taken() {
         let mut table = table();
-        assert!(table.clear_live(0, 2));
+        assert!(table.clear_live(MainBlock::new(0), 2));
         table.begin_checkpoint();
-        assert!(!table.is_fresh(2), "the checkpoint refers to it");
-        assert!(table.clear_live(1, 3) && table.clear_live(2, 3));
+        assert!(!table.is_fresh(MainBlock::new(2)), "the checkpoint refers to it");
+        assert!(table.clear_live(MainBlock::new(1), 3) && table.clear_live(MainBlock::new(2), 3));
         assert_eq!(table.movable(0, 0, 9), Some((0, vec![1, 2, 3])), "block 0 only waits for the checkpoint");
         assert_eq!(table.pre_invalid(0), 3);
         table.end_checkpoint();
         assert_eq!(table.pre_invalid(0), 2, "what died since is needed by the checkpoint that holds now");
-        assert!(!table.is_pre_invalid(0) && table.is_pre_invalid(1));
+        assert!(!table.is_pre_invalid(MainBlock::new(0)) && table.is_pre_invalid(MainBlock::new(1)));
     }
 
     #[test]
@@ -309,17 +315,17 @@ mod tests {
         table.end_checkpoint();
         assert_eq!(victim(&table), Some(0));
         assert_eq!(table.needed_in_section(0), 4);
-        assert!(table.clear_live(0, 4));
+        assert!(table.clear_live(MainBlock::new(0), 4));
         assert_eq!((table.live_in_section(0), table.needed_in_section(0)), (3, 4));
     }
 
     #[test]
     fn without_tracking_nothing_is_kept() {
         let mut table = SegmentTable::new(2, 1);
-        assert!(table.set_live(5, 1) && table.clear_live(5, 1));
-        table.set_pre_invalid(5);
+        assert!(table.set_live(MainBlock::new(5), 1) && table.clear_live(MainBlock::new(5), 1));
+        table.set_pre_invalid(MainBlock::new(5));
         table.pin(0);
-        assert!(!table.is_fresh(5) && !table.is_pre_invalid(5) && !table.is_pinned(0));
+        assert!(!table.is_fresh(MainBlock::new(5)) && !table.is_pre_invalid(MainBlock::new(5)) && !table.is_pinned(0));
         assert_eq!(table.pre_invalid_blocks(), 0);
         assert!(table.is_unneeded(0, 0));
     }

@@ -1,7 +1,7 @@
 //! When the simulated volume is cleaned, and moving live blocks.
 
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, Want, make_room, relieve_memory};
-use basalt_segments::{BLOCKS_PER_SEGMENT, SegmentTable};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SegmentTable};
 
 use super::{STRANGER, Volume};
 use crate::error::{Error, Result};
@@ -169,8 +169,8 @@ impl Volume {
             return self.move_together(segment, live);
         }
         for &offset in live {
-            let place = segment * BLOCKS_PER_SEGMENT + offset;
-            let owner = self.owners[place as usize];
+            let place = MainBlock::in_segment(segment, offset);
+            let owner = self.owners[place.get() as usize];
             if is_node {
                 self.move_node(owner);
             } else if owner == STRANGER {
@@ -188,15 +188,16 @@ impl Volume {
     /// As [`move_blocks`](Volume::move_blocks) where nothing but the map points to them: run by run of what the log takes.
     fn move_together(&mut self, segment: u32, live: &[u32]) -> Result<()> {
         let mut rest = live;
-        let owner = |owners: &[u32], offset: u32| owners[(segment * BLOCKS_PER_SEGMENT + offset) as usize];
+        let owner = |owners: &[u32], offset: u32| owners[MainBlock::in_segment(segment, offset).get() as usize];
         while let Some(&next) = rest.first() {
             let log = self.data_logs.for_copy(owner(&self.owners, next));
             let most = if self.data_logs.is_fixed() { rest.len() as u32 } else { 1 };
             let (first, count) = self.allocate_run(log, most)?;
             let (run, behind) = rest.split_at(count as usize);
-            for (place, &offset) in (first..).zip(run) {
+            for (at, &offset) in (0..).zip(run) {
+                let place = first + at;
                 let owner = owner(&self.owners, offset);
-                self.owners[place as usize] = owner;
+                self.owners[place.get() as usize] = owner;
                 self.places[owner as usize] = place;
             }
             let was_live = self.table.clear_live_all(segment, run, self.death_time(segment));

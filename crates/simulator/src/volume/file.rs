@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{Block, SegmentKind};
+use basalt_segments::{MainBlock, SegmentKind};
 
 use super::{NOWHERE, Volume};
 use crate::error::Result;
@@ -19,7 +19,7 @@ const OWN_INDIRECT: u32 = 2;
 const NO_NODE: u32 = u32::MAX;
 
 struct Node {
-    place: Block,
+    place: MainBlock,
     kind: SegmentKind,
     dirty: bool,
 }
@@ -60,7 +60,7 @@ impl File {
     }
 
     /// Adds a node that is written already; its number.
-    pub(super) fn add_written(&mut self, place: Block, kind: SegmentKind) -> u32 {
+    pub(super) fn add_written(&mut self, place: MainBlock, kind: SegmentKind) -> u32 {
         self.nodes.push(Node { place, kind, dirty: false });
         self.nodes.len() as u32 - 1
     }

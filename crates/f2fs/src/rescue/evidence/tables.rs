@@ -8,13 +8,13 @@ use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
 use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
 use crate::layout::sit::{self, RawSitEntry};
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NULL_ADDR, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::rescue::interval::Interval;
 use crate::rescue::reader::Reader;
 
 impl Evidence {
     pub(super) fn set(&mut self, geometry: &Geometry, nid: u32, entry: &RawNatEntry) {
-        let address = entry.block_addr.get();
+        let address = entry.address();
         if geometry.in_main(address) {
             self.addresses.insert(nid, address);
         } else {
@@ -47,19 +47,19 @@ impl Evidence {
         let first = index * nat::ENTRIES_PER_BLOCK;
         let in_use = || {
             let all = (first..).zip(entries);
-            all.filter(|(nid, entry)| *nid >= FIRST_NODE && entry.block_addr.get() != NULL_ADDR)
+            all.filter(|(nid, entry)| *nid >= FIRST_NODE && entry.address() != Address::NULL)
         };
         let is_possible = |entry: &RawNatEntry| {
-            geometry.in_main(entry.block_addr.get()) && (FIRST_NODE..geometry.node_ids()).contains(&entry.ino.get())
+            geometry.in_main(entry.address()) && (FIRST_NODE..geometry.node_ids()).contains(&entry.ino.get())
         };
         if in_use().next().is_none() || !in_use().all(|(_, entry)| is_possible(entry)) {
             let possible = in_use().filter(|(_, entry)| is_possible(entry));
-            self.hints.extend(possible.map(|(nid, entry)| (nid, entry.block_addr.get())));
+            self.hints.extend(possible.map(|(nid, entry)| (nid, entry.address())));
             return;
         }
         self.nat_trusted[index as usize] = true;
         in_use().for_each(|(nid, entry)| {
-            self.addresses.insert(nid, entry.block_addr.get());
+            self.addresses.insert(nid, entry.address());
         });
     }
 
