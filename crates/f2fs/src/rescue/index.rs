@@ -317,6 +317,23 @@ mod tests {
         }
     }
 
+    /// The main area begins anywhere: the log goes from the end of segment 2 to segment 1, where the newer version is.
+    #[test]
+    fn segments_are_counted_from_the_main_area() {
+        for main in [0, 100, 511].map(Address::new) {
+            let at = |segment: u32, offset: u32| main + (segment << SEGMENT_BITS) + offset;
+            let mut index = Index::new(main);
+            let newer = Seen { next: at(1, 451), ..seen(4, 0) };
+            let older = Seen { next: at(2, 101), ..seen(4, 0) };
+            let last = Seen { nid: 8, ino: 8, next: at(1, 0), ..seen(4, 0) };
+            for (seen, address) in [(newer, at(1, 450)), (older, at(2, 100)), (last, at(2, 511))] {
+                index.add(&seen, address, Standing::Unknown, Known::default());
+            }
+            index.settle(&FxHashMap::default());
+            assert_eq!(index.nodes[&7].address, at(1, 450), "a main area from block {main} on");
+        }
+    }
+
     /// Of two versions of one node, an old NAT does not say which counts.
     #[test]
     fn an_old_table_does_not_choose_between_versions() {
