@@ -181,7 +181,7 @@ fn usage_error(command: &str, error: &clap::Error) -> u8 {
     let known = definition().find_subcommand(command).is_some();
     let place = if known { format!("basalt: {command}: ") } else { "basalt: ".to_owned() };
     let help = if known { format!("basalt {command} --help") } else { "basalt --help".to_owned() };
-    let _ = writeln!(std::io::stderr(), "{place}{}; `{help}` shows what there is", one_line(&what.join(" ")));
+    let _ = writeln!(std::io::stderr(), "{place}{}; try `{help}`", one_line(&what.join(" ")));
     usage
 }
 

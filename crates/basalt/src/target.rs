@@ -30,7 +30,7 @@ pub struct Target {
 /// How long to wait for a target that is in use.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Patience {
-    /// Wait this long for a target that another program is about to release
+    /// Maximum time to wait for a target that another program has locked
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::size::seconds, display_order = 900)]
     pub wait: Duration,
 }
@@ -75,7 +75,7 @@ pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDe
         }
         if !said && start.elapsed() >= SILENT.min(wait / 2) {
             let limit = wait.as_secs_f64();
-            let line = format!("waiting up to {limit} s for {}, still in use: {reason}", path.display());
+            let line = format!("waiting up to {limit} s for {}, which is in use: {reason}", path.display());
             tell(format_args!("basalt: {}", one_line(&line)));
             said = true;
         }

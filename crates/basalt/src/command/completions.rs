@@ -5,7 +5,7 @@ use clap_complete::Shell;
 use crate::failure::{DONE, Outcome};
 use crate::output::Output;
 
-/// Write a script that completes commands in a shell
+/// Print the completion script for a shell
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The shell

@@ -50,7 +50,7 @@ pub enum AskError {
         owner: String,
     },
     /// The server takes too long.
-    #[error("{path}: the process that serves this mount does not answer for {} s", PATIENCE.as_secs())]
+    #[error("{path}: the process that serves this mount has not answered for {} s", PATIENCE.as_secs())]
     Silent {
         /// The path.
         path: PathBuf,

@@ -81,7 +81,7 @@ impl Keep {
         let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
         match self {
             Keep::Safe { .. } if is_device => {
-                let why = "is a device node, which only root can make, and not with --safe";
+                let why = "is a device node, which only root can create, and only without --safe";
                 Err(Error::refused(place.path, why))
             }
             _ => Ok(()),

@@ -8,7 +8,7 @@ use crate::output::Output;
 /// List the workloads, their options, and where their numbers come from
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each workload
     #[arg(long)]
     json: bool,
 }
