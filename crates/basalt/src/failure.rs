@@ -39,7 +39,7 @@ pub enum Kind {
     Usage,
     /// It made sense, but could not be done.
     Operation,
-    /// Nobody reads the output any more, as behind `| head`: no failure, and nothing to say.
+    /// The reader of the output has closed it, as `| head` does. This is no failure, and prints nothing.
     Unread,
 }
 
@@ -127,7 +127,7 @@ impl Failure {
     }
 }
 
-/// What somebody can do who took something else for an F2FS volume. Nobody is sent to mkfs whose data may be there.
+/// What the user can do with a target that is not an F2FS volume. `mkfs` is suggested only if the target holds no data.
 fn advice(content: &Content, target: &impl Display) -> Option<String> {
     let rescue = format!("`basalt rescue {target} DIR`");
     Some(match *content {

@@ -15,7 +15,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When nobody takes the output.
+/// When standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::cli::definition(), "basalt", &mut script);

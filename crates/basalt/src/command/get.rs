@@ -1,4 +1,4 @@
-//! `basalt get`: copies out of a volume that nobody mounts.
+//! `basalt get`: copies files out of a volume that is not mounted.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

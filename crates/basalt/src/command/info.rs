@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(DONE)
 }
 
-/// Opens the target, also while somebody uses it: every checkpoint leaves the one before it whole, so there is always something to see.
+/// Opens the target, even while it is in use: every checkpoint leaves the one before it whole, so there is always one to show.
 fn open(path: &Path) -> Result<FileDevice, Failure> {
     let shared = OpenOptions { read_only: true, lock: Lock::Shared, ..OpenOptions::default() };
     let opened = FileDevice::open(path, &shared).or_else(|error| match error {

@@ -71,7 +71,7 @@ const INCOMPLETE: u8 = 1;
 /// Runs the command. What is not there, or cannot be read, is told, and the rest listed.
 ///
 /// # Errors
-/// When the volume cannot be read, or nobody takes the output.
+/// When the volume cannot be read, or standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
     let mut lister =

@@ -1,4 +1,4 @@
-//! `basalt put`: copies into a volume that nobody mounts.
+//! `basalt put`: copies files into a volume that is not mounted.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

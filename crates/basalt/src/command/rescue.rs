@@ -98,7 +98,7 @@ struct Whole<'a> {
     warnings: &'a [String],
 }
 
-/// Who is told how the copy goes.
+/// Receives the progress of the copy.
 struct Listener {
     progress: Progress,
     holes: Vec<HoledFile>,

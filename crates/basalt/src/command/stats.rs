@@ -46,7 +46,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// When DIR is not on a mount of Basalt's, nobody serves its counters, or this user may not see them.
+/// When DIR is not on a mount of Basalt, the mount has no counters, or this user may not see them.
 pub fn run(args: &Args) -> Outcome {
     let source = Source::of(&args.directory).map_err(|error| failure(args, &error))?;
     let document = source.document().map_err(|error| failure(args, &error))?;

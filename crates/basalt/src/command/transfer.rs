@@ -1,4 +1,4 @@
-//! What `put` and `get` have in common: who is told how the copy goes, and what is said at its end.
+//! Shared by `put` and `get`: warnings and progress of the copy, and the summary at its end.
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::Output;

@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Outcome {
 fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let mount = find(place)?;
     let target = mount.target();
-    // Nobody answers for one that was killed and hangs.
+    // A server that was killed and hangs does not answer.
     let is_abandoned = abandoned::release(&mount)?;
     let gone = || AskError::Gone(mount.point.clone());
     let farewell = if is_abandoned { Err(gone()) } else { Farewell::of(&mount) };
@@ -74,7 +74,7 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
         Ok(End::Lost(what)) => Err(Failure::at(target.display(), format_args!("unmounted and clean, but {what}"))),
         Ok(End::Failed(reason)) => Err(not_clean(&target, &reason)),
         Ok(End::Late) => Err(Failure::at(target.display(), format_args!("unmounted, but not closed after {wait:?}"))),
-        // Whoever changes nothing loses nothing.
+        // A read-only mount loses nothing.
         Ok(End::Silent) | Err(AskError::Gone(_)) if !mount.read_only => {
             Err(not_clean(&target, "its serving process ended without closing it"))
         }
@@ -87,12 +87,12 @@ fn is_stopped(process: u32) -> bool {
     matches!(process_state(process), Some('T' | 't'))
 }
 
-/// Whether nobody serves a mount any more. Asked only of one whose server does not answer otherwise.
+/// Whether the serving process of a mount is gone. Called only if the server does not answer.
 fn is_dead(mount: &Mount) -> bool {
     matches!(rustix::fs::statvfs(&mount.point), Err(Errno::NOTCONN))
 }
 
-/// What is waited for. A mount ends when nobody has it any more: a container or service may have it in a mount namespace of its own.
+/// What is waited for. A mount ends when no mount namespace has it any more; a container or service may have one of its own.
 fn waiting(target: &Path, device: &str) -> String {
     let target = target.display();
     match mounts::processes_with(device).first() {
@@ -107,7 +107,7 @@ fn not_clean(target: &Path, reason: &str) -> Failure {
     Failure::at(target.display(), what).hint(hint)
 }
 
-/// Where nobody tells how a mount ended: waits for its lock, and looks at the volume.
+/// For a mount whose server does not say how it ended: waits for its lock, and looks at the volume.
 fn look_for_end(mount: &Mount, target: &Path, wait: Duration) -> Result<(), Failure> {
     let Some(device) = wait_for_close(target, wait)? else { return Ok(()) };
     if mount.read_only { Ok(()) } else { check_clean(target, device) }
@@ -148,7 +148,7 @@ fn take_away(mount: &Mount) -> Result<(), Failure> {
     Err(if said.contains("busy") { in_use() } else { Failure::new(said.trim()) })
 }
 
-/// Waits for the lock that whoever serves the mount holds until the volume is closed. `None` when that cannot be told, or the volume
+/// Waits for the lock that the serving process holds until the volume is closed. `None` when that cannot be told, or the volume
 /// stays mounted elsewhere.
 fn wait_for_close(target: &Path, wait: Duration) -> Result<Option<FileDevice>, Failure> {
     let readable = std::fs::File::open(target).is_ok();

@@ -62,7 +62,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
-            // Nobody has changed anything; that there is no mount is what the user needs to know.
+            // Nothing was changed yet. The user needs to know that there is no mount.
             let _ = fs.close();
             device.abandon();
             return Err(failure);
@@ -72,7 +72,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let counters = Arc::new(serve_counters(job, engine.clone(), &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
-        // Nobody waits for the end of a mount that others use.
+        // Do not wait for the end of a mount that other programs use.
         drop(served.stop());
         recorded.finish()
     });
@@ -85,7 +85,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     drop(watcher);
     let waiting = counters.stop();
     let recorded = device.finish();
-    // Detached before the lock goes with the device: who waits for the lock finds the image free.
+    // Detached before the lock is released with the device: a process that waits for the lock then finds the image free.
     drop(loop_device);
     let end = outcome(served, &losses, engine.map(|engine| engine.live()));
     waiting.tell(&end);
@@ -101,7 +101,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     }
 }
 
-/// How a mount ended, in words where something was lost: what the kernel handed over in vain, and what the engine still has in memory.
+/// How a mount ended. Data is lost that the kernel handed over in vain, or that the engine still has in memory.
 fn outcome(served: Result<(), SessionError>, losses: &Losses, live: Option<LiveInfo>) -> End {
     let (refused, beyond) = (losses.bytes(), losses.bytes_beyond());
     let failed = live.filter(|live| live.failed.is_some());

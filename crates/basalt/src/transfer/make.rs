@@ -16,7 +16,7 @@ use super::report::Error;
 
 /// A directory to copy into.
 pub(super) enum Directory {
-    /// It was made for the copy, and nobody else can put anything into it yet.
+    /// It was made for the copy, and no other user can put anything into it yet.
     New(OwnedFd),
     /// It was there.
     Old(OwnedFd),
@@ -102,7 +102,7 @@ impl Place<'_> {
         }
     }
 
-    /// Makes a regular file that did not exist, open to write, for nobody else yet.
+    /// Makes a regular file that did not exist, open to write, without rights for other users yet.
     pub(super) fn create_file(&self) -> Result<File, Error> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let made = beneath::open(self.directory, self.name, flags, Mode::RUSR | Mode::WUSR);
@@ -121,7 +121,7 @@ impl Place<'_> {
         }
     }
 
-    /// Makes a FIFO, socket or device node that nobody may use yet; returns its descriptor, with `O_PATH`.
+    /// Makes a FIFO, socket or device node that no user may use yet; returns its descriptor, with `O_PATH`.
     pub(super) fn make_special(&self, kind: FileType, device: u64) -> Result<OwnedFd, Error> {
         let failed = |errno| self.error("cannot be created", errno);
         rustix::fs::mknodat(self.directory, self.name, kind, Mode::empty(), device).map_err(|errno| match errno {

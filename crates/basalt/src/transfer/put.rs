@@ -265,7 +265,7 @@ impl<'a> Put<'a> {
         // Opened first: nothing is made for what cannot be read.
         let file = place.open_file(stat)?;
         let made = self.create(place, stat, parent, name, FileKind::Regular, 0, b"")?;
-        // Whoever appends meanwhile does so in vain; the image that is being filled may be in the tree.
+        // Data appended meanwhile is not copied; the image that is being written may be in the tree.
         let now = file.metadata().map_err(|error| place.error("cannot be examined", error))?.len();
         let size = u64::try_from(stat.st_size).unwrap_or(0).min(now);
         let data_end = self.put_content(place, &file, &made, size)?;

@@ -61,7 +61,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Bytes that a workload writes in a day if nobody says otherwise.
+/// Bytes that a workload writes in a day, unless an option sets it.
 const USUAL_PER_DAY: u64 = 20 << 30;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 

@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if summary.failed > 0 { SOME_FAILED } else { DONE })
 }
 
-/// Where results go if nobody says.
+/// The default directory of the results.
 fn default_directory(file: &Path) -> PathBuf {
     let name = file.file_stem().unwrap_or_default();
     let mut directory = PathBuf::from(name);

@@ -16,7 +16,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When nobody takes the output.
+/// When standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
     for Description { name, what, options, source } in basalt_workloads::list() {
