@@ -25,8 +25,8 @@ pub fn release(mount: &Mount) -> Result<bool, Failure> {
     let aborted = Connection::of(&mount.device).map_err(std::io::Error::from).and_then(|found| found.abort());
     aborted.map_err(|error| {
         let point = mount.point.display();
-        let what = format_args!("the process that served it ({process}) was killed, but hangs in the kernel: {error}");
-        Failure::at(&point, what).hint(format_args!("`basalt umount {}` as root ends it", Word(&mount.point)))
+        let what = format_args!("its serving process ({process}) was killed, but hangs in the kernel: {error}");
+        Failure::at(&point, what).hint(format_args!("run `basalt umount {}` as root", Word(&mount.point)))
     })?;
     let start = Instant::now();
     while left_behind_by(&target).is_some() && start.elapsed() < PATIENCE {

@@ -155,7 +155,7 @@ fn finish(command: &str, outcome: Outcome) -> u8 {
 
 /// Prints a failure as one line.
 fn report(command: &str, failure: &Failure) {
-    // There is nobody to tell that standard error is closed.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(std::io::stderr(), "basalt: {command}: {}", failure.line());
 }
 
@@ -165,7 +165,7 @@ fn usage_error(command: &str, error: &clap::Error) -> u8 {
     let (usage, _) = exit_codes(command);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // As with `| head`: whoever does not read the help does not want it.
+            // A reader may close the output early, as `| head` does.
             let _ = error.print();
             return DONE;
         }
@@ -181,7 +181,7 @@ fn usage_error(command: &str, error: &clap::Error) -> u8 {
     let known = definition().find_subcommand(command).is_some();
     let place = if known { format!("basalt: {command}: ") } else { "basalt: ".to_owned() };
     let help = if known { format!("basalt {command} --help") } else { "basalt --help".to_owned() };
-    let _ = writeln!(std::io::stderr(), "{place}{}; `{help}` shows what there is", one_line(&what.join(" ")));
+    let _ = writeln!(std::io::stderr(), "{place}{}; try `{help}`", one_line(&what.join(" ")));
     usage
 }
 

@@ -39,7 +39,7 @@ pub enum Kind {
     Usage,
     /// It made sense, but could not be done.
     Operation,
-    /// Nobody reads the output any more, as behind `| head`: no failure, and nothing to say.
+    /// The reader of the output has closed it, as `| head` does. This is no failure, and prints nothing.
     Unread,
 }
 
@@ -78,14 +78,14 @@ impl Failure {
     pub fn device(error: &DeviceError) -> Failure {
         let failure = Failure::new(error);
         match error {
-            DeviceError::InUse { .. } => failure.hint("unmount it, or let the other program finish, then try again"),
+            DeviceError::InUse { .. } => failure.hint("unmount it, or wait for the other program, then try again"),
             DeviceError::Open { name, source: Some(source), .. }
                 if Errno::from_io_error(source) == Some(Errno::ACCESS) =>
             {
-                failure.hint(format_args!("try again as root, or change who may use {name}"))
+                failure.hint(format_args!("run as root, or change the permissions of {name}"))
             }
             DeviceError::Open { source: Some(source), .. } if Errno::from_io_error(source) == Some(Errno::ROFS) => {
-                failure.hint("`basalt mount -o ro` mounts it so, and `basalt fsck` checks it")
+                failure.hint("use `basalt mount -o ro` or `basalt fsck`")
             }
             _ => failure,
         }
@@ -104,10 +104,11 @@ impl Failure {
                 Some(advice) => Failure::new(error).hint(advice),
                 None => Failure::new(error),
             },
-            Error::Truncated { .. } => Failure::new(error)
-                .hint(format_args!("copy it again, whole, or `basalt rescue {word} DIR` copies out what is there")),
+            Error::Truncated { .. } => Failure::new(error).hint(format_args!(
+                "copy it again as a whole, or copy out what is there with `basalt rescue {word} DIR`"
+            )),
             Error::Damaged { .. } => {
-                Failure::at(&target, error).hint(format_args!("`basalt fsck {word}` shows everything that is wrong"))
+                Failure::at(&target, error).hint(format_args!("`basalt fsck {word}` lists all faults"))
             }
             // Their messages name the device, and say what can be done.
             Error::Unsupported { .. } => Failure::new(error),
@@ -126,34 +127,34 @@ impl Failure {
     }
 }
 
-/// What somebody can do who took something else for an F2FS volume. Nobody is sent to mkfs whose data may be there.
+/// What the user can do with a target that is not an F2FS volume. `mkfs` is suggested only if the target holds no data.
 fn advice(content: &Content, target: &impl Display) -> Option<String> {
     let rescue = format!("`basalt rescue {target} DIR`");
     Some(match *content {
         Content::Empty => "`basalt mkfs` makes a volume".to_owned(),
-        Content::Zeros => format!("{rescue} looks everywhere"),
-        Content::Other { was_f2fs: true, .. } => format!("{rescue} copies out what is left of that"),
+        Content::Zeros => format!("{rescue} searches the whole device"),
+        Content::Other { was_f2fs: true, .. } => format!("{rescue} copies out what is left of it"),
         Content::Other { name, .. } if name.contains("partition table") => {
-            "name one of its partitions (of an image file: `losetup --partscan --find --show` makes devices of them)"
+            "use one of its partitions (for an image file, `losetup --partscan --find --show` creates devices of them)"
                 .to_owned()
         }
         Content::Other { name: "LUKS", .. } => {
-            "`cryptsetup open` makes a device of what is in it; name that".to_owned()
+            "open it with `cryptsetup open`, and use the device that this creates".to_owned()
         }
         Content::Other { name: "bitlocker", .. } => {
-            "`cryptsetup open --type bitlk` makes a device of what is in it".to_owned()
+            "open it with `cryptsetup open --type bitlk`, and use the device that this creates".to_owned()
         }
         Content::Other { name: "LVM2 physical volume", .. } => {
-            "`vgchange -ay` makes devices of the volumes in it; name one of them".to_owned()
+            "activate its volumes with `vgchange -ay`, and use one of them".to_owned()
         }
         Content::Other { name: "Linux RAID member", .. } => {
-            "`mdadm --assemble --scan` makes a device of it and its like; name that".to_owned()
+            "assemble the array with `mdadm --assemble --scan`, and use that".to_owned()
         }
         Content::Other { .. } => return None,
         Content::Headless => format!("{rescue} copies out the files"),
         Content::Part { .. } => "Basalt serves only volumes on one device, and whole images".to_owned(),
         Content::Shifted { offset } => {
-            format!("`losetup --offset {offset} --find --show {target}` makes a device of it; name that")
+            format!("`losetup --offset {offset} --find --show {target}` creates a device of it; use that")
         }
         Content::Short { .. } | Content::Unreadable => return None,
         Content::Unknown => format!("if there was a volume, {rescue} searches for its files"),

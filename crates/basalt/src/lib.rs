@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`cli`] | from arguments to a command to an exit code |
 //! | [`command`] | one file a command |
-//! | [`target`], [`volume`] | opening images and devices; finding things in a volume that nobody mounts |
+//! | [`target`], [`volume`] | opening images and devices; finding files in a volume that is not mounted |
 //! | [`transfer`] | copying trees in and out |
 //! | [`mount`] | options, the daemon, serving a mount, logging |
-//! | [`mounts`], [`abandoned`] | what is mounted; ending what nobody serves any more though the kernel waits for it |
+//! | [`mounts`], [`abandoned`] | what is mounted; ending mounts whose serving process is gone while the kernel waits for it |
 //! | [`statistics`] | the live counters of a mount: asking for them, showing them |
 //! | [`failure`], [`output`], [`progress`] | what users see: one line an error, results, a bar for what takes long |
 //! | [`size`], [`time`] | numbers as people write them |

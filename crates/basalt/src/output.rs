@@ -23,7 +23,7 @@ impl Output {
     /// Writes a line.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When standard output cannot be written.
     pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
         writeln!(self.0, "{line}").map_err(|error| Failure::output(&error))
     }
@@ -31,7 +31,7 @@ impl Output {
     /// Writes bytes as they are.
     ///
     /// # Errors
-    /// When nobody takes them.
+    /// When standard output cannot be written.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.0.write_all(bytes).map_err(|error| Failure::output(&error))
     }
@@ -39,7 +39,7 @@ impl Output {
     /// Writes a value as JSON, and a line's end.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When standard output cannot be written.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         // The values are plain structures: only writing can fail.
         serde_json::to_writer_pretty(&mut self.0, value).map_err(|error| Failure::output(&error.into()))?;
@@ -49,7 +49,7 @@ impl Output {
     /// Writes a value as JSON on one line, for lists that programs read line by line.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When standard output cannot be written.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.0, value).map_err(|error| Failure::output(&error.into()))?;
         self.line("")
@@ -58,7 +58,7 @@ impl Output {
     /// Hands everything over.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When standard output cannot be written.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.0.flush().map_err(|error| Failure::output(&error))
     }
@@ -70,7 +70,7 @@ impl Default for Output {
     }
 }
 
-/// Whoever reads standard output.
+/// The reader of standard output.
 struct Reader {
     to: StdoutLock<'static>,
     /// Whether a reader that has gone is an error.
@@ -98,7 +98,7 @@ impl Write for Reader {
     }
 }
 
-/// Writes a line to standard error. There is nobody to tell where that is closed.
+/// Writes a line to standard error. If that is closed, the line is lost.
 pub fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

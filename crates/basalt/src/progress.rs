@@ -34,7 +34,7 @@ impl Progress {
         Progress { label, unit, started: Instant::now(), wanted: !quiet && std::io::stderr().is_terminal(), bar: None }
     }
 
-    /// Shows that `done` of `total` is done; a total of 0 means that nobody knows it.
+    /// Shows that `done` of `total` is done; a total of 0 is unknown.
     pub fn update(&mut self, done: u64, total: u64) {
         if !self.wanted || self.bar.is_none() && self.started.elapsed() < PATIENCE {
             return;

@@ -1,4 +1,4 @@
-//! Opening what a command works on: an image file or a block device, waiting a little for those who are about to let go of it.
+//! Opens the target of a command, an image file or a block device. Waits for a process that is about to release it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::failure::{Failure, one_line};
 use crate::mounts;
 use crate::output::tell;
 
-/// How often to ask again for what somebody still has.
+/// How often to try a locked target again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// Who lets go within this long is not worth a line.
+/// A target that is released within this time is waited for without a message.
 const SILENT: Duration = Duration::from_millis(500);
 
 /// The image or device, and how long to wait for it.
@@ -30,13 +30,13 @@ pub struct Target {
 /// How long to wait for a target that is in use.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Patience {
-    /// Wait this long for a target that another program is about to release
+    /// Maximum time to wait for a target that another program has locked
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::size::seconds, display_order = 900)]
     pub wait: Duration,
 }
 
 impl Target {
-    /// Opens the target to read: others may read too, nobody may write.
+    /// Opens the target to read. Other processes may read it too, and none may write.
     ///
     /// # Errors
     /// When it is no device, or still in use after the wait.
@@ -75,7 +75,7 @@ pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDe
         }
         if !said && start.elapsed() >= SILENT.min(wait / 2) {
             let limit = wait.as_secs_f64();
-            let line = format!("waiting up to {limit} s for {}, still in use: {reason}", path.display());
+            let line = format!("waiting up to {limit} s for {}, which is in use: {reason}", path.display());
             tell(format_args!("basalt: {}", one_line(&line)));
             said = true;
         }

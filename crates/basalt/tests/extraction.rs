@@ -277,7 +277,7 @@ fn links_in_the_way_are_neither_followed_nor_written_through() {
     let got = basalt(["get", "-r", &scratch.text("image"), "/", out.to_str().unwrap()]);
     let told: Vec<String> = got.err().lines().filter(|line| line.contains("left out")).map(str::to_owned).collect();
     assert!(
-        matches!(&told[..], [one] if one.contains("out/dir: ") && one.contains("a symbolic link or a file is where")),
+        matches!(&told[..], [one] if one.contains("out/dir: ") && one.contains("a symbolic link or a file is in the place")),
         "{}",
         got.err()
     );

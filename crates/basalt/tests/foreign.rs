@@ -250,7 +250,7 @@ fn zeros_as_far_as_was_looked_are_not_called_empty() {
     let target = scratch.text("zeros");
     let file = File::create(&target).unwrap();
     (0..80).for_each(|part| file.write_all_at(&[0; 1 << 20], part << 20).unwrap());
-    expect_said(&scratch, &target, &["zeros wherever it was looked", "basalt rescue", "looks everywhere"]);
+    expect_said(&scratch, &target, &["zeros wherever it was looked", "basalt rescue", "searches the whole device"]);
     basalt(["mkfs", "-q", "-n", &target]).ok();
     basalt(["mkfs", "-q", &target]).ok();
 }

@@ -98,7 +98,7 @@ fn an_interrupted_run_keeps_what_is_done_and_goes_on() {
     assert_eq!(status.code(), Some(1));
     let mut said = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-    assert!(said.contains("points left; the same command goes on with them"), "{said}");
+    assert!(said.contains("points left; run the same command to continue"), "{said}");
     assert_eq!(fs::read_to_string(&results).unwrap().lines().count(), 1);
     assert_eq!(left_over(), 0, "points outlived their run");
 

@@ -262,7 +262,7 @@ fn umount_tells_who_still_has_the_mount() {
     let mut umount = umount.unwrap();
     let mut told = String::new();
     BufReader::new(umount.stderr.take().unwrap()).read_line(&mut told).unwrap();
-    assert!(told.contains(&format!("waiting: process {} still has it", other.id())), "{told}");
+    assert!(told.contains(&format!("waiting for process {},", other.id())), "{told}");
     other.kill().unwrap();
     other.wait().unwrap();
     assert_eq!(limit::wait(&mut umount, limit::SHORT).unwrap().code(), Some(0));
@@ -403,7 +403,7 @@ fn only_basalt_mounts_are_unmounted_and_synced() {
     let plain = scratch.directory("plain");
     basalt(["umount".as_ref(), plain.as_os_str()]).fails(1, &["not mounted"]);
     basalt(["umount", &scratch.text("missing")]).fails(1, &["missing"]);
-    basalt(["umount", "/proc"]).fails(1, &["proc", "not of Basalt"]);
+    basalt(["umount", "/proc"]).fails(1, &["proc", "not one of Basalt"]);
     basalt(["sync".as_ref(), plain.as_os_str()]).fails(1, &["not on a mounted Basalt volume"]);
     basalt(["sync", &scratch.text("missing")]).fails(1, &["missing"]);
 }

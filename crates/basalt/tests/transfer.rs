@@ -144,7 +144,7 @@ fn an_image_is_not_put_into_itself() {
     let (image, link) = (scratch.text("image"), scratch.text("link"));
     fs::hard_link(&image, &link).unwrap();
     for source in [&image, &link] {
-        basalt(["put", &image, source, "/self"]).fails(1, &[source, "same file"]);
+        basalt(["put", &image, source, "/self"]).fails(1, &[source, "is the image"]);
     }
     assert_eq!(basalt(["ls", &image, "/"]).ok(), "lost+found\n");
 }

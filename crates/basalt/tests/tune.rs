@@ -57,14 +57,14 @@ fn tune_gives_changes_and_takes() {
     let scratch = Scratch::with_volume("64M");
     let image = scratch.text("image");
     for (wanted, bytes, said) in [
-        ("on", 256 << 10, "journal 256 KiB, as before"),
-        ("off", 0, "journal none, before 256 KiB"),
-        ("off", 0, "journal none, as before"),
-        ("1M", 1 << 20, "journal 1 MiB, before none"),
-        ("on", 1 << 20, "journal 1 MiB, as before"),
-        ("12K", 12 << 10, "journal 12 KiB, before 1 MiB"),
-        ("0", 0, "journal none, before 12 KiB"),
-        ("on", 256 << 10, "journal 256 KiB, before none"),
+        ("on", 256 << 10, "journal 256 KiB, unchanged"),
+        ("off", 0, "journal none, was 256 KiB"),
+        ("off", 0, "journal none, unchanged"),
+        ("1M", 1 << 20, "journal 1 MiB, was none"),
+        ("on", 1 << 20, "journal 1 MiB, unchanged"),
+        ("12K", 12 << 10, "journal 12 KiB, was 1 MiB"),
+        ("0", 0, "journal none, was 12 KiB"),
+        ("on", 256 << 10, "journal 256 KiB, was none"),
     ] {
         let text = basalt(["tune", "--journal", wanted, &image]).ok();
         assert!(text.starts_with(&format!("{image}: {said}\n")), "{wanted}: {text}");

@@ -52,7 +52,7 @@ const WORKLOADS: &[(Description, Make)] = &[
     (
         Description {
             name: "uniform",
-            what: "one file, every block overwritten alike often",
+            what: "one file, every block overwritten equally often",
             options: "set (12.5%), request (4K)",
             source: "SFS paper, section 4.1",
         },

@@ -46,7 +46,7 @@ fn write_out(fs: &dyn FileSystem, path: &[u8], output: &mut Output) -> Result<()
     match file.attributes.kind {
         FileKind::Regular => {}
         FileKind::Directory => return Err(Failure::at(place(), "is a directory").hint("`basalt ls` lists it")),
-        _ => return Err(Failure::at(place(), "is no regular file")),
+        _ => return Err(Failure::at(place(), "is not a regular file")),
     }
     let mut buffer = vec![0; CHUNK];
     let mut at = 0;

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 use crate::failure::{DONE, Outcome};
 use crate::output::Output;
 
-/// Write a script that completes commands in a shell
+/// Print the completion script for a shell
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The shell
@@ -15,7 +15,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When nobody takes the output.
+/// When standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::cli::definition(), "basalt", &mut script);

@@ -22,7 +22,7 @@ const FAULTS_LEFT: u8 = 4;
 /// Check a volume, and repair it
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("writes").args(["repair", "preen"]), after_help = "Without --repair nothing is written.\n\
-                        Exit codes: 0 clean, 1 faults found and repaired, 4 faults left, 8 could not be checked or repaired, \
+                        Exit codes: 0 clean, 1 faults found and repaired, 4 faults left, 8 could not check or repair, \
                         16 wrong arguments.")]
 pub struct Args {
     /// Image file or block device
@@ -32,44 +32,44 @@ pub struct Args {
     #[command(flatten)]
     patience: Patience,
 
-    /// Repair what is wrong. Refused where that would lose what `basalt rescue` can still read
+    /// Repair the volume; refused if that would lose data that `basalt rescue` can still read
     #[arg(short = 'y', long)]
     repair: bool,
 
-    /// Repair only what needs nobody's judgement, as fsck(8) asks for at boot; stop where nodes have to be searched for
+    /// Repair only what needs no decision by a user, as fsck(8) does at boot; stop if nodes have to be searched for
     #[arg(short = 'p', long, short_alias = 'a', conflicts_with = "repair")]
     preen: bool,
 
-    /// Write nothing; with --repair, show what would be done
+    /// Write nothing; with --repair, show what a repair would do
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Save what --repair overwrites to a new file
+    /// Save the blocks that --repair overwrites to a new file
     #[arg(long, value_name = "FILE", requires = "writes", value_hint = clap::ValueHint::FilePath)]
     backup: Option<PathBuf>,
 
-    /// Put back what a repair saved with --backup; refused for another volume, and where this one was used since
+    /// Undo a repair with the file of its --backup; refused for another volume, and if this one was used since
     #[arg(long, value_name = "FILE", conflicts_with_all = ["repair", "preen", "dry_run", "json"], value_hint = clap::ValueHint::FilePath)]
     restore: Option<PathBuf>,
 
-    /// Show the report as JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 
-    /// Say what a kind of fault means and what a repair does about it: its name, `list`, or `found` for all that a check finds
+    /// Explain a kind of fault and its repair: the name of a kind, `list` for all names, or `found` for all that the check finds
     #[arg(long, value_name = "KIND")]
     explain: Option<String>,
 
-    /// Say nothing; the exit code tells
+    /// Print nothing; the exit code is the result
     #[arg(short, long, conflicts_with_all = ["json", "explain"])]
     quiet: bool,
 
-    /// Most faults and repairs to list
+    /// Maximum number of faults and repairs to list
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().max_faults)]
     max_faults: usize,
 
-    /// Repair even what loses something that `basalt rescue` can still read, or writes over a checkpoint that cannot be read; restore
-    /// though the volume was used since; else nothing (every volume is checked, clean or not)
+    /// Repair even if that loses data that `basalt rescue` can still read, or overwrites an unreadable checkpoint; restore even if the
+    /// volume was used since; no other effect (every volume is checked, clean or not)
     #[arg(short, long)]
     force: bool,
 }
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Outcome {
         return explain::run(name, args.json);
     }
     let Some(path) = args.path.clone() else {
-        return Err(Failure::usage("--explain found: needs a <TARGET> to check"));
+        return Err(Failure::usage("--explain found: a <TARGET> is required"));
     };
     let target = Target { path, patience: args.patience.clone() };
     if let Some(from) = &args.restore {
@@ -134,12 +134,12 @@ fn check_only(args: &Args, target: &Target) -> Outcome {
 
 fn stage_name(stage: Stage) -> &'static str {
     match stage {
-        Stage::Tables => "tables",
-        Stage::Nodes => "nodes",
-        Stage::Trees => "files",
-        Stage::Directories => "directories",
-        Stage::Segments => "segments",
-        Stage::Search => "segments searched",
+        Stage::Tables => "checking tables",
+        Stage::Nodes => "checking nodes",
+        Stage::Trees => "checking files",
+        Stage::Directories => "checking directories",
+        Stage::Segments => "checking segments",
+        Stage::Search => "searching segments",
     }
 }
 
@@ -148,7 +148,7 @@ fn describe(args: &Args, target: &Target, report: &CheckReport, output: &mut Out
         output.line(format_args!("{}: {}", severity_name(fault.severity), one_line(&fault.to_string())))?;
     }
     if report.truncated {
-        output.line(format_args!("more faults than the {} listed; --max-faults lists more", args.max_faults))?;
+        output.line(format_args!("only the first {} faults are listed; --max-faults lists more", args.max_faults))?;
     }
     if args.explain.is_some() {
         explain_found(report, output)?;
@@ -168,8 +168,8 @@ fn describe(args: &Args, target: &Target, report: &CheckReport, output: &mut Out
         ))
     } else {
         output.line(format_args!(
-            "{path}: {verdict}; the check ended early, because nothing behind them can be trusted; what --repair cannot mend, \
-             `basalt rescue {path} DIR` copies out"
+            "{path}: {verdict}; the check stopped, because nothing behind these faults can be trusted; if --repair cannot repair \
+             them, `basalt rescue {path} DIR` copies the files out"
         ))
     }
 }

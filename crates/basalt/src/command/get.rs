@@ -1,4 +1,4 @@
-//! `basalt get`: copies out of a volume that nobody mounts.
+//! `basalt get`: copies files out of a volume that is not mounted.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -11,35 +11,35 @@ use crate::target::Target;
 use crate::transfer::{Get, GetOptions};
 use crate::volume::open_to_read;
 
-/// Copy files out of a volume that nobody mounts
+/// Copy files out of a volume that is not mounted
 ///
-/// Permissions, times, attributes, hard links and holes are kept, and by root owners and devices too. With several paths the last one is
-/// the destination outside, as for cp; with one, the destination is the current directory. Directories that are there keep their own
-/// owner, permissions and attributes.
+/// Keeps permissions, times, attributes, hard links and holes; as root also owners and devices. With several paths, the last one is the
+/// destination on the host, as for cp. With one, the destination is the current directory. Existing directories keep their own owner,
+/// permissions and attributes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all copied, 1 failed or something was left out, 2 wrong arguments.")]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// Paths in the volume, and where to
+    /// Paths in the volume, then the destination
     #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<OsString>,
 
-    /// Copy directories with everything in them
+    /// Copy directories recursively
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
 
-    /// Take the destination as the new name, never as a directory to copy into
+    /// Use the destination as the new name, never as a directory to copy into
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
-    /// Keep nothing that gives rights: no owners, no set-uid, set-gid and sticky bits, no devices, no ACLs, capabilities and
-    /// trusted attributes; and apply the umask. Without root it is always so
+    /// Copy nothing that grants rights: no owners, no set-uid, set-gid and sticky bits, no devices, no ACLs, capabilities and
+    /// trusted attributes; apply the umask. Always on without root
     #[arg(long)]
     safe: bool,
 
-    /// Say what was copied
+    /// Print what was copied
     #[arg(short, long)]
     verbose: bool,
 }
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
     volume.close()?;
     if args.recursive && !rustix::process::geteuid().is_root() {
         tell(
-            "basalt: get: owners are not kept, nor ACLs, set-uid bits and attributes that only root may set; run it as root to keep them",
+            "basalt: get: owners, ACLs, set-uid bits and attributes that only root can set are not kept; run as root to keep them",
         );
     }
     teller.finish(&report)
@@ -80,10 +80,12 @@ fn check(args: &Args, sources: &[OsString], destination: &Path) -> Result<(), Fa
         return Ok(());
     }
     if args.no_target_directory {
-        return Err(Failure::usage("--no-target-directory takes one source only"));
+        return Err(Failure::usage("--no-target-directory takes only one source"));
     }
     if !destination.is_dir() {
-        return Err(Failure::at(destination.display(), "no such directory").hint("several files need one to go into"));
+        return Err(
+            Failure::at(destination.display(), "no such directory").hint("several sources need an existing directory")
+        );
     }
     Ok(())
 }

@@ -11,16 +11,16 @@ use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::{Output, tell};
 use crate::size::human;
 
-/// Show what a volume is: superblock, features, checkpoint, usage, segments
+/// Show the superblock, features, checkpoint, usage and segments of a volume
 ///
-/// A volume that is in use is shown as its last checkpoint left it.
+/// A volume in use is shown as of its last checkpoint.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Image file or block device
     #[arg(value_name = "TARGET", value_hint = clap::ValueHint::FilePath)]
     target: std::path::PathBuf,
 
-    /// Show it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -45,12 +45,12 @@ pub fn run(args: &Args) -> Outcome {
     Ok(DONE)
 }
 
-/// Opens the target, also while somebody uses it: every checkpoint leaves the one before it whole, so there is always something to see.
+/// Opens the target, even while it is in use: every checkpoint leaves the one before it whole, so there is always one to show.
 fn open(path: &Path) -> Result<FileDevice, Failure> {
     let shared = OpenOptions { read_only: true, lock: Lock::Shared, ..OpenOptions::default() };
     let opened = FileDevice::open(path, &shared).or_else(|error| match error {
         basalt_device::DeviceError::InUse { reason, .. } => {
-            let line = format!("{} is in use ({reason}): this is its last checkpoint", path.display());
+            let line = format!("{} is in use ({reason}); showing its last checkpoint", path.display());
             tell(format_args!("basalt: {}", one_line(&line)));
             FileDevice::open(path, &OpenOptions { lock: Lock::None, ..shared })
         }
@@ -92,7 +92,7 @@ fn describe(info: &VolumeInfo, output: &mut Output) -> Result<(), Failure> {
     let share = if usage.user_blocks == 0 { 0.0 } else { 100.0 * usage.used_blocks as f64 / usage.user_blocks as f64 };
     row("used", format!("{} of {} ({share:.1} %)", blocks(usage.used_blocks), blocks(usage.user_blocks)))?;
     row("free", blocks(usage.user_blocks.saturating_sub(usage.used_blocks)))?;
-    row("inodes", format!("{}, {} nodes in all", usage.inodes, usage.nodes))?;
+    row("inodes", format!("{}, {} nodes in total", usage.inodes, usage.nodes))?;
     let kept = f64::from(usage.overprovision_segments) / f64::from(info.main_segments.max(1)) * 100.0;
     row(
         "over-provision",

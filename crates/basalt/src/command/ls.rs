@@ -28,35 +28,35 @@ pub struct Args {
     #[arg(value_name = "PATH", default_value = "/")]
     paths: Vec<OsString>,
 
-    /// Show mode, links, owner, group, size and time (UTC) too
+    /// Print mode, links, owner, group, size and time (UTC)
     #[arg(short)]
     long: bool,
 
-    /// Show `.` and `..` and names that begin with a dot
+    /// List names that begin with a dot, and `.` and `..`
     #[arg(short, long)]
     all: bool,
 
-    /// Show names that begin with a dot
+    /// List names that begin with a dot
     #[arg(short = 'A', long)]
     almost_all: bool,
 
-    /// Show directories themselves, not what is in them
+    /// List directories themselves, not their contents
     #[arg(short, long)]
     directory: bool,
 
-    /// Show inode numbers
+    /// Print inode numbers
     #[arg(short, long)]
     inode: bool,
 
-    /// Show sizes as 1.5K, 20M
+    /// Print sizes as 1.5K, 20M
     #[arg(short = 'h', long)]
     human_readable: bool,
 
-    /// Show what is in directories below, too
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// Show everything as JSON
+    /// Print all fields as JSON
     #[arg(long)]
     json: bool,
 
@@ -71,7 +71,7 @@ const INCOMPLETE: u8 = 1;
 /// Runs the command. What is not there, or cannot be read, is told, and the rest listed.
 ///
 /// # Errors
-/// When the volume cannot be read, or nobody takes the output.
+/// When the volume cannot be read, or standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
     let mut lister =
@@ -143,7 +143,7 @@ impl<'a> Lister<'a> {
         let mut pending = vec![(path.to_vec(), directory)];
         while let Some((path, directory)) = pending.pop() {
             if !seen.insert(directory.ino()) {
-                let reason = "is a directory that has another name too; run `basalt fsck`";
+                let reason = "is a directory with a second name; run `basalt fsck`";
                 self.miss(&Failure::at(format_args!("volume:{}", printable(&path)), reason));
                 continue;
             }

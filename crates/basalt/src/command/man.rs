@@ -10,11 +10,11 @@ use crate::failure::{DONE, Failure, Outcome};
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub struct Args {
-    /// Where; made if need be
+    /// Directory for the pages, created if needed
     #[arg(value_name = "DIR", required_unless_present = "out")]
     directory: Option<PathBuf>,
 
-    /// The same
+    /// The same as DIR
     #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     out: Option<PathBuf>,
 }

@@ -17,14 +17,14 @@ use crate::target::{self, Target};
 /// Make an F2FS volume in a new or existing file, or on a device
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Whatever the target holds is lost. A target that is mounted is always refused, one that holds \
-                        something recognizable unless --force is given.\nExit codes: 0 done, 1 failed, 2 wrong arguments."
+    after_help = "All data on the target is lost. A mounted target is always refused; a target that holds something \
+                        recognizable is refused without --force.\nExit codes: 0 done, 1 failed, 2 wrong arguments."
 )]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// Size of the image file, made or changed as needed; an existing file or device is used whole without it
+    /// Size of the image file, which is created or resized as needed [default: the whole existing file or device]
     #[arg(long, value_name = "SIZE", value_parser = volume_size)]
     size: Option<u64>,
 
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(short = 'L', long, value_name = "LABEL", default_value = "")]
     label: String,
 
-    /// UUID of the volume [default: a random one]
+    /// UUID of the volume [default: random]
     #[arg(long, value_name = "UUID")]
     uuid: Option<uuid::Uuid>,
 
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(short = 's', long, value_name = "N", default_value = "1")]
     segments_per_section: u32,
 
-    /// Percent of the volume kept back for cleaning [default: what leaves most to the user]
+    /// Percent of the volume reserved for cleaning [default: the value that leaves most room for files]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     overprovision: Option<f64>,
 
@@ -48,35 +48,35 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
 
-    /// Features, separated by commas, in place of the usual ones
+    /// Features, separated by commas, instead of the default ones
     #[arg(short = 'O', long, value_name = "LIST", value_parser = parse_features)]
     features: Option<Features>,
 
-    /// No features at all, so that boot loaders can read the volume
+    /// Use no features, so that boot loaders can read the volume
     #[arg(long, conflicts_with = "features")]
     boot: bool,
 
-    /// Owner of the root directory [default: root, or who makes the volume]
+    /// Owner of the root directory [default: the calling user]
     #[arg(long, value_name = "UID:GID", value_parser = super::put::parse_owner)]
     root_owner: Option<(u32, u32)>,
 
-    /// Do not tell the device first that it holds nothing of value
+    /// Do not discard the device first
     #[arg(short = 'K', long)]
     no_discard: bool,
 
-    /// Make the volume even where something recognizable is
+    /// Overwrite a target that holds something recognizable
     #[arg(short, long)]
     force: bool,
 
-    /// Show what would be made, write nothing
+    /// Show what would be made, without writing
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 
-    /// Show what was made as JSON
+    /// Print what was made as JSON
     #[arg(long)]
     json: bool,
 }
@@ -154,12 +154,12 @@ fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
     let path = &args.target.path;
     if let Some(found) = probe(device).map_err(|error| Failure::volume(path, &error))? {
         return Err(Failure::at(path.display(), format_args!("holds {found}"))
-            .hint("--force replaces it, all data is lost then"));
+            .hint("--force overwrites it, and all its data is lost"));
     }
     match identify(device) {
         content @ (Content::Headless | Content::Part { .. } | Content::Shifted { .. }) => {
             Err(Failure::at(path.display(), content)
-                .hint("`basalt rescue` shows what is there; --force replaces it, all data is lost then"))
+                .hint("`basalt rescue --list` shows what is there; --force overwrites it, and all its data is lost"))
         }
         _ => Ok(()),
     }
@@ -167,7 +167,7 @@ fn check_content(args: &Args, device: &FileDevice) -> Result<(), Failure> {
 
 fn volume_size(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
-        0 => Err("a volume of 0 bytes holds nothing; 64M makes a small one".into()),
+        0 => Err("a volume cannot have 0 bytes; 64M makes a small one".into()),
         bytes => Ok(bytes),
     }
 }
@@ -175,7 +175,7 @@ fn volume_size(text: &str) -> Result<u64, String> {
 fn wanted_size(args: &Args, device: &FileDevice) -> Result<u64, Failure> {
     match args.size {
         Some(size) if device.is_block_device() && size != device.size() => Err(Failure::usage(format_args!(
-            "{}: is a block device of {}, whose size cannot be set; leave --size out",
+            "{}: is a block device of {}, and its size cannot be changed; omit --size",
             args.target.path.display(),
             size::human(device.size())
         ))),
@@ -186,7 +186,7 @@ fn wanted_size(args: &Args, device: &FileDevice) -> Result<u64, Failure> {
 fn needed_size(args: &Args) -> Result<u64, Failure> {
     args.size.ok_or_else(|| {
         let path = args.target.path.display();
-        Failure::usage(format_args!("{path}: there is nothing yet; --size makes an image file of that size"))
+        Failure::usage(format_args!("{path}: no such file; --size SIZE creates an image file"))
     })
 }
 
@@ -222,7 +222,7 @@ fn format_device(args: &Args, device: &dyn BlockDevice, reads_zeros: bool) -> Re
         root_owner: args.root_owner.unwrap_or(if me.0 == 0 { (0, 0) } else { me }),
         time: SystemClock.now(),
     };
-    let mut progress = Progress::new("making the volume", Unit::Bytes, args.quiet);
+    let mut progress = Progress::new("formatting", Unit::Bytes, args.quiet);
     format(device, &options, &mut |done, total| progress.update(done, total))
         .map_err(|error| Failure::volume(&args.target.path, &error))
 }
@@ -236,7 +236,7 @@ fn describe(args: &Args, report: &FormatReport, output: &mut Output) -> Result<(
         output.line(format_args!("  label      {}", crate::failure::one_line(&args.label)))?;
     }
     output.line(format_args!(
-        "  room       {}, {:.2} % kept back for cleaning",
+        "  room       {}, {:.2} % reserved for cleaning",
         size::human(report.user_bytes),
         report.overprovision_percent
     ))?;
@@ -252,14 +252,14 @@ fn percent(text: &str) -> Result<f64, String> {
     number
         .ok()
         .filter(|percent| (0.01..100.0).contains(percent))
-        .ok_or_else(|| "a percentage over 0 and below 100".to_owned())
+        .ok_or_else(|| "expected a percentage above 0 and below 100".to_owned())
 }
 
 fn parse_features(text: &str) -> Result<Features, String> {
     let possible = FormatOptions::POSSIBLE_FEATURES;
     text.split(',').filter(|name| !name.is_empty()).try_fold(Features::empty(), |chosen, name| {
         let found = possible.iter().find(|&feature| features::names(feature) == name);
-        found.map(|feature| chosen | feature).ok_or_else(|| format!("not one of {}", features::names(possible)))
+        found.map(|feature| chosen | feature).ok_or_else(|| format!("expected one of {}", features::names(possible)))
     })
 }
 

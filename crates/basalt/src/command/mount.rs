@@ -13,9 +13,9 @@ use crate::target::Target;
 
 /// Mount a volume
 ///
-/// Returns when the mount serves; a background process goes on serving it until it is unmounted. As root, images are mounted through a
-/// loop device, and sync(2), syncfs(2) and umount(8) return when everything is durable. On other mounts use `basalt sync` and
-/// `basalt umount`; whatever the kernel has handed over is durable within the commit time.
+/// Returns when the mount serves; a background process serves it until it is unmounted. As root, images are mounted through a loop
+/// device, and sync(2), syncfs(2) and umount(8) return when everything is durable. On other mounts use `basalt sync` and
+/// `basalt umount`. Data that the kernel has handed over is durable within the commit time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = options::help() + "\n\nExit codes: 0 mounted, 1 wrong arguments, 32 failed.")]
 pub struct Args {
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
 
-    /// Read only; the same as -o ro
+    /// Mount read-only; the same as -o ro
     #[arg(short, long)]
     read_only: bool,
 
@@ -137,7 +137,7 @@ fn start(job: &Job, list: &[String]) -> Outcome {
 
 fn job(target: &Path, directory: &Path, list: &[String], wait: Duration) -> Result<Job, Failure> {
     let mut choices = MountChoices::default();
-    let wrong = |error: String| Failure::usage(error).hint("`basalt mount --help` lists them");
+    let wrong = |error: String| Failure::usage(error).hint("`basalt mount --help` lists all options");
     list.iter().try_for_each(|options| choices.apply(options)).map_err(wrong)?;
     let target = std::fs::canonicalize(target).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::at(target.display(), "no such file or device"),
@@ -145,7 +145,7 @@ fn job(target: &Path, directory: &Path, list: &[String], wait: Duration) -> Resu
     })?;
     let directory = true_path(directory).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::at(directory.display(), "mount point does not exist")
-            .hint(format_args!("`mkdir {}` makes it", Word(directory))),
+            .hint(format_args!("create it with `mkdir {}`", Word(directory))),
         _ => Failure::at(directory.display(), error),
     })?;
     abandoned::release_all(&target, &directory)?;

@@ -1,4 +1,4 @@
-//! `basalt put`: copies into a volume that nobody mounts.
+//! `basalt put`: copies files into a volume that is not mounted.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,38 +11,38 @@ use crate::target::Target;
 use crate::transfer::{Put, PutOptions};
 use crate::volume::open_to_write;
 
-/// Copy files into a volume that nobody mounts
+/// Copy files into a volume that is not mounted
 ///
-/// Owners, permissions, times, attributes, hard links and holes are kept. With several paths the last one is the destination in the
-/// volume, as for cp; with one, the destination is the root of the volume, and of a directory its contents are copied there: `put -r`
-/// makes an image from a tree.
+/// Keeps owners, permissions, times, attributes, hard links and holes. With several paths, the last one is the destination in the volume,
+/// as for cp. With one, the destination is the root of the volume; a directory is copied there without its name, so that `put -r` makes an
+/// image from a tree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all copied, 1 failed or something was left out, 2 wrong arguments.")]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// Files to copy, and where to in the volume
+    /// Files to copy, then the destination in the volume
     #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
 
-    /// Copy directories with everything in them
+    /// Copy directories recursively
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
 
-    /// Take the destination as the new name, never as a directory to copy into
+    /// Use the destination as the new name, never as a directory to copy into
     #[arg(short = 'T', long)]
     no_target_directory: bool,
 
-    /// Stay on the file system that a source is on
+    /// Stay on the file system of each source
     #[arg(short = 'x', long)]
     one_file_system: bool,
 
-    /// Give everything to this user and group
+    /// Set the owner of all copied files
     #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
     owner: Option<(u32, u32)>,
 
-    /// Say what was copied
+    /// Print what was copied
     #[arg(short, long)]
     verbose: bool,
 }
@@ -54,7 +54,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let (sources, destination) = split(&args.paths);
     if args.no_target_directory && sources.len() > 1 {
-        return Err(Failure::usage("--no-target-directory takes one source only"));
+        return Err(Failure::usage("--no-target-directory takes only one source"));
     }
     let volume = open_to_write(&args.target)?;
     let mut teller = Teller::new("put", args.verbose);
@@ -94,7 +94,7 @@ pub(super) fn parse_owner(text: &str) -> Result<(u32, u32), String> {
     let parse = |id: &str| id.parse::<u32>().ok().filter(|&id| id != u32::MAX);
     text.split_once(':')
         .and_then(|(uid, gid)| Some((parse(uid)?, parse(gid)?)))
-        .ok_or_else(|| "user and group as numbers, for example 1000:1000".to_owned())
+        .ok_or_else(|| "expected user and group as numbers, for example 1000:1000".to_owned())
 }
 
 #[cfg(test)]

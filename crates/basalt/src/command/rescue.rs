@@ -30,51 +30,51 @@ const STEP: u64 = 1 << 20;
 /// Directories nested deeper than this are not listed: no path could name what is in them.
 const MAX_DEPTH: usize = 2048;
 
-/// Rescue files from a damaged or dying volume
+/// Copy files out of a damaged or dying volume
 ///
-/// Searches the whole volume for files and copies them into DIR, with owners, permissions, times and attributes as far as they are
-/// there. Works without superblock, checkpoint and tables, on images that were cut off, and around sectors that cannot be read. What
-/// cannot be read of a file becomes a hole. Nothing is written to TARGET.
+/// Searches the whole volume for files and copies them into DIR, with owners, permissions, times and attributes as far as they are found.
+/// Works without superblock, checkpoint and tables, on truncated images, and around unreadable sectors. Unreadable parts of a file become
+/// holes. Nothing is written to TARGET.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Files whose directory is gone are below lost+found. DIR must be empty or not exist, and on another device.\n\
-                        A card that is dying is best copied as a whole first (ddrescue), and the copy rescued from.\n\
-                        Exit codes: 0 all that was found is whole, 1 failed or something is missing, 2 wrong arguments."
+    after_help = "Files whose directory is gone go to lost+found. DIR must be empty or not exist, and be on another device.\n\
+                        Copy a dying card as a whole first (ddrescue), and rescue from the copy.\n\
+                        Exit codes: 0 everything found is whole, 1 failed or something is missing, 2 wrong arguments."
 )]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// Where to put the files
+    /// Directory for the files
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath, required_unless_present = "list")]
     directory: Option<PathBuf>,
 
-    /// Show what would be rescued, and write nothing
+    /// List what would be rescued, without writing
     #[arg(short = 'n', long, visible_alias = "dry-run", conflicts_with = "directory")]
     list: bool,
 
-    /// Rescue deleted files too, into lost+found/deleted
+    /// Also rescue deleted files, into lost+found/deleted
     #[arg(long)]
     deleted: bool,
 
-    /// Believe no superblock, checkpoint or table: search for nodes only
+    /// Ignore superblock, checkpoint and tables; search for nodes only
     #[arg(long)]
     nodes_only: bool,
 
-    /// First block of the main area, where superblock and checkpoint are gone and this is known
+    /// First block of the main area, if superblock and checkpoint are gone
     #[arg(long, value_name = "BLOCK")]
     main_block: Option<u32>,
 
-    /// Keep nothing that gives rights: no owners, no set-uid, set-gid and sticky bits, no devices, no ACLs, capabilities and
-    /// trusted attributes; and apply the umask. Without root it is always so
+    /// Copy nothing that grants rights: no owners, no set-uid, set-gid and sticky bits, no devices, no ACLs, capabilities and
+    /// trusted attributes; apply the umask. Always on without root
     #[arg(long)]
     safe: bool,
 
-    /// Show the report as JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 
-    /// Show no report and no progress
+    /// Print no report, and show no progress bar
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 }
@@ -98,7 +98,7 @@ struct Whole<'a> {
     warnings: &'a [String],
 }
 
-/// Who is told how the copy goes.
+/// Receives the progress of the copy.
 struct Listener {
     progress: Progress,
     holes: Vec<HoledFile>,
@@ -167,7 +167,7 @@ pub fn run(args: &Args) -> Outcome {
 fn rescue(args: &Args, destination: Option<&Path>, is_new: bool) -> Outcome {
     let found = search(args)?;
     let mut listener = Listener {
-        progress: Progress::new("copied", Unit::Bytes, args.quiet),
+        progress: Progress::new("copying", Unit::Bytes, args.quiet),
         holes: Vec::new(),
         files_with_holes: 0,
         last_holed: Vec::new(),
@@ -215,8 +215,8 @@ fn search(args: &Args) -> Result<Rescued, Failure> {
     Rescued::open(Arc::new(device), &options, Arc::new(SystemClock), &mut |progress| {
         if bar.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
             let label = match progress.stage {
-                RescueStage::Nodes => "segments searched",
-                RescueStage::Names => "inodes",
+                RescueStage::Nodes => "searching segments",
+                RescueStage::Names => "reading inodes",
             };
             // The old bar goes before the new one comes.
             bar = None;
@@ -326,7 +326,7 @@ fn describe(args: &Args, whole: &Whole<'_>, output: &mut Output) -> Result<(), F
         search.nodes
     ))?;
     if search.truncated_bytes > 0 {
-        output.line(format_args!("{path}: cut off: {} of the volume are not there", human(search.truncated_bytes)))?;
+        output.line(format_args!("{path}: truncated: {} of the volume are missing", human(search.truncated_bytes)))?;
     }
     if search.unreadable_bytes > 0 {
         output.line(format_args!("{path}: {} could not be read", human(search.unreadable_bytes)))?;
@@ -335,7 +335,7 @@ fn describe(args: &Args, whole: &Whole<'_>, output: &mut Output) -> Result<(), F
         }
     }
     output.line(format_args!(
-        "{} inodes: {} named, {} placed by what they say of themselves, {} in lost+found; {} deleted; {} directories damaged",
+        "{} inodes: {} named, {} placed by their inode, {} in lost+found; {} deleted; {} directories damaged",
         search.inodes,
         search.named,
         search.placed_by_inode,

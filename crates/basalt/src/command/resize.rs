@@ -15,37 +15,37 @@ use crate::progress::{Progress, Unit};
 use crate::size;
 use crate::target::{self, Target};
 
-/// Make a volume that nobody mounts larger or smaller
+/// Make a volume that is not mounted larger or smaller
 ///
-/// Without SIZE, the volume takes the whole device or file. A file is made longer for a larger SIZE, and cut off behind a smaller one.
-/// A power cut leaves the old volume or one that the next `basalt resize TARGET`, or mount, finishes.
+/// Without SIZE, the volume takes the whole device or file. A file is made longer for a larger SIZE, and truncated for a smaller one. A
+/// power cut leaves the old volume, or one that the next `basalt resize TARGET` or mount finishes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments.")]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// The size to give it [default: all there is]
+    /// New size [default: the whole device or file]
     #[arg(value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
 
-    /// Make it as small as its content allows; with --dry-run, say how small that is
+    /// Make the volume as small as its content allows; with --dry-run, print that size
     #[arg(short = 'M', long, conflicts_with = "size")]
     minimum: bool,
 
-    /// Leave the length of an image file as it is when the volume gets smaller
+    /// Do not truncate the image file when the volume gets smaller
     #[arg(long)]
     no_truncate: bool,
 
-    /// Show what would be done, write nothing
+    /// Show what would be done, without writing
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 
-    /// Show what was done as JSON
+    /// Print what was done as JSON
     #[arg(long)]
     json: bool,
 }
@@ -136,7 +136,7 @@ fn wanted(args: &Args, device: &FileDevice) -> Result<u64, Failure> {
     }
     match args.size {
         Some(size) if size > device.size() && device.is_block_device() => Err(Failure::usage(format_args!(
-            "{path}: is a block device of {}, smaller than {}; leave SIZE out to fill it",
+            "{path}: is a block device of {}, smaller than {}; omit SIZE to fill it",
             size::human(device.size()),
             size::human(size)
         ))),
@@ -218,15 +218,15 @@ fn describe(args: &Args, report: &Report, output: &mut Output) -> Result<(), Fai
     }
     if args.minimum && args.dry_run {
         let least = report.resize.minimum_bytes;
-        return output.line(format_args!("{path}: at least {least} bytes ({})", size::human(least)));
+        return output.line(format_args!("{path}: minimum size {least} bytes ({})", size::human(least)));
     }
     if before == after {
-        return output.line(format_args!("{path}: {}, nothing to change", size::human(after.bytes)));
+        return output.line(format_args!("{path}: {}, nothing to do", size::human(after.bytes)));
     }
-    let would = if args.dry_run { "would go" } else { "went" };
+    let would = if args.dry_run { "would be resized" } else { "resized" };
     output.line(format_args!("{path}: {would} from {} to {}", size::human(before.bytes), size::human(after.bytes)))?;
     output.line(format_args!(
-        "  room       {}, before {}",
+        "  room       {}, was {}",
         size::human(after.user_bytes),
         size::human(before.user_bytes)
     ))?;

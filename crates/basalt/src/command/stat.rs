@@ -14,7 +14,7 @@ use crate::time;
 use crate::volume::path::resolve;
 use crate::volume::{Reference, open_to_read};
 
-/// Show everything that is known of files of a volume
+/// Show the status of files of a volume
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -24,11 +24,11 @@ pub struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 
-    /// Show what a symbolic link points to, not the link
+    /// Follow symbolic links
     #[arg(short = 'L', long)]
     dereference: bool,
 
-    /// Show everything as JSON
+    /// Print all fields as JSON
     #[arg(long)]
     json: bool,
 }

@@ -14,25 +14,26 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// Moves to the top of a terminal and empties it.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Show the live counters of a mount: what was written, cleaned and committed since it was mounted
+/// Show the live counters of a mount
 ///
-/// The process that serves the mount answers by itself: nothing is written, and the mount is not slowed down. Only the user who mounted
-/// and root may ask. Amplification is all blocks written for each data block that somebody changed.
+/// Shows what was written, cleaned and committed since the volume was mounted. The serving process answers by itself: nothing is written,
+/// and the mount is not slowed down. Only root and the user who mounted can see the counters. Amplification is all blocks written for each
+/// block of new data.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Mount point, or anything on the mount
+    /// Mount point, or any path on the mount
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
 
-    /// Go on every SECONDS (1), with what was added a second beside the totals, until interrupted or the mount is gone
+    /// Repeat every SECONDS (1), with the change per second beside the totals, until interrupted or unmounted
     #[arg(long, short, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = pause)]
     watch: Option<Duration>,
 
-    /// Show it as JSON; with --watch one line each time
+    /// Print JSON; with --watch one line each time
     #[arg(long)]
     json: bool,
 
-    /// Show it in Prometheus's text format
+    /// Print Prometheus's text format
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     prometheus: bool,
 }
@@ -45,7 +46,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// When DIR is not on a mount of Basalt's, nobody serves its counters, or this user may not see them.
+/// When DIR is not on a mount of Basalt, the mount has no counters, or this user may not see them.
 pub fn run(args: &Args) -> Outcome {
     let source = Source::of(&args.directory).map_err(|error| failure(args, &error))?;
     let document = source.document().map_err(|error| failure(args, &error))?;
@@ -105,11 +106,11 @@ fn failure(args: &Args, error: &AskError) -> Failure {
     let failure = Failure::new(error);
     let directory = Word(&args.directory);
     match error {
-        AskError::NotBasalt(_) => failure.hint("`findmnt -t fuse.basalt,fuseblk.basalt` lists those that are"),
-        AskError::Gone(_) => failure.hint(format_args!("`basalt umount {directory}` takes the dead mount away")),
-        AskError::NoSocket(_) => failure.hint("it is gone, or has none to serve: the system log says why"),
-        AskError::Denied { .. } => failure.hint("try again as one of them"),
-        AskError::Silent { .. } => failure.hint("it may be stopped, or its machine overloaded"),
+        AskError::NotBasalt(_) => failure.hint("`findmnt -t fuse.basalt,fuseblk.basalt` lists Basalt's mounts"),
+        AskError::Gone(_) => failure.hint(format_args!("`basalt umount {directory}` removes the dead mount")),
+        AskError::NoSocket(_) => failure.hint("the process has ended or has no counters; see the system log"),
+        AskError::Denied { .. } => failure.hint("run as one of them"),
+        AskError::Silent { .. } => failure.hint("it may be stopped, or the machine may be overloaded"),
         AskError::Path { .. } | AskError::Answer { .. } => failure,
     }
 }

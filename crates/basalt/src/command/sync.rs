@@ -7,9 +7,10 @@ use rustix::io::Errno;
 
 use crate::failure::{DONE, Failure, Outcome};
 
-/// Make everything durable that was written to a mounted volume
+/// Write everything to the device of a mounted volume
 ///
-/// Returns when it is, on every kind of mount and every kernel; sync(1) does so only on root's mounts, and on Linux 6.18 and newer.
+/// Returns when everything is durable, on every kind of mount and every kernel; sync(1) does so only on root's mounts, and on Linux 6.18
+/// and newer.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory on the mounted volume
@@ -27,10 +28,12 @@ pub fn run(args: &Args) -> Outcome {
             let failure = Failure::new(&error);
             match error {
                 SyncError::Failed { errno: Errno::FBIG, .. } => {
-                    failure.hint("what was written beyond the largest size of a file (3.94 TiB) is lost")
+                    failure.hint("data beyond the largest file size (3.94 TiB) is lost")
                 }
-                SyncError::Failed { errno: Errno::NOSPC, .. } => failure.hint("what found no room is lost"),
-                SyncError::Failed { .. } => failure.hint("the system log says what happened to the device"),
+                SyncError::Failed { errno: Errno::NOSPC, .. } => {
+                    failure.hint("data for which there was no space is lost")
+                }
+                SyncError::Failed { .. } => failure.hint("see the system log for the error of the device"),
                 SyncError::NotBasalt(_) => failure.hint("use sync(1)"),
                 SyncError::Open { .. } => failure,
             }

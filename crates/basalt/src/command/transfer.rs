@@ -1,4 +1,4 @@
-//! What `put` and `get` have in common: who is told how the copy goes, and what is said at its end.
+//! Shared by `put` and `get`: warnings and progress of the copy, and the summary at its end.
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::Output;
@@ -21,7 +21,7 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn new(command: &'static str, verbose: bool) -> Teller {
-        Teller { command, progress: Progress::new("copied", Unit::Bytes, false), verbose, shown: 0 }
+        Teller { command, progress: Progress::new("copying", Unit::Bytes, false), verbose, shown: 0 }
     }
 
     /// Says what was copied.
@@ -30,7 +30,7 @@ impl Teller {
         if self.verbose {
             let mut output = Output::new();
             output.line(format_args!(
-                "{} files, {} directories, {} symbolic links, {} others, {} further links, {}; {} left out",
+                "{} files, {} directories, {} symbolic links, {} others, {} hard links, {}; {} left out",
                 report.files,
                 report.directories,
                 report.symlinks,
@@ -61,7 +61,7 @@ impl Observer for Teller {
 pub(super) fn failure(error: &Error) -> Failure {
     let failure = Failure::new(error);
     match error {
-        Error::Volume { source: basalt_vfs::Error::NoSpace, .. } => failure.hint("what was copied before is there"),
+        Error::Volume { source: basalt_vfs::Error::NoSpace, .. } => failure.hint("files copied before are kept"),
         _ => failure,
     }
 }

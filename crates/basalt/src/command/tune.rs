@@ -9,25 +9,25 @@ use crate::output::Output;
 use crate::size;
 use crate::target::Target;
 
-/// Give a volume that nobody mounts a cleaning journal, or take it away
+/// Add a cleaning journal to a volume that is not mounted, or remove it
 ///
-/// The journal is between the superblocks and segment 0, where F2FS keeps nothing: Linux can use the volume as before. Without options,
-/// shows what there is.
+/// The journal lies between the superblocks and segment 0, where F2FS stores nothing: Linux can use the volume as before. Without options,
+/// shows the present journal.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments.")]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// on: one of 256K, unless there is one; off: none; or one of this size, in place of the one there is
+    /// on: a journal of 256K, unless there is one; off: no journal; SIZE: a journal of this size, instead of the present one
     #[arg(long, value_name = "on|off|SIZE", value_parser = parse_journal)]
     journal: Option<Journal>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 
-    /// Show what there is, and what there was before, as JSON
+    /// Print the present and the former journal as JSON
     #[arg(long)]
     json: bool,
 }
@@ -95,8 +95,8 @@ fn describe(args: &Args, report: &Report, output: &mut Output) -> Result<(), Fai
     let path = args.target.path.display();
     let journal = &report.journal;
     let more = match &report.before {
-        Some(before) if before.bytes == journal.bytes => ", as before".to_owned(),
-        Some(before) => format!(", before {}", journal_size(before.bytes)),
+        Some(before) if before.bytes == journal.bytes => ", unchanged".to_owned(),
+        Some(before) => format!(", was {}", journal_size(before.bytes)),
         None if journal.live => ", live: only Basalt can use the volume until it is recovered".to_owned(),
         None => String::new(),
     };
@@ -113,7 +113,7 @@ fn parse_journal(text: &str) -> Result<Journal, String> {
     match text {
         "on" => Ok(Journal::On),
         "off" => Ok(Journal::Bytes(0)),
-        size => size::parse(size).map(Journal::Bytes).map_err(|error| format!("on, off or a size: {error}")),
+        size => size::parse(size).map(Journal::Bytes).map_err(|error| format!("expected on, off or a size: {error}")),
     }
 }
 

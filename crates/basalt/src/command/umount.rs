@@ -25,11 +25,11 @@ use crate::target;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 unmounted and clean, 1 failed or something was lost, 2 wrong arguments.")]
 pub struct Args {
-    /// Directory that a volume is mounted on, or the volume's image or device
+    /// Mount point, or the image or device of a mounted volume
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::AnyPath, required = true)]
     places: Vec<PathBuf>,
 
-    /// How long the volume may take to be written and closed
+    /// Maximum time to wait until the volume is written and closed
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = size::seconds)]
     wait: Duration,
 }
@@ -51,15 +51,17 @@ pub fn run(args: &Args) -> Outcome {
 fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     let mount = find(place)?;
     let target = mount.target();
-    // Nobody answers for one that was killed and hangs.
+    // A server that was killed and hangs does not answer.
     let is_abandoned = abandoned::release(&mount)?;
     let gone = || AskError::Gone(mount.point.clone());
     let farewell = if is_abandoned { Err(gone()) } else { Farewell::of(&mount) };
     // The socket of one that was killed may have been tidied away by another that began.
     let farewell = farewell.map_err(|error| if is_dead(&mount) { gone() } else { error });
     if let Some(process) = farewell.as_ref().ok().and_then(Farewell::server).filter(|&process| is_stopped(process)) {
-        let what = format_args!("the process that serves it ({process}) is stopped");
-        return Err(Failure::at(mount.point.display(), what).hint(format_args!("`kill -CONT {process}` lets it go on")));
+        let what = format_args!("its serving process ({process}) is stopped");
+        return Err(
+            Failure::at(mount.point.display(), what).hint(format_args!("continue it with `kill -CONT {process}`"))
+        );
     }
     take_away(&mount)?;
     // It may stay mounted elsewhere. Another volume may have got the number meanwhile, and the loop device.
@@ -71,12 +73,10 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
         Ok(End::Closed) => Ok(()),
         Ok(End::Lost(what)) => Err(Failure::at(target.display(), format_args!("unmounted and clean, but {what}"))),
         Ok(End::Failed(reason)) => Err(not_clean(&target, &reason)),
-        Ok(End::Late) => {
-            Err(Failure::at(target.display(), format_args!("it was unmounted, but is not closed after {wait:?}")))
-        }
-        // Whoever changes nothing loses nothing.
+        Ok(End::Late) => Err(Failure::at(target.display(), format_args!("unmounted, but not closed after {wait:?}"))),
+        // A read-only mount loses nothing.
         Ok(End::Silent) | Err(AskError::Gone(_)) if !mount.read_only => {
-            Err(not_clean(&target, "the process that served it has ended without closing it"))
+            Err(not_clean(&target, "its serving process ended without closing it"))
         }
         Ok(End::Silent) | Err(_) => look_for_end(&mount, &target, wait),
     }
@@ -87,27 +87,27 @@ fn is_stopped(process: u32) -> bool {
     matches!(process_state(process), Some('T' | 't'))
 }
 
-/// Whether nobody serves a mount any more. Asked only of one whose server does not answer otherwise.
+/// Whether the serving process of a mount is gone. Called only if the server does not answer.
 fn is_dead(mount: &Mount) -> bool {
     matches!(rustix::fs::statvfs(&mount.point), Err(Errno::NOTCONN))
 }
 
-/// What is waited for. A mount ends when nobody has it any more: a container or service may have it in a mount namespace of its own.
+/// What is waited for. A mount ends when no mount namespace has it any more; a container or service may have one of its own.
 fn waiting(target: &Path, device: &str) -> String {
     let target = target.display();
     match mounts::processes_with(device).first() {
-        Some(process) => format!("{target}: waiting: process {process} still has it, in a mount namespace of its own"),
-        None => format!("{target}: waiting until it is written and closed"),
+        Some(process) => format!("{target}: waiting for process {process}, which has it in another mount namespace"),
+        None => format!("{target}: waiting for it to be written and closed"),
     }
 }
 
 fn not_clean(target: &Path, reason: &str) -> Failure {
     let what = format_args!("unmounted, but the volume was not closed cleanly: {reason}").to_string();
-    let hint = format_args!("the system log says more, `basalt fsck {}` what is there", target.display()).to_string();
+    let hint = format_args!("see the system log, and check it with `basalt fsck {}`", target.display()).to_string();
     Failure::at(target.display(), what).hint(hint)
 }
 
-/// Where nobody tells how a mount ended: waits for its lock, and looks at the volume.
+/// For a mount whose server does not say how it ended: waits for its lock, and looks at the volume.
 fn look_for_end(mount: &Mount, target: &Path, wait: Duration) -> Result<(), Failure> {
     let Some(device) = wait_for_close(target, wait)? else { return Ok(()) };
     if mount.read_only { Ok(()) } else { check_clean(target, device) }
@@ -120,7 +120,8 @@ fn find(place: &Path) -> Result<Mount, Failure> {
         Some(mount) if mount.is_basalt() => Ok(mount),
         Some(mount) => {
             let kind = String::from_utf8_lossy(&mount.kind).into_owned();
-            Err(Failure::at(place.display(), format_args!("is a mount of {kind}, not of Basalt")).hint("use umount(8)"))
+            Err(Failure::at(place.display(), format_args!("is a {kind} mount, not one of Basalt"))
+                .hint("use umount(8)"))
         }
         None => Err(Failure::at(place.display(), "not mounted")),
     }
@@ -128,8 +129,10 @@ fn find(place: &Path) -> Result<Mount, Failure> {
 
 fn take_away(mount: &Mount) -> Result<(), Failure> {
     let (point, word) = (mount.point.display(), Word(&mount.point));
-    let in_use =
-        || Failure::at(&point, "in use").hint(format_args!("`fuser -vm {word}` shows by whom, or `lsof +f -- {word}`"));
+    let in_use = || {
+        Failure::at(&point, "in use")
+            .hint(format_args!("`fuser -vm {word}` or `lsof +f -- {word}` shows the processes that use it"))
+    };
     if rustix::process::geteuid().is_root() {
         return rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
             Errno::BUSY => in_use(),
@@ -145,7 +148,7 @@ fn take_away(mount: &Mount) -> Result<(), Failure> {
     Err(if said.contains("busy") { in_use() } else { Failure::new(said.trim()) })
 }
 
-/// Waits for the lock that whoever serves the mount holds until the volume is closed. `None` when that cannot be told, or the volume
+/// Waits for the lock that the serving process holds until the volume is closed. `None` when that cannot be told, or the volume
 /// stays mounted elsewhere.
 fn wait_for_close(target: &Path, wait: Duration) -> Result<Option<FileDevice>, Failure> {
     let readable = std::fs::File::open(target).is_ok();
@@ -153,9 +156,7 @@ fn wait_for_close(target: &Path, wait: Duration) -> Result<Option<FileDevice>, F
         return Ok(None);
     }
     let options = OpenOptions { read_only: true, lock: Lock::Shared, ..OpenOptions::default() };
-    target::open(target, &options, wait)
-        .map(Some)
-        .map_err(|failure| failure.hint("it was unmounted, but is not closed yet"))
+    target::open(target, &options, wait).map(Some).map_err(|failure| failure.hint("unmounted, but not closed yet"))
 }
 
 /// The last checkpoint says whether it was written at the end.

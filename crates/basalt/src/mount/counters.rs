@@ -44,11 +44,11 @@ struct Served {
     sockets: [SocketFile; 2],
     /// The thread ends when this is closed.
     stop: OwnedFd,
-    /// Those who wait for the news.
+    /// Clients that wait for the end.
     ended: Receiver<Vec<OwnedFd>>,
 }
 
-/// Those who wait to hear how the mount has ended. Who is told nothing takes it for a bad end.
+/// Clients that wait for the end of the mount. A client that gets no line assumes a failure.
 #[derive(Default)]
 pub(crate) struct Waiting(Vec<OwnedFd>);
 
@@ -57,7 +57,7 @@ impl Waiting {
     pub(crate) fn tell(self, end: &End) {
         let Some(line) = farewell::line(end) else { return };
         for client in self.0 {
-            // Short enough for an empty buffer; who has gone needs no news.
+            // The line fits an empty buffer. A client that has gone needs no line.
             let _ = rustix::net::send(&client, line.as_bytes(), SendFlags::NOSIGNAL);
         }
     }
@@ -70,7 +70,7 @@ impl Counters {
     /// Where no directory can be used, with the reason for each.
     pub(crate) fn serve(fs: &Arc<F2fs>, mount: MountFacts) -> io::Result<Counters> {
         let info = fs.info();
-        // First, since it may fail: no socket is left that nobody answers.
+        // First, because it may fail: then no socket is left without a server.
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
         let farewell = SocketFile::make(&place::farewell_name(&mount.device_number));
@@ -82,7 +82,7 @@ impl Counters {
         let thread = std::thread::Builder::new().name("counters".into()).spawn(move || {
             let end: Sender<Vec<OwnedFd>> = end;
             let clients = answer_all(&listener, &waiting, &stopped, &teller);
-            // Nobody listens where this took too long.
+            // If this took too long, no client listens any more.
             let _ = end.send(clients);
         });
         if let Err(error) = thread {
@@ -92,12 +92,12 @@ impl Counters {
         Ok(Counters { served: Some(Served { sockets, stop, ended }).into() })
     }
 
-    /// Counters that nobody serves.
+    /// Counters that are not served.
     pub(crate) fn none() -> Counters {
         Counters { served: None.into() }
     }
 
-    /// Removes the sockets and ends the thread; who waits for the news of the end is to be told. Does nothing when called again.
+    /// Removes the sockets and ends the thread; returns the clients that wait for the end. Does nothing when called again.
     pub(crate) fn stop(&self) -> Waiting {
         let served = self.served.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(Served { sockets, stop, ended }) = served else { return Waiting::default() };
@@ -133,7 +133,7 @@ impl SocketFile {
         remove_dead(&directory)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        // Ready before it has its name: nobody meets a socket that does not listen yet, or has other permissions.
+        // The socket listens and has its permissions before it gets its name, so that no client meets an unfinished one.
         let draft = format!("{name}.{}", std::process::id());
         rustix::net::bind(&listener, &place::address(&directory, &draft)?)?;
         let named = Self::publish(&directory, &draft, name, &listener);
@@ -190,7 +190,7 @@ impl Drop for DirectoryLock<'_> {
     }
 }
 
-/// Removes the sockets of processes that were killed. The directory is locked: nobody is about to listen.
+/// Removes the sockets of processes that were killed. The directory is locked, so no other process is about to listen.
 fn remove_dead(directory: &OwnedFd) -> io::Result<()> {
     for entry in Dir::read_from(directory)?.flatten() {
         let name = entry.file_name().to_string_lossy();
@@ -225,7 +225,7 @@ impl Teller {
     }
 }
 
-/// Answers clients until `stopped` is closed at its other end; returns those who wait for the end.
+/// Answers clients until `stopped` is closed at its other end; returns the clients that wait for the end.
 fn answer_all(listener: &OwnedFd, farewell: &OwnedFd, stopped: &OwnedFd, teller: &Teller) -> Vec<OwnedFd> {
     let mut waiting = Vec::new();
     loop {
@@ -254,7 +254,7 @@ fn answer_all(listener: &OwnedFd, farewell: &OwnedFd, stopped: &OwnedFd, teller:
     }
 }
 
-/// Takes in all who have come to wait for the end.
+/// Accepts all clients that wait for the end.
 fn accept_waiting(listener: &OwnedFd, waiting: &mut Vec<OwnedFd>) {
     while let Ok(client) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         if waiting.len() >= CROWD {

@@ -10,7 +10,7 @@ use super::syslog::{SOCKET, Syslog};
 pub fn to_stderr(level: LevelFilter) {
     let subscriber = tracing_subscriber::fmt().with_max_level(level).with_target(false).without_time();
     let subscriber = subscriber.with_ansi(std::io::stderr().is_terminal());
-    // Fails only if somebody has set another one before, which then stays.
+    // Fails only if another one was set before, which then stays.
     let _ = subscriber.with_writer(std::io::stderr).try_init();
 }
 

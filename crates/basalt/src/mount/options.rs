@@ -99,18 +99,23 @@ macro_rules! set {
 
 /// Every option, in the order of the help.
 const KNOWN: &[Known] = &[
-    flag("ro", "read only; nothing is written to the target", set!(c => c.engine.read_only = true)),
-    flag("rw", "read and write (default)", set!(c => c.engine.read_only = false)),
+    flag("ro", "mount read-only; nothing is written to the target", set!(c => c.engine.read_only = true)),
+    flag("rw", "mount writable (default)", set!(c => c.engine.read_only = false)),
     flag("rescue", "read what is left of a damaged volume; nothing is written", set!(c => c.engine.rescue = true)),
-    with_value("commit", "SECONDS", "longest time until a change is durable unasked (5)", |choices, value| {
-        choices.engine.commit_interval = interval(value)?;
-        Ok(())
-    }),
+    with_value(
+        "commit",
+        "SECONDS",
+        "longest time until a change is durable without fsync or sync (5)",
+        |choices, value| {
+            choices.engine.commit_interval = interval(value)?;
+            Ok(())
+        },
+    ),
     with_value("checkpoint", "SECONDS", "longest time between checkpoints (60)", |choices, value| {
         choices.engine.checkpoint_interval = interval(value)?;
         Ok(())
     }),
-    with_value("cache", "SIZE", "memory for what is cached and not yet written (64M)", |choices, value| {
+    with_value("cache", "SIZE", "memory for cached data and data not yet written (64M)", |choices, value| {
         choices.engine.cache_bytes = cache_size(value)?;
         Ok(())
     }),
@@ -119,12 +124,12 @@ const KNOWN: &[Known] = &[
             "2" => 2,
             "4" => 4,
             "6" => 6,
-            _ => return Err("2, 4 or 6".to_owned()),
+            _ => return Err("expected 2, 4 or 6".to_owned()),
         };
         Ok(())
     }),
     with_value("placement", "POLICY", "which log each block is written to (static)", |choices, value| {
-        choices.engine.placement = placement::by_name(value).ok_or_else(|| placement::names().join(" or "))?;
+        choices.engine.placement = placement::by_name(value).ok_or_else(|| expected(&placement::names()))?;
         Ok(())
     }),
     with_value("victim", "POLICY", "which section is cleaned while a writer waits (greedy)", |choices, value| {
@@ -134,28 +139,28 @@ const KNOWN: &[Known] = &[
     with_value(
         "background_victim",
         "POLICY",
-        "which section is cleaned while nothing else happens (cost-benefit)",
+        "which section is cleaned while the volume is idle (cost-benefit)",
         |choices, value| {
             choices.engine.background_victim = victim(value)?;
             Ok(())
         },
     ),
-    flag("discard", "tell the device what is free (default)", set!(c => c.engine.discard = true)),
-    flag("nodiscard", "leave that to fstrim", set!(c => c.engine.discard = false)),
-    with_value("background_gc", "on|off", "clean sections while nothing else happens (on)", |choices, value| {
+    flag("discard", "tell the device which blocks are free (default)", set!(c => c.engine.discard = true)),
+    flag("nodiscard", "do not; use fstrim", set!(c => c.engine.discard = false)),
+    with_value("background_gc", "on|off", "clean sections while the volume is idle (on)", |choices, value| {
         choices.engine.background_cleaning = match value {
             "on" => true,
             "off" => false,
-            _ => return Err("on or off".to_owned()),
+            _ => return Err("expected on or off".to_owned()),
         };
         Ok(())
     }),
-    flag("journal", "free what was cleaned by the volume's journal (default)", set!(c => c.engine.journal = true)),
-    flag("nojournal", "free it by checkpoints alone", set!(c => c.engine.journal = false)),
+    flag("journal", "free cleaned sections by the cleaning journal (default)", set!(c => c.engine.journal = true)),
+    flag("nojournal", "free cleaned sections by checkpoints only", set!(c => c.engine.journal = false)),
     with_value(
         "pre_invalid",
         "SIZE",
-        "checkpoint once so much is kept for the last one (adaptive)",
+        "take a checkpoint at SIZE of dead but needed blocks (adaptive)",
         |choices, value| {
             choices.engine.pre_invalid_bytes = Some(size::parse(value)?);
             Ok(())
@@ -164,40 +169,53 @@ const KNOWN: &[Known] = &[
     with_value(
         "sections_per_commit",
         "N",
-        "free at most so many sections by one commit (as many as there is room for)",
+        "maximum sections freed by one commit (as many as there is room for)",
         |choices, value| {
             let sections = value.parse().ok().filter(|&sections| sections > 0);
-            choices.engine.sections_per_commit = Some(sections.ok_or("a number, 1 or more")?);
+            choices.engine.sections_per_commit = Some(sections.ok_or("expected a number, 1 or more")?);
             Ok(())
         },
     ),
-    flag("relatime", "note a read where it tells something new (default)", set!(c => c.engine.atime = Atime::Relatime)),
-    flag("noatime", "note no reads", set!(c => c.engine.atime = Atime::Noatime)),
-    flag("strictatime", "note every read", set!(c => c.engine.atime = Atime::Strict)),
-    flag("nodiratime", "note no listings", set!(c => c.nodiratime = true)),
-    flag("allow_other", "let other users in (default for root)", set!(c => c.allow_other = Some(true))),
-    flag("noallow_other", "keep other users out, root too", set!(c => c.allow_other = Some(false))),
-    flag("default_permissions", "check permissions, which is always so", |_, _| Ok(())),
+    flag(
+        "relatime",
+        "update access times relative to modification times (default)",
+        set!(c => c.engine.atime = Atime::Relatime),
+    ),
+    flag("noatime", "do not update access times", set!(c => c.engine.atime = Atime::Noatime)),
+    flag("strictatime", "update access times at every read", set!(c => c.engine.atime = Atime::Strict)),
+    flag("nodiratime", "do not update access times of directories", set!(c => c.nodiratime = true)),
+    flag("allow_other", "allow access by other users (default for root)", set!(c => c.allow_other = Some(true))),
+    flag("noallow_other", "deny access by other users, also by root", set!(c => c.allow_other = Some(false))),
+    flag("default_permissions", "check permissions; always on", |_, _| Ok(())),
     flag("loop", "show an image as a loop device (default for root)", set!(c => c.through_loop = Some(true))),
-    flag("noloop", "mount an image without: sync(2) does not wait then", set!(c => c.through_loop = Some(false))),
-    flag("nosuid", "ignore set-uid and set-gid", set!(c => c.nosuid = true)),
+    flag(
+        "noloop",
+        "mount an image without a loop device; sync(2) does not wait then",
+        set!(c => c.through_loop = Some(false)),
+    ),
+    flag("nosuid", "ignore set-uid and set-gid bits", set!(c => c.nosuid = true)),
     flag("nodev", "ignore device nodes", set!(c => c.nodev = true)),
-    flag("noexec", "execute nothing", set!(c => c.noexec = true)),
+    flag("noexec", "do not execute programs", set!(c => c.noexec = true)),
     flag("sync", "every write waits until it is durable", set!(c => c.sync = true)),
-    flag("dirsync", "so does every change of a directory", set!(c => c.dirsync = true)),
-    with_value("threads", "N", "event loops, at most (32): as many fsyncs share a flush", |choices, value| {
-        let threads = value.parse::<usize>().ok().filter(|threads| (1..=64).contains(threads));
-        choices.threads = Some(threads.ok_or("a number from 1 to 64")?);
-        Ok(())
-    }),
-    flag("wakeful", "no deep sleep for processors in bursts of requests (default)", set!(c => c.wakeful = true)),
-    flag("nowakeful", "let them sleep: saves power, costs time", set!(c => c.wakeful = false)),
+    flag("dirsync", "every change of a directory waits until it is durable", set!(c => c.dirsync = true)),
+    with_value(
+        "threads",
+        "N",
+        "maximum number of event loops (32); as many fsyncs can share a flush",
+        |choices, value| {
+            let threads = value.parse::<usize>().ok().filter(|threads| (1..=64).contains(threads));
+            choices.threads = Some(threads.ok_or("expected a number from 1 to 64")?);
+            Ok(())
+        },
+    ),
+    flag("wakeful", "keep processors out of deep sleep in bursts of requests (default)", set!(c => c.wakeful = true)),
+    flag("nowakeful", "let processors sleep: saves power, costs time", set!(c => c.wakeful = false)),
     with_value("record", "DIR", "record every request to the target in a new directory", |choices, value| {
         choices.record = Some(value.into());
-        if value.is_empty() { Err("the name of a directory".to_owned()) } else { Ok(()) }
+        if value.is_empty() { Err("expected the name of a directory".to_owned()) } else { Ok(()) }
     }),
-    with_value("log", "LEVEL", "what is logged: off, error, warn, info (default), debug or trace", |choices, value| {
-        choices.log = value.parse().map_err(|_| "off, error, warn, info, debug or trace".to_owned())?;
+    with_value("log", "LEVEL", "log level: off, error, warn, info (default), debug or trace", |choices, value| {
+        choices.log = value.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())?;
         Ok(())
     }),
 ];
@@ -246,7 +264,9 @@ impl MountChoices {
             return self.apply_opposite(option);
         }
         if option == "remount" {
-            return Err("remount: the options of a mounted volume cannot be changed; unmount it first".to_owned());
+            return Err(
+                "remount: options of Basalt cannot be changed while the volume is mounted; unmount it first".to_owned()
+            );
         }
         let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
         let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
@@ -283,11 +303,11 @@ pub fn help() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {name:<22} {}", known.help);
     }
-    text.push_str("\nPolicies of placement:\n");
+    text.push_str("\nPlacement policies:\n");
     for policy in placement::POLICIES {
         let _ = writeln!(text, "  {:<22} {}", policy.name, policy.about);
     }
-    text.push_str("\nPolicies of victims:\n");
+    text.push_str("\nVictim policies:\n");
     for policy in victim::POLICIES {
         let _ = writeln!(text, "  {:<22} {}", policy.name(), policy.about());
     }
@@ -295,13 +315,22 @@ pub fn help() -> String {
     text
 }
 
+/// What is said of a value that is none of `names`.
+fn expected(names: &[&str]) -> String {
+    format!("expected {}", names.join(" or "))
+}
+
 fn victim(value: &str) -> Result<&'static dyn VictimPolicy, String> {
-    victim::by_name(value).ok_or_else(|| victim::names().join(" or "))
+    victim::by_name(value).ok_or_else(|| expected(&victim::names()))
 }
 
 fn interval(value: &str) -> Result<Duration, String> {
     let interval = size::seconds(value)?;
-    if interval.is_zero() { Err("more than 0 seconds; `sync` makes every write wait".to_owned()) } else { Ok(interval) }
+    if interval.is_zero() {
+        Err("expected more than 0 seconds; `sync` makes every write wait".to_owned())
+    } else {
+        Ok(interval)
+    }
 }
 
 /// The least that any work can be done with.
@@ -310,8 +339,8 @@ const LEAST_CACHE: u64 = 4 << 20;
 fn cache_size(value: &str) -> Result<usize, String> {
     match usize::try_from(size::parse(value)?) {
         Ok(bytes) if bytes as u64 >= LEAST_CACHE => Ok(bytes),
-        Ok(_) => Err("at least 4M".to_owned()),
-        Err(_) => Err("more than this machine can address".to_owned()),
+        Ok(_) => Err("expected at least 4M".to_owned()),
+        Err(_) => Err("is more than this machine can address".to_owned()),
     }
 }
 

@@ -62,7 +62,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
-            // Nobody has changed anything; that there is no mount is what the user needs to know.
+            // Nothing was changed yet. The user needs to know that there is no mount.
             let _ = fs.close();
             device.abandon();
             return Err(failure);
@@ -72,7 +72,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     let counters = Arc::new(serve_counters(job, engine.clone(), &session.unmounter()));
     let (recorded, served) = (device.clone(), Arc::clone(&counters));
     let finish = Box::new(move || {
-        // Nobody waits for the end of a mount that others use.
+        // Do not wait for the end of a mount that other programs use.
         drop(served.stop());
         recorded.finish()
     });
@@ -85,7 +85,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     drop(watcher);
     let waiting = counters.stop();
     let recorded = device.finish();
-    // Detached before the lock goes with the device: who waits for the lock finds the image free.
+    // Detached before the lock is released with the device: a process that waits for the lock then finds the image free.
     drop(loop_device);
     let end = outcome(served, &losses, engine.map(|engine| engine.live()));
     waiting.tell(&end);
@@ -101,7 +101,7 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
     }
 }
 
-/// How a mount ended, in words where something was lost: what the kernel handed over in vain, and what the engine still has in memory.
+/// How a mount ended. Data is lost that the kernel handed over in vain, or that the engine still has in memory.
 fn outcome(served: Result<(), SessionError>, losses: &Losses, live: Option<LiveInfo>) -> End {
     let (refused, beyond) = (losses.bytes(), losses.bytes_beyond());
     let failed = live.filter(|live| live.failed.is_some());
@@ -110,11 +110,11 @@ fn outcome(served: Result<(), SessionError>, losses: &Losses, live: Option<LiveI
         0 => String::new(),
         bytes => format!(", {} or more", human(bytes)),
     };
-    let lost = format!("lost is what was not fsynced or synced before{amount}");
+    let lost = format!("data that was not fsynced or synced before is lost{amount}");
     match served {
         Ok(()) if refused > 0 => End::Failed(format!("not everything could be written back: {lost}")),
         Ok(()) if beyond > 0 => End::Lost(format!(
-            "{} that programs wrote beyond the largest size of a file (3.94 TiB) are lost; all else is there",
+            "{} that programs wrote beyond the largest file size (3.94 TiB) are lost; everything else is there",
             human(beyond)
         )),
         Ok(()) => End::Closed,
@@ -147,7 +147,7 @@ fn open_volume(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failur
             Ok(Opened { is_writable: fs.is_writable(), engine: Some(fs.clone()), fs })
         }
         Err(error) if engine.rescue => {
-            job.warn(&format!("{path}: {error}; rescue: the whole volume is searched for files, which takes a while"));
+            job.warn(&format!("{path}: {error}; rescue: searching the whole volume for files, which takes a while"));
             search(job, device)
         }
         Err(error) => Err(Failure::volume(&job.target, &error)),
@@ -162,7 +162,7 @@ fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
     let report = found.report();
     report.notes.iter().for_each(|note| job.warn(&format!("{path}: {note}")));
     job.warn(&format!(
-        "{path}: rescue: {} inodes found, {} names are lost, {} bytes could not be read",
+        "{path}: rescue: {} inodes found, {} names lost, {} bytes unreadable",
         report.inodes, report.lost_names, report.unreadable_bytes
     ));
     Ok(Opened { fs: Arc::new(found), engine: None, is_writable: false })
@@ -173,13 +173,17 @@ fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
 fn watch(unmounter: &Unmounter) -> Option<Watcher> {
     let number = unmounter.device_number()?;
     let started = Watcher::start(number, unmounter.mount_point());
-    started.inspect_err(|error| tracing::info!("nobody ends the mount if this process is killed: {error}")).ok()
+    started
+        .inspect_err(|error| {
+            tracing::info!("no watcher process; the mount can hang if this process is killed: {error}")
+        })
+        .ok()
 }
 
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
 fn serve_counters(job: &Job, engine: Option<Arc<F2fs>>, unmounter: &Unmounter) -> Counters {
     let Some(engine) = engine else {
-        tracing::info!("no live counters for `basalt stats`: what a search found has none");
+        tracing::info!("no live counters for `basalt stats`: a mount of rescued files has none");
         return Counters::none();
     };
     let Some(number) = unmounter.device_number() else {
@@ -218,7 +222,9 @@ fn mount(job: &Job, device: &FileDevice, opened: &Opened) -> Result<(Session, Op
             Ok(device) => attached = Some(device),
             Err(error) if asked == Some(true) => return Err(Failure::device(&error)),
             Err(error) => {
-                job.warn(&format!("{error}; mounted without a loop device: sync(2) does not wait, `basalt sync` does"));
+                job.warn(&format!(
+                    "{error}; mounted without a loop device, so sync(2) does not wait; use `basalt sync`"
+                ));
             }
         }
     }
@@ -249,9 +255,9 @@ fn options(job: &Job, opened: &Opened) -> MountOptions {
 fn failure(error: &MountError) -> Failure {
     let failure = Failure::new(error);
     match error {
-        MountError::Missing(path) => failure.hint(format_args!("`mkdir {}` makes it", Word(path))),
+        MountError::Missing(path) => failure.hint(format_args!("create it with `mkdir {}`", Word(path))),
         MountError::Occupied { path, .. } => failure.hint(format_args!("unmount {} first", path.display())),
-        MountError::Refused { errno: Errno::PERM | Errno::ACCESS, .. } => failure.hint("mounting needs root"),
+        MountError::Refused { errno: Errno::PERM | Errno::ACCESS, .. } => failure.hint("run as root"),
         _ => failure,
     }
 }

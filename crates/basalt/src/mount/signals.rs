@@ -45,7 +45,7 @@ fn unmount_in_time(unmounter: &Unmounter, signals: &mut Signals) -> bool {
         match unmounter.unmount() {
             Ok(()) | Err(UnmountError::NotMounted(_)) => return true,
             Err(error) if !said => {
-                tracing::warn!("{error}; the volume is closed in {} s all the same", GRACE.as_secs());
+                tracing::warn!("{error}; closing the volume in {} s anyway", GRACE.as_secs());
                 said = true;
             }
             Err(_) => {}
@@ -64,7 +64,7 @@ fn end(fs: &dyn FileSystem, finish: &Finish, unmounter: &Unmounter) -> ! {
         tracing::error!("{error}");
     }
     tracing::warn!(
-        "{} is still in use: it ends all the same, and what programs write there from now on is lost, also where write(2) succeeds",
+        "{} is still in use; closing it anyway: data that programs write from now on is lost, even if write(2) succeeds",
         unmounter.mount_point().display()
     );
     // Nothing new begins there.

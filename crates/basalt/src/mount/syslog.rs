@@ -16,7 +16,7 @@ pub(super) const SOCKET: &str = "/dev/log";
 /// Facility "system daemons" in the upper bits of a priority.
 const DAEMON: u8 = 3 << 3;
 
-/// Writes each message as a datagram. Where nobody listens, messages are lost, as everybody's are.
+/// Writes each message as a datagram. If no process listens, messages are lost.
 #[derive(Debug)]
 pub(super) struct Syslog {
     path: PathBuf,

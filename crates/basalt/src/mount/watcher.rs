@@ -1,9 +1,9 @@
-//! A process beside the one that serves a mount, which aborts the connection when that is killed.
+//! A second process of a mount, which aborts the FUSE connection when the serving process is killed.
 //!
-//! A thread of the server may tell the kernel to drop pages of a file, and the kernel first waits until the server has taken those that
-//! are dirty. Where the server is killed meanwhile, this thread waits for an answer that nobody gives. It cannot be killed, and has
-//! `/dev/fuse` open, so that the kernel does not notice that the server is gone: everybody who looks at the mount waits, too. There is no
-//! notification without that wait, and no thread of a process that is killed can do anything about it.
+//! A thread of the server may tell the kernel to drop pages of a file. The kernel first waits until the server has written back the dirty
+//! ones. If the server is killed during that wait, the thread waits for an answer that never comes. It cannot be killed, and it has
+//! `/dev/fuse` open, so the kernel does not notice that the server is gone, and every program that uses the mount waits too. FUSE has no
+//! notification without that wait, and no thread of a killed process can end it.
 //!
 //! The watcher has the control file of the connection as its standard input. It writes there when the thread that has
 //! started it ends, which is the server's first one. The file is that of this very connection: of another one with the same number
@@ -77,10 +77,10 @@ pub fn run() -> ExitCode {
 
 fn watch() -> std::io::Result<()> {
     let connection = Connection::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    // Whoever ends all processes of a service or a system lets the server end first.
+    // A signal to all processes of a service or a system must let the server end first.
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP])?;
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    // Whoever was killed before that sends no signal: somebody else is the parent then, or nobody hears this.
+    // A server that was killed before that sends no signal. The parent is another process then, or the message below cannot be sent.
     let server = std::env::args_os().nth(2).and_then(|pid| pid.to_str()?.parse().ok());
     let is_orphan = server.is_some_and(|server: u32| std::os::unix::process::parent_id() != server);
     if is_orphan || say_ready().is_err() {

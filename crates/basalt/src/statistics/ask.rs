@@ -35,7 +35,7 @@ pub enum AskError {
     /// Another file system is there.
     #[error("{0} is not on a mount of Basalt")]
     NotBasalt(PathBuf),
-    /// The mount is dead: nobody is at the other end.
+    /// The mount is dead: its serving process is gone.
     #[error("{0}: the process that served this mount is gone")]
     Gone(PathBuf),
     /// The mount has no socket.
@@ -46,11 +46,11 @@ pub enum AskError {
     Denied {
         /// The path.
         path: PathBuf,
-        /// Who serves the mount.
+        /// The user whose process serves the mount.
         owner: String,
     },
     /// The server takes too long.
-    #[error("{path}: the process that serves this mount does not answer for {} s", PATIENCE.as_secs())]
+    #[error("{path}: the process that serves this mount has not answered for {} s", PATIENCE.as_secs())]
     Silent {
         /// The path.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// Whether there is nobody (any more) who could be asked.
+    /// Whether there is no process (any more) that could answer.
     pub fn is_gone(&self) -> bool {
         matches!(self, AskError::Gone(_) | AskError::NoSocket(_))
     }
@@ -117,7 +117,7 @@ impl Source {
     /// The mount's counters as of now.
     ///
     /// # Errors
-    /// When there is nobody to ask, it is not allowed, or there is no sensible answer in time.
+    /// When no process serves the counters, this user may not see them, or there is no valid answer in time.
     pub fn document(&self) -> Result<Document, AskError> {
         let stream = self.connect()?;
         let answer = self.read(stream)?;
@@ -130,7 +130,7 @@ impl Source {
                 Ok(opened) => opened,
                 // In the way of a search: what is there cannot be seen.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::ACCESS) => return Err(self.denied()),
-                // Not there, or somebody else's: the server does not use it.
+                // Not there, or of another user: the server does not use it.
                 Err(_) => continue,
             };
             if let Some(stream) = self.connect_in(&opened)? {

@@ -27,7 +27,7 @@ pub struct Document {
     pub write_amplification: Option<f64>,
 }
 
-/// A mount, and who serves it.
+/// A mount, and the process that serves it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountFacts {

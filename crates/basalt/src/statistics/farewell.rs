@@ -1,4 +1,4 @@
-//! How a mount ended: told by who served it to those who unmount it.
+//! How a mount ended: sent by the serving process to programs that unmount it.
 //!
 //! Beside the socket for counters there is one whose clients wait: when the file system is closed, each is sent one line, `closed`,
 //! `lost: ` and what, or `failed: ` and the reason, and hung up on. A server that ends without a word has not closed its file system.
@@ -33,13 +33,13 @@ pub enum End {
     Lost(String),
     /// It was not, for this reason.
     Failed(String),
-    /// Whoever served it ended without a word.
+    /// The serving process ended without a line.
     Silent,
     /// It has not ended in time.
     Late,
 }
 
-/// The line that is sent for an end; none for one of which nobody is told.
+/// The line that is sent for an end; `None` if none is sent.
 pub(crate) fn line(end: &End) -> Option<String> {
     let with = |start: &str, what: &str| Some(format!("{start}{}", crate::failure::one_line(what)));
     match end {
@@ -64,7 +64,7 @@ fn parse(line: &str) -> End {
 /// How long to wait without a word.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Somebody who waits for the end of a mount.
+/// A client that waits for the end of a mount.
 #[derive(Debug)]
 pub struct Farewell {
     stream: UnixStream,
@@ -74,7 +74,7 @@ impl Farewell {
     /// Begins to wait, before the mount is taken away.
     ///
     /// # Errors
-    /// When nobody serves the mount any more, it is somebody else's, or its server tells nothing.
+    /// When the serving process is gone, the mount is another user's, or its server has no such socket.
     pub fn of(mount: &Mount) -> Result<Farewell, AskError> {
         let stream = Source::of_mount(mount, place::farewell_name(&mount.device)).connect()?;
         Ok(Farewell { stream })

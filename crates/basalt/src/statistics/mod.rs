@@ -3,14 +3,14 @@
 //! | file | what |
 //! |---|---|
 //! | `document` | what is told: one JSON document |
-//! | `farewell` | how a mount ended, told to those who unmount it |
+//! | `farewell` | how a mount ended, sent to programs that unmount it |
 //! | `place` | where the socket of a mount is, found from the mount's device number |
 //! | `ask` | the client's side: a document from the socket of a path's mount |
 //! | `table` | a document as people read it, and what changed since an earlier one |
 //! | `prometheus` | a document in Prometheus's text format |
 //!
-//! The server's side is `mount::counters`. The protocol, of the counters: whoever connects is sent one document; then the connection is closed. Nothing is
-//! read from clients.
+//! The server's side is `mount::counters`. The protocol, of the counters: each client that connects gets one document;
+//! then the connection is closed. Nothing is read from clients.
 
 mod ask;
 mod document;

@@ -52,10 +52,10 @@ pub(crate) fn farewell_name(device_number: &str) -> String {
     format!("{device_number}.farewell.socket")
 }
 
-/// Opens a directory only to reach what is in it. It must belong to `owner`, and nobody else may write to it.
+/// Opens a directory only to reach what is in it. It must belong to `owner`, and no other user may write to it.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] where there is none, and `PermissionDenied` where it is somebody else's.
+/// [`io::ErrorKind::NotFound`] where there is none, and `PermissionDenied` if it belongs to another user.
 pub(crate) fn open(directory: &Path, owner: Uid) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
@@ -66,7 +66,7 @@ pub(crate) fn open(directory: &Path, owner: Uid) -> io::Result<OwnedFd> {
 /// Opens the directory where this process makes a socket, and makes it if need be: for the user of this process alone.
 ///
 /// # Errors
-/// Where it cannot be made, or is somebody else's.
+/// When it cannot be made, or belongs to another user.
 pub(crate) fn make(directory: &Path) -> io::Result<OwnedFd> {
     match rustix::fs::mkdir(directory, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -84,7 +84,7 @@ pub(crate) fn make(directory: &Path) -> io::Result<OwnedFd> {
     Ok(opened)
 }
 
-/// Expects an owner, and that nobody has any of these rights.
+/// Checks the owner, and that none of these rights is set.
 fn check(stat: &Stat, owner: Uid, excess: Mode) -> io::Result<()> {
     let denied = |what: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     if stat.st_uid != owner.as_raw() {

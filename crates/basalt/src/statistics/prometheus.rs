@@ -23,7 +23,7 @@ pub fn exposition(document: &Document) -> String {
 
 fn about(document: &Document, text: &mut Exposition) {
     let Document { mount, volume, live, .. } = document;
-    text.metric("basalt_mount_info", Kind::Gauge, "What is mounted; always 1.");
+    text.metric("basalt_mount_info", Kind::Gauge, "The mounted volume; always 1.");
     let labels = [
         ("target", mount.target.as_str()),
         ("device_number", &mount.device_number),
@@ -32,37 +32,37 @@ fn about(document: &Document, text: &mut Exposition) {
     ];
     text.sample(&labels, 1);
     text.single("basalt_uptime_seconds", Kind::Gauge, "Time since the volume was mounted.", mount.uptime_seconds);
-    text.single("basalt_read_only", Kind::Gauge, "1 if nothing can be changed, else 0.", u8::from(live.read_only));
+    text.single("basalt_read_only", Kind::Gauge, "1 if the mount is read-only, else 0.", u8::from(live.read_only));
     let failed = u8::from(live.failed.is_some());
-    text.single("basalt_failed", Kind::Gauge, "1 if an error made the volume take no more changes, else 0.", failed);
+    text.single("basalt_failed", Kind::Gauge, "1 if an error made the volume read-only, else 0.", failed);
 }
 
 fn space(document: &Document, text: &mut Exposition) {
     let live = &document.live;
     let usage = &live.usage;
     let user = bytes(usage.user_blocks);
-    text.single("basalt_user_bytes", Kind::Gauge, "What users may fill.", user);
+    text.single("basalt_user_bytes", Kind::Gauge, "Space available to users, used or free.", user);
+    text.single("basalt_used_bytes", Kind::Gauge, "Space in use, with reserved blocks.", bytes(usage.used_blocks));
     text.single(
-        "basalt_used_bytes",
+        "basalt_utilization_ratio",
         Kind::Gauge,
-        "What is in use, reserved blocks included.",
-        bytes(usage.used_blocks),
+        "Used share of the space available to users.",
+        document.utilization,
     );
-    text.single("basalt_utilization_ratio", Kind::Gauge, "Part in use of what users may fill.", document.utilization);
-    text.metric("basalt_live_bytes", Kind::Gauge, "What is live on the device.");
+    text.metric("basalt_live_bytes", Kind::Gauge, "Live blocks on the device.");
     text.sample(&[("kind", "data")], bytes(live.live_data_blocks));
     text.sample(&[("kind", "node")], bytes(live.live_node_blocks));
-    text.metric("basalt_dirty_bytes", Kind::Gauge, "What waits in memory to be written.");
+    text.metric("basalt_dirty_bytes", Kind::Gauge, "Data in memory that is not yet written.");
     text.sample(&[("kind", "data")], bytes(live.dirty_pages));
     text.sample(&[("kind", "node")], bytes(live.dirty_nodes));
     text.single(
         "basalt_pre_invalid_bytes",
         Kind::Gauge,
-        "What is dead but kept, because the last checkpoint or an fsync needs it.",
+        "Dead blocks that the last checkpoint or an fsync needs.",
         bytes(live.pre_invalid_blocks),
     );
     text.single("basalt_inodes", Kind::Gauge, "Inodes in use.", usage.inodes);
-    text.single("basalt_nodes", Kind::Gauge, "Nodes in use, inodes among them.", usage.nodes);
+    text.single("basalt_nodes", Kind::Gauge, "Nodes in use, with inodes.", usage.nodes);
     text.metric("basalt_segments", Kind::Gauge, "Segments of the main area by state.");
     let segments = &live.segments;
     for (state, count) in [
@@ -79,11 +79,7 @@ fn space(document: &Document, text: &mut Exposition) {
 fn written(live: &LiveInfo, text: &mut Exposition) {
     let statistics = &live.statistics;
     let written = &statistics.written;
-    text.metric(
-        "basalt_written_bytes_total",
-        Kind::Counter,
-        "Written to the device, copies made by cleaning included.",
-    );
+    text.metric("basalt_written_bytes_total", Kind::Counter, "Written to the device, with copies made by cleaning.");
     for (kind, blocks) in [
         ("data", written.data_blocks),
         ("node", written.node_blocks),
@@ -93,7 +89,12 @@ fn written(live: &LiveInfo, text: &mut Exposition) {
         text.sample(&[("kind", kind)], bytes(blocks));
     }
     let new = bytes(statistics.new_data_blocks());
-    text.single("basalt_new_data_bytes_total", Kind::Counter, "Data written that cleaning did not only move.", new);
+    text.single(
+        "basalt_new_data_bytes_total",
+        Kind::Counter,
+        "Data written, without data that cleaning only moved.",
+        new,
+    );
     text.metric("basalt_checkpoints_total", Kind::Counter, "Checkpoints by cause.");
     let causes = &statistics.checkpoints;
     for (cause, count) in [
@@ -127,9 +128,7 @@ fn cleaning(live: &LiveInfo, text: &mut Exposition) {
         ),
         ("basalt_cleaning_copied_data_bytes_total", "Live data blocks moved.", |work| bytes(work.data_blocks_copied)),
         ("basalt_cleaning_checkpoints_total", "Checkpoints that freed sections.", |work| work.checkpoints),
-        ("basalt_cleaning_journal_commits_total", "Times the journal freed sections without a checkpoint.", |work| {
-            work.journal_commits
-        }),
+        ("basalt_cleaning_journal_commits_total", "Journal commits that freed sections.", |work| work.journal_commits),
     ];
     for (name, help, count) in counters {
         text.metric(name, Kind::Counter, help);

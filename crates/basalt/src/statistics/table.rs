@@ -81,7 +81,7 @@ fn facts(document: &Document) -> Vec<String> {
     let usage = &live.usage;
     let share = 100.0 * document.utilization;
     row("used", format!("{} of {} ({share:.1} %)", blocks(usage.used_blocks), blocks(usage.user_blocks)));
-    row("inodes", format!("{}, {} nodes in all", usage.inodes, usage.nodes));
+    row("inodes", format!("{}, {} nodes in total", usage.inodes, usage.nodes));
     let states = &live.segments;
     row(
         "main segments",
@@ -92,7 +92,7 @@ fn facts(document: &Document) -> Vec<String> {
     );
     row("live blocks", format!("{} of data, {} of nodes", live.live_data_blocks, live.live_node_blocks));
     row("not yet written", format!("{} of data, {} of nodes", blocks(live.dirty_pages), blocks(live.dirty_nodes)));
-    row("pre-invalid", format!("{} (dead, but kept for the last checkpoint)", blocks(live.pre_invalid_blocks)));
+    row("pre-invalid", format!("{} (dead, but needed by the last checkpoint)", blocks(live.pre_invalid_blocks)));
     let amplification = document.write_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     row("amplification", format!("{amplification} (all blocks written for each new data block)"));
     lines

@@ -1,4 +1,4 @@
-//! Opening names in a directory of the host such that nobody who may change that directory leads the caller elsewhere.
+//! Opens names in a directory of the host. A user who may change that directory cannot lead the caller elsewhere.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -53,7 +53,7 @@ pub(super) fn open_path<'a>(directory: &OwnedFd, names: impl Iterator<Item = &'a
 /// # Errors
 /// As linkat(2).
 pub(super) fn link(file: &OwnedFd, directory: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
-    // Before Linux 6.10, a descriptor alone is enough only for those who may search every directory.
+    // Before Linux 6.10, a descriptor alone is enough only for a user who may search every directory.
     match rustix::fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT | Errno::PERM) => {
             rustix::fs::linkat(CWD, proc_path(file), directory, name, AtFlags::SYMLINK_FOLLOW)

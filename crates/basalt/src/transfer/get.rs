@@ -32,7 +32,7 @@ use crate::volume::path::{resolve, split};
 /// How to copy out of a volume.
 #[derive(Debug, Clone, Default)]
 pub struct GetOptions {
-    /// Copy directories with everything in them.
+    /// Copy directories recursively.
     pub recursive: bool,
     /// The destination is what the source becomes, never a directory to put it into.
     pub exact_destination: bool,
@@ -120,7 +120,7 @@ impl<'a> Get<'a> {
         let found = resolve(self.fs, source, !self.options.recursive)?;
         let is_directory = found.attributes.kind == FileKind::Directory;
         if is_directory && !self.options.recursive {
-            return Err(Error::refused(source, "is a directory; add -r to copy it with everything in it"));
+            return Err(Error::refused(source, "is a directory; use -r to copy it"));
         }
         let (_, name) = split(source);
         let whole = self.options.exact_destination || matches!(name, b"" | b"." | b"..");
@@ -129,7 +129,7 @@ impl<'a> Get<'a> {
             return self.copy_as(&found, destination);
         };
         if whole && !is_directory {
-            return Err(Error::refused(path, "is a directory, and would be replaced by a file"));
+            return Err(Error::refused(path, "is a directory, and a file cannot replace it"));
         }
         if whole {
             let directory = match self.options.new_destination {
@@ -192,7 +192,7 @@ impl<'a> Get<'a> {
         };
         self.finish(attributes, &made, place.path)?;
         if attributes.links > 1 {
-            let identity = made.identity().map_err(|errno| place.error("cannot be looked at", errno))?;
+            let identity = made.identity().map_err(|errno| place.error("cannot be examined", errno))?;
             let first = FirstName { base: base.clone(), path: place.path.to_vec(), identity };
             self.links.insert(attributes.ino, first);
         }
@@ -213,7 +213,7 @@ impl<'a> Get<'a> {
             return Err(Error::refused(path, format!("nested deeper than {MAX_DEPTH} directories")));
         }
         if !self.seen.insert(from.ino()) {
-            return Err(Error::refused(path, "is a directory that has another name too; run `basalt fsck`"));
+            return Err(Error::refused(path, "is a directory with a second name; run `basalt fsck`"));
         }
         self.get_entries(from, &directory, base, path, depth)?;
         match directory {
@@ -235,7 +235,7 @@ impl<'a> Get<'a> {
                 let name = entry.name.as_slice();
                 let path = join(path, name);
                 if name.is_empty() || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
-                    return Err(Error::refused(&path, "has a name that no file can have; run `basalt fsck`"));
+                    return Err(Error::refused(&path, "has an invalid name; run `basalt fsck`"));
                 }
                 let place = Place { directory: directory.as_fd(), name, path: &path, follow: false };
                 let child = from.lookup(name).map_err(|error| Error::volume(&path, error))?;

@@ -35,13 +35,13 @@ impl<'a> Place<'a> {
     /// What is there.
     pub(super) fn stat(&self) -> Result<Stat, Error> {
         let flags = if self.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        rustix::fs::statat(self.directory, self.name, flags).map_err(|errno| self.error("cannot be looked at", errno))
+        rustix::fs::statat(self.directory, self.name, flags).map_err(|errno| self.error("cannot be examined", errno))
     }
 
     /// Opens a regular file to read. What has taken its place since it was looked at is refused, so that opening a FIFO never hangs.
     pub(super) fn open_file(&self, expected: &Stat) -> Result<File, Error> {
         let file = self.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
-        let found = rustix::fs::fstat(&file).map_err(|errno| self.error("cannot be looked at", errno))?;
+        let found = rustix::fs::fstat(&file).map_err(|errno| self.error("cannot be examined", errno))?;
         if (found.st_dev, found.st_ino) != (expected.st_dev, expected.st_ino) {
             return Err(Error::refused(self.path, "was replaced while being copied"));
         }

@@ -11,7 +11,7 @@ use super::host::{self, Place};
 use super::report::Error;
 use super::{beneath, xattrs};
 
-/// Permission bits that lend a file's owner or group to whoever runs it.
+/// Permission bits that give the user of a program the rights of its owner or group.
 const SUID_SGID: u32 = 0o6000;
 /// Bits that let its owner, its group and others read, write and execute.
 const READ_WRITE_EXECUTE: u32 = 0o777;
@@ -41,7 +41,7 @@ impl Keep {
         Keep::Safe { umask: umask.as_raw_mode() & READ_WRITE_EXECUTE }
     }
 
-    /// The owner and group on the host; `None` for whoever makes the copy.
+    /// The owner and group on the host; `None` for the calling user.
     fn owner(self, attributes: &Attributes) -> (Option<Uid>, Option<Gid>) {
         // All ones means "leave it alone" to the system call, and nobody on a volume.
         let known = |id: u32| (id != u32::MAX).then_some(id);
@@ -81,7 +81,7 @@ impl Keep {
         let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
         match self {
             Keep::Safe { .. } if is_device => {
-                let why = "is a device node, which only root can make, and not with --safe";
+                let why = "is a device node, which only root can create, and only without --safe";
                 Err(Error::refused(place.path, why))
             }
             _ => Ok(()),

@@ -16,7 +16,7 @@ use super::report::Error;
 
 /// A directory to copy into.
 pub(super) enum Directory {
-    /// It was made for the copy, and nobody else can put anything into it yet.
+    /// It was made for the copy, and no other user can put anything into it yet.
     New(OwnedFd),
     /// It was there.
     Old(OwnedFd),
@@ -42,7 +42,7 @@ pub(super) fn open_destination(path: &Path) -> Result<Option<OwnedFd>, Error> {
 
 /// The directory that a path's last name is in, links followed, and that name.
 pub(super) fn open_parent(path: &Path) -> Result<(OwnedFd, &OsStr), Error> {
-    let failed = |errno| Error::host(path.as_os_str().as_bytes(), "cannot be made", errno);
+    let failed = |errno| Error::host(path.as_os_str().as_bytes(), "cannot be created", errno);
     let name = path.file_name().ok_or_else(|| failed(Errno::NOENT))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -80,7 +80,7 @@ fn expect_empty(directory: &OwnedFd, path: &[u8]) -> Result<(), Error> {
 }
 
 fn replaced(path: &[u8]) -> Error {
-    Error::refused(path, "was replaced by somebody else while it was being made")
+    Error::refused(path, "was replaced by another process while it was created")
 }
 
 impl Place<'_> {
@@ -93,25 +93,25 @@ impl Place<'_> {
                 let opened = beneath::open(self.directory, self.name, flags, Mode::empty());
                 opened.map(Directory::Old).map_err(|errno| match errno {
                     Errno::LOOP | Errno::NOTDIR => {
-                        Error::refused(self.path, "a symbolic link or a file is where a directory would go")
+                        Error::refused(self.path, "a symbolic link or a file is in the place of a directory")
                     }
                     errno => self.error("cannot be opened", errno),
                 })
             }
-            Err(errno) => Err(self.error("cannot be made", errno)),
+            Err(errno) => Err(self.error("cannot be created", errno)),
         }
     }
 
-    /// Makes a regular file that did not exist, open to write, for nobody else yet.
+    /// Makes a regular file that did not exist, open to write, without rights for other users yet.
     pub(super) fn create_file(&self) -> Result<File, Error> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let made = beneath::open(self.directory, self.name, flags, Mode::RUSR | Mode::WUSR);
-        made.map(File::from).map_err(|errno| self.error("cannot be made", errno))
+        made.map(File::from).map_err(|errno| self.error("cannot be created", errno))
     }
 
     /// Makes a symbolic link; returns its descriptor, with `O_PATH`.
     pub(super) fn make_symlink(&self, target: &[u8]) -> Result<OwnedFd, Error> {
-        let failed = |errno| self.error("cannot be made", errno);
+        let failed = |errno| self.error("cannot be created", errno);
         rustix::fs::symlinkat(target, self.directory, self.name).map_err(failed)?;
         let made = beneath::open(self.directory, self.name, OFlags::PATH, Mode::empty()).map_err(failed)?;
         match rustix::fs::readlinkat(&made, c"", Vec::new()) {
@@ -121,11 +121,11 @@ impl Place<'_> {
         }
     }
 
-    /// Makes a FIFO, socket or device node that nobody may use yet; returns its descriptor, with `O_PATH`.
+    /// Makes a FIFO, socket or device node that no user may use yet; returns its descriptor, with `O_PATH`.
     pub(super) fn make_special(&self, kind: FileType, device: u64) -> Result<OwnedFd, Error> {
-        let failed = |errno| self.error("cannot be made", errno);
+        let failed = |errno| self.error("cannot be created", errno);
         rustix::fs::mknodat(self.directory, self.name, kind, Mode::empty(), device).map_err(|errno| match errno {
-            Errno::PERM => Error::refused(self.path, "cannot be made here: only root can make device nodes"),
+            Errno::PERM => Error::refused(self.path, "cannot be created: only root can create device nodes"),
             errno => failed(errno),
         })?;
         let made = beneath::open(self.directory, self.name, OFlags::PATH, Mode::empty()).map_err(failed)?;
@@ -142,12 +142,12 @@ impl Place<'_> {
         let old = match rustix::fs::statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => kind(&stat),
             Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(self.error("cannot be looked at", errno)),
+            Err(errno) => return Err(self.error("cannot be examined", errno)),
         };
         match old {
             Some(FileKind::Regular | FileKind::Symlink) => {}
             Some(FileKind::Directory) => {
-                return Err(Error::refused(self.path, "is a directory, and would be replaced by something else"));
+                return Err(Error::refused(self.path, "is a directory, and only a directory can replace it"));
             }
             old if old == Some(new) => {}
             _ => return Err(Error::refused(self.path, "is a device or pipe; `basalt cat` writes a file into one")),

@@ -7,10 +7,10 @@
 //! | `host` | the host's files, by directory descriptors |
 //! | `make` | making files on the host, where nothing is in the way |
 //! | `keep` | what copies on the host keep of owners, permissions, attributes and times |
-//! | `beneath` | opening names such that nobody who may change a directory leads elsewhere |
+//! | `beneath` | opening names, safe from users who may change a directory |
 //! | `sparse` | the data in a file, holes left out |
 //! | `xattrs` | extended attributes of the host's files |
-//! | `report` | what was copied, what was left out, and who is told |
+//! | `report` | what was copied and what was left out; the observer of a copy |
 //!
 //! Both walk with one open directory a level, so that no path is too long and nobody can lead them astray with a symbolic link while
 //! they work. What was made is changed through its descriptor only. Hard links stay links, holes stay holes, times keep their nanoseconds.

@@ -23,7 +23,7 @@ use crate::volume::path::{resolve, resolve_parent};
 /// How to copy into a volume.
 #[derive(Debug, Clone, Default)]
 pub struct PutOptions {
-    /// Copy directories with everything in them.
+    /// Copy directories recursively.
     pub recursive: bool,
     /// The destination is what the source becomes, never a directory to put it into.
     pub exact_destination: bool,
@@ -90,7 +90,7 @@ impl<'a> Put<'a> {
             if is_directory {
                 return self.put_contents(&place, &stat, &directory, 0);
             }
-            return Err(Error::refused(destination, "is a directory, and would be replaced by a file"));
+            return Err(Error::refused(destination, "is a directory, and a file cannot replace it"));
         }
         if destination.ends_with(b"/") && host::kind(&stat) != Some(FileKind::Directory) {
             return Err(Error::refused(&[b"volume:", destination].concat(), "no such directory"));
@@ -111,7 +111,7 @@ impl<'a> Put<'a> {
             return Ok(());
         }
         let path = [b"volume:", destination].concat();
-        Err(Error::refused(&path, "not a directory; several files need one to go into"))
+        Err(Error::refused(&path, "not a directory; several sources need an existing directory"))
     }
 
     /// What was copied so far.
@@ -121,10 +121,10 @@ impl<'a> Put<'a> {
 
     fn check_source(&mut self, place: &Place<'_>, stat: &Stat) -> Result<(), Error> {
         if host::kind(stat) == Some(FileKind::Directory) && !self.options.recursive {
-            return Err(Error::refused(place.path, "is a directory; add -r to copy it with everything in it"));
+            return Err(Error::refused(place.path, "is a directory; use -r to copy it"));
         }
         if host::kind(stat) == Some(FileKind::Regular) && self.options.exclude == Some((stat.st_dev, stat.st_ino)) {
-            return Err(Error::refused(place.path, "and the image that is being filled are the same file"));
+            return Err(Error::refused(place.path, "is the image that is being written"));
         }
         self.device = self.options.one_file_system.then_some(stat.st_dev);
         Ok(())
@@ -209,7 +209,7 @@ impl<'a> Put<'a> {
     /// Copies what is no directory.
     fn put_leaf(&mut self, place: &Place<'_>, stat: &Stat, parent: &Reference<'a>, name: &[u8]) -> Result<(), Error> {
         let Some(kind) = host::kind(stat) else {
-            return Err(Error::refused(place.path, "is of a kind that no volume can hold"));
+            return Err(Error::refused(place.path, "is of a kind that a volume cannot hold"));
         };
         if host::links(stat) > 1 && self.put_link(place, stat, parent, name)? {
             self.pace();
@@ -265,8 +265,8 @@ impl<'a> Put<'a> {
         // Opened first: nothing is made for what cannot be read.
         let file = place.open_file(stat)?;
         let made = self.create(place, stat, parent, name, FileKind::Regular, 0, b"")?;
-        // Whoever appends meanwhile does so in vain; the image that is being filled may be in the tree.
-        let now = file.metadata().map_err(|error| place.error("cannot be looked at", error))?.len();
+        // Data appended meanwhile is not copied; the image that is being written may be in the tree.
+        let now = file.metadata().map_err(|error| place.error("cannot be examined", error))?.len();
         let size = u64::try_from(stat.st_size).unwrap_or(0).min(now);
         let data_end = self.put_content(place, &file, &made, size)?;
         if data_end < size {

@@ -1,4 +1,4 @@
-//! What was copied, what was left out, and who is told.
+//! What was copied and what was left out; the observer of a copy.
 
 use std::io;
 
@@ -75,7 +75,7 @@ pub struct Report {
     pub left_out: u64,
 }
 
-/// Who is told how a copy goes.
+/// Receives the progress and the warnings of a copy.
 pub trait Observer {
     /// Something could not be kept; the copy goes on.
     fn warning(&mut self, message: &str);
@@ -85,7 +85,7 @@ pub trait Observer {
     fn hole(&mut self, _path: &[u8], _bytes: std::ops::Range<u64>) {}
 }
 
-/// Nobody.
+/// Ignores all of it.
 pub struct Silent;
 
 impl Observer for Silent {

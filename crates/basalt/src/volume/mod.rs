@@ -1,4 +1,4 @@
-//! A volume that nobody mounts: opening it, and finding things in it.
+//! Opens a volume that is not mounted, and finds files in it.
 //!
 //! | file | what |
 //! |---|---|

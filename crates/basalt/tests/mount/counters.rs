@@ -278,7 +278,7 @@ fn a_stopped_server_is_not_waited_for_for_ever() {
     rustix::process::kill_process(server, Signal::STOP).unwrap();
     let asked = stats(volume.root(), "--json");
     rustix::process::kill_process(server, Signal::CONT).unwrap();
-    asked.fails(1, &["does not answer"]);
+    asked.fails(1, &["has not answered"]);
     stats(volume.root(), "--json").ok();
 }
 

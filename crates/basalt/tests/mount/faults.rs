@@ -173,7 +173,7 @@ fn lose_and_unmount(volume: &Volume, heal: impl FnOnce()) {
     fs::write(volume.path("lost"), vec![3; 40 << 20]).unwrap();
     // Nothing was ever committed by this mount: the checkpoint on the device is that of a clean volume.
     let unmounted = umount(&volume.root());
-    unmounted.fails(1, &["not closed cleanly", "of ", "bytes at offset", "lost is what was not fsynced", "iB"]);
+    unmounted.fails(1, &["not closed cleanly", "of ", "bytes at offset", "data that was not fsynced", "iB"]);
     assert!(!volume.is_mounted());
     heal();
     volume.expect_cut_short();
@@ -215,9 +215,9 @@ fn unmounting_tells_of_what_was_written_beyond_the_largest_size() {
     drop((file, direct));
     let synced = basalt(["sync".as_ref(), volume.root().as_os_str()]);
     if synced.code() != 0 {
-        synced.fails(1, &["largest size"]);
+        synced.fails(1, &["largest file size"]);
     }
-    umount(&volume.root()).fails(1, &["unmounted and clean", "4 KiB", "beyond the largest size"]);
+    umount(&volume.root()).fails(1, &["unmounted and clean", "4 KiB", "beyond the largest file size"]);
     volume.mount();
     assert_eq!(&fs::read(volume.path("far")).unwrap()[..4], b"kept");
 }
@@ -229,7 +229,7 @@ fn unmounting_what_was_killed_is_not_clean() {
     // The checkpoint on the device is a clean one: nothing was committed since the volume was mounted.
     volume.kill_server();
     let unmounted = umount(&volume.root());
-    unmounted.fails(1, &["not closed cleanly", "the process that served it"]);
+    unmounted.fails(1, &["not closed cleanly", "its serving process"]);
     volume.wait_for_release();
     assert_eq!(basalt(["fsck".as_ref(), volume.image().as_os_str()]).code(), 0);
 }
@@ -242,7 +242,7 @@ fn unmounting_what_was_killed_is_not_clean_where_others_begin_meanwhile() {
     volume.kill_server();
     wait_for("the end", || fs::read_dir(volume.root()).is_err());
     let Some(other) = Volume::new("64M") else { return };
-    umount(&volume.root()).fails(1, &["not closed cleanly", "the process that served it"]);
+    umount(&volume.root()).fails(1, &["not closed cleanly", "its serving process"]);
     drop(other);
 }
 

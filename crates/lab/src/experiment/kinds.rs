@@ -119,17 +119,17 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Kind, String> {
         Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-            format!("`{text}` is no kind of point; there are {}", known.join(", "))
+            format!("`{text}` is not a kind of point; expected {}", known.join(", "))
         })
     }
 }
 
 /// The placement policy that a point names.
 fn placement(point: &Point) -> Result<&'static placement::Policy, String> {
-    placement::by_name(point.value("placement")).ok_or_else(|| "placement: there is none of this name".to_owned())
+    placement::by_name(point.value("placement")).ok_or_else(|| "placement: no such policy".to_owned())
 }
 
 /// The victim policy that a parameter of a point names.
 fn victim(point: &Point, name: &str) -> Result<&'static dyn VictimPolicy, String> {
-    victim::by_name(point.value(name)).ok_or_else(|| format!("{name}: there is none of this name"))
+    victim::by_name(point.value(name)).ok_or_else(|| format!("{name}: no such policy"))
 }

@@ -81,12 +81,12 @@ impl Parameter {
             },
             Form::Number { least, largest } | Form::Percent { least, largest } => match text.parse::<u64>() {
                 Ok(number) if (least..=largest).contains(&number) => Ok(number.to_string()),
-                _ if largest == u64::MAX => Err(format!("`{text}` is no whole number from {least} on")),
-                _ => Err(format!("`{text}` is no whole number from {least} to {largest}")),
+                _ if largest == u64::MAX => Err(format!("`{text}` is not a whole number of at least {least}")),
+                _ => Err(format!("`{text}` is not a whole number from {least} to {largest}")),
             },
             Form::Choice(_) | Form::Placement | Form::Victim => match self.form.words().unwrap_or_default() {
                 words if words.contains(&text) => Ok(text.to_owned()),
-                words => Err(format!("`{text}` is none of {}", words.join(", "))),
+                words => Err(format!("`{text}` is not one of {}", words.join(", "))),
             },
         }
     }

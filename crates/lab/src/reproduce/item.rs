@@ -112,7 +112,6 @@ pub struct Item {
     /// The paper's number, or the bound it gives in words.
     pub paper_value: f64,
     /// The paper's side as shown in tables.
-    #[serde(skip)]
     pub paper_text: String,
     /// Ours; none if it could not be measured here.
     pub ours: Option<f64>,

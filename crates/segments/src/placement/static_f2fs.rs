@@ -6,7 +6,7 @@ use crate::SegmentKind::{self, ColdData, ColdNode, HotData, HotNode, WarmData, W
 /// [`StaticPlacement`] as options name it.
 pub(super) const POLICY: Policy = Policy {
     name: "static",
-    about: "by the type of a block, as F2FS does",
+    about: "by the type of the block, as F2FS does",
     make: |logs| StaticPlacement::new(logs).map(|placement| Box::new(placement) as Box<dyn Placement>),
 };
 

@@ -30,7 +30,7 @@ impl VictimPolicy for CostBenefit {
     }
 
     fn about(&self) -> &'static str {
-        "the most free space for the work, weighed by age"
+        "the most free space for the cost of cleaning, weighted by age"
     }
 
     fn cost(&self, section: &SectionView, now: u64, _oldest: u64, _youngest: u64) -> f64 {

@@ -22,7 +22,7 @@ impl VictimPolicy for Greedy {
     }
 
     fn about(&self) -> &'static str {
-        "the fewest live blocks"
+        "the section with the fewest live blocks"
     }
 
     fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {

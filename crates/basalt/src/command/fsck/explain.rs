@@ -18,8 +18,8 @@ pub(super) fn run(name: &str, json: bool) -> Outcome {
         Some(kind) => vec![*kind],
         None if name == LIST => FaultKind::ALL.to_vec(),
         None => {
-            let line = format!("--explain: no kind of fault is called {name:?}");
-            return Err(Failure::usage(line).hint("`basalt fsck --explain list` shows all of them"));
+            let line = format!("--explain: unknown kind of fault {name:?}");
+            return Err(Failure::usage(line).hint("`basalt fsck --explain list` lists all kinds"));
         }
     };
     let mut output = Output::new();

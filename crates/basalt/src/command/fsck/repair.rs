@@ -69,20 +69,20 @@ fn refusal(order: &Order<'_>, report: &RepairReport) -> Option<String> {
     let path = order.target.path.display();
     if !report.losses.is_empty() && !order.force {
         return Some(format!(
-            "{path}: not repaired: something that `basalt rescue` can still read would be lost; `basalt rescue {path} DIR` copies it out, \
-             then `basalt fsck --repair --force {path}` goes on"
+            "{path}: not repaired: the repair would lose data that `basalt rescue` can still read; copy it out with \
+             `basalt rescue {path} DIR`, then run `basalt fsck --repair --force {path}`"
         ));
     }
     if report.uncertain_checkpoint && !order.force {
         return Some(format!(
-            "{path}: not repaired: a checkpoint that cannot be read may be the newest, and would be written over; make a copy of the device \
-             (ddrescue) and try with that, or `basalt fsck --repair --force {path}` goes on with the other checkpoint"
+            "{path}: not repaired: a checkpoint that cannot be read may be the newest, and would be overwritten; copy the device \
+             (ddrescue) and repair the copy, or run `basalt fsck --repair --force {path}` to use the other checkpoint"
         ));
     }
     if order.preen && report.restored_nodes {
         return Some(format!(
-            "{path}: not repaired: nodes had to be searched for, which somebody should look at; `basalt fsck --repair --dry-run {path}` \
-             shows what would be done, without --dry-run it is"
+            "{path}: not repaired: nodes had to be searched for, and a user should look first; \
+             `basalt fsck --repair --dry-run {path}` shows the repair, and without --dry-run makes it"
         ));
     }
     None
@@ -108,7 +108,7 @@ fn make_plan(device: &Arc<dyn BlockDevice>, order: &Order<'_>) -> basalt_f2fs::R
 fn back_up(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let place = || path.display().to_string();
     let file = OpenOptions::new().write(true).create_new(true).open(path);
-    let file = file.map_err(|error| Failure::at(place(), error).hint("nothing was repaired; name another file"))?;
+    let file = file.map_err(|error| Failure::at(place(), error).hint("nothing was repaired; choose another file"))?;
     let mut writer = BufWriter::new(&file);
     let saved = plan.back_up(&mut writer).map_err(|error| Failure::at(place(), error));
     // What it still has, it has because the file takes no more.
@@ -170,13 +170,15 @@ pub(super) fn put_back(target: &Target, from: &Path, force: bool, quiet: bool) -
     let blocks = restore(&device, &mut file, force).map_err(|error| {
         let failure = Failure::at(from.display(), &error);
         match error {
-            RestoreError::Stale(_) => failure.hint("nothing was put back; --force does it, and may damage the volume"),
+            RestoreError::Stale(_) => {
+                failure.hint("nothing was restored; --force restores it, and may damage the volume")
+            }
             _ => failure,
         }
     })?;
     if !quiet {
         let mut output = Output::new();
-        output.line(format_args!("{}: {blocks} blocks put back from {}", target.path.display(), from.display()))?;
+        output.line(format_args!("{}: {blocks} blocks restored from {}", target.path.display(), from.display()))?;
         output.finish()?;
     }
     Ok(DONE)

@@ -19,13 +19,13 @@ use crate::size;
 ///
 /// Each workload runs on each file system: Basalt in this process, those of Linux in User-Mode Linux (Debian package
 /// user-mode-linux; no privilege is needed). All requests to the disk are recorded and replayed on one simulated device and through a
-/// page-level and a hybrid (FAST) flash translation layer. What is counted is the measured phase alone; what came before
-/// has aged the translation layers.
+/// page-level and a hybrid (FAST) flash translation layer. Only the measured phase is counted; the phases before it age the
+/// translation layers.
 ///
-/// A file system that cannot be tried here, runs out of space or does not finish within the limit has a row that says so.
+/// A file system that cannot run here, runs out of space or does not finish within the limit has a row that says so.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Workloads, separated by commas, with options as `basalt lab workloads` shows them
+    /// Workloads, separated by commas, with options as `basalt lab workloads` lists them
     #[arg(long, short, value_name = "WORKLOAD", required = true)]
     workload: Vec<String>,
 
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "basalt,ext4,xfs,btrfs,f2fs,nilfs2")]
     fs: Vec<System>,
 
-    /// Device: a preset's name or a TOML file, as `basalt lab profile` writes it
+    /// Device: a preset of `basalt lab devices`, or a TOML file, as `basalt lab profile` writes it
     #[arg(long, short, value_name = "DEVICE", default_value = "ssd-m")]
     device: String,
 
@@ -41,23 +41,23 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1G")]
     size: u64,
 
-    /// How full the volume is, in percent of what the file system offers to users
+    /// How full the volume is, in percent of the space that the file system offers to users
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=99), default_value_t = 85)]
     utilization: u32,
 
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How much to write before measuring, instead of what the workload says
+    /// Bytes to write before measuring [default: as the workload says]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     age: Option<u64>,
 
-    /// How much to write while measuring, instead of what the workload says
+    /// Bytes to write while measuring [default: as the workload says]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     measure: Option<u64>,
 
-    /// Stop a run that takes longer
+    /// Maximum time of a run
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 300)]
     limit: u64,
 
@@ -65,11 +65,11 @@ pub struct Args {
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Keep the requests of every run in the output directory too, as iologs of fio
+    /// Also keep the requests of every run in the output directory, as iologs of fio
     #[arg(long, requires = "output")]
     keep: bool,
 
-    /// One line of JSON for each file system instead of a table
+    /// Print one line of JSON for each file system, instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Outcome {
         show(&rows, args.output.as_deref())?;
     }
     if rows.iter().all(|row| row.measured.is_none()) {
-        return Err(Failure::new("nothing could be measured; each file system's line says why"));
+        return Err(Failure::new("nothing could be measured; the line of each file system says why"));
     }
     Ok(DONE)
 }
@@ -183,7 +183,7 @@ fn show(rows: &[Row], directory: Option<&Path>) -> Result<(), Failure> {
     output.bytes(compare::table::table(rows).as_bytes())?;
     output.line(compare::table::LEGEND)?;
     if let Some(directory) = directory {
-        output.line(format_args!("\nThe report is {}", directory.join("report.html").display()))?;
+        output.line(format_args!("\nReport: {}", directory.join("report.html").display()))?;
     }
     output.finish()
 }

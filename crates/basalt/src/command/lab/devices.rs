@@ -10,16 +10,16 @@ use crate::output::Output;
 /// List the simulated devices and chips, or print the file of one
 ///
 /// Bandwidths are in MB/s (10^6 bytes a second), one request at a time: 32 MiB requests in sequence, 4 KiB requests at
-/// random. A printed file can be changed and given wherever a device is asked for; `basalt lab profile` makes one of a real
-/// device.
+/// random. A printed file can be changed and used as a DEVICE of other commands; `basalt lab profile` measures a real device
+/// and writes such a file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments.")]
 pub struct Args {
-    /// Print this device's or chip's file, or check the file at this path and print it
+    /// Device or chip whose file is printed, or the path of a file to check and print
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Print JSON: one line for each, or the whole model of NAME
+    /// Print JSON: one line for each device, or the whole model of NAME
     #[arg(long)]
     json: bool,
 }

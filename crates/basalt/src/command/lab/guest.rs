@@ -19,7 +19,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When the task cannot be read, or nobody takes the output. What goes wrong with the workload is in the output.
+/// When the task cannot be read, or standard output cannot be written. What goes wrong with the workload is in the output.
 pub fn run(args: &Args) -> Outcome {
     let done = basalt_lab::peers::guest::run_in(&args.task, &args.directory, &mut std::io::stdout().lock())
         .map_err(|error| Failure::at(args.task.display(), error))?;

@@ -14,9 +14,9 @@ use crate::size;
 
 /// Estimate how many years a device lasts under a trace or a workload
 ///
-/// Each line is a policy, and the translation layer it was simulated on: what the file system and the layer add to the bytes written, the
-/// years until the rated program/erase cycles are used, and the assumptions that this rests on. A trace is taken as it was
-/// recorded, and as a log-structured volume would write it; a workload runs on the F2FS engine.
+/// Each line is a policy and the translation layer it was simulated on. It shows what the file system and the layer add to the bytes
+/// written, and the years until the rated program/erase cycles are used; the assumptions follow. A trace is simulated as it was recorded, and as a
+/// log-structured volume would write it; a workload runs on the F2FS engine.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("load").required(true))]
 pub struct Args {
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", group = "load", value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
-    /// The trace's format, if it cannot be told from its content
+    /// Format of the trace [default: detected from its content]
     #[arg(long, value_name = "FORMAT", requires = "trace")]
     format: Option<Format>,
 
@@ -36,11 +36,11 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     device: String,
 
-    /// Capacity of the device, if not the preset's
+    /// Capacity of the device [default: the preset's]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     capacity: Option<u64>,
 
-    /// Bytes written a day; without it, a trace's own rate, and 20 GiB for a workload
+    /// Bytes written a day [default: the trace's own rate; 20 GiB for a workload]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     per_day: Option<u64>,
 
@@ -52,16 +52,16 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse, conflicts_with = "trace")]
     size: u64,
 
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Show it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Bytes that a workload writes in a day if nobody says otherwise.
+/// Bytes that a workload writes in a day, unless an option sets it.
 const USUAL_PER_DAY: u64 = 20 << 30;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
@@ -107,13 +107,13 @@ fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Me
     let load = TraceLoad::read(&mut reader).map_err(|why| Failure::at(path.display(), why))?;
     if reader.counts().bad_lines > 0 {
         let first = reader.counts().first_bad_line.as_ref().map(ToString::to_string).unwrap_or_default();
-        eprintln!("basalt: {} bad lines left out; the first: {first}", reader.counts().bad_lines);
+        eprintln!("basalt: {} bad lines skipped; the first: {first}", reader.counts().bad_lines);
     }
     let seconds = load.duration_ns as f64 / 1e9;
     let (rate, source) = match args.per_day {
-        Some(bytes) => (bytes as f64, "as asked for".to_owned()),
+        Some(bytes) => (bytes as f64, "as given".to_owned()),
         None if seconds < 1.0 => {
-            let failure = Failure::at(path.display(), "it lasts less than a second, so it says nothing of a day");
+            let failure = Failure::at(path.display(), "the trace is shorter than a second, so it has no daily rate");
             return Err(failure.hint("give the bytes written a day with --per-day"));
         }
         None => {
@@ -138,7 +138,7 @@ fn load(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured, F
     };
     let say = &mut |what: &str| eprintln!("simulating: {what}");
     let all = of_workload(workload, &settings, device, say).map_err(Failure::new)?;
-    let source = if args.per_day.is_some() { "as asked for" } else { "assumed: give yours with --per-day" };
+    let source = if args.per_day.is_some() { "as given" } else { "assumed; set it with --per-day" };
     Ok((all, args.per_day.unwrap_or(USUAL_PER_DAY) as f64, source.to_owned()))
 }
 

@@ -9,8 +9,8 @@ use crate::output::Output;
 
 /// Print the points of an experiment as commands, one a line, for any scheduler
 ///
-/// Each command is independent of the others, runs anywhere, and prints its result as one line. Put together in any order as
-/// results.jsonl, beside a copy of the file named experiment.toml, they are what `basalt lab report` makes a report of.
+/// Each command is independent of the others, runs anywhere, and prints its result as one line. Collect the lines in any order in
+/// results.jsonl, beside a copy of the file named experiment.toml; `basalt lab report` makes the report from them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Experiment file

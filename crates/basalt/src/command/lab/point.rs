@@ -7,7 +7,7 @@ use crate::output::Output;
 
 /// Run one point of an experiment: the same arguments give the same result on any machine
 ///
-/// Without any NAME=VALUE of its own, a parameter has the default that is shown by naming the kind alone with --list.
+/// A parameter without a NAME=VALUE has its default, which --list shows.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Kind of point: engine, volume or replay
@@ -18,11 +18,11 @@ pub struct Args {
     #[arg(value_name = "NAME=VALUE")]
     parameters: Vec<String>,
 
-    /// Show the parameters and metrics of the kind instead
+    /// List the parameters and metrics of the kind, and run nothing
     #[arg(long, conflicts_with = "parameters")]
     list: bool,
 
-    /// Print the result as one line of JSON, also when the point fails
+    /// Print the result as one line of JSON, even if the point fails
     #[arg(long)]
     json: bool,
 }

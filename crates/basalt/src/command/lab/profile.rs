@@ -12,41 +12,41 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::target::{self, Target};
 
-/// Measure a device or file, and write what is needed to simulate it
+/// Measure a device or file, and write a model to simulate it
 ///
 /// Reads of 4 KiB to 32 MiB are timed in sequence and at random, one at a time and past the page cache where the file
-/// system allows it. Writes and flushes are timed with --write only, which destroys what the target holds.
+/// system allows it. Writes and flushes are timed with --write only, which destroys all data on the target.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments.")]
 pub struct Args {
     #[command(flatten)]
     target: Target,
 
-    /// Write the measured device to this file, for wherever a device is asked for [default: standard output]
+    /// Write the model to this file, for use as a DEVICE of other commands [default: standard output]
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
 
-    /// Measure writes too: this destroys everything that TARGET holds
+    /// Also measure writes; this destroys all data on TARGET
     #[arg(long)]
     write: bool,
 
-    /// How long to measure; a request that has begun is waited for
+    /// Time to measure; a request that was started is completed
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::size::seconds)]
     seconds: Duration,
 
-    /// The name to give it
+    /// Name of the model
     #[arg(long, value_name = "NAME", default_value = "measured", value_parser = name)]
     name: String,
 
-    /// Seed of the places that are read and written
+    /// Seed of the offsets that are read and written
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 
-    /// Print the measured device as JSON
+    /// Print the model as JSON
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +54,7 @@ pub struct Args {
 /// A name that options take.
 fn name(text: &str) -> Result<String, String> {
     let good = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    if good { Ok(text.to_owned()) } else { Err("a name has letters, digits, `-`, `_` and `.` only".to_owned()) }
+    if good { Ok(text.to_owned()) } else { Err("expected only letters, digits, `-`, `_` and `.`".to_owned()) }
 }
 
 /// Runs the command.
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
         .map_err(Failure::new)?;
     drop(shown);
     if !device.is_direct() && !args.quiet {
-        eprintln!("basalt: {}: no direct I/O here: measured through the page cache", one_line(device.name()));
+        eprintln!("basalt: {}: no direct I/O; measuring through the page cache", one_line(device.name()));
     }
     let text = checked(&model)?;
     if let Some(path) = &args.output {

@@ -15,11 +15,11 @@ use crate::mount::{daemon, logging, signals};
 use crate::size;
 use crate::target;
 
-/// Show an image as a file, and record every request to it
+/// Mount an image as a file, and record every request to it
 ///
-/// DIR gets a file `image` with the content of IMAGE. Attach a loop device to it, or start a virtual machine on it: every read, write, flush
-/// and discard that arrives is recorded in the directory RECORDING. Unmount DIR (`basalt umount DIR`) to end the recording.
-/// Returns when the file is there; a background process serves it.
+/// DIR shows a file `image` with the content of IMAGE. Attach a loop device to it, or start a virtual machine on it: every read, write,
+/// flush and discard that arrives is recorded in the directory RECORDING. Unmount DIR (`basalt umount DIR`) to end the recording. The
+/// command returns when the file is there; a background process serves it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Record any file system of the running kernel, as root:
@@ -43,11 +43,11 @@ pub struct Args {
     #[arg(long, value_name = "RECORDING", value_hint = clap::ValueHint::DirPath)]
     output: PathBuf,
 
-    /// Make IMAGE, which must not exist yet, this large
+    /// Create IMAGE, which must not exist yet, with this size
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 
-    /// Keep the requests only, not the bytes written: such a recording can be analysed, not replayed
+    /// Record the requests without the bytes written; such a recording can be analysed, but not replayed
     #[arg(long)]
     no_content: bool,
 
@@ -100,7 +100,8 @@ fn start(args: &Args) -> Outcome {
 
 fn serve(args: &Args, ready: impl FnOnce()) -> Result<(), Failure> {
     let directory = true_path(&args.directory).map_err(|error| {
-        Failure::at(args.directory.display(), error).hint(format_args!("`mkdir {}`", Word(&args.directory)))
+        Failure::at(args.directory.display(), error)
+            .hint(format_args!("create it with `mkdir {}`", Word(&args.directory)))
     })?;
     // Before any thread starts: they inherit it.
     basalt_fuse::protect_server();

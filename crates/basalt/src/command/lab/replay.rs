@@ -11,10 +11,10 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::target::{self, Patience};
 
-/// Write onto an image or device what a recording wrote
+/// Replay the writes of a recording on an image or device
 ///
-/// TARGET must hold what the recorded device held when the recording began; a recording that began with zeros makes TARGET if it does
-/// not exist. Afterwards TARGET holds, byte for byte, what the recorded device held at the end.
+/// TARGET must have the content that the recorded device had when the recording began. If that was all zeros, TARGET is created if it does
+/// not exist. Afterwards TARGET has, byte for byte, the content that the recorded device had at the end.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory that `basalt lab record` or `basalt mount -o record` made
@@ -25,15 +25,15 @@ pub struct Args {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     target: PathBuf,
 
-    /// Stop after this many requests, reads and flushes included
+    /// Stop after N requests, counting reads and flushes
     #[arg(long, value_name = "N")]
     upto: Option<u64>,
 
-    /// Show no progress
+    /// Show no progress bar
     #[arg(short, long)]
     quiet: bool,
 
-    /// Show what was replayed as JSON
+    /// Print what was replayed as JSON
     #[arg(long)]
     json: bool,
 
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.recording).map_err(Failure::new)?;
     let description = recording.description();
     if !description.complete {
-        let why = description.error.as_deref().unwrap_or("it was not ended, or is still being made");
+        let why = description.error.as_deref().unwrap_or("it was interrupted, or is not finished yet");
         eprintln!("basalt: {}: the recording is not complete: {why}", args.recording.display());
     }
     let device = ZeroingDevice::new(open(args, &recording)?);

@@ -9,8 +9,8 @@ use crate::output::Output;
 
 /// Make the report of an experiment from its results
 ///
-/// DIR holds experiment.toml and results.jsonl, from `basalt lab run` or from the commands of `basalt lab plan` run elsewhere.
-/// Writes report.html and results.parquet there, and puts results.jsonl in the order of the experiment.
+/// DIR holds experiment.toml and results.jsonl, made by `basalt lab run`, or by the commands of `basalt lab plan` on other machines.
+/// Writes report.html and results.parquet there, and sorts results.jsonl in the order of the experiment.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the results

@@ -5,10 +5,10 @@ use basalt_lab::reproduce::{Figure, Item, Runs, Scale, Verdict, markdown, select
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
 
-/// Measure the papers' results again, and hold them against the papers
+/// Measure the papers' results again, and compare
 ///
-/// Each item is a number that a paper's text gives, ours, and a verdict: bettered, holds or differs, with the reason. Figures that compare
-/// file systems boot a small Linux (User-Mode Linux) and take minutes.
+/// Each item has a number of a paper's text, our number, a verdict (bettered, holds or differs) and the reason. Figures that compare file
+/// systems boot a small Linux (User-Mode Linux) and take minutes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this paper: sfs or scj
@@ -19,23 +19,23 @@ pub struct Args {
     #[arg(value_name = "FIGURE", requires = "paper")]
     figure: Option<String>,
 
-    /// Show which figures there are and about how long each takes, and run none
+    /// List the figures and about how long each takes, and run none
     #[arg(long)]
     list: bool,
 
-    /// The papers' own sizes instead of a fraction of them: hours instead of minutes
+    /// Use the papers' own sizes instead of a fraction of them; takes hours instead of minutes
     #[arg(long)]
     full: bool,
 
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// One line of JSON for each item
+    /// Print one line of JSON for each item
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
 
-    /// Tables in Markdown, as docs/reproduction.md has them
+    /// Print Markdown tables
     #[arg(long)]
     markdown: bool,
 }
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Outcome {
     if figures.is_empty() {
         let wanted =
             [args.paper.as_deref(), args.figure.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        return Err(Failure::usage(format_args!("{wanted}: no such paper or figure; --list shows those there are")));
+        return Err(Failure::usage(format_args!("{wanted}: no such paper or figure; --list lists them")));
     }
     let mut output = Output::new();
     if args.list {

@@ -19,27 +19,27 @@ const SOME_FAILED: u8 = 1;
 
 /// Run an experiment: every point of the file, several at a time
 ///
-/// Results go to a directory as results.jsonl, results.parquet and report.html. A run that was interrupted goes on where it was when
-/// it is started again; points that failed run again. The exit code is 1 when a point failed.
+/// Results go to a directory as results.jsonl, results.parquet and report.html. An interrupted run continues when it is started again;
+/// points that failed run again. The exit code is 1 if a point failed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Experiment file
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
 
-    /// Directory of the results [default: the name of the file, without its ending]
+    /// Directory of the results [default: the name of FILE without its extension]
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     output: Option<PathBuf>,
 
-    /// Points that run at a time [default: one for each processor]
+    /// Number of points that run at the same time [default: the number of processors]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
-    /// Longest time for a point, in seconds; it counts as failed then
+    /// Maximum time of a point; a point that takes longer fails
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = size::seconds)]
     limit: Duration,
 
-    /// No progress bar
+    /// Show no progress bar
     #[arg(short, long)]
     quiet: bool,
 
@@ -72,14 +72,14 @@ pub fn run(args: &Args) -> Outcome {
     let summary = summary.map_err(Failure::new)?;
     if stop.load(Ordering::Relaxed) && summary.left > 0 {
         let why = format!("stopped with {} points left", summary.left);
-        return Err(Failure::at(path.display(), why).hint("the same command goes on with them"));
+        return Err(Failure::at(path.display(), why).hint("run the same command to continue"));
     }
     directory.finish().map_err(Failure::new)?;
     show(&directory, &summary, args.json)?;
     Ok(if summary.failed > 0 { SOME_FAILED } else { DONE })
 }
 
-/// Where results go if nobody says.
+/// The default directory of the results.
 fn default_directory(file: &Path) -> PathBuf {
     let name = file.file_stem().unwrap_or_default();
     let mut directory = PathBuf::from(name);

@@ -18,28 +18,28 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size::{self, human};
 
-/// Show what block traces are like; convert them; run them on simulated flash
+/// Analyse block traces, convert them, or run them on simulated flash
 ///
-/// Reads fio's iolog (versions 2 and 3), blkparse's text, CSV of MSR Cambridge, of Alibaba and of vscsi, MQSim's text, packed by gzip, zstd or
-/// lz4 or not, and the directories of `basalt lab record`. A line that is none of its format is counted and named.
+/// Reads fio's iolog (versions 2 and 3), blkparse's text, the CSV of MSR Cambridge, Alibaba and vscsi, and MQSim's text, plain or compressed by
+/// gzip, zstd or lz4; and the directories of `basalt lab record`. Lines that do not fit the format are counted, and the first is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-With --device or --ftl, each trace runs on a simulated device as large as the trace reaches, or --size, which was written once in \
-order before (--fill). Writes that are not aligned touch whole pages; discards trim only whole pages.")]
+With --device or --ftl, each trace runs on a simulated device. The device is as large as the trace reaches (or --size), and was written \
+once in order before (--fill). Unaligned writes touch whole pages; discards trim only whole pages.")]
 pub struct Args {
     /// Traces, or directories of recordings
     #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::AnyPath)]
     files: Vec<PathBuf>,
 
-    /// Format, if it is not to be found out: fio, blkparse, msr, alibaba, mqsim or vscsi-csv
+    /// Format: fio, blkparse, msr, alibaba, mqsim or vscsi-csv [default: detected from the content]
     #[arg(long)]
     format: Option<Format>,
 
-    /// Which events of a blkparse text count as requests: Q (queued), D (dispatched to the device) or C (completed)
+    /// Events of a blkparse text that count as requests: Q (queued), D (dispatched to the device) or C (completed)
     #[arg(long, value_name = "Q|D|C", default_value = "D", value_parser = event)]
     event: Event,
 
-    /// Only the requests to this device of a trace about several (their names are shown)
+    /// Take only the requests to this device of a trace of several devices (their names are shown)
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
 
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "2|3", default_value = "3", value_parser = ["2", "3"], requires = "convert")]
     iolog_version: String,
 
-    /// Simulated device: a name that `basalt lab devices` shows, or a TOML file (ssd-m if only --ftl is given)
+    /// Simulated device: a preset of `basalt lab devices`, or a TOML file (ssd-m if only --ftl is given)
     #[arg(long)]
     device: Option<String>,
 
@@ -67,15 +67,15 @@ pub struct Args {
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 
-    /// How much of the simulated device has been written before, in percent
+    /// Share of the simulated device that was written before, in percent
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     fill: u8,
 
-    /// Show each trace as one line of JSON
+    /// Print one line of JSON for each trace
     #[arg(long)]
     json: bool,
 
-    /// Show no progress
+    /// Show no progress bar
     #[arg(short, long)]
     quiet: bool,
 }
@@ -89,7 +89,7 @@ const LEAST_SIZE: u64 = 64 << 20;
 /// When a trace cannot be read, the output cannot be written, or the simulated device is too small.
 pub fn run(args: &Args) -> Outcome {
     if args.convert.is_some() && args.files.len() > 1 {
-        return Err(Failure::usage("--convert takes one trace"));
+        return Err(Failure::usage("--convert takes only one trace"));
     }
     let device = simulated(args)?;
     let mut output = Output::streaming();
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Outcome {
 fn event(text: &str) -> Result<Event, String> {
     let all = [Event::Queued, Event::Dispatched, Event::Completed];
     let found = all.into_iter().find(|event| text.eq_ignore_ascii_case(&event.letter().to_string()));
-    found.ok_or_else(|| format!("`{text}` is none of Q, D and C"))
+    found.ok_or_else(|| format!("expected Q, D or C, not `{text}`"))
 }
 
 /// What is known of a trace.
@@ -178,8 +178,8 @@ fn study(args: &Args, path: &Path, device: Option<&Simulated>) -> Result<Study, 
 fn failure(error: &TraceError) -> Failure {
     let failure = Failure::new(error);
     match error {
-        TraceError::Unrecognized { .. } => failure.hint("with --format"),
-        TraceError::NoSuchEvent { .. } => failure.hint("with --event"),
+        TraceError::Unrecognized { .. } => failure.hint("use --format"),
+        TraceError::NoSuchEvent { .. } => failure.hint("use --event"),
         _ => failure,
     }
 }
@@ -246,14 +246,14 @@ fn describe(study: &Study, output: &mut Output) -> Result<(), Failure> {
     let statistics = &study.statistics;
     let mut row = |name: &str, value: String| output.line(format_args!("{name:<14}{}", one_line(&value)));
     row("trace", format!("{} ({})", study.trace, study.format))?;
-    row("lines", format!("{}, {} bad, {} that are no request", study.lines, study.bad_lines, study.other_lines))?;
+    row("lines", format!("{}, {} bad, {} without a request", study.lines, study.bad_lines, study.other_lines))?;
     if let Some(bad) = &study.first_bad_line {
         row("first bad line", format!(" {bad}"))?;
     }
     if study.volumes > 1 {
         let names = study.volume_names.join(", ");
         let more = if study.volumes > study.volume_names.len() as u64 { ", …" } else { "" };
-        row("devices", format!("{} (--volume takes one): {names}{more}", study.volumes))?;
+        row("devices", format!("{} (--volume selects one): {names}{more}", study.volumes))?;
     }
     row("requests", study.requests.to_string())?;
     kind("reads", &statistics.reads, &mut row)?;

@@ -20,11 +20,11 @@ const MEASURED: u64 = 3;
 /// Characters of the longest bar of the histogram.
 const BAR: u64 = 40;
 
-/// Simulate a volume without a file system: what does a cleaning policy cost?
+/// Simulate the cost of a cleaning policy on a volume without a file system
 ///
-/// Blocks are written once in order, then as the stream says: first to age the volume, then to be measured. Decisions are those of
-/// the F2FS engine, or the ones that the literature uses; there is no device, and nothing is written. Takes about 8 bytes of memory
-/// for each block of 4 KiB: 2 GiB for 1 TiB.
+/// Blocks are written once in order, then as the stream says: first to age the volume, then to measure. The decisions are those of the
+/// F2FS engine, or those used in the literature. There is no device, and nothing is written. Takes about 8 bytes of memory for each block
+/// of 4 KiB: 2 GiB for 1 TiB.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Size of the volume
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=99))]
     utilization: u8,
 
-    /// Which block is written next: sequential, uniform, zipf:THETA, hotcold:WRITES/BLOCKS or tpcc
+    /// Stream of blocks to write: sequential, uniform, zipf:THETA, hotcold:WRITES/BLOCKS or tpcc
     #[arg(long, value_name = "STREAM", default_value = "zipf:0.99")]
     stream: String,
 
@@ -51,24 +51,24 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     section: u32,
 
-    /// Logs: 6 keep what cleaning copies apart from what is written, 2 do not
+    /// Active logs: with 6, cleaning copies to a log of its own; with 2, it does not
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::builder::RangedU64ValueParser::<u8>::new().range(2..=6))]
     logs: u8,
 
-    /// When to clean: `free:N` keeps N sections free, `garbage:PERCENT` bounds the dead share of what is written, `paced` is as the
-    /// F2FS engine does it
+    /// When to clean: `free:N` keeps N sections free, `garbage:PERCENT` limits the dead share of written blocks, `paced` cleans as the
+    /// F2FS engine does
     #[arg(long, value_name = "RULE", default_value = "free:4")]
     cleaning: String,
 
-    /// Let sections age from the last write to them, not from the last change
+    /// Count the age of a section from the last write to it, not from the last change
     #[arg(long)]
     age_by_writes: bool,
 
-    /// Block writes that are measured [default: three for each block in use]
+    /// Block writes to measure [default: three for each block in use]
     #[arg(long, value_name = "N")]
     writes: Option<u64>,
 
-    /// Block writes before that [default: two for each block in use]
+    /// Block writes before measuring [default: two for each block in use]
     #[arg(long, value_name = "N")]
     age: Option<u64>,
 
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Show no progress
+    /// Show no progress bar
     #[arg(short, long)]
     quiet: bool,
 }
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Outcome {
     let name = stream.name().to_owned();
     let mut volume = Volume::new(options).map_err(Failure::usage)?;
     let (aged, measured) = (args.age.unwrap_or(AGED * blocks), args.writes.unwrap_or(MEASURED * blocks));
-    let mut progress = Progress::new("Writing", Unit::Things, args.quiet);
+    let mut progress = Progress::new("writing", Unit::Things, args.quiet);
     let total = blocks.saturating_add(aged).saturating_add(measured);
     let mut next = 0;
     let in_order = std::iter::from_fn(|| {

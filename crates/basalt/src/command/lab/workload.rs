@@ -16,11 +16,11 @@ use crate::progress::{Progress, Unit};
 use crate::size::{human, parse, seconds};
 use crate::target::{Patience, Target};
 
-/// Run a workload on a directory of any mounted file system, or on a volume that nobody mounts
+/// Run a workload in a directory of any mounted file system, or on a volume that is not mounted
 ///
-/// The workload makes its files, fills the file system up with data that is never updated, ages it, and is measured by the
-/// machine's clock. The same seed and settings ask for the same operations everywhere. `basalt lab workloads` lists what there is.
-/// What it wrote stays there unless --remove is given.
+/// The workload makes its files, fills the file system with data that is never updated, ages it, and is measured by the machine's clock. The
+/// same seed and settings give the same operations everywhere. `basalt lab workloads` lists all workloads. The files stay there unless
+/// --remove is given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the workload, with options as in `zipf:0.9,set=25%`
@@ -31,11 +31,11 @@ pub struct Args {
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath, required_unless_present = "image")]
     directory: Option<PathBuf>,
 
-    /// Run on the F2FS volume in this image or block device, in this process
+    /// Run on the F2FS volume in this image or block device, with the engine in this process
     #[arg(long, value_name = "TARGET", value_hint = clap::ValueHint::FilePath, conflicts_with = "directory")]
     image: Option<PathBuf>,
 
-    /// Size of the volume that the workload is made for [default: what the file system has]
+    /// Size of the volume that the workload is made for [default: the size of the file system]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     size: Option<u64>,
 
@@ -43,15 +43,15 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u32).range(1..=100))]
     utilization: u32,
 
-    /// Seed of all choices and of the content
+    /// Seed of all random choices and of the content
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Age by writing this much before measuring; 0 for not at all [default: as the workload says]
+    /// Bytes to write before measuring, for ageing; 0 for none [default: as the workload says]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     age: Option<u64>,
 
-    /// Measure until this much is written [default: as the workload says]
+    /// Measure until this many bytes are written [default: as the workload says]
     #[arg(long, value_name = "SIZE", value_parser = parse, group = "length")]
     bytes: Option<u64>,
 
@@ -59,23 +59,23 @@ pub struct Args {
     #[arg(long, value_name = "N", group = "length")]
     operations: Option<u64>,
 
-    /// Measure this long
+    /// Measure for this time
     #[arg(long, value_name = "SECONDS", value_parser = seconds, group = "length")]
     seconds: Option<std::time::Duration>,
 
-    /// fsync after this many writes where the workload leaves it open; 0 for never
+    /// fsync after N writes, if the workload does not decide that; 0 for never
     #[arg(long, value_name = "N")]
     sync_every: Option<u64>,
 
-    /// Write this much data that is never updated, instead of filling up to the utilization
+    /// Bytes of data that is never updated, instead of filling up to the utilization
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     dummy: Option<u64>,
 
-    /// Compare everything that is read with what was written, and every file once more at the end
+    /// Compare all data that is read with what was written, and every file at the end
     #[arg(long)]
     verify: bool,
 
-    /// Delete everything in the end
+    /// Delete all files at the end
     #[arg(long)]
     remove: bool,
 
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Show no progress
+    /// Show no progress bar
     #[arg(short, long)]
     quiet: bool,
 
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Outcome {
     let report = match (&args.image, &args.directory) {
         (Some(image), _) => on_image(args, image)?,
         (None, Some(directory)) => on_directory(args, directory)?,
-        (None, None) => return Err(Failure::usage("a directory or --image is needed")),
+        (None, None) => return Err(Failure::usage("a directory or --image is required")),
     };
     let mut output = Output::new();
     if args.json {
@@ -142,7 +142,7 @@ fn run_on(args: &Args, place: &str, files: &mut dyn Files, engine: Option<&F2fs>
     // What mkfs makes is no reason to refuse.
     let foreign = files.list("").map_err(failed)?.into_iter().find(|entry| entry.name != "lost+found");
     if let Some(entry) = foreign {
-        let line = format!("is not empty: there is `{}`; give an empty directory", entry.name);
+        let line = format!("is not empty: it has `{}`; use an empty directory", entry.name);
         return Err(Failure::at(place, line));
     }
     let size_bytes = match args.size {

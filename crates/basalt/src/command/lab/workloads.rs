@@ -8,7 +8,7 @@ use crate::output::Output;
 /// List the workloads, their options, and where their numbers come from
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each workload
     #[arg(long)]
     json: bool,
 }
@@ -16,7 +16,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// When nobody takes the output.
+/// When standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
     for Description { name, what, options, source } in basalt_workloads::list() {

@@ -23,36 +23,31 @@ pub const PARAMETERS: &[Parameter] = &[
         "overprovision",
         "",
         Form::Percent { least: 1, largest: 90 },
-        "share kept back for cleaning, in percent; else as mkfs chooses",
+        "share of the volume reserved for cleaning, in percent [default: as mkfs chooses]",
     ),
     parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs"),
     parameter("placement", "static", Form::Placement, "which log each block is written to"),
     parameter("victim", "greedy", Form::Victim, "which section is cleaned while a writer waits"),
     parameter("background-victim", "cost-benefit", Form::Victim, "which section is cleaned while the volume is idle"),
-    parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for what is cached and not yet written"),
+    parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for cached data and data not yet written"),
     parameter("background", "on", Form::Choice(&["on", "off"]), "clean while the volume is idle"),
     parameter("think", "0", ANY_NUMBER, "microseconds that pass after each operation"),
     parameter(
         "age",
         "",
         Form::Size { least: 0 },
-        "bytes that the application writes before measuring; else as the workload says",
+        "bytes that the application writes before measuring [default: as the workload says]",
     ),
     parameter(
         "measure",
         "",
         Form::Size { least: 1 },
-        "bytes that the application writes while measuring; else as the workload says",
+        "bytes that the application writes while measuring [default: as the workload says]",
     ),
     parameter("operations", "", ANY_NUMBER, "operations measured, instead of bytes"),
-    parameter("sync-every", "", ANY_NUMBER, "fsync after so many writes, where a workload leaves it open"),
-    parameter(
-        "ftl",
-        "none",
-        Form::Choice(&["none", "page-level", "fast"]),
-        "flash translation layer that counts along",
-    ),
-    parameter("seed", "1", ANY_NUMBER, "seed of all choices"),
+    parameter("sync-every", "", ANY_NUMBER, "fsync after N writes, if the workload does not decide that"),
+    parameter("ftl", "none", Form::Choice(&["none", "page-level", "fast"]), "flash translation layer to simulate"),
+    parameter("seed", "1", ANY_NUMBER, "seed of all random choices"),
 ];
 
 /// What is measured, in the measured phase alone.
@@ -115,7 +110,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     let mut settings = EngineSettings::new(device, workload_settings(point)?);
     let section = point.number("section").unwrap_or(SEGMENT);
     if !section.is_multiple_of(SEGMENT) {
-        return Err(format!("section: {} is no multiple of {}", size::exact(section), size::exact(SEGMENT)));
+        return Err(format!("section: {} is not a multiple of {}", size::exact(section), size::exact(SEGMENT)));
     }
     settings.segments_per_section = u32::try_from(section / SEGMENT).map_err(|_| "section: too large".to_owned())?;
     settings.overprovision_percent = point.number("overprovision").map(|percent| percent as f64);

@@ -14,16 +14,16 @@ use crate::replay::{Outcome, Replay, replay_trace};
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
     parameter("trace", "", Form::Text, "the trace, in any format that `basalt lab trace` reads"),
-    parameter("format", "", Form::Text, "its format, if its content does not say"),
+    parameter("format", "", Form::Text, "format of the trace [default: detected from its content]"),
     parameter("volume", "", Form::Text, "only the requests to this volume of the trace"),
     parameter("device", "ssd-m", Form::Text, "preset of `basalt lab devices`, or the path of a device's TOML file"),
-    parameter("size", "", Form::Size { least: 1 << 20 }, "size of the device; else as far as the trace reaches"),
+    parameter("size", "", Form::Size { least: 1 << 20 }, "size of the device [default: as far as the trace reaches]"),
     parameter("ftl", "page-level", Form::Choice(&["page-level", "fast"]), "flash translation layer"),
     parameter(
         "fill",
         "100",
         Form::Percent { least: 0, largest: 100 },
-        "share of the device written before, in percent",
+        "share of the device that was written before, in percent",
     ),
     parameter(
         "repeat",
@@ -31,7 +31,7 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Number { least: 1, largest: 1000 },
         "how often the trace runs; the last time is measured",
     ),
-    parameter("seed", "1", ANY_NUMBER, "has no effect: traces hold no choices"),
+    parameter("seed", "1", ANY_NUMBER, "has no effect: a trace has no random choices"),
 ];
 
 /// What is measured.
@@ -40,7 +40,7 @@ pub const METRICS: &[Metric] = &[
     Metric::bytes("bytes_written", "written"),
     Metric::bytes("bytes_read", "read"),
     Metric::plain("bad_lines", "lines of the trace that could not be read"),
-    Metric::time("device_ns", "device time as the model has it"),
+    Metric::time("device_ns", "device time by the model"),
     Metric::time("device_with_copies_ns", "device time with the copies of the translation layer"),
     Metric::plain("ftl_write_amplification", "write amplification of the translation layer"),
     Metric::plain("ftl_pages_programmed", "flash pages programmed"),
@@ -79,7 +79,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
 fn open(point: &Point) -> Result<TraceReader, String> {
     let path = point.value("trace");
     if path.is_empty() {
-        return Err("trace: is missing".to_owned());
+        return Err("trace: missing".to_owned());
     }
     let format = match point.value("format") {
         "" => None,
@@ -100,7 +100,7 @@ fn reach(point: &Point) -> Result<u64, String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    if end == 0 { Err(format!("{}: touches nothing", point.value("trace"))) } else { Ok(end) }
+    if end == 0 { Err(format!("{}: the trace has no reads or writes", point.value("trace"))) } else { Ok(end) }
 }
 
 fn measured(outcome: &Outcome, bad_lines: u64) -> Measured {

@@ -28,11 +28,16 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("size", "1G", Form::Size { least: 32 << 20 }, "size of the volume"),
     parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "blocks in use, in percent"),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
-    parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs; 6 keep apart what cleaning copies"),
-    parameter("age-from", "modified", Form::Choice(&["modified", "written"]), "from when on a section ages"),
+    parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs; with 6, cleaning copies to a log of its own"),
+    parameter(
+        "age-from",
+        "modified",
+        Form::Choice(&["modified", "written"]),
+        "start of the age of a section: its last change or its last write",
+    ),
     parameter("free-sections", "4", Form::Number { least: 2, largest: 1 << 20 }, "free sections that cleaning keeps"),
-    parameter("warm-up", "", ANY_NUMBER, "writes before measuring; else four times the blocks in use"),
-    parameter("writes", "", ANY_NUMBER, "writes measured; else four times the blocks in use"),
+    parameter("warm-up", "", ANY_NUMBER, "writes before measuring [default: four times the blocks in use]"),
+    parameter("writes", "", ANY_NUMBER, "writes to measure [default: four times the blocks in use]"),
     parameter("device", "ssd-m", Form::Text, "device whose bandwidths weigh the write cost"),
     parameter("seed", "1", ANY_NUMBER, "seed of the stream"),
 ];
@@ -84,7 +89,7 @@ fn options(point: &Point) -> Result<Options, String> {
     let utilization = point.number("utilization").unwrap_or(85) as u8;
     let section = point.number("section").unwrap_or(SEGMENT);
     if !section.is_multiple_of(SEGMENT) {
-        return Err(format!("section: {} is no multiple of {}", size::exact(section), size::exact(SEGMENT)));
+        return Err(format!("section: {} is not a multiple of {}", size::exact(section), size::exact(SEGMENT)));
     }
     let options = Options::of(bytes / section * section, utilization).map_err(|error| error.to_string())?;
     let policy = super::victim(point, "policy")?;
