@@ -1,17 +1,10 @@
-//! A volume that nobody mounts: opening it, and finding things in it.
-//!
-//! | file | what |
-//! |---|---|
-//! | `open` | from a target to a served volume, and back to a clean one |
-//! | `reference` | an inode in use, given back when dropped |
-//! | `path` | from a path to an inode, symbolic links included |
-//! | `list` | the entries of a directory |
+//! A volume that is not mounted: opening it. Paths in it are those of [`basalt_vfs::path`].
 
-pub mod list;
 pub mod open;
-pub mod path;
-pub mod reference;
+
+use basalt_vfs::FileSystem;
 
 pub use open::{OpenVolume, open_to_read, open_to_write};
-pub use path::WalkError;
-pub use reference::Reference;
+
+/// An inode of a volume in use.
+pub type Reference<'a> = basalt_vfs::path::Reference<&'a dyn FileSystem>;
