@@ -6,6 +6,7 @@ use std::path::Path;
 
 use basalt_device::DeviceError;
 use basalt_f2fs::probe::Content;
+use basalt_vfs::path::PathError;
 use rustix::io::Errno;
 
 /// A path as a word of a command that a user can copy into a shell.
@@ -89,6 +90,11 @@ impl Failure {
             }
             _ => failure,
         }
+    }
+
+    /// A path in a volume that leads nowhere, or to something else than was needed.
+    pub fn path(error: PathError) -> Failure {
+        Failure::new(format_args!("volume:{}", error))
     }
 
     /// A volume that could not be opened or used; `target` is what the user called it.

@@ -1,5 +1,7 @@
 //! What can go wrong, and which errno says so to a program.
 
+use std::io;
+
 use rustix::io::Errno;
 
 /// Result of a file-system operation.
@@ -26,6 +28,15 @@ pub enum Error {
     /// The name is over 255 bytes (ENAMETOOLONG).
     #[error("name longer than 255 bytes")]
     NameTooLong,
+    /// The path is over 4095 bytes (ENAMETOOLONG).
+    #[error("path longer than 4095 bytes")]
+    PathTooLong,
+    /// Over 40 symbolic links on one path, most likely a circle (ELOOP).
+    #[error("too many levels of symbolic links")]
+    TooManySymlinks,
+    /// The file is not open for what was asked of it: to read, or to write (EBADF).
+    #[error("the file is not open to {0}")]
+    NotOpen(&'static str),
     /// An argument makes no sense (EINVAL).
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
@@ -89,6 +100,9 @@ impl Error {
             Error::IsDirectory => Errno::ISDIR,
             Error::NotEmpty => Errno::NOTEMPTY,
             Error::NameTooLong => Errno::NAMETOOLONG,
+            Error::PathTooLong => Errno::NAMETOOLONG,
+            Error::TooManySymlinks => Errno::LOOP,
+            Error::NotOpen(_) => Errno::BADF,
             Error::Invalid(_) => Errno::INVAL,
             Error::NoSpace => Errno::NOSPC,
             Error::FileTooLarge => Errno::FBIG,
@@ -107,5 +121,16 @@ impl Error {
             Error::Corrupted(_) => Errno::UCLEAN,
             Error::Io(_) => Errno::IO,
         }
+    }
+
+    /// The kind that [`std::io`] gives this errno.
+    pub fn kind(&self) -> io::ErrorKind {
+        io::Error::from(self.errno()).kind()
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        io::Error::new(error.kind(), error)
     }
 }

@@ -5,13 +5,19 @@
 //! | [`fs`] | the [`FileSystem`] trait: one method an operation |
 //! | [`types`] | attributes, names, times, flags |
 //! | [`error`] | [`Error`], and its errno at the edge |
+//! | [`path`] | files by path, with the names and the semantics of [`std::fs`] |
 //! | [`acl`] | POSIX ACLs: parsing, inheritance, chmod |
 //!
 //! Sizes and offsets are in bytes, times in seconds and nanoseconds since the epoch. File names are bytes.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod acl;
 pub mod error;
 pub mod fs;
+pub mod path;
 pub mod types;
 
 pub use error::{Error, Result};

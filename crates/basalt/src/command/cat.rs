@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use basalt_vfs::path::resolve;
 use basalt_vfs::{FileKind, FileSystem};
 
 use crate::failure::{DONE, Failure, Outcome, printable};
 use crate::output::Output;
 use crate::target::Target;
 use crate::volume::open_to_read;
-use crate::volume::path::resolve;
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn write_out(fs: &dyn FileSystem, path: &[u8], output: &mut Output) -> Result<(), Failure> {
-    let file = resolve(fs, path, true).map_err(Failure::new)?;
+    let file = resolve(&fs, path, true).map_err(Failure::path)?;
     let place = || format!("volume:{}", printable(path));
     match file.attributes.kind {
         FileKind::Regular => {}

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use basalt_vfs::path::{Entries, resolve};
 use basalt_vfs::{Attributes, FileKind, FileSystem};
 
 use super::entry::{self, Entry};
@@ -13,9 +14,7 @@ use crate::size;
 use crate::target::Target;
 use crate::time;
 use crate::volume::Reference;
-use crate::volume::list::Entries;
 use crate::volume::open_to_read;
-use crate::volume::path::resolve;
 
 /// List files and directories of a volume
 #[derive(Debug, clap::Args)]
@@ -115,10 +114,10 @@ impl<'a> Lister<'a> {
     fn list(&mut self, path: &[u8]) -> Result<(), Failure> {
         // As ls does: a symbolic link is shown itself where its own attributes are asked for.
         let follow = !self.args.directory && !self.args.long;
-        let found = match resolve(self.fs, path, follow) {
+        let found = match resolve(&self.fs, path, follow) {
             Ok(found) => found,
             Err(error) => {
-                self.miss(&Failure::new(error));
+                self.miss(&Failure::path(error));
                 return Ok(());
             }
         };
@@ -188,7 +187,7 @@ impl<'a> Lister<'a> {
     fn names(&mut self, path: &[u8], directory: &Reference<'a>) -> Vec<Vec<u8>> {
         let mut names = if self.args.all { vec![b".".to_vec(), b"..".to_vec()] } else { Vec::new() };
         let hidden_too = self.args.all || self.args.almost_all || self.args.json;
-        for entry in Entries::new(self.fs, directory.ino()) {
+        for entry in Entries::new(&self.fs, directory.ino()) {
             match entry {
                 Ok(entry) if hidden_too || !entry.name.starts_with(b".") => names.push(entry.name),
                 Ok(_) => {}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use basalt_f2fs::SystemClock;
 use basalt_f2fs::rescue::{RescueOptions, RescueReport, RescueStage, Rescued, TableState};
+use basalt_vfs::path::{Entries, data_range};
 use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 use serde::Serialize;
 
@@ -18,8 +19,7 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size::human;
 use crate::target::Target;
-use crate::transfer::{Get, GetOptions, Observer, Report, Salvage, volume_data};
-use crate::volume::list::Entries;
+use crate::transfer::{Get, GetOptions, Observer, Report, Salvage};
 
 /// Exit code when something is missing.
 const MISSING: u8 = 1;
@@ -253,7 +253,7 @@ fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Outp
     let mut linked = HashSet::new();
     let mut open: Vec<(InodeNumber, Vec<u8>, usize)> = vec![(found.root(), Vec::new(), 0)];
     while let Some((directory, path, depth)) = open.pop() {
-        for entry in Entries::new(found, directory) {
+        for entry in Entries::new(&found, directory) {
             let entry = entry.map_err(|error| Failure::at(printable(&path), error))?;
             let full = [path.as_slice(), b"/", &entry.name].concat();
             let attributes = found.attributes(entry.ino);
@@ -297,10 +297,10 @@ fn readable(found: &Rescued, attributes: &Attributes, lost: &[Range<u64>]) -> ba
     if attributes.kind != FileKind::Regular {
         return Ok(bytes);
     }
-    while let Some((start, data_end)) = volume_data(found, attributes.ino, end, attributes.size)? {
-        let missing = lost.iter().map(|range| range.end.min(data_end).saturating_sub(range.start.max(start)));
-        bytes += (data_end - start).saturating_sub(missing.sum());
-        end = data_end;
+    while let Some(data) = data_range(found, attributes.ino, end, attributes.size)? {
+        let missing = lost.iter().map(|range| range.end.min(data.end).saturating_sub(range.start.max(data.start)));
+        bytes += (data.end - data.start).saturating_sub(missing.sum());
+        end = data.end;
     }
     Ok(bytes)
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use basalt_vfs::path::resolve;
 use basalt_vfs::{FileKind, FileSystem, InodeFlags};
 use serde::Serialize;
 
@@ -11,7 +12,6 @@ use crate::failure::{DONE, Failure, Outcome, printable};
 use crate::output::Output;
 use crate::target::Target;
 use crate::time;
-use crate::volume::path::resolve;
 use crate::volume::{Reference, open_to_read};
 
 /// Show the status of files of a volume
@@ -60,9 +60,10 @@ pub fn run(args: &Args) -> Outcome {
     for path in &args.paths {
         let path = path.as_bytes();
         let failed = |error| Failure::at(format_args!("volume:{}", printable(path)), error);
-        let found = resolve(&volume.fs, path, args.dereference).map_err(Failure::new)?;
-        let target = entry::link_target(&volume.fs, &found.attributes).map_err(failed)?;
-        let xattrs = xattrs(&volume.fs, &found).map_err(failed)?;
+        let fs: &dyn FileSystem = &volume.fs;
+        let found = resolve(&fs, path, args.dereference).map_err(Failure::path)?;
+        let target = entry::link_target(fs, &found.attributes).map_err(failed)?;
+        let xattrs = xattrs(fs, &found).map_err(failed)?;
         if args.json {
             json.push(File { entry: Entry::new(path, &found.attributes, target.as_deref()), xattrs });
         } else {

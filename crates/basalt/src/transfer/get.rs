@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use basalt_vfs::path::{Entries, data_range, resolve, split};
 use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -23,11 +24,9 @@ use super::host::{self, Place};
 use super::keep::{Keep, Made};
 use super::make::{self, Directory};
 use super::report::{Error, Observer, Report, join};
-use super::sparse::{self, CHUNK};
+use super::sparse::CHUNK;
 use crate::failure::printable;
 use crate::volume::Reference;
-use crate::volume::list::Entries;
-use crate::volume::path::{resolve, split};
 
 /// How to copy out of a volume.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +116,7 @@ impl<'a> Get<'a> {
     /// When the source cannot be read at all, or the host has no room. What cannot be copied further down is left out with a warning.
     pub fn copy(&mut self, source: &[u8], destination: &Path) -> Result<(), Error> {
         self.seen.clear();
-        let found = resolve(self.fs, source, !self.options.recursive)?;
+        let found = resolve(&self.fs, source, !self.options.recursive)?;
         let is_directory = found.attributes.kind == FileKind::Directory;
         if is_directory && !self.options.recursive {
             return Err(Error::refused(source, "is a directory; use -r to copy it"));
@@ -230,7 +229,7 @@ impl<'a> Get<'a> {
         path: &[u8],
         depth: usize,
     ) -> Result<(), Error> {
-        for entry in Entries::new(self.fs, from.ino()) {
+        for entry in Entries::new(&self.fs, from.ino()) {
             let copied = entry.map_err(|error| Error::volume(path, error)).and_then(|entry| {
                 let name = entry.name.as_slice();
                 let path = join(path, name);
@@ -270,7 +269,8 @@ impl<'a> Get<'a> {
         let host_error = |error: std::io::Error| place.error("cannot be written", error);
         let (ino, size) = (attributes.ino, attributes.size);
         let mut end = 0;
-        while let Some((mut at, data_end)) = sparse::volume_data(self.fs, ino, end, size).map_err(volume_error)? {
+        while let Some(data) = data_range(self.fs, ino, end, size).map_err(volume_error)? {
+            let (mut at, data_end) = (data.start, data.end);
             while at < data_end {
                 // At most CHUNK, the buffer's length.
                 let wanted = (data_end - at).min(CHUNK as u64) as usize;

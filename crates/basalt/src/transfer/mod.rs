@@ -8,7 +8,7 @@
 //! | `make` | making files on the host, where nothing is in the way |
 //! | `keep` | what copies on the host keep of owners, permissions, attributes and times |
 //! | `beneath` | opening names, safe from users who may change a directory |
-//! | `sparse` | the data in a file, holes left out |
+//! | `sparse` | the data in a file of the host, holes left out |
 //! | `xattrs` | extended attributes of the host's files |
 //! | `report` | what was copied and what was left out; the observer of a copy |
 //!
@@ -28,7 +28,6 @@ mod xattrs;
 pub use get::{Get, GetOptions, Salvage};
 pub use put::{Put, PutOptions};
 pub use report::{Error, Observer, Report, Silent};
-pub use sparse::volume_data;
 
 /// Directories nested deeper than this are refused: no path could name what is in them.
 const MAX_DEPTH: usize = 2048;

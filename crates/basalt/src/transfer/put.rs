@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use basalt_f2fs::{Clock, SystemClock};
+use basalt_vfs::path::{resolve, resolve_parent, split};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, SetAttributes, SetTime, XattrFlags};
 use rustix::fs::Stat;
 
@@ -18,7 +19,6 @@ use super::report::{Error, Observer, Report, join};
 use super::sparse::{self, CHUNK};
 use super::xattrs::Carrier;
 use crate::volume::Reference;
-use crate::volume::path::{resolve, resolve_parent};
 
 /// How to copy into a volume.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +76,7 @@ impl<'a> Put<'a> {
         let place = Place::top(source, !self.options.recursive);
         let stat = place.stat()?;
         self.check_source(&place, &stat)?;
-        let found = match resolve(self.fs, destination, true) {
+        let found = match resolve(&self.fs, destination, true) {
             Ok(found) => Some(found),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
@@ -95,7 +95,7 @@ impl<'a> Put<'a> {
         if destination.ends_with(b"/") && host::kind(&stat) != Some(FileKind::Directory) {
             return Err(Error::refused(&[b"volume:", destination].concat(), "no such directory"));
         }
-        match resolve_parent(self.fs, destination)? {
+        match resolve_parent(&self.fs, destination)? {
             Some((parent, name)) => self.put(&place, &stat, &parent, name, 0),
             None => Err(Error::volume(destination, basalt_vfs::Error::NotFound)),
         }
@@ -106,7 +106,7 @@ impl<'a> Put<'a> {
     /// # Errors
     /// When `destination` is none, or does not exist.
     pub fn expect_directory(&self, destination: &[u8]) -> Result<(), Error> {
-        let found = resolve(self.fs, destination, true)?;
+        let found = resolve(&self.fs, destination, true)?;
         if found.attributes.kind == FileKind::Directory {
             return Ok(());
         }
@@ -246,7 +246,7 @@ impl<'a> Put<'a> {
         let key = (stat.st_dev, stat.st_ino);
         let Some((first, names_left)) = self.links.get_mut(&key) else { return Ok(false) };
         let linked = self.fs.link(first.ino(), parent.ino(), name).map_err(|error| Error::volume(place.path, error))?;
-        drop(Reference::new(self.fs, linked));
+        drop(Reference::new(&self.fs, linked));
         self.report.hard_links += 1;
         *names_left -= 1;
         if *names_left == 0 {
@@ -322,7 +322,7 @@ impl<'a> Put<'a> {
         let (uid, gid) = self.owner(stat);
         let node = NewNode { kind, permissions: stat.st_mode & 0o7777, rdev, target };
         let made = self.fs.create(parent.ino(), name, &node, &Caller { uid, gid, umask: 0 });
-        made.map(|attributes| Reference::new(self.fs, attributes)).map_err(|error| Error::volume(place.path, error))
+        made.map(|attributes| Reference::new(&self.fs, attributes)).map_err(|error| Error::volume(place.path, error))
     }
 
     fn owner(&self, stat: &Stat) -> (u32, u32) {
@@ -378,6 +378,6 @@ impl<'a> Put<'a> {
 
 /// The name that a source has in its directory; none if it ends with `.`, `..` or is the root.
 fn last_name(source: &Path) -> Option<&[u8]> {
-    let (_, name) = crate::volume::path::split(source.as_os_str().as_bytes());
+    let (_, name) = split(source.as_os_str().as_bytes());
     (!matches!(name, b"" | b"." | b"..")).then_some(name)
 }

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use basalt_vfs::path::PathError;
+
 use crate::failure::printable;
-use crate::volume::WalkError;
 
 /// Why a copy ended early.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +28,8 @@ pub enum Error {
         source: basalt_vfs::Error,
     },
     /// A path in the volume leads nowhere.
-    #[error(transparent)]
-    Walk(#[from] WalkError),
+    #[error("volume:{0}")]
+    Path(#[from] PathError),
     /// What was asked for cannot be.
     #[error("{path}: {reason}")]
     Refused {

@@ -1,6 +1,9 @@
 //! The entries of a directory.
 
-use basalt_vfs::{Error, FileKind, FileSystem, InodeNumber, Result};
+use super::SharedFs;
+use crate::error::{Error, Result};
+use crate::fs::FileSystem;
+use crate::types::{FileKind, InodeNumber};
 
 /// How many entries are held in memory at a time by [`Entries`].
 const BATCH: usize = 1024;
@@ -10,15 +13,18 @@ const BATCH: usize = 1024;
 pub struct Entry {
     /// The name.
     pub name: Vec<u8>,
-    /// Its inode.
+    /// Its inode. The entry is no reference on it.
     pub ino: InodeNumber,
     /// What it is, as the directory says.
     pub kind: FileKind,
 }
 
 /// All entries of a directory but `.` and `..`, a batch in memory at a time; an error comes behind all that could be read.
-pub struct Entries<'a> {
-    fs: &'a dyn FileSystem,
+///
+/// The caller keeps a [`Reference`](super::Reference) on the directory meanwhile, or its inode may go.
+#[derive(Debug)]
+pub struct Entries<F> {
+    fs: F,
     directory: InodeNumber,
     /// Entries read, the next one last.
     batch: Vec<Entry>,
@@ -28,10 +34,10 @@ pub struct Entries<'a> {
     error: Option<Error>,
 }
 
-impl<'a> Entries<'a> {
+impl<F: SharedFs> Entries<F> {
     /// The entries of `directory`.
-    pub fn new(fs: &'a dyn FileSystem, directory: InodeNumber) -> Entries<'a> {
-        Entries { fs, directory, batch: Vec::new(), cursor: Some(0), error: None }
+    pub fn new(fs: &F, directory: InodeNumber) -> Entries<F> {
+        Entries { fs: fs.clone(), directory, batch: Vec::new(), cursor: Some(0), error: None }
     }
 
     fn fill(&mut self, from: u64) {
@@ -56,7 +62,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl Iterator for Entries<'_> {
+impl<F: SharedFs> Iterator for Entries<F> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {
@@ -67,7 +73,9 @@ impl Iterator for Entries<'_> {
             if let Some(error) = self.error.take() {
                 return Some(Err(error));
             }
-            self.fill(self.cursor?);
+            // Where reading failed, it does not begin again.
+            let from = self.cursor.take()?;
+            self.fill(from);
         }
     }
 }
