@@ -1,11 +1,10 @@
-//! What can go wrong, and which errno says so to a program.
-
-use rustix::io::Errno;
+//! What can go wrong, in plain names. What a program sees of it is up to whoever serves the file system: `basalt-fuse` has the error numbers of
+//! Linux.
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. [`Error::errno`] is what a program sees; the message is for people and logs.
+/// Why an operation failed. [`Error::kind`] is for programs; the message is for people and logs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such name, inode or offset (ENOENT).
@@ -79,33 +78,114 @@ pub enum Error {
     Io(String),
 }
 
+/// The kind of an [`Error`], without its message: to be compared, and to be translated for another interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// [`Error::NotFound`].
+    NotFound,
+    /// [`Error::Exists`].
+    Exists,
+    /// [`Error::NotDirectory`].
+    NotDirectory,
+    /// [`Error::IsDirectory`].
+    IsDirectory,
+    /// [`Error::NotEmpty`].
+    NotEmpty,
+    /// [`Error::NameTooLong`].
+    NameTooLong,
+    /// [`Error::Invalid`].
+    Invalid,
+    /// [`Error::NoSpace`].
+    NoSpace,
+    /// [`Error::FileTooLarge`].
+    FileTooLarge,
+    /// [`Error::TooManyLinks`].
+    TooManyLinks,
+    /// [`Error::ReadOnly`].
+    ReadOnly,
+    /// [`Error::NotPermitted`].
+    NotPermitted,
+    /// [`Error::Access`].
+    Access,
+    /// [`Error::NoAttribute`].
+    NoAttribute,
+    /// [`Error::OtherProject`].
+    OtherProject,
+    /// [`Error::Range`].
+    Range,
+    /// [`Error::TooBig`].
+    TooBig,
+    /// [`Error::NotSupported`].
+    NotSupported,
+    /// [`Error::NoData`].
+    NoData,
+    /// [`Error::Busy`].
+    Busy,
+    /// [`Error::Stale`].
+    Stale,
+    /// [`Error::Corrupted`].
+    Corrupted,
+    /// [`Error::Io`].
+    Io,
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of [`Error`].
+    pub const ALL: [ErrorKind; 23] = [
+        ErrorKind::NotFound,
+        ErrorKind::Exists,
+        ErrorKind::NotDirectory,
+        ErrorKind::IsDirectory,
+        ErrorKind::NotEmpty,
+        ErrorKind::NameTooLong,
+        ErrorKind::Invalid,
+        ErrorKind::NoSpace,
+        ErrorKind::FileTooLarge,
+        ErrorKind::TooManyLinks,
+        ErrorKind::ReadOnly,
+        ErrorKind::NotPermitted,
+        ErrorKind::Access,
+        ErrorKind::NoAttribute,
+        ErrorKind::OtherProject,
+        ErrorKind::Range,
+        ErrorKind::TooBig,
+        ErrorKind::NotSupported,
+        ErrorKind::NoData,
+        ErrorKind::Busy,
+        ErrorKind::Stale,
+        ErrorKind::Corrupted,
+        ErrorKind::Io,
+    ];
+}
+
 impl Error {
-    /// The errno a program sees.
-    pub fn errno(&self) -> Errno {
+    /// Which kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::NotFound => Errno::NOENT,
-            Error::Exists => Errno::EXIST,
-            Error::NotDirectory => Errno::NOTDIR,
-            Error::IsDirectory => Errno::ISDIR,
-            Error::NotEmpty => Errno::NOTEMPTY,
-            Error::NameTooLong => Errno::NAMETOOLONG,
-            Error::Invalid(_) => Errno::INVAL,
-            Error::NoSpace => Errno::NOSPC,
-            Error::FileTooLarge => Errno::FBIG,
-            Error::TooManyLinks => Errno::MLINK,
-            Error::ReadOnly => Errno::ROFS,
-            Error::NotPermitted(_) => Errno::PERM,
-            Error::Access => Errno::ACCESS,
-            Error::NoAttribute => Errno::NODATA,
-            Error::OtherProject => Errno::XDEV,
-            Error::Range => Errno::RANGE,
-            Error::TooBig => Errno::TOOBIG,
-            Error::NotSupported(_) => Errno::OPNOTSUPP,
-            Error::NoData => Errno::NXIO,
-            Error::Busy => Errno::BUSY,
-            Error::Stale => Errno::STALE,
-            Error::Corrupted(_) => Errno::UCLEAN,
-            Error::Io(_) => Errno::IO,
+            Error::NotFound => ErrorKind::NotFound,
+            Error::Exists => ErrorKind::Exists,
+            Error::NotDirectory => ErrorKind::NotDirectory,
+            Error::IsDirectory => ErrorKind::IsDirectory,
+            Error::NotEmpty => ErrorKind::NotEmpty,
+            Error::NameTooLong => ErrorKind::NameTooLong,
+            Error::Invalid(_) => ErrorKind::Invalid,
+            Error::NoSpace => ErrorKind::NoSpace,
+            Error::FileTooLarge => ErrorKind::FileTooLarge,
+            Error::TooManyLinks => ErrorKind::TooManyLinks,
+            Error::ReadOnly => ErrorKind::ReadOnly,
+            Error::NotPermitted(_) => ErrorKind::NotPermitted,
+            Error::Access => ErrorKind::Access,
+            Error::NoAttribute => ErrorKind::NoAttribute,
+            Error::OtherProject => ErrorKind::OtherProject,
+            Error::Range => ErrorKind::Range,
+            Error::TooBig => ErrorKind::TooBig,
+            Error::NotSupported(_) => ErrorKind::NotSupported,
+            Error::NoData => ErrorKind::NoData,
+            Error::Busy => ErrorKind::Busy,
+            Error::Stale => ErrorKind::Stale,
+            Error::Corrupted(_) => ErrorKind::Corrupted,
+            Error::Io(_) => ErrorKind::Io,
         }
     }
 }

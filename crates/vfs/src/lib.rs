@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`fs`] | the [`FileSystem`] trait: one method an operation |
 //! | [`types`] | attributes, names, times, flags |
-//! | [`error`] | [`Error`], and its errno at the edge |
+//! | [`error`] | [`Error`] and its kinds |
 //! | [`acl`] | POSIX ACLs: parsing, inheritance, chmod |
 //!
 //! Sizes and offsets are in bytes, times in seconds and nanoseconds since the epoch. File names are bytes.
@@ -14,7 +14,7 @@ pub mod error;
 pub mod fs;
 pub mod types;
 
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use fs::{Background, FileSystem};
 pub use types::{
     Attributes, Caller, DirectoryEntry, FallocateMode, FileKind, InodeFlags, InodeNumber, NewNode, OpenFlags,

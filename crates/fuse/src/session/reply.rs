@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::buffer::PageBuffer;
+use crate::protocol;
 use crate::protocol::wire::OutHeader;
 
 /// Why an operation gets an error for an answer.
@@ -22,7 +23,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn errno(&self) -> Errno {
         match self {
-            Failure::FileSystem(error) => error.errno(),
+            Failure::FileSystem(error) => protocol::errno(error.kind()),
             Failure::Errno(errno) => *errno,
         }
     }
