@@ -66,9 +66,9 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// A server before its handshake.
-    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions, limit: DirtyLimit) -> Arc<Self> {
+    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions, limit: DirtyLimit) -> Self {
         let block_size = fs.stat_fs().map_or(4096, |stat| stat.block_size);
-        Arc::new(Server {
+        Server {
             nodes: Nodes::new(fs.root()),
             fs,
             agreed: Agreed::NOTHING,
@@ -84,7 +84,7 @@ impl Server {
             programs: Programs::default(),
             overwritten: Overwritten::default(),
             closed: OnceLock::new(),
-        })
+        }
     }
 
     /// Sets what the kernel may hold back by the size of the volume.
