@@ -1,7 +1,7 @@
 //! The FUSE kernel protocol: mounts any [`basalt_vfs::FileSystem`].
 //!
 //! ```text
-//!  program ── system call ──> kernel ── /dev/fuse ──> session::worker ──> protocol::Request::parse
+//!  program ── system call ──> kernel ── transport ──> session::worker ──> protocol::Request::parse
 //!                                                                                  │ Operation
 //!                                          reply <── session::answer::* <── session::Server
 //!                                                            │
@@ -11,7 +11,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`protocol`] | bytes only: structures, flags, the table of operations, decoding (total: any bytes give a request or a fault) |
-//! | [`session`] | [`Session`]: handshake, event loops, one short method an operation, replies, background ticks, closing |
+//! | [`transport`] | [`Transport`]: how messages travel; [`FuseDevice`]: on `/dev/fuse` |
+//! | [`session`] | [`Session`] and [`Serving`]: handshake, event loops, one short method an operation, replies, background ticks, closing |
 //! | [`mount`] | [`MountOptions`], mounting by mount(2) or `fusermount3`, [`Unmounter`], [`Connection`] |
 //! | [`protect`] | [`protect_server`]: a process that serves a file system while memory is short |
 //! | [`sync`] | [`sync_mounted`]: makes a mounted volume durable, on plain FUSE too |
@@ -29,8 +30,10 @@ pub mod protect;
 pub mod protocol;
 pub mod session;
 pub mod sync;
+pub mod transport;
 
 pub use mount::{Connection, MountError, MountOptions, UnmountError, Unmounter};
 pub use protect::{protect_server, unprotected};
-pub use session::{Losses, Session, SessionError};
+pub use session::{Losses, Serving, Session, SessionError};
 pub use sync::{SyncError, sync_mounted};
+pub use transport::{FuseDevice, ReceiveError, SendError, Transport};

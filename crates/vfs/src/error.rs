@@ -1,13 +1,12 @@
-//! What can go wrong, and which errno says so to a program.
+//! What can go wrong, in plain names. The layer that serves the file system decides what a program sees: `basalt-fuse` has the error numbers of
+//! Linux.
 
 use std::io;
-
-use rustix::io::Errno;
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. [`Error::errno`] is what a program sees; the message is for people and logs.
+/// Why an operation failed. [`Error::kind`] is for programs; the message is for people and logs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such name, inode or offset (ENOENT).
@@ -90,47 +89,165 @@ pub enum Error {
     Io(String),
 }
 
-impl Error {
-    /// The errno a program sees.
-    pub fn errno(&self) -> Errno {
-        match self {
-            Error::NotFound => Errno::NOENT,
-            Error::Exists => Errno::EXIST,
-            Error::NotDirectory => Errno::NOTDIR,
-            Error::IsDirectory => Errno::ISDIR,
-            Error::NotEmpty => Errno::NOTEMPTY,
-            Error::NameTooLong => Errno::NAMETOOLONG,
-            Error::PathTooLong => Errno::NAMETOOLONG,
-            Error::TooManySymlinks => Errno::LOOP,
-            Error::NotOpen(_) => Errno::BADF,
-            Error::Invalid(_) => Errno::INVAL,
-            Error::NoSpace => Errno::NOSPC,
-            Error::FileTooLarge => Errno::FBIG,
-            Error::TooManyLinks => Errno::MLINK,
-            Error::ReadOnly => Errno::ROFS,
-            Error::NotPermitted(_) => Errno::PERM,
-            Error::Access => Errno::ACCESS,
-            Error::NoAttribute => Errno::NODATA,
-            Error::OtherProject => Errno::XDEV,
-            Error::Range => Errno::RANGE,
-            Error::TooBig => Errno::TOOBIG,
-            Error::NotSupported(_) => Errno::OPNOTSUPP,
-            Error::NoData => Errno::NXIO,
-            Error::Busy => Errno::BUSY,
-            Error::Stale => Errno::STALE,
-            Error::Corrupted(_) => Errno::UCLEAN,
-            Error::Io(_) => Errno::IO,
-        }
-    }
+/// The kind of an [`Error`], without its message: to be compared, and to be translated for another interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// [`Error::NotFound`].
+    NotFound,
+    /// [`Error::Exists`].
+    Exists,
+    /// [`Error::NotDirectory`].
+    NotDirectory,
+    /// [`Error::IsDirectory`].
+    IsDirectory,
+    /// [`Error::NotEmpty`].
+    NotEmpty,
+    /// [`Error::NameTooLong`].
+    NameTooLong,
+    /// [`Error::PathTooLong`].
+    PathTooLong,
+    /// [`Error::TooManySymlinks`].
+    TooManySymlinks,
+    /// [`Error::NotOpen`].
+    NotOpen,
+    /// [`Error::Invalid`].
+    Invalid,
+    /// [`Error::NoSpace`].
+    NoSpace,
+    /// [`Error::FileTooLarge`].
+    FileTooLarge,
+    /// [`Error::TooManyLinks`].
+    TooManyLinks,
+    /// [`Error::ReadOnly`].
+    ReadOnly,
+    /// [`Error::NotPermitted`].
+    NotPermitted,
+    /// [`Error::Access`].
+    Access,
+    /// [`Error::NoAttribute`].
+    NoAttribute,
+    /// [`Error::OtherProject`].
+    OtherProject,
+    /// [`Error::Range`].
+    Range,
+    /// [`Error::TooBig`].
+    TooBig,
+    /// [`Error::NotSupported`].
+    NotSupported,
+    /// [`Error::NoData`].
+    NoData,
+    /// [`Error::Busy`].
+    Busy,
+    /// [`Error::Stale`].
+    Stale,
+    /// [`Error::Corrupted`].
+    Corrupted,
+    /// [`Error::Io`].
+    Io,
+}
 
-    /// The kind that [`std::io`] gives this errno.
-    pub fn kind(&self) -> io::ErrorKind {
-        io::Error::from(self.errno()).kind()
+impl ErrorKind {
+    /// Every kind, in the order of [`Error`].
+    pub const ALL: [ErrorKind; 26] = [
+        ErrorKind::NotFound,
+        ErrorKind::Exists,
+        ErrorKind::NotDirectory,
+        ErrorKind::IsDirectory,
+        ErrorKind::NotEmpty,
+        ErrorKind::NameTooLong,
+        ErrorKind::PathTooLong,
+        ErrorKind::TooManySymlinks,
+        ErrorKind::NotOpen,
+        ErrorKind::Invalid,
+        ErrorKind::NoSpace,
+        ErrorKind::FileTooLarge,
+        ErrorKind::TooManyLinks,
+        ErrorKind::ReadOnly,
+        ErrorKind::NotPermitted,
+        ErrorKind::Access,
+        ErrorKind::NoAttribute,
+        ErrorKind::OtherProject,
+        ErrorKind::Range,
+        ErrorKind::TooBig,
+        ErrorKind::NotSupported,
+        ErrorKind::NoData,
+        ErrorKind::Busy,
+        ErrorKind::Stale,
+        ErrorKind::Corrupted,
+        ErrorKind::Io,
+    ];
+}
+
+impl Error {
+    /// Which kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::NotFound => ErrorKind::NotFound,
+            Error::Exists => ErrorKind::Exists,
+            Error::NotDirectory => ErrorKind::NotDirectory,
+            Error::IsDirectory => ErrorKind::IsDirectory,
+            Error::NotEmpty => ErrorKind::NotEmpty,
+            Error::NameTooLong => ErrorKind::NameTooLong,
+            Error::PathTooLong => ErrorKind::PathTooLong,
+            Error::TooManySymlinks => ErrorKind::TooManySymlinks,
+            Error::NotOpen(_) => ErrorKind::NotOpen,
+            Error::Invalid(_) => ErrorKind::Invalid,
+            Error::NoSpace => ErrorKind::NoSpace,
+            Error::FileTooLarge => ErrorKind::FileTooLarge,
+            Error::TooManyLinks => ErrorKind::TooManyLinks,
+            Error::ReadOnly => ErrorKind::ReadOnly,
+            Error::NotPermitted(_) => ErrorKind::NotPermitted,
+            Error::Access => ErrorKind::Access,
+            Error::NoAttribute => ErrorKind::NoAttribute,
+            Error::OtherProject => ErrorKind::OtherProject,
+            Error::Range => ErrorKind::Range,
+            Error::TooBig => ErrorKind::TooBig,
+            Error::NotSupported(_) => ErrorKind::NotSupported,
+            Error::NoData => ErrorKind::NoData,
+            Error::Busy => ErrorKind::Busy,
+            Error::Stale => ErrorKind::Stale,
+            Error::Corrupted(_) => ErrorKind::Corrupted,
+            Error::Io(_) => ErrorKind::Io,
+        }
     }
 }
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
-        io::Error::new(error.kind(), error)
+        io::Error::new(error.kind().into(), error)
+    }
+}
+
+/// The kind that [`std::fs`] reports for the same failure on Linux; [`io::ErrorKind::Other`] where the standard library has no stable name
+/// for it.
+impl From<ErrorKind> for io::ErrorKind {
+    fn from(kind: ErrorKind) -> io::ErrorKind {
+        match kind {
+            ErrorKind::NotFound => io::ErrorKind::NotFound,
+            ErrorKind::Exists => io::ErrorKind::AlreadyExists,
+            ErrorKind::NotDirectory => io::ErrorKind::NotADirectory,
+            ErrorKind::IsDirectory => io::ErrorKind::IsADirectory,
+            ErrorKind::NotEmpty => io::ErrorKind::DirectoryNotEmpty,
+            ErrorKind::NameTooLong | ErrorKind::PathTooLong => io::ErrorKind::InvalidFilename,
+            ErrorKind::Invalid => io::ErrorKind::InvalidInput,
+            ErrorKind::NoSpace => io::ErrorKind::StorageFull,
+            ErrorKind::FileTooLarge => io::ErrorKind::FileTooLarge,
+            ErrorKind::TooManyLinks => io::ErrorKind::TooManyLinks,
+            ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::NotPermitted | ErrorKind::Access => io::ErrorKind::PermissionDenied,
+            ErrorKind::OtherProject => io::ErrorKind::CrossesDevices,
+            ErrorKind::TooBig => io::ErrorKind::ArgumentListTooLong,
+            ErrorKind::NotSupported => io::ErrorKind::Unsupported,
+            ErrorKind::Busy => io::ErrorKind::ResourceBusy,
+            ErrorKind::Stale => io::ErrorKind::StaleNetworkFileHandle,
+            ErrorKind::TooManySymlinks
+            | ErrorKind::NotOpen
+            | ErrorKind::NoAttribute
+            | ErrorKind::Range
+            | ErrorKind::NoData
+            | ErrorKind::Corrupted
+            | ErrorKind::Io => io::ErrorKind::Other,
+        }
     }
 }

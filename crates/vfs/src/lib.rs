@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`fs`] | the [`FileSystem`] trait: one method an operation |
 //! | [`types`] | attributes, names, times, flags |
-//! | [`error`] | [`Error`], and its errno at the edge |
+//! | [`error`] | [`Error`] and its kinds |
 //! | [`path`] | files by path, with the names and the semantics of [`std::fs`] |
 //! | [`acl`] | POSIX ACLs: parsing, inheritance, chmod |
 //!
@@ -20,7 +20,7 @@ pub mod fs;
 pub mod path;
 pub mod types;
 
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use fs::{Background, FileSystem};
 pub use types::{
     Attributes, Caller, DirectoryEntry, FallocateMode, FileKind, InodeFlags, InodeNumber, NewNode, OpenFlags,

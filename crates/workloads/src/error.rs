@@ -1,7 +1,5 @@
 //! What can go wrong with a workload, in one line each.
 
-use rustix::io::Errno;
-
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -15,8 +13,8 @@ pub enum Error {
         operation: &'static str,
         /// The path, relative to the root of the target.
         path: String,
-        /// The error number of the system call of that name.
-        errno: Errno,
+        /// Whether the target has no space left.
+        is_full: bool,
         /// The message of the target.
         reason: String,
     },
@@ -72,16 +70,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// An operation that failed on the target.
-    pub fn target(operation: &'static str, path: &str, errno: Errno, reason: impl std::fmt::Display) -> Error {
-        Error::Target { operation, path: path.to_owned(), errno, reason: reason.to_string() }
+    /// An operation that failed on the target, though not for want of space.
+    pub fn target(operation: &'static str, path: &str, reason: impl std::fmt::Display) -> Error {
+        Error::Target { operation, path: path.to_owned(), is_full: false, reason: reason.to_string() }
     }
 
     /// True if the target ran out of space.
     pub fn is_no_space(&self) -> bool {
         match self {
             Error::NoSpace { .. } | Error::DoesNotFit { .. } => true,
-            Error::Target { errno, .. } => *errno == Errno::NOSPC || *errno == Errno::DQUOT,
+            Error::Target { is_full, .. } => *is_full,
             _ => false,
         }
     }

@@ -45,7 +45,7 @@ pub struct Entry {
 /// The operations of a workload's target. Paths are relative to its root, separated by `/`, without `.` and `..`.
 ///
 /// # Errors
-/// Every method gives [`Error::Target`](crate::Error::Target) with the path and the error number of the system call.
+/// Every method gives [`Error::Target`](crate::Error::Target) with the path, and whether the target is full.
 pub trait Files {
     /// Makes a directory; its parent must exist.
     fn make_directory(&mut self, path: &str) -> Result<()>;

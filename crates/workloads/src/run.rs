@@ -342,8 +342,8 @@ impl<'r> Runner<'r> {
     /// Says of a full volume whose workload filled it.
     fn explain(&self, error: Error, phase: Phase) -> Error {
         match error {
-            Error::Target { operation, path, errno, reason } => {
-                let error = Error::Target { operation, path: path.clone(), errno, reason };
+            Error::Target { operation, path, is_full, reason } => {
+                let error = Error::Target { operation, path: path.clone(), is_full, reason };
                 if !error.is_no_space() {
                     return error;
                 }

@@ -165,7 +165,7 @@ impl World {
         }
         match (answer, model(&mut self.model)) {
             (Ok(answer), Ok(expected)) => Ok(Some((answer, expected))),
-            (Err(error), Err(expected)) if error.errno() == expected.errno() => Ok(None),
+            (Err(error), Err(expected)) if error.kind() == expected.kind() => Ok(None),
             (Ok(_), Err(expected)) => Err(format!("succeeded, expected: {expected}")),
             (Err(error), Ok(_)) => Err(format!("{error}, expected success")),
             (Err(error), Err(expected)) => Err(format!("{error}, expected: {expected}")),

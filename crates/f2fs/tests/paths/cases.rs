@@ -55,7 +55,6 @@ fn forty_links_are_followed() {
         assert_eq!(files.read("/40").unwrap(), b"end");
         let error = files.read("/41").unwrap_err();
         assert!(matches!(error.reason, Error::TooManySymlinks), "{error}");
-        assert_eq!(error.errno().raw_os_error(), 40, "ELOOP");
         files.symlink("loop", "/loop").unwrap();
         assert_eq!(files.exists("/loop").unwrap_err().to_string(), "/loop: too many levels of symbolic links");
         assert_eq!(files.symlink_metadata("/loop").unwrap().kind, FileKind::Symlink);

@@ -21,7 +21,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
         Some(device) => device.as_path(),
         None => Path::new(&options.source),
     };
-    let data = CString::new(data(&device, options)).map_err(|_| MountError::Device(Errno::INVAL))?;
+    let data = CString::new(data(&device, options)).map_err(|_| MountError::device(Errno::INVAL))?;
     rustix::mount::mount(source, path, kind.as_str(), flags(options), data.as_c_str()).map_err(
         |errno| match errno {
             Errno::NODEV => MountError::NoFuse,
@@ -39,7 +39,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
 fn open_error(errno: Errno) -> MountError {
     match errno {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoFuse,
-        errno => MountError::Device(errno),
+        errno => MountError::device(errno),
     }
 }
 

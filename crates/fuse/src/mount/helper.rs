@@ -27,7 +27,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
         return Err(MountError::NoFuse);
     }
     let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(MountError::Device)?;
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(MountError::device)?;
     // The helper's end is its standard input: descriptor 0, open in the child and nowhere else.
     let output = unprotected(&mut Command::new(HELPER))
         .env(SOCKET_VARIABLE, "0")

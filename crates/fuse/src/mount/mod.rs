@@ -16,12 +16,13 @@ mod helper;
 mod options;
 mod table;
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+
+use crate::transport::{FuseDevice, Transport};
 
 pub use connection::Connection;
 pub(crate) use dirty::DirtyLimit;
@@ -58,9 +59,14 @@ pub enum MountError {
     /// The kernel has no FUSE, or this container does not show it.
     #[error("/dev/fuse is missing: load the module with `modprobe fuse`, or give the container the device")]
     NoFuse,
-    /// `/dev/fuse` cannot be opened or used.
-    #[error("/dev/fuse: {0}")]
-    Device(Errno),
+    /// The way to the kernel, such as `/dev/fuse`, cannot be opened or used.
+    #[error("{name}: {errno}")]
+    Transport {
+        /// What it is called.
+        name: &'static str,
+        /// Why.
+        errno: Errno,
+    },
     /// mount(2) refused.
     #[error("mounting {source_name} on {path} as {kind}: {errno}")]
     Refused {
@@ -93,6 +99,13 @@ pub enum MountError {
         /// Minor version.
         minor: u32,
     },
+}
+
+impl MountError {
+    /// `/dev/fuse` cannot be opened or used.
+    fn device(errno: Errno) -> MountError {
+        MountError::Transport { name: FuseDevice::NAME, errno }
+    }
 }
 
 fn hint(errno: &Errno) -> &'static str {
@@ -216,12 +229,12 @@ impl Mount {
 }
 
 /// Mounts; returns the connection, on which the kernel's INIT waits.
-pub(crate) fn mount(options: &MountOptions) -> Result<(OwnedFd, Mount), MountError> {
+pub(crate) fn mount(options: &MountOptions) -> Result<(FuseDevice, Mount), MountError> {
     let path = check_mount_point(&options.mountpoint)?;
     let by_helper = !rustix::process::geteuid().is_root();
     let device = if by_helper { helper::mount(&path, options)? } else { direct::mount(&path, options)? };
     let entry = table::mounted_at(&path);
-    Ok((device, Mount { path, device: entry.map(|entry| entry.device), by_helper }))
+    Ok((device.into(), Mount { path, device: entry.map(|entry| entry.device), by_helper }))
 }
 
 /// The mount point's true path. What is mounted there already is not looked at: its server may hang.

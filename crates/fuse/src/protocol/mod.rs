@@ -6,14 +6,17 @@
 //! | [`flags`] | the bits in their flag words |
 //! | [`operation`] | the table of operations: opcode, name, decoder |
 //! | [`request`] | one message from the kernel: header and operation |
+//! | [`errno`] | the error number for each error of a file system |
 //!
 //! Everything is in the machine's own byte order; the kernel and the server run on the same machine.
 
+mod errno;
 pub mod flags;
 pub mod operation;
 pub mod request;
 pub mod wire;
 
+pub use errno::errno;
 pub use operation::Operation;
 pub use request::{Fault, Request};
 

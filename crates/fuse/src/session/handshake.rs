@@ -1,7 +1,5 @@
 //! INIT: what kernel and server agree on.
 
-use std::os::fd::{AsFd, OwnedFd};
-
 use rustix::io::Errno;
 
 use super::buffer::PageBuffer;
@@ -10,6 +8,7 @@ use crate::mount::{MountError, MountOptions};
 use crate::protocol::flags::InitFlags;
 use crate::protocol::wire::{InitIn, InitOut};
 use crate::protocol::{MAJOR, MINOR, OLDEST_MINOR, Operation, Request};
+use crate::transport::Transport;
 
 /// Payload of the largest request when the kernel does not say how large they may be.
 const DEFAULT_REQUEST: usize = 1 << 20;
@@ -33,38 +32,38 @@ impl Agreed {
 }
 
 /// Waits for the kernel's INIT, which mounting sends, and answers it.
-pub(super) fn perform(device: &OwnedFd, options: &MountOptions) -> Result<Agreed, MountError> {
+pub(super) fn perform<T: Transport>(transport: &T, options: &MountOptions) -> Result<Agreed, MountError> {
     let max_payload = largest_payload();
     let mut inbox = PageBuffer::new(max_payload);
     loop {
-        let len = match rustix::io::read(device, inbox.bytes_mut()) {
-            Ok(len) => len,
-            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-            Err(errno) => return Err(MountError::Device(errno)),
-        };
+        let len = transport.receive(inbox.bytes_mut()).map_err(|error| failed::<T>(error.errno()))?;
         let request = Request::parse(&inbox.bytes()[..len]).map_err(|_| MountError::NoHandshake)?;
         let Operation::Init { arguments, flags } = request.operation else { return Err(MountError::NoHandshake) };
         let unique = request.header.unique;
         if arguments.major > MAJOR {
             // The kernel asks again with the version it is told here.
-            send(device, unique, &InitOut { major: MAJOR, minor: MINOR, ..Default::default() })?;
+            send(transport, unique, &InitOut { major: MAJOR, minor: MINOR, ..Default::default() })?;
             continue;
         }
         if arguments.major < MAJOR || arguments.minor < OLDEST_MINOR {
-            let _ = Reply::new(0).send(device, unique, Some(Errno::PROTO));
+            let _ = Reply::new(0).send(transport, unique, Some(Errno::PROTO));
             return Err(MountError::OldKernel { major: arguments.major, minor: arguments.minor });
         }
         let (answer, agreed) = negotiate(&arguments, flags, options, max_payload);
-        send(device, unique, &answer)?;
+        send(transport, unique, &answer)?;
         return Ok(agreed);
     }
 }
 
-fn send(device: impl AsFd, unique: u64, answer: &InitOut) -> Result<(), MountError> {
+fn send<T: Transport>(transport: &T, unique: u64, answer: &InitOut) -> Result<(), MountError> {
     let mut reply = Reply::new(size_of::<InitOut>());
     // Fits: the reply was made for it.
     let _ = reply.push(answer);
-    reply.send(device, unique, None).map_err(MountError::Device)
+    reply.send(transport, unique, None).map_err(|error| failed::<T>(error.errno()))
+}
+
+fn failed<T: Transport>(errno: Errno) -> MountError {
+    MountError::Transport { name: T::NAME, errno }
 }
 
 /// Chooses from what the kernel offers.

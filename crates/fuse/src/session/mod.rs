@@ -48,13 +48,13 @@ mod token_tests;
 mod wakeful;
 mod worker;
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use basalt_vfs::FileSystem;
 use rustix::io::Errno;
 
 use crate::mount::{self, DirtyLimit, Mount, MountError, MountOptions, Unmounter};
+use crate::transport::{FuseDevice, Transport};
 pub use losses::Losses;
 use server::Server;
 use wakeful::Wakeful;
@@ -68,9 +68,14 @@ pub enum SessionError {
     /// The connection was aborted (`umount -f`, or through `/sys/fs/fuse/connections`); the volume was closed.
     #[error("the FUSE connection was aborted")]
     Aborted,
-    /// `/dev/fuse` failed; the volume was closed.
-    #[error("reading /dev/fuse: {0}")]
-    Device(Errno),
+    /// The way to the kernel, such as `/dev/fuse`, failed; the volume was closed.
+    #[error("reading {name}: {errno}")]
+    Transport {
+        /// What it is called.
+        name: &'static str,
+        /// Why.
+        errno: Errno,
+    },
 }
 
 /// A mounted file system, ready to be served by [`run`](Self::run).
@@ -78,13 +83,10 @@ pub enum SessionError {
 /// Dropping a session without running it closes the connection and takes the mount away; the file system is not closed then.
 #[derive(Debug)]
 pub struct Session {
-    server: Arc<Server>,
+    /// `None` once `run` took it.
+    serving: Option<Serving<FuseDevice>>,
+    losses: Losses,
     mount: Mount,
-    /// The connection; `None` once `run` took it.
-    device: Option<OwnedFd>,
-    threads: usize,
-    /// Whether bursts of requests keep processors from sleeping deeply.
-    wakeful: bool,
 }
 
 impl Session {
@@ -96,27 +98,11 @@ impl Session {
     /// not closed.
     pub fn mount(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Result<Session, MountError> {
         let (device, mount) = mount::mount(options)?;
-        let mut session = Session {
-            server: Server::unconnected(fs, options, DirtyLimit::of(mount.backing_device(options))),
-            mount,
-            device: Some(device),
-            threads: options.threads.max(1),
-            wakeful: options.wakeful,
-        };
-        // An error from here on drops the session, and with it the mount.
-        let device = session.device.as_ref().ok_or(MountError::NoHandshake)?;
-        let agreed = handshake::perform(device, options)?;
-        tracing::debug!(?agreed, "handshake");
-        // No loop has it yet.
-        if let Some(server) = Arc::get_mut(&mut session.server) {
-            server.agreed = agreed;
-        }
-        if session.server.kernel_keeps_dirty_pages() {
-            session.server.file_system().leave_times_to_caller();
-        }
-        session.mount.tune(options);
-        session.server.tune();
-        Ok(session)
+        let limit = DirtyLimit::of(mount.backing_device(options));
+        // An error has closed the connection by now.
+        let serving = Serving::agree(fs, device, options, limit).inspect_err(|_| mount.remove_dead())?;
+        mount.tune(options);
+        Ok(Session { losses: serving.losses(), serving: Some(serving), mount })
     }
 
     /// Serves the mount until it is gone, then closes the file system (exactly once, before this returns; on a `fuseblk`
@@ -125,20 +111,14 @@ impl Session {
     /// # Errors
     /// See [`SessionError`]; the file system was closed in every case.
     pub fn run(mut self) -> Result<(), SessionError> {
-        let Some(device) = self.device.take() else { return Ok(()) };
-        let served = worker::serve_all(&self.server, device, self.threads, Wakeful::new(self.wakeful));
+        let Some(serving) = self.serving.take() else { return Ok(()) };
         // After an unmount this finds nothing; after an abort it takes the dead mount away.
-        self.mount.remove_dead();
-        let closed = self.server.close();
-        if let Err(error) = closed {
-            return Err(SessionError::Close(error.to_string()));
-        }
-        served
+        serving.run_and_then(|| self.mount.remove_dead())
     }
 
     /// What programs have written and nobody keeps any more, as long as this is served and afterwards.
     pub fn losses(&self) -> Losses {
-        self.server.losses.clone()
+        self.losses.clone()
     }
 
     /// A handle by which another thread, such as a signal handler's, ends [`run`](Self::run).
@@ -150,8 +130,70 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // The connection goes first: umount(2) on fuseblk would wait for an answer that nobody gives.
-        if self.device.take().is_some() {
+        if let Some(serving) = self.serving.take() {
+            drop(serving);
             self.mount.remove_dead();
         }
+    }
+}
+
+/// A file system and the kernel that have agreed, over some transport, on how to talk. Somebody else mounts: see [`Session`].
+#[derive(Debug)]
+pub struct Serving<T> {
+    server: Server,
+    transport: T,
+    threads: usize,
+    /// Whether bursts of requests keep processors from sleeping deeply.
+    wakeful: bool,
+}
+
+impl<T: Transport> Serving<T> {
+    /// Waits for the kernel's INIT and answers it. Of the options, those count that say how to serve, not where to mount.
+    ///
+    /// # Errors
+    /// When the transport fails, or what comes is no handshake of a kernel that is new enough. `fs` is not closed then.
+    pub fn connect(fs: Arc<dyn FileSystem>, transport: T, options: &MountOptions) -> Result<Serving<T>, MountError> {
+        Serving::agree(fs, transport, options, DirtyLimit::of(None))
+    }
+
+    /// As [`connect`](Self::connect), with a limit of what the kernel may hold back.
+    fn agree(
+        fs: Arc<dyn FileSystem>,
+        transport: T,
+        options: &MountOptions,
+        limit: DirtyLimit,
+    ) -> Result<Serving<T>, MountError> {
+        let mut server = Server::unconnected(fs, options, limit);
+        server.agreed = handshake::perform(&transport, options)?;
+        tracing::debug!(agreed = ?server.agreed, "handshake");
+        if server.kernel_keeps_dirty_pages() {
+            server.file_system().leave_times_to_caller();
+        }
+        server.tune();
+        Ok(Serving { server, transport, threads: options.threads.max(1), wakeful: options.wakeful })
+    }
+
+    /// Serves until the kernel hangs up, then closes the file system, exactly once.
+    ///
+    /// # Errors
+    /// See [`SessionError`]; the file system was closed in every case.
+    pub fn run(self) -> Result<(), SessionError> {
+        self.run_and_then(|| ())
+    }
+
+    /// As [`run`](Self::run); calls `hung_up` between the end of the connection and the closing.
+    fn run_and_then(self, hung_up: impl FnOnce()) -> Result<(), SessionError> {
+        let Serving { server, transport, threads, wakeful } = self;
+        let served = worker::serve_all(&server, transport, threads, Wakeful::new(wakeful));
+        hung_up();
+        if let Err(error) = server.close() {
+            return Err(SessionError::Close(error.to_string()));
+        }
+        served
+    }
+
+    /// What programs have written and nobody keeps any more, as long as this is served and afterwards.
+    pub fn losses(&self) -> Losses {
+        self.server.losses.clone()
     }
 }

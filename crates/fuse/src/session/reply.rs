@@ -1,14 +1,13 @@
 //! What goes back to the kernel.
 
-use std::io::IoSlice;
-use std::os::fd::AsFd;
-
 use basalt_vfs::InodeNumber;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::buffer::PageBuffer;
+use crate::protocol;
 use crate::protocol::wire::OutHeader;
+use crate::transport::{SendError, Transport};
 
 /// Why an operation gets an error for an answer.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn errno(&self) -> Errno {
         match self {
-            Failure::FileSystem(error) => error.errno(),
+            Failure::FileSystem(error) => protocol::errno(error.kind()),
             Failure::Errno(errno) => *errno,
         }
     }
@@ -140,7 +139,7 @@ impl Reply {
     }
 
     /// Sends the payload, or the error alone.
-    pub(super) fn send(&self, device: impl AsFd, unique: u64, error: Option<Errno>) -> rustix::io::Result<()> {
+    pub(super) fn send(&self, transport: &impl Transport, unique: u64, error: Option<Errno>) -> Result<(), SendError> {
         let payload = if error.is_some() { &[] } else { self.payload() };
         let header = OutHeader {
             // A payload is at most a few MiB.
@@ -148,6 +147,6 @@ impl Reply {
             error: error.map_or(0, |errno| -errno.raw_os_error()),
             unique,
         };
-        rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(payload)]).map(|_| ())
+        transport.send(header.as_bytes(), payload)
     }
 }

@@ -18,7 +18,7 @@ use super::shortage::Shortage;
 use crate::mount::{DirtyLimit, MountOptions};
 use crate::protocol::flags::InitFlags;
 use crate::protocol::wire::InHeader;
-use crate::protocol::{Operation, Request, operation};
+use crate::protocol::{self, Operation, Request, operation};
 
 /// What to do with a request that has been carried out.
 pub(super) enum Verdict {
@@ -66,9 +66,9 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// A server before its handshake.
-    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions, limit: DirtyLimit) -> Arc<Self> {
+    pub(super) fn unconnected(fs: Arc<dyn FileSystem>, options: &MountOptions, limit: DirtyLimit) -> Self {
         let block_size = fs.stat_fs().map_or(4096, |stat| stat.block_size);
-        Arc::new(Server {
+        Server {
             nodes: Nodes::new(fs.root()),
             fs,
             agreed: Agreed::NOTHING,
@@ -84,7 +84,7 @@ impl Server {
             programs: Programs::default(),
             overwritten: Overwritten::default(),
             closed: OnceLock::new(),
-        })
+        }
     }
 
     /// Sets what the kernel may hold back by the size of the volume.
@@ -277,7 +277,7 @@ impl Server {
         match *operation {
             // Only the handshake expects one.
             Operation::Init { .. } => Err(Errno::INVAL.into()),
-            Operation::Destroy => self.close().map_err(|error| Failure::Errno(error.errno())),
+            Operation::Destroy => self.close().map_err(|error| Failure::Errno(protocol::errno(error.kind()))),
 
             Operation::Lookup { name } => self.lookup(ino, name, reply),
             Operation::Forget { count } => self.forget(ino, count),
@@ -364,7 +364,7 @@ fn sized(value: &[u8], size: u32, reply: &mut Reply) -> Answer {
     // Attributes are a few KiB at most.
     let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     match size {
-        0 => reply.push(&crate::protocol::wire::GetxattrOut { size: len, padding: 0 }),
+        0 => reply.push(&protocol::wire::GetxattrOut { size: len, padding: 0 }),
         _ if len > size => Err(Errno::RANGE.into()),
         _ => reply.push_bytes(value),
     }

@@ -1,6 +1,5 @@
 //! Event loops: receive, answer, reply.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,6 @@ use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::SessionError;
@@ -23,6 +21,7 @@ use super::token::Token;
 use super::wakeful::Wakeful;
 use crate::protocol::wire::{InHeader, WriteIn};
 use crate::protocol::{Fault, Operation, Request};
+use crate::transport::{ReceiveError, SendError, Transport};
 
 /// Where a request starts in its buffer, so that the data of a WRITE starts on a page boundary.
 const START: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
@@ -38,47 +37,47 @@ const PILE: u32 = 4;
 pub(super) const IDLE_LOOKS: u32 = 100;
 
 /// The loops of a session: one from the beginning, others started while requests that take long keep all there are.
-struct Loops<'fd> {
-    server: &'fd Server,
-    token: &'fd Token,
-    ticker: &'fd Ticker,
-    device: &'fd OwnedFd,
+struct Loops<'t, T> {
+    server: &'t Server,
+    token: &'t Token,
+    ticker: &'t Ticker,
+    transport: &'t T,
     /// Channels of the loops but the first, opened when they are started.
-    channels: &'fd [OnceLock<OwnedFd>],
+    channels: &'t [OnceLock<T>],
     /// Loops that may work in parallel on what takes processor time.
     useful: usize,
     /// Those that do so and have let others receive.
     parallel: AtomicUsize,
-    pool: Mutex<Pool<'fd>>,
+    pool: Mutex<Pool<'t, T>>,
 }
 
 /// Who is there.
-struct Pool<'fd> {
+struct Pool<'t, T> {
     /// Loops that were ever started.
     started: usize,
     /// Loops that have not ended.
     alive: usize,
     /// For the loops to come; `None` when all have ended.
-    cache_tasks: Option<Sender<Task<'fd>>>,
+    cache_tasks: Option<Sender<Task<'t, T>>>,
     /// The first failure.
     outcome: Result<(), SessionError>,
 }
 
-/// Serves `device` with up to `threads` loops and the ticker until the kernel hangs up on all of them.
-pub(super) fn serve_all(
+/// Serves a connection with up to `threads` loops and the ticker until the kernel hangs up on all of them.
+pub(super) fn serve_all<T: Transport>(
     server: &Server,
-    device: OwnedFd,
+    transport: T,
     threads: usize,
     wakeful: Wakeful,
 ) -> Result<(), SessionError> {
-    let channels: Vec<OnceLock<OwnedFd>> = (1..threads).map(|_| OnceLock::new()).collect();
+    let channels: Vec<OnceLock<T>> = (1..threads).map(|_| OnceLock::new()).collect();
     let (ticker, token) = (Ticker::default(), Token::new(IDLE_LOOKS));
     let (cache_tasks, queue) = mpsc::channel();
     let loops = Loops {
         server,
         token: &token,
         ticker: &ticker,
-        device: &device,
+        transport: &transport,
         channels: &channels,
         useful: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(threads),
         parallel: AtomicUsize::new(0),
@@ -90,23 +89,23 @@ pub(super) fn serve_all(
         scope.spawn(move || cache_thread::run(server, &queue));
         scope.spawn(move || ticker.run(server.file_system()));
         scope.spawn(move || monitor.watch(wakeful, || all.start_loop(scope)));
-        all.work(scope, device.as_fd());
+        all.work(scope, &transport);
     });
     loops.pool.into_inner().outcome
 }
 
-impl<'fd> Loops<'fd> {
+impl<'t, T: Transport> Loops<'t, T> {
     /// Starts one more loop, if there may be more.
     fn start_loop<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) {
         let mut pool = self.pool.lock();
         let Some(place) = self.channels.get(pool.started).filter(|_| pool.alive > 0) else { return };
         if place.get().is_none()
-            && let Some(channel) = channel(self.device)
+            && let Some(channel) = self.transport.channel()
         {
             let _ = place.set(channel);
         }
-        let device = place.get().unwrap_or(self.device).as_fd();
-        match Builder::new().name("fuse-loop".to_owned()).spawn_scoped(scope, move || self.work(scope, device)) {
+        let channel = place.get().unwrap_or(self.transport);
+        match Builder::new().name("fuse-loop".to_owned()).spawn_scoped(scope, move || self.work(scope, channel)) {
             Ok(_) => {
                 pool.started += 1;
                 pool.alive += 1;
@@ -116,13 +115,13 @@ impl<'fd> Loops<'fd> {
     }
 
     /// One loop from its beginning to its end; the last one sends everybody else home.
-    fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, device: BorrowedFd<'fd>) {
+    fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, channel: &'t T) {
         let cache_tasks = self.pool.lock().cache_tasks.clone();
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            cache_tasks.map_or(Ok(()), |cache_tasks| self.serve(scope, device, &cache_tasks))
+            cache_tasks.map_or(Ok(()), |cache_tasks| self.serve(scope, channel, &cache_tasks))
         }));
         // A loop answers panics of the file system with EIO; one that panics itself counts as failed.
-        let ended = ended.unwrap_or(Err(SessionError::Device(Errno::IO)));
+        let ended = ended.unwrap_or(Err(failed::<T>(Errno::IO)));
         if self.leave(ended) {
             // Without the pool's lock: the monitor takes it while it has the token's state locked.
             self.ticker.stop();
@@ -147,8 +146,8 @@ impl<'fd> Loops<'fd> {
     fn serve<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
-        device: BorrowedFd<'fd>,
-        cache_tasks: &Sender<Task<'fd>>,
+        channel: &'t T,
+        cache_tasks: &Sender<Task<'t, T>>,
     ) -> Result<(), SessionError> {
         let mut inbox = PageBuffer::new(PAGE + self.server.max_payload());
         let mut reply = Reply::new(self.server.max_payload().max(2 * PAGE));
@@ -156,7 +155,7 @@ impl<'fd> Loops<'fd> {
         self.token.take();
         loop {
             let start = Instant::now();
-            let received = receive(device, &mut inbox.bytes_mut()[START..]);
+            let received = channel.receive(&mut inbox.bytes_mut()[START..]);
             waiting = if start.elapsed() < AT_ONCE { waiting + 1 } else { 0 };
             let ticket = self.token.begin();
             let len = match received {
@@ -164,7 +163,11 @@ impl<'fd> Loops<'fd> {
                 Err(end) => {
                     // The next loop is told the same.
                     self.token.pass(ticket);
-                    return end;
+                    return match end {
+                        ReceiveError::Unmounted => Ok(()),
+                        ReceiveError::Aborted => Err(SessionError::Aborted),
+                        ReceiveError::Failed(errno) => Err(failed::<T>(errno)),
+                    };
                 }
             };
             let parsed = Request::parse(&inbox.bytes()[START..START + len]);
@@ -172,7 +175,7 @@ impl<'fd> Loops<'fd> {
             if (in_parallel || parsed.as_ref().is_ok_and(may_wait)) && self.token.pass(ticket) {
                 self.start_loop(scope);
             }
-            self.carry_out(parsed, device, cache_tasks, &mut reply);
+            self.carry_out(parsed, channel, cache_tasks, &mut reply);
             if in_parallel {
                 self.parallel.fetch_sub(1, Ordering::SeqCst);
             }
@@ -191,17 +194,17 @@ impl<'fd> Loops<'fd> {
     fn carry_out(
         &self,
         parsed: Result<Request<'_>, Fault>,
-        device: BorrowedFd<'fd>,
-        cache_tasks: &Sender<Task<'fd>>,
+        channel: &'t T,
+        cache_tasks: &Sender<Task<'t, T>>,
         reply: &mut Reply,
     ) {
         let request = match parsed {
             Ok(request) => request,
-            Err(fault) => return refuse(device, fault, reply),
+            Err(fault) => return refuse(channel, fault, reply),
         };
         let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
         if brings_shortage {
-            ask_and_write_back(device, cache_tasks, &self.server.begin_shortage());
+            ask_and_write_back(channel, cache_tasks, &self.server.begin_shortage());
         }
         let is_for_later = |operation: &Operation<'_>| brings_shortage || self.server.wants_pages_first(operation);
         if let Some(operation) = alone(&request.operation).filter(is_for_later) {
@@ -209,24 +212,24 @@ impl<'fd> Loops<'fd> {
                 self.server.shortage.expect();
             }
             // Whoever gets it ends after the loops.
-            let _ = cache_tasks.send(Task::Answer { device, header: request.header, operation });
+            let _ = cache_tasks.send(Task::Answer { channel, header: request.header, operation });
             return;
         }
-        let error = handle(self.server, device, &request, reply, Some(cache_tasks));
+        let error = handle(self.server, channel, &request, reply, Some(cache_tasks));
         if self.server.kernel_keeps_dirty_pages() {
             let written =
-                self.server.watch(&request, error, reply, |node| drop(cache_tasks.send(Task::Distrust(device, node))));
-            ask_and_write_back(device, cache_tasks, &written);
+                self.server.watch(&request, error, reply, |node| drop(cache_tasks.send(Task::Distrust(channel, node))));
+            ask_and_write_back(channel, cache_tasks, &written);
         }
     }
 }
 
 /// Has the kernel ask before it takes more for any of these nodes, and then write back what it has, before what is handed over later is
 /// answered. Writing one back takes long enough for others to bring more than there is room for.
-fn ask_and_write_back<'fd>(device: BorrowedFd<'fd>, cache_tasks: &Sender<Task<'fd>>, nodes: &[u64]) {
+fn ask_and_write_back<'t, T>(channel: &'t T, cache_tasks: &Sender<Task<'t, T>>, nodes: &[u64]) {
     // Whoever gets it ends after the loops.
-    nodes.iter().for_each(|&node| drop(cache_tasks.send(Task::Distrust(device, node))));
-    nodes.iter().for_each(|&node| drop(cache_tasks.send(Task::WriteBack(device, node))));
+    nodes.iter().for_each(|&node| drop(cache_tasks.send(Task::Distrust(channel, node))));
+    nodes.iter().for_each(|&node| drop(cache_tasks.send(Task::WriteBack(channel, node))));
 }
 
 /// The same operation without its request, of those that may need the kernel's pages first.
@@ -263,54 +266,25 @@ fn may_wait(request: &Request<'_>) -> bool {
     )
 }
 
-/// Waits for a request; returns its length, or how the connection ended.
-fn receive(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Result<(), SessionError>> {
-    loop {
-        return match rustix::io::read(device, &mut *buffer) {
-            Ok(len) => Ok(len),
-            // NOENT: the caller was interrupted before the request was taken.
-            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
-            Err(Errno::NODEV) => Err(Ok(())),
-            Err(Errno::CONNABORTED) => Err(Err(SessionError::Aborted)),
-            Err(errno) => Err(Err(SessionError::Device(errno))),
-        };
-    }
+fn failed<T: Transport>(errno: Errno) -> SessionError {
+    SessionError::Transport { name: T::NAME, errno }
 }
 
 /// Answers what is no request, as far as it can be answered.
-fn refuse(device: BorrowedFd<'_>, fault: Fault, reply: &mut Reply) {
+fn refuse(channel: &impl Transport, fault: Fault, reply: &mut Reply) {
     tracing::error!(%fault, "request not understood");
     if let Fault::Arguments { unique, .. } = fault {
-        let _ = reply.send(device, unique, Some(Errno::INVAL));
+        let _ = reply.send(channel, unique, Some(Errno::INVAL));
     }
 }
 
-/// A channel of its own to the same connection, so that loops do not contend for one; `None` where the kernel or the
-/// rights of `/dev/fuse` do not allow that.
-fn channel(device: &OwnedFd) -> Option<OwnedFd> {
-    let clone = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    clone_connection(&clone, device.as_fd()).ok()?;
-    Some(clone)
-}
-
-/// Connects a newly opened `/dev/fuse` to the connection of `device`.
-#[allow(unsafe_code)]
-fn clone_connection(clone: &OwnedFd, device: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    /// `FUSE_DEV_IOC_CLONE`.
-    const CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229, 0);
-    // Descriptors are not negative.
-    let number = device.as_raw_fd() as u32;
-    // SAFETY: FUSE_DEV_IOC_CLONE reads one u32, a descriptor number, through its argument and writes nothing.
-    unsafe { rustix::ioctl::ioctl(clone, rustix::ioctl::Setter::<CLONE, u32>::new(number)) }
-}
-
 /// Answers one request; with which error, if any. A reply that has to wait goes `aside`.
-pub(super) fn handle<'fd>(
+pub(super) fn handle<'t, T: Transport>(
     server: &Server,
-    device: BorrowedFd<'fd>,
+    channel: &'t T,
     request: &Request<'_>,
     reply: &mut Reply,
-    aside: Option<&Sender<Task<'fd>>>,
+    aside: Option<&Sender<Task<'t, T>>>,
 ) -> Option<Errno> {
     reply.clear();
     let verdict = catch_unwind(AssertUnwindSafe(|| server.answer(request, reply))).unwrap_or_else(|_| {
@@ -323,13 +297,13 @@ pub(super) fn handle<'fd>(
         Verdict::Error(errno) => Some(errno),
     };
     // First, so that nobody whom the reply lets go on meets what is old.
-    reply.outdated().iter().for_each(|&node| notify::distrust_attributes(device, node));
+    reply.outdated().iter().for_each(|&node| notify::distrust_attributes(channel, node));
     if let (Some(pages), Some(aside)) = (reply.stale_pages(), aside) {
         let outcome = error.map_or_else(|| Ok(reply.payload().to_vec()), Err);
-        let _ = aside.send(Task::Reply { device, header: request.header, pages, outcome });
+        let _ = aside.send(Task::Reply { channel, header: request.header, pages, outcome });
         return error;
     }
-    let is_sent = send(device, &request.header, reply, error);
+    let is_sent = send(channel, &request.header, reply, error);
     if error.is_some() || !is_sent {
         // The kernel does not know of these references, and will never give them back.
         reply.references().iter().for_each(|&ino| server.file_system().forget(ino, 1));
@@ -338,12 +312,12 @@ pub(super) fn handle<'fd>(
 }
 
 /// Sends a reply; whether the kernel has it.
-pub(super) fn send(device: BorrowedFd<'_>, header: &InHeader, reply: &Reply, error: Option<Errno>) -> bool {
-    let sent = reply.send(device, header.unique, error);
+pub(super) fn send(channel: &impl Transport, header: &InHeader, reply: &Reply, error: Option<Errno>) -> bool {
+    let sent = reply.send(channel, header.unique, error);
     match sent {
-        // NOENT: the request was aborted meanwhile. NODEV: unmounted.
-        Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
-        Err(errno) => tracing::error!(%errno, opcode = header.opcode, "reply refused"),
+        // Whoever asked has gone meanwhile.
+        Ok(()) | Err(SendError::NotWanted | SendError::Unmounted) => {}
+        Err(SendError::Failed(errno)) => tracing::error!(%errno, opcode = header.opcode, "reply refused"),
     }
     sent.is_ok()
 }

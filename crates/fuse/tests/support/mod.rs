@@ -1,6 +1,7 @@
 //! What the tests of mounts share.
 #![allow(dead_code, missing_docs, reason = "each test binary uses its part")]
 
+pub mod kernel;
 pub mod memory;
 
 use std::path::{Path, PathBuf};

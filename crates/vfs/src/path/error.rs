@@ -6,8 +6,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 
 /// Result of an operation on a path.
@@ -30,14 +28,9 @@ impl PathError {
         PathError { path: OsStr::from_bytes(path).into(), reason }
     }
 
-    /// The errno of the system call that would have failed.
-    pub fn errno(&self) -> Errno {
-        self.reason.errno()
-    }
-
-    /// The kind that `std::fs` reports for the same failure on a mounted file system.
+    /// The kind that `std::fs` reports for the same failure on a mounted file system; `Other` where it has no stable name.
     pub fn kind(&self) -> io::ErrorKind {
-        self.reason.kind()
+        self.reason.kind().into()
     }
 
     /// Whether nothing is there: the last name or an earlier one is missing.

@@ -168,5 +168,7 @@ impl Files for DirectoryFiles {
 }
 
 fn failed(operation: &'static str, path: &str, errno: Errno) -> Error {
-    Error::target(operation, path, errno, std::io::Error::from(errno))
+    let is_full = errno == Errno::NOSPC || errno == Errno::DQUOT;
+    let reason = std::io::Error::from(errno).to_string();
+    Error::Target { operation, path: path.to_owned(), is_full, reason }
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Deref;
 
-use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode, OpenFlags, RenameFlags, SetAttributes};
+use basalt_vfs::{
+    Caller, ErrorKind, FileKind, FileSystem, InodeNumber, NewNode, OpenFlags, RenameFlags, SetAttributes,
+};
 use rustc_hash::FxHashMap;
-use rustix::io::Errno;
 
 use super::{Entry, Files, Handle, Open, Space, split};
 use crate::error::{Error, Result};
@@ -76,7 +77,7 @@ where
         let found = self.engine.lookup(parent, name.as_bytes()).map_err(|error| failed(operation, path, &error))?;
         if found.kind != FileKind::Directory {
             self.engine.forget(found.ino, 1);
-            return Err(Error::target(operation, path, Errno::NOTDIR, "not a directory"));
+            return Err(Error::target(operation, path, "not a directory"));
         }
         self.directories.insert(path.into(), found.ino);
         Ok(found.ino)
@@ -89,7 +90,7 @@ where
     }
 
     fn file(&self, operation: &'static str, file: Handle) -> Result<&File> {
-        self.open.get(file).ok_or_else(|| Error::target(operation, "a closed file", Errno::BADF, "file is not open"))
+        self.open.get(file).ok_or_else(|| Error::target(operation, "a closed file", "file is not open"))
     }
 
     fn make(&mut self, operation: &'static str, path: &str, kind: FileKind, permissions: u32) -> Result<InodeNumber> {
@@ -132,7 +133,7 @@ where
             FileKind::Regular => {
                 self.engine.open(found.ino, OpenFlags::WRITE).err().map(|error| failed("open", path, &error))
             }
-            _ => Some(Error::target("open", path, Errno::INVAL, "not a regular file")),
+            _ => Some(Error::target("open", path, "not a regular file")),
         };
         if let Some(error) = refused {
             self.engine.forget(found.ino, 1);
@@ -161,7 +162,7 @@ where
                 .write(file.ino, offset + done as u64, &data[done..], false)
                 .map_err(|error| failed("write", &file.path, &error))?;
             if count == 0 {
-                return Err(Error::target("write", &file.path, Errno::IO, "nothing was written"));
+                return Err(Error::target("write", &file.path, "nothing was written"));
             }
             done += count;
         }
@@ -256,5 +257,6 @@ where
 }
 
 fn failed(operation: &'static str, path: &str, error: &basalt_vfs::Error) -> Error {
-    Error::target(operation, path, error.errno(), error)
+    let is_full = error.kind() == ErrorKind::NoSpace;
+    Error::Target { operation, path: path.to_owned(), is_full, reason: error.to_string() }
 }

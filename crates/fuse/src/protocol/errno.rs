@@ -1,0 +1,87 @@
+//! The error number that a program sees for each error of a file system.
+
+use basalt_vfs::ErrorKind;
+use rustix::io::Errno;
+
+/// What the kernel hands to the program for an error of this kind.
+#[must_use]
+pub const fn errno(kind: ErrorKind) -> Errno {
+    match kind {
+        ErrorKind::NotFound => Errno::NOENT,
+        ErrorKind::Exists => Errno::EXIST,
+        ErrorKind::NotDirectory => Errno::NOTDIR,
+        ErrorKind::IsDirectory => Errno::ISDIR,
+        ErrorKind::NotEmpty => Errno::NOTEMPTY,
+        ErrorKind::NameTooLong | ErrorKind::PathTooLong => Errno::NAMETOOLONG,
+        ErrorKind::TooManySymlinks => Errno::LOOP,
+        ErrorKind::NotOpen => Errno::BADF,
+        ErrorKind::Invalid => Errno::INVAL,
+        ErrorKind::NoSpace => Errno::NOSPC,
+        ErrorKind::FileTooLarge => Errno::FBIG,
+        ErrorKind::TooManyLinks => Errno::MLINK,
+        ErrorKind::ReadOnly => Errno::ROFS,
+        ErrorKind::NotPermitted => Errno::PERM,
+        ErrorKind::Access => Errno::ACCESS,
+        ErrorKind::NoAttribute => Errno::NODATA,
+        ErrorKind::OtherProject => Errno::XDEV,
+        ErrorKind::Range => Errno::RANGE,
+        ErrorKind::TooBig => Errno::TOOBIG,
+        ErrorKind::NotSupported => Errno::OPNOTSUPP,
+        ErrorKind::NoData => Errno::NXIO,
+        ErrorKind::Busy => Errno::BUSY,
+        ErrorKind::Stale => Errno::STALE,
+        ErrorKind::Corrupted => Errno::UCLEAN,
+        ErrorKind::Io => Errno::IO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_vfs::Error;
+
+    use super::*;
+
+    /// Each error with its number as Linux's `errno-base.h` and `errno.h` have it.
+    fn table() -> Vec<(Error, i32)> {
+        vec![
+            (Error::NotFound, 2),
+            (Error::Exists, 17),
+            (Error::NotDirectory, 20),
+            (Error::IsDirectory, 21),
+            (Error::NotEmpty, 39),
+            (Error::NameTooLong, 36),
+            (Error::PathTooLong, 36),
+            (Error::TooManySymlinks, 40),
+            (Error::NotOpen("for writing"), 9),
+            (Error::Invalid("flags"), 22),
+            (Error::NoSpace, 28),
+            (Error::FileTooLarge, 27),
+            (Error::TooManyLinks, 31),
+            (Error::ReadOnly, 30),
+            (Error::NotPermitted("immutable"), 1),
+            (Error::Access, 13),
+            (Error::NoAttribute, 61),
+            (Error::OtherProject, 18),
+            (Error::Range, 34),
+            (Error::TooBig, 7),
+            (Error::NotSupported("holes"), 95),
+            (Error::NoData, 6),
+            (Error::Busy, 16),
+            (Error::Stale, 116),
+            (Error::Corrupted("inode 5".to_owned()), 117),
+            (Error::Io("write failed".to_owned()), 5),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_its_number_and_no_two_share_one() {
+        let table = table();
+        let kinds: Vec<ErrorKind> = table.iter().map(|(error, _)| error.kind()).collect();
+        assert_eq!(kinds, ErrorKind::ALL);
+        for (error, number) in &table {
+            assert_eq!(errno(error.kind()).raw_os_error(), *number, "{error}");
+        }
+        let distinct: std::collections::BTreeSet<i32> = table.iter().map(|(_, number)| *number).collect();
+        assert_eq!(distinct.len(), table.len());
+    }
+}

@@ -1,0 +1,270 @@
+//! The session against a kernel in memory: the handshake, what is no request, requests whose callers have gone, and how a connection ends.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::JoinHandle;
+
+use basalt_fuse::protocol::flags::InitFlags;
+use basalt_fuse::protocol::wire::{
+    CreateIn, EntryOut, ForgetIn, FsyncIn, InHeader, InitIn, InvalInodeOut, ReadIn, WriteIn, WriteOut,
+};
+use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
+use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
+use basalt_testkit::limit;
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+use rustix::io::Errno;
+use support::kernel::{Kernel, MemoryTransport, connection, message};
+use support::memory::{MemoryFs, ROOT};
+use zerocopy::{FromBytes, IntoBytes};
+
+const LOOKUP: u32 = 1;
+const FORGET: u32 = 2;
+const READLINK: u32 = 5;
+const READ: u32 = 15;
+const WRITE: u32 = 16;
+const STATFS: u32 = 17;
+const FSYNC: u32 = 20;
+const INTERRUPT: u32 = 36;
+const DESTROY: u32 = 38;
+const TMPFILE: u32 = 51;
+/// No operation has it.
+const UNKNOWN: u32 = 999;
+
+/// With one loop, which answers in the order of the requests.
+fn options() -> MountOptions {
+    MountOptions { wakeful: false, threads: 1, ..MountOptions::new("/nowhere", "memory") }
+}
+
+fn failed(errno: Errno) -> i32 {
+    -errno.raw_os_error()
+}
+
+/// A session that is served by a thread.
+struct Served {
+    kernel: Kernel,
+    fs: Arc<MemoryFs>,
+    server: JoinHandle<Result<(), SessionError>>,
+}
+
+impl Served {
+    fn new() -> Served {
+        Served::with(&options())
+    }
+
+    fn with(options: &MountOptions) -> Served {
+        let (mut kernel, transport) = connection();
+        let fs = Arc::new(MemoryFs::new());
+        let offer = kernel.offer(MAJOR, MINOR);
+        let serving = Serving::connect(fs.clone(), transport, options).unwrap();
+        kernel.agreed(offer);
+        Served { kernel, fs, server: std::thread::spawn(move || serving.run()) }
+    }
+
+    /// Still answers.
+    #[track_caller]
+    fn expect_alive(&mut self) {
+        assert_eq!(self.kernel.ask(STATFS, ROOT_NODE, &[0_u8; 0]).code, 0);
+    }
+
+    /// Ends the connection; what the session says of that.
+    fn end(self, why: ReceiveError) -> Result<(), SessionError> {
+        self.kernel.end(why);
+        let outcome = limit::join(self.server, limit::SHORT);
+        assert_eq!(self.kernel.messages_left(), 0);
+        assert_eq!(self.fs.calls.closes.load(SeqCst), 1, "closed once, whatever the end");
+        outcome
+    }
+
+    fn unmount(self) {
+        self.end(ReceiveError::Unmounted).unwrap();
+    }
+
+    /// Makes a file without a name.
+    fn unnamed_file(&mut self) -> EntryOut {
+        let reply = self.kernel.ask(TMPFILE, ROOT_NODE, &CreateIn { mode: 0o600, ..Default::default() });
+        assert_eq!(reply.code, 0);
+        EntryOut::read_from_prefix(&reply.payload).unwrap().0
+    }
+}
+
+#[test]
+fn the_handshake_settles_version_features_and_sizes() {
+    let (mut kernel, transport) = connection();
+    let offer = kernel.offer(MAJOR, MINOR + 5);
+    Serving::connect(Arc::new(MemoryFs::new()), transport, &options()).unwrap();
+    let answer = kernel.agreed(offer);
+    assert_eq!((answer.major, answer.minor), (MAJOR, MINOR));
+    let flags = InitFlags::from_bits_retain(u64::from(answer.flags) | u64::from(answer.flags2) << 32);
+    assert!(flags.contains(InitFlags::WRITEBACK_CACHE | InitFlags::MAX_PAGES), "{flags:?}");
+    assert_eq!(answer.max_write as usize, usize::from(answer.max_pages) * rustix::param::page_size());
+}
+
+#[test]
+fn a_newer_kernel_is_told_the_version_and_asks_again() {
+    let (mut kernel, transport) = connection();
+    let (first, second) = (kernel.offer(MAJOR + 1, 0), kernel.offer(MAJOR, OLDEST_MINOR));
+    Serving::connect(Arc::new(MemoryFs::new()), transport, &options()).unwrap();
+    assert_eq!(kernel.agreed(first).major, MAJOR);
+    assert_eq!(kernel.agreed(second).minor, OLDEST_MINOR);
+}
+
+fn refused(transport: MemoryTransport) -> MountError {
+    let fs = Arc::new(MemoryFs::new());
+    let error = Serving::connect(fs.clone(), transport, &options()).map(drop).unwrap_err();
+    assert_eq!(fs.calls.closes.load(SeqCst), 0, "what was never served is not closed");
+    error
+}
+
+#[test]
+fn what_is_no_handshake_is_refused() {
+    let (mut kernel, transport) = connection();
+    kernel.offer(MAJOR, OLDEST_MINOR - 1);
+    assert!(matches!(refused(transport), MountError::OldKernel { major: MAJOR, .. }));
+    assert_eq!(kernel.next_message().code, failed(Errno::PROTO));
+
+    let (mut kernel, transport) = connection();
+    kernel.request(STATFS, ROOT_NODE, &[]);
+    assert!(matches!(refused(transport), MountError::NoHandshake));
+
+    let (mut kernel, transport) = connection();
+    kernel.request(26, 0, &InitIn::default().as_bytes()[..7]);
+    assert!(matches!(refused(transport), MountError::NoHandshake));
+
+    let (kernel, transport) = connection();
+    kernel.end(ReceiveError::Failed(Errno::IO));
+    let error = refused(transport);
+    assert!(error.to_string().starts_with(MemoryTransport::NAME), "{error}");
+}
+
+#[test]
+fn an_unknown_operation_is_declined() {
+    let mut served = Served::new();
+    for arguments in [vec![], vec![7; 100]] {
+        assert_eq!(served.kernel.ask(UNKNOWN, ROOT_NODE, &arguments[..]).code, failed(Errno::NOSYS));
+    }
+    served.expect_alive();
+    served.unmount();
+}
+
+#[test]
+fn a_truncated_request_is_refused_where_it_can_be_told_from_others() {
+    let mut served = Served::new();
+    // Arguments that end too soon: the request has a number, and so a reply.
+    assert_eq!(served.kernel.ask(LOOKUP, ROOT_NODE, b"name").code, failed(Errno::INVAL));
+    let write = WriteIn { size: 100, ..Default::default() };
+    assert_eq!(served.kernel.ask(WRITE, ROOT_NODE, &write).code, failed(Errno::INVAL));
+    // Messages that are not as long as they say, or have no header: nobody knows whom to answer.
+    let whole = message(4711, LOOKUP, ROOT_NODE, b"name\0");
+    for length in [0, 1, size_of::<InHeader>() - 1, size_of::<InHeader>(), whole.len() - 1] {
+        served.kernel.hand_over(whole[..length].to_vec());
+    }
+    served.expect_alive();
+    served.unmount();
+}
+
+#[test]
+fn an_interrupt_is_declined_and_what_it_was_for_goes_on() {
+    let mut served = Served::new();
+    let request = served.kernel.request(STATFS, ROOT_NODE, &[]);
+    let interrupt = served.kernel.request(INTERRUPT, 0, request.as_bytes());
+    let mut replies = [served.kernel.next_message(), served.kernel.next_message()];
+    replies.sort_by_key(|reply| reply.unique);
+    assert_eq!(replies.map(|reply| (reply.unique, reply.code)), [(request, 0), (interrupt, failed(Errno::NOSYS))]);
+    served.unmount();
+}
+
+#[test]
+fn a_reply_that_nobody_waits_for_gives_its_references_back() {
+    let mut served = Served::new();
+    let before = served.fs.inode_count();
+    let kept = served.unnamed_file();
+    assert_eq!(served.fs.inode_count(), before + 1);
+    // The program is killed while its file is being made.
+    let arguments = CreateIn { mode: 0o600, ..Default::default() };
+    served.kernel.interrupted_request(TMPFILE, ROOT_NODE, arguments.as_bytes());
+    served.expect_alive();
+    assert_eq!(served.fs.inode_count(), before + 1, "nobody can name or forget the second file");
+    served.kernel.request(FORGET, kept.node, ForgetIn { count: 1 }.as_bytes());
+    served.expect_alive();
+    assert_eq!(served.fs.inode_count(), before);
+    served.unmount();
+}
+
+#[test]
+fn a_reply_larger_than_the_buffer_is_an_error() {
+    let (mut kernel, transport) = connection();
+    // Without MAX_PAGES a payload has 32 pages.
+    let offer = InitIn { major: MAJOR, minor: MINOR, ..Default::default() };
+    let offer = kernel.request(26, 0, offer.as_bytes());
+    let fs = Arc::new(MemoryFs::new());
+    let serving = Serving::connect(fs.clone(), transport, &options()).unwrap();
+    let largest = kernel.agreed(offer).max_write;
+    let server = std::thread::spawn(move || serving.run());
+    let mut served = Served { kernel, fs, server };
+
+    let file = served.unnamed_file().node;
+    let read = |size: u32| ReadIn { size, ..Default::default() };
+    assert_eq!(served.kernel.ask(READ, file, &read(largest)).code, 0);
+    assert_eq!(served.kernel.ask(READ, file, &read(largest + 4096)).code, failed(Errno::INVAL));
+    assert_eq!(served.kernel.ask(READ, file, &read(u32::MAX)).code, failed(Errno::INVAL));
+
+    for (name, extra, code) in [(&b"fits\0"[..], 0, 0), (b"is too long\0", 1, failed(Errno::TOOBIG))] {
+        let target = vec![b'x'; largest as usize + extra];
+        let link = NewNode { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target: &target };
+        served.fs.create(ROOT, &name[..name.len() - 1], &link, &Caller::default()).unwrap();
+        let found: EntryOut = served.kernel.ask(LOOKUP, ROOT_NODE, name).content();
+        let reply = served.kernel.ask(READLINK, found.node, &[0_u8; 0]);
+        assert_eq!((reply.code, reply.payload == target), (code, code == 0));
+    }
+    served.unmount();
+}
+
+#[test]
+fn a_request_larger_than_the_buffer_never_comes() {
+    let mut served = Served::new();
+    served.kernel.request(WRITE, ROOT_NODE, &vec![0; 64 << 20]);
+    served.expect_alive();
+    assert_eq!(served.kernel.too_large(), 1);
+    served.unmount();
+}
+
+#[test]
+fn content_comes_back_as_it_was_written() {
+    let mut served = Served::with(&MountOptions { threads: 4, ..options() });
+    let file = served.unnamed_file().node;
+    let data: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let write = WriteIn { size: data.len() as u32, offset: 5, ..Default::default() };
+    let reply = served.kernel.ask(WRITE, file, &[write.as_bytes(), &data].concat()[..]);
+    assert_eq!(reply.content::<WriteOut>().size, write.size);
+    let read = ReadIn { size: write.size, offset: 5, ..Default::default() };
+    assert!(served.kernel.ask(READ, file, &read).payload == data);
+    served.unmount();
+}
+
+#[test]
+fn the_kernel_hears_of_what_is_out_of_date_before_the_reply() {
+    let mut served = Served::new();
+    let file = served.unnamed_file().node;
+    let request = served.kernel.request(FSYNC, file, FsyncIn::default().as_bytes());
+    let (notification, reply) = (served.kernel.next_message(), served.kernel.next_message());
+    // FUSE_NOTIFY_INVAL_INODE, of attributes alone.
+    assert_eq!((notification.unique, notification.code), (0, 2));
+    let what = InvalInodeOut::read_from_bytes(&notification.payload).unwrap();
+    assert_eq!((what.node, what.offset), (file, -1));
+    assert_eq!((reply.unique, reply.code), (request, 0));
+    served.unmount();
+}
+
+#[test]
+fn the_file_system_is_closed_once_however_the_connection_ends() {
+    Served::new().unmount();
+    assert!(matches!(Served::new().end(ReceiveError::Aborted), Err(SessionError::Aborted)));
+    let error = Served::new().end(ReceiveError::Failed(Errno::IO)).unwrap_err();
+    assert!(error.to_string().contains(MemoryTransport::NAME), "{error}");
+    let mut served = Served::new();
+    assert_eq!(served.kernel.ask(DESTROY, 0, &[0_u8; 0]).code, 0);
+    assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
+    served.unmount();
+}
