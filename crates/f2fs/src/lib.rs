@@ -72,6 +72,11 @@
 //! What runs in the background (writeback, checkpoints, cleaning) is [`FileSystem::tick`](basalt_vfs::FileSystem::tick): a program that keeps a
 //! volume open calls it now and then. The crate's `examples` make an image file, walk a volume, and use a device of their own.
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)
+)]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -15,6 +15,8 @@
 //! assert!(dice.iter().all(|eyes| (1..=6).contains(eyes)));
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 /// A xoshiro256** generator.
 #[derive(Clone, Debug)]
 pub struct Rng {

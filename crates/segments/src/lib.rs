@@ -60,6 +60,8 @@
 //! Segment, section and block numbers are checked by the engine before they come here, because only the engine can
 //! name the structure on disk that held a bad one. A number out of range is a fault of the caller and panics.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 mod bitmap;
 pub mod cleaning;
 mod kind;
