@@ -40,6 +40,18 @@ impl Rule {
 /// Wraps a device and makes requests fail as told. A request made to fail does not reach the device within.
 ///
 /// Several rules may hold at once; each counts every request, and the first one set that names an error wins.
+///
+/// ```
+/// use std::io::ErrorKind;
+///
+/// use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+///
+/// let device = FaultyDevice::new(MemoryDevice::new(1 << 20, 512));
+/// device.fail_nth(RequestKind::Flush, 2, ErrorKind::Other);
+/// assert!(device.flush().is_ok());
+/// assert!(device.flush().is_err());
+/// assert!(device.flush().is_ok());
+/// ```
 pub struct FaultyDevice<D> {
     inner: D,
     rules: Mutex<Vec<Rule>>,

@@ -51,6 +51,21 @@ enum Kind {
 ///
 /// Any request may have any size and alignment; on a block device those that are multiples of the sector size in
 /// memory, offset and length go to the device as they are, all others through a buffer.
+///
+/// ```
+/// use basalt_device::{BlockDevice, DeviceError, FileDevice, OpenOptions};
+///
+/// # let path = std::env::temp_dir().join(format!("basalt-file-device-{}", std::process::id()));
+/// let device = FileDevice::create(&path, 1 << 20)?;
+/// device.write_at(4096, &[7; 512])?;
+/// device.flush()?;
+/// // The lock is the device's: nobody else opens the image to write until it is dropped.
+/// assert!(matches!(FileDevice::open(&path, &OpenOptions::default()), Err(DeviceError::InUse { .. })));
+/// drop(device);
+/// assert_eq!(FileDevice::open(&path, &OpenOptions::default())?.size(), 1 << 20);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct FileDevice {
     name: String,
     path: PathBuf,

@@ -13,6 +13,8 @@
 //!
 //! Offsets and lengths are in bytes everywhere in this crate.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

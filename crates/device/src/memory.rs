@@ -63,6 +63,22 @@ impl AtomicCounters {
 /// KiB).
 ///
 /// Every write is durable at once; [`RecordingDevice`](crate::RecordingDevice) tells what a power cut could have lost.
+///
+/// ```
+/// use basalt_device::{BlockDevice, MemoryDevice};
+///
+/// let device = MemoryDevice::new(1 << 30, 512);
+/// device.write_at(1 << 20, b"block")?;
+/// let before = device.snapshot();
+/// device.discard(1 << 20, 4096)?;
+///
+/// let mut bytes = [0; 5];
+/// device.read_at(1 << 20, &mut bytes)?;
+/// assert_eq!(&bytes, &[0; 5]);
+/// before.read_at(1 << 20, &mut bytes)?;
+/// assert_eq!(&bytes, b"block");
+/// # Ok::<(), basalt_device::DeviceError>(())
+/// ```
 pub struct MemoryDevice {
     name: String,
     size: u64,

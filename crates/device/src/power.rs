@@ -86,6 +86,24 @@ pub enum Fate {
 }
 
 /// A device in memory that keeps a log of what changes it.
+///
+/// ```
+/// use basalt_device::power::Fate;
+/// use basalt_device::{BlockDevice, MemoryDevice, PowerCutDevice, Replay};
+///
+/// let device = PowerCutDevice::new(MemoryDevice::new(1 << 20, 512));
+/// device.write_at(0, &[1; 512])?;
+/// device.flush()?;
+/// device.write_at(512, &[2; 512])?;
+///
+/// // Power goes, and the write that was not flushed is lost.
+/// let history = device.history();
+/// let left = Replay::new(&history).cut(history.changes.len(), |cached| vec![Fate::Lost; cached.len()]);
+/// let mut bytes = [9; 1024];
+/// left.read_at(0, &mut bytes)?;
+/// assert_eq!((bytes[0], bytes[512]), (1, 0));
+/// # Ok::<(), basalt_device::DeviceError>(())
+/// ```
 pub struct PowerCutDevice {
     base: MemoryDevice,
     live: MemoryDevice,

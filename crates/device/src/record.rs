@@ -11,6 +11,17 @@ use crate::request::{Request, RequestKind};
 /// The order is one that a power cut could have met. A write or discard is logged when it has returned, a flush when
 /// it starts: every write that stands before a flush in the log had returned before the flush was asked for, and is
 /// therefore durable once that flush has succeeded.
+///
+/// ```
+/// use basalt_device::{BlockDevice, MemoryDevice, RecordingDevice, RequestKind};
+///
+/// let device = RecordingDevice::new(MemoryDevice::new(1 << 20, 512), false);
+/// device.write_at(4096, &[1; 512])?;
+/// device.flush()?;
+/// let kinds: Vec<RequestKind> = device.take().iter().map(|request| request.kind).collect();
+/// assert_eq!(kinds, [RequestKind::Write, RequestKind::Flush]);
+/// # Ok::<(), basalt_device::DeviceError>(())
+/// ```
 pub struct RecordingDevice<D> {
     inner: D,
     keep_data: bool,

@@ -24,6 +24,7 @@ pub trait Clock: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+#[expect(clippy::disallowed_methods, reason = "the clock that callers give to the engine where they want the system's")]
 impl Clock for SystemClock {
     fn now(&self) -> Time {
         let now = clock_gettime(ClockId::RealtimeCoarse);

@@ -32,32 +32,54 @@
 //! | [`error`], `options`, `clock`, `sync` | errors, options, injected time, locks |
 //!
 //! A volume in memory: made, written, its file made durable, opened again. With a `FileDevice` it is an image file or a block device.
+//! [`Files`](basalt_vfs::path::Files) is `std::fs` on a volume; below it is [`FileSystem`](basalt_vfs::FileSystem), by inode numbers.
 //!
 //! ```
+//! use std::io::Write;
 //! use std::sync::Arc;
 //!
 //! use basalt_device::{BlockDevice, MemoryDevice};
+//! use basalt_f2fs::check::{CheckOptions, check};
 //! use basalt_f2fs::format::{FormatOptions, format};
 //! use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
-//! use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+//! use basalt_vfs::FileSystem;
+//! use basalt_vfs::path::Files;
 //!
 //! let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(64 << 20, 512));
 //! format(&*device, &FormatOptions::default(), &mut |_done, _total| ())?;
 //!
 //! let fs = F2fs::open(Arc::clone(&device), OpenOptions::default(), Arc::new(SystemClock))?;
-//! let file = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
-//! let ino = fs.create(fs.root(), b"greeting", &file, &Caller::default())?.ino;
-//! fs.write(ino, 0, b"hello", false)?;
-//! fs.sync_file(ino, false)?; // fsync: from here on, power may fail
+//! let files = Files::new(&fs);
+//! files.create_dir_all("/home/user")?;
+//! let mut file = files.create("/home/user/greeting")?;
+//! file.write_all(b"hello")?;
+//! file.sync_all()?; // fsync: from here on, power may fail
+//! drop(file);
 //! fs.close()?;
 //!
-//! let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock))?;
-//! let ino = fs.lookup(fs.root(), b"greeting")?.ino;
-//! let mut buf = [0; 5];
-//! assert_eq!(fs.read(ino, 0, &mut buf)?, 5);
-//! assert_eq!(&buf, b"hello");
+//! let fs = F2fs::open(Arc::clone(&device), OpenOptions::default(), Arc::new(SystemClock))?;
+//! assert_eq!(Files::new(&fs).read("/home/user/greeting")?, b"hello");
+//! let ino = fs.lookup(fs.root(), b"home")?.ino; // the same by inode number
+//! assert_eq!(fs.attributes(ino)?.links, 3);
+//! fs.forget(ino, 1);
+//! fs.close()?;
+//!
+//! let report = check(&*device, &CheckOptions::default(), &mut |_progress| ())?;
+//! assert!(report.faults.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! What runs in the background (writeback, checkpoints, cleaning) is [`FileSystem::tick`](basalt_vfs::FileSystem::tick): a program that keeps a
+//! volume open calls it now and then. The crate's `examples` make an image file, walk a volume, and use a device of their own.
+
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout)
+)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod blocks;
 pub mod check;

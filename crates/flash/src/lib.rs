@@ -9,8 +9,11 @@
 //! Nothing here knows a file system: requests come in, time and counts come out, and the same requests give the same
 //! numbers on any machine.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 pub mod device;
 pub mod ftl;
+#[expect(clippy::disallowed_methods, reason = "it measures real devices by the machine's clock")]
 pub mod profile;
 
 pub use device::{

@@ -2,6 +2,20 @@
 //!
 //! Written out here so that a seed from an old failure report gives the same run for ever, whatever happens to a
 //! dependency. Not for cryptography.
+//!
+//! ```
+//! use basalt_random::Rng;
+//!
+//! let mut rng = Rng::new(17);
+//! let dice: Vec<u64> = (0..5).map(|_| rng.between(1, 6)).collect();
+//! assert_eq!(dice, (0..5).map({
+//!     let mut same = Rng::new(17);
+//!     move |_| same.between(1, 6)
+//! }).collect::<Vec<_>>());
+//! assert!(dice.iter().all(|eyes| (1..=6).contains(eyes)));
+//! ```
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
 
 /// A xoshiro256** generator.
 #[derive(Clone, Debug)]

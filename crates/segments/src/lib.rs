@@ -13,6 +13,39 @@
 //! the segment information table (SIT) and is what a log fills; a *section* is one or more consecutive segments and is
 //! what the cleaner empties.
 //!
+//! A policy is a small type. This one cleans sections in turn, as a circular log does:
+//!
+//! ```
+//! use basalt_segments::{SectionView, SegmentKind, SegmentTable, VictimPolicy};
+//!
+//! struct InTurn;
+//!
+//! impl VictimPolicy for InTurn {
+//!     fn name(&self) -> &'static str {
+//!         "in-turn"
+//!     }
+//!
+//!     fn about(&self) -> &'static str {
+//!         "sections in the order of their numbers"
+//!     }
+//!
+//!     fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
+//!         f64::from(section.section)
+//!     }
+//! }
+//!
+//! let mut table = SegmentTable::new(4, 1);
+//! let mut after = None;
+//! for time in 1..=3 {
+//!     let segment = table.open_segment(SegmentKind::HotData, after).expect("a free segment");
+//!     table.set_live(segment * 512 + 7, time);
+//!     table.close_segment(segment);
+//!     after = Some(segment);
+//! }
+//! let victims = [0, 1].map(|cleaned| table.select_victim(&InTurn, 4, &|section| section < cleaned));
+//! assert_eq!(victims, [Some(0), Some(1)]);
+//! ```
+//!
 //! # Where things are
 //!
 //! | module | subject |
@@ -26,6 +59,8 @@
 //!
 //! Segment, section and block numbers are checked by the engine before they come here, because only the engine can
 //! name the structure on disk that held a bad one. A number out of range is a fault of the caller and panics.
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
 
 mod bitmap;
 pub mod cleaning;

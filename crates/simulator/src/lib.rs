@@ -28,6 +28,8 @@
 //! | `volume/file` | the engine's page cache and nodes, for runs that are to match the engine's block for block |
 //! | `statistics` | [`Statistics`]: copies, victims, write amplification, write cost; [`Memory`] |
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 mod error;
 mod options;
 mod statistics;

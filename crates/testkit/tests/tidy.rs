@@ -25,6 +25,9 @@ const WORDS: [[&str; 2]; 8] = [
     ["XX", "X"],
 ];
 
+/// Crates that start no thread, read no clock and print nothing: their `lib.rs` turns clippy.toml on.
+const INJECTED: [&str; 8] = ["random", "device", "segments", "vfs", "f2fs", "flash", "workloads", "simulator"];
+
 /// The Rust files of the repository, with their text.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -85,4 +88,21 @@ fn words_are_known_to_everybody() {
         }
     }
     expect_none("words to be replaced", &found);
+}
+
+#[test]
+fn time_and_threads_are_injected() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let has = |name: &&str| {
+        let text = std::fs::read_to_string(root.join(format!("crates/{name}/src/lib.rs"))).unwrap();
+        // rustfmt may put each word on a line of its own.
+        let text: String = text.split_whitespace().collect();
+        let lints =
+            text.split("#![cfg_attr(not(test),warn(").nth(1).and_then(|rest| rest.split(")]").next()).unwrap_or("");
+        ["disallowed_methods", "print_stderr", "print_stdout"]
+            .iter()
+            .all(|lint| lints.contains(&format!("clippy::{lint}")))
+    };
+    let without: Vec<String> = INJECTED.iter().filter(|name| !has(name)).map(|name| format!("crates/{name}")).collect();
+    expect_none("crates whose lib.rs does not turn the lints of clippy.toml on", &without);
 }

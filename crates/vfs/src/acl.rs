@@ -95,6 +95,23 @@ pub struct Entry {
 
 /// A valid ACL: owner, users, owning group, groups, mask, others, in this order; the mask is there if a user or group
 /// is named. Users and groups may be named twice, as Linux allows; the first counts.
+///
+/// ```
+/// use basalt_vfs::acl::{Acl, Entry, Who};
+///
+/// let entry = |who, permissions| Entry { who, permissions };
+/// let mut acl = Acl::new(vec![
+///     entry(Who::Owner, 6),
+///     entry(Who::User(1000), 6),
+///     entry(Who::OwningGroup, 4),
+///     entry(Who::Mask, 6),
+///     entry(Who::Other, 0),
+/// ])?;
+/// acl.chmod(0o640);
+/// assert_eq!(acl.permissions(), 0o640);
+/// assert_eq!(Acl::parse(&acl.to_xattr())?, acl);
+/// # Ok::<(), basalt_vfs::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<Entry>,

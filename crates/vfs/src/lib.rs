@@ -10,6 +10,8 @@
 //!
 //! Sizes and offsets are in bytes, times in seconds and nanoseconds since the epoch. File names are bytes.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -15,6 +15,8 @@
 //! Bytes everywhere, times in nanoseconds of the observer's clock. The same seed and settings give the same operations and the
 //! same content on every target.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
 pub mod catalog;
 pub mod error;
 pub mod files;

@@ -81,6 +81,10 @@ impl Observer for Unobserved {
 pub struct WallClock(Instant);
 
 impl Default for WallClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one clock that is not simulated: it is given to a run as an `Observer`"
+    )]
     fn default() -> WallClock {
         WallClock(Instant::now())
     }

@@ -58,6 +58,7 @@ fn unmount_in_time(unmounter: &Unmounter, signals: &mut Signals) -> bool {
 }
 
 /// Makes everything durable, closes the volume, and ends the process, which ends the mount.
+#[expect(clippy::exit, reason = "the thread that serves the mount may wait for the kernel for ever")]
 fn end(fs: &dyn FileSystem, finish: &Finish, unmounter: &Unmounter) -> ! {
     // The kernel hands its dirty pages over.
     if let Err(error) = sync_mounted(unmounter.mount_point()) {

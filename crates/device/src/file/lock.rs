@@ -218,6 +218,7 @@ struct Patience {
     end: Option<Instant>,
 }
 
+#[expect(clippy::disallowed_methods, reason = "it waits for other processes, which no injected clock makes faster")]
 impl Patience {
     fn new(wait: Duration) -> Self {
         Patience { end: Instant::now().checked_add(wait) }

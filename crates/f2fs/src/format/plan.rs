@@ -213,7 +213,9 @@ fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -
     sb.node_ino.set(1);
     sb.meta_ino.set(2);
     sb.root_ino.set(3);
-    sb.uuid = options.uuid.unwrap_or_else(|| uuid::Uuid::new_v4().into_bytes());
+    #[expect(clippy::disallowed_methods, reason = "a caller that wants the same volume again gives the UUID")]
+    let random = || uuid::Uuid::new_v4().into_bytes();
+    sb.uuid = options.uuid.unwrap_or_else(random);
     for (unit, from) in sb.volume_name.iter_mut().zip(options.label.encode_utf16()) {
         *unit = U16::new(from);
     }

@@ -81,6 +81,21 @@ pub enum SessionError {
 /// A mounted file system, ready to be served by [`run`](Self::run).
 ///
 /// Dropping a session without running it closes the connection and takes the mount away; the file system is not closed then.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use basalt_fuse::{MountOptions, Session};
+/// use basalt_vfs::FileSystem;
+///
+/// fn serve(fs: Arc<dyn FileSystem>) -> Result<(), Box<dyn std::error::Error>> {
+///     let session = Session::mount(fs, &MountOptions::new("/mnt", "card.img"))?;
+///     // For another thread, or a signal handler: ends `run`.
+///     let unmounter = session.unmounter();
+///     # let _ = unmounter;
+///     Ok(session.run()?)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Session {
     /// `None` once `run` took it.
