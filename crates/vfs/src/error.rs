@@ -1,5 +1,4 @@
-//! What can go wrong, in plain names. What a program sees of it is up to whoever serves the file system: `basalt-fuse` has the error numbers of
-//! Linux.
+//! What can go wrong, in plain names. `basalt-fuse` translates them to the error numbers of Linux.
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
