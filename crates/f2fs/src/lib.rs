@@ -133,7 +133,6 @@ pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
-pub use live::LiveInfo;
 pub use lock::F2fs;
 pub use options::{Atime, OpenOptions};
 pub use statistics::{

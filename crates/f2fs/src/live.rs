@@ -1,6 +1,9 @@
-//! What an open volume is doing: facts that cost so little that they can be asked for at any time.
+//! What mounts, live counters and the lab ask an engine for: facts that cost so little that they can be asked for at any time.
 
-use crate::info::{self, States, Usage};
+use basalt_vfs::{Engine, Identity, Live, Named, SegmentStates, Usage, WrittenBlocks};
+
+use crate::info;
+use crate::layout::BLOCK_SIZE;
 use crate::lock::F2fs;
 use crate::statistics::Statistics;
 use crate::volume::Volume;
@@ -8,58 +11,93 @@ use crate::volume::Volume;
 /// How the warning begins that says why a volume cannot be changed.
 const READ_ONLY: &str = "mounted read-only: ";
 
-/// What an open volume did, what it holds, and whether it can be changed, all of one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct LiveInfo {
-    /// What was written, cleaned and committed since the volume was opened.
-    pub statistics: Statistics,
-    /// Blocks, nodes and inodes in use.
-    pub usage: Usage,
-    /// Segments of the main area by state.
-    pub segments: States,
-    /// Segments in a section, the unit of cleaning.
-    pub segments_per_section: u32,
-    /// Blocks on the device that hold data of files and directories.
-    pub live_data_blocks: u64,
-    /// Blocks on the device that hold nodes.
-    pub live_node_blocks: u64,
-    /// Pages of files and directories that wait in memory to be written.
-    pub dirty_pages: u64,
-    /// Nodes that wait in memory to be written.
-    pub dirty_nodes: u64,
-    /// Dead blocks that may not be written over, because the last checkpoint or an fsync needs them: counted where cleaning is
-    /// committed by the journal.
-    pub pre_invalid_blocks: u64,
-    /// Nothing can be changed.
-    pub read_only: bool,
-    /// Why not, where nobody asked for that: a feature that is not served, damage, a device that cannot be written.
-    pub read_only_reason: Option<String>,
-    /// The error after which the volume took no more changes: what counts is its last checkpoint.
-    pub failed: Option<String>,
-}
+impl Engine for F2fs {
+    fn identity(&self) -> Identity {
+        self.with_volume(|volume| Identity {
+            label: volume.geometry.superblock.label(),
+            uuid: uuid::Uuid::from_bytes(volume.geometry.uuid).to_string(),
+        })
+    }
 
-impl F2fs {
-    /// What the volume did and holds as of now. Takes constant time, whatever the volume's size.
-    #[must_use]
-    pub fn live(&self) -> LiveInfo {
+    fn is_writable(&self) -> bool {
+        F2fs::is_writable(self)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        F2fs::warnings(self)
+    }
+
+    fn counters(&self) -> basalt_vfs::Counters {
+        counters(&self.statistics())
+    }
+
+    /// Takes constant time, whatever the volume's size.
+    fn live(&self) -> Live {
         self.with_volume(describe)
     }
 }
 
-fn describe(volume: &Volume) -> LiveInfo {
-    LiveInfo {
-        statistics: volume.statistics(),
-        usage: info::usage(volume),
-        segments: info::states(volume),
-        segments_per_section: volume.geometry.segments_per_section,
+/// What every engine counts, and by name what only F2FS does.
+fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
+    let Statistics { written, cleaning, checkpoints } = statistics;
+    basalt_vfs::Counters {
+        written: WrittenBlocks {
+            data_blocks: written.data_blocks,
+            node_blocks: written.node_blocks,
+            metadata_blocks: written.metadata_blocks,
+            journal_blocks: written.journal_blocks,
+        },
+        cleaning: *cleaning,
+        named: [
+            ("written/checkpoints", written.checkpoints),
+            ("written/sections_cleaned", written.sections_cleaned),
+            ("written/blocks_moved", written.blocks_moved),
+            ("checkpoints/open", checkpoints.open),
+            ("checkpoints/fsync", checkpoints.fsync),
+            ("checkpoints/sync", checkpoints.sync),
+            ("checkpoints/interval", checkpoints.interval),
+            ("checkpoints/memory", checkpoints.memory),
+            ("checkpoints/cleaning", checkpoints.cleaning),
+            ("checkpoints/trim", checkpoints.trim),
+            ("checkpoints/resize", checkpoints.resize),
+            ("checkpoints/close", checkpoints.close),
+        ]
+        .into(),
+    }
+}
+
+fn describe(volume: &Volume) -> Live {
+    let (usage, states) = (info::usage(volume), info::states(volume));
+    Live {
+        block_size: BLOCK_SIZE as u32,
+        counters: counters(&volume.statistics()),
+        usage: Usage { user_blocks: usage.user_blocks, used_blocks: usage.used_blocks, inodes: usage.inodes.into() },
+        segments: SegmentStates {
+            free: states.free.into(),
+            active: states.active.into(),
+            dirty: states.dirty.into(),
+            full: states.full.into(),
+        },
         live_data_blocks: volume.table.live_data_blocks(),
         live_node_blocks: volume.table.live_node_blocks(),
-        dirty_pages: (volume.dirty_file_pages + volume.dirty_directory_pages) as u64,
-        dirty_nodes: volume.nodes.dirty_count() as u64,
-        pre_invalid_blocks: volume.table.pre_invalid_blocks(),
+        dirty_data_blocks: (volume.dirty_file_pages + volume.dirty_directory_pages) as u64,
+        dirty_node_blocks: volume.nodes.dirty_count() as u64,
         read_only: !volume.is_writable(),
         read_only_reason: volume.warnings.iter().find_map(|warning| warning.strip_prefix(READ_ONLY)).map(str::to_owned),
         failed: volume.failed.clone(),
+        named: named(volume, usage, states),
     }
+}
+
+/// Facts that only F2FS has.
+fn named(volume: &Volume, usage: info::Usage, states: info::States) -> Named {
+    [
+        ("usage/nodes", usage.nodes.into()),
+        ("usage/reserved_segments", usage.reserved_segments.into()),
+        ("usage/overprovision_segments", usage.overprovision_segments.into()),
+        ("segments/prefree", states.prefree.into()),
+        ("segments_per_section", volume.geometry.segments_per_section.into()),
+        ("pre_invalid_blocks", volume.table.pre_invalid_blocks()),
+    ]
+    .into()
 }

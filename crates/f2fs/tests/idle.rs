@@ -8,7 +8,7 @@ use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{Clock, F2fs, OpenOptions};
 use basalt_testkit::rng::Rng;
-use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, Time};
+use basalt_vfs::{Caller, Engine, FileKind, FileSystem, NewNode, Time};
 
 const BLOCK: u64 = 4096;
 /// Blocks of the file that is overwritten: two fifths of the volume.
@@ -56,7 +56,7 @@ fn fragmented(options: OpenOptions) -> (Arc<MemoryDevice>, F2fs, Arc<TestClock>)
 fn an_idle_volume_is_cleaned_in_bounded_pieces_until_it_is_not_worth_it() {
     let (device, fs, clock) = fragmented(OpenOptions::default());
     let free = fs.info().states.free;
-    let start = fs.statistics();
+    let (start, begun) = (fs.statistics(), fs.counters());
     // Not idle yet.
     fs.tick(clock.advance(Duration::from_millis(100)));
     assert_eq!(fs.statistics().cleaning, start.cleaning);
@@ -81,10 +81,10 @@ fn an_idle_volume_is_cleaned_in_bounded_pieces_until_it_is_not_worth_it() {
     assert!(now > free, "{free} free segments before, {now} after");
     assert!(work.data_blocks_copied > 0 && work.data_blocks_copied <= work.blocks_copied, "{work:?}");
     let live = fs.live();
-    assert_eq!(live.statistics.new_data_blocks(), start.new_data_blocks(), "copies count as new data");
-    assert!(live.statistics.write_amplification() > start.write_amplification());
+    assert_eq!(live.counters.new_data_blocks(), begun.new_data_blocks(), "copies count as new data");
+    assert!(live.counters.write_amplification() > begun.write_amplification());
     let (used, on_device) = (live.usage.used_blocks, live.live_data_blocks + live.live_node_blocks);
-    assert_eq!((live.segments.free, used), (now, on_device));
+    assert_eq!((live.segments.free, used), (now.into(), on_device));
     assert!(!live.read_only && live.failed.is_none() && live.read_only_reason.is_none());
     fs.close().unwrap();
     assert!(check(&*device, &CheckOptions::default(), &mut |_| {}).unwrap().is_clean());

@@ -155,7 +155,7 @@ fn a_truncated_request_is_refused_where_it_can_be_told_from_others() {
     assert_eq!(served.kernel.ask(LOOKUP, ROOT_NODE, b"name").code, failed(Errno::INVAL));
     let write = WriteIn { size: 100, ..Default::default() };
     assert_eq!(served.kernel.ask(WRITE, ROOT_NODE, &write).code, failed(Errno::INVAL));
-    // Messages that are not as long as they say, or have no header: nobody knows whom to answer.
+    // Messages that are not as long as they say, or have no header: there is no request to answer.
     let whole = message(4711, LOOKUP, ROOT_NODE, b"name\0");
     for length in [0, 1, size_of::<InHeader>() - 1, size_of::<InHeader>(), whole.len() - 1] {
         served.kernel.hand_over(whole[..length].to_vec());

@@ -14,10 +14,10 @@ use std::time::Duration;
 use basalt_device::{BlockDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
-use basalt_f2fs::{Clock, F2fs, OpenOptions, Statistics};
+use basalt_f2fs::{Clock, F2fs, OpenOptions};
 use basalt_flash::device::{DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock};
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
-use basalt_vfs::{FileSystem, Time};
+use basalt_vfs::{Counters, Engine, FileSystem, Time};
 use basalt_workloads::{Event, Observer, Phase, Runner, Settings, VfsFiles, Workload, WorkloadReport};
 
 /// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
@@ -101,7 +101,7 @@ pub struct EngineRun {
     /// What the application did, and how long it took.
     pub workload: WorkloadReport,
     /// What the engine did.
-    pub engine: Statistics,
+    pub engine: Counters,
     /// What the device did.
     pub device: DeviceStatistics,
     /// What each listening translation layer did, in the order of the settings.
@@ -156,7 +156,7 @@ impl Clock for EngineClock {
 /// Sees the measured phase of a run as it goes.
 pub trait Watch {
     /// Behind each operation: what it was, and what the engine has done since the volume was opened.
-    fn operation(&mut self, event: &Event, statistics: &Statistics);
+    fn operation(&mut self, event: &Event, counters: &Counters);
 
     /// Behind each step of the workload: the virtual time in nanoseconds.
     fn step(&mut self, now: u64);
@@ -164,7 +164,7 @@ pub trait Watch {
 
 /// Lets time pass between operations, and the engine work in it.
 struct Ticker<'a, 'w> {
-    engine: &'a F2fs,
+    engine: &'a dyn Engine,
     clock: EngineClock,
     think_ns: u64,
     next_tick: u64,
@@ -178,7 +178,7 @@ impl Observer for Ticker<'_, '_> {
 
     fn operation(&mut self, event: &Event) -> basalt_workloads::Result<()> {
         if let Some(watch) = self.watch.as_mut().filter(|_| event.phase == Phase::Measure) {
-            watch.operation(event, &self.engine.statistics());
+            watch.operation(event, &self.engine.counters());
         }
         let until = self.clock.0.now().saturating_add(self.think_ns);
         while self.next_tick <= until {
@@ -257,7 +257,7 @@ fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &Engi
 fn measure(
     workload: &mut dyn Workload,
     settings: &EngineSettings,
-    engine: &F2fs,
+    engine: &dyn Engine,
     device: &TimedDevice<MemoryDevice>,
     clock: EngineClock,
     watch: Option<&mut dyn Watch>,
@@ -269,9 +269,9 @@ fn measure(
     let mut runner = Runner::new(workload, &settings.workload, &mut files, &mut ticker);
     let mut before = vec![runner.prepare()?, runner.fill()?];
     before.extend(runner.age()?);
-    let (engine_before, device_before, layers_before) = (engine.statistics(), device.statistics(), device.layers());
+    let (engine_before, device_before, layers_before) = (engine.counters(), device.statistics(), device.layers());
     let measure = runner.measure()?;
-    let engine = engine.statistics().since(&engine_before);
+    let engine = engine.counters().since(&engine_before);
     let statistics = device.statistics().since(&device_before);
     let layers = device.layers().into_iter().zip(layers_before);
     let layers = layers.map(|(end, before)| LayerRun {

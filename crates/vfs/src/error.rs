@@ -1,5 +1,4 @@
-//! What can go wrong, in plain names. The layer that serves the file system decides what a program sees: `basalt-fuse` has the error numbers of
-//! Linux.
+//! What can go wrong, in plain names. `basalt-fuse` translates them to the error numbers of Linux.
 
 use std::io;
 

@@ -3,6 +3,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`fs`] | the [`FileSystem`] trait: one method an operation |
+//! | [`engine`] | the [`Engine`] trait: what mounts, live counters and the lab ask for beside files |
+//! | [`counters`] | [`Counters`]: what an engine did, in numbers that all have and in numbers by name |
 //! | [`types`] | attributes, names, times, flags |
 //! | [`error`] | [`Error`] and its kinds |
 //! | [`path`] | files by path, with the names and the semantics of [`std::fs`] |
@@ -17,11 +19,15 @@
 struct Readme;
 
 pub mod acl;
+pub mod counters;
+pub mod engine;
 pub mod error;
 pub mod fs;
 pub mod path;
 pub mod types;
 
+pub use counters::{CleaningCause, CleaningStatistics, CleaningWork, Counters, Named, WrittenBlocks};
+pub use engine::{Engine, Identity, Live, SegmentStates, Usage};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{Background, FileSystem};
 pub use types::{

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use basalt_f2fs::F2fs;
+use basalt_vfs::Engine;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode};
 use rustix::io::Errno;
@@ -64,20 +64,19 @@ impl Waiting {
 }
 
 impl Counters {
-    /// Serves the counters of `fs` in a thread of their own. `mount` says what is mounted where.
+    /// Serves the counters of `engine` in a thread of their own. `mount` says what is mounted where.
     ///
     /// # Errors
     /// Where no directory can be used, with the reason for each.
-    pub(crate) fn serve(fs: &Arc<F2fs>, mount: MountFacts) -> io::Result<Counters> {
-        let info = fs.info();
+    pub(crate) fn serve(engine: &Arc<dyn Engine>, mount: MountFacts) -> io::Result<Counters> {
         // First, because it may fail: then no socket is left without a server.
         let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (socket, listener) = SocketFile::make(&place::name(&mount.device_number))?;
         let farewell = SocketFile::make(&place::farewell_name(&mount.device_number));
         let (farewell, waiting) = farewell.inspect_err(|_| socket.remove())?;
         let sockets = [socket, farewell];
-        let volume = VolumeFacts { label: info.label, uuid: info.uuid };
-        let teller = Teller { fs: Arc::downgrade(fs), mount, volume, start: Instant::now() };
+        let volume = engine.identity().into();
+        let teller = Teller { engine: Arc::downgrade(engine), mount, volume, start: Instant::now() };
         let (end, ended) = mpsc::channel();
         let thread = std::thread::Builder::new().name("counters".into()).spawn(move || {
             let end: Sender<Vec<OwnedFd>> = end;
@@ -210,16 +209,16 @@ fn remove_dead(directory: &OwnedFd) -> io::Result<()> {
 
 /// What clients are told.
 struct Teller {
-    fs: Weak<F2fs>,
+    engine: Weak<dyn Engine>,
     mount: MountFacts,
     volume: VolumeFacts,
     start: Instant,
 }
 
 impl Teller {
-    /// The document as of now; `None` when the file system is gone.
+    /// The document as of now; `None` when the engine is gone.
     fn tell(&self) -> Option<Vec<u8>> {
-        let live = self.fs.upgrade()?.live();
+        let live = self.engine.upgrade()?.live();
         let mount = MountFacts { uptime_seconds: self.start.elapsed().as_secs_f64(), ..self.mount.clone() };
         serde_json::to_vec(&Document::new(mount, self.volume.clone(), live)).ok()
     }

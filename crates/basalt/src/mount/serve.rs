@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_device::{BlockDevice, FileDevice, Lock, LoopDevice, OpenOptions};
-use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{Atime, F2fs, LiveInfo, SystemClock};
+use basalt_f2fs::{Atime, F2fs, SystemClock};
 use basalt_fuse::{Losses, MountError, MountOptions, Session, SessionError, Unmounter};
-use basalt_vfs::FileSystem;
+use basalt_vfs::{Engine, FileSystem, Live};
 use rustix::io::Errno;
 
 use super::counters::Counters;
@@ -48,17 +47,31 @@ impl Job {
     }
 }
 
-/// Mounts, says so by `ready`, and serves until the mount is gone and the volume closed.
+/// Mounts the F2FS volume on the target, says so by `ready`, and serves until the mount is gone and the volume closed.
 ///
 /// # Errors
 /// When the target cannot be opened or mounted; `ready` has not been called then. And when the volume could not be closed cleanly.
 pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
+    serve_with(job, |device| open_volume(job, device), ready)
+}
+
+/// As [`serve`], with the engine that `open` opens on the target.
+///
+/// # Errors
+/// As [`serve`]; those of `open` among them.
+pub fn serve_with(
+    job: &Job,
+    open: impl FnOnce(Arc<dyn BlockDevice>) -> Result<Opened, Failure>,
+    ready: impl FnOnce(),
+) -> Result<(), Failure> {
     // First: threads inherit it.
     basalt_fuse::protect_server();
     let device = Device::new(open_device(job)?, job.choices.record.as_deref())?;
-    let opened = open_volume(job, device.block_device()).inspect_err(|_| device.abandon())?;
+    let opened = open(device.block_device()).inspect_err(|_| device.abandon())?;
+    opened.warnings().iter().for_each(|warning| job.warn(&format!("{}: {warning}", job.target.display())));
     let mounted = mount(job, device.file(), &opened);
-    let Opened { fs, engine, .. } = opened;
+    let (fs, engine) = (opened.file_system(), opened.engine());
+    drop(opened);
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
@@ -102,10 +115,10 @@ pub fn serve(job: &Job, ready: impl FnOnce()) -> Result<(), Failure> {
 }
 
 /// How a mount ended. Data is lost that the kernel handed over in vain, or that the engine still has in memory.
-fn outcome(served: Result<(), SessionError>, losses: &Losses, live: Option<LiveInfo>) -> End {
+fn outcome(served: Result<(), SessionError>, losses: &Losses, live: Option<Live>) -> End {
     let (refused, beyond) = (losses.bytes(), losses.bytes_beyond());
     let failed = live.filter(|live| live.failed.is_some());
-    let unwritten = failed.map_or(0, |live| live.dirty_pages * BLOCK_SIZE as u64);
+    let unwritten = failed.map_or(0, |live| live.dirty_data_blocks * u64::from(live.block_size));
     let amount = match refused + unwritten {
         0 => String::new(),
         bytes => format!(", {} or more", human(bytes)),
@@ -129,23 +142,43 @@ fn open_device(job: &Job) -> Result<FileDevice, Failure> {
     target::open(&job.target, &OpenOptions { read_only, lock, ..OpenOptions::default() }, job.wait)
 }
 
-/// A volume that is open, and whether it can be changed.
-struct Opened {
-    fs: Arc<dyn FileSystem>,
-    /// The same, where it has counters.
-    engine: Option<Arc<F2fs>>,
-    is_writable: bool,
+/// What is open.
+pub enum Opened {
+    /// A volume.
+    Volume(Arc<dyn Engine>),
+    /// The files that a search found in a damaged volume. They cannot be changed, and nothing is counted.
+    Found(Arc<dyn FileSystem>),
+}
+
+impl Opened {
+    fn file_system(&self) -> Arc<dyn FileSystem> {
+        match self {
+            Opened::Volume(engine) => Arc::<dyn Engine>::clone(engine),
+            Opened::Found(fs) => Arc::clone(fs),
+        }
+    }
+
+    fn engine(&self) -> Option<Arc<dyn Engine>> {
+        match self {
+            Opened::Volume(engine) => Some(Arc::clone(engine)),
+            Opened::Found(_) => None,
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        matches!(self, Opened::Volume(engine) if engine.is_writable())
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.engine().map(|engine| engine.warnings()).unwrap_or_default()
+    }
 }
 
 fn open_volume(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
     let path = job.target.display();
     let engine = &job.choices.engine;
     match F2fs::open(device.clone(), engine.clone(), Arc::new(SystemClock)) {
-        Ok(fs) => {
-            fs.warnings().iter().for_each(|warning| job.warn(&format!("{path}: {warning}")));
-            let fs = Arc::new(fs);
-            Ok(Opened { is_writable: fs.is_writable(), engine: Some(fs.clone()), fs })
-        }
+        Ok(fs) => Ok(Opened::Volume(Arc::new(fs))),
         Err(error) if engine.rescue => {
             job.warn(&format!("{path}: {error}; rescue: searching the whole volume for files, which takes a while"));
             search(job, device)
@@ -165,7 +198,7 @@ fn search(job: &Job, device: Arc<dyn BlockDevice>) -> Result<Opened, Failure> {
         "{path}: rescue: {} inodes found, {} names lost, {} bytes unreadable",
         report.inodes, report.lost_names, report.unreadable_bytes
     ));
-    Ok(Opened { fs: Arc::new(found), engine: None, is_writable: false })
+    Ok(Opened::Found(Arc::new(found)))
 }
 
 /// Has the connection aborted if this process is killed. The mount goes on without where that is not possible: `basalt umount` by root does
@@ -181,7 +214,7 @@ fn watch(unmounter: &Unmounter) -> Option<Watcher> {
 }
 
 /// Serves the counters of a mount. Where that is not possible, the mount goes on without.
-fn serve_counters(job: &Job, engine: Option<Arc<F2fs>>, unmounter: &Unmounter) -> Counters {
+fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, unmounter: &Unmounter) -> Counters {
     let Some(engine) = engine else {
         tracing::info!("no live counters for `basalt stats`: a mount of rescued files has none");
         return Counters::none();
@@ -207,7 +240,7 @@ fn serve_counters(job: &Job, engine: Option<Arc<F2fs>>, unmounter: &Unmounter) -
 /// the image itself.
 fn mount(job: &Job, device: &FileDevice, opened: &Opened) -> Result<(Session, Option<LoopDevice>), Failure> {
     let mut options = options(job, opened);
-    let served = || Arc::clone(&opened.fs);
+    let served = || opened.file_system();
     let is_root = rustix::process::geteuid().is_root();
     if device.is_block_device() && is_root {
         options.block_device = Some(job.target.clone());
@@ -236,7 +269,7 @@ fn options(job: &Job, opened: &Opened) -> MountOptions {
     let choices = &job.choices;
     let defaults = MountOptions::new(&job.directory, job.target.display().to_string());
     MountOptions {
-        read_only: choices.engine.read_only || !opened.is_writable,
+        read_only: choices.engine.read_only || !opened.is_writable(),
         allow_other: choices.allow_other.unwrap_or(defaults.allow_other),
         noatime: choices.engine.atime == Atime::Noatime,
         relatime: choices.engine.atime == Atime::Relatime,

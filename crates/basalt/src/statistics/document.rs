@@ -1,14 +1,17 @@
 //! What a mount tells about itself: one JSON document.
 
-use basalt_f2fs::LiveInfo;
+use basalt_vfs::{Identity, Live};
 use serde::{Deserialize, Serialize};
+
+use super::fields;
 
 /// What every document says it is.
 pub(super) const FORMAT: &str = "basalt-statistics";
 /// The version of the format: raised when fields change their meaning or go. New fields leave it as it is.
 pub(super) const VERSION: u32 = 1;
 
-/// The counters and facts of a mount, all of one moment. Counters begin at zero when the volume is mounted. Blocks are of 4096 bytes.
+/// The counters and facts of a mount, all of one moment. Counters begin at zero when the volume is mounted. Blocks are of 4096
+/// bytes, unless `live` has a `block_size`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// `basalt-statistics`.
@@ -20,7 +23,8 @@ pub struct Document {
     /// The volume.
     pub volume: VolumeFacts,
     /// What it did and holds.
-    pub live: LiveInfo,
+    #[serde(with = "fields")]
+    pub live: Live,
     /// Blocks in use of those that users may fill, from 0 to 1.
     pub utilization: f64,
     /// All blocks written for each new data block, those that cleaning moved not counted as new; `null` before there is one.
@@ -53,13 +57,19 @@ pub struct VolumeFacts {
     pub uuid: String,
 }
 
+impl From<Identity> for VolumeFacts {
+    fn from(volume: Identity) -> Self {
+        VolumeFacts { label: volume.label, uuid: volume.uuid }
+    }
+}
+
 impl Document {
     /// Puts a document of the current version together.
-    pub fn new(mount: MountFacts, volume: VolumeFacts, live: LiveInfo) -> Document {
+    pub fn new(mount: MountFacts, volume: VolumeFacts, live: Live) -> Document {
         let usage = &live.usage;
         let utilization =
             if usage.user_blocks == 0 { 0.0 } else { usage.used_blocks as f64 / usage.user_blocks as f64 };
-        let write_amplification = live.statistics.write_amplification();
+        let write_amplification = live.counters.write_amplification();
         let format = FORMAT.to_owned();
         Document { format, version: VERSION, mount, volume, live, utilization, write_amplification }
     }
@@ -114,25 +124,24 @@ pub(super) mod tests {
             uptime_seconds: 3725.5,
         };
         let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };
-        let mut live = LiveInfo::default();
-        live.statistics.written.data_blocks = 512;
-        live.statistics.written.node_blocks = 100;
-        live.statistics.written.metadata_blocks = 20;
-        live.statistics.written.journal_blocks = 8;
-        live.statistics.cleaning.foreground.victims = 3;
-        live.statistics.cleaning.foreground.blocks_read = 300;
-        live.statistics.cleaning.foreground.blocks_copied = 200;
-        live.statistics.cleaning.foreground.data_blocks_copied = 192;
-        live.statistics.cleaning.foreground.pre_invalid_copied = 10;
-        live.statistics.cleaning.foreground.journal_commits = 6;
-        live.statistics.cleaning.foreground.copy = Duration::from_micros(1500);
-        live.statistics.cleaning.background.commit = Duration::from_secs(2);
-        live.statistics.checkpoints.sync = 5;
+        let mut live = Live::default();
+        live.counters.written.data_blocks = 512;
+        live.counters.written.node_blocks = 100;
+        live.counters.written.metadata_blocks = 20;
+        live.counters.written.journal_blocks = 8;
+        live.counters.cleaning.foreground.victims = 3;
+        live.counters.cleaning.foreground.blocks_read = 300;
+        live.counters.cleaning.foreground.blocks_copied = 200;
+        live.counters.cleaning.foreground.data_blocks_copied = 192;
+        live.counters.cleaning.foreground.pre_invalid_copied = 10;
+        live.counters.cleaning.foreground.journal_commits = 6;
+        live.counters.cleaning.foreground.copy = Duration::from_micros(1500);
+        live.counters.cleaning.background.commit = Duration::from_secs(2);
+        live.counters.named = [("checkpoints/open", 0), ("checkpoints/fsync", 0), ("checkpoints/sync", 5)].into();
         live.usage.user_blocks = 1000;
         live.usage.used_blocks = 250;
         live.segments.free = 40;
-        live.segments.prefree = 2;
-        live.pre_invalid_blocks = 25;
+        live.named = [("usage/nodes", 9), ("segments/prefree", 2), ("pre_invalid_blocks", 25)].into();
         Document::new(mount, volume, live)
     }
 
@@ -157,14 +166,70 @@ pub(super) mod tests {
         }
     }
 
+    /// What a mount of F2FS told before there were other engines, with every number different.
+    const RECORDED: [&str; 2] = [include_str!("golden/earlier.json"), include_str!("golden/later.json")];
+
+    /// The recorded documents, one after the other.
+    pub(crate) fn recorded() -> [Document; 2] {
+        RECORDED.map(|text| Document::read(text.as_bytes()).unwrap())
+    }
+
     #[test]
-    fn counters_that_are_missing_are_zero_and_further_ones_are_passed_over() {
+    fn documents_of_f2fs_stay_as_they_are_to_the_byte() {
+        let [earlier, later] = recorded();
+        assert_eq!(serde_json::to_string(&earlier).unwrap(), RECORDED[0]);
+        assert_eq!(serde_json::to_string_pretty(&later).unwrap(), RECORDED[1]);
+    }
+
+    #[test]
+    fn what_only_one_engine_has_comes_back_by_its_name() {
+        let mut live = Live { block_size: 2048, ..Live::default() };
+        live.counters.named = [("erases/wear", 7), ("checkpoints/idle", 1), ("read_disturbs", 3)].into();
+        live.named = [("bad_blocks", 2), ("segments/bad", 1)].into();
+        let document = Document::new(MountFacts::default(), VolumeFacts::default(), live);
+        let value = serde_json::to_value(&document).unwrap();
+        for (place, number) in [
+            ("/live/statistics/erases/wear", 7),
+            ("/live/statistics/checkpoints/idle", 1),
+            ("/live/statistics/read_disturbs", 3),
+            ("/live/segments/bad", 1),
+            ("/live/bad_blocks", 2),
+            ("/live/block_size", 2048),
+        ] {
+            assert_eq!(value.pointer(place), Some(&number.into()), "{place} in {value}");
+        }
+        assert_eq!(value.pointer("/live/usage/nodes"), None, "another engine's");
+        assert_eq!(Document::read(value.to_string().as_bytes()), Ok(document));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_left_out() {
+        let named = [("usage", 1), ("usage/inodes", 2), ("read_only/why", 3)].into();
+        let live = Live { named, ..Live::default() };
+        let document = Document::new(MountFacts::default(), VolumeFacts::default(), live);
+        let read = Document::read(&serde_json::to_vec(&document).unwrap()).unwrap();
+        assert_eq!(read.live, Live::default());
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_said_with_its_place() {
+        let mut value = serde_json::to_value(example()).unwrap();
+        value["live"]["usage"]["used_blocks"] = "many".into();
+        let error = Document::read(value.to_string().as_bytes()).unwrap_err();
+        assert!(error.contains("damaged") && error.contains("usage/used_blocks"), "{error}");
+        value["live"] = 5.into();
+        assert!(Document::read(value.to_string().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn counters_that_are_missing_are_zero_and_further_ones_have_a_name() {
         let mut value = serde_json::to_value(example()).unwrap();
         value["live"]["statistics"]["cleaning"]["foreground"].as_object_mut().unwrap().remove("victims");
         value["live"]["later"] = 5.into();
         let read = Document::read(value.to_string().as_bytes()).unwrap();
-        let work = read.live.statistics.cleaning.foreground;
+        let work = read.live.counters.cleaning.foreground;
         assert_eq!((work.victims, work.blocks_read), (0, 300));
+        assert_eq!(read.live.named.get("later"), Some(5));
     }
 
     #[test]

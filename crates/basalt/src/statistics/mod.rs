@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `document` | what is told: one JSON document |
+//! | `fields` | the numbers in it: those that every engine has, and those of one engine |
 //! | `farewell` | how a mount ended, sent to programs that unmount it |
 //! | `place` | where the socket of a mount is, found from the mount's device number |
 //! | `ask` | the client's side: a document from the socket of a path's mount |
@@ -15,6 +16,7 @@
 mod ask;
 mod document;
 pub(crate) mod farewell;
+mod fields;
 pub(crate) mod place;
 mod prometheus;
 mod table;

@@ -6,10 +6,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use basalt_f2fs::layout::BLOCK_SIZE;
-use basalt_f2fs::{CleaningWork, LiveInfo};
+use basalt_vfs::{CleaningWork, Live};
 
 use super::document::Document;
+use super::fields;
 
 /// A document as Prometheus reads it: whole, with a line end at its end.
 pub fn exposition(document: &Document) -> String {
@@ -18,6 +18,7 @@ pub fn exposition(document: &Document) -> String {
     space(document, &mut text);
     written(&document.live, &mut text);
     cleaning(&document.live, &mut text);
+    further(&document.live, &mut text);
     text.text
 }
 
@@ -39,6 +40,7 @@ fn about(document: &Document, text: &mut Exposition) {
 
 fn space(document: &Document, text: &mut Exposition) {
     let live = &document.live;
+    let bytes = |blocks| bytes(live, blocks);
     let usage = &live.usage;
     let user = bytes(usage.user_blocks);
     text.single("basalt_user_bytes", Kind::Gauge, "Space available to users, used or free.", user);
@@ -53,32 +55,32 @@ fn space(document: &Document, text: &mut Exposition) {
     text.sample(&[("kind", "data")], bytes(live.live_data_blocks));
     text.sample(&[("kind", "node")], bytes(live.live_node_blocks));
     text.metric("basalt_dirty_bytes", Kind::Gauge, "Data in memory that is not yet written.");
-    text.sample(&[("kind", "data")], bytes(live.dirty_pages));
-    text.sample(&[("kind", "node")], bytes(live.dirty_nodes));
-    text.single(
-        "basalt_pre_invalid_bytes",
-        Kind::Gauge,
-        "Dead blocks that the last checkpoint or an fsync needs.",
-        bytes(live.pre_invalid_blocks),
-    );
+    text.sample(&[("kind", "data")], bytes(live.dirty_data_blocks));
+    text.sample(&[("kind", "node")], bytes(live.dirty_node_blocks));
+    if let Some(blocks) = live.named.get("pre_invalid_blocks") {
+        let help = "Dead blocks that the last checkpoint or an fsync needs.";
+        text.single("basalt_pre_invalid_bytes", Kind::Gauge, help, bytes(blocks));
+    }
     text.single("basalt_inodes", Kind::Gauge, "Inodes in use.", usage.inodes);
-    text.single("basalt_nodes", Kind::Gauge, "Nodes in use, with inodes.", usage.nodes);
+    if let Some(nodes) = live.named.get("usage/nodes") {
+        text.single("basalt_nodes", Kind::Gauge, "Nodes in use, with inodes.", nodes);
+    }
     text.metric("basalt_segments", Kind::Gauge, "Segments of the main area by state.");
     let segments = &live.segments;
-    for (state, count) in [
-        ("free", segments.free),
-        ("active", segments.active),
-        ("dirty", segments.dirty),
-        ("full", segments.full),
-        ("prefree", segments.prefree),
-    ] {
+    for (state, count) in
+        [("free", segments.free), ("active", segments.active), ("dirty", segments.dirty), ("full", segments.full)]
+    {
         text.sample(&[("state", state)], count);
+    }
+    if let Some(count) = live.named.get("segments/prefree") {
+        text.sample(&[("state", "prefree")], count);
     }
 }
 
-fn written(live: &LiveInfo, text: &mut Exposition) {
-    let statistics = &live.statistics;
-    let written = &statistics.written;
+fn written(live: &Live, text: &mut Exposition) {
+    let counters = &live.counters;
+    let bytes = |blocks| bytes(live, blocks);
+    let written = &counters.written;
     text.metric("basalt_written_bytes_total", Kind::Counter, "Written to the device, with copies made by cleaning.");
     for (kind, blocks) in [
         ("data", written.data_blocks),
@@ -88,52 +90,63 @@ fn written(live: &LiveInfo, text: &mut Exposition) {
     ] {
         text.sample(&[("kind", kind)], bytes(blocks));
     }
-    let new = bytes(statistics.new_data_blocks());
+    let new = bytes(counters.new_data_blocks());
     text.single(
         "basalt_new_data_bytes_total",
         Kind::Counter,
         "Data written, without data that cleaning only moved.",
         new,
     );
-    text.metric("basalt_checkpoints_total", Kind::Counter, "Checkpoints by cause.");
-    let causes = &statistics.checkpoints;
-    for (cause, count) in [
-        ("open", causes.open),
-        ("fsync", causes.fsync),
-        ("sync", causes.sync),
-        ("interval", causes.interval),
-        ("memory", causes.memory),
-        ("cleaning", causes.cleaning),
-        ("trim", causes.trim),
-        ("resize", causes.resize),
-        ("close", causes.close),
-    ] {
+    let checkpoints = |cause: &str| counters.named.get(&format!("checkpoints/{cause}"));
+    let causes = ["open", "fsync", "sync", "interval", "memory", "cleaning", "trim", "resize", "close"];
+    let causes = causes.into_iter().filter_map(|cause| Some((cause, checkpoints(cause)?)));
+    for (index, (cause, count)) in causes.enumerate() {
+        if index == 0 {
+            text.metric("basalt_checkpoints_total", Kind::Counter, "Checkpoints by cause.");
+        }
         text.sample(&[("cause", cause)], count);
     }
 }
 
-fn cleaning(live: &LiveInfo, text: &mut Exposition) {
+/// What one engine has besides, by its name.
+fn further(live: &Live, text: &mut Exposition) {
+    let (counters, facts): (Vec<_>, Vec<_>) =
+        (fields::further_counters(live).collect(), fields::further_facts(live).collect());
+    for (numbers, name, kind, help) in [
+        (counters, "basalt_engine_total", Kind::Counter, "What only this engine counts, by name."),
+        (facts, "basalt_engine", Kind::Gauge, "Facts that only this engine has, by name."),
+    ] {
+        if !numbers.is_empty() {
+            text.metric(name, kind, help);
+        }
+        numbers.into_iter().for_each(|(name, value)| text.sample(&[("name", name)], value));
+    }
+}
+
+fn cleaning(live: &Live, text: &mut Exposition) {
     type Count = fn(&CleaningWork) -> u64;
-    let cleaning = &live.statistics.cleaning;
+    let cleaning = &live.counters.cleaning;
     let causes =
         [("foreground", &cleaning.foreground), ("background", &cleaning.background), ("resize", &cleaning.resize)];
+    // In bytes where the name says so.
     let counters: [(&str, &str, Count); 7] = [
         ("basalt_cleaning_victims_total", "Sections that were emptied.", |work| work.victims),
-        ("basalt_cleaning_read_bytes_total", "Read from sections that were emptied.", |work| bytes(work.blocks_read)),
-        ("basalt_cleaning_copied_bytes_total", "Blocks moved.", |work| bytes(work.blocks_copied)),
+        ("basalt_cleaning_read_bytes_total", "Read from sections that were emptied.", |work| work.blocks_read),
+        ("basalt_cleaning_copied_bytes_total", "Blocks moved.", |work| work.blocks_copied),
         (
             "basalt_cleaning_pre_invalid_copied_bytes_total",
             "Blocks moved that were dead, but needed by the last checkpoint or by an fsync.",
-            |work| bytes(work.pre_invalid_copied),
+            |work| work.pre_invalid_copied,
         ),
-        ("basalt_cleaning_copied_data_bytes_total", "Live data blocks moved.", |work| bytes(work.data_blocks_copied)),
+        ("basalt_cleaning_copied_data_bytes_total", "Live data blocks moved.", |work| work.data_blocks_copied),
         ("basalt_cleaning_checkpoints_total", "Checkpoints that freed sections.", |work| work.checkpoints),
         ("basalt_cleaning_journal_commits_total", "Journal commits that freed sections.", |work| work.journal_commits),
     ];
     for (name, help, count) in counters {
         text.metric(name, Kind::Counter, help);
         for (cause, work) in causes {
-            text.sample(&[("cause", cause)], count(work));
+            let count = count(work);
+            text.sample(&[("cause", cause)], if name.contains("_bytes_") { bytes(live, count) } else { count });
         }
     }
     text.metric("basalt_cleaning_seconds_total", Kind::Counter, "Time spent cleaning, by phase.");
@@ -144,8 +157,8 @@ fn cleaning(live: &LiveInfo, text: &mut Exposition) {
     }
 }
 
-fn bytes(blocks: impl Into<u64>) -> u64 {
-    blocks.into().saturating_mul(BLOCK_SIZE as u64)
+fn bytes(live: &Live, blocks: u64) -> u64 {
+    blocks.saturating_mul(live.block_size.into())
 }
 
 fn seconds(time: Duration) -> f64 {
@@ -202,8 +215,28 @@ fn escape(value: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::document::tests::example;
+    use super::super::document::tests::{example, recorded};
     use super::*;
+
+    #[test]
+    fn the_metrics_of_f2fs_stay_as_they_are_to_the_byte() {
+        assert_eq!(exposition(&recorded()[1]), include_str!("golden/metrics.txt"));
+    }
+
+    #[test]
+    fn what_only_one_engine_has_carries_its_name() {
+        let mut document = example();
+        document.live = Live { block_size: 2048, ..Live::default() };
+        document.live.counters.written.data_blocks = 3;
+        document.live.counters.named = [("erases/wear", 7)].into();
+        document.live.named = [("bad_blocks", 2)].into();
+        let text = exposition(&document);
+        let has = |metric: &str, end: &str| text.lines().any(|line| line.starts_with(metric) && line.ends_with(end));
+        assert!(has("basalt_written_bytes_total{", "kind=\"data\"} 6144"), "{text}");
+        assert!(has("basalt_engine_total{", "name=\"erases/wear\"} 7"), "{text}");
+        assert!(has("basalt_engine{", "name=\"bad_blocks\"} 2"), "{text}");
+        assert!(!text.contains("basalt_checkpoints_total") && !text.contains("basalt_nodes"), "{text}");
+    }
 
     #[test]
     fn values_are_in_base_units_with_their_labels() {

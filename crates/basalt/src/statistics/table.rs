@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use basalt_f2fs::layout::BLOCK_SIZE;
-use basalt_f2fs::{CleaningWork, Statistics};
+use basalt_vfs::{CleaningWork, Counters, Live};
 
 use super::document::Document;
+use super::fields;
 use crate::failure::one_line;
 use crate::size::human;
 use crate::time;
@@ -13,24 +13,42 @@ use crate::time;
 /// The lines of a document. With an `earlier` one of the same mount, counters show what was added a second since then as well.
 pub fn lines(document: &Document, earlier: Option<&Document>) -> Vec<String> {
     let mut lines = facts(document);
-    let statistics = &document.live.statistics;
+    let live = &document.live;
+    let unit = Unit(live.block_size);
     let change = earlier.and_then(|earlier| {
         let seconds = document.seconds_since(earlier)?;
-        Some(Change { statistics: statistics.since(&earlier.live.statistics), seconds })
+        Some(Change { counters: live.counters.since(&earlier.live.counters), seconds, unit })
     });
-    lines.push(String::new());
-    lines.extend(written(statistics, change.as_ref()));
-    lines.push(String::new());
-    lines.extend(checkpoints(statistics, change.as_ref()));
-    lines.push(String::new());
-    lines.extend(cleaning(statistics, change.as_ref()));
+    let change = change.as_ref();
+    let parts = [
+        written(&live.counters, unit, change),
+        checkpoints(&live.counters, change),
+        cleaning(&live.counters, unit, change),
+        further(live, change),
+    ];
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        lines.push(String::new());
+        lines.extend(part);
+    }
     lines
 }
 
 /// What was done in some time.
 struct Change {
-    statistics: Statistics,
+    counters: Counters,
     seconds: f64,
+    unit: Unit,
+}
+
+/// Bytes of a block.
+#[derive(Clone, Copy)]
+struct Unit(u32);
+
+impl Unit {
+    /// Blocks as bytes.
+    fn blocks(self, count: u64) -> String {
+        human(count.saturating_mul(self.0.into()))
+    }
 }
 
 impl Change {
@@ -42,7 +60,7 @@ impl Change {
     /// Blocks as bytes for each second.
     fn bytes(&self, blocks: u64) -> String {
         // A rate beyond what fits is cut off.
-        format!("{}/s", human((self.rate(blocks) * BLOCK_SIZE as f64) as u64))
+        format!("{}/s", human((self.rate(blocks) * f64::from(self.unit.0)) as u64))
     }
 
     fn events(&self, count: u64) -> String {
@@ -55,13 +73,10 @@ impl Change {
     }
 }
 
-fn blocks(count: u64) -> String {
-    human(count.saturating_mul(BLOCK_SIZE as u64))
-}
-
 /// What the mount is and how full, as `basalt info` shows a volume.
 fn facts(document: &Document) -> Vec<String> {
     let Document { mount, volume, live, .. } = document;
+    let blocks = |count| Unit(live.block_size).blocks(count);
     let mut lines = Vec::new();
     let mut row = |name: &str, value: String| lines.push(format!("{name:<16}{}", one_line(&value)));
     let uptime = Duration::try_from_secs_f64(mount.uptime_seconds).unwrap_or_default();
@@ -81,18 +96,29 @@ fn facts(document: &Document) -> Vec<String> {
     let usage = &live.usage;
     let share = 100.0 * document.utilization;
     row("used", format!("{} of {} ({share:.1} %)", blocks(usage.used_blocks), blocks(usage.user_blocks)));
-    row("inodes", format!("{}, {} nodes in total", usage.inodes, usage.nodes));
+    let nodes = live.named.get("usage/nodes").map(|nodes| format!(", {nodes} nodes in total"));
+    row("inodes", format!("{}{}", usage.inodes, nodes.unwrap_or_default()));
     let states = &live.segments;
+    let prefree = live.named.get("segments/prefree").map(|count| format!(", {count} free after the next checkpoint"));
     row(
         "main segments",
         format!(
-            "{} free, {} active, {} dirty, {} full, {} free after the next checkpoint",
-            states.free, states.active, states.dirty, states.full, states.prefree
+            "{} free, {} active, {} dirty, {} full{}",
+            states.free,
+            states.active,
+            states.dirty,
+            states.full,
+            prefree.unwrap_or_default()
         ),
     );
     row("live blocks", format!("{} of data, {} of nodes", live.live_data_blocks, live.live_node_blocks));
-    row("not yet written", format!("{} of data, {} of nodes", blocks(live.dirty_pages), blocks(live.dirty_nodes)));
-    row("pre-invalid", format!("{} (dead, but needed by the last checkpoint)", blocks(live.pre_invalid_blocks)));
+    row(
+        "not yet written",
+        format!("{} of data, {} of nodes", blocks(live.dirty_data_blocks), blocks(live.dirty_node_blocks)),
+    );
+    if let Some(count) = live.named.get("pre_invalid_blocks") {
+        row("pre-invalid", format!("{} (dead, but needed by the last checkpoint)", blocks(count)));
+    }
     let amplification = document.write_amplification.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     row("amplification", format!("{amplification} (all blocks written for each new data block)"));
     lines
@@ -107,40 +133,54 @@ fn head(name: &str, change: Option<&Change>) -> String {
     counter(name, "total", change.map(|_| "now".to_owned()))
 }
 
-fn written(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
-    type Count = fn(&Statistics) -> u64;
+fn written(counters: &Counters, unit: Unit, change: Option<&Change>) -> Vec<String> {
+    type Count = fn(&Counters) -> u64;
     let rows: [(&str, Count); 6] = [
         ("  data", |s| s.written.data_blocks),
         ("  nodes", |s| s.written.node_blocks),
         ("  metadata", |s| s.written.metadata_blocks),
         ("  journal", |s| s.written.journal_blocks),
         ("  all", |s| s.written.blocks()),
-        ("  new data", Statistics::new_data_blocks),
+        ("  new data", Counters::new_data_blocks),
     ];
     let row = |(name, count): (&str, Count)| {
-        counter(name, &blocks(count(statistics)), change.map(|change| change.bytes(count(&change.statistics))))
+        counter(name, &unit.blocks(count(counters)), change.map(|change| change.bytes(count(&change.counters))))
     };
     std::iter::once(head("written", change)).chain(rows.into_iter().map(row)).collect()
 }
 
-fn checkpoints(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
-    type Count = fn(&Statistics) -> u64;
+/// Checkpoints by cause; nothing where the engine counts none.
+fn checkpoints(counters: &Counters, change: Option<&Change>) -> Vec<String> {
+    type Count = fn(&Counters) -> Option<u64>;
     // No mount is resized, and none that is closed is asked any more.
     let rows: [(&str, Count); 8] = [
-        ("  open", |s| s.checkpoints.open),
-        ("  fsync", |s| s.checkpoints.fsync),
-        ("  sync", |s| s.checkpoints.sync),
-        ("  interval", |s| s.checkpoints.interval),
-        ("  memory", |s| s.checkpoints.memory),
-        ("  cleaning", |s| s.checkpoints.cleaning),
-        ("  trim", |s| s.checkpoints.trim),
-        ("  all", |s| s.checkpoints.total()),
+        ("  open", |c| c.named.get("checkpoints/open")),
+        ("  fsync", |c| c.named.get("checkpoints/fsync")),
+        ("  sync", |c| c.named.get("checkpoints/sync")),
+        ("  interval", |c| c.named.get("checkpoints/interval")),
+        ("  memory", |c| c.named.get("checkpoints/memory")),
+        ("  cleaning", |c| c.named.get("checkpoints/cleaning")),
+        ("  trim", |c| c.named.get("checkpoints/trim")),
+        ("  all", |c| c.named.sum("checkpoints")),
     ];
     let row = |(name, count): (&str, Count)| {
-        let rate = change.map(|change| change.events(count(&change.statistics)));
-        counter(name, &count(statistics).to_string(), rate)
+        let rate = change.map(|change| change.events(count(&change.counters).unwrap_or(0)));
+        Some(counter(name, &count(counters)?.to_string(), rate))
     };
-    std::iter::once(head("checkpoints", change)).chain(rows.into_iter().map(row)).collect()
+    let rows: Vec<String> = rows.into_iter().filter_map(row).collect();
+    if rows.is_empty() { rows } else { std::iter::once(head("checkpoints", change)).chain(rows).collect() }
+}
+
+/// What one engine has besides, by its name: counters with their rates, then facts.
+fn further(live: &Live, change: Option<&Change>) -> Vec<String> {
+    let rate = |name: &str| Some(change?.events(change?.counters.named.get(name).unwrap_or(0)));
+    let counters = fields::further_counters(live).map(|(name, value)| (name, value, rate(name)));
+    let facts = fields::further_facts(live).map(|(name, value)| (name, value, None));
+    let row = |(name, value, rate): (&str, u64, Option<String>)| {
+        format!("  {:<38}{value:>12}{:>16}", one_line(name), rate.unwrap_or_default()).trim_end().to_owned()
+    };
+    let rows: Vec<String> = counters.chain(facts).map(row).collect();
+    if rows.is_empty() { rows } else { std::iter::once("engine".to_owned()).chain(rows).collect() }
 }
 
 /// One line of the table of cleaning.
@@ -153,8 +193,8 @@ fn columns(name: &str, values: [String; 9]) -> String {
 }
 
 /// Means of all victims.
-fn each_victim(all: &CleaningWork) -> [String; 9] {
-    let mean = |count: u64| blocks((count + all.victims / 2) / all.victims);
+fn each_victim(all: &CleaningWork, unit: Unit) -> [String; 9] {
+    let mean = |count: u64| unit.blocks((count + all.victims / 2) / all.victims);
     let took = |time: Duration| time::duration(time / u32::try_from(all.victims).unwrap_or(u32::MAX));
     let nothing = || "-".to_owned();
     [
@@ -170,21 +210,21 @@ fn each_victim(all: &CleaningWork) -> [String; 9] {
     ]
 }
 
-fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
-    type Work = fn(&Statistics) -> CleaningWork;
+fn cleaning(counters: &Counters, unit: Unit, change: Option<&Change>) -> Vec<String> {
+    type Work = fn(&Counters) -> CleaningWork;
     let causes: [(&str, Work); 2] =
         [("  foreground", |s| s.cleaning.foreground), ("  background", |s| s.cleaning.background)];
     let names = ["victims", "read", "copied", "pre-invalid", "checkpoints", "journal", "select", "copy", "commit"];
     let mut lines = vec![columns("cleaning", names.map(str::to_owned))];
     for (name, work) in causes {
-        let all = work(statistics);
+        let all = work(counters);
         lines.push(columns(
             name,
             [
                 all.victims.to_string(),
-                blocks(all.blocks_read),
-                blocks(all.blocks_copied),
-                blocks(all.pre_invalid_copied),
+                unit.blocks(all.blocks_read),
+                unit.blocks(all.blocks_copied),
+                unit.blocks(all.pre_invalid_copied),
                 all.checkpoints.to_string(),
                 all.journal_commits.to_string(),
                 time::duration(all.select),
@@ -193,10 +233,10 @@ fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
             ],
         ));
         if all.victims > 0 {
-            lines.push(columns("    each", each_victim(&all)));
+            lines.push(columns("    each", each_victim(&all, unit)));
         }
         if let Some(change) = change {
-            let now = work(&change.statistics);
+            let now = work(&change.counters);
             lines.push(columns(
                 "    now",
                 [
@@ -218,12 +258,39 @@ fn cleaning(statistics: &Statistics, change: Option<&Change>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::example;
+    use super::super::document::tests::{example, recorded};
     use super::*;
 
     fn words(lines: &[String], name: &str) -> Vec<String> {
         let line = lines.iter().find(|line| line.trim_start().starts_with(name)).expect(name);
         line.trim_start()[name.len()..].split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_table_of_f2fs_stays_as_it_is_to_the_byte() {
+        let [earlier, later] = recorded();
+        assert_eq!(lines(&earlier, None).join("\n"), include_str!("golden/table.txt"));
+        assert_eq!(lines(&later, Some(&earlier)).join("\n"), include_str!("golden/watched.txt"));
+    }
+
+    #[test]
+    fn what_only_one_engine_has_stands_at_the_end() {
+        let mut earlier = example();
+        earlier.live = Live { block_size: 512, ..Live::default() };
+        earlier.live.counters.written.data_blocks = 4;
+        earlier.live.counters.named = [("erases/wear", 7)].into();
+        earlier.live.named = [("bad_blocks", 2)].into();
+        let table = lines(&earlier, None);
+        assert_eq!(words(&table, "data"), ["2", "KiB"]);
+        assert!(!table.iter().any(|line| line.contains("checkpoint") && !line.starts_with("cleaning")), "{table:#?}");
+        assert_eq!(
+            (words(&table, "erases/wear"), words(&table, "bad_blocks")),
+            (vec!["7".to_owned()], vec!["2".to_owned()])
+        );
+        let mut later = earlier.clone();
+        later.mount.uptime_seconds += 2.0;
+        later.live.counters.named.set("erases/wear", 10);
+        assert_eq!(words(&lines(&later, Some(&earlier)), "erases/wear"), ["10", "1.5/s"]);
     }
 
     #[test]
@@ -249,11 +316,11 @@ mod tests {
         let earlier = example();
         let mut later = earlier.clone();
         later.mount.uptime_seconds += 2.0;
-        let statistics = &mut later.live.statistics;
-        statistics.written.data_blocks += 512;
-        statistics.checkpoints.sync += 1;
-        statistics.cleaning.foreground.victims += 8;
-        statistics.cleaning.foreground.copy += Duration::from_millis(500);
+        let counters = &mut later.live.counters;
+        counters.written.data_blocks += 512;
+        counters.named.set("checkpoints/sync", 6);
+        counters.cleaning.foreground.victims += 8;
+        counters.cleaning.foreground.copy += Duration::from_millis(500);
         let lines = lines(&later, Some(&earlier));
         assert_eq!(words(&lines, "data").join(" "), "4 MiB 1 MiB/s");
         assert_eq!(words(&lines, "nodes").join(" "), "400 KiB 0 B/s");

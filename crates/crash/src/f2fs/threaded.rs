@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use basalt_device::BlockDevice;
 use basalt_f2fs_shuttled::{Atime, Clock, F2fs, OpenOptions};
-use basalt_vfs::Time;
+use basalt_vfs::{Engine as _, Time};
 
 use super::F2fsVolume;
 use crate::engine::{Opener, ThreadedFileSystem};

@@ -152,7 +152,7 @@ impl Drop for Session {
     }
 }
 
-/// A file system and the kernel that have agreed, over some transport, on how to talk. Somebody else mounts: see [`Session`].
+/// A file system and the kernel that have agreed, over some transport, on how to talk. It mounts nothing: see [`Session`].
 #[derive(Debug)]
 pub struct Serving<T> {
     server: Server,

@@ -315,7 +315,7 @@ pub(super) fn handle<'t, T: Transport>(
 pub(super) fn send(channel: &impl Transport, header: &InHeader, reply: &Reply, error: Option<Errno>) -> bool {
     let sent = reply.send(channel, header.unique, error);
     match sent {
-        // Whoever asked has gone meanwhile.
+        // The request was aborted meanwhile, or the file system unmounted.
         Ok(()) | Err(SendError::NotWanted | SendError::Unmounted) => {}
         Err(SendError::Failed(errno)) => tracing::error!(%errno, opcode = header.opcode, "reply refused"),
     }

@@ -16,6 +16,8 @@ pub struct Calls {
     pub syncs: AtomicU64,
     pub closes: AtomicU64,
     pub ticks: AtomicU64,
+    /// Bytes of content.
+    pub written: AtomicU64,
     pub synced_files: Mutex<Vec<(InodeNumber, bool)>>,
 }
 
@@ -270,6 +272,7 @@ impl MemoryFs {
             inode.clear_suid_sgid();
         }
         inode.write(offset, data);
+        self.calls.written.fetch_add(data.len() as u64, SeqCst);
         if times {
             inode.changed();
         }

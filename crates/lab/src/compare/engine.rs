@@ -103,7 +103,7 @@ impl Session<'_> {
 /// Gives the engine its background time, marks where phases begin, and looks at the limit.
 struct Watcher<'a, 's> {
     session: &'a mut Session<'s>,
-    engine: &'a F2fs,
+    engine: &'a dyn FileSystem,
     /// When the engine wants to be called again, in virtual nanoseconds.
     next_tick: u64,
     operations: u64,

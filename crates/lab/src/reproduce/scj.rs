@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use basalt_f2fs::{CleaningWork, Statistics};
 use basalt_flash::device::preset;
+use basalt_vfs::{CleaningWork, Counters};
 use basalt_workloads::{Event, Kind, Latencies, LatencySummary, Limit, Settings, by_name};
 
 use super::{Say, Scale};
@@ -136,7 +136,7 @@ pub(super) struct Measured {
     /// What the application asked for, as one number.
     pub operations: u64,
     /// What the engine did.
-    pub engine: Statistics,
+    pub engine: Counters,
     /// Each commit of cleaning.
     pub cleanings: Vec<Cleaning>,
     /// Device time of those commits that were checkpoints.
@@ -153,7 +153,7 @@ impl Measured {
             application_bytes: run.workload.measure.written_bytes,
             device_bytes: run.device.write.bytes,
             operations: run.workload.measure.operation_hash,
-            engine: run.engine,
+            engine: run.engine.clone(),
             cleanings: watched.cleanings,
             checkpointing: watched.checkpointing,
             reads: watched.reads.summary(),
@@ -174,7 +174,7 @@ impl Measured {
 
     /// Checkpoints of all causes.
     pub(super) fn checkpoints(&self) -> u64 {
-        self.engine.checkpoints.total()
+        self.engine.named.sum("checkpoints").unwrap_or(0)
     }
 
     /// Device time of cleaning for each victim: select, copy and commit.
@@ -322,9 +322,9 @@ impl Watched {
 }
 
 impl Watch for Watched {
-    fn operation(&mut self, event: &Event, statistics: &Statistics) {
+    fn operation(&mut self, event: &Event, counters: &Counters) {
         self.queue.begin(event.start_ns);
-        self.cleaned(statistics.cleaning.foreground);
+        self.cleaned(counters.cleaning.foreground);
         match event.kind {
             Kind::Read => self.kind = self.kind.or(Some(Kind::Read)),
             Kind::Fsync | Kind::Fdatasync => self.kind = Some(event.kind),
@@ -376,9 +376,9 @@ impl Queue {
 impl Measured {
     /// A run that took so long, wrote so much metadata for each block of data, and had so many checkpoints.
     pub(super) fn example(milliseconds: u64, metadata: u64, checkpoints: u64) -> Measured {
-        let mut engine = Statistics::default();
+        let mut engine = Counters::default();
         (engine.written.data_blocks, engine.written.metadata_blocks) = (1, metadata);
-        engine.checkpoints.cleaning = checkpoints;
+        engine.named.set("checkpoints/cleaning", checkpoints);
         Measured {
             elapsed: Duration::from_millis(milliseconds),
             application_bytes: 4096,

@@ -134,7 +134,12 @@ fn on_image(args: &Args, image: &Path) -> Result<WorkloadReport, Failure> {
     closed.map(|()| report)
 }
 
-fn run_on(args: &Args, place: &str, files: &mut dyn Files, engine: Option<&F2fs>) -> Result<WorkloadReport, Failure> {
+fn run_on(
+    args: &Args,
+    place: &str,
+    files: &mut dyn Files,
+    engine: Option<&dyn FileSystem>,
+) -> Result<WorkloadReport, Failure> {
     let failed = |error: basalt_workloads::Error| match error {
         basalt_workloads::Error::Specification(line) => Failure::usage(line),
         error => Failure::at(place, error),
@@ -201,13 +206,13 @@ struct Watch<'e> {
     clock: WallClock,
     progress: Progress,
     quiet: bool,
-    engine: Option<&'e F2fs>,
+    engine: Option<&'e dyn FileSystem>,
     /// When the engine wants to be called again, in nanoseconds of the clock.
     due: u64,
 }
 
 impl<'e> Watch<'e> {
-    fn new(engine: Option<&'e F2fs>, quiet: bool) -> Watch<'e> {
+    fn new(engine: Option<&'e dyn FileSystem>, quiet: bool) -> Watch<'e> {
         let progress = Progress::new("preparing", Unit::Things, quiet);
         Watch { clock: WallClock::default(), progress, quiet, engine, due: 0 }
     }

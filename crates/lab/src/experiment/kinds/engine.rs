@@ -195,9 +195,10 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
     measured.count("data_blocks", run.engine.written.data_blocks);
     measured.count("node_blocks", run.engine.written.node_blocks);
     measured.count("metadata_blocks", run.engine.written.metadata_blocks);
-    measured.count("checkpoints", run.engine.checkpoints.total());
-    measured.count("checkpoints_fsync", run.engine.checkpoints.fsync);
-    measured.count("checkpoints_cleaning", run.engine.checkpoints.cleaning);
+    let named = &run.engine.named;
+    measured.count("checkpoints", named.sum("checkpoints").unwrap_or(0));
+    measured.count("checkpoints_fsync", named.get("checkpoints/fsync").unwrap_or(0));
+    measured.count("checkpoints_cleaning", named.get("checkpoints/cleaning").unwrap_or(0));
 }
 
 fn device(run: &EngineRun, measured: &mut Measured) {
