@@ -5,19 +5,19 @@
 //! | module | what |
 //! |---|---|
 //! | [`layout`] | the bytes on disk: one structure a file, no behaviour |
-//! | [`geometry`], [`features`] | a checked superblock: where everything is, and what of it Basalt serves |
+//! | `geometry`, [`features`] | a checked superblock: where everything is, and what of it Basalt serves |
 //! | `ops` | [`F2fs`]: the file-system interface on a volume; the only door in |
 //! | `room` | room for every change: writeback and cleaning, when they are due |
 //! | `maintenance` | checkpoints and background work: when they happen |
 //! | `submission` | writes that are decided under the volume's lock and handed to the device without it |
 //! | `file` | attributes, page cache, reading, writing, truncation, holes, inline data, xattrs |
-//! | [`dir`] | entries, hashes, look-up, rename |
+//! | `dir` | entries, hashes, look-up, rename |
 //! | `node` | node cache, node address table, the way from a file offset to a node |
 //! | `log` | active logs and the block writer |
 //! | `clean` | segment cleaning |
 //! | `discard` | telling the device what is free |
-//! | [`checkpoint`] | reading one, writing the next |
-//! | [`journal`] | committing what was cleaned without a checkpoint, and recovering that |
+//! | `checkpoint` | reading one, writing the next |
+//! | `journal` | committing what was cleaned without a checkpoint, and recovering that |
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume |
 //! | [`probe`](mod@probe) | what a device holds, if not an F2FS volume |
@@ -83,12 +83,15 @@ struct Readme;
 
 mod blocks;
 pub mod check;
+// Hidden modules are for Basalt's own tests, fuzz targets and crash simulator, which look into a volume; an embedder needs none of them.
+#[doc(hidden)]
 pub mod checkpoint;
 mod clean;
 mod clock;
 mod closing;
 mod content;
 mod counts;
+#[doc(hidden)]
 pub mod dir;
 mod discard;
 pub mod error;
@@ -99,8 +102,10 @@ pub mod format;
 mod fsync;
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
 pub mod geometry;
 mod info;
+#[doc(hidden)]
 pub mod journal;
 pub mod layout;
 mod live;

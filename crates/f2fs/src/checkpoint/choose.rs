@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | sound | sound | the newer version (signed difference) |
 //! | sound | cut off | pack 1; what was wrong with the other is told |
-//! | sound | newer, one end damaged | pack 2, through its other end ([`half`]) |
+//! | sound | newer, one end damaged | pack 2, through its other end (`half`) |
 //! | cut off, or one end damaged | sound | likewise |
 //! | bad | bad | the newer one of which an end is whole, or refuse |
 //!

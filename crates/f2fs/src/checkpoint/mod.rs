@@ -3,14 +3,14 @@
 pub mod block;
 pub mod choose;
 pub mod fields;
-pub mod half;
+pub(crate) mod half;
 pub(crate) mod journals;
 pub mod load;
 pub(crate) mod mark;
 pub mod pack;
 pub(crate) mod previous;
-pub mod state;
+pub(crate) mod state;
 mod summaries;
 mod tables;
 mod whole;
-pub mod write;
+pub(crate) mod write;

@@ -1,8 +1,8 @@
 //! Directories: name hashes, entries in blocks and inline, look-up and change.
 
-pub mod change;
+pub(crate) mod change;
 pub mod entries;
 pub mod hash;
-pub mod list;
-pub mod lookup;
-pub mod names;
+pub(crate) mod list;
+pub(crate) mod lookup;
+pub(crate) mod names;

@@ -2,20 +2,20 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`areas`] | how large each area is, and where the logs begin: pure arithmetic |
+//! | `areas` | how large each area is, and where the logs begin: pure arithmetic |
 //! | [`plan`] | everything that is decided before the first write |
-//! | [`root`] | the root directory and `lost+found`: their inodes and directory blocks |
-//! | [`pack`] | the first checkpoint |
+//! | `root` | the root directory and `lost+found`: their inodes and directory blocks |
+//! | `pack` | the first checkpoint |
 //! | `earlier` | what an earlier volume on the device means for the new one |
 //!
 //! The old superblocks are wiped first and the new ones written last, each behind a flush: a volume whose formatting was cut
 //! short is no volume at all, rather than a broken one.
 
-pub mod areas;
+pub(crate) mod areas;
 mod earlier;
-pub mod pack;
+pub(crate) mod pack;
 pub mod plan;
-pub mod root;
+pub(crate) mod root;
 
 use basalt_device::BlockDevice;
 use basalt_vfs::Time;
