@@ -3,23 +3,19 @@
 //! A discard may take as long as a write (an image file gives its blocks back, an SD card erases), and under constant cleaning what was
 //! freed is soon in use again: so freed segments are only noted, and those that are still free are discarded in the background, and at closing.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use basalt_device::BlockDevice;
 use basalt_segments::SegmentState;
 use basalt_segments::cleaning::Pressure;
 
-use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::lock::{F2fs, Turn};
+use crate::lock::F2fs;
 use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
-/// Bytes in a segment.
-pub(crate) const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_SIZE as u64;
 /// Segments that are discarded in one go: so many cannot be taken meanwhile, and commits wait.
-pub(crate) const PIECE: usize = 4;
+const PIECE: usize = 4;
 /// Pause between two of them.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
@@ -53,50 +49,32 @@ impl F2fs {
     }
 
     fn discard_freed(&self, most: usize) -> bool {
-        // A holder of the turn may free more, so there is no point in waiting for it.
-        let Some(turn) = self.try_turn() else { return true };
-        let (held, ranges) = {
+        // Nothing is released by others meanwhile. Whoever has the turn may free more.
+        let Some(_turn) = self.try_turn() else { return true };
+        let (held, main) = {
             let mut volume = self.volume.lock();
             if !volume.is_writable() {
                 return false;
             }
             if most != usize::MAX && volume.pressure() == Pressure::Low {
-                // Writers want every free segment.
+                // All that is free is wanted.
                 return !volume.undiscarded.is_empty();
             }
-            let held = volume.hold_undiscarded(most);
-            let bytes = |(segment, count): (u32, u32)| {
-                let start = u64::from(volume.geometry.in_segment(segment, 0)) * BLOCK_SIZE as u64;
-                start..start + u64::from(count) * SEGMENT_BYTES
-            };
-            let ranges: Vec<Range<u64>> = runs(&held).into_iter().map(bytes).collect();
-            (held, ranges)
+            (volume.hold_undiscarded(most), volume.geometry.main)
         };
-        if let Err(error) = self.discard_held(&turn, &held, ranges) {
-            // Only a hint.
-            tracing::warn!(%error, "discard failed");
+        for (segment, count) in runs(&held) {
+            let block = u64::from(main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT);
+            let length = u64::from(count) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE as u64;
+            if let Err(error) = self.device.discard(block * BLOCK_SIZE as u64, length) {
+                // Only a hint.
+                tracing::warn!(%error, "discard failed");
+            }
         }
-        self.with_volume(|volume| !volume.undiscarded.is_empty())
-    }
-
-    /// Discards byte ranges inside segments that the caller held while they were free, and gives the segments back. `_turn` keeps
-    /// commits out, which would give them back too early. The volume's lock is free meanwhile.
-    ///
-    /// Errors: the first one of the device. The other ranges are discarded all the same.
-    pub(crate) fn discard_held(
-        &self,
-        _turn: &Turn<'_>,
-        held: &[u32],
-        ranges: impl IntoIterator<Item = Range<u64>>,
-    ) -> Result<()> {
-        let mut result = Ok(());
-        for range in ranges {
-            result = result.and(self.device.discard(range.start, range.end - range.start));
-        }
+        let mut volume = self.volume.lock();
         if !mutant::active(Mutant::DiscardedInUse) {
-            self.volume.lock().table.release(held);
+            volume.table.release(&held);
         }
-        Ok(result?)
+        !volume.undiscarded.is_empty()
     }
 }
 

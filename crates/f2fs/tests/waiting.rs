@@ -259,15 +259,6 @@ fn background_cleaning_and_discards() {
     });
 }
 
-#[test]
-fn a_trim() {
-    witnessed(true, OpenOptions { cache_bytes: 8 << 20, ..OpenOptions::default() }, |fs| {
-        overwrite(fs, 4);
-        let discarded = fs.trim(0, u64::MAX, 0).unwrap();
-        assert!(discarded >= 8 << 20, "{discarded} bytes were free");
-    });
-}
-
 /// A device with one flush that lasts until somebody writes.
 struct LongFlush {
     device: MemoryDevice,
