@@ -16,11 +16,7 @@ impl MainBlock {
         MainBlock(index)
     }
 
-    /// Block `offset` of a segment.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such segment: its number is [`MAX_SEGMENTS`](crate::MAX_SEGMENTS) or more.
+    /// Block `offset` of a segment, whose number is the caller's to check: it is below [`MAX_SEGMENTS`](crate::MAX_SEGMENTS).
     #[must_use]
     pub const fn in_segment(segment: SegmentNumber, offset: u32) -> Self {
         MainBlock(segment * BLOCKS_PER_SEGMENT + offset)

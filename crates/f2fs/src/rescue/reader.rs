@@ -38,7 +38,8 @@ impl<'a> Reader<'a> {
 
     /// Hands over every block of a range that can be read, in order.
     pub(super) fn each(&mut self, range: Range<Address>, handle: &mut dyn FnMut(Address, &[u8])) {
-        let mut buffer = vec![0; REQUEST_BLOCKS.min(range.end - range.start) as usize * BLOCK_SIZE];
+        let mut buffer =
+            vec![0; REQUEST_BLOCKS.min(range.end.blocks_behind(range.start).unwrap_or(0)) as usize * BLOCK_SIZE];
         let end = range.end.min(Address::new(self.blocks));
         let mut at = range.start;
         while at < end {
