@@ -74,14 +74,15 @@ mod tests {
     }
 
     #[test]
-    fn every_error_has_its_number_and_no_two_share_one() {
+    fn every_error_has_its_number() {
         let table = table();
         let kinds: Vec<ErrorKind> = table.iter().map(|(error, _)| error.kind()).collect();
         assert_eq!(kinds, ErrorKind::ALL);
         for (error, number) in &table {
             assert_eq!(errno(error.kind()).raw_os_error(), *number, "{error}");
         }
+        // A name and a path that are too long are one number for programs.
         let distinct: std::collections::BTreeSet<i32> = table.iter().map(|(_, number)| *number).collect();
-        assert_eq!(distinct.len(), table.len());
+        assert_eq!(distinct.len(), table.len() - 1);
     }
 }
