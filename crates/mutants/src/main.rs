@@ -7,7 +7,7 @@
 //!   writes swapped, positions off by one,
 //! - patches written by hand, each with `planted::is_on("NAME")`.
 //!
-//! `scripts/mutant-campaign` does all of it: copy, list, plant, build, hunt. docs/crash-testing.md has the results.
+//! `scripts/mutant-campaign` does all of it: copy, list, plant, build, hunt. docs/crash-testing-mutants.md has the results.
 
 mod edits;
 mod hunt;
