@@ -31,7 +31,7 @@ pub struct MountChoices {
     pub sync: bool,
     /// Every change of a directory waits until it is durable.
     pub dirsync: bool,
-    /// Event loops; by default as many as processors, within limits.
+    /// The most event loops; by default those of `SessionOptions`.
     pub threads: Option<usize>,
     /// Keep idle processors quick to wake while many small requests come.
     pub wakeful: bool,
