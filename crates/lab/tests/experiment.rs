@@ -86,8 +86,8 @@ fn wrong_parameters_are_named() {
         (&["colour=red"], "engine points have no `colour`; they have workload, device, size"),
         (&["size=12X"], "size: `12X` is not a size"),
         (&["size=1M"], "size: `1M` is less than 64 MiB"),
-        (&["utilization=100"], "utilization: `100` is no whole number from 1 to 99"),
-        (&["ftl=ideal"], "ftl: `ideal` is none of none, page-level, fast"),
+        (&["utilization=100"], "utilization: `100` is not a whole number from 1 to 99"),
+        (&["ftl=ideal"], "ftl: `ideal` is not one of none, page-level, fast"),
         (&["seed=1", "seed=2"], "seed is given twice"),
         (&["workload="], "workload: is empty"),
     ] {
@@ -102,7 +102,7 @@ fn wrong_files_name_the_line_and_the_field() {
     for (text, expected) in [
         ("title = ", "x.toml, line 1: "),
         ("kind = \"volume\"\n[settings]\n", "missing field `title`"),
-        ("title = \"t\"\nkind = \"dream\"\n[settings]\n", "x.toml, line 2: kind: `dream` is no kind of point"),
+        ("title = \"t\"\nkind = \"dream\"\n[settings]\n", "x.toml, line 2: kind: `dream` is not a kind of point"),
         ("title = \"t\"\ncolour = 1\nkind = \"volume\"\n[settings]\n", "x.toml, line 2: unknown field `colour`"),
         (&format!("{settings}\nspeed = 1\n"), "x.toml, line 5: settings.speed: volume points have no `speed`"),
         (&format!("{settings}seed = [1, 1]\n"), "x.toml, line 4: settings.seed: holds `1` twice"),
@@ -110,7 +110,7 @@ fn wrong_files_name_the_line_and_the_field() {
         (&format!("{settings}seed = [[1]]\n"), "x.toml, line 4: settings.seed: is neither a text nor a number"),
         (
             &format!("{settings}utilization = \"full\"\n"),
-            "settings.utilization: `full` is no whole number from 1 to 99",
+            "settings.utilization: `full` is not a whole number from 1 to 99",
         ),
         (&format!("metrics = [\"speed\"]\n{settings}"), "x.toml, line 1: metrics: volume does not measure `speed`"),
         (

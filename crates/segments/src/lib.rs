@@ -16,7 +16,7 @@
 //! A policy is a small type. This one cleans sections in turn, as a circular log does:
 //!
 //! ```
-//! use basalt_segments::{SectionView, SegmentKind, SegmentTable, VictimPolicy};
+//! use basalt_segments::{MainBlock, SectionView, SegmentKind, SegmentTable, VictimPolicy};
 //!
 //! struct InTurn;
 //!
@@ -38,7 +38,7 @@
 //! let mut after = None;
 //! for time in 1..=3 {
 //!     let segment = table.open_segment(SegmentKind::HotData, after).expect("a free segment");
-//!     table.set_live(segment * 512 + 7, time);
+//!     table.set_live(MainBlock::in_segment(segment, 7), time);
 //!     table.close_segment(segment);
 //!     after = Some(segment);
 //! }

@@ -45,21 +45,21 @@ impl SegmentState {
 /// empty or full volume of 1 TiB. Marking a block takes constant time.
 ///
 /// ```
-/// use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, SegmentKind, SegmentState, SegmentTable};
+/// use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, MainBlock, SegmentKind, SegmentState, SegmentTable};
 ///
 /// let mut table = SegmentTable::new(8, 1);
 /// // A log fills its first segment, at time 1, and goes on to the next one.
 /// let first = table.open_segment(SegmentKind::WarmData, None).expect("a free segment");
-/// table.set_live_run(first * BLOCKS_PER_SEGMENT, BLOCKS_PER_SEGMENT, 1);
+/// table.set_live_run(MainBlock::in_segment(first, 0), BLOCKS_PER_SEGMENT, 1);
 /// table.open_segment(SegmentKind::WarmData, Some(first)).expect("a free segment");
 /// table.close_segment(first);
 ///
 /// // Some of its blocks die. It can be cleaned now.
-/// (0..100).for_each(|offset| drop(table.clear_live(first * BLOCKS_PER_SEGMENT + offset, 2)));
+/// (0..100).for_each(|offset| drop(table.clear_live(MainBlock::in_segment(first, offset), 2)));
 /// assert_eq!(table.select_victim(&Greedy, 3, &|_section| false), Some(first));
 ///
 /// // All are moved away. The segment is free once a checkpoint that no longer needs it is durable.
-/// (100..BLOCKS_PER_SEGMENT).for_each(|offset| drop(table.clear_live(first * BLOCKS_PER_SEGMENT + offset, 3)));
+/// (100..BLOCKS_PER_SEGMENT).for_each(|offset| drop(table.clear_live(MainBlock::in_segment(first, offset), 3)));
 /// let prefree = table.prefree();
 /// assert_eq!((table.state(first), prefree.as_slice()), (SegmentState::Prefree, &[first][..]));
 /// table.release(&prefree);
