@@ -75,7 +75,7 @@ pub fn serve_with(
     let (session, loop_device) = match mounted {
         Ok(mounted) => mounted,
         Err(failure) => {
-            // Nothing was changed yet. The user needs to know that there is no mount.
+            // Nothing has changed on the volume, so an error of closing it is left out: the reason why there is no mount counts.
             let _ = fs.close();
             device.abandon();
             return Err(failure);

@@ -38,8 +38,7 @@ impl Earlier {
         let mut earlier = Earlier::default();
         let blocks = u32::try_from(device.size() >> BLOCK_BITS).unwrap_or(u32::MAX);
         for start in known.iter().chain([&planned]).map(|geometry| geometry.checkpoint) {
-            let area =
-                Address::all(start..Address::new(start.get().saturating_add(2 * BLOCKS_PER_SEGMENT).min(blocks)));
+            let area = Address::all(start..start.saturating_add(2 * BLOCKS_PER_SEGMENT).min(Address::new(blocks)));
             match read_blocks(device, start, area.len()) {
                 Ok(bytes) => {
                     area.zip(bytes.chunks_exact(BLOCK_SIZE))

@@ -40,6 +40,11 @@ impl Address {
         self.0.checked_add(blocks).map(Address)
     }
 
+    /// The address `blocks` further on; the last one that there is, where that lies behind it.
+    pub fn saturating_add(self, blocks: u32) -> Address {
+        Address(self.0.saturating_add(blocks))
+    }
+
     /// How many blocks it lies behind `first`, if it does not lie in front of it.
     pub fn blocks_behind(self, first: Address) -> Option<u32> {
         self.0.checked_sub(first.0)

@@ -285,7 +285,7 @@ impl Search<'_> {
             if self.evidence.holds_no_nodes(segment) && !deleted {
                 continue;
             }
-            let range = first..Address::new(first.get().saturating_add(BLOCKS_PER_SEGMENT));
+            let range = first..first.saturating_add(BLOCKS_PER_SEGMENT);
             reader.each(range, &mut |address, block| self.look_at(address, block, &mut index));
         }
         index.settle(self.chain);

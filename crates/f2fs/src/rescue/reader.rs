@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
     /// One block; `None` if it cannot be read, or is not there.
     pub(super) fn block(&mut self, address: Address) -> Option<Vec<u8>> {
         let mut found = None;
-        self.each(address..Address::new(address.get().saturating_add(1)), &mut |_, block| found = Some(block.to_vec()));
+        self.each(address..address.saturating_add(1), &mut |_, block| found = Some(block.to_vec()));
         found
     }
 
