@@ -1,5 +1,6 @@
 //! Small volumes that hold something of everything, made once a process; and where in them each structure is.
 
+use basalt_segments::Segment;
 use std::sync::{Arc, OnceLock};
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -55,7 +56,7 @@ pub struct Base {
     /// Directory blocks.
     pub dentries: Vec<Address>,
     /// The segments with live blocks, logs included.
-    pub segments: Vec<u32>,
+    pub segments: Vec<Segment>,
 }
 
 /// One of the base volumes: closed cleanly; with flexible inline xattrs and every field Basalt writes; cut off with files open
@@ -219,7 +220,7 @@ fn is_one_of_many(node: &[u8]) -> bool {
 /// Files a node where it belongs.
 fn sort_node(base: &mut Base, address: Address) {
     let bytes = block(&base.device, address);
-    base.segments.push(base.geometry.segment_of(address));
+    base.segments.push(Segment::new(base.geometry.segment_of(address).get()));
     let is_inode = RawNode::ref_from_bytes(&bytes).is_ok_and(|node| node.footer.nid == node.footer.ino);
     if !is_inode {
         return base.nodes.push(address);

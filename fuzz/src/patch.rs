@@ -206,8 +206,8 @@ impl Damage<'_> {
                 else {
                     return;
                 };
-                let Some(&address) = base.sit.get((segment / 55) as usize) else { return };
-                self.set(address, (segment % 55) as usize * 74 + at, width, value);
+                let Some(&address) = base.sit.get(segment.index() / 55) else { return };
+                self.set(address, segment.index() % 55 * 74 + at, width, value);
             }
             Patch::Summary { segment, entry, field, value } => {
                 let (Some(segment), Some((at, width))) =

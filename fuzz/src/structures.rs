@@ -1,5 +1,6 @@
 //! Single structures, from any bytes.
 
+use basalt_segments::Segment;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -50,7 +51,7 @@ pub fn superblock(data: &[u8]) {
     assert!(geometry.nat_block(geometry.nat_blocks - 1, true) < geometry.ssa);
     assert!(geometry.sit_block(geometry.sit_blocks_used() - 1, true) < geometry.nat);
     assert!(
-        geometry.summary_block(geometry.main_segments - 1) < geometry.main
+        geometry.summary_block(Segment::new(geometry.main_segments - 1)) < geometry.main
             || geometry.features.contains(Features::READ_ONLY)
     );
     // The checkpoint area is empty.

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentState;
 use basalt_segments::cleaning::Pressure;
+use basalt_segments::{Segment, SegmentState};
 
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::lock::F2fs;
@@ -21,7 +21,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 impl Volume {
     /// Takes up to `most` segments off the list that are still free, and keeps everybody from using them.
-    fn hold_undiscarded(&mut self, most: usize) -> Vec<u32> {
+    fn hold_undiscarded(&mut self, most: usize) -> Vec<Segment> {
         let mut held = Vec::new();
         while held.len() < most
             && let Some(segment) = self.undiscarded.pop_first()
@@ -63,7 +63,7 @@ impl F2fs {
             (volume.hold_undiscarded(most), volume.geometry.main)
         };
         for (segment, count) in runs(&held) {
-            let block = u64::from(main) + u64::from(segment) * u64::from(BLOCKS_PER_SEGMENT);
+            let block = u64::from(main) + u64::from(segment.get()) * u64::from(BLOCKS_PER_SEGMENT);
             let length = u64::from(count) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE as u64;
             if let Err(error) = self.device.discard(block * BLOCK_SIZE as u64, length) {
                 // Only a hint.
@@ -79,11 +79,11 @@ impl F2fs {
 }
 
 /// Neighbouring numbers of a sorted list, as first and count.
-fn runs(sorted: &[u32]) -> Vec<(u32, u32)> {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
+fn runs(sorted: &[Segment]) -> Vec<(Segment, u32)> {
+    let mut runs: Vec<(Segment, u32)> = Vec::new();
     for &number in sorted {
         match runs.last_mut() {
-            Some((first, count)) if *first + *count == number => *count += 1,
+            Some((first, count)) if first.get() + *count == number.get() => *count += 1,
             _ => runs.push((number, 1)),
         }
     }

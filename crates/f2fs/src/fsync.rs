@@ -259,9 +259,10 @@ mod tests {
     use crate::error::Error;
     use crate::format::{FormatOptions, format};
     use crate::options::OpenOptions;
+    use basalt_segments::Segment;
 
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
-    fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<u32> {
+    fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<Segment> {
         while volume.logs[SegmentKind::WarmNode.index()].offset < crate::layout::BLOCKS_PER_SEGMENT - 2 {
             let place = volume.allocate(SegmentKind::WarmNode, node_owner(0)).unwrap();
             volume.invalidate(place).unwrap();

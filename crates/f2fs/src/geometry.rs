@@ -6,7 +6,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use basalt_device::BlockDevice;
-use basalt_segments::MainBlock;
+use basalt_segments::{MainBlock, Segment, Segments};
 
 use crate::error::{Error, Result};
 use crate::layout::superblock::{
@@ -202,7 +202,7 @@ impl Geometry {
     }
 
     /// The main segment that a block lies in. The address must lie in the main area.
-    pub fn segment_of(&self, address: Address) -> u32 {
+    pub fn segment_of(&self, address: Address) -> Segment {
         self.main_block(address).segment()
     }
 
@@ -212,13 +212,39 @@ impl Geometry {
     }
 
     /// As [`in_segment`](Self::in_segment) for numbers that nobody has checked: `None` where no address is so large.
-    pub fn checked_in_segment(&self, segment: u32, offset: u32) -> Option<Address> {
-        segment.checked_mul(BLOCKS_PER_SEGMENT)?.checked_add(offset).and_then(|block| self.main.checked_add(block))
+    pub fn checked_in_segment(&self, segment: Segment, offset: u32) -> Option<Address> {
+        segment
+            .get()
+            .checked_mul(BLOCKS_PER_SEGMENT)?
+            .checked_add(offset)
+            .and_then(|block| self.main.checked_add(block))
     }
 
     /// The address of block `offset` of a main segment.
-    pub fn in_segment(&self, segment: u32, offset: u32) -> Address {
+    pub fn in_segment(&self, segment: Segment, offset: u32) -> Address {
         self.address_of(MainBlock::in_segment(segment, offset))
+    }
+
+    /// Whether the main area has a segment with this number.
+    pub fn has_segment(&self, segment: Segment) -> bool {
+        segment.get() < self.main_segments
+    }
+
+    /// Every segment of the main area, rising.
+    pub fn segments(&self) -> Segments {
+        Segment::all(self.main_segments)
+    }
+
+    /// Where the SIT has a segment's entry: the index of its block, and the entry's index in there.
+    pub fn sit_place(&self, segment: Segment) -> (u32, usize) {
+        (segment.get() / sit::ENTRIES_PER_BLOCK, segment.index() % sit::ENTRIES_PER_BLOCK as usize)
+    }
+
+    /// The segments whose entries are in block `index` of the SIT.
+    pub fn segments_of_sit_block(&self, index: u32) -> Segments {
+        let first = index * sit::ENTRIES_PER_BLOCK;
+        let end = (first + sit::ENTRIES_PER_BLOCK).min(self.main_segments);
+        Segments::new(Segment::new(first), end.saturating_sub(first))
     }
 
     /// Whether inline xattr space is kept in each inode.
@@ -239,8 +265,8 @@ impl Geometry {
     }
 
     /// Address of the summary block of a main segment.
-    pub fn summary_block(&self, segment: u32) -> Address {
-        self.ssa + segment
+    pub fn summary_block(&self, segment: Segment) -> Address {
+        self.ssa + segment.get()
     }
 }
 

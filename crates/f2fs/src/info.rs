@@ -181,7 +181,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
         usage: usage(volume),
         states: states(volume),
         kinds: SegmentKind::ALL.iter().map(|kind| kind_info(volume, *kind)).collect(),
-        logs: volume.logs.iter().map(|log| LogInfo { segment: log.segment, offset: log.offset }).collect(),
+        logs: volume.logs.iter().map(|log| LogInfo { segment: log.segment.get(), offset: log.offset }).collect(),
         journal_bytes: journal_bytes(volume),
         journal_live: volume.journal.guarded,
         counters: volume.counters,
@@ -224,7 +224,7 @@ pub(crate) fn states(volume: &Volume) -> States {
 fn kind_info(volume: &Volume, kind: SegmentKind) -> KindInfo {
     let mut info =
         KindInfo { kind: format!("{kind:?}"), segments: 0, live_blocks: 0, utilization: [0; UTILIZATION_BINS] };
-    for segment in 0..volume.table.segments() {
+    for segment in volume.geometry.segments() {
         let live = u32::from(volume.table.live(segment));
         if live == 0 || volume.table.kind(segment) != kind {
             continue;

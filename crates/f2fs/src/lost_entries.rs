@@ -19,7 +19,7 @@ use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
 use crate::layout::{Address, BLOCKS_PER_SEGMENT};
 use crate::options::Recovery;
 use crate::volume::Volume;
-use basalt_segments::MainBlock;
+use basalt_segments::{MainBlock, Segment};
 
 /// Segments of nodes that are looked at: with one block each, 16 MiB; they have two million nodes.
 const NODE_SEGMENTS_MAX: usize = 4096;
@@ -64,9 +64,9 @@ impl Volume {
         }
     }
 
-    fn segments_of_nodes(&self) -> Vec<u32> {
-        let is_of_nodes = |&segment: &u32| self.table.live(segment) > 0 && self.table.kind(segment).is_node();
-        (0..self.geometry.main_segments).filter(is_of_nodes).collect()
+    fn segments_of_nodes(&self) -> Vec<Segment> {
+        let is_of_nodes = |&segment: &Segment| self.table.live(segment) > 0 && self.table.kind(segment).is_node();
+        self.geometry.segments().filter(is_of_nodes).collect()
     }
 
     /// A live node that the NAT does not know.
@@ -78,7 +78,7 @@ impl Volume {
     }
 
     /// The live blocks of a segment of nodes whose node, by the summary, has no entry in the NAT: its id, and the address.
-    fn without_entry(&mut self, segment: u32) -> Vec<(u32, Address)> {
+    fn without_entry(&mut self, segment: Segment) -> Vec<(u32, Address)> {
         let Ok(summary) = self.owners(segment) else { return Vec::new() };
         let first = self.geometry.in_segment(segment, 0);
         let live: Vec<u32> = self.table.live_blocks(segment).collect();
@@ -93,8 +93,8 @@ impl Volume {
             return None;
         }
         // An active log's, too.
-        let is_free = |&segment: &u32| self.table.live(segment) == 0;
-        let (free, others): (Vec<u32>, Vec<u32>) = (0..self.geometry.main_segments).partition(is_free);
+        let is_free = |&segment: &Segment| self.table.live(segment) == 0;
+        let (free, others): (Vec<Segment>, Vec<Segment>) = self.geometry.segments().partition(is_free);
         let others = if self.journal.guarded { &others[..] } else { &[] };
         spread(&free, FREE_SEGMENTS_MAX).chain(spread(others, USED_SEGMENTS_MAX)).find_map(|segment| {
             let summary = self.owners(segment).ok()?;
@@ -117,7 +117,7 @@ impl Volume {
     }
 
     /// The owners of a segment's blocks; of a log's own segment those that the checkpoint has.
-    fn owners(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
+    fn owners(&self, segment: Segment) -> Result<Box<RawSummaryBlock>> {
         if let Some(log) = self.logs.iter().find(|log| log.segment == segment) {
             return Ok(log.summary.clone());
         }
@@ -134,6 +134,6 @@ impl Volume {
 }
 
 /// At most so many of them, evenly.
-fn spread(segments: &[u32], most: usize) -> impl Iterator<Item = u32> {
+fn spread(segments: &[Segment], most: usize) -> impl Iterator<Item = Segment> {
     segments.iter().copied().step_by(segments.len().div_ceil(most).max(1)).collect::<Vec<_>>().into_iter()
 }

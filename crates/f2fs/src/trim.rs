@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::lock::F2fs;
 use crate::statistics::CheckpointCause;
-use basalt_segments::SegmentState;
+use basalt_segments::{Segment, SegmentState, Segments};
 
 const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_SIZE as u64;
 
@@ -23,20 +23,21 @@ impl F2fs {
         }
         self.sync_all(CheckpointCause::Trim)?;
         let end = offset.saturating_add(length);
-        let mut segment = 0;
+        let mut next = Segment::default();
         let mut discarded = 0;
         loop {
-            let step = self.with_volume(|volume| -> Result<Option<(u32, u64)>> {
+            let step = self.with_volume(|volume| -> Result<Option<(Segment, u64)>> {
                 volume.expect_writable()?;
                 let total = volume.table.segments();
-                let is_free = |segment: &u32| volume.table.state(*segment) == SegmentState::Free;
-                let Some(first) = (segment..total).find(is_free) else { return Ok(None) };
-                let last = (first..total).find(|segment| !is_free(segment)).unwrap_or(total);
+                let is_free = |segment: &Segment| volume.table.state(*segment) == SegmentState::Free;
+                let from = |first: Segment| Segments::new(first, total.saturating_sub(first.get()));
+                let Some(first) = from(next).find(is_free) else { return Ok(None) };
+                let last = from(first).find(|segment| !is_free(segment)).unwrap_or(Segment::new(total));
                 let start = u64::from(volume.geometry.main) * BLOCK_SIZE as u64;
-                let from = (start + u64::from(first) * SEGMENT_BYTES).max(offset);
+                let from = (start + u64::from(first.get()) * SEGMENT_BYTES).max(offset);
                 // Past the last block of all there is nothing to round up to.
                 let Some(from) = from.checked_next_multiple_of(BLOCK_SIZE as u64) else { return Ok(None) };
-                let to = (start + u64::from(last) * SEGMENT_BYTES).min(end);
+                let to = (start + u64::from(last.get()) * SEGMENT_BYTES).min(end);
                 let bytes = to.saturating_sub(from) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
                 if bytes == 0 || bytes < minimum {
                     return Ok(Some((last, 0)));
@@ -44,8 +45,8 @@ impl F2fs {
                 volume.device.discard(from, bytes)?;
                 Ok(Some((last, bytes)))
             })?;
-            let Some((next, bytes)) = step else { return Ok(discarded) };
-            segment = next;
+            let Some((behind, bytes)) = step else { return Ok(discarded) };
+            next = behind;
             discarded += bytes;
         }
     }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
-use basalt_segments::{Placement, SegmentTable};
+use basalt_segments::{Placement, Segment, SegmentTable};
 
 use crate::checkpoint::state::CheckpointState;
 use crate::clock::Clock;
@@ -64,7 +64,7 @@ pub(crate) struct Volume {
     pub failed: Option<String>,
     pub cleaner: Cleaner,
     /// Segments that were freed, and the device was not told so.
-    pub undiscarded: BTreeSet<u32>,
+    pub undiscarded: BTreeSet<Segment>,
     /// What commits cleaning without a checkpoint.
     pub journal: Journal,
     /// For rescue: what cleaning and fsync left behind the checkpoint.
@@ -164,7 +164,7 @@ impl Volume {
     }
 
     /// Notes segments that were freed, if the device is to be told.
-    pub(crate) fn note_freed(&mut self, segments: &[u32]) {
+    pub(crate) fn note_freed(&mut self, segments: &[Segment]) {
         if self.options.discard {
             self.undiscarded.extend(segments);
         }

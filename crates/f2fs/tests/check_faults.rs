@@ -278,7 +278,7 @@ fn chained(editor: &Editor) -> (u32, RawNode) {
     let crc = u32::from_le_bytes(head[4092..].try_into().unwrap());
     node.footer.cp_ver.set(editor.loaded.pack.raw.checkpoint_ver.get() | u64::from(crc) << 32);
     let log = &editor.loaded.logs[4];
-    let address = editor.geometry.main + log.segment * 512 + log.offset;
+    let address = editor.geometry.in_segment(log.segment, log.offset);
     node.footer.next_blkaddr.set(address.get());
     (address.get(), node)
 }
@@ -591,7 +591,7 @@ const SEGMENTS: &[Case] = &[
     case(SummaryOwner, "node", |e| {
         let segment = e.quiet_segment(4);
         let live = (0..512).find(|&block| basalt_f2fs::layout::bit_msb(&e.sit(segment).valid_map, block)).unwrap();
-        e.edit(e.summary(e.geometry.main + segment * 512 + live as u32), |entry: &mut RawSummary| entry.nid.set(1));
+        e.edit(e.summary(e.geometry.in_segment(segment, live as u32)), |entry: &mut RawSummary| entry.nid.set(1));
     }),
     case(SitCount, "one more", |e| {
         e.edit_sit(e.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() ^ 1));
@@ -603,7 +603,7 @@ const SEGMENTS: &[Case] = &[
     case(SitClass, "data as nodes", |e| {
         e.edit_sit(e.quiet_segment(1), |sit| sit.vblocks.set(sit.vblocks.get() & 0x3FF | 4 << 10));
     }),
-    case(SitUnowned, "a free segment", |e| mark(e, (e.geometry.main + e.free_segment() * 512 + 9).get(), true)),
+    case(SitUnowned, "a free segment", |e| mark(e, e.geometry.in_segment(e.free_segment(), 9).get(), true)),
     case(SitMissing, "a data block", |e| mark(e, big_block(e, 2), false)),
 ];
 

@@ -3,6 +3,7 @@
 #[allow(dead_code)] // Part of it is for tests/check_faults.rs.
 mod editor;
 
+use basalt_segments::Segment;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,11 @@ fn structure_blocks(editor: &Editor) -> Vec<Address> {
         blocks.extend((0..2).map(|index| g.sit_block(index, second)));
         blocks.extend((0..3).map(|index| g.nat_block(index, second)));
     }
-    blocks.extend((0..g.main_segments).filter(|&s| editor.sit(s).live() > 0).map(|s| g.summary_block(s)));
+    blocks.extend(
+        (0..g.main_segments)
+            .filter(|&s| editor.sit(Segment::new(s)).live() > 0)
+            .map(|s| g.summary_block(Segment::new(s))),
+    );
     let nodes: Vec<Address> =
         (3..900).map(|nid| editor.node_address(nid)).filter(|&address| g.in_main(address)).collect();
     blocks.extend(nodes);

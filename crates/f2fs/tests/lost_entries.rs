@@ -3,6 +3,7 @@
 #[allow(dead_code)] // Part of it is for other tests.
 mod editor;
 
+use basalt_segments::Segment;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -138,8 +139,8 @@ fn a_wrong_summary_entry_hides_no_lost_ones() {
     let unused = (4..).find(|nid| editor.nat(*nid).block_addr.get() == 0).unwrap();
     let mut lost = 0;
     for segment in 0..editor.geometry.main_segments {
-        let entry = editor.sit(segment);
-        if entry.live() == 0 || entry.kind() < 3 || editor.is_log(segment) {
+        let entry = editor.sit(Segment::new(segment));
+        if entry.live() == 0 || entry.kind() < 3 || editor.is_log(Segment::new(segment)) {
             continue;
         }
         let first = editor.geometry.main + segment * 512;

@@ -5,6 +5,7 @@ mod editor;
 #[allow(dead_code)] // Likewise.
 mod repaired;
 
+use basalt_segments::Segment;
 use std::io::{Cursor, ErrorKind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -36,7 +37,11 @@ fn structures(editor: &Editor) -> Vec<Address> {
     }
     blocks.extend([false, true].map(|second| g.sit_block(0, second)));
     blocks.extend([false, true].map(|second| g.nat_block(0, second)));
-    blocks.extend((0..g.main_segments).filter(|&s| editor.sit(s).live() > 0).map(|s| g.summary_block(s)));
+    blocks.extend(
+        (0..g.main_segments)
+            .filter(|&s| editor.sit(Segment::new(s)).live() > 0)
+            .map(|s| g.summary_block(Segment::new(s))),
+    );
     blocks.extend((3..900).map(|nid| editor.node_address(nid)).filter(|&address| g.in_main(address)));
     for path in [&[][..], &["crowd"], &["outer"]] {
         blocks.extend(editor.entries(editor.path(path)).iter().map(|entry| entry.2.0));

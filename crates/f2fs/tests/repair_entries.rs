@@ -55,7 +55,7 @@ fn remove_dots(editor: &Editor, directory: u32) -> u32 {
 fn lead_astray(editor: &Editor, is_first: bool) -> u32 {
     let crowd = editor.path(&["crowd"]);
     let (slot, before) = (editor.slot(crowd, 0), first_block(editor, crowd));
-    let astray = editor.geometry.main + (editor.free_segment() << 9) + 7;
+    let astray = editor.geometry.in_segment(editor.free_segment(), 7);
     editor.put(astray, &foreign_block(editor, is_first));
     editor.edit_inode(crowd, |inode| inode.slots[slot].set(astray.get()));
     before
@@ -103,7 +103,7 @@ fn names_come_back_without_the_block() {
 /// Puts a first block of a directory into a free segment, with what SIT and summary say of it there; the address.
 fn copy_to_free_segment(editor: &Editor, directory: u32, block: &[u8]) -> u32 {
     let segment = editor.free_segment();
-    let address = editor.geometry.main + (segment << 9);
+    let address = editor.geometry.in_segment(segment, 0);
     editor.put(address, block);
     let owner = RawSummary { nid: directory.into(), version: editor.nat(directory).version, ofs_in_node: 0.into() };
     editor.edit(editor.summary(address), |entry: &mut RawSummary| *entry = owner);

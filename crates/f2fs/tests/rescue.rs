@@ -12,7 +12,7 @@ use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::geometry::Geometry;
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
-use basalt_f2fs::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use basalt_f2fs::layout::sit::RawSitEntry;
 use basalt_f2fs::layout::{Address, bit_msb};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
@@ -346,12 +346,14 @@ fn files_that_only_the_table_of_sit_has_stay_deleted() {
     gone.iter().for_each(|number| fs.unlink(fs.root(), name(*number).as_bytes()).unwrap());
     fs.close().unwrap();
     let editor = Editor::new(&device);
-    let is_empty = editor.loaded.sit_journal.iter().any(|one| one.segno.get() == segment && one.entry.live() == 0);
+    let is_empty =
+        editor.loaded.sit_journal.iter().any(|one| one.segno.get() == segment.get() && one.entry.live() == 0);
     assert!(is_empty && before.sit(segment).live() > 0 && !editor.is_log(segment), "segment {segment} of nodes");
     let g = &editor.geometry;
-    let second = bit_msb(&editor.loaded.sit_bitmap, (segment / ENTRIES_PER_BLOCK) as usize);
-    let place = (segment % ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
-    let table = (g.sit_block(segment / ENTRIES_PER_BLOCK, second), place);
+    let (index, entry) = g.sit_place(segment);
+    let second = bit_msb(&editor.loaded.sit_bitmap, index as usize);
+    let place = entry * size_of::<RawSitEntry>();
+    let table = (g.sit_block(index, second), place);
     editor.edit(table, |entry: &mut RawSitEntry| *entry = before.sit(segment));
     Address::all(g.nat..g.ssa).for_each(|block| editor.put(block, &[0; BLOCK as usize]));
     let damaged = Arc::new(editor.device.snapshot());

@@ -16,7 +16,7 @@
 //! A policy is a small type. This one cleans sections in turn, as a circular log does:
 //!
 //! ```
-//! use basalt_segments::{MainBlock, SectionView, SegmentKind, SegmentTable, VictimPolicy};
+//! use basalt_segments::{MainBlock, Section, SectionView, SegmentKind, SegmentTable, VictimPolicy};
 //!
 //! struct InTurn;
 //!
@@ -30,7 +30,7 @@
 //!     }
 //!
 //!     fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
-//!         f64::from(section.section)
+//!         f64::from(section.section.get())
 //!     }
 //! }
 //!
@@ -42,8 +42,8 @@
 //!     table.close_segment(segment);
 //!     after = Some(segment);
 //! }
-//! let victims = [0, 1].map(|cleaned| table.select_victim(&InTurn, 4, &|section| section < cleaned));
-//! assert_eq!(victims, [Some(0), Some(1)]);
+//! let victims = [0, 1].map(|cleaned| table.select_victim(&InTurn, 4, &|section| section.get() < cleaned));
+//! assert_eq!(victims, [Some(Section::new(0)), Some(Section::new(1))]);
 //! ```
 //!
 //! # Where things are
@@ -67,17 +67,16 @@ pub mod cleaning;
 mod kind;
 mod main_block;
 pub mod placement;
+mod segment;
 mod table;
 pub mod victim;
 
 pub use kind::SegmentKind;
 pub use main_block::MainBlock;
 pub use placement::{BlockTraits, Placement, StaticPlacement};
+pub use segment::{Section, Segment, Segments};
 pub use table::{MAX_SEGMENTS, SegmentState, SegmentTable};
 pub use victim::{CostBenefit, Greedy, SectionView, VictimPolicy};
 
 /// Blocks in a segment (F2FS: 512, that is 2 MiB).
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
-
-/// The number of a segment, counted from the start of the main area.
-pub type SegmentNumber = u32;

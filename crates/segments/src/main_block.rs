@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Add;
 
-use crate::{BLOCKS_PER_SEGMENT, SegmentNumber};
+use crate::{BLOCKS_PER_SEGMENT, Segment};
 
 /// Which block of the main area, counted from its start. Not an address: what lies in front of the main area is the engine's to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -18,8 +18,8 @@ impl MainBlock {
 
     /// Block `offset` of a segment, whose number is the caller's to check: it is below [`MAX_SEGMENTS`](crate::MAX_SEGMENTS).
     #[must_use]
-    pub const fn in_segment(segment: SegmentNumber, offset: u32) -> Self {
-        MainBlock(segment * BLOCKS_PER_SEGMENT + offset)
+    pub const fn in_segment(segment: Segment, offset: u32) -> Self {
+        MainBlock(segment.get() * BLOCKS_PER_SEGMENT + offset)
     }
 
     /// Its index.
@@ -30,8 +30,8 @@ impl MainBlock {
 
     /// The segment that it lies in.
     #[must_use]
-    pub const fn segment(self) -> SegmentNumber {
-        self.0 / BLOCKS_PER_SEGMENT
+    pub const fn segment(self) -> Segment {
+        Segment::new(self.0 / BLOCKS_PER_SEGMENT)
     }
 
     /// How many blocks of its segment lie in front of it.

@@ -7,7 +7,7 @@ mod index;
 mod live;
 
 use crate::bitmap::Bitmap;
-use crate::{BLOCKS_PER_SEGMENT, MainBlock, SegmentKind, SegmentNumber};
+use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, Segments};
 use durability::Durability;
 use index::LiveIndex;
 use live::LiveMap;
@@ -56,7 +56,7 @@ impl SegmentState {
 ///
 /// // Some of its blocks die. It can be cleaned now.
 /// (0..100).for_each(|offset| drop(table.clear_live(MainBlock::in_segment(first, offset), 2)));
-/// assert_eq!(table.select_victim(&Greedy, 3, &|_section| false), Some(first));
+/// assert_eq!(table.select_victim(&Greedy, 3, &|_section| false), Some(table.section_of(first)));
 ///
 /// // All are moved away. The segment is free once a checkpoint that no longer needs it is durable.
 /// (100..BLOCKS_PER_SEGMENT).for_each(|offset| drop(table.clear_live(MainBlock::in_segment(first, offset), 3)));
@@ -92,7 +92,7 @@ pub struct SegmentTable {
     /// Sections that are not free but have only free and prefree segments.
     prefree_sections: u32,
     /// Segments that are taken only when no other is free.
-    avoided: std::ops::Range<SegmentNumber>,
+    avoided: Segments,
     /// Sections by live blocks, if somebody wants it.
     by_live: Option<LiveIndex>,
     /// What else is known of blocks, if somebody wants it.
@@ -157,7 +157,7 @@ impl SegmentTable {
             free_sections: Bitmap::new(sections),
             section_counts: vec![SectionCounts::default(); sections as usize],
             prefree_sections: 0,
-            avoided: 0..0,
+            avoided: Segments::default(),
             by_live: None,
             durability: None,
         };
@@ -170,7 +170,7 @@ impl SegmentTable {
     ///
     /// May be repeated for a segment (the journal overrides the SIT); the last call counts. The counts and states of
     /// the table are right only after [`SegmentTable::finish_load`].
-    pub fn load(&mut self, segment: SegmentNumber, kind: SegmentKind, bitmap: &[u8; 64], modified: u64) -> u16 {
+    pub fn load(&mut self, segment: Segment, kind: SegmentKind, bitmap: &[u8; 64], modified: u64) -> u16 {
         let at = self.at(segment);
         let live = self.maps[at].load(bitmap);
         self.live[at] = live;
@@ -180,7 +180,7 @@ impl SegmentTable {
     }
 
     /// At open, after all loads: a log writes to this segment.
-    pub fn set_active(&mut self, segment: SegmentNumber) {
+    pub fn set_active(&mut self, segment: Segment) {
         self.enter(segment, SegmentState::Active);
     }
 
@@ -194,8 +194,8 @@ impl SegmentTable {
         self.free_sections.clear();
         self.section_counts.fill(SectionCounts::default());
         self.prefree_sections = 0;
-        for segment in 0..self.segments() {
-            let at = segment as usize;
+        for segment in Segment::all(self.segments()) {
+            let at = segment.index();
             self.live_totals[usize::from(self.kinds[at].is_node())] += u64::from(self.live[at]);
             if self.states[at] != SegmentState::Active {
                 self.states[at] = match self.live[at] {
@@ -206,8 +206,8 @@ impl SegmentTable {
             }
             self.state_counts[self.states[at] as usize] += 1;
             if self.states[at] == SegmentState::Free {
-                self.free.insert(segment);
-                self.section_counts[(segment / self.segments_per_section) as usize].free += 1;
+                self.free.insert(segment.get());
+                self.section_counts[at / self.segments_per_section as usize].free += 1;
             }
         }
         for (section, counts) in (0..).zip(&self.section_counts) {
@@ -224,7 +224,7 @@ impl SegmentTable {
     /// their victim at once, whatever the size of the table. Worth it where victims are chosen one by one and often; what is
     /// chosen stays the same.
     pub fn index_by_live(&mut self) {
-        let live = (0..self.sections).map(|section| self.live_in_section(section)).collect();
+        let live = Section::all(self.sections).map(|section| self.live_in_section(section)).collect();
         self.by_live = Some(LiveIndex::new(self.section_blocks(), live));
     }
 
@@ -255,22 +255,34 @@ impl SegmentTable {
 
     /// The section a segment belongs to.
     #[must_use]
-    pub fn section_of(&self, segment: SegmentNumber) -> u32 {
+    pub fn section_of(&self, segment: Segment) -> Section {
         self.at(segment);
-        segment / self.segments_per_section
+        Section::new(segment.get() / self.segments_per_section)
     }
 
     /// The segments of a section.
     #[must_use]
-    pub fn segments_of(&self, section: u32) -> std::ops::Range<SegmentNumber> {
-        assert!(section < self.sections, "section {section} of {}", self.sections);
-        let first = section * self.segments_per_section;
-        first..first + self.segments_per_section
+    pub fn segments_of(&self, section: Section) -> Segments {
+        assert!(section.get() < self.sections, "section {section} of {}", self.sections);
+        Segments::new(Segment::new(section.get() * self.segments_per_section), self.segments_per_section)
+    }
+
+    /// The sections that have any of these segments, rising.
+    pub fn sections_with(&self, segments: &Segments) -> impl Iterator<Item = Section> + use<> {
+        let numbers = segments.numbers();
+        let size = self.segments_per_section;
+        (numbers.start / size..numbers.end.div_ceil(size)).map(Section::new)
+    }
+
+    /// Where a section's segments are in the vectors.
+    fn indices_of(&self, section: Section) -> std::ops::Range<usize> {
+        let segments = self.segments_of(section);
+        segments.start().index()..segments.end().index()
     }
 
     /// What the segment holds. Of a free segment: what it held last.
     #[must_use]
-    pub fn kind(&self, segment: SegmentNumber) -> SegmentKind {
+    pub fn kind(&self, segment: Segment) -> SegmentKind {
         self.kinds[self.at(segment)]
     }
 
@@ -280,35 +292,35 @@ impl SegmentTable {
     /// # Panics
     ///
     /// If a block of the segment is live: its data would turn into nodes or the other way round.
-    pub fn set_kind(&mut self, segment: SegmentNumber, kind: SegmentKind) {
+    pub fn set_kind(&mut self, segment: Segment, kind: SegmentKind) {
         let at = self.at(segment);
         assert_eq!(self.live[at], 0, "segment {segment} has live blocks");
         self.kinds[at] = kind;
-        self.dirty_entries.insert(segment);
+        self.dirty_entries.insert(segment.get());
     }
 
     /// Live blocks in the segment, 0 to [`BLOCKS_PER_SEGMENT`].
     #[must_use]
-    pub fn live(&self, segment: SegmentNumber) -> u16 {
+    pub fn live(&self, segment: Segment) -> u16 {
         self.live[self.at(segment)]
     }
 
     /// When a block of the segment last became live or dead, in the unit of time of [`SegmentTable::set_live`].
     #[must_use]
-    pub fn modified(&self, segment: SegmentNumber) -> u64 {
+    pub fn modified(&self, segment: Segment) -> u64 {
         self.modified[self.at(segment)]
     }
 
     /// The live blocks as the SIT has them on disk; see [`SegmentTable::load`].
     #[must_use]
-    pub fn bitmap(&self, segment: SegmentNumber) -> [u8; 64] {
+    pub fn bitmap(&self, segment: Segment) -> [u8; 64] {
         let at = self.at(segment);
         self.maps[at].to_bytes(self.live[at])
     }
 
     /// The segment's state.
     #[must_use]
-    pub fn state(&self, segment: SegmentNumber) -> SegmentState {
+    pub fn state(&self, segment: Segment) -> SegmentState {
         self.states[self.at(segment)]
     }
 
@@ -321,7 +333,7 @@ impl SegmentTable {
     }
 
     /// The offsets in the segment of its live blocks, rising.
-    pub fn live_blocks(&self, segment: SegmentNumber) -> impl Iterator<Item = u32> + use<> {
+    pub fn live_blocks(&self, segment: Segment) -> impl Iterator<Item = u32> + use<> {
         let at = self.at(segment);
         self.maps[at].offsets(self.live[at])
     }
@@ -375,7 +387,7 @@ impl SegmentTable {
     /// As [`SegmentTable::clear_live`] for blocks of one segment, by their offsets, which is faster than one by one. False if one of
     /// them was not live; those in front of it are dead then.
     #[must_use = "false is a corruption to report"]
-    pub fn clear_live_all(&mut self, segment: SegmentNumber, offsets: &[u32], now: u64) -> bool {
+    pub fn clear_live_all(&mut self, segment: Segment, offsets: &[u32], now: u64) -> bool {
         let at = self.at(segment);
         assert!(offsets.iter().all(|&offset| offset < BLOCKS_PER_SEGMENT), "an offset is outside its segment");
         let done = self.maps[at].remove_all(self.live[at], offsets);
@@ -400,8 +412,8 @@ impl SegmentTable {
 
     /// The segments whose SIT entry changed since [`SegmentTable::clear_dirty`], rising.
     #[must_use]
-    pub fn dirty_entries(&self) -> Vec<SegmentNumber> {
-        self.dirty_entries.to_vec()
+    pub fn dirty_entries(&self) -> Vec<Segment> {
+        self.dirty_entries.to_vec().into_iter().map(Segment::new).collect()
     }
 
     /// How many segments [`SegmentTable::dirty_entries`] would name.
@@ -416,9 +428,9 @@ impl SegmentTable {
     }
 
     /// Has the segment's SIT entry written again, changed or not.
-    pub fn mark_dirty(&mut self, segment: SegmentNumber) {
+    pub fn mark_dirty(&mut self, segment: Segment) {
         self.at(segment);
-        self.dirty_entries.insert(segment);
+        self.dirty_entries.insert(segment.get());
     }
 
     /// Bytes of memory the table uses on the heap.
@@ -441,9 +453,9 @@ impl SegmentTable {
     }
 
     /// The segment's index in the vectors, checked.
-    fn at(&self, segment: SegmentNumber) -> usize {
-        assert!((segment as usize) < self.live.len(), "segment {segment} of {}", self.live.len());
-        segment as usize
+    fn at(&self, segment: Segment) -> usize {
+        assert!(segment.index() < self.live.len(), "segment {segment} of {}", self.live.len());
+        segment.index()
     }
 
     fn note_live(&mut self, first: MainBlock, count: u32) {
@@ -452,39 +464,39 @@ impl SegmentTable {
         }
     }
 
-    fn note_dead(&mut self, segment: SegmentNumber, offsets: &[u32]) {
+    fn note_dead(&mut self, segment: Segment, offsets: &[u32]) {
         if let Some(known) = &mut self.durability {
             offsets.iter().for_each(|offset| known.note_dead(MainBlock::in_segment(segment, *offset)));
         }
     }
 
     /// Counts blocks of a segment that became live; at most as many as it has, so they fit.
-    fn gained(&mut self, segment: SegmentNumber, count: u32, now: u64) {
-        let at = segment as usize;
+    fn gained(&mut self, segment: Segment, count: u32, now: u64) {
+        let at = segment.index();
         self.live[at] += count as u16;
         self.live_totals[usize::from(self.kinds[at].is_node())] += u64::from(count);
         if let Some(index) = &mut self.by_live {
-            index.change(segment / self.segments_per_section, true, count);
+            index.change(Section::new(segment.get() / self.segments_per_section), true, count);
         }
         self.touch(segment, now);
     }
 
     /// Counts blocks of a segment that died.
-    fn lost(&mut self, segment: SegmentNumber, count: u32, now: u64) {
-        let at = segment as usize;
+    fn lost(&mut self, segment: Segment, count: u32, now: u64) {
+        let at = segment.index();
         self.live[at] -= count as u16;
         self.live_totals[usize::from(self.kinds[at].is_node())] -= u64::from(count);
         if let Some(index) = &mut self.by_live {
-            index.change(segment / self.segments_per_section, false, count);
+            index.change(Section::new(segment.get() / self.segments_per_section), false, count);
         }
         self.touch(segment, now);
     }
 
     /// After a change of a segment's live blocks: its entry is dirty, and closed segments change state with the count.
-    fn touch(&mut self, segment: SegmentNumber, now: u64) {
-        let at = segment as usize;
+    fn touch(&mut self, segment: Segment, now: u64) {
+        let at = segment.index();
         self.modified[at] = now;
-        self.dirty_entries.insert(segment);
+        self.dirty_entries.insert(segment.get());
         if self.states[at] != SegmentState::Active {
             self.enter(segment, self.closed_state(segment));
         }
@@ -492,6 +504,6 @@ impl SegmentTable {
 }
 
 /// A block's segment and its offset in there.
-fn split(block: MainBlock) -> (SegmentNumber, u32) {
+fn split(block: MainBlock) -> (Segment, u32) {
     (block.segment(), block.offset())
 }

@@ -9,6 +9,8 @@
 mod cost_benefit;
 mod greedy;
 
+use crate::Section;
+
 pub use cost_benefit::CostBenefit;
 pub use greedy::Greedy;
 
@@ -31,7 +33,7 @@ pub fn by_name(name: &str) -> Option<&'static dyn VictimPolicy> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionView {
     /// The section's number.
-    pub section: u32,
+    pub section: Section,
     /// Live blocks: what cleaning has to move. From 1 to `capacity - 1`.
     pub live: u32,
     /// Blocks in the section.

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room};
-use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SegmentKind, SegmentTable, victim};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, SegmentTable, victim};
 
 const SECTIONS: u32 = 64;
 
@@ -23,7 +23,7 @@ struct Volume {
     table: SegmentTable,
     cleaner: Cleaner,
     facts: Facts,
-    log: (u32, u32),
+    log: (Segment, u32),
     done: Vec<Done>,
     /// Whether a commit frees what is empty, and writing leaves less that is dirty.
     commits_free: bool,
@@ -61,17 +61,18 @@ impl Volume {
     fn free(&mut self) {
         let freed = self.table.prefree();
         self.table.release(&freed);
-        self.cleaner.note_checkpoint(&freed);
+        let sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        self.cleaner.note_checkpoint(&sections);
     }
 
-    fn place(&mut self, block: u32) {
+    fn place(&mut self, block: MainBlock) {
         if self.log.1 == BLOCKS_PER_SEGMENT {
             self.table.close_segment(self.log.0);
             self.log = (self.table.open_segment(SegmentKind::ColdData, None).expect("room to move to"), 0);
         }
         assert!(self.table.set_live(MainBlock::in_segment(self.log.0, self.log.1), 2));
         self.log.1 += 1;
-        assert!(self.table.clear_live(MainBlock::new(block), 2));
+        assert!(self.table.clear_live(block, 2));
     }
 }
 
@@ -102,7 +103,7 @@ impl Driven for Volume {
         self.done.push(Done::Moved);
         let (blocks, next) = match self.table.movable(section, position, most) {
             Some((segment, live)) => {
-                live.iter().for_each(|offset| self.place(segment * BLOCKS_PER_SEGMENT + offset));
+                live.iter().for_each(|offset| self.place(MainBlock::in_segment(segment, *offset)));
                 (live.len() as u32, live.last().map(|last| last + 1))
             }
             None => (0, None),

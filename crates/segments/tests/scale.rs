@@ -1,6 +1,6 @@
 //! Processor time and memory on a volume of 1 TiB, whatever else the machine does; `--nocapture` prints the figures.
 
-use basalt_segments::{CostBenefit, Greedy, MainBlock, SegmentKind, SegmentTable, VictimPolicy};
+use basalt_segments::{CostBenefit, Greedy, MainBlock, Segment, SegmentKind, SegmentTable, VictimPolicy};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -29,7 +29,12 @@ fn volume(segments_per_section: u32, live_bytes: impl Fn(u32) -> usize) -> Segme
     for segment in 0..SEGMENTS {
         let mut bitmap = [0; 64];
         bitmap[..live_bytes(segment)].fill(0xff);
-        table.load(segment, SegmentKind::WarmData, &bitmap, u64::from(segment.wrapping_mul(2_654_435_761)));
+        table.load(
+            Segment::new(segment),
+            SegmentKind::WarmData,
+            &bitmap,
+            u64::from(segment.wrapping_mul(2_654_435_761)),
+        );
     }
     table.finish_load();
     table
@@ -60,9 +65,9 @@ fn a_victim_is_found_in_milliseconds() {
 fn the_last_free_segment_is_found_in_microseconds() {
     let mut table = volume(1, |segment| if segment == 77 { 0 } else { 64 });
     let time = shortest(100, || {
-        assert_eq!(table.open_segment(SegmentKind::HotData, Some(78)), Some(77));
-        table.close_segment(77);
-        table.release(&[77]);
+        assert_eq!(table.open_segment(SegmentKind::HotData, Some(Segment::new(78))), Some(Segment::new(77)));
+        table.close_segment(Segment::new(77));
+        table.release(&[Segment::new(77)]);
     });
     println!("open, close and release: {time:?}");
     assert!(time < Duration::from_micros(100), "{time:?}");

@@ -2,7 +2,9 @@
 
 use basalt_segments::SegmentKind::{ColdData, HotData, HotNode, WarmData, WarmNode};
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
-use basalt_segments::{CostBenefit, Greedy, MAX_SEGMENTS, MainBlock, SegmentTable, VictimPolicy};
+use basalt_segments::{
+    CostBenefit, Greedy, MAX_SEGMENTS, MainBlock, Section, Segment, SegmentTable, Segments, VictimPolicy,
+};
 
 /// A bitmap with the first `live` blocks live.
 fn first(live: usize) -> [u8; 64] {
@@ -17,14 +19,14 @@ fn first(live: usize) -> [u8; 64] {
 fn loaded(segments_per_section: u32, live: &[usize]) -> SegmentTable {
     let mut table = SegmentTable::new(live.len() as u32, segments_per_section);
     for (segment, &live) in (0..).zip(live) {
-        assert_eq!(usize::from(table.load(segment, WarmData, &first(live), u64::from(segment))), live);
+        assert_eq!(usize::from(table.load(Segment::new(segment), WarmData, &first(live), u64::from(segment))), live);
     }
     table.finish_load();
     table
 }
 
 fn victim(table: &SegmentTable, policy: &dyn VictimPolicy) -> Option<u32> {
-    table.select_victim(policy, 1000, &|_| false)
+    (table.select_victim(policy, 1000, &|_| false)).map(Section::get)
 }
 
 #[test]
@@ -34,7 +36,10 @@ fn a_new_table_is_all_free() {
     assert_eq!((table.free_segments(), table.free_sections()), (12, 3));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (0, 0));
     assert_eq!(table.dirty_entries(), []);
-    assert_eq!((table.section_of(7), table.segments_of(1)), (1, 4..8));
+    assert_eq!(
+        (table.section_of(Segment::new(7)), table.segments_of(Section::new(1))),
+        (Section::new(1), Segments::new(Segment::new(4), 4))
+    );
 }
 
 #[test]
@@ -48,19 +53,22 @@ fn an_empty_table_answers_everything() {
 #[test]
 fn loading_derives_states_and_counts() {
     let mut table = SegmentTable::new(4, 1);
-    table.load(0, HotNode, &first(512), 5);
-    table.load(1, WarmData, &first(9), 6);
-    table.load(1, WarmData, &first(10), 7); // the journal's entry overrides the SIT's
-    table.load(2, ColdData, &first(0), 8);
-    table.load(3, WarmNode, &first(0), 9);
-    table.set_active(3);
+    table.load(Segment::new(0), HotNode, &first(512), 5);
+    table.load(Segment::new(1), WarmData, &first(9), 6);
+    table.load(Segment::new(1), WarmData, &first(10), 7); // the journal's entry overrides the SIT's
+    table.load(Segment::new(2), ColdData, &first(0), 8);
+    table.load(Segment::new(3), WarmNode, &first(0), 9);
+    table.set_active(Segment::new(3));
     table.finish_load();
-    assert_eq!([0, 1, 2, 3].map(|segment| table.state(segment)), [Full, Dirty, Free, Active]);
+    assert_eq!([0, 1, 2, 3].map(|segment| table.state(Segment::new(segment))), [Full, Dirty, Free, Active]);
     assert_eq!((table.live_data_blocks(), table.live_node_blocks()), (10, 512));
-    assert_eq!((table.live(1), table.modified(1), table.kind(1)), (10, 7, WarmData));
-    assert_eq!((table.bitmap(0), table.bitmap(1)), (first(512), first(10)));
+    assert_eq!(
+        (table.live(Segment::new(1)), table.modified(Segment::new(1)), table.kind(Segment::new(1))),
+        (10, 7, WarmData)
+    );
+    assert_eq!((table.bitmap(Segment::new(0)), table.bitmap(Segment::new(1))), (first(512), first(10)));
     assert_eq!((table.free_segments(), table.free_sections()), (1, 1));
-    assert_eq!(table.live_blocks(1).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert_eq!(table.live_blocks(Segment::new(1)).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
     assert_eq!(table.dirty_entries(), []);
 }
 
@@ -76,7 +84,7 @@ fn a_segment_goes_round() {
     assert_eq!((table.state(segment), table.modified(segment)), (Full, 40));
     assert!(table.clear_live(MainBlock::in_segment(segment, 3), 50));
     assert_eq!((table.state(segment), table.modified(segment)), (Dirty, 50));
-    assert_eq!(victim(&table, &Greedy), Some(segment));
+    assert_eq!(victim(&table, &Greedy), Some(segment.get()));
     for offset in (0..512).filter(|&offset| offset != 3) {
         assert!(table.clear_live(MainBlock::in_segment(segment, offset), 60));
     }
@@ -91,22 +99,22 @@ fn a_segment_goes_round() {
 #[test]
 fn release_frees_what_is_prefree_and_nothing_else() {
     let mut table = loaded(1, &[1, 512, 0, 1]);
-    table.set_active(3);
+    table.set_active(Segment::new(3));
     assert!(table.clear_live(MainBlock::new(0), 1));
-    table.release(&[0, 1, 2, 3, 0]);
-    assert_eq!([0, 1, 2, 3].map(|segment| table.state(segment)), [Free, Full, Free, Active]);
+    table.release(&[Segment::new(0), Segment::new(1), Segment::new(2), Segment::new(3), Segment::new(0)]);
+    assert_eq!([0, 1, 2, 3].map(|segment| table.state(Segment::new(segment))), [Free, Full, Free, Active]);
     assert_eq!(table.free_segments(), 2);
 }
 
 #[test]
 fn a_log_closed_without_a_live_block_is_prefree() {
     let mut table = SegmentTable::new(1, 1);
-    assert_eq!(table.open_segment(WarmData, None), Some(0));
+    assert_eq!(table.open_segment(WarmData, None), Some(Segment::new(0)));
     assert!(table.set_live(MainBlock::new(0), 1));
     assert!(table.clear_live(MainBlock::new(0), 2));
-    assert_eq!(table.state(0), Active);
-    table.close_segment(0);
-    assert_eq!(table.state(0), Prefree);
+    assert_eq!(table.state(Segment::new(0)), Active);
+    table.close_segment(Segment::new(0));
+    assert_eq!(table.state(Segment::new(0)), Prefree);
     assert_eq!(table.open_segment(WarmData, None), None, "not before a checkpoint");
 }
 
@@ -115,7 +123,7 @@ fn marking_twice_is_told_and_changes_nothing() {
     let mut table = loaded(1, &[10]);
     assert!(!table.set_live(MainBlock::new(9), 99));
     assert!(!table.clear_live(MainBlock::new(10), 99));
-    assert_eq!((table.live(0), table.modified(0), table.live_data_blocks()), (10, 0, 10));
+    assert_eq!((table.live(Segment::new(0)), table.modified(Segment::new(0)), table.live_data_blocks()), (10, 0, 10));
     assert_eq!(table.dirty_entries(), []);
     let mut full = loaded(1, &[512]);
     assert!(!full.set_live(MainBlock::new(511), 99));
@@ -126,11 +134,11 @@ fn marking_twice_is_told_and_changes_nothing() {
 #[test]
 fn recovery_may_write_into_a_free_segment() {
     let mut table = SegmentTable::new(2, 2);
-    table.set_kind(1, WarmNode);
+    table.set_kind(Segment::new(1), WarmNode);
     assert!(table.set_live(MainBlock::new(512 + 7), 3));
-    assert_eq!((table.state(1), table.live_node_blocks()), (Dirty, 1));
+    assert_eq!((table.state(Segment::new(1)), table.live_node_blocks()), (Dirty, 1));
     assert_eq!((table.free_segments(), table.free_sections()), (1, 0));
-    assert_eq!(table.dirty_entries(), [1]);
+    assert_eq!(table.dirty_entries(), [Segment::new(1)]);
 }
 
 #[test]
@@ -138,18 +146,26 @@ fn logs_continue_in_their_section_then_upward_then_anywhere() {
     // sections of 4:      0 free       1 part free     2 free        3 part free
     let mut table = loaded(4, &[0, 0, 0, 0, 9, 0, 0, 9, 0, 0, 0, 0, 0, 9, 0, 0]);
     let mut open = |after| table.open_segment(HotData, after);
-    assert_eq!(open(Some(4)), Some(5), "right after, in the same section");
-    assert_eq!(open(Some(5)), Some(6));
-    assert_eq!(open(Some(6)), Some(8), "7 is taken: the next free section");
-    assert_eq!(open(Some(7)), Some(0), "section 2 is in use: wraps to section 0");
-    assert_eq!(open(Some(15)), Some(1), "no free section: any segment, from the start after the end");
-    assert_eq!(open(Some(8)), Some(9));
-    assert_eq!(open(Some(11)), Some(12), "never into the next section but as any free segment");
-    assert_eq!(open(None), Some(2));
+    assert_eq!(open(Some(Segment::new(4))), Some(Segment::new(5)), "right after, in the same section");
+    assert_eq!(open(Some(Segment::new(5))), Some(Segment::new(6)));
+    assert_eq!(open(Some(Segment::new(6))), Some(Segment::new(8)), "7 is taken: the next free section");
+    assert_eq!(open(Some(Segment::new(7))), Some(Segment::new(0)), "section 2 is in use: wraps to section 0");
+    assert_eq!(
+        open(Some(Segment::new(15))),
+        Some(Segment::new(1)),
+        "no free section: any segment, from the start after the end"
+    );
+    assert_eq!(open(Some(Segment::new(8))), Some(Segment::new(9)));
+    assert_eq!(
+        open(Some(Segment::new(11))),
+        Some(Segment::new(12)),
+        "never into the next section but as any free segment"
+    );
+    assert_eq!(open(None), Some(Segment::new(2)));
     for expected in [3, 10, 11, 14, 15] {
-        assert_eq!(open(Some(2)), Some(expected));
+        assert_eq!(open(Some(Segment::new(2))), Some(Segment::new(expected)));
     }
-    assert_eq!(open(Some(2)), None);
+    assert_eq!(open(Some(Segment::new(2))), None);
     assert_eq!(open(None), None);
 }
 
@@ -158,24 +174,24 @@ fn free_and_prefree_sections_are_whole_ones() {
     let mut table = loaded(2, &[1, 0, 1, 1, 0, 0]);
     assert_eq!((table.free_sections(), table.prefree_sections()), (1, 0));
     assert!(table.clear_live(MainBlock::new(0), 1));
-    assert!(table.clear_live(MainBlock::in_segment(2, 0), 1));
+    assert!(table.clear_live(MainBlock::in_segment(Segment::new(2), 0), 1));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (2, 1), "section 1 has a live block yet");
-    assert!(table.clear_live(MainBlock::in_segment(3, 0), 1));
+    assert!(table.clear_live(MainBlock::in_segment(Segment::new(3), 0), 1));
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (3, 2));
-    table.set_active(1);
+    table.set_active(Segment::new(1));
     assert_eq!(table.prefree_sections(), 1, "section 0 has a log now");
-    table.release(&[2, 3]);
+    table.release(&[Segment::new(2), Segment::new(3)]);
     assert_eq!((table.free_sections(), table.prefree_sections()), (2, 0));
 }
 
 #[test]
 fn dirty_entries_are_kept_until_cleared() {
     let mut table = loaded(1, &[5, 5, 0, 5]);
-    assert!(table.set_live(MainBlock::in_segment(3, 5), 1));
+    assert!(table.set_live(MainBlock::in_segment(Segment::new(3), 5), 1));
     assert!(table.clear_live(MainBlock::new(0), 1));
-    table.mark_dirty(1);
-    assert_eq!(table.open_segment(HotData, None), Some(2));
-    assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (vec![0, 1, 2, 3], 4));
+    table.mark_dirty(Segment::new(1));
+    assert_eq!(table.open_segment(HotData, None), Some(Segment::new(2)));
+    assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (Segment::all(4).collect(), 4));
     table.clear_dirty();
     assert_eq!((table.dirty_entries(), table.dirty_entry_count()), (vec![], 0));
 }
@@ -185,17 +201,17 @@ fn victims_by_policy() {
     // Segment number is the time of modification, so the first is the oldest.
     let table = loaded(1, &[400, 512, 300, 0, 300]);
     assert_eq!(victim(&table, &Greedy), Some(2), "the fewest live blocks, the first of equals");
-    assert_eq!(table.select_victim(&CostBenefit, 5, &|_| false), Some(2));
-    assert_eq!(table.select_victim(&Greedy, 5, &|section| section == 2), Some(4));
-    assert_eq!(table.select_victim(&Greedy, 5, &|section| section != 0), Some(0));
+    assert_eq!(table.select_victim(&CostBenefit, 5, &|_| false), Some(Section::new(2)));
+    assert_eq!(table.select_victim(&Greedy, 5, &|section| section == Section::new(2)), Some(Section::new(4)));
+    assert_eq!(table.select_victim(&Greedy, 5, &|section| section != Section::new(0)), Some(Section::new(0)));
     assert_eq!(table.select_victim(&Greedy, 5, &|_| true), None);
 }
 
 #[test]
 fn cost_benefit_prefers_old_sections() {
     let mut table = SegmentTable::new(2, 1);
-    table.load(0, WarmData, &first(200), 990);
-    table.load(1, WarmData, &first(400), 0);
+    table.load(Segment::new(0), WarmData, &first(200), 990);
+    table.load(Segment::new(1), WarmData, &first(400), 0);
     table.finish_load();
     assert_eq!(victim(&table, &Greedy), Some(0));
     assert_eq!(victim(&table, &CostBenefit), Some(1));
@@ -204,10 +220,10 @@ fn cost_benefit_prefers_old_sections() {
 #[test]
 fn victims_are_never_free_full_active_or_only_waiting() {
     let mut table = loaded(2, &[0, 0, 512, 512, 1, 0, 1, 0, 511, 512]);
-    table.set_active(5);
-    assert!(table.clear_live(MainBlock::in_segment(6, 0), 1));
+    table.set_active(Segment::new(5));
+    assert!(table.clear_live(MainBlock::in_segment(Segment::new(6), 0), 1));
     assert_eq!(victim(&table, &Greedy), Some(4), "the only one with something to move and to gain");
-    assert!(table.set_live(MainBlock::in_segment(8, 511), 1));
+    assert!(table.set_live(MainBlock::in_segment(Segment::new(8), 511), 1));
     assert_eq!(victim(&table, &Greedy), None);
 }
 
@@ -223,7 +239,7 @@ fn victims_see_the_extremes_of_time() {
         }
         fn cost(&self, view: &basalt_segments::SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
             assert_eq!((now, oldest, youngest, view.capacity), (1000, 1, 3, 512));
-            assert_eq!(view.modified, u64::from(view.section));
+            assert_eq!(view.modified, u64::from(view.section.get()));
             -(view.modified as f64)
         }
     }
@@ -236,15 +252,15 @@ fn out_of_range_numbers_panic_by_contract() {
     fn panics(call: impl FnOnce(&mut SegmentTable) + std::panic::UnwindSafe) -> bool {
         std::panic::catch_unwind(|| call(&mut SegmentTable::new(3, 1))).is_err()
     }
-    assert!(panics(|table| _ = table.set_live(MainBlock::in_segment(3, 0), 0)));
+    assert!(panics(|table| _ = table.set_live(MainBlock::in_segment(Segment::new(3), 0), 0)));
     assert!(panics(|table| _ = table.is_live(MainBlock::new(u32::MAX))));
-    assert!(panics(|table| table.mark_dirty(3)));
-    assert!(panics(|table| table.release(&[3])));
-    assert!(panics(|table| _ = table.open_segment(HotData, Some(3))));
-    assert!(panics(|table| _ = table.segments_of(3)));
+    assert!(panics(|table| table.mark_dirty(Segment::new(3))));
+    assert!(panics(|table| table.release(&[Segment::new(3)])));
+    assert!(panics(|table| _ = table.open_segment(HotData, Some(Segment::new(3)))));
+    assert!(panics(|table| _ = table.segments_of(Section::new(3))));
     assert!(panics(|table| {
         assert!(table.set_live(MainBlock::new(0), 0));
-        table.set_kind(0, HotNode);
+        table.set_kind(Segment::new(0), HotNode);
     }));
     assert!(!panics(|table| assert!(table.set_live(MainBlock::new(3 * 512 - 1), 0))));
     for (segments, per_section) in [(4, 0), (4, 3), (MAX_SEGMENTS + 1, 1), (MAX_SEGMENTS, MAX_SEGMENTS)] {
@@ -255,12 +271,12 @@ fn out_of_range_numbers_panic_by_contract() {
 #[test]
 fn avoided_segments_are_taken_last() {
     let mut table = SegmentTable::new(12, 2);
-    table.avoid(5..9);
+    table.avoid(Segments::new(Segment::new(5), 4));
     assert_eq!((table.free_sections(), table.preferred_free_sections()), (6, 3), "whole sections: 4 to 9");
     let mut order = vec![table.open_segment(HotData, None).unwrap()];
     while let Some(next) = table.open_segment(HotData, order.last().copied()) {
         order.push(next);
     }
-    assert_eq!(order, [0, 1, 2, 3, 10, 11, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(order, [0, 1, 2, 3, 10, 11, 4, 5, 6, 7, 8, 9].map(Segment::new));
     assert_eq!((table.free_segments(), table.preferred_free_sections()), (0, 0));
 }

@@ -5,7 +5,7 @@ mod file;
 mod logs;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
-use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SegmentKind, SegmentNumber, SegmentTable};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::options::{Age, FileModel, Options};
@@ -22,7 +22,7 @@ const STRANGER: u32 = u32::MAX;
 #[derive(Clone, Copy, Default)]
 struct Log {
     /// `None` until something is written to it.
-    segment: Option<SegmentNumber>,
+    segment: Option<Segment>,
     offset: u32,
 }
 
@@ -86,11 +86,11 @@ impl Volume {
     fn start_logs(&mut self, model: &FileModel) {
         let mut file = File::new(model);
         for (kind, start) in SegmentKind::ALL.into_iter().zip(&model.logs) {
-            self.logs[kind.index()] = Log { segment: Some(start.segment), offset: start.offset };
-            self.table.set_active(start.segment);
-            self.table.set_kind(start.segment, kind);
+            self.logs[kind.index()] = Log { segment: Some(Segment::new(start.segment)), offset: start.offset };
+            self.table.set_active(Segment::new(start.segment));
+            self.table.set_kind(Segment::new(start.segment), kind);
             for offset in start.offset - start.live..start.offset {
-                let place = MainBlock::in_segment(start.segment, offset);
+                let place = MainBlock::in_segment(Segment::new(start.segment), offset);
                 // The segments are distinct and were empty.
                 let _ = self.table.set_live(place, 0);
                 if kind.is_node() {
@@ -197,7 +197,7 @@ impl Volume {
     }
 
     /// Goes on in a free segment.
-    fn roll(&mut self, kind: SegmentKind) -> Result<SegmentNumber> {
+    fn roll(&mut self, kind: SegmentKind) -> Result<Segment> {
         let old = self.logs[kind.index()].segment;
         let next = self.table.open_segment(kind, old).ok_or(Error::Full { writes: self.clock })?;
         if let Some(old) = old {
@@ -215,7 +215,7 @@ impl Volume {
     }
 
     /// What a segment's time of modification becomes when a block of it dies.
-    fn death_time(&self, segment: SegmentNumber) -> u64 {
+    fn death_time(&self, segment: Segment) -> u64 {
         match self.options.age {
             Age::Modified => self.clock,
             Age::Written => self.table.modified(segment),
@@ -233,7 +233,7 @@ impl Volume {
         let freed = self.table.prefree();
         self.table.release(&freed);
         self.table.clear_dirty();
-        let sections: Vec<u32> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        let sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
         self.changed = false;
         self.statistics.checkpoints += 1;

@@ -1,5 +1,6 @@
 //! Which block belongs to whom: every block of the main area has at most one owner, and its segment's summary names it.
 
+use basalt_segments::Segment;
 use std::collections::BTreeMap;
 
 use basalt_device::BlockDevice;
@@ -73,8 +74,8 @@ impl BlockMap {
     }
 
     /// Marks a block of a segment; false if it was marked already.
-    fn mark(&mut self, segment: u32, block: u32, is_node: bool) -> bool {
-        let found = self.segments[segment as usize].get_or_insert_with(|| Box::new(SegmentBlocks::EMPTY));
+    fn mark(&mut self, segment: Segment, block: u32, is_node: bool) -> bool {
+        let found = self.segments[segment.index()].get_or_insert_with(|| Box::new(SegmentBlocks::EMPTY));
         if crate::layout::bit_msb(&found.map, block as usize) {
             return false;
         }
@@ -88,8 +89,8 @@ impl BlockMap {
     }
 
     /// What was found in a segment; `None` if nothing was.
-    pub(crate) fn found_in(&self, segment: u32) -> Option<&SegmentBlocks> {
-        self.segments.get(segment as usize)?.as_deref()
+    pub(crate) fn found_in(&self, segment: Segment) -> Option<&SegmentBlocks> {
+        self.segments.get(segment.index())?.as_deref()
     }
 }
 
@@ -105,12 +106,12 @@ struct SummaryFault {
 pub(crate) struct Ownership {
     pub(crate) map: BlockMap,
     /// The summaries of the active logs' segments, which are in the checkpoint.
-    logs: FxHashMap<u32, Box<RawSummaryBlock>>,
+    logs: FxHashMap<Segment, Box<RawSummaryBlock>>,
     cache: FxHashMap<u32, (u64, Vec<u8>)>,
     clock: u64,
-    owner_faults: BTreeMap<u32, SummaryFault>,
+    owner_faults: BTreeMap<Segment, SummaryFault>,
     /// What each segment's summary says it holds, and what it does hold, where these differ.
-    pub(crate) type_faults: BTreeMap<u32, (u8, u8)>,
+    pub(crate) type_faults: BTreeMap<Segment, (u8, u8)>,
     /// For a repair: the right summary entries of blocks whose entry is wrong; the first of them, if there are very many.
     pub(crate) wrong: Option<Vec<(Address, RawSummary)>>,
     /// For a repair: blocks of which all owners are wanted, and these.
@@ -166,7 +167,7 @@ impl Ownership {
         &mut self,
         device: &dyn BlockDevice,
         geometry: &Geometry,
-        segment: u32,
+        segment: Segment,
         block: u32,
         owner: Owner,
     ) -> Result<()> {
@@ -207,23 +208,23 @@ impl Ownership {
         &mut self,
         device: &dyn BlockDevice,
         geometry: &Geometry,
-        segment: u32,
+        segment: Segment,
         block: u32,
     ) -> Result<(RawSummary, Option<u8>)> {
         if let Some(summary) = self.logs.get(&segment) {
             return Ok((summary.entries[block as usize], None));
         }
-        let chunk = segment / CHUNK;
+        let chunk = segment.get() / CHUNK;
         self.clock += 1;
         if !self.cache.contains_key(&chunk) {
             self.evict();
             let count = CHUNK.min(geometry.main_segments - chunk * CHUNK);
-            let bytes = read_blocks(device, geometry.summary_block(chunk * CHUNK), count as usize)?;
+            let bytes = read_blocks(device, geometry.summary_block(Segment::new(chunk * CHUNK)), count as usize)?;
             self.cache.insert(chunk, (self.clock, bytes));
         }
         let Some((used, bytes)) = self.cache.get_mut(&chunk) else { return Ok((RawSummary::default(), None)) };
         *used = self.clock;
-        let at = (segment % CHUNK) as usize * BLOCK_SIZE;
+        let at = (segment.get() % CHUNK) as usize * BLOCK_SIZE;
         let summary = &bytes[at..at + BLOCK_SIZE];
         let at = block as usize * size_of::<RawSummary>();
         // 512 entries of 7 bytes lie in front of the footer.

@@ -1,7 +1,7 @@
 //! Both checkpoint packs, and the fields of the one that counts.
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 
 use super::fault::{Findings, Place};
 use super::kind::FaultKind;
@@ -179,11 +179,11 @@ fn check_flags(pack: &Pack, findings: &mut Findings) {
 }
 
 fn check_logs(pack: &Pack, geometry: &Geometry, findings: &mut Findings) {
-    let mut seen: Vec<u32> = Vec::with_capacity(6);
+    let mut seen: Vec<Segment> = Vec::with_capacity(6);
     for kind in SegmentKind::ALL {
         let place = Place::Log(kind.index());
         let (segment, offset, _) = log_position(pack, kind);
-        if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
+        if !geometry.has_segment(segment) || offset >= BLOCKS_PER_SEGMENT {
             findings.add(
                 FaultKind::LogPosition,
                 place,

@@ -1,5 +1,6 @@
 //! A fault, where it is, and the list of them.
 
+use basalt_segments::Segment;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -16,7 +17,7 @@ pub enum Place {
     /// An active log, by segment type.
     Log(usize),
     /// A segment of the main area.
-    Segment(u32),
+    Segment(Segment),
     /// A node id.
     Node(u32),
     /// An inode number.

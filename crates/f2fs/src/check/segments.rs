@@ -1,6 +1,6 @@
 //! The segment information table against what is in use, segment by segment, and the checkpoint's counts.
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
@@ -11,7 +11,7 @@ use super::report::Stage;
 use crate::blocks::read_blocks;
 use crate::checkpoint::fields::log_position;
 use crate::error::Result;
-use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{TYPE_DATA, TYPE_NODE};
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
@@ -22,15 +22,15 @@ const REQUEST_BLOCKS: u32 = 256;
 impl Checker<'_> {
     /// Checks every segment. All nodes must have been read.
     pub(super) fn check_segments(&mut self) -> Result<()> {
-        let journal: FxHashMap<u32, RawSitEntry> =
-            self.loaded.sit_journal.iter().map(|entry| (entry.segno.get(), entry.entry)).collect();
+        let journal: FxHashMap<Segment, RawSitEntry> =
+            self.loaded.sit_journal.iter().map(|entry| (Segment::new(entry.segno.get()), entry.entry)).collect();
         let used = self.geometry.sit_blocks_used();
         let mut free = 0;
         for first in (0..used).step_by(REQUEST_BLOCKS as usize) {
             self.step_always(Stage::Segments, first.into(), used.into());
             for index in first..used.min(first + REQUEST_BLOCKS) {
                 let block = self.sit_block(first, index)?;
-                let segments = index * ENTRIES_PER_BLOCK..self.geometry.main_segments;
+                let segments = self.geometry.segments_of_sit_block(index);
                 for (segment, bytes) in segments.zip(block.chunks_exact(size_of::<RawSitEntry>())) {
                     // Chunks have the size of the structure.
                     let Ok(read) = RawSitEntry::read_from_bytes(bytes) else { continue };
@@ -66,7 +66,7 @@ impl Checker<'_> {
     }
 
     /// Checks one segment; whether it is free (in use by nobody, and no log).
-    fn check_segment(&mut self, segment: u32, entry: &RawSitEntry) -> Result<bool> {
+    fn check_segment(&mut self, segment: Segment, entry: &RawSitEntry) -> Result<bool> {
         let place = Place::Segment(segment);
         self.check_count(segment, entry, "");
         let kind = SegmentKind::from_u8(entry.kind());
@@ -92,7 +92,7 @@ impl Checker<'_> {
     }
 
     /// Checks that as many blocks are marked live as are counted.
-    fn check_count(&mut self, segment: u32, entry: &RawSitEntry, which: &str) {
+    fn check_count(&mut self, segment: Segment, entry: &RawSitEntry, which: &str) {
         let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
         if u32::from(entry.live()) != marked {
             let found = format_args!("{} live blocks{which}", entry.live());
@@ -100,7 +100,7 @@ impl Checker<'_> {
         }
     }
 
-    fn compare_maps(&mut self, segment: u32, holds_nodes: bool, marked: &[u8; 64], owned: &[u8; 64]) -> Result<()> {
+    fn compare_maps(&mut self, segment: Segment, holds_nodes: bool, marked: &[u8; 64], owned: &[u8; 64]) -> Result<()> {
         if marked == owned {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Checker<'_> {
     }
 
     /// Checks the log that writes to this segment, if one does.
-    fn check_log(&mut self, segment: u32, entry: &RawSitEntry) -> LogState {
+    fn check_log(&mut self, segment: Segment, entry: &RawSitEntry) -> LogState {
         let mut state = LogState::None;
         for kind in SegmentKind::ALL {
             let (at, next, in_slack) = log_position(&self.loaded.pack, kind);

@@ -7,10 +7,11 @@ use super::kind::FaultKind;
 use crate::error::Result;
 use crate::layout::Address;
 use crate::node::seen::{Seen, recognise};
+use basalt_segments::Segment;
 
 impl Checker<'_> {
     /// Reports the nodes among `blocks` of a segment of nodes, which are live and nobody's, that the NAT should lead to; the other blocks.
-    pub(super) fn report_strays(&mut self, segment: u32, blocks: Vec<usize>) -> Result<Vec<usize>> {
+    pub(super) fn report_strays(&mut self, segment: Segment, blocks: Vec<usize>) -> Result<Vec<usize>> {
         let mut others = Vec::new();
         // 512 blocks of a segment of the main area.
         let first = self.geometry.in_segment(segment, 0);

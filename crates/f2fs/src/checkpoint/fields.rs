@@ -1,7 +1,7 @@
 //! What the fields of a pack say: where the logs are, the version bitmaps, and the orphans.
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use zerocopy::FromBytes;
 
 use super::block::bad;
@@ -13,14 +13,14 @@ use crate::layout::BLOCK_SIZE;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
 
 /// The segment, next block and mode of a log as the checkpoint has them.
-pub fn log_position(pack: &Pack, kind: SegmentKind) -> (u32, u32, bool) {
+pub fn log_position(pack: &Pack, kind: SegmentKind) -> (Segment, u32, bool) {
     let (raw, index) = (&pack.raw, kind.index());
     let (segment, offset) = if kind.is_node() {
         (raw.cur_node_segno[index - 3].get(), raw.cur_node_blkoff[index - 3].get())
     } else {
         (raw.cur_data_segno[index].get(), raw.cur_data_blkoff[index].get())
     };
-    (segment, u32::from(offset), raw.alloc_type[index] == 1)
+    (Segment::new(segment), u32::from(offset), raw.alloc_type[index] == 1)
 }
 
 /// The version bitmaps of SIT and NAT.

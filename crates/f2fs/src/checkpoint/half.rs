@@ -26,6 +26,7 @@
 //! goes on to write mends the damaged end first.
 
 use basalt_device::BlockDevice;
+use basalt_segments::Segment;
 use zerocopy::FromBytes;
 
 use super::block::{bad, check_block};
@@ -222,8 +223,8 @@ fn has_garbage(head: &[u8], geometry: &Geometry) -> bool {
 /// Whether fsyncs behind a checkpoint were durable, by what a seal says: so that checkpoint was. `raw`: its first block, right with a
 /// `checksum`, or wrong.
 fn was_followed(device: &dyn BlockDevice, geometry: &Geometry, raw: &RawCheckpoint, checksum: Option<u32>) -> bool {
-    let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
-    if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
+    let (segment, offset) = (Segment::new(raw.cur_node_segno[1].get()), u32::from(raw.cur_node_blkoff[1].get()));
+    if !geometry.has_segment(segment) || offset >= BLOCKS_PER_SEGMENT {
         return false;
     }
     let address = geometry.in_segment(segment, offset);

@@ -1,7 +1,7 @@
 //! Reading a checkpoint: everything in the pack that holds.
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 
 use super::block::bad;
 use super::choose::{choose_either, choose_pack};
@@ -37,7 +37,7 @@ pub struct Loaded {
 /// The position of an active log.
 pub struct LoadedLog {
     /// Its segment.
-    pub segment: u32,
+    pub segment: Segment,
     /// The next block it writes within the segment.
     pub offset: u32,
     /// Whether it was filling holes (SSR) rather than appending.
@@ -144,7 +144,7 @@ fn check_logs(pack: &Pack, geometry: &Geometry) -> Result<()> {
     let mut seen = Vec::with_capacity(6);
     for kind in SegmentKind::ALL {
         let (segment, offset, _) = log_position(pack, kind);
-        if segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT {
+        if !geometry.has_segment(segment) || offset >= BLOCKS_PER_SEGMENT {
             return Err(bad(
                 pack.index,
                 format!("{kind:?} log at segment {segment} block {offset}, outside the main area"),

@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 
@@ -30,7 +30,7 @@ use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, sit};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 
 /// Nodes at the end of each log that are compared with the journal: 768 KiB in all, at most.
 const NODES_COMPARED: u32 = 64;
@@ -68,7 +68,7 @@ impl Previous {
         let is_possible = |pack: &Pack| {
             SegmentKind::ALL.iter().all(|kind| {
                 let (segment, offset, _) = log_position(pack, *kind);
-                segment < geometry.main_segments && offset < BLOCKS_PER_SEGMENT
+                geometry.has_segment(segment) && offset < BLOCKS_PER_SEGMENT
             })
         };
         let is_next = before.raw.checkpoint_ver.get().wrapping_add(1) == pack.raw.checkpoint_ver.get();
@@ -98,7 +98,7 @@ impl Previous {
     }
 
     /// The segment where a log was, and the block there that came next; `None` where it filled holes.
-    pub(crate) fn position(&self, kind: SegmentKind) -> Option<(u32, u32)> {
+    pub(crate) fn position(&self, kind: SegmentKind) -> Option<(Segment, u32)> {
         let (segment, offset, in_slack) = log_position(&self.pack, kind);
         (!in_slack).then_some((segment, offset))
     }
@@ -187,8 +187,8 @@ impl Previous {
         let journal = sit.filter(|_| geometry.payload == 0)?;
         let lacks = |kind: &SegmentKind| {
             let (segment, _, _) = log_position(pack, *kind);
-            let is_elsewhere = has_flipped(&self.sit_bitmaps, segment / sit::ENTRIES_PER_BLOCK)
-                || journal.iter().any(|one| one.segno.get() == segment);
+            let is_elsewhere = has_flipped(&self.sit_bitmaps, geometry.sit_place(segment).0)
+                || journal.iter().any(|one| one.segno.get() == segment.get());
             let written = self.written(pack, *kind).filter(|blocks| !blocks.is_empty() && !is_elsewhere);
             written.is_some_and(|written| !self.has_live(device, geometry, segment, written))
         };
@@ -196,7 +196,13 @@ impl Previous {
     }
 
     /// Whether the SIT's table, as the newer pack has it, knows of a live block in part of a segment; true where it cannot be read.
-    fn has_live(&self, device: &dyn BlockDevice, geometry: &Geometry, segment: u32, mut blocks: Range<u32>) -> bool {
+    fn has_live(
+        &self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+        segment: Segment,
+        mut blocks: Range<u32>,
+    ) -> bool {
         let entry = self.sit_entry(device, geometry, segment);
         entry.is_none_or(|entry| blocks.any(|block| bit_msb(&entry.valid_map, block as usize)))
     }
@@ -211,17 +217,17 @@ impl Previous {
     ) -> bool {
         let at = geometry.main_block(address);
         let (segment, block) = (at.segment(), at.offset() as usize);
-        let known = journal.unwrap_or_default().iter().find(|one| one.segno.get() == segment);
+        let known = journal.unwrap_or_default().iter().find(|one| one.segno.get() == segment.get());
         let known = known.map(|one| one.entry).or_else(|| self.sit_entry(device, geometry, segment));
         known.is_some_and(|entry| bit_msb(&entry.valid_map, block))
     }
 
     /// A segment's entry in the SIT's table, as the newer pack has it; `None` where it cannot be read.
-    fn sit_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, segment: u32) -> Option<RawSitEntry> {
-        let index = segment / sit::ENTRIES_PER_BLOCK;
+    fn sit_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, segment: Segment) -> Option<RawSitEntry> {
+        let (index, entry) = geometry.sit_place(segment);
         let address = geometry.sit_block(index, bit_msb(&self.sit_bitmaps[1], index as usize));
         let bytes = read_blocks(device, address, 1).ok()?;
-        let at = (segment % sit::ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
+        let at = entry * size_of::<RawSitEntry>();
         RawSitEntry::read_from_prefix(&bytes[at..]).ok().map(|(entry, _)| entry)
     }
 
@@ -301,7 +307,7 @@ impl Previous {
     ) -> FxHashMap<u32, (Address, u32)> {
         let Some(written) = self.written(pack, kind) else { return FxHashMap::default() };
         let first = written.start.max(written.end.saturating_sub(NODES_COMPARED));
-        let address = geometry.main + log_position(pack, kind).0 * BLOCKS_PER_SEGMENT + first;
+        let address = geometry.in_segment(log_position(pack, kind).0, first);
         let Ok(bytes) = read_blocks(device, address, (written.end - first) as usize) else {
             return FxHashMap::default();
         };

@@ -1,5 +1,6 @@
 //! The last checkpoint, as the engine goes on from it.
 
+use basalt_segments::Segment;
 use std::collections::BTreeSet;
 
 use super::pack::Pack;
@@ -17,7 +18,7 @@ pub struct CheckpointState {
     /// Which copy of each SIT block is current.
     pub sit_bitmap: Vec<u8>,
     /// Segments whose newest entry is in the checkpoint's journal only.
-    pub sit_journaled: BTreeSet<u32>,
+    pub sit_journaled: BTreeSet<Segment>,
     /// Seconds of this mount that `elapsed_time` counts already.
     pub seconds_counted: u64,
 }
@@ -30,7 +31,7 @@ impl CheckpointState {
             pack: pack.index,
             checksum: pack.checksum,
             sit_bitmap,
-            sit_journaled: sit_journal.iter().map(|entry| entry.segno.get()).collect(),
+            sit_journaled: sit_journal.iter().map(|entry| Segment::new(entry.segno.get())).collect(),
             seconds_counted: 0,
         }
     }

@@ -159,7 +159,7 @@ pub(super) fn read_node_summaries(
     let mut summaries = Vec::with_capacity(3);
     for kind in &SegmentKind::ALL[3..] {
         let (segment, offset, in_slack) = log_position(pack, *kind);
-        if segment >= geometry.main_segments || offset > BLOCKS_PER_SEGMENT {
+        if !geometry.has_segment(segment) || offset > BLOCKS_PER_SEGMENT {
             return Err(bad(
                 pack.index,
                 format!("{kind:?} log at segment {segment} block {offset}, outside the main area"),

@@ -1,6 +1,7 @@
 //! The tables' part of a checkpoint: NAT and SIT entries changed since the last go to the journals if they fit, else to
 //! the copy of their block that is not current.
 
+use basalt_segments::Segment;
 use std::collections::BTreeMap;
 
 use zerocopy::IntoBytes;
@@ -8,7 +9,7 @@ use zerocopy::little_endian::U32;
 
 use crate::error::Result;
 use crate::layout::nat::RawNatEntry;
-use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{
     JOURNAL_SIZE, NAT_JOURNAL_ENTRIES_WRITTEN, RawNatJournalEntry, RawSitJournalEntry, SIT_JOURNAL_ENTRIES,
     encode_journal,
@@ -64,17 +65,16 @@ impl Volume {
         if changed.len() <= SIT_JOURNAL_ENTRIES {
             let entries: Vec<RawSitJournalEntry> = changed
                 .iter()
-                .map(|&segment| RawSitJournalEntry { segno: U32::new(segment), entry: self.sit_entry(segment) })
+                .map(|&segment| RawSitJournalEntry { segno: U32::new(segment.get()), entry: self.sit_entry(segment) })
                 .collect();
             self.checkpoint.sit_journaled = changed;
             return Ok(encode_journal(&entries));
         }
-        let mut blocks: Vec<u32> = changed.into_iter().map(|segment| segment / ENTRIES_PER_BLOCK).collect();
+        let mut blocks: Vec<u32> = changed.into_iter().map(|segment| self.geometry.sit_place(segment).0).collect();
         blocks.dedup();
         for index in blocks {
-            let first = index * ENTRIES_PER_BLOCK;
-            let end = (first + ENTRIES_PER_BLOCK).min(self.geometry.main_segments);
-            let entries: Vec<RawSitEntry> = (first..end).map(|segment| self.sit_entry(segment)).collect();
+            let segments = self.geometry.segments_of_sit_block(index);
+            let entries: Vec<RawSitEntry> = segments.map(|segment| self.sit_entry(segment)).collect();
             let mut bytes = vec![0; BLOCK_SIZE];
             let used = entries.as_bytes();
             bytes[..used.len()].copy_from_slice(used);
@@ -87,7 +87,7 @@ impl Volume {
         Ok(encode_journal::<RawSitJournalEntry>(&[]))
     }
 
-    fn sit_entry(&self, segment: u32) -> RawSitEntry {
+    fn sit_entry(&self, segment: Segment) -> RawSitEntry {
         RawSitEntry::new(
             self.table.kind(segment).index() as u8,
             self.table.live(segment),

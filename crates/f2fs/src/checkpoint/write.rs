@@ -11,7 +11,7 @@
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Section, Segment, SegmentKind};
 
 use super::block::expected_checksum;
 use super::fields::bitmap_places;
@@ -35,7 +35,7 @@ pub struct Prepared {
     /// Its bytes.
     pub tail: Vec<u8>,
     /// Segments that are free once the checkpoint holds.
-    pub freed: Vec<u32>,
+    pub freed: Vec<Segment>,
 }
 
 impl Volume {
@@ -88,7 +88,7 @@ impl Volume {
         self.journal.note_checkpoint();
         self.table.release(&prepared.freed);
         self.checkpoint_under_way = false;
-        let sections: Vec<u32> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
     }
 
@@ -140,7 +140,7 @@ impl Volume {
         raw.free_segment_count = U32::new(self.table.free_segments() + self.table.prefree_segments());
         for kind in SegmentKind::ALL {
             let (log, index) = (&self.logs[kind.index()], kind.index());
-            let (segment, offset) = (U32::new(log.segment), U16::new(log.offset as u16));
+            let (segment, offset) = (U32::new(log.segment.get()), U16::new(log.offset as u16));
             if kind.is_node() {
                 (raw.cur_node_segno[index - 3], raw.cur_node_blkoff[index - 3]) = (segment, offset);
             } else {

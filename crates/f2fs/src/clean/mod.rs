@@ -15,7 +15,7 @@ mod plan;
 
 use zerocopy::FromBytes;
 
-use basalt_segments::BlockTraits;
+use basalt_segments::{BlockTraits, Section, Segment};
 
 use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) struct Part {
 impl Volume {
     /// Moves every live block of a section to the logs. Active segments stay as they are, and so does a section with a damaged block:
     /// its live blocks tell.
-    pub(crate) fn clean_section(&mut self, section: u32, cause: CleaningCause) -> Result<()> {
+    pub(crate) fn clean_section(&mut self, section: Section, cause: CleaningCause) -> Result<()> {
         let start = self.clock.uptime();
         let result = self.clean_part(section, 0, u32::MAX, cause);
         self.cleaning.of(cause).copy += self.clock.uptime().saturating_sub(start);
@@ -54,13 +54,13 @@ impl Volume {
     }
 
     /// Moves up to `most` live blocks of a section to the logs, from block `from` of it on.
-    pub(crate) fn clean_part(&mut self, section: u32, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
+    pub(crate) fn clean_part(&mut self, section: Section, from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
         let result = self.move_part(section, from, most, cause);
         self.free_early(Mutant::VictimFreedEarly);
         match result {
             Err(error) if error.is_from_reading() => {
                 // What is wrong with one block must not stop the volume: this section is left alone.
-                tracing::warn!(section, %error, "cleaning cannot read a block; the section is left as it is");
+                tracing::warn!(%section, %error, "cleaning cannot read a block; the section is left as it is");
                 self.cleaner.avoid(section);
                 Ok(Part { moved: 0, next: None })
             }
@@ -68,8 +68,7 @@ impl Volume {
         }
     }
 
-    fn move_part(&mut self, section: u32, mut from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
-        let first = self.table.segments_of(section).start;
+    fn move_part(&mut self, section: Section, mut from: u32, most: u32, cause: CleaningCause) -> Result<Part> {
         let mut moved = 0;
         while moved < most {
             let Some((segment, live)) = self.table.movable(section, from, most - moved) else {
@@ -77,13 +76,13 @@ impl Volume {
             };
             self.move_blocks(segment, &live, cause)?;
             moved += live.len() as u32;
-            from = (segment - first) * BLOCKS_PER_SEGMENT + live.last().map_or(0, |last| last + 1);
+            from = self.table.position_in_section(segment, live.last().map_or(0, |last| last + 1));
         }
         Ok(Part { moved, next: Some(from) })
     }
 
     /// Moves these blocks of a segment, which rise: live ones and, where there is a journal, pre-invalid ones.
-    fn move_blocks(&mut self, segment: u32, live: &[u32], cause: CleaningCause) -> Result<()> {
+    fn move_blocks(&mut self, segment: Segment, live: &[u32], cause: CleaningCause) -> Result<()> {
         let base = self.geometry.in_segment(segment, 0);
         let summary = self.read_block(self.geometry.summary_block(segment))?;
         self.cleaning.of(cause).blocks_read += 1;
@@ -102,7 +101,13 @@ impl Volume {
     }
 
     /// Reads blocks that lie near each other in one request, and moves them.
-    fn move_near(&mut self, segment: u32, summary: &RawSummaryBlock, near: &[u32], cause: CleaningCause) -> Result<()> {
+    fn move_near(
+        &mut self,
+        segment: Segment,
+        summary: &RawSummaryBlock,
+        near: &[u32],
+        cause: CleaningCause,
+    ) -> Result<()> {
         let (Some(&first), Some(&last)) = (near.first(), near.last()) else { return Ok(()) };
         let base = self.geometry.in_segment(segment, 0);
         let are_nodes = self.table.kind(segment).is_node();

@@ -1,5 +1,6 @@
 //! Following the plan of cleaning: in the foreground, while a writer waits, and in the background, while nobody does.
 
+use basalt_segments::Segment;
 use std::ops::Range;
 
 use zerocopy::FromBytes;
@@ -78,7 +79,7 @@ impl F2fs {
 
 /// Blocks of a segment that the plan moves next.
 struct ToMove {
-    segment: u32,
+    segment: Segment,
     offsets: Vec<u32>,
 }
 
@@ -90,7 +91,7 @@ impl Volume {
     }
 
     /// Whether blocks of this segment are not read that are in memory.
-    pub(super) fn moves_in_memory(&self, segment: u32) -> bool {
+    pub(super) fn moves_in_memory(&self, segment: Segment) -> bool {
         self.table.kind(segment).is_node() && !self.journal.is_on()
     }
 

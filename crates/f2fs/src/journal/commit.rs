@@ -9,6 +9,7 @@
 //! blocks may reach the device before the copies they tell of; recovery looks at those of the last commit, so one flush is enough, and
 //! nothing is reused in front of it.
 
+use basalt_segments::{Section, Segment};
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -134,7 +135,7 @@ impl Volume {
             return None;
         }
         // At most as many as a segment has.
-        let mut leaving: FxHashMap<u32, u16> = FxHashMap::default();
+        let mut leaving: FxHashMap<Segment, u16> = FxHashMap::default();
         journal.moves.left().for_each(|left| *leaving.entry(self.geometry.segment_of(left)).or_default() += 1);
         let is_unneeded = |segment| self.table.is_unneeded(segment, leaving.get(&segment).copied().unwrap_or(0));
         let freed_by_journal = self.table.sections_freed_by(is_unneeded);
@@ -193,7 +194,7 @@ impl Volume {
     }
 
     /// The moves are durable: nothing needs the old places. Returns the segments that are free by that.
-    fn forget_moved(&mut self, written: Written) -> Vec<u32> {
+    fn forget_moved(&mut self, written: Written) -> Vec<Segment> {
         for one in written.moves.list() {
             self.table.forget_pre_invalid(self.geometry.main_block(one.old.into()));
         }
@@ -203,13 +204,13 @@ impl Volume {
     }
 
     /// Makes segments free that nothing needs, without a checkpoint.
-    fn release_freed(&mut self, freed: &[u32]) {
+    fn release_freed(&mut self, freed: &[Segment]) {
         self.table.release(freed);
         self.since.unsealed.forget(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()
         });
-        let mut sections: Vec<u32> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
+        let mut sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         sections.dedup();
         self.cleaner.note_freed(&sections);
     }

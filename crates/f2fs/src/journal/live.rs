@@ -4,7 +4,7 @@
 //! that the checkpoint has hangs on its nodes: they tell which blocks are live, and who owns them. Summaries are not asked: they may be of
 //! what a segment was used for since.
 
-use basalt_segments::{MainBlock, SegmentKind, SegmentState};
+use basalt_segments::{MainBlock, Segment, SegmentKind, SegmentState};
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
@@ -43,7 +43,7 @@ impl Volume {
             self.search_nodes(translation, &mut found);
         }
         let mut too_many = 0;
-        for (segment, live) in (0..).zip(&found.live) {
+        for (segment, live) in self.geometry.segments().zip(&found.live) {
             too_many += self.set_segment_right(segment, live, &found);
         }
         for (block, owner) in &found.missing {
@@ -55,14 +55,14 @@ impl Volume {
     }
 
     /// Makes a segment what was found of it; returns how many blocks of it were nobody's. Where a node could not be read, they may be its.
-    fn set_segment_right(&mut self, segment: u32, live: &[u8; VALID_MAP_SIZE], found: &Found) -> usize {
+    fn set_segment_right(&mut self, segment: Segment, live: &[u8; VALID_MAP_SIZE], found: &Found) -> usize {
         let known: Vec<u32> = self.table.live_blocks(segment).collect();
         let is_right = |block: u32| bit_msb(live, block as usize);
         let stays = |block: &u32| is_right(*block) || !found.is_complete;
         let kept: Vec<u32> = known.iter().copied().filter(stays).collect();
         let missing = (0..BLOCKS_PER_SEGMENT).filter(|&block| is_right(block) && known.binary_search(&block).is_err());
         let right: Vec<u32> = kept.iter().copied().chain(missing).collect();
-        let kind = found.is_node[segment as usize].filter(|is_node| *is_node != self.table.kind(segment).is_node());
+        let kind = found.is_node[segment.index()].filter(|is_node| *is_node != self.table.kind(segment).is_node());
         if right == known && kind.is_none() {
             return 0;
         }
@@ -118,7 +118,7 @@ impl Volume {
         let copies: FxHashSet<Address> = translation.last_places().collect();
         // Of later nodes none is live by the checkpoint.
         let since = self.checkpoint.node_version();
-        for segment in 0..self.geometry.main_segments {
+        for segment in self.geometry.segments() {
             let first = self.geometry.in_segment(segment, 0);
             let Ok(bytes) = read_blocks(&*self.device, first, BLOCKS_PER_SEGMENT as usize) else { continue };
             for (address, block) in first.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
@@ -144,8 +144,8 @@ impl Volume {
         }
         let block = self.geometry.main_block(address);
         let (segment, offset) = (block.segment(), block.offset() as usize);
-        found.is_node[segment as usize].get_or_insert(owner.kind == KIND_NODE);
-        let map = &mut found.live[segment as usize];
+        found.is_node[segment.index()].get_or_insert(owner.kind == KIND_NODE);
+        let map = &mut found.live[segment.index()];
         if !bit_msb(map, offset) {
             set_bit_msb(map, offset, true);
             if !self.table.is_live(block) {

@@ -1,5 +1,6 @@
 //! What cleaning moved since the last commit, of what something durable refers to.
 
+use basalt_segments::Segment;
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32};
 
@@ -91,7 +92,7 @@ impl Moves {
 pub struct Written {
     pub(super) moves: Moves,
     /// Segments that nothing needs once the moves are durable.
-    pub(super) emptied: Vec<u32>,
+    pub(super) emptied: Vec<Segment>,
     /// The flush that makes them so.
     pub(super) flush: u64,
     /// Sections that cleaning had emptied.

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{MainBlock, SegmentKind, SegmentState};
+use basalt_segments::{MainBlock, Segment, SegmentKind, SegmentState};
 
 use super::area::{Area, Replay};
 use super::moves::Owner;
@@ -139,7 +139,7 @@ impl Volume {
             }
             segments.insert(block.segment());
         }
-        let emptied: Vec<u32> =
+        let emptied: Vec<Segment> =
             segments.into_iter().filter(|&segment| self.table.state(segment) == SegmentState::Prefree).collect();
         self.table.release(&emptied);
         Ok(())

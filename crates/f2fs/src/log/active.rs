@@ -1,5 +1,6 @@
 //! The state of the logs: the segment that each fills, and the owners of what it holds.
 
+use basalt_segments::Segment;
 use std::collections::BTreeMap;
 
 use zerocopy::little_endian::{U16, U32};
@@ -9,7 +10,7 @@ use crate::layout::summary::{RawSummary, RawSummaryBlock};
 /// One of the six logs: a segment being filled from front to back.
 pub struct ActiveLog {
     /// Its segment.
-    pub segment: u32,
+    pub segment: Segment,
     /// The next block it writes within the segment; the segment's size when it is full and no other was free.
     pub offset: u32,
     /// Owners of the blocks written so far.
@@ -31,12 +32,12 @@ pub fn node_owner(nid: u32) -> RawSummary {
 /// Owners of blocks that recovery makes live, for the segment summaries.
 #[derive(Default)]
 pub struct Owners {
-    pub(super) changed: BTreeMap<u32, Box<RawSummaryBlock>>,
+    pub(super) changed: BTreeMap<Segment, Box<RawSummaryBlock>>,
 }
 
 impl Owners {
     /// A segment's summary is this one, whatever is on the volume.
-    pub(crate) fn keep(&mut self, segment: u32, summary: Box<RawSummaryBlock>) {
+    pub(crate) fn keep(&mut self, segment: Segment, summary: Box<RawSummaryBlock>) {
         self.changed.insert(segment, summary);
     }
 }

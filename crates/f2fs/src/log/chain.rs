@@ -9,7 +9,7 @@
 
 use zerocopy::FromBytes;
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 
 use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
@@ -22,7 +22,7 @@ impl Volume {
     /// Lets the chain begin behind the checkpoint that the volume was opened with, if that is safe once it is needed; `offset` is where
     /// the warm node log was in its segment.
     pub(crate) fn begin_chain_behind_open(&mut self, offset: u32) {
-        let named = self.checkpoint.raw.cur_node_segno[1].get();
+        let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
         let log = &mut self.logs[SegmentKind::WarmNode.index()];
         if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
             log.offset = offset;
@@ -81,9 +81,9 @@ impl Volume {
             return;
         }
         let log = &self.logs[SegmentKind::WarmNode.index()];
-        let named = self.checkpoint.raw.cur_node_segno[1].get();
+        let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
         self.table.pin(log.segment);
-        if named < self.geometry.main_blocks() / BLOCKS_PER_SEGMENT {
+        if self.geometry.has_segment(named) {
             self.table.pin(named);
         }
     }

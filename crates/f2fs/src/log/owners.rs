@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 
 use super::active::Owners;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use basalt_segments::MainBlock;
 
 impl Volume {
     /// The log that writes to a segment.
-    pub(crate) fn log_in(&self, segment: u32) -> Option<SegmentKind> {
+    pub(crate) fn log_in(&self, segment: Segment) -> Option<SegmentKind> {
         let writes = |kind: &SegmentKind| {
             let log = &self.logs[kind.index()];
             log.segment == segment && !log.left
@@ -68,7 +68,7 @@ impl Volume {
     }
 
     /// A segment's summary, as it is on the device.
-    pub(crate) fn load_summary(&self, segment: u32) -> Result<Box<RawSummaryBlock>> {
+    pub(crate) fn load_summary(&self, segment: Segment) -> Result<Box<RawSummaryBlock>> {
         let block = self.read_block(self.geometry.summary_block(segment))?;
         let mut summary = RawSummaryBlock::empty(TYPE_DATA);
         *summary = RawSummaryBlock::read_from_bytes(&block.0)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zerocopy::FromBytes;
 
 use basalt_device::BlockDevice;
-use basalt_segments::{SegmentKind, SegmentTable};
+use basalt_segments::{Segment, SegmentKind, SegmentTable};
 
 use crate::blocks::read_blocks;
 use crate::checkpoint::half;
@@ -121,8 +121,9 @@ struct LoadedTable {
 
 fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) -> Result<LoadedTable> {
     let mut table = SegmentTable::new(geometry.main_segments, geometry.segments_per_section);
-    let journal: BTreeMap<u32, RawSitEntry> = loaded.sit_journal.iter().map(|e| (e.segno.get(), e.entry)).collect();
-    if let Some((segment, _)) = journal.iter().next_back().filter(|(segment, _)| **segment >= geometry.main_segments) {
+    let journal: BTreeMap<Segment, RawSitEntry> =
+        loaded.sit_journal.iter().map(|e| (Segment::new(e.segno.get()), e.entry)).collect();
+    if let Some((segment, _)) = journal.iter().next_back().filter(|(segment, _)| !geometry.has_segment(**segment)) {
         return Err(Error::damaged(
             "SIT",
             "journal",
@@ -140,8 +141,7 @@ fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) ->
         match read_blocks(device, geometry.sit_block(first, second_copy), count as usize) {
             Ok(bytes) => {
                 for (step, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate() {
-                    let segment = (first + step as u32) * ENTRIES_PER_BLOCK;
-                    let bad = load_sit_block(&mut table, geometry, segment, block, &journal);
+                    let bad = load_sit_block(&mut table, geometry, first + step as u32, block, &journal);
                     wrong = wrong.or(bad);
                 }
             }
@@ -160,15 +160,16 @@ fn load_table(device: &dyn BlockDevice, geometry: &Geometry, loaded: &Loaded) ->
 fn load_sit_block(
     table: &mut SegmentTable,
     geometry: &Geometry,
-    first: u32,
+    index: u32,
     block: &[u8],
-    journal: &BTreeMap<u32, RawSitEntry>,
+    journal: &BTreeMap<Segment, RawSitEntry>,
 ) -> Option<Error> {
+    let segments = geometry.segments_of_sit_block(index);
     let Ok((entries, _)) = <[RawSitEntry]>::ref_from_prefix_with_elems(block, ENTRIES_PER_BLOCK as usize) else {
-        return Some(Error::damaged("SIT", format!("segment {first}"), "short block"));
+        return Some(Error::damaged("SIT", format!("segment {}", segments.start()), "short block"));
     };
     let mut wrong = None;
-    for (segment, entry) in (first..geometry.main_segments).zip(entries) {
+    for (segment, entry) in segments.zip(entries) {
         let entry = journal.get(&segment).unwrap_or(entry);
         let mut tell = |found: String| {
             wrong.get_or_insert_with(|| Error::damaged("SIT", format!("segment {segment}"), found));

@@ -5,6 +5,7 @@
 //!
 //! Behind damage, the nodes of an fsync count if its seal is whole with all that it lists, or if a later seal says that they were durable.
 
+use basalt_segments::Segment;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -35,7 +36,7 @@ pub struct Followers {
     /// Of the seals that are whole, how many blocks of the chain were durable by the one that says the most.
     durable: Option<u32>,
     /// The segments that have to stay for a search to find all of it: where such blocks are, and all that the seals list.
-    pub segments: BTreeSet<u32>,
+    pub segments: BTreeSet<Segment>,
     fsyncs: Vec<Fsync>,
     /// The one that is being read.
     open: Fsync,
@@ -82,7 +83,7 @@ impl Followers {
     pub fn find(
         start: &Start<'_>,
         behind: &Behind,
-        seen: &BTreeSet<u32>,
+        seen: &BTreeSet<Segment>,
         is_live: &dyn Fn(Address) -> bool,
     ) -> Followers {
         let geometry = start.geometry;
@@ -249,7 +250,12 @@ fn in_order(runs: Vec<Run>) -> Vec<Run> {
 }
 
 /// The rest of the segment where the chain ends, and then wherever the log went on, in the order in which they were found.
-fn find_runs(start: &Start<'_>, behind: &Behind, seen: &BTreeSet<u32>, is_live: &dyn Fn(Address) -> bool) -> Vec<Run> {
+fn find_runs(
+    start: &Start<'_>,
+    behind: &Behind,
+    seen: &BTreeSet<Segment>,
+    is_live: &dyn Fn(Address) -> bool,
+) -> Vec<Run> {
     let geometry = start.geometry;
     let segment = |address: Address| geometry.segment_of(address);
     let rest = behind.end + 1..segment_of(geometry, behind.end).end;
@@ -349,12 +355,13 @@ fn link(start: &Start<'_>, address: Address) -> Option<Address> {
 fn firsts_of_segments(
     start: &Start<'_>,
     from: Address,
-    known: &BTreeSet<u32>,
+    known: &BTreeSet<Segment>,
     most: usize,
     is_live: &dyn Fn(Address) -> bool,
 ) -> Vec<Address> {
-    let (segments, here) = (start.geometry.main_segments, start.geometry.segment_of(from));
-    let others = (1..segments).map(|step| (here + step) % segments).filter(|segment| !known.contains(segment));
+    let (segments, here) = (start.geometry.main_segments, start.geometry.segment_of(from).get());
+    let others =
+        (1..segments).map(|step| Segment::new((here + step) % segments)).filter(|segment| !known.contains(segment));
     let firsts = others.map(|segment| start.geometry.in_segment(segment, 0));
     let unused = firsts.filter(|first| !is_live(*first)).take(most);
     unused.filter(|first| link(start, *first).is_some()).collect()

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
-use basalt_segments::{SegmentKind, SegmentState};
+use basalt_segments::{Segment, SegmentKind, SegmentState};
 use basalt_vfs::FileKind;
 
 use super::scan::{Chain, ChainNode, Start, scan};
@@ -193,7 +193,7 @@ impl Volume {
     }
 
     /// Keeps a segment from being written to until the next checkpoint, by whatever log.
-    fn hold_segment(&mut self, segment: u32) {
+    fn hold_segment(&mut self, segment: Segment) {
         self.table.hold(segment);
         if let Some(kind) = self.log_in(segment)
             && self.table.state(segment) == SegmentState::Active

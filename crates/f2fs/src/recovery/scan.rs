@@ -1,5 +1,6 @@
 //! Following the chain of the warm node log from the checkpoint on.
 
+use basalt_segments::Segment;
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
@@ -47,7 +48,7 @@ pub struct Chain {
     pub nodes: Vec<ChainNode>,
     /// Segments of the main area that the chain runs through, the one where it ends, and those of everything that its seals list: what
     /// has to stay for the chain to count again, should the power go before the next checkpoint.
-    pub segments: BTreeSet<u32>,
+    pub segments: BTreeSet<Segment>,
     /// Where it is broken: the nodes behind that which count all the same, in order.
     pub behind: Vec<ChainNode>,
     /// Whether seals tell which nodes count.
@@ -230,7 +231,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(Address) -> bool) -> Chain {
 fn torn_end(
     start: &Start<'_>,
     nodes: &[ChainNode],
-    seen: &BTreeSet<u32>,
+    seen: &BTreeSet<Segment>,
     is_live: &dyn Fn(Address) -> bool,
 ) -> Option<Error> {
     let last = nodes.last().filter(|node| node.offset == 0 && node.flags.contains(NodeFlags::FSYNC))?;

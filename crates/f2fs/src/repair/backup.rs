@@ -149,7 +149,7 @@ fn places_of_use(staged: &Staged, geometry: &Geometry) -> BTreeSet<Address> {
     let devices: [&dyn BlockDevice; 2] = [staged.base(), staged];
     for (pack, _) in devices.iter().filter_map(|device| choose_pack_to_read(*device, geometry).ok()) {
         for (segment, offset, _) in SegmentKind::ALL.map(|kind| log_position(&pack, kind)) {
-            if segment < geometry.main_segments && offset < BLOCKS_PER_SEGMENT {
+            if geometry.has_segment(segment) && offset < BLOCKS_PER_SEGMENT {
                 places.insert(geometry.in_segment(segment, offset));
             }
         }

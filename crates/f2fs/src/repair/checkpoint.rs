@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -365,7 +365,7 @@ fn mend_logs(pack: &mut Pack, geometry: &Geometry) -> [bool; 6] {
         if pack.raw.alloc_type[index] > 1 {
             pack.raw.alloc_type[index] = 0;
         }
-        let outside = segment >= geometry.main_segments || offset >= BLOCKS_PER_SEGMENT;
+        let outside = !geometry.has_segment(segment) || offset >= BLOCKS_PER_SEGMENT;
         let shared = seen.contains(&segment) && !geometry.features.contains(Features::READ_ONLY);
         seen.push(segment);
         lost[index] = outside || shared;
@@ -459,8 +459,8 @@ impl State {
             }
         }
         for entry in std::mem::take(&mut self.loaded.sit_journal) {
-            let segment = entry.segno.get();
-            if segment < self.geometry.main_segments {
+            let segment = Segment::new(entry.segno.get());
+            if self.geometry.has_segment(segment) {
                 let (address, at) = self.sit_place(segment);
                 let mut block = self.block(address)?;
                 block[at..at + size_of::<RawSitEntry>()].copy_from_slice(entry.entry.as_bytes());

@@ -136,7 +136,7 @@ impl State {
 
     /// Finds the live blocks without an owner that their segment's summary and their own `.` say are first blocks of these directories.
     fn find_first_blocks(&self, survey: &Survey, wanted: &mut FxHashMap<u32, Option<Candidate>>) -> Result<()> {
-        for segment in 0..self.geometry.main_segments {
+        for segment in self.geometry.segments() {
             let entry = self.sit(segment)?;
             let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());
             let owned = survey.ownership.map.found_in(segment);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use zerocopy::FromBytes;
 
 use crate::blocks::read_blocks;
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     /// What the device's checkpoint has as live, by segment; all of a segment whose entry cannot be read.
     live: Vec<[u8; VALID_MAP_SIZE]>,
     /// Segments that hold something of the roll-forward chain, or that a node of it points to.
-    fsynced: BTreeSet<u32>,
+    fsynced: BTreeSet<Segment>,
 }
 
 impl Kept {
@@ -33,22 +33,22 @@ impl Kept {
     }
 
     /// Keeps a block of a segment, too: it was found, and the tables do not know of it.
-    pub(super) fn keep(&mut self, segment: u32, block: usize) {
-        if let Some(map) = self.live.get_mut(segment as usize) {
+    pub(super) fn keep(&mut self, segment: Segment, block: usize) {
+        if let Some(map) = self.live.get_mut(segment.index()) {
             set_bit_msb(map, block, true);
         }
     }
 
     /// Whether a block of a segment is kept.
-    pub(super) fn holds(&self, segment: u32, block: usize) -> bool {
-        self.fsynced.contains(&segment) || self.live.get(segment as usize).is_some_and(|map| bit_msb(map, block))
+    pub(super) fn holds(&self, segment: Segment, block: usize) -> bool {
+        self.fsynced.contains(&segment) || self.live.get(segment.index()).is_some_and(|map| bit_msb(map, block))
     }
 
     /// Whether any block of a segment is kept, from `first` on.
-    pub(super) fn holds_from(&self, segment: u32, first: u32) -> bool {
+    pub(super) fn holds_from(&self, segment: Segment, first: u32) -> bool {
         let is_live =
             |map: &[u8; VALID_MAP_SIZE]| (first..BLOCKS_PER_SEGMENT).any(|block| bit_msb(map, block as usize));
-        self.fsynced.contains(&segment) || self.live.get(segment as usize).is_some_and(is_live)
+        self.fsynced.contains(&segment) || self.live.get(segment.index()).is_some_and(is_live)
     }
 }
 
@@ -75,9 +75,11 @@ fn live(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> Vec<[u8
     maps
 }
 
-fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTreeSet<u32> {
+fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTreeSet<Segment> {
     let (segment, offset, _) = log_position(&base.pack, SegmentKind::WarmNode);
-    let Some(address) = geometry.checked_in_segment(segment, offset) else { return BTreeSet::new() };
+    let Some(address) = geometry.checked_in_segment(segment, offset) else {
+        return BTreeSet::new();
+    };
     let version = base.pack.raw.node_version(base.pack.checksum);
     let start = Start { device, geometry, version, moves: &Translation::default(), address };
     let mut chain = scan(&start, &|_| false);

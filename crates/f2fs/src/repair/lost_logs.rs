@@ -1,6 +1,6 @@
 //! A segment for each active log that has none.
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::FxHashSet;
 
 use super::state::State;
@@ -13,7 +13,7 @@ use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::node::pointers::pointers;
 
 /// Where a log stays that has no segment yet.
-pub(super) const NOWHERE: u32 = u32::MAX;
+pub(super) const NOWHERE: Segment = Segment::new(u32::MAX);
 
 impl State {
     /// Gives each log without a segment one that is empty: by the SIT, and where no such is left, because nothing leads there. What the log
@@ -40,8 +40,8 @@ impl State {
     }
 
     /// The first segment that no log has and that is free.
-    fn segment_where(&self, is_free: impl Fn(&State, u32) -> Result<bool>) -> Result<Option<u32>> {
-        for segment in 0..self.geometry.main_segments {
+    fn segment_where(&self, is_free: impl Fn(&State, Segment) -> Result<bool>) -> Result<Option<Segment>> {
+        for segment in self.geometry.segments() {
             let is_taken = self.loaded.logs.iter().any(|log| log.segment == segment);
             if !is_taken && is_free(self, segment)? {
                 return Ok(Some(segment));
@@ -51,7 +51,7 @@ impl State {
     }
 
     /// The segments with a node that the NAT leads to, or with data that such a node points to.
-    fn used_segments(&self) -> Result<FxHashSet<u32>> {
+    fn used_segments(&self) -> Result<FxHashSet<Segment>> {
         let geometry = &self.geometry;
         let mut used = FxHashSet::default();
         let mut note = |address: Address| {

@@ -1,6 +1,6 @@
 //! Entries of the node address table, and footers: which node is where, and whose it is.
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::FxHashMap;
 
 use super::node::new_indirect;
@@ -147,7 +147,7 @@ impl State {
     fn strays(&mut self, survey: &Survey) -> Result<&FxHashMap<u32, Vec<Address>>> {
         if self.strays.is_none() {
             let mut strays: FxHashMap<u32, Vec<Address>> = FxHashMap::default();
-            for segment in 0..self.geometry.main_segments {
+            for segment in self.geometry.segments() {
                 let entry = self.sit(segment)?;
                 let is_node = SegmentKind::from_u8(entry.kind()).is_some_and(SegmentKind::is_node);
                 if is_node && entry.valid_map != [0; 64] {
@@ -162,7 +162,7 @@ impl State {
     fn strays_of(
         &self,
         survey: &Survey,
-        segment: u32,
+        segment: Segment,
         live: &[u8; 64],
         strays: &mut FxHashMap<u32, Vec<Address>>,
     ) -> Result<()> {

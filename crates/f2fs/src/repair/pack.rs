@@ -104,7 +104,7 @@ impl State {
         raw.cp_pack_start_sum.set(start_sum);
         raw.cp_pack_total_block_count.set(total);
         for (index, log) in self.loaded.logs.iter().enumerate() {
-            let (segment, offset) = (U32::new(log.segment), U16::new(log.offset as u16));
+            let (segment, offset) = (U32::new(log.segment.get()), U16::new(log.offset as u16));
             if let Some(node) = index.checked_sub(3) {
                 (raw.cur_node_segno[node], raw.cur_node_blkoff[node]) = (segment, offset);
             } else {

@@ -79,7 +79,7 @@ impl State {
     fn find_left(&mut self, survey: &Survey) -> Result<FxHashMap<u32, Vec<(u32, Address)>>> {
         self.find_nameless(survey)?;
         let mut left: FxHashMap<u32, Vec<(u32, Address)>> = FxHashMap::default();
-        for segment in 0..self.geometry.main_segments {
+        for segment in self.geometry.segments() {
             let entry = self.sit(segment)?;
             let owned = survey.ownership.map.found_in(segment).map_or([0; 64], |found| found.map);
             let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());

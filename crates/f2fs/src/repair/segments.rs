@@ -1,6 +1,6 @@
 //! What follows from what is in use: segment information, summaries, logs and counts. Only right once every pointer is.
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::FxHashSet;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -8,7 +8,7 @@ use zerocopy::little_endian::{U32, U64};
 use super::state::{FIRST_NID, State};
 use crate::check::{CheckReport, Survey};
 use crate::error::Result;
-use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, bit_msb};
@@ -53,7 +53,7 @@ impl State {
     /// Moves nodes out of segments that hold data as well: a segment has one class.
     fn part_classes(&mut self, survey: &Survey) -> Result<()> {
         let mut mixed = FxHashSet::default();
-        for segment in 0..self.geometry.main_segments {
+        for segment in self.geometry.segments() {
             if survey.ownership.map.found_in(segment).is_some_and(|found| found.data > 0 && found.nodes > 0) {
                 mixed.insert(segment);
             }
@@ -135,14 +135,13 @@ impl State {
 
     /// Writes the entries of all segments that differ; how many segments are free.
     fn mend_sit(&mut self, survey: &Survey) -> Result<u32> {
-        let (mut free, segments) = (0, self.geometry.main_segments);
-        for first in (0..segments).step_by(ENTRIES_PER_BLOCK as usize) {
-            let (address, _) = self.sit_place(first);
+        let mut free = 0;
+        for index in 0..self.geometry.sit_blocks_used() {
+            let segments = self.geometry.segments_of_sit_block(index);
+            let (address, _) = self.sit_place(segments.start());
             let before = self.block(address)?;
             let mut after = before.clone();
-            for segment in first..segments.min(first + ENTRIES_PER_BLOCK) {
-                let at = (segment - first) as usize * size_of::<RawSitEntry>();
-                let bytes = &mut after[at..at + size_of::<RawSitEntry>()];
+            for (segment, bytes) in segments.zip(after.chunks_exact_mut(size_of::<RawSitEntry>())) {
                 let Ok(stored) = RawSitEntry::read_from_bytes(bytes) else { continue };
                 let entry = self.right_entry(survey, segment, &stored);
                 let log = self.loaded.logs.iter().any(|log| log.segment == segment);
@@ -158,7 +157,7 @@ impl State {
     }
 
     /// A segment's entry: live is what has an owner; the type stays if it can be right.
-    fn right_entry(&self, survey: &Survey, segment: u32, stored: &RawSitEntry) -> RawSitEntry {
+    fn right_entry(&self, survey: &Survey, segment: Segment, stored: &RawSitEntry) -> RawSitEntry {
         let found = survey.ownership.map.found_in(segment);
         let (map, data, nodes) = found.map_or(([0; 64], 0, 0), |found| (found.map, found.data, found.nodes));
         let read_only = self.geometry.features.contains(Features::READ_ONLY);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -24,7 +24,7 @@ use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
 use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
 use crate::layout::node::{RawNode, RawNodeFooter, XATTR_NODE_OFFSET};
-use crate::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
+use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::node::inode::{has_checksum, set_checksum};
@@ -215,13 +215,13 @@ impl State {
     }
 
     /// The SIT block with a segment's entry, and the byte the entry starts at.
-    pub(super) fn sit_place(&self, segment: u32) -> (Address, usize) {
-        let index = segment / SIT_ENTRIES;
+    pub(super) fn sit_place(&self, segment: Segment) -> (Address, usize) {
+        let (index, entry) = self.geometry.sit_place(segment);
         let second = bit_msb(&self.loaded.sit_bitmap, index as usize);
-        (self.geometry.sit_block(index, second), (segment % SIT_ENTRIES) as usize * size_of::<RawSitEntry>())
+        (self.geometry.sit_block(index, second), entry * size_of::<RawSitEntry>())
     }
 
-    pub(super) fn sit(&self, segment: u32) -> Result<RawSitEntry> {
+    pub(super) fn sit(&self, segment: Segment) -> Result<RawSitEntry> {
         let (address, at) = self.sit_place(segment);
         let block = self.block(address)?;
         RawSitEntry::read_from_bytes(&block[at..at + size_of::<RawSitEntry>()])
@@ -293,7 +293,7 @@ impl State {
     }
 
     /// Segment of a block of the main area, and the block's place in it.
-    pub(super) fn segment_of(&self, address: Address) -> (u32, usize) {
+    pub(super) fn segment_of(&self, address: Address) -> (Segment, usize) {
         let within = self.geometry.main_block(address);
         (within.segment(), within.offset() as usize)
     }
@@ -305,7 +305,7 @@ impl State {
     }
 
     /// The summary entries of a segment: those of an active log are in the checkpoint.
-    pub(super) fn summaries(&self, segment: u32) -> Result<[RawSummary; BLOCKS_PER_SEGMENT as usize]> {
+    pub(super) fn summaries(&self, segment: Segment) -> Result<[RawSummary; BLOCKS_PER_SEGMENT as usize]> {
         if let Some(log) = self.loaded.logs.iter().find(|log| log.segment == segment) {
             return Ok(log.summary.entries);
         }
@@ -374,7 +374,7 @@ impl State {
         Ok(true)
     }
 
-    fn move_log_to(&mut self, kind: SegmentKind, free: u32) -> Result<()> {
+    fn move_log_to(&mut self, kind: SegmentKind, free: Segment) -> Result<()> {
         let class = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
         let log = &mut self.loaded.logs[kind.index()];
         let mut summary = std::mem::replace(&mut log.summary, RawSummaryBlock::empty(class));
@@ -382,7 +382,7 @@ impl State {
         (log.offset, log.in_slack) = (0, false);
         summary.entry_type = class;
         summary.journal.fill(0);
-        if old < self.geometry.main_segments && !self.loaded.logs.iter().any(|log| log.segment == old) {
+        if self.geometry.has_segment(old) && !self.loaded.logs.iter().any(|log| log.segment == old) {
             self.put(self.geometry.summary_block(old), summary.as_bytes())?;
         }
         Ok(())
@@ -390,24 +390,25 @@ impl State {
 
     /// A segment that nobody uses, at the start of a free section if there is one. One with blocks that are kept only where there is no
     /// other, and if `may_overwrite`.
-    fn free_segment(&self, survey: &Survey, may_overwrite: bool) -> Option<u32> {
-        let is_kept = |segment: u32| self.kept.holds_from(segment, 0);
+    fn free_segment(&self, survey: &Survey, may_overwrite: bool) -> Option<Segment> {
+        let is_kept = |segment: Segment| self.kept.holds_from(segment, 0);
         let found = self.find_free(survey, |segment| !is_kept(segment));
         if may_overwrite { found.or_else(|| self.find_free(survey, |_| true)) } else { found }
     }
 
-    fn find_free(&self, survey: &Survey, is_allowed: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut used: FxHashSet<u32> = self.taken.iter().map(|&address| self.segment_of(address).0).collect();
+    fn find_free(&self, survey: &Survey, is_allowed: impl Fn(Segment) -> bool) -> Option<Segment> {
+        let mut used: FxHashSet<Segment> = self.taken.iter().map(|&address| self.segment_of(address).0).collect();
         used.extend(self.loaded.logs.iter().map(|log| log.segment));
-        let is_free = |segment: u32| {
+        let is_free = |segment: Segment| {
             let owned = survey.ownership.map.found_in(segment).is_some_and(|found| found.data + found.nodes > 0);
             !owned && !used.contains(&segment) && is_allowed(segment)
         };
-        let (segments, section) = (self.geometry.main_segments, self.geometry.segments_per_section.max(1));
-        (0..segments)
-            .step_by(section as usize)
-            .find(|&first| (first..segments.min(first + section)).all(&is_free))
-            .or_else(|| (0..segments).find(|&segment| is_free(segment)))
+        let segments = self.geometry.segments();
+        let section = self.geometry.segments_per_section.max(1) as usize;
+        let mut firsts = segments.clone().step_by(section);
+        firsts
+            .find(|first| segments.clone().skip(first.index()).take(section).all(&is_free))
+            .or_else(|| segments.clone().find(|&segment| is_free(segment)))
     }
 
     /// The node at an offset in an inode's tree, as of the last check.

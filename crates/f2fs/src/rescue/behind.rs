@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use zerocopy::little_endian::U32;
 
 use crate::checkpoint::fields::log_position;
@@ -40,7 +40,7 @@ pub(crate) struct Behind {
     translation: Translation,
     pub(super) moved_nodes: Vec<MovedNode>,
     /// Segments that hold nodes now, whatever the checkpoint says of them.
-    pub(super) node_segments: BTreeSet<u32>,
+    pub(super) node_segments: BTreeSet<Segment>,
     /// `cp_ver` of nodes written after the checkpoint, and their positions in the roll-forward chain, by address.
     version: u64,
     pub(super) chain: FxHashMap<Address, usize>,
@@ -88,7 +88,9 @@ impl Behind {
         notes: &mut Vec<String>,
     ) -> FxHashSet<Address> {
         let (segment, offset, _) = log_position(pack, SegmentKind::WarmNode);
-        let Some(address) = geometry.checked_in_segment(segment, offset) else { return FxHashSet::default() };
+        let Some(address) = geometry.checked_in_segment(segment, offset) else {
+            return FxHashSet::default();
+        };
         let start = Start { device, geometry, version: self.version, moves: &self.translation, address };
         let mut chain = scan(&start, &|_| false);
         chain.nodes.append(&mut chain.behind);

@@ -21,7 +21,7 @@ mod tables;
 
 use std::collections::BTreeSet;
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::Behind;
@@ -76,10 +76,10 @@ pub(super) struct Evidence {
     /// The journal of the NAT is gone, or may be: what the table says of a node may be out of date.
     nat_is_old: bool,
     /// Live blocks and type of segments that can be trusted, where there are live blocks.
-    segments: FxHashMap<u32, SegmentEvidence>,
+    segments: FxHashMap<Segment, SegmentEvidence>,
     sit_is_whole: bool,
     /// Segments where nodes were written since the checkpoint.
-    written_since: BTreeSet<u32>,
+    written_since: BTreeSet<Segment>,
     /// The journal of the SIT is gone.
     sit_is_old: bool,
     /// What was written between the last two checkpoints, where both journals are gone and the older checkpoint is whole.
@@ -87,7 +87,7 @@ pub(super) struct Evidence {
     /// Inodes of which nothing tells whether a node was written between the last two checkpoints, or by one that power cut.
     unsure: BTreeSet<u32>,
     /// Segments with a block that the NAT leads to, and the one where fsync goes on behind the checkpoint.
-    named_segments: FxHashSet<u32>,
+    named_segments: FxHashSet<Segment>,
     /// Nothing was written behind the checkpoint.
     is_last: bool,
 }
@@ -390,7 +390,7 @@ impl Evidence {
     }
 
     /// Whether a segment can hold no node that is in use.
-    pub(super) fn holds_no_nodes(&self, segment: u32) -> bool {
+    pub(super) fn holds_no_nodes(&self, segment: Segment) -> bool {
         // A newer checkpoint, of which this one knows nothing, may have put it to other use.
         let may_hold = self.named_segments.contains(&segment) || self.written_since.contains(&segment);
         if self.older_than.is_some() || may_hold {
@@ -454,10 +454,10 @@ mod tests {
         let geometry = Geometry::read(&device).unwrap().0;
         let pack = choose_pack(&device, &geometry).unwrap().0;
         let mut evidence = Evidence { sit_is_whole: true, is_last: true, ..Evidence::default() };
-        assert!(evidence.holds_no_nodes(9));
+        assert!(evidence.holds_no_nodes(Segment::new(9)));
         let summaries = u64::from(pack.start + pack.raw.cp_pack_start_sum.get());
         device.write_at(summaries * BLOCK_SIZE as u64, &[0x5A; BLOCK_SIZE]).unwrap();
         evidence.add_sit_journal(&device, &geometry, &pack);
-        assert!(!evidence.holds_no_nodes(9));
+        assert!(!evidence.holds_no_nodes(Segment::new(9)));
     }
 }

@@ -5,13 +5,13 @@
 //! one version that are at different places of files are no versions: one has a damaged footer.
 //! 40 bytes a node id, however many old versions lie about: at most 1 % of the main area.
 
+use basalt_segments::{MainBlock, Segment};
 use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::standing::Standing;
 use crate::layout::Address;
-use crate::layout::SEGMENT_BITS;
 use crate::layout::node::is_repaired;
 use crate::node::seen::Seen;
 
@@ -71,7 +71,7 @@ pub(crate) struct Index {
     /// Versions of equal rank in other segments than the one that counts so far.
     ties: Vec<(u32, Found)>,
     /// Under which version a log left each segment, and where it went on.
-    ways: FxHashMap<u32, (u32, u32)>,
+    ways: FxHashMap<Segment, (u32, Segment)>,
     /// Where fsync wrote inodes with their names since the checkpoint: of each the newest `cp_ver`, and the addresses, sorted.
     entered: FxHashMap<u32, (u32, Vec<Address>)>,
     /// Inodes that fsync wrote since the checkpoint, and their names with them, in the order it did that in.
@@ -170,22 +170,22 @@ impl Index {
 }
 
 /// The segment of a block, if it does not lie in front of the main area.
-fn segment_of(main: Address, address: Address) -> Option<u32> {
-    address.blocks_behind(main).map(|block| block >> SEGMENT_BITS)
+fn segment_of(main: Address, address: Address) -> Option<Segment> {
+    address.blocks_behind(main).map(|block| MainBlock::new(block).segment())
 }
 
 /// In which order logs came to the segments, under each version: the segment where that way began, and the steps from there.
 #[derive(Default)]
 struct Order {
     main: Address,
-    places: FxHashMap<(u32, u32), (u32, u32)>,
+    places: FxHashMap<(u32, Segment), (Segment, u32)>,
 }
 
 impl Order {
-    fn of(main: Address, ways: &FxHashMap<u32, (u32, u32)>) -> Order {
+    fn of(main: Address, ways: &FxHashMap<Segment, (u32, Segment)>) -> Order {
         let mut order = Order { main, places: FxHashMap::default() };
-        let entered: FxHashSet<(u32, u32)> = ways.values().copied().collect();
-        let mut all: Vec<(u32, u32)> = ways.iter().map(|(segment, (version, _))| (*version, *segment)).collect();
+        let entered: FxHashSet<(u32, Segment)> = ways.values().copied().collect();
+        let mut all: Vec<(u32, Segment)> = ways.iter().map(|(segment, (version, _))| (*version, *segment)).collect();
         // First those that no other leads to. What is left goes in circles, and begins anywhere.
         all.sort_unstable_by_key(|one| (entered.contains(one), *one));
         for (version, first) in all {
@@ -200,7 +200,7 @@ impl Order {
     }
 
     /// What nodes of one version are sorted by: the beginning of the way that they lie on, the steps from there, the address.
-    fn of_node(&self, version: u32, address: Address) -> (u32, u32, Address) {
+    fn of_node(&self, version: u32, address: Address) -> (Segment, u32, Address) {
         // Only blocks of the main area are added.
         let segment = segment_of(self.main, address).unwrap_or_default();
         let (first, steps) = self.places.get(&(version, segment)).copied().unwrap_or((segment, 0));
@@ -211,6 +211,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::SEGMENT_BITS;
     use crate::layout::node::repaired_version;
 
     fn seen(version: u64, next: u32) -> Seen {

@@ -5,7 +5,7 @@
 //! segment's summary has the owners of all that was written before the log left it.
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use zerocopy::FromBytes;
@@ -35,9 +35,9 @@ pub(super) enum Written {
 /// What was written between the last two checkpoints.
 pub(super) struct Interval {
     /// What each segment on a log's way has of it.
-    ways: FxHashMap<u32, Range<u32>>,
+    ways: FxHashMap<Segment, Range<u32>>,
     /// Where the logs are now: the summary there is of before.
-    last_segments: FxHashSet<u32>,
+    last_segments: FxHashSet<Segment>,
     /// The way of each log is known from one end to the other.
     is_complete: bool,
     /// The older checkpoint.
@@ -47,7 +47,7 @@ pub(super) struct Interval {
     /// Blocks of its table that the newer one has written anew: addresses; `None` where they cannot be believed.
     table: FxHashMap<u32, Option<Vec<Address>>>,
     /// Owners by segment; `None` where they cannot be read.
-    summaries: FxHashMap<u32, Option<Box<RawSummaryBlock>>>,
+    summaries: FxHashMap<Segment, Option<Box<RawSummaryBlock>>>,
 }
 
 impl Interval {

@@ -277,9 +277,9 @@ struct Search<'a> {
 impl Search<'_> {
     fn run(&mut self, reader: &mut Reader<'_>, deleted: bool, progress: &mut dyn FnMut(RescueProgress)) -> Index {
         let mut index = Index::new(self.geometry.main);
-        let segments = self.geometry.main_segments;
-        for segment in 0..segments {
-            progress(RescueProgress { stage: RescueStage::Nodes, done: segment.into(), total: segments.into() });
+        let total = self.geometry.main_segments.into();
+        for segment in self.geometry.segments() {
+            progress(RescueProgress { stage: RescueStage::Nodes, done: segment.get().into(), total });
             let first = self.geometry.checked_in_segment(segment, 0).filter(|first| first.get() < reader.blocks);
             let Some(first) = first else { break };
             if self.evidence.holds_no_nodes(segment) && !deleted {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentTable;
+use basalt_segments::{Segment, SegmentTable};
 use zerocopy::FromZeros;
 
 use super::behind::Behind;
@@ -113,7 +113,7 @@ fn to_read(options: OpenOptions) -> OpenOptions {
 /// Logs that are full: nothing is written.
 fn no_logs() -> [ActiveLog; 6] {
     std::array::from_fn(|_| ActiveLog {
-        segment: 0,
+        segment: Segment::new(0),
         offset: BLOCKS_PER_SEGMENT,
         summary: RawSummaryBlock::empty(TYPE_DATA),
         left: false,

@@ -1,8 +1,6 @@
 //! Emptying a part of the main area: live blocks and active logs move to the rest, through cleaning and checkpoints.
 
-use std::ops::Range;
-
-use basalt_segments::{Greedy, SegmentKind, SegmentState};
+use basalt_segments::{Greedy, Section, SegmentKind, SegmentState, Segments};
 
 use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
@@ -27,8 +25,8 @@ struct Round {
 ///
 /// # Errors
 /// ENOSPC if the rest has no room; what an operation on the volume may meet.
-pub fn evacuate(fs: &F2fs, range: &Range<u32>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    if range.is_empty() {
+pub fn evacuate(fs: &F2fs, range: &Segments, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    if range.len() == 0 {
         return Ok(());
     }
     let total = fs.with_volume(|volume| live_inside(volume, range));
@@ -60,16 +58,16 @@ pub fn evacuate(fs: &F2fs, range: &Range<u32>, progress: &mut dyn FnMut(u64, u64
     }
 }
 
-fn live_inside(volume: &Volume, range: &Range<u32>) -> u64 {
+fn live_inside(volume: &Volume, range: &Segments) -> u64 {
     range.clone().map(|segment| u64::from(volume.table.live(segment))).sum()
 }
 
-fn active_inside(volume: &Volume, range: &Range<u32>) -> u64 {
-    volume.logs.iter().filter(|log| range.contains(&log.segment)).count() as u64
+fn active_inside(volume: &Volume, range: &Segments) -> u64 {
+    volume.logs.iter().filter(|log| range.contains(log.segment)).count() as u64
 }
 
 /// Moves as much out as the free sections outside allow; makes room outside where they allow nothing.
-fn one_round(volume: &mut Volume, range: &Range<u32>) -> Result<Round> {
+fn one_round(volume: &mut Volume, range: &Segments) -> Result<Round> {
     let before = Round {
         left: live_inside(volume, range) + active_inside(volume, range),
         free: volume.table.preferred_free_sections(),
@@ -78,14 +76,13 @@ fn one_round(volume: &mut Volume, range: &Range<u32>) -> Result<Round> {
         return Ok(before);
     }
     for kind in SegmentKind::ALL {
-        if range.contains(&volume.logs[kind.index()].segment) && volume.table.preferred_free_sections() > 0 {
+        if range.contains(volume.logs[kind.index()].segment) && volume.table.preferred_free_sections() > 0 {
             volume.roll_log(kind)?;
         }
     }
-    let size = volume.table.segments_per_section();
     let mut cleaned = false;
-    for section in range.start / size..range.end.div_ceil(size) {
-        let live: u32 = volume.table.segments_of(section).map(|segment| u32::from(volume.table.live(segment))).sum();
+    for section in volume.table.sections_with(range) {
+        let live: u32 = volume.table.live_in_section(section);
         let is_closed = |segment| volume.table.state(segment) != SegmentState::Active;
         if live == 0 || !volume.table.segments_of(section).all(is_closed) {
             continue;
@@ -111,7 +108,7 @@ fn has_room(volume: &Volume) -> bool {
     u64::from(volume.table.preferred_free_sections()) > u64::from(WORKSPACE_SECTIONS) + nodes
 }
 
-fn empty(volume: &mut Volume, section: u32) -> Result<()> {
+fn empty(volume: &mut Volume, section: Section) -> Result<()> {
     volume.clean_section(section, CleaningCause::Resize)?;
     if volume.cleaner.avoids(section) {
         let found = "cannot be emptied: some of its blocks, or their owners, are damaged or cannot be read";
@@ -121,11 +118,10 @@ fn empty(volume: &mut Volume, section: u32) -> Result<()> {
 }
 
 /// Cleans the emptiest section outside: what it holds may have to go inside for a while.
-fn make_room_outside(volume: &mut Volume, range: &Range<u32>) -> Result<()> {
-    let size = volume.table.segments_per_section();
-    let inside = range.start / size..range.end.div_ceil(size);
+fn make_room_outside(volume: &mut Volume, range: &Segments) -> Result<()> {
+    let inside: Vec<Section> = volume.table.sections_with(range).collect();
     let now = volume.mounted_seconds();
-    let skip = |section: u32| inside.contains(&section) || volume.cleaner.avoids(section);
+    let skip = |section: Section| inside.binary_search(&section).is_ok() || volume.cleaner.avoids(section);
     match volume.table.select_victim(&Greedy, now, &skip) {
         Some(section) => empty(volume, section),
         None => Ok(()),

@@ -22,7 +22,7 @@ mod marker;
 mod rebuild;
 mod target;
 
-use std::ops::Range;
+use basalt_segments::{Segment, Segments};
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
@@ -266,11 +266,12 @@ fn next_step(device: &dyn BlockDevice, geometry: &Geometry, usage: &Usage, goal:
 }
 
 /// The old segments that must be empty first.
-fn cleared(geometry: &Geometry, target: &Target) -> Range<u32> {
+fn cleared(geometry: &Geometry, target: &Target) -> Segments {
     if target.shift > 0 {
-        0..target.shift
+        Segments::new(Segment::default(), target.shift)
     } else {
-        target.main_segments().min(geometry.main_segments)..geometry.main_segments
+        let left = target.main_segments().min(geometry.main_segments);
+        Segments::new(Segment::new(left), geometry.main_segments - left)
     }
 }
 

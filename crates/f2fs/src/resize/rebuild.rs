@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 
 use super::log::{Extent, LogWriter};
 use super::target::Target;
@@ -16,7 +16,7 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CheckpointFlags};
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::summary::{JOURNAL_SIZE, RawSitJournalEntry, RawSummaryBlock, TYPE_NODE, encode_journal};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 
 /// Live blocks of every segment: kept in memory, two bytes each.
 pub struct Segments {
@@ -45,7 +45,7 @@ impl Source<'_> {
     pub fn segments(&self) -> Result<Segments> {
         let mut live = Vec::with_capacity(self.old.main_segments as usize);
         let mut sit = OldSit::new(self);
-        for segment in 0..self.old.main_segments {
+        for segment in self.old.segments() {
             live.push(sit.entry(segment)?.live());
         }
         Ok(Segments { live })
@@ -59,9 +59,9 @@ impl Source<'_> {
         let behind = self.old.end().max(u64::from(self.new.main)) as u32;
         let mut places = vec![(Address::new(behind), (device_end as u32).saturating_sub(behind))];
         let logs = SegmentKind::ALL.map(|kind| log_position(&self.loaded.pack, kind).0);
-        for segment in (0..self.old.main_segments).rev() {
-            let start = self.old.main + (segment << SEGMENT_BITS);
-            if segments.live[segment as usize] == 0 && start >= self.new.main && !logs.contains(&segment) {
+        for segment in self.old.segments().rev() {
+            let start = self.old.in_segment(segment, 0);
+            if segments.live[segment.index()] == 0 && start >= self.new.main && !logs.contains(&segment) {
                 places.push((start, BLOCKS_PER_SEGMENT));
             }
         }
@@ -98,7 +98,7 @@ impl Source<'_> {
         }
         for kind in SegmentKind::ALL {
             let (segment, _, _) = log_position(&self.loaded.pack, kind);
-            if !kept.contains(&segment) {
+            if !kept.contains(&segment.get()) {
                 let found = format!("the {kind:?} log writes where the main area ends after the resize");
                 return Err(Error::damaged("checkpoint", format!("segment {segment}"), found));
             }
@@ -122,7 +122,7 @@ impl Source<'_> {
             for segment in first..(first + ENTRIES_PER_BLOCK).min(self.new.main_segments) {
                 let before = segment + self.target.shift;
                 let entry = if before < self.old.main_segments {
-                    sit.entry(before)?
+                    sit.entry(Segment::new(before))?
                 } else {
                     RawSitEntry::new(0, 0, [0; 64], 0)
                 };
@@ -161,7 +161,8 @@ impl Source<'_> {
     fn log_summaries(&self, segments: &Segments, log: &mut LogWriter<'_>, progress: &mut dyn FnMut(u32)) -> Result<()> {
         for segment in 0..self.kept_segments() {
             let before = segment + self.target.shift;
-            let (from, to) = (self.old.summary_block(before), self.new.summary_block(segment));
+            let (from, to) =
+                (self.old.summary_block(Segment::new(before)), self.new.summary_block(Segment::new(segment)));
             if segments.live[before as usize] > 0 && from != to {
                 self.block(to, &read_blocks(self.device, from, 1)?, log)?;
             }
@@ -245,7 +246,7 @@ impl Source<'_> {
         let logs = SegmentKind::ALL.map(|kind| log_position(&self.loaded.pack, kind).0);
         let first = self.target.shift;
         let used = (first..first + self.kept_segments())
-            .filter(|&segment| segments.live[segment as usize] > 0 || logs.contains(&segment))
+            .filter(|&segment| segments.live[segment as usize] > 0 || logs.contains(&Segment::new(segment)))
             .count();
         self.new.main_segments - used as u32
     }
@@ -263,18 +264,18 @@ impl<'a> OldSit<'a> {
         OldSit { source, index: u32::MAX, block: Vec::new() }
     }
 
-    fn entry(&mut self, segment: u32) -> Result<RawSitEntry> {
+    fn entry(&mut self, segment: Segment) -> Result<RawSitEntry> {
         let (geometry, loaded) = (self.source.old, self.source.loaded);
-        if let Some(newer) = loaded.sit_journal.iter().find(|entry| entry.segno.get() == segment) {
+        if let Some(newer) = loaded.sit_journal.iter().find(|entry| entry.segno.get() == segment.get()) {
             return Ok(newer.entry);
         }
-        let index = segment / ENTRIES_PER_BLOCK;
+        let (index, entry) = geometry.sit_place(segment);
         if index != self.index {
             let second = bit_msb(&loaded.sit_bitmap, index as usize);
             self.block = read_blocks(self.source.device, geometry.sit_block(index, second), 1)?;
             self.index = index;
         }
-        let at = (segment % ENTRIES_PER_BLOCK) as usize * size_of::<RawSitEntry>();
+        let at = entry * size_of::<RawSitEntry>();
         RawSitEntry::read_from_bytes(&self.block[at..at + size_of::<RawSitEntry>()])
             .map_err(|_| Error::damaged("SIT", format!("segment {segment}"), "short block"))
     }

@@ -184,7 +184,7 @@ fn finish(geometry: &Geometry, usage: &Usage, areas: Areas, blocks: u64) -> Resu
     sb.main_blkaddr.set(sb.ssa_blkaddr.get() + (areas.ssa << SEGMENT_BITS));
     sb.cp_payload.set(payload);
     let target = Target {
-        shift: geometry.segment_of(sb.main_blkaddr.into()),
+        shift: geometry.segment_of(sb.main_blkaddr.into()).get(),
         superblock: sb,
         reserved: kept_back.reserved,
         overprovision: kept_back.overprovision,

@@ -2,6 +2,7 @@
 
 use basalt_f2fs::layout::inode::InlineFlags;
 use basalt_f2fs::layout::{Address, BLOCK_SIZE, bit_msb};
+use basalt_segments::Segment;
 use basalt_testkit::rng::Rng;
 use basalt_vfs::FileKind;
 
@@ -108,7 +109,8 @@ impl Map {
         };
         let nat = nat_used.iter().map(|&i| g.nat_block(i, bit_msb(&editor.loaded.nat_bitmap, i as usize))).collect();
         let sit = (0..g.sit_blocks_used()).map(|i| g.sit_block(i, bit_msb(&editor.loaded.sit_bitmap, i as usize)));
-        let live = (0..g.main_segments).filter(|&s| editor.sit(s).live() > 0 && !editor.is_log(s));
+        let live =
+            (0..g.main_segments).filter(|&s| editor.sit(Segment::new(s)).live() > 0 && !editor.is_log(Segment::new(s)));
         let [root, folders, files, others, direct, indirect, xattrs] = nodes;
         let blocks = vec![
             (Superblock, single(vec![Address::new(0), Address::new(1)])),
@@ -120,7 +122,7 @@ impl Map {
             (NatArea, vec![Address::all(g.nat..g.ssa).collect()]),
             (SitBlock, single(sit.collect())),
             (SitArea, vec![Address::all(g.sit..g.nat).collect()]),
-            (SsaBlock, single(live.map(|s| g.summary_block(s)).collect())),
+            (SsaBlock, single(live.map(|s| g.summary_block(Segment::new(s))).collect())),
             (SsaArea, vec![Address::all(g.ssa..g.main).collect()]),
             (RootInode, single(root)),
             (DirectoryInode, single(folders)),

@@ -1,5 +1,6 @@
 //! A volume to be damaged: finds structures and changes them, checksums brought up to date, so that exactly one rule is broken.
 
+use basalt_segments::Segment;
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -13,7 +14,7 @@ use basalt_f2fs::layout::dentry::{DentryShape, RawDentry, SLOT_LEN};
 use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
 use basalt_f2fs::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
 use basalt_f2fs::layout::node::RawNode;
-use basalt_f2fs::layout::sit::{ENTRIES_PER_BLOCK as SIT_ENTRIES, RawSitEntry};
+use basalt_f2fs::layout::sit::RawSitEntry;
 use basalt_f2fs::layout::summary::{
     ENTRIES_SIZE, JOURNAL_SIZE, RawNatJournalEntry, RawSitJournalEntry, RawSummary, RawSummaryBlock,
 };
@@ -206,23 +207,23 @@ impl Editor {
         self.edit(self.nat_spot(nid), change);
     }
 
-    fn sit_spot(&self, segment: u32) -> Spot {
+    fn sit_spot(&self, segment: Segment) -> Spot {
         let entry_at = |index: usize| 2 + index * size_of::<RawSitJournalEntry>() + 4;
-        if let Some(index) = self.loaded.sit_journal.iter().position(|entry| entry.segno.get() == segment) {
+        if let Some(index) = self.loaded.sit_journal.iter().position(|entry| entry.segno.get() == segment.get()) {
             let (_, (block, byte)) = self.journals();
             return (block, byte + entry_at(index));
         }
-        let index = segment / SIT_ENTRIES;
+        let (index, entry) = self.geometry.sit_place(segment);
         let block = self.geometry.sit_block(index, bit_msb(&self.loaded.sit_bitmap, index as usize));
-        (block, (segment % SIT_ENTRIES) as usize * size_of::<RawSitEntry>())
+        (block, entry * size_of::<RawSitEntry>())
     }
 
-    pub fn sit(&self, segment: u32) -> RawSitEntry {
+    pub fn sit(&self, segment: Segment) -> RawSitEntry {
         let (block, byte) = self.sit_spot(segment);
         RawSitEntry::read_from_bytes(&self.block(block)[byte..byte + size_of::<RawSitEntry>()]).unwrap()
     }
 
-    pub fn edit_sit(&self, segment: u32, change: impl FnOnce(&mut RawSitEntry)) {
+    pub fn edit_sit(&self, segment: Segment, change: impl FnOnce(&mut RawSitEntry)) {
         self.edit(self.sit_spot(segment), change);
     }
 
@@ -346,12 +347,12 @@ impl Editor {
     }
 
     /// Segment of a block of the main area, and the block's place in it.
-    pub fn segment_of(&self, address: Address) -> (u32, usize) {
-        let within = address - self.geometry.main;
-        (within / 512, (within % 512) as usize)
+    pub fn segment_of(&self, address: Address) -> (Segment, usize) {
+        let within = self.geometry.main_block(address);
+        (within.segment(), within.offset() as usize)
     }
 
-    pub fn is_log(&self, segment: u32) -> bool {
+    pub fn is_log(&self, segment: Segment) -> bool {
         self.loaded.logs.iter().any(|log| log.segment == segment)
     }
 
@@ -362,25 +363,27 @@ impl Editor {
         (self.geometry.summary_block(segment), block * size_of::<RawSummary>())
     }
 
-    pub fn summary_type(&self, segment: u32) -> Spot {
+    pub fn summary_type(&self, segment: Segment) -> Spot {
         assert!(!self.is_log(segment));
         (self.geometry.summary_block(segment), core::mem::offset_of!(RawSummaryBlock, entry_type))
     }
 
     /// A segment with live blocks that no log writes to, of this type.
-    pub fn quiet_segment(&self, kind: u8) -> u32 {
-        (0..self.geometry.main_segments)
-            .find(|&segment| {
-                let entry = self.sit(segment);
-                entry.live() > 0 && entry.kind() == kind && !self.is_log(segment)
-            })
-            .expect("the volume is filled far enough")
+    pub fn quiet_segment(&self, kind: u8) -> Segment {
+        Segment::new(
+            (0..self.geometry.main_segments)
+                .find(|&segment| {
+                    let entry = self.sit(Segment::new(segment));
+                    entry.live() > 0 && entry.kind() == kind && !self.is_log(Segment::new(segment))
+                })
+                .expect("the volume is filled far enough"),
+        )
     }
 
     /// A segment that is free.
-    pub fn free_segment(&self) -> u32 {
-        (0..self.geometry.main_segments)
-            .rev()
+    pub fn free_segment(&self) -> Segment {
+        let mut segments = self.geometry.segments().rev();
+        segments
             .find(|&segment| self.sit(segment).live() == 0 && !self.is_log(segment))
             .expect("the volume is not full")
     }

@@ -1,5 +1,6 @@
 //! Inodes, the nodes below them, and extended attributes.
 
+use basalt_segments::Segment;
 use std::sync::Arc;
 
 use basalt_f2fs::layout::inode::{InlineFlags, RawInode};
@@ -177,7 +178,8 @@ fn blocks_that_were_never_counted_show_when_they_go() {
     });
     editor.checkpoint(|raw| raw.valid_block_count.set(raw.valid_block_count.get() - 1));
     // All that the SIT knows of, and nothing promised: what is promised below cannot be taken off.
-    let known: u64 = (0..editor.geometry.main_segments).map(|segment| u64::from(editor.sit(segment).live())).sum();
+    let known: u64 =
+        (0..editor.geometry.main_segments).map(|segment| u64::from(editor.sit(Segment::new(segment)).live())).sum();
     editor.checkpoint(|raw| raw.valid_block_count.set(known));
     let fs = open(&editor.device);
     for name in [&b"small"[..], b"big", b"crowd"] {

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::RecentVictims;
-use crate::{BLOCKS_PER_SEGMENT, SegmentNumber, SegmentState, SegmentTable, VictimPolicy};
+use crate::{BLOCKS_PER_SEGMENT, Section, Segment, SegmentState, SegmentTable, VictimPolicy};
 
 /// Sections of a plan where the first already gain enough.
 const USUAL_VICTIMS: usize = 8;
@@ -28,7 +28,7 @@ pub enum Purpose {
 #[derive(Debug, Default)]
 pub struct Cleaner {
     /// Sections to be emptied, the one under way first.
-    victims: VecDeque<u32>,
+    victims: VecDeque<Section>,
     /// Where to go on in the first, in blocks.
     position: u32,
     /// Blocks moved out of the first.
@@ -38,9 +38,9 @@ pub struct Cleaner {
     live: u64,
     dead: u64,
     /// Sections emptied since the last checkpoint. Nodes leave theirs only when they are written.
-    emptied: Vec<u32>,
+    emptied: Vec<Section>,
     /// Sections whose cleaning met damage: no victims. Only ever asked about single sections, so the order of hashing is no matter.
-    avoided: HashSet<u32>,
+    avoided: HashSet<Section>,
     /// Dead blocks of the volume when nothing was to be gained.
     in_vain: Option<u64>,
     /// What writers have to move, because of what they wrote, in parts of a block.
@@ -52,19 +52,19 @@ pub struct Cleaner {
 
 impl Cleaner {
     /// Leaves a section alone from now on.
-    pub fn avoid(&mut self, section: u32) {
+    pub fn avoid(&mut self, section: Section) {
         self.avoided.insert(section);
     }
 
     /// Whether a section is left alone.
     #[must_use]
-    pub fn avoids(&self, section: u32) -> bool {
+    pub fn avoids(&self, section: Section) -> bool {
         self.avoided.contains(&section)
     }
 
     /// The section to empty next, and the block of it to go on from.
     #[must_use]
-    pub fn current(&self) -> Option<(u32, u32)> {
+    pub fn current(&self) -> Option<(Section, u32)> {
         self.victims.front().map(|&section| (section, self.position))
     }
 
@@ -93,7 +93,7 @@ impl Cleaner {
     }
 
     /// A checkpoint holds that freed these sections, rising: what is written there from now on is no victim.
-    pub fn note_checkpoint(&mut self, freed: &[u32]) {
+    pub fn note_checkpoint(&mut self, freed: &[Section]) {
         self.emptied.clear();
         // What it needed and is dead may be gained now.
         self.in_vain = None;
@@ -101,7 +101,7 @@ impl Cleaner {
     }
 
     /// These sections, rising, were freed without a checkpoint: what is written there from now on is no victim.
-    pub fn note_freed(&mut self, freed: &[u32]) {
+    pub fn note_freed(&mut self, freed: &[Section]) {
         self.emptied.retain(|section| freed.binary_search(section).is_err());
         self.forget_planned(freed);
     }
@@ -220,7 +220,7 @@ impl Cleaner {
     }
 
     /// Plans to empty exactly these sections, whatever they gain.
-    pub fn plan(&mut self, table: &SegmentTable, victims: Vec<u32>) {
+    pub fn plan(&mut self, table: &SegmentTable, victims: Vec<Section>) {
         let live: u64 = victims.iter().map(|&section| u64::from(table.live_in_section(section))).sum();
         let dead = victims.len() as u64 * u64::from(table.section_blocks()) - live;
         self.set_plan(Purpose::Foreground, victims.into(), live, dead);
@@ -231,7 +231,7 @@ impl Cleaner {
         blocks * self.live / self.dead.max(1)
     }
 
-    fn forget_planned(&mut self, freed: &[u32]) {
+    fn forget_planned(&mut self, freed: &[Section]) {
         let first = self.victims.front().copied();
         self.victims.retain(|section| freed.binary_search(section).is_err());
         if self.victims.front().copied() != first {
@@ -239,15 +239,15 @@ impl Cleaner {
         }
     }
 
-    fn set_plan(&mut self, purpose: Purpose, victims: VecDeque<u32>, live: u64, dead: u64) {
+    fn set_plan(&mut self, purpose: Purpose, victims: VecDeque<Section>, live: u64, dead: u64) {
         (self.victims, self.position, self.moved, self.purpose) = (victims, 0, 0, Some(purpose));
         (self.live, self.dead) = (live, dead);
     }
 }
 
 /// The first segment of a section that is not free.
-fn first_used(table: &SegmentTable, section: u32) -> SegmentNumber {
+fn first_used(table: &SegmentTable, section: Section) -> Segment {
     let segments = table.segments_of(section);
-    let first = segments.start;
+    let first = segments.start();
     segments.into_iter().find(|&segment| table.state(segment) != SegmentState::Free).unwrap_or(first)
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Purpose;
-use crate::SegmentKind;
+use crate::{Section, SegmentKind};
 
 /// Victims that are remembered.
 const REMEMBERED: usize = 1024;
@@ -14,7 +14,7 @@ pub struct Victim {
     /// How many were emptied before it since the volume was opened.
     pub number: u64,
     /// The section.
-    pub section: u32,
+    pub section: Section,
     /// What its first segment that was not free held.
     pub kind: SegmentKind,
     /// Live blocks that were moved out of it.
@@ -48,7 +48,7 @@ impl RecentVictims {
         self.list.back()
     }
 
-    pub(super) fn push(&mut self, section: u32, kind: SegmentKind, moved: u32, purpose: Purpose) {
+    pub(super) fn push(&mut self, section: Section, kind: SegmentKind, moved: u32, purpose: Purpose) {
         if self.list.len() == REMEMBERED {
             self.list.pop_front();
         }

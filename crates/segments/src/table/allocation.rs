@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{FULL, SegmentState, SegmentTable};
 use crate::bitmap::Bitmap;
-use crate::{SegmentKind, SegmentNumber};
+use crate::{Section, Segment, SegmentKind, Segments};
 
 impl SegmentTable {
     /// Free segments.
@@ -41,21 +41,22 @@ impl SegmentTable {
     ///
     /// `None` when nothing is free. The segment is then active, of `kind`, and its entry dirty. `after` itself is not
     /// closed by this; see [`SegmentTable::close_segment`].
-    pub fn open_segment(&mut self, kind: SegmentKind, after: Option<SegmentNumber>) -> Option<SegmentNumber> {
+    pub fn open_segment(&mut self, kind: SegmentKind, after: Option<Segment>) -> Option<Segment> {
         let next = match after {
             None => 0,
             Some(after) => self.at(after) as u32 + 1,
         };
-        let segment = self.choose_free(next, &self.avoided.clone()).or_else(|| self.choose_free(next, &(0..0)))?;
+        let avoided = self.avoided.numbers();
+        let segment = self.choose_free(next, &avoided).or_else(|| self.choose_free(next, &(0..0))).map(Segment::new)?;
         self.enter(segment, SegmentState::Active);
-        self.kinds[segment as usize] = kind;
-        self.dirty_entries.insert(segment);
+        self.kinds[segment.index()] = kind;
+        self.dirty_entries.insert(segment.get());
         Some(segment)
     }
 
     /// Keeps a free segment from being taken until a checkpoint has released it, as if it had just been emptied: recovery
     /// found blocks in it that it still needs. Does nothing to a segment that is not free.
-    pub fn hold(&mut self, segment: SegmentNumber) {
+    pub fn hold(&mut self, segment: Segment) {
         if self.state(segment) == SegmentState::Free {
             self.enter(segment, SegmentState::Prefree);
         }
@@ -63,9 +64,12 @@ impl SegmentTable {
 
     /// From now on, logs take these segments only when no other is free: they are being emptied. Ends of the range inside a
     /// section count for the whole section.
-    pub fn avoid(&mut self, segments: Range<SegmentNumber>) {
+    pub fn avoid(&mut self, segments: Segments) {
         let size = self.segments_per_section;
-        self.avoided = segments.start / size * size..segments.end.next_multiple_of(size).min(self.segments());
+        let Range { start, end } = segments.numbers();
+        let start = start / size * size;
+        let end = end.next_multiple_of(size).min(self.segments());
+        self.avoided = Segments::new(Segment::new(start), end.saturating_sub(start));
     }
 
     /// Free sections that are not to be avoided.
@@ -77,10 +81,10 @@ impl SegmentTable {
     }
 
     fn avoided_sections(&self) -> Range<u32> {
-        self.avoided.start / self.segments_per_section..self.avoided.end / self.segments_per_section
+        self.avoided.numbers().start / self.segments_per_section..self.avoided.numbers().end / self.segments_per_section
     }
 
-    fn choose_free(&self, next: SegmentNumber, avoided: &Range<SegmentNumber>) -> Option<SegmentNumber> {
+    fn choose_free(&self, next: u32, avoided: &Range<u32>) -> Option<u32> {
         let size = self.segments_per_section;
         if !next.is_multiple_of(size) && self.free.contains(next) && !avoided.contains(&next) {
             return Some(next);
@@ -94,7 +98,7 @@ impl SegmentTable {
 
     /// A log leaves its segment, which becomes dirty, full or, without a live block, prefree. Does nothing to a segment
     /// that is not active.
-    pub fn close_segment(&mut self, segment: SegmentNumber) {
+    pub fn close_segment(&mut self, segment: Segment) {
         if self.state(segment) == SegmentState::Active {
             self.enter(segment, self.closed_state(segment));
         }
@@ -103,12 +107,12 @@ impl SegmentTable {
     /// The prefree segments, rising: a checkpoint takes this when it freezes the SIT, and gives it to
     /// [`SegmentTable::release`] when it is durable. Segments that become prefree in between wait for the next one.
     #[must_use]
-    pub fn prefree(&self) -> Vec<SegmentNumber> {
-        self.prefree.to_vec()
+    pub fn prefree(&self) -> Vec<Segment> {
+        self.prefree.to_vec().into_iter().map(Segment::new).collect()
     }
 
     /// The checkpoint that no longer needs these segments is durable: those that are prefree become free.
-    pub fn release(&mut self, segments: &[SegmentNumber]) {
+    pub fn release(&mut self, segments: &[Segment]) {
         for &segment in segments {
             if self.state(segment) == SegmentState::Prefree {
                 self.enter(segment, SegmentState::Free);
@@ -117,8 +121,8 @@ impl SegmentTable {
     }
 
     /// The state that a segment with no log has by its live blocks. Recovery apart, a free one never gets here.
-    pub(super) fn closed_state(&self, segment: SegmentNumber) -> SegmentState {
-        match self.live[segment as usize] {
+    pub(super) fn closed_state(&self, segment: Segment) -> SegmentState {
+        match self.live[segment.index()] {
             0 => SegmentState::Prefree,
             FULL => SegmentState::Full,
             _ => SegmentState::Dirty,
@@ -126,7 +130,7 @@ impl SegmentTable {
     }
 
     /// Changes a segment's state, and every count that depends on it.
-    pub(super) fn enter(&mut self, segment: SegmentNumber, state: SegmentState) {
+    pub(super) fn enter(&mut self, segment: Segment, state: SegmentState) {
         let at = self.at(segment);
         let old = std::mem::replace(&mut self.states[at], state);
         self.state_counts[old as usize] -= 1;
@@ -135,32 +139,32 @@ impl SegmentTable {
         if old == state || !(unused(old) || unused(state)) {
             return;
         }
-        let section = segment / self.segments_per_section;
+        let section = self.section_of(segment);
         let was_prefree = self.is_prefree_section(section);
-        let counts = &mut self.section_counts[section as usize];
+        let counts = &mut self.section_counts[section.index()];
         match old {
             SegmentState::Free => {
                 counts.free -= 1;
-                self.free.remove(segment);
-                self.free_sections.remove(section);
+                self.free.remove(segment.get());
+                self.free_sections.remove(section.get());
             }
             SegmentState::Prefree => {
                 counts.prefree -= 1;
-                self.prefree.remove(segment);
+                self.prefree.remove(segment.get());
             }
             _ => {}
         }
         match state {
             SegmentState::Free => {
                 counts.free += 1;
-                self.free.insert(segment);
+                self.free.insert(segment.get());
                 if counts.free == self.segments_per_section {
-                    self.free_sections.insert(section);
+                    self.free_sections.insert(section.get());
                 }
             }
             SegmentState::Prefree => {
                 counts.prefree += 1;
-                self.prefree.insert(segment);
+                self.prefree.insert(segment.get());
             }
             _ => {}
         }
@@ -168,8 +172,8 @@ impl SegmentTable {
         self.prefree_sections += u32::from(self.is_prefree_section(section));
     }
 
-    fn is_prefree_section(&self, section: u32) -> bool {
-        let counts = self.section_counts[section as usize];
+    fn is_prefree_section(&self, section: Section) -> bool {
+        let counts = self.section_counts[section.index()];
         counts.prefree > 0 && counts.free + counts.prefree == self.segments_per_section
     }
 }

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::{FULL, SegmentState, SegmentTable};
-use crate::{BLOCKS_PER_SEGMENT, SectionView, SegmentNumber, VictimPolicy};
+use crate::{BLOCKS_PER_SEGMENT, Section, SectionView, Segment, VictimPolicy};
 
 /// A section that may be cleaned, ordered by its cost, then by its number.
 #[derive(Clone, Copy)]
 struct Candidate {
     cost: f64,
-    section: u32,
+    section: Section,
 }
 
 impl Ord for Candidate {
@@ -44,13 +44,18 @@ impl SegmentTable {
     /// Takes a pass over the table, or two for policies that rank ages: between one and three milliseconds for 1 TiB. With an
     /// [index](SegmentTable::index_by_live), policies that look at live blocks alone are served at once.
     #[must_use]
-    pub fn select_victim(&self, policy: &dyn VictimPolicy, now: u64, skip: &dyn Fn(u32) -> bool) -> Option<u32> {
+    pub fn select_victim(
+        &self,
+        policy: &dyn VictimPolicy,
+        now: u64,
+        skip: &dyn Fn(Section) -> bool,
+    ) -> Option<Section> {
         if let Some(index) = self.by_live.as_ref().filter(|_| policy.is_by_live_alone()) {
             let may = |section| self.may_clean(section) && !skip(section);
             return index.emptiest(may, 1).first().copied();
         }
         let (oldest, youngest) = self.extremes(policy);
-        let mut best: Option<u32> = None;
+        let mut best: Option<Section> = None;
         let mut lowest = f64::INFINITY;
         self.each_partly_live(|view| {
             let cost = policy.cost(&view, now, oldest, youngest);
@@ -69,9 +74,9 @@ impl SegmentTable {
         &self,
         policy: &dyn VictimPolicy,
         now: u64,
-        skip: &dyn Fn(u32) -> bool,
+        skip: &dyn Fn(Section) -> bool,
         count: usize,
-    ) -> Vec<u32> {
+    ) -> Vec<Section> {
         if let Some(index) = self.by_live.as_ref().filter(|_| policy.is_by_live_alone()) {
             return index.emptiest(|section| self.may_clean(section) && !skip(section), count);
         }
@@ -96,19 +101,23 @@ impl SegmentTable {
     ///
     /// Segments that are active stay as they are. Ask again after each answer: what is moved may open a segment of the section.
     #[must_use]
-    pub fn movable(&self, section: u32, from: u32, most: u32) -> Option<(SegmentNumber, Vec<u32>)> {
-        let segments = self.segments_of(section);
-        let first = segments.start;
-        segments.skip((from / BLOCKS_PER_SEGMENT) as usize).find_map(|segment| {
+    pub fn movable(&self, section: Section, from: u32, most: u32) -> Option<(Segment, Vec<u32>)> {
+        let mut segments = self.segments_of(section).skip((from / BLOCKS_PER_SEGMENT) as usize);
+        segments.find_map(|segment| {
             if matches!(self.state(segment), SegmentState::Free | SegmentState::Active) {
                 return None;
             }
-            let start = (segment - first) * BLOCKS_PER_SEGMENT;
             let mut blocks = self.blocks_to_move(segment);
-            blocks.retain(|offset| start + offset >= from);
+            blocks.retain(|offset| self.position_in_section(segment, *offset) >= from);
             blocks.truncate(most as usize);
             (!blocks.is_empty()).then_some((segment, blocks))
         })
+    }
+
+    /// How many blocks of its section lie in front of block `offset` of a segment.
+    #[must_use]
+    pub fn position_in_section(&self, segment: Segment, offset: u32) -> u32 {
+        segment.get() % self.segments_per_section * BLOCKS_PER_SEGMENT + offset
     }
 
     /// Blocks in a section.
@@ -119,13 +128,13 @@ impl SegmentTable {
 
     /// Live blocks in a section.
     #[must_use]
-    pub fn live_in_section(&self, section: u32) -> u32 {
+    pub fn live_in_section(&self, section: Section) -> u32 {
         self.segments_of(section).map(|segment| u32::from(self.live(segment))).sum()
     }
 
     /// Blocks of a section that are live, or pre-invalid: what has to be moved to empty it.
     #[must_use]
-    pub fn needed_in_section(&self, section: u32) -> u32 {
+    pub fn needed_in_section(&self, section: Section) -> u32 {
         let kept = |segment| u32::from(self.pre_invalid(segment));
         self.live_in_section(section) + self.segments_of(section).map(kept).sum::<u32>()
     }
@@ -160,7 +169,7 @@ impl SegmentTable {
         }
         if size == 1 {
             // The common layout, without the sums of the general one: it has the most sections to go through.
-            for (section, (&live, &modified)) in (0..).zip(self.live.iter().zip(&self.modified)) {
+            for (section, (&live, &modified)) in Section::all(self.sections).zip(self.live.iter().zip(&self.modified)) {
                 if live != 0 && live != FULL {
                     visit(SectionView { section, live: u32::from(live), capacity, modified });
                 }
@@ -168,7 +177,7 @@ impl SegmentTable {
             return;
         }
         let sections = self.live.chunks_exact(size).zip(self.modified.chunks_exact(size));
-        for (section, (live, modified)) in (0..).zip(sections) {
+        for (section, (live, modified)) in Section::all(self.sections).zip(sections) {
             let total = live.iter().map(|&live| u32::from(live)).sum();
             if total != 0 && total != capacity {
                 let modified = mean_modified(live, modified, total);
@@ -179,12 +188,11 @@ impl SegmentTable {
 
     /// As [`each_partly_live`](Self::each_partly_live), where there are pre-invalid blocks.
     fn each_partly_needed(&self, capacity: u32, mut visit: impl FnMut(SectionView)) {
-        for section in 0..self.sections {
+        for section in Section::all(self.sections) {
             let live = self.live_in_section(section);
             let needed = self.needed_in_section(section);
             if live != 0 && needed != capacity {
-                let segments = self.segments_of(section);
-                let segments = segments.start as usize..segments.end as usize;
+                let segments = self.indices_of(section);
                 let modified = mean_modified(&self.live[segments.clone()], &self.modified[segments], live);
                 visit(SectionView { section, live: needed, capacity, modified });
             }
@@ -192,9 +200,8 @@ impl SegmentTable {
     }
 
     /// Whether nobody writes to a section, and nothing in it has to stay where it is.
-    fn may_clean(&self, section: u32) -> bool {
-        let segments = self.segments_of(section);
-        let is_active = self.states[segments.start as usize..segments.end as usize].contains(&SegmentState::Active);
+    fn may_clean(&self, section: Section) -> bool {
+        let is_active = self.states[self.indices_of(section)].contains(&SegmentState::Active);
         !is_active && !self.has_pinned(section)
     }
 }

@@ -9,12 +9,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{SegmentState, SegmentTable, split};
-use crate::{BLOCKS_PER_SEGMENT, MainBlock, SegmentNumber};
+use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment};
 
 /// Sets of blocks, by segment. Only ever asked about single segments, or taken as a whole: the order of hashing is no matter.
 #[derive(Default)]
 struct BlockSets {
-    sets: HashMap<SegmentNumber, (u16, Box<[u64; 8]>)>,
+    sets: HashMap<Segment, (u16, Box<[u64; 8]>)>,
     total: u64,
 }
 
@@ -24,7 +24,7 @@ impl BlockSets {
         self.sets.get(&segment).is_some_and(|(_, words)| words[offset as usize / 64] & (1 << (offset % 64)) != 0)
     }
 
-    fn count(&self, segment: SegmentNumber) -> u16 {
+    fn count(&self, segment: Segment) -> u16 {
         self.sets.get(&segment).map_or(0, |(count, _)| *count)
     }
 
@@ -55,7 +55,7 @@ impl BlockSets {
         true
     }
 
-    fn offsets(&self, segment: SegmentNumber) -> impl Iterator<Item = u32> + '_ {
+    fn offsets(&self, segment: Segment) -> impl Iterator<Item = u32> + '_ {
         let words = self.sets.get(&segment).map(|(_, words)| words);
         (0..BLOCKS_PER_SEGMENT)
             .filter(move |&offset| words.is_some_and(|words| words[offset as usize / 64] & (1 << (offset % 64)) != 0))
@@ -67,7 +67,7 @@ impl BlockSets {
     }
 
     fn memory(&self) -> usize {
-        self.sets.len() * (size_of::<(SegmentNumber, (u16, Box<[u64; 8]>))>() + 64)
+        self.sets.len() * (size_of::<(Segment, (u16, Box<[u64; 8]>))>() + 64)
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Durability {
     fresh: BlockSets,
     pre_invalid: BlockSets,
     retiring: BlockSets,
-    pinned: BTreeSet<SegmentNumber>,
+    pinned: BTreeSet<Segment>,
 }
 
 impl Durability {
@@ -156,13 +156,13 @@ impl SegmentTable {
 
     /// Pre-invalid blocks of a segment, retiring ones included.
     #[must_use]
-    pub fn pre_invalid(&self, segment: SegmentNumber) -> u16 {
+    pub fn pre_invalid(&self, segment: Segment) -> u16 {
         self.durability.as_ref().map_or(0, |known| known.pre_invalid.count(segment))
     }
 
     /// Keeps a segment as it is until the next checkpoint is taken: what was made durable runs through it. Its section is no victim, and
     /// [`SegmentTable::is_unneeded`] is false for it.
-    pub fn pin(&mut self, segment: SegmentNumber) {
+    pub fn pin(&mut self, segment: Segment) {
         self.at(segment);
         if let Some(known) = &mut self.durability {
             known.pinned.insert(segment);
@@ -171,13 +171,14 @@ impl SegmentTable {
 
     /// Whether a segment has to stay as it is.
     #[must_use]
-    pub fn is_pinned(&self, segment: SegmentNumber) -> bool {
+    pub fn is_pinned(&self, segment: Segment) -> bool {
         self.durability.as_ref().is_some_and(|known| known.pinned.contains(&segment))
     }
 
-    pub(super) fn has_pinned(&self, section: u32) -> bool {
+    pub(super) fn has_pinned(&self, section: Section) -> bool {
         let Some(known) = &self.durability else { return false };
-        known.pinned.range(self.segments_of(section)).next().is_some()
+        let segments = self.segments_of(section);
+        known.pinned.range(segments.start()..segments.end()).next().is_some()
     }
 
     /// A checkpoint is being taken: everything live is durable once it holds, and what is pre-invalid now is not needed any more then.
@@ -210,17 +211,17 @@ impl SegmentTable {
 
     /// Whether a prefree segment could be released without a checkpoint, once `leaving` pre-invalid blocks of it are forgotten.
     #[must_use]
-    pub fn is_unneeded(&self, segment: SegmentNumber, leaving: u16) -> bool {
+    pub fn is_unneeded(&self, segment: Segment, leaving: u16) -> bool {
         self.state(segment) == SegmentState::Prefree && self.pre_invalid(segment) <= leaving && !self.is_pinned(segment)
     }
 
     /// Sections that are not free, but would be if those of their prefree segments were released for which `is_unneeded` is true.
     #[must_use]
-    pub fn sections_freed_by(&self, is_unneeded: impl Fn(SegmentNumber) -> bool) -> u32 {
-        let mut sections: Vec<u32> =
+    pub fn sections_freed_by(&self, is_unneeded: impl Fn(Segment) -> bool) -> u32 {
+        let mut sections: Vec<Section> =
             self.prefree().into_iter().filter(|&segment| is_unneeded(segment)).map(|s| self.section_of(s)).collect();
         sections.dedup();
-        let is_freed = |section: &u32| {
+        let is_freed = |section: &Section| {
             self.segments_of(*section).all(|segment| match self.state(segment) {
                 SegmentState::Free => true,
                 SegmentState::Prefree => is_unneeded(segment),
@@ -232,7 +233,7 @@ impl SegmentTable {
     }
 
     /// The offsets in the segment of the blocks to move out of it: live ones, and pre-invalid ones that are not retiring. Rising.
-    pub(super) fn blocks_to_move(&self, segment: SegmentNumber) -> Vec<u32> {
+    pub(super) fn blocks_to_move(&self, segment: Segment) -> Vec<u32> {
         let live = self.live_blocks(segment);
         let Some(known) = self.durability.as_ref().filter(|known| known.pre_invalid.count(segment) > 0) else {
             return live.collect();
@@ -261,7 +262,7 @@ mod tests {
         table.begin_checkpoint();
         table.end_checkpoint();
         assert!(table.set_live_run(MainBlock::new(2), 2, 1));
-        assert_eq!(table.open_segment(SegmentKind::WarmData, Some(first)), Some(1));
+        assert_eq!(table.open_segment(SegmentKind::WarmData, Some(first)), Some(Segment::new(1)));
         table.close_segment(first);
         table
     }
@@ -271,22 +272,22 @@ mod tests {
         let mut table = table();
         assert!(!table.is_fresh(MainBlock::new(1)) && table.is_fresh(MainBlock::new(2)));
         table.make_durable(MainBlock::new(3));
-        assert!(table.clear_live_all(0, &[0, 1, 2, 3], 2));
-        assert_eq!((table.pre_invalid(0), table.pre_invalid_blocks()), (3, 3));
+        assert!(table.clear_live_all(Segment::new(0), &[0, 1, 2, 3], 2));
+        assert_eq!((table.pre_invalid(Segment::new(0)), table.pre_invalid_blocks()), (3, 3));
         assert!(
             table.is_pre_invalid(MainBlock::new(0))
                 && table.is_pre_invalid(MainBlock::new(3))
                 && !table.is_pre_invalid(MainBlock::new(2))
         );
-        assert_eq!(table.movable(0, 1, 9), Some((0, vec![1, 3])));
-        assert!(!table.is_unneeded(0, 2) && table.is_unneeded(0, 3));
+        assert_eq!(table.movable(Section::new(0), 1, 9), Some((Segment::new(0), vec![1, 3])));
+        assert!(!table.is_unneeded(Segment::new(0), 2) && table.is_unneeded(Segment::new(0), 3));
         table.forget_pre_invalid(MainBlock::new(0));
         table.forget_pre_invalid(MainBlock::new(1));
         table.forget_pre_invalid(MainBlock::new(3));
-        assert!(table.is_unneeded(0, 0));
+        assert!(table.is_unneeded(Segment::new(0), 0));
         assert_eq!(table.sections_freed_by(|segment| table.is_unneeded(segment, 0)), 1);
-        table.pin(0);
-        assert!(!table.is_unneeded(0, 0));
+        table.pin(Segment::new(0));
+        assert!(!table.is_unneeded(Segment::new(0), 0));
         assert_eq!(table.sections_freed_by(|segment| table.is_unneeded(segment, 0)), 0);
     }
 
@@ -297,10 +298,14 @@ mod tests {
         table.begin_checkpoint();
         assert!(!table.is_fresh(MainBlock::new(2)), "the checkpoint refers to it");
         assert!(table.clear_live(MainBlock::new(1), 3) && table.clear_live(MainBlock::new(2), 3));
-        assert_eq!(table.movable(0, 0, 9), Some((0, vec![1, 2, 3])), "block 0 only waits for the checkpoint");
-        assert_eq!(table.pre_invalid(0), 3);
+        assert_eq!(
+            table.movable(Section::new(0), 0, 9),
+            Some((Segment::new(0), vec![1, 2, 3])),
+            "block 0 only waits for the checkpoint"
+        );
+        assert_eq!(table.pre_invalid(Segment::new(0)), 3);
         table.end_checkpoint();
-        assert_eq!(table.pre_invalid(0), 2, "what died since is needed by the checkpoint that holds now");
+        assert_eq!(table.pre_invalid(Segment::new(0)), 2, "what died since is needed by the checkpoint that holds now");
         assert!(!table.is_pre_invalid(MainBlock::new(0)) && table.is_pre_invalid(MainBlock::new(1)));
     }
 
@@ -308,15 +313,15 @@ mod tests {
     fn pinned_and_wholly_needed_sections_are_no_victims() {
         let mut table = table();
         let victim = |table: &SegmentTable| table.select_victim(&crate::Greedy, 9, &|_| false);
-        assert_eq!(victim(&table), Some(0));
-        table.pin(0);
+        assert_eq!(victim(&table), Some(Section::new(0)));
+        table.pin(Segment::new(0));
         assert_eq!(victim(&table), None);
         table.begin_checkpoint();
         table.end_checkpoint();
-        assert_eq!(victim(&table), Some(0));
-        assert_eq!(table.needed_in_section(0), 4);
+        assert_eq!(victim(&table), Some(Section::new(0)));
+        assert_eq!(table.needed_in_section(Section::new(0)), 4);
         assert!(table.clear_live(MainBlock::new(0), 4));
-        assert_eq!((table.live_in_section(0), table.needed_in_section(0)), (3, 4));
+        assert_eq!((table.live_in_section(Section::new(0)), table.needed_in_section(Section::new(0))), (3, 4));
     }
 
     #[test]
@@ -324,9 +329,13 @@ mod tests {
         let mut table = SegmentTable::new(2, 1);
         assert!(table.set_live(MainBlock::new(5), 1) && table.clear_live(MainBlock::new(5), 1));
         table.set_pre_invalid(MainBlock::new(5));
-        table.pin(0);
-        assert!(!table.is_fresh(MainBlock::new(5)) && !table.is_pre_invalid(MainBlock::new(5)) && !table.is_pinned(0));
+        table.pin(Segment::new(0));
+        assert!(
+            !table.is_fresh(MainBlock::new(5))
+                && !table.is_pre_invalid(MainBlock::new(5))
+                && !table.is_pinned(Segment::new(0))
+        );
         assert_eq!(table.pre_invalid_blocks(), 0);
-        assert!(table.is_unneeded(0, 0));
+        assert!(table.is_unneeded(Segment::new(0), 0));
     }
 }

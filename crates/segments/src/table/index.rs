@@ -1,6 +1,7 @@
 //! Sections by their number of live blocks, kept up to date with every block: the search for the emptiest need not read the
 //! whole table.
 
+use crate::Section;
 use crate::bitmap::Bitmap;
 
 /// No section: the end of a list.
@@ -36,25 +37,25 @@ impl LiveIndex {
     }
 
     /// This many blocks of the section became live, or died.
-    pub(super) fn change(&mut self, section: u32, gained: bool, count: u32) {
-        self.unlink(section);
-        let live = &mut self.live[section as usize];
+    pub(super) fn change(&mut self, section: Section, gained: bool, count: u32) {
+        self.unlink(section.get());
+        let live = &mut self.live[section.index()];
         *live = if gained { *live + count } else { *live - count };
-        self.link(section);
+        self.link(section.get());
     }
 
     /// The sections with the fewest live blocks, but at least one and fewer than all, that `may` be taken, up to `count`: the
     /// lowest-numbered of equals first.
-    pub(super) fn emptiest(&self, may: impl Fn(u32) -> bool, count: usize) -> Vec<u32> {
-        let mut found: Vec<u32> = Vec::new();
+    pub(super) fn emptiest(&self, may: impl Fn(Section) -> bool, count: usize) -> Vec<Section> {
+        let mut found: Vec<Section> = Vec::new();
         let capacity = self.first.len() as u32 - 1;
         let mut next = self.occupied.next(1);
         while let Some(live) = next.filter(|&live| live < capacity && found.len() < count) {
             let equals = found.len();
             let mut section = self.first[live as usize];
             while section != NONE {
-                if may(section) {
-                    found.push(section);
+                if may(Section::new(section)) {
+                    found.push(Section::new(section));
                 }
                 section = self.after[section as usize];
             }

@@ -50,9 +50,10 @@ impl VictimPolicy for CostBenefit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Section;
 
     fn cost(live: u32, modified: u64, now: u64) -> f64 {
-        let section = SectionView { section: 0, live, capacity: 512, modified };
+        let section = SectionView { section: Section::new(0), live, capacity: 512, modified };
         CostBenefit.cost(&section, now, 0, now)
     }
 

@@ -41,11 +41,12 @@ impl VictimPolicy for Greedy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Section;
 
     #[test]
     fn only_the_live_blocks_count() {
         let cost = |live, modified| {
-            let section = SectionView { section: 9, live, capacity: 512, modified };
+            let section = SectionView { section: Section::new(9), live, capacity: 512, modified };
             Greedy.cost(&section, 100, 0, 100)
         };
         assert!(cost(10, 100) < cost(11, 0));

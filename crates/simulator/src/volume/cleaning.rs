@@ -1,7 +1,7 @@
 //! When the simulated volume is cleaned, and moving live blocks.
 
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, Want, make_room, relieve_memory};
-use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SegmentTable};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment, SegmentTable};
 
 use super::{STRANGER, Volume};
 use crate::error::{Error, Result};
@@ -141,14 +141,13 @@ impl Volume {
     /// Goes on with the plan for up to `most` blocks, or to the end of the section under way.
     fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
         let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
-        let first = self.table.segments_of(section).start;
         let (mut from, mut moved, mut is_empty) = (position, 0, false);
         while moved < most && !is_empty {
             match self.table.movable(section, from, most - moved) {
                 Some((segment, live)) => {
                     self.move_blocks(segment, &live)?;
                     moved += live.len() as u32;
-                    from = (segment - first) * BLOCKS_PER_SEGMENT + live.last().map_or(0, |last| last + 1);
+                    from = self.table.position_in_section(segment, live.last().map_or(0, |last| last + 1));
                 }
                 None => is_empty = true,
             }
@@ -162,7 +161,7 @@ impl Volume {
     }
 
     /// Moves these live blocks of a segment.
-    fn move_blocks(&mut self, segment: u32, live: &[u32]) -> Result<()> {
+    fn move_blocks(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let is_node = self.table.kind(segment).is_node();
         self.moved += live.len() as u64;
         if self.file.is_none() {
@@ -186,7 +185,7 @@ impl Volume {
     }
 
     /// As [`move_blocks`](Volume::move_blocks) where nothing but the map points to them: run by run of what the log takes.
-    fn move_together(&mut self, segment: u32, live: &[u32]) -> Result<()> {
+    fn move_together(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let mut rest = live;
         let owner = |owners: &[u32], offset: u32| owners[MainBlock::in_segment(segment, offset).get() as usize];
         while let Some(&next) = rest.first() {

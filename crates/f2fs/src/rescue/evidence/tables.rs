@@ -1,5 +1,6 @@
 //! Reading NAT and SIT of the last checkpoint, as far as they can be read: what of them is possible counts.
 
+use basalt_segments::Segment;
 use zerocopy::FromBytes;
 
 use super::{Evidence, SegmentEvidence};
@@ -7,7 +8,7 @@ use crate::checkpoint::journals;
 use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
 use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
-use crate::layout::sit::{self, RawSitEntry};
+use crate::layout::sit::RawSitEntry;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::rescue::interval::Interval;
 use crate::rescue::reader::Reader;
@@ -69,8 +70,8 @@ impl Evidence {
         for index in 0..geometry.sit_blocks_used() {
             let address = geometry.sit_block(index, bit_msb(bitmap, index as usize));
             reader.each(address..address + 1, &mut |_, block| {
-                let first = index * sit::ENTRIES_PER_BLOCK;
-                let entries = (first..geometry.main_segments).zip(block.chunks_exact(size_of::<RawSitEntry>()));
+                let segments = geometry.segments_of_sit_block(index);
+                let entries = segments.zip(block.chunks_exact(size_of::<RawSitEntry>()));
                 for (segment, bytes) in entries {
                     let Ok(entry) = RawSitEntry::read_from_bytes(bytes) else { continue };
                     let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
@@ -101,7 +102,7 @@ impl Evidence {
             return;
         };
         for entry in entries {
-            let (segment, entry) = (entry.segno.get(), &entry.entry);
+            let (segment, entry) = (Segment::new(entry.segno.get()), &entry.entry);
             let marked: u32 = entry.valid_map.iter().map(|byte| byte.count_ones()).sum();
             self.segments.remove(&segment);
             if marked > 0 && entry.kind() <= 5 && marked == u32::from(entry.live()) {
