@@ -15,7 +15,7 @@ use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::summary::{JOURNAL_SIZE, nat_journal, sit_journal};
 use basalt_f2fs::layout::superblock::{Features, RawSuperblock, SUPERBLOCK_SIZE};
-use basalt_f2fs::layout::{BLOCK_SIZE, nat};
+use basalt_f2fs::layout::{BLOCK_SIZE, Ino, nat};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, fuzzing};
 use basalt_fuse::protocol::{Operation, Request};
 use zerocopy::{FromBytes, IntoBytes};
@@ -46,8 +46,8 @@ pub fn superblock(data: &[u8]) {
     let Ok(geometry) = Geometry::from_superblock(superblock, 0, &device) else { return };
     let blocks = size / BLOCK_SIZE as u64;
     assert!(u64::from(geometry.main) + u64::from(geometry.main_blocks()) <= blocks);
-    assert!(geometry.node_ids() >= nat::ENTRIES_PER_BLOCK);
-    assert!(geometry.node_ids() / nat::ENTRIES_PER_BLOCK <= geometry.nat_blocks);
+    assert!(geometry.node_ids().get() >= nat::ENTRIES_PER_BLOCK);
+    assert!(geometry.node_ids().nat_block() <= geometry.nat_blocks);
     assert!(geometry.nat_block(geometry.nat_blocks - 1, true) < geometry.ssa);
     assert!(geometry.sit_block(geometry.sit_blocks_used() - 1, true) < geometry.nat);
     assert!(
@@ -141,7 +141,7 @@ pub fn node_inode(data: &[u8]) {
         let checksum = inode.expected_checksum(base.geometry.checksum_seed);
         inode.extra_mut().i_inode_checksum.set(checksum);
     }
-    let accepted = fuzzing::check_inode(&inode, inode.footer.ino.get(), &base.geometry).is_ok();
+    let accepted = fuzzing::check_inode(&inode, inode.footer.ino(), &base.geometry).is_ok();
     for flexible in [false, true] {
         let (data, xattrs) = (inode.inline_data_range(flexible), inode.inline_xattr_range(flexible));
         assert!(!accepted || data.start >= 364 && data.start <= data.end && data.end <= xattrs.start);
@@ -175,10 +175,10 @@ pub fn dentry(data: &[u8]) {
         && let Some(room) = entries::find_room(&bytes, &shape, slots_for(name.len()))
     {
         let hash = hash::hash(name);
-        entries::insert(&mut bytes, &shape, room, hash, name, 9, 1);
+        entries::insert(&mut bytes, &shape, room, hash, name, Ino::new(9), 1);
         let entry = entries::entry(&bytes, &shape, room);
         assert_eq!(entries::name(&bytes, &shape, room, &entry), Some(name));
-        entries::redirect(&mut bytes, &shape, room, 10, 2);
+        entries::redirect(&mut bytes, &shape, room, Ino::new(10), 2);
         assert!(entries::find(&bytes, &shape, hash, name).is_some());
         entries::remove(&mut bytes, &shape, room);
         assert_eq!(entries::find_room(&bytes, &shape, name.len().div_ceil(SLOT_LEN)), Some(room));

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::node::NodeFlags;
 use crate::layout::seal::{Seal, Sealed};
+use crate::layout::{Ino, Nid};
 use crate::lock::F2fs;
 use crate::log::active::node_owner;
 use crate::mutant::{self, Mutant};
@@ -38,7 +39,7 @@ enum Step {
 
 impl F2fs {
     /// Makes a file's content, attributes and name durable; with `data_only`, not times that alone have changed.
-    pub(crate) fn fsync(&self, ino: u32, data_only: bool) -> Result<()> {
+    pub(crate) fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
         self.make_room()?;
         self.write_back_in_pieces(ino)?;
         for _ in 0..ATTEMPTS {
@@ -72,7 +73,7 @@ impl F2fs {
     }
 
     /// Writes the dirty pages of a file, piece by piece. What becomes dirty meanwhile is left.
-    fn write_back_in_pieces(&self, ino: u32) -> Result<()> {
+    fn write_back_in_pieces(&self, ino: Ino) -> Result<()> {
         let dirty = {
             let mut volume = self.volume.lock();
             let dirty = volume.inodes.get(&ino).map_or(0, |state| state.dirty);
@@ -96,7 +97,7 @@ impl F2fs {
 
 impl Volume {
     /// Writes what an fsync has to, and says what is left to do.
-    fn append_fsync(&mut self, ino: u32, data_only: bool, flushes: &Flushes) -> Result<Step> {
+    fn append_fsync(&mut self, ino: Ino, data_only: bool, flushes: &Flushes) -> Result<Step> {
         let has_pages = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0);
         let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
         if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) {
@@ -141,18 +142,19 @@ impl Volume {
     }
 
     /// The dirty direct nodes of a file, but not its inode.
-    fn direct_nodes(&mut self, ino: u32) -> Vec<u32> {
+    fn direct_nodes(&mut self, ino: Ino) -> Vec<Nid> {
         let mut nodes = self.nodes.dirty_nodes(ino);
-        nodes.retain(|&nid| nid != ino && self.nodes.footer(nid).is_some_and(|footer| is_direct(footer.offset())));
+        nodes
+            .retain(|&nid| nid != ino.nid() && self.nodes.footer(nid).is_some_and(|footer| is_direct(footer.offset())));
         nodes
     }
 
     /// Writes a seal, nodes of a file, and its inode with the mark that makes all of it count. `durable`: blocks of the chain that are.
-    fn append_nodes(&mut self, ino: u32, mut nodes: Vec<u32>, durable: u32) -> Result<()> {
-        self.node_mut(ino)?;
-        nodes.push(ino);
+    fn append_nodes(&mut self, ino: Ino, mut nodes: Vec<Nid>, durable: u32) -> Result<()> {
+        self.node_mut(ino.nid())?;
+        nodes.push(ino.nid());
         let kind = SegmentKind::WarmNode;
-        let place = self.allocate(kind, node_owner(0))?;
+        let place = self.allocate(kind, node_owner(Nid::NONE))?;
         // Nothing ever refers to a seal.
         self.invalidate(place)?;
         let position = self.since.chained;
@@ -163,7 +165,7 @@ impl Volume {
         let mut result = Ok(());
         for nid in nodes {
             let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
-            let is_marked = nid == ino && !mutant::active(Mutant::FsyncMarkMissing);
+            let is_marked = nid == ino.nid() && !mutant::active(Mutant::FsyncMarkMissing);
             let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
             let address = match self.place_node(nid, marks) {
                 Ok(Some((_, address))) => address,
@@ -213,7 +215,7 @@ impl Volume {
 
 impl Volume {
     /// Why fsync of this inode needs a checkpoint; `None` if the chain can carry it. Source: the kernel's `need_do_checkpoint`.
-    pub(crate) fn checkpoint_reason(&mut self, ino: u32) -> Result<Option<&'static str>> {
+    pub(crate) fn checkpoint_reason(&mut self, ino: Ino) -> Result<Option<&'static str>> {
         if let Some(reason) = self.checkpoint_reason_of_clean(ino)? {
             return Ok(Some(reason));
         }
@@ -235,12 +237,12 @@ impl Volume {
 
     /// Of these reasons, those that hold although nothing of the inode itself waits to be written: the way to it by its name may not be
     /// durable.
-    pub(crate) fn checkpoint_reason_of_clean(&mut self, ino: u32) -> Result<Option<&'static str>> {
+    pub(crate) fn checkpoint_reason_of_clean(&mut self, ino: Ino) -> Result<Option<&'static str>> {
         if self.kind(ino)? != FileKind::Regular {
             return Ok(Some("not a regular file"));
         }
         let raw = self.inode(ino)?;
-        let parent = raw.i_pino.get();
+        let parent = raw.parent();
         let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
         let name: Box<[u8]> = raw.i_name[..length].into();
         Ok(self.since.checkpoint_reason_of_name(ino, parent, name))
@@ -264,7 +266,7 @@ mod tests {
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
     fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<Segment> {
         while volume.logs[SegmentKind::WarmNode.index()].offset < crate::layout::BLOCKS_PER_SEGMENT - 2 {
-            let place = volume.allocate(SegmentKind::WarmNode, node_owner(0)).unwrap();
+            let place = volume.allocate(SegmentKind::WarmNode, node_owner(Nid::NONE)).unwrap();
             volume.invalidate(place).unwrap();
         }
         std::iter::from_fn(|| volume.table.open_segment(SegmentKind::WarmData, None)).collect()
@@ -285,7 +287,7 @@ mod tests {
             fs.write(ino, index * 4096, &[2; 4096], false).unwrap();
         }
         let taken = leave_two_blocks_to_the_chain(&mut fs.volume.lock());
-        let appended = fs.decide(|volume| volume.append_fsync(ino as u32, false, &fs.flushes));
+        let appended = fs.decide(|volume| volume.append_fsync(Ino::new(ino as u32), false, &fs.flushes));
         assert!(matches!(appended, Err(Error::Refused(basalt_vfs::Error::NoSpace))));
         {
             let mut volume = fs.volume.lock();

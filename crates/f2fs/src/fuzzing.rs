@@ -3,11 +3,12 @@
 use crate::error::Result;
 use crate::file::xattr;
 use crate::geometry::Geometry;
+use crate::layout::Ino;
 use crate::layout::inode::RawInode;
 use crate::node::inode;
 
 /// The checks an inode passes when it is read.
-pub fn check_inode(raw: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
+pub fn check_inode(raw: &RawInode, ino: Ino, geometry: &Geometry) -> Result<()> {
     inode::validate(raw, ino, geometry)
 }
 

@@ -13,7 +13,7 @@ use crate::layout::superblock::{
     CHECKSUM_OFFSET, EXTENSION_MAX, Features, JOURNAL_GUARD, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET,
     SUPERBLOCK_SIZE,
 };
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, nat, sit};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, SEGMENT_BITS, nat, sit};
 use crate::probe::not_f2fs;
 
 /// Fewest segments of a volume that Linux accepts.
@@ -65,7 +65,7 @@ pub struct Geometry {
     /// Extra blocks in a checkpoint pack for bitmaps.
     pub payload: u32,
     /// Inode number of the root directory.
-    pub root_ino: u32,
+    pub root_ino: Ino,
     /// The volume's UUID.
     pub uuid: [u8; 16],
     /// Seed of inode checksums: the CRC of the UUID.
@@ -154,7 +154,7 @@ impl Geometry {
             main_sections: sb.segment_count_main.get() / sb.segs_per_sec.get(),
             segment_count: sb.segment_count.get(),
             payload: sb.cp_payload.get(),
-            root_ino: sb.root_ino.get(),
+            root_ino: sb.root_ino.into(),
             uuid: sb.uuid,
             checksum_seed,
             superblock: Box::new(sb),
@@ -172,8 +172,8 @@ impl Geometry {
     }
 
     /// Node ids that the NAT has room for; ids are below this.
-    pub fn node_ids(&self) -> u32 {
-        self.nat_blocks * nat::ENTRIES_PER_BLOCK
+    pub fn node_ids(&self) -> Nid {
+        Nid::in_nat_block(self.nat_blocks, 0)
     }
 
     /// SIT blocks that hold entries.
@@ -345,7 +345,7 @@ fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Resul
             format!("sector size 2^{} with 2^{sectors} sectors per block do not make 4096 bytes", sb.log_sectorsize),
         ));
     }
-    if sb.root_ino.get() != 3 || sb.node_ino.get() != 1 || sb.meta_ino.get() != 2 {
+    if [sb.root_ino, sb.node_ino, sb.meta_ino].map(Ino::from) != [Ino::ROOT, Ino::NODE, Ino::META] {
         return Err(bad(copy, "root, node and meta inode numbers are not 3, 1 and 2"));
     }
     if sb.cp_payload.get() >= PAYLOAD_MAX {

@@ -18,6 +18,7 @@ use basalt_vfs::Time;
 
 use crate::error::Result;
 use crate::flushes::Flushes;
+use crate::layout::Ino;
 use crate::mutant::{self, Mutant};
 use crate::submission::Submission;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -99,7 +100,7 @@ pub struct F2fs {
     pub(crate) turn: Mutex<()>,
     pub(crate) reuse: RwLock<()>,
     pub(crate) device: Arc<Submission>,
-    pub(crate) root: u32,
+    pub(crate) root: Ino,
     /// When background work last committed, by the clock.
     pub(crate) committed: Mutex<Time>,
     pub(crate) flushes: Flushes,

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 use crate::error::Result;
 use crate::layout::node::RawNode;
 use crate::layout::summary::{RawSummaryBlock, TYPE_NODE};
-use crate::layout::{Address, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, Nid};
 use crate::options::Recovery;
 use crate::volume::Volume;
 use basalt_segments::{MainBlock, Segment};
@@ -70,7 +70,7 @@ impl Volume {
     }
 
     /// A live node that the NAT does not know.
-    fn node_without_entry(&mut self) -> Option<(u32, Address)> {
+    fn node_without_entry(&mut self) -> Option<(Nid, Address)> {
         spread(&self.segments_of_nodes(), NODE_SEGMENTS_MAX).find_map(|segment| {
             // The summary may be wrong itself.
             self.without_entry(segment).into_iter().find(|&(nid, address)| self.is_node(nid, address))
@@ -78,16 +78,16 @@ impl Volume {
     }
 
     /// The live blocks of a segment of nodes whose node, by the summary, has no entry in the NAT: its id, and the address.
-    fn without_entry(&mut self, segment: Segment) -> Vec<(u32, Address)> {
+    fn without_entry(&mut self, segment: Segment) -> Vec<(Nid, Address)> {
         let Ok(summary) = self.owners(segment) else { return Vec::new() };
         let first = self.geometry.in_segment(segment, 0);
         let live: Vec<u32> = self.table.live_blocks(segment).collect();
-        let owned = live.into_iter().map(|block| (summary.entries[block as usize].nid.get(), first + block));
+        let owned = live.into_iter().map(|block| (summary.entries[block as usize].nid(), first + block));
         owned.filter(|(nid, _)| self.nat_entry(*nid).is_ok_and(|entry| entry.address() == Address::NULL)).collect()
     }
 
     /// A block that somebody has, in a segment without live blocks; behind a live journal, which may have moved others there, in any.
-    fn owned_block_of_free_segment(&mut self) -> Option<(u32, Address)> {
+    fn owned_block_of_free_segment(&mut self) -> Option<(Nid, Address)> {
         let known = self.table.live_data_blocks() + self.table.live_node_blocks();
         if self.checkpoint.raw.valid_block_count.get() <= known {
             return None;
@@ -104,9 +104,10 @@ impl Volume {
                 .into_iter()
                 .find_map(|block| {
                     let owner = summary.entries[block];
-                    let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+                    let (nid, index) = (owner.nid(), u32::from(owner.ofs_in_node.get()));
                     let address = self.geometry.in_segment(segment, block as u32);
-                    let entry = self.nat_entry(nid).ok().filter(|entry| nid > 0 && entry.address() != Address::NULL)?;
+                    let entry =
+                        self.nat_entry(nid).ok().filter(|entry| nid > Nid::NONE && entry.address() != Address::NULL)?;
                     let is_owned = match summary.entry_type {
                         TYPE_NODE => entry.address() == address,
                         _ => self.pointer_of(nid, index, address).is_ok(),
@@ -126,10 +127,10 @@ impl Volume {
     }
 
     /// Whether the node at an address says that it is this one.
-    fn is_node(&self, nid: u32, address: Address) -> bool {
+    fn is_node(&self, nid: Nid, address: Address) -> bool {
         let block = self.read_block(address);
         let found = block.ok().and_then(|block| RawNode::read_from_bytes(&block.0).ok());
-        found.is_some_and(|node| node.footer.nid.get() == nid)
+        found.is_some_and(|node| node.footer.nid() == nid)
     }
 }
 

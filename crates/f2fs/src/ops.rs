@@ -8,7 +8,7 @@ use basalt_vfs::{
 
 use crate::error::{Error, Result};
 use crate::file::write::Times;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, Ino};
 use crate::lock::F2fs;
 use crate::mutant::{self, Mutant};
 use crate::statistics::CheckpointCause;
@@ -29,7 +29,7 @@ impl F2fs {
 
     /// Before an operation that may renew an access time: that is a change, and needs room like one. Looking goes on where making room
     /// failed, which has been noted, and on a volume that is closed.
-    fn make_room_to_look(&self, ino: u32) {
+    fn make_room_to_look(&self, ino: Ino) {
         let is_due = {
             let mut volume = self.volume.lock();
             let now = volume.clock.now();
@@ -87,8 +87,8 @@ impl F2fs {
         }
     }
 
-    fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<u32> {
-        u32::try_from(ino).map_err(|_| basalt_vfs::Error::Stale)
+    fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<Ino> {
+        u32::try_from(ino).map(Ino::new).map_err(|_| basalt_vfs::Error::Stale)
     }
 }
 
@@ -111,7 +111,7 @@ impl FileSystem for F2fs {
         let Ok(_open) = self.keep_open() else { return };
         if let Err(error) = self.locked(|volume| volume.attempt(|volume| volume.forget(ino, count))) {
             // An orphan that is still one goes at the next mount.
-            tracing::warn!(ino, %error, "an unlinked inode could not be freed");
+            tracing::warn!(ino = ino.get(), %error, "an unlinked inode could not be freed");
         }
     }
 
@@ -328,7 +328,7 @@ impl FileSystem for F2fs {
 }
 
 /// Takes one reference on an inode and returns its attributes.
-fn hold(volume: &mut Volume, ino: u32) -> Result<Attributes> {
+fn hold(volume: &mut Volume, ino: Ino) -> Result<Attributes> {
     let attributes = volume.attributes(ino)?;
     let state = volume.state(ino);
     state.lookups += 1;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::layout::Address;
 use crate::layout::seal::{ENTRIES_MAX, Sealed};
+use crate::layout::{Address, Ino, Nid};
 use crate::mutant::{self, Mutant};
 
 /// Changes of names and shapes that are kept apart; beyond, every fsync is a checkpoint until the next.
@@ -87,17 +87,17 @@ pub struct Trail {
 #[derive(Debug, Default)]
 pub struct SinceCheckpoint {
     /// Inodes that the checkpoint does not have.
-    created: FxHashSet<u32>,
+    created: FxHashSet<Ino>,
     /// Inodes with a name more, or another one.
-    renamed: FxHashSet<u32>,
+    renamed: FxHashSet<Ino>,
     /// Names (of a directory) whose former inode lives on elsewhere, or was a directory.
-    left: FxHashSet<(u32, Box<[u8]>)>,
+    left: FxHashSet<(Ino, Box<[u8]>)>,
     /// Inodes that lost a node below them, and directories whose xattrs changed.
-    reshaped: FxHashSet<u32>,
+    reshaped: FxHashSet<Ino>,
     /// Why no fsync may append to the chain any more.
     closed: Option<&'static str>,
     /// What was written of whom.
-    pub trails: FxHashMap<u32, Trail>,
+    pub trails: FxHashMap<Ino, Trail>,
     /// Blocks newly counted as used, whatever was freed: what recovery may have to find room for.
     pub reserved: u64,
     /// Blocks in the chain.
@@ -111,25 +111,25 @@ pub struct SinceCheckpoint {
     /// Until the first checkpoint of the session: where its chain may be.
     pub beginning: Beginning,
     /// Where data was put since each node was last written to the chain, by the node that points there.
-    placed: FxHashMap<u32, Vec<Address>>,
+    placed: FxHashMap<Nid, Vec<Address>>,
 }
 
 impl SinceCheckpoint {
     /// An inode was made.
-    pub fn note_created(&mut self, ino: u32) {
+    pub fn note_created(&mut self, ino: Ino) {
         self.created.insert(ino);
         self.close_if_long();
     }
 
     /// An inode got another name, or one more.
-    pub fn note_renamed(&mut self, ino: u32) {
+    pub fn note_renamed(&mut self, ino: Ino) {
         self.renamed.insert(ino);
         self.close_if_long();
     }
 
     /// A name was taken off an inode that still has another, or off a directory. Recovery removes whatever the checkpoint has
     /// under a name that an fsynced file took over since: here it would remove too much.
-    pub fn note_left(&mut self, dir: u32, name: &[u8]) {
+    pub fn note_left(&mut self, dir: Ino, name: &[u8]) {
         if mutant::active(Mutant::LeftNameForgotten) {
             return;
         }
@@ -138,7 +138,7 @@ impl SinceCheckpoint {
     }
 
     /// An inode lost a node that may be in the checkpoint or in the chain. That cannot be told by appending.
-    pub fn note_reshaped(&mut self, ino: u32) {
+    pub fn note_reshaped(&mut self, ino: Ino) {
         self.reshaped.insert(ino);
         self.close_if_long();
     }
@@ -149,7 +149,7 @@ impl SinceCheckpoint {
     }
 
     /// Whether the checkpoint lacks this inode.
-    pub fn is_created(&self, ino: u32) -> bool {
+    pub fn is_created(&self, ino: Ino) -> bool {
         self.created.contains(&ino)
     }
 
@@ -159,17 +159,17 @@ impl SinceCheckpoint {
     }
 
     /// A node points to data at this address from now on.
-    pub fn note_placed(&mut self, nid: u32, address: Address) {
+    pub fn note_placed(&mut self, nid: Nid, address: Address) {
         self.placed.entry(nid).or_default().push(address);
     }
 
     /// A node goes to the chain: the addresses that it got since it last did.
-    pub fn take_placed(&mut self, nid: u32) -> Vec<Address> {
+    pub fn take_placed(&mut self, nid: Nid) -> Vec<Address> {
         self.placed.remove(&nid).unwrap_or_default()
     }
 
     /// Nodes of this inode went to a log without a mark: its next fsync has something to do.
-    pub fn note_unmarked(&mut self, ino: u32) {
+    pub fn note_unmarked(&mut self, ino: Ino) {
         self.trails.entry(ino).or_default().unmarked = true;
     }
 
@@ -187,7 +187,7 @@ impl SinceCheckpoint {
     }
 
     /// Whether it lost a node, or as a directory changed its xattrs.
-    pub fn is_reshaped(&self, ino: u32) -> bool {
+    pub fn is_reshaped(&self, ino: Ino) -> bool {
         self.reshaped.contains(&ino)
     }
 
@@ -198,7 +198,7 @@ impl SinceCheckpoint {
 
     /// Why the chain cannot carry the way to an inode: by its name, in this parent. A directory that was renamed closes the chain; which
     /// files are below it nobody looks for.
-    pub fn checkpoint_reason_of_name(&self, ino: u32, parent: u32, name: Box<[u8]>) -> Option<&'static str> {
+    pub fn checkpoint_reason_of_name(&self, ino: Ino, parent: Ino, name: Box<[u8]>) -> Option<&'static str> {
         match () {
             () if self.closed.is_some() => self.closed,
             () if self.renamed.contains(&ino) && !mutant::active(Mutant::RenameNotNoticed) => Some("its names changed"),

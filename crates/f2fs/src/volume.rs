@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::file::state::{CleanPages, InodeState};
 use crate::geometry::Geometry;
 use crate::journal::state::Journal;
+use crate::layout::Ino;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::log::active::ActiveLog;
 use crate::log::writer::BlockWriter;
@@ -41,16 +42,16 @@ pub(crate) struct Volume {
     pub writer: BlockWriter,
     pub nat: Nat,
     pub nodes: NodeCache,
-    pub inodes: FxHashMap<u32, InodeState>,
+    pub inodes: FxHashMap<Ino, InodeState>,
     pub clean_pages: CleanPages,
-    pub dirty_inodes: BTreeSet<u32>,
+    pub dirty_inodes: BTreeSet<Ino>,
     /// Of dirty inodes: those whose pages, from this one on, no checkpoint may leave in memory.
-    pub ordered: BTreeMap<u32, u32>,
+    pub ordered: BTreeMap<Ino, u32>,
     pub dirty_file_pages: usize,
     pub dirty_directory_pages: usize,
     /// Where writeback goes on when it does not write everything: inode and page.
-    pub written_to: (u32, u32),
-    pub orphans: BTreeSet<u32>,
+    pub written_to: (Ino, u32),
+    pub orphans: BTreeSet<Ino>,
     pub counts: Counts,
     /// What fsync has to know.
     pub since: SinceCheckpoint,
@@ -88,7 +89,7 @@ pub(crate) struct Parts {
     pub table: SegmentTable,
     pub logs: [ActiveLog; 6],
     pub nat: Nat,
-    pub orphans: BTreeSet<u32>,
+    pub orphans: BTreeSet<Ino>,
     pub warnings: Vec<String>,
 }
 
@@ -117,7 +118,7 @@ impl Volume {
             ordered: BTreeMap::new(),
             dirty_file_pages: 0,
             dirty_directory_pages: 0,
-            written_to: (0, 0),
+            written_to: (Ino::NONE, 0),
             orphans,
             counts: Counts::of(&raw),
             since: SinceCheckpoint::default(),

@@ -7,6 +7,7 @@ use basalt_device::{BlockDevice, FileDevice, MemoryDevice, OpenOptions};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::plan::minimum_size;
 use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::layout::Ino;
 use basalt_f2fs::layout::checkpoint::RawCheckpoint;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::superblock::{Features, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
@@ -269,7 +270,7 @@ fn sectors_of_4096_bytes() {
     let sb = superblock(&device);
     assert_eq!((sb.log_sectorsize.get(), sb.log_sectors_per_block.get()), (12, 0));
     let (geometry, warning) = Geometry::read(&device).unwrap();
-    assert!(warning.is_none() && geometry.root_ino == 3);
+    assert!(warning.is_none() && geometry.root_ino == Ino::new(3));
 }
 
 #[test]

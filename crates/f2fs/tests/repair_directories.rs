@@ -193,7 +193,7 @@ fn what_has_no_name_gets_one_whatever_is_in_the_way() {
         }
     });
     let editor = Editor::new(&base);
-    let (root, kept, lost) = (editor.geometry.root_ino, editor.path(&["kept"]), editor.path(&["lost"]));
+    let (root, kept, lost) = (editor.geometry.root_ino.get(), editor.path(&["kept"]), editor.path(&["lost"]));
     // It has no name then, and remembers none.
     editor.edit_inode(lost, |inode| inode.i_advise |= Advise::LOST_PINO.bits());
     editor.edit_entry(root, "lost", |entry| entry.ino.set(kept));

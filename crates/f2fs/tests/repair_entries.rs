@@ -15,7 +15,7 @@ use basalt_f2fs::layout::dentry::DentryShape;
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::layout::nat::RawNatEntry;
 use basalt_f2fs::layout::summary::RawSummary;
-use basalt_f2fs::layout::{Address, BLOCK_SIZE};
+use basalt_f2fs::layout::{Address, BLOCK_SIZE, Ino};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::{Editor, filled_volume};
@@ -27,7 +27,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 /// A block of another directory, with a name of `/small` that this inode does not remember; with `.` and `..` too, if it is the first there.
 fn foreign_block(editor: &Editor, is_first: bool) -> Vec<u8> {
     let mut block = vec![0; BLOCK_SIZE];
-    let (outer, small) = (editor.path(&["outer"]), editor.path(&["small"]));
+    let (outer, small) = (Ino::new(editor.path(&["outer"])), Ino::new(editor.path(&["small"])));
     let (directory, file) = (entries::file_type(FileKind::Directory), entries::file_type(FileKind::Regular));
     if is_first {
         entries::insert(&mut block, &DentryShape::BLOCK, 0, 0, b".", outer, directory);
@@ -125,7 +125,7 @@ fn an_older_first_block_does_not_count() {
         let taken = entries::next_used(&block, &DentryShape::BLOCK, 2).unwrap();
         entries::remove(&mut block, &DentryShape::BLOCK, taken);
         let file = entries::file_type(FileKind::Regular);
-        entries::insert(&mut block, &DentryShape::BLOCK, taken, hash(b"old"), b"old", small, file);
+        entries::insert(&mut block, &DentryShape::BLOCK, taken, hash(b"old"), b"old", Ino::new(small), file);
         editor.put(Address::new(old), &block);
     };
     expect_all_back(harm, FOUND);
@@ -332,7 +332,7 @@ fn a_first_block_that_was_written_again_counts() {
 #[test]
 fn another_number_of_extra_attributes_is_told_by_the_checksum() {
     let harm = |editor: &Editor| {
-        editor.edit((editor.node_address(editor.geometry.root_ino), 0), |inode: &mut RawInode| {
+        editor.edit((editor.node_address(editor.geometry.root_ino.get()), 0), |inode: &mut RawInode| {
             let size = inode.extra().i_extra_isize.get();
             inode.extra_mut().i_extra_isize.set(size ^ 4);
         });

@@ -231,7 +231,7 @@ fn the_pointer_to_it_is_damaged_too() {
         ("garbage", |_| 0x7FFF_0000),
         ("the victim", |on| on.nid("b", 0)),
         ("a third node", |on| on.nid("c", 1)),
-        ("a free id", |on| on.0.geometry.node_ids() - 1),
+        ("a free id", |on| on.0.geometry.node_ids().get() - 1),
     ];
     for (value, pointer) in values {
         nothing_is_lost(&format!("pointer: {value}"), |on| {
@@ -347,7 +347,7 @@ fn pointer_and_nat_are_damaged() {
 fn no_pointers_are_written_into_an_inode() {
     type Other = fn(&Damaged) -> u32;
     let others: [(&str, Other); 3] = [
-        ("the root", |on| on.0.geometry.root_ino),
+        ("the root", |on| on.0.geometry.root_ino.get()),
         ("an earlier file", |on| on.ino("a")),
         ("a later file", |on| on.ino("d")),
     ];

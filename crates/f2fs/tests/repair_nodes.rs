@@ -280,7 +280,7 @@ fn a_place_is_kept_where_it_may_be_right() {
         let (crowd, small) = (e.path(&["crowd"]), e.path(&["small"]));
         e.edit_inode(small, |inode| change(inode, crowd));
         e.edit_entry(crowd, PLACE, |entry| entry.ino.set(small));
-        e.edit_entry(ROOT, "small", |entry| entry.ino.set(e.geometry.node_ids() - 1));
+        e.edit_entry(ROOT, "small", |entry| entry.ino.set(e.geometry.node_ids().get() - 1));
     };
     type Change = fn(&mut RawInode, u32);
     let stays: [(&str, Change); 5] = [
@@ -311,7 +311,7 @@ fn directories_that_remember_one_below_them_stay_above_it() {
     let editor = Editor::new(base());
     let (root, crowd, outer, inner) =
         (ROOT, editor.path(&["crowd"]), editor.path(&["outer"]), editor.path(&["outer", "inner"]));
-    let nobody = editor.geometry.node_ids() - 1;
+    let nobody = editor.geometry.node_ids().get() - 1;
     for ino in [crowd, outer] {
         editor.edit_inode(ino, |inode| inode.i_pino.set(inner));
     }

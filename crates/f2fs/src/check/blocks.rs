@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_SIZE, Nid};
 
 /// Summary blocks read with one request.
 const CHUNK: u32 = 32;
@@ -28,9 +28,9 @@ const WRONG_MAX: usize = 4 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The node with this id.
-    Node(u32),
+    Node(Nid),
     /// The data block that address `slot` of node `nid` points to; `version` is that of the node's NAT entry.
-    Data { nid: u32, slot: u16, version: u8 },
+    Data { nid: Nid, slot: u16, version: u8 },
 }
 
 impl Owner {
@@ -38,9 +38,9 @@ impl Owner {
     pub(crate) fn summary(self) -> RawSummary {
         let mut entry = RawSummary::default();
         match self {
-            Owner::Node(nid) => entry.nid.set(nid),
+            Owner::Node(nid) => entry.nid.set(nid.get()),
             Owner::Data { nid, slot, version } => {
-                entry.nid.set(nid);
+                entry.nid.set(nid.get());
                 entry.ofs_in_node.set(slot);
                 entry.version = version;
             }
@@ -178,7 +178,7 @@ impl Ownership {
         {
             self.type_faults.entry(segment).or_insert((class, expected_class));
         }
-        let (nid, version, slot) = (entry.nid.get(), entry.version, entry.ofs_in_node.get());
+        let (nid, version, slot) = (entry.nid(), entry.version, entry.ofs_in_node.get());
         let right = match owner {
             // Of a node's entry, only the id counts.
             Owner::Node(owner) => nid == owner,

@@ -10,6 +10,7 @@ use super::records::{DirectoryBlock, DirectoryRecord, FileState, InodeRecord, Re
 use super::report::{CheckProgress, CheckReport, CheckpointUsed, Counts, Stage};
 use crate::checkpoint::load::Loaded;
 use crate::geometry::Geometry;
+use crate::layout::{Ino, Nid};
 
 /// Items between two reports of progress.
 const PROGRESS_STEP: u64 = 4096;
@@ -18,13 +19,13 @@ const PROGRESS_STEP: u64 = 4096;
 pub(crate) struct Survey {
     pub(crate) nat: NatTable,
     pub(crate) ownership: Ownership,
-    pub(crate) inodes: FxHashMap<u32, InodeRecord>,
-    pub(crate) directories: FxHashMap<u32, DirectoryRecord>,
-    pub(crate) unreadable: FxHashSet<u32>,
-    pub(crate) references: FxHashMap<u32, Reference>,
-    pub(crate) parents: FxHashMap<u32, u32>,
-    pub(crate) typeless: FxHashMap<u32, u8>,
-    pub(crate) mistyped: FxHashMap<u32, u8>,
+    pub(crate) inodes: FxHashMap<Ino, InodeRecord>,
+    pub(crate) directories: FxHashMap<Ino, DirectoryRecord>,
+    pub(crate) unreadable: FxHashSet<Nid>,
+    pub(crate) references: FxHashMap<Nid, Reference>,
+    pub(crate) parents: FxHashMap<Ino, Ino>,
+    pub(crate) typeless: FxHashMap<Ino, u8>,
+    pub(crate) mistyped: FxHashMap<Ino, u8>,
 }
 
 /// A check under way: what is known of the volume so far.
@@ -37,26 +38,26 @@ pub(super) struct Checker<'a> {
     pub(super) findings: Findings,
     pub(super) ownership: Ownership,
     pub(super) counts: Counts,
-    pub(super) inodes: FxHashMap<u32, InodeRecord>,
-    pub(super) directories: FxHashMap<u32, DirectoryRecord>,
+    pub(super) inodes: FxHashMap<Ino, InodeRecord>,
+    pub(super) directories: FxHashMap<Ino, DirectoryRecord>,
     /// Node ids in use whose node cannot be read. They have been reported: what follows from that is not reported again.
-    pub(super) unreadable: FxHashSet<u32>,
+    pub(super) unreadable: FxHashSet<Nid>,
     /// Who points to each node that is no inode.
-    pub(super) references: FxHashMap<u32, Reference>,
+    pub(super) references: FxHashMap<Nid, Reference>,
     /// Nodes of the next level.
-    pub(super) to_read: Vec<u32>,
+    pub(super) to_read: Vec<Nid>,
     /// Files with nodes below their inode, while their blocks are being counted.
-    pub(super) files: FxHashMap<u32, FileState>,
+    pub(super) files: FxHashMap<Ino, FileState>,
     pub(super) directory_blocks: Vec<DirectoryBlock>,
     pub(super) seen_names: Vec<SeenName>,
     /// Directories in a directory.
-    pub(super) subdirectories: FxHashMap<u32, u32>,
+    pub(super) subdirectories: FxHashMap<Ino, u32>,
     /// The directory that a directory's name is in.
-    pub(super) parents: FxHashMap<u32, u32>,
+    pub(super) parents: FxHashMap<Ino, Ino>,
     /// The file type that an entry gives to an inode of an impossible type.
-    pub(super) typeless: FxHashMap<u32, u8>,
+    pub(super) typeless: FxHashMap<Ino, u8>,
     /// The file type that an entry gives to an inode of another type.
-    pub(super) mistyped: FxHashMap<u32, u8>,
+    pub(super) mistyped: FxHashMap<Ino, u8>,
     /// For each copy of the SIT, the piece of it in memory and its first block.
     pub(super) sit_buffers: [(Option<u32>, Vec<u8>); 2],
 }

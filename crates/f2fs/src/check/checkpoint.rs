@@ -15,7 +15,7 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::{CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
 use crate::layout::summary::{NAT_JOURNAL_ENTRIES, SIT_JOURNAL_ENTRIES};
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid};
 use zerocopy::FromBytes;
 
 /// What an error of reading says, without the place that the fault names itself.
@@ -151,7 +151,7 @@ fn check_fields(pack: &Pack, geometry: &Geometry, findings: &mut Findings) {
     let summaries = if raw.flags().intersects(CheckpointFlags::UMOUNT | CheckpointFlags::FASTBOOT) { 4 } else { 1 };
     let (first, last) = (geometry.payload + 1, total.saturating_sub(summaries + 1));
     check((first..=last).contains(&start), "cp_pack_start_sum", start.into(), format!("{first} to {last}"));
-    if raw.next_free_nid.get() >= geometry.node_ids() {
+    if Nid::from(raw.next_free_nid) >= geometry.node_ids() {
         findings.add(
             FaultKind::NextFreeNid,
             Place::Checkpoint(pack.index),
@@ -237,9 +237,9 @@ fn check_journals(loaded: &Loaded, geometry: &Geometry, findings: &mut Findings)
         findings.add(kind, place, doubt, "owners of the blocks of each log, which exist");
     }
     for entry in &loaded.nat_journal {
-        let nid = entry.nid.get();
-        if nid == 0 || nid >= geometry.node_ids() {
-            let expected = format_args!("1 to {}", geometry.node_ids() - 1);
+        let nid = entry.nid();
+        if nid == Nid::NONE || nid >= geometry.node_ids() {
+            let expected = format_args!("1 to {}", geometry.node_ids().get() - 1);
             findings.add(FaultKind::NatJournal, place, format_args!("an entry for node {nid}"), expected);
         }
     }

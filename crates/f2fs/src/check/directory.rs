@@ -18,7 +18,7 @@ use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::inode::RawInode;
-use crate::layout::{Address, BLOCK_SIZE, NAME_MAX, bit_lsb};
+use crate::layout::{Address, BLOCK_SIZE, Ino, NAME_MAX, bit_lsb};
 
 /// Blocks of a bucket near the root of the hash, and from the middle level on.
 const BUCKET_BLOCKS: [u64; 2] = [2, 4];
@@ -49,7 +49,7 @@ fn locate(block: u64, dir_level: u8) -> Option<(u32, u64, u64)> {
 
 impl Checker<'_> {
     /// Notes a block to be read later.
-    pub(super) fn add_directory_block(&mut self, address: Address, directory: u32, block: Option<u64>) {
+    pub(super) fn add_directory_block(&mut self, address: Address, directory: Ino, block: Option<u64>) {
         self.directory_blocks.push(DirectoryBlock { address, directory, block });
     }
 
@@ -133,7 +133,7 @@ impl Checker<'_> {
     }
 
     fn check_dots(&mut self, at: &DirectoryBlock, directory: &mut DirectoryRecord, entry: &Entry<'_>) {
-        let ino = entry.raw.ino.get();
+        let ino = entry.raw.ino();
         let seen = if entry.name.len() == 1 { &mut directory.dot } else { &mut directory.dot_dot };
         if let Some(other) = seen {
             let found = format_args!("`{}` again (inode {ino})", if entry.name.len() == 1 { "." } else { ".." });
@@ -182,13 +182,13 @@ impl Checker<'_> {
 
     /// Checks the inode of an entry, and counts the name.
     fn check_target(&mut self, at: &DirectoryBlock, entry: &Entry<'_>) {
-        let (ino, kind) = (entry.raw.ino.get(), entry.raw.file_type);
+        let (ino, kind) = (entry.raw.ino(), entry.raw.file_type);
         let place = at.place(entry.slot);
         if !(1..=7).contains(&kind) {
             self.findings.add(FaultKind::DentryType, place, format_args!("type {kind}"), "1 to 7");
         }
         let Some(inode) = self.inodes.get_mut(&ino) else {
-            if self.unreadable.contains(&ino) {
+            if self.unreadable.contains(&ino.nid()) {
                 // Reported already. It counts as what the entry says it is.
                 self.count_subdirectory(at.directory, kind == file_type(FileKind::Directory));
             } else {
@@ -212,11 +212,11 @@ impl Checker<'_> {
         }
     }
 
-    fn count_subdirectory(&mut self, directory: u32, is_directory: bool) {
+    fn count_subdirectory(&mut self, directory: Ino, is_directory: bool) {
         *self.subdirectories.entry(directory).or_default() += u32::from(is_directory);
     }
 
-    fn set_parent(&mut self, ino: u32, at: &DirectoryBlock) {
+    fn set_parent(&mut self, ino: Ino, at: &DirectoryBlock) {
         match self.parents.get(&ino) {
             None => {
                 self.parents.insert(ino, at.directory);

@@ -1,5 +1,6 @@
 //! A fault, where it is, and the list of them.
 
+use crate::layout::{Ino, Nid};
 use basalt_segments::Segment;
 use std::fmt;
 
@@ -19,20 +20,20 @@ pub enum Place {
     /// A segment of the main area.
     Segment(Segment),
     /// A node id.
-    Node(u32),
+    Node(Nid),
     /// An inode number.
-    Inode(u32),
+    Inode(Ino),
     /// A slot of a file's or node's addresses.
     Slot {
         /// The node that holds the address.
-        nid: u32,
+        nid: Nid,
         /// Index among the node's addresses.
         slot: u32,
     },
     /// An entry of a directory.
     Dentry {
         /// The directory's inode number.
-        directory: u32,
+        directory: Ino,
         /// Block of the directory; `None` for an inline directory.
         block: Option<u64>,
         /// Slot in the block.

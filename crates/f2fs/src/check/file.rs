@@ -6,14 +6,14 @@ use super::fault::Place;
 use super::kind::FaultKind;
 use super::records::FileState;
 use crate::error::Result;
-use crate::layout::Address;
+use crate::layout::{Address, Nid};
 
 impl Checker<'_> {
     /// Checks the address of one block of a file and counts it. `slot` is its index in node `nid`.
     pub(super) fn check_address(
         &mut self,
         file: &mut FileState,
-        nid: u32,
+        nid: Nid,
         version: u8,
         slot: u32,
         file_block: u64,
@@ -60,7 +60,7 @@ impl Checker<'_> {
         self.counts.reserved_blocks += 1;
     }
 
-    fn claim_data(&mut self, file: &mut FileState, nid: u32, version: u8, slot: u32, address: Address) -> Result<()> {
+    fn claim_data(&mut self, file: &mut FileState, nid: Nid, version: u8, slot: u32, address: Address) -> Result<()> {
         file.blocks += 1;
         // A node has 1018 addresses at most.
         let owner = Owner::Data { nid, slot: slot as u16, version };

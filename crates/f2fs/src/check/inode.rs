@@ -9,7 +9,7 @@ use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::{Advise, EXTRA_SIZE_MAX, InlineFlags, RawInode, RawInodeFlags, SLOTS, SLOTS_OFFSET};
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, NAME_MAX};
+use crate::layout::{BLOCK_SIZE, Ino, NAME_MAX, Nid};
 use crate::node::inode::{SIZE_LIMIT, least_extra_size};
 
 /// Fewest slots of inline xattrs: the header of the list.
@@ -41,7 +41,7 @@ pub(super) struct Shape {
 }
 
 /// Checks everything about an inode that it alone can tell.
-pub(super) fn check(geometry: &Geometry, findings: &mut Findings, ino: u32, inode: &RawInode) -> Shape {
+pub(super) fn check(geometry: &Geometry, findings: &mut Findings, ino: Ino, inode: &RawInode) -> Shape {
     let mut report = Reporter { findings, ino };
     check_checksum(geometry, &mut report, inode);
     check_extra(geometry, &mut report, inode);
@@ -74,7 +74,7 @@ pub(crate) fn impossible_times(inode: &RawInode) -> usize {
 
 struct Reporter<'a> {
     findings: &'a mut Findings,
-    ino: u32,
+    ino: Ino,
 }
 
 impl Reporter<'_> {
@@ -165,7 +165,7 @@ fn check_extent(report: &mut Reporter<'_>, inode: &RawInode, kind: Option<FileKi
         let found = format!("file blocks {}+{length} at {}", inode.i_ext.fofs, inode.i_ext.blk);
         report.add(FaultKind::InodeExtent, found, "none, as its content is inline");
     }
-    let own_nodes = 1 + u64::from(inode.i_xattr_nid.get() != 0);
+    let own_nodes = 1 + u64::from(inode.xattr_nid() != Nid::NONE);
     let has_target = if inline { inode.is_inline(InlineFlags::DATA_EXIST) } else { inode.i_blocks.get() > own_nodes };
     if kind == Some(FileKind::Symlink) && inode.i_size.get() == 0 && has_target {
         report.add(FaultKind::InodeSize, "0 bytes".into(), "more, as the link leads somewhere");

@@ -7,7 +7,7 @@ use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
 use super::records::DirectoryRecord;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, Ino};
 
 /// What is found of an orphan that is listed twice.
 pub(crate) const LISTED_AGAIN: &str = "listed again";
@@ -20,7 +20,7 @@ impl Checker<'_> {
             let found = if self.inodes.contains_key(&root) { "no directory" } else { "not there" };
             self.findings.add(FaultKind::RootDirectory, Place::Inode(root), found, "a directory");
         }
-        let mut inodes: Vec<u32> = self.inodes.keys().copied().collect();
+        let mut inodes: Vec<Ino> = self.inodes.keys().copied().collect();
         inodes.sort_unstable();
         let mut orphans = FxHashSet::default();
         for ino in self.loaded.orphans.clone() {
@@ -41,12 +41,12 @@ impl Checker<'_> {
         self.find_cycles();
     }
 
-    fn check_orphans(&mut self, orphans: &FxHashSet<u32>) {
-        let mut orphans: Vec<u32> = orphans.iter().copied().collect();
+    fn check_orphans(&mut self, orphans: &FxHashSet<Ino>) {
+        let mut orphans: Vec<Ino> = orphans.iter().copied().collect();
         orphans.sort_unstable();
         for ino in orphans {
             let found = match self.inodes.get(&ino) {
-                None if self.unreadable.contains(&ino) => continue,
+                None if self.unreadable.contains(&ino.nid()) => continue,
                 None => "no inode".into(),
                 Some(inode) if inode.links > 0 || inode.names > 0 => {
                     format!("{} links, {} names", inode.links, inode.names)
@@ -60,9 +60,9 @@ impl Checker<'_> {
     /// The inodes that the superblock names for quota must be files.
     fn check_quota_inodes(&mut self) {
         for (number, ino) in (0..).zip(self.geometry.superblock.qf_ino) {
-            let ino = ino.get();
+            let ino = Ino::from(ino);
             let found = match self.inodes.get(&ino) {
-                _ if ino == 0 => continue,
+                _ if ino == Ino::NONE => continue,
                 None => "no inode".to_owned(),
                 Some(inode) if inode.kind == Some(FileKind::Regular) => continue,
                 Some(inode) => format!("a {:?}", inode.kind),
@@ -73,11 +73,11 @@ impl Checker<'_> {
     }
 
     /// Inodes that need no name: the root and the quota files.
-    fn is_reserved(&self, ino: u32) -> bool {
-        ino == self.geometry.root_ino || self.geometry.superblock.qf_ino.iter().any(|quota| quota.get() == ino)
+    fn is_reserved(&self, ino: Ino) -> bool {
+        ino == self.geometry.root_ino || self.geometry.superblock.qf_ino.iter().any(|quota| Ino::from(*quota) == ino)
     }
 
-    fn check_links(&mut self, ino: u32) {
+    fn check_links(&mut self, ino: Ino) {
         let Some(&inode) = self.inodes.get(&ino) else { return };
         if inode.names == 0 && !self.is_reserved(ino) {
             let found = format_args!("{} links, no name", inode.links);
@@ -101,7 +101,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_directory_record(&mut self, ino: u32, directory: &DirectoryRecord) {
+    fn check_directory_record(&mut self, ino: Ino, directory: &DirectoryRecord) {
         self.check_dot_targets(ino, directory);
         if directory.inline {
             return;
@@ -120,7 +120,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_dot_targets(&mut self, ino: u32, directory: &DirectoryRecord) {
+    fn check_dot_targets(&mut self, ino: Ino, directory: &DirectoryRecord) {
         let parent = if ino == self.geometry.root_ino { Some(ino) } else { self.parents.get(&ino).copied() };
         for (name, seen, expected) in [(".", directory.dot, Some(ino)), ("..", directory.dot_dot, parent)] {
             let found = match (seen, expected) {
@@ -151,8 +151,8 @@ impl Checker<'_> {
             self.findings.add_with(FaultKind::DirectoryParents, Place::Inode(root), found, "none, as the root", right);
         }
         // Which walk came by first. A walk that meets itself has gone round; one that meets another ends where that one did.
-        let mut walks: FxHashMap<u32, u32> = FxHashMap::default();
-        let mut starts: Vec<u32> = parents.keys().copied().collect();
+        let mut walks: FxHashMap<Ino, Ino> = FxHashMap::default();
+        let mut starts: Vec<Ino> = parents.keys().copied().collect();
         starts.sort_unstable();
         for start in starts {
             let mut at = start;

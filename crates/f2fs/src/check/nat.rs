@@ -10,10 +10,7 @@ use crate::checkpoint::load::Loaded;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
-
-/// Node ids that are reserved: none, the node area, the metadata area.
-pub(crate) const RESERVED: u32 = 3;
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, bit_msb};
 
 type Entries = [RawNatEntry; ENTRIES_PER_BLOCK as usize];
 
@@ -59,23 +56,23 @@ impl NatTable {
         }
         let mut table = NatTable { blocks };
         for entry in &loaded.nat_journal {
-            table.set(entry.nid.get(), entry.entry);
+            table.set(entry.nid(), entry.entry);
         }
         Ok(table)
     }
 
-    fn set(&mut self, nid: u32, entry: RawNatEntry) {
+    fn set(&mut self, nid: Nid, entry: RawNatEntry) {
         // Ids out of range were reported when the journal was checked.
-        if let Some(block) = self.blocks.get_mut((nid / ENTRIES_PER_BLOCK) as usize) {
+        if let Some(block) = self.blocks.get_mut(nid.nat_block() as usize) {
             let block = block.get_or_insert_with(|| Box::new([RawNatEntry::default(); ENTRIES_PER_BLOCK as usize]));
-            block[(nid % ENTRIES_PER_BLOCK) as usize] = entry;
+            block[nid.nat_slot()] = entry;
         }
     }
 
     /// The entry of a node id; an empty one for an id that does not exist.
-    pub(crate) fn get(&self, nid: u32) -> RawNatEntry {
-        match self.blocks.get((nid / ENTRIES_PER_BLOCK) as usize) {
-            Some(Some(block)) => block[(nid % ENTRIES_PER_BLOCK) as usize],
+    pub(crate) fn get(&self, nid: Nid) -> RawNatEntry {
+        match self.blocks.get(nid.nat_block() as usize) {
+            Some(Some(block)) => block[nid.nat_slot()],
             _ => RawNatEntry::default(),
         }
     }
@@ -90,18 +87,19 @@ impl NatTable {
     }
 
     /// Node ids in use, in order, without the reserved ones.
-    pub(crate) fn in_use(&self) -> impl Iterator<Item = (u32, RawNatEntry)> {
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = (Nid, RawNatEntry)> {
         let blocks = (0u32..).zip(&self.blocks);
         let entries =
-            blocks.filter_map(|(index, block)| block.as_ref().map(|block| (index * ENTRIES_PER_BLOCK, block)));
+            blocks.filter_map(|(index, block)| block.as_ref().map(|block| (Nid::in_nat_block(index, 0), block)));
         entries
-            .flat_map(|(first, block)| (first..).zip(block.iter().copied()))
-            .filter(|(nid, entry)| *nid >= RESERVED && entry.address() != Address::NULL)
+            .flat_map(|(first, block)| first.onward().zip(block.iter().copied()))
+            .filter(|(nid, entry)| *nid >= Nid::FIRST && entry.address() != Address::NULL)
     }
 
     /// Checks the entries of the reserved ids.
     pub(super) fn check_reserved(&self, findings: &mut Findings) {
         for (nid, expected) in [(0, Address::NULL), (1, Address::new(1)), (2, Address::new(1))] {
+            let nid = Nid::new(nid);
             let address = self.get(nid).address();
             if address != expected {
                 findings.add(

@@ -16,16 +16,16 @@ use super::report::Stage;
 use super::xattr;
 use crate::blocks::read_blocks;
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
+use crate::layout::{Address, Ino, Nid};
 use crate::node::level::CHILD_OFFSETS;
 
 /// A node of the NAT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodeAt {
-    pub(super) nid: u32,
+    pub(super) nid: Nid,
     pub(super) address: Address,
 }
 
@@ -81,7 +81,7 @@ impl Checker<'_> {
                 [one] => *one,
                 _ => {
                     let block = read_blocks(self.device, group[0].address, 1)?;
-                    let named = RawNode::ref_from_bytes(&block).map(|node| node.footer.nid.get()).unwrap_or_default();
+                    let named = RawNode::ref_from_bytes(&block).map(|node| node.footer.nid()).unwrap_or_default();
                     group.iter().copied().find(|node| node.nid == named).unwrap_or(group[0])
                 }
             };
@@ -106,8 +106,8 @@ impl Checker<'_> {
         // Blocks have the size of the structure.
         let Ok(raw) = RawInode::ref_from_bytes(block) else { return Ok(()) };
         let entry = self.nat.get(nid);
-        let (own_nid, own_ino) = (raw.footer.nid.get() == nid, raw.footer.ino.get() == nid);
-        let nat_says_inode = entry.ino.get() == nid;
+        let (own_nid, own_ino) = (raw.footer.nid() == nid, raw.footer.ino().nid() == nid);
+        let nat_says_inode = entry.ino().nid() == nid;
         match (nat_says_inode, own_nid, own_ino) {
             // Somebody else's node, or garbage. If it should be an inode, the file is lost.
             (true, false, false) => {
@@ -150,12 +150,12 @@ impl Checker<'_> {
     }
 
     fn scan_inode(&mut self, node: NodeAt, entry: RawNatEntry, inode: &RawInode, block: &[u8]) -> Result<()> {
-        let ino = node.nid;
+        let ino = node.nid.as_inode();
         self.claim_node(node)?;
         let shape = inode::check(self.geometry, &mut self.findings, ino, inode);
         if inode.footer.offset() != 0 {
             let found = inode.footer.offset();
-            self.findings.add(FaultKind::NodeFooterOffset, Place::Node(ino), found, "0, as an inode");
+            self.findings.add(FaultKind::NodeFooterOffset, Place::Node(node.nid), found, "0, as an inode");
         }
         let record = InodeRecord { kind: shape.kind, links: inode.i_links.get(), names: 0 };
         self.inodes.insert(ino, record);
@@ -168,7 +168,7 @@ impl Checker<'_> {
         for slot in 0..shape.addresses {
             // first_slot + addresses never exceeds the slots.
             let address = inode.slots[(shape.first_slot + slot) as usize].into();
-            self.check_address(&mut file, ino, entry.version, slot, slot.into(), address)?;
+            self.check_address(&mut file, ino.nid(), entry.version, slot, slot.into(), address)?;
         }
         self.add_children(&mut file, ino, inode, shape.addresses > 0);
         if file.children == 0 {
@@ -180,20 +180,20 @@ impl Checker<'_> {
     }
 
     /// Notes the nodes that an inode points to.
-    fn add_children(&mut self, file: &mut FileState, ino: u32, inode: &RawInode, has_blocks: bool) {
+    fn add_children(&mut self, file: &mut FileState, ino: Ino, inode: &RawInode, has_blocks: bool) {
         if has_blocks {
             for (nid, offset) in inode.i_nid.iter().zip(CHILD_OFFSETS) {
-                self.refer(file, ino, nid.get(), offset);
+                self.refer(file, ino.nid(), Nid::from(*nid), offset);
             }
         }
-        self.refer(file, ino, inode.i_xattr_nid.get(), XATTR_NODE_OFFSET);
+        self.refer(file, ino.nid(), inode.xattr_nid(), XATTR_NODE_OFFSET);
     }
 
-    fn add_directory(&mut self, ino: u32, inode: &RawInode, address: Address, inline: bool) {
+    fn add_directory(&mut self, ino: Ino, inode: &RawInode, address: Address, inline: bool) {
         let advise = Advise::from_bits_retain(inode.i_advise);
         let flags = RawInodeFlags::from_bits_retain(inode.i_flags.get());
         let record = DirectoryRecord {
-            inode_parent: inode.i_pino.get(),
+            inode_parent: inode.parent(),
             size: inode.i_size.get(),
             depth: inode.i_current_depth.get(),
             level: inode.i_dir_level,
@@ -208,9 +208,9 @@ impl Checker<'_> {
         }
     }
 
-    fn check_inline_xattrs(&mut self, ino: u32, inode: &RawInode, block: &[u8]) {
+    fn check_inline_xattrs(&mut self, ino: Ino, inode: &RawInode, block: &[u8]) {
         // With a node for them, the list goes on there: it is checked with the node.
-        if inode.i_xattr_nid.get() != 0 || !inode.is_inline(InlineFlags::XATTR) {
+        if inode.xattr_nid() != Nid::NONE || !inode.is_inline(InlineFlags::XATTR) {
             return;
         }
         let range = inode.inline_xattr_range(self.geometry.flexible_inline_xattr());
@@ -224,7 +224,7 @@ impl Checker<'_> {
 
 impl FileState {
     /// What is known of a file once its inode has been read.
-    fn new(ino: u32, shape: &inode::Shape, inode: &RawInode) -> FileState {
+    fn new(ino: Ino, shape: &inode::Shape, inode: &RawInode) -> FileState {
         let extent =
             Extent { file_block: inode.i_ext.fofs.get(), block: inode.i_ext.blk.get(), length: inode.i_ext.len.get() };
         FileState {

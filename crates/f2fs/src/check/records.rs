@@ -1,6 +1,6 @@
 //! What a check keeps of the inodes, nodes and names that it has seen.
 
-use crate::layout::Address;
+use crate::layout::{Address, Ino};
 use basalt_vfs::FileKind;
 
 /// What is kept of every inode.
@@ -18,7 +18,7 @@ pub(crate) struct InodeRecord {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DirectoryRecord {
     /// `i_pino`.
-    pub(crate) inode_parent: u32,
+    pub(crate) inode_parent: Ino,
     /// `i_size`.
     pub(crate) size: u64,
     /// `i_current_depth`.
@@ -29,8 +29,8 @@ pub(crate) struct DirectoryRecord {
     pub(crate) casefold: bool,
     pub(crate) inline: bool,
     /// Inode number of `.` and `..`, once seen.
-    pub(crate) dot: Option<u32>,
-    pub(crate) dot_dot: Option<u32>,
+    pub(crate) dot: Option<Ino>,
+    pub(crate) dot_dot: Option<Ino>,
     /// Last block with an entry in it.
     pub(crate) last_block: Option<u64>,
     /// Deepest level of the hash with an entry in it.
@@ -40,7 +40,7 @@ pub(crate) struct DirectoryRecord {
 /// Who points to a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reference {
-    pub(crate) ino: u32,
+    pub(crate) ino: Ino,
     /// Offset in the inode's tree.
     pub(crate) offset: u32,
 }
@@ -56,7 +56,7 @@ pub(super) struct Extent {
 /// A file whose blocks are being counted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileState {
-    pub(super) ino: u32,
+    pub(super) ino: Ino,
     pub(super) directory: bool,
     /// Block addresses in the inode and in each direct node.
     pub(super) own_addresses: u32,
@@ -81,7 +81,7 @@ pub(super) struct FileState {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DirectoryBlock {
     pub(super) address: Address,
-    pub(super) directory: u32,
+    pub(super) directory: Ino,
     /// Block of the directory; `None` for an inline directory.
     pub(super) block: Option<u64>,
 }

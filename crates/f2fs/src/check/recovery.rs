@@ -9,6 +9,7 @@ use super::kind::FaultKind;
 use crate::checkpoint::fields::log_position;
 use crate::error::Result;
 use crate::journal::translation::Translation;
+use crate::layout::Ino;
 use crate::layout::node::NodeFlags;
 use crate::recovery::scan::{Start, scan};
 
@@ -27,14 +28,14 @@ impl Checker<'_> {
             address: self.geometry.in_segment(segment, offset),
         };
         let chain = scan(&start, &|_| false);
-        let synced: Vec<u32> =
+        let synced: Vec<Ino> =
             chain.nodes.iter().filter(|node| node.flags.contains(NodeFlags::FSYNC)).map(|node| node.ino).collect();
         if let Some(error) = chain.broken {
             let found = format_args!("more was fsynced behind this: {error}");
             self.findings.add(FaultKind::FsyncLost, Place::Volume, found, "all that was fsynced");
         } else if !synced.is_empty() {
             let nodes = synced.len();
-            let files = synced.into_iter().collect::<FxHashSet<u32>>().len();
+            let files = synced.into_iter().collect::<FxHashSet<Ino>>().len();
             let found = format_args!("{nodes} fsynced nodes of {files} inodes behind the checkpoint");
             self.findings.add(FaultKind::RollForward, Place::Volume, found, "none, after a clean unmount");
         }

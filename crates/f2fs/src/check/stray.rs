@@ -5,7 +5,7 @@ use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
 use crate::error::Result;
-use crate::layout::Address;
+use crate::layout::{Address, Nid};
 use crate::node::seen::{Seen, recognise};
 use basalt_segments::Segment;
 
@@ -40,8 +40,8 @@ impl Checker<'_> {
     }
 
     /// Whether the NAT leads to a node of this id that was read.
-    fn has_node(&self, nid: u32) -> bool {
-        let read = self.inodes.contains_key(&nid) || self.references.contains_key(&nid);
+    fn has_node(&self, nid: Nid) -> bool {
+        let read = self.inodes.contains_key(&nid.as_inode()) || self.references.contains_key(&nid);
         read && !self.unreadable.contains(&nid)
     }
 }

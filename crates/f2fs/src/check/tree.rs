@@ -6,34 +6,34 @@ use super::batch::for_each_block;
 use super::checker::Checker;
 use super::fault::Place;
 use super::kind::FaultKind;
-use super::nat::RESERVED;
 use super::nodes::NodeAt;
 use super::records::{FileState, Reference};
 use super::report::Stage;
 use super::xattr;
 use crate::blocks::read_blocks;
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
+use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{Level, level};
 
 /// A node to be read.
 #[derive(Debug, Clone, Copy)]
 struct Child {
-    nid: u32,
+    nid: Nid,
     address: Address,
     reference: Reference,
 }
 
 impl Checker<'_> {
     /// Notes that `parent` points to node `nid`, if it is not 0.
-    pub(super) fn refer(&mut self, file: &mut FileState, parent: u32, nid: u32, offset: u32) {
-        if nid == 0 {
+    pub(super) fn refer(&mut self, file: &mut FileState, parent: Nid, nid: Nid, offset: u32) {
+        if nid == Nid::NONE {
             return;
         }
         let is_xattr = offset == XATTR_NODE_OFFSET;
-        let exists = nid >= RESERVED && nid < self.geometry.node_ids() && self.nat.get(nid).address() != Address::NULL;
+        let exists =
+            nid >= Nid::FIRST && nid < self.geometry.node_ids() && self.nat.get(nid).address() != Address::NULL;
         if !exists {
             file.damaged = true;
             let kind = if is_xattr { FaultKind::InodeXattrNid } else { FaultKind::NodeReference };
@@ -79,7 +79,7 @@ impl Checker<'_> {
         let mut children = Vec::with_capacity(self.to_read.len());
         for nid in std::mem::take(&mut self.to_read) {
             let Some(&reference) = self.references.get(&nid) else { continue };
-            if self.inodes.contains_key(&nid) {
+            if self.inodes.contains_key(&nid.as_inode()) {
                 self.spoil(reference.ino);
                 let found = format_args!("node {nid} (offset {}), which is an inode", reference.offset);
                 self.findings.add(FaultKind::NodeReference, Place::Inode(reference.ino), found, "a node of its own");
@@ -94,7 +94,7 @@ impl Checker<'_> {
     }
 
     /// Marks a file whose tree is not whole.
-    fn spoil(&mut self, ino: u32) {
+    fn spoil(&mut self, ino: Ino) {
         if let Some(file) = self.files.get_mut(&ino) {
             file.damaged = true;
         }
@@ -126,7 +126,7 @@ impl Checker<'_> {
     fn check_footer(&mut self, child: &Child, node: &RawNode) -> bool {
         let Child { nid, reference, .. } = *child;
         let footer = &node.footer;
-        let (own_nid, own_ino) = (footer.nid.get() == nid, footer.ino.get() == reference.ino);
+        let (own_nid, own_ino) = (footer.nid() == nid, footer.ino() == reference.ino);
         if !own_nid {
             let found = format_args!("node {} of inode {}", footer.nid, footer.ino);
             let expected = format_args!("node {nid} of inode {}", reference.ino);
@@ -140,7 +140,7 @@ impl Checker<'_> {
                 expected,
             );
         }
-        let nat_ino = self.nat.get(nid).ino.get();
+        let nat_ino = self.nat.get(nid).ino();
         if nat_ino != reference.ino {
             let found = format_args!("inode {nat_ino}");
             self.findings.add(FaultKind::NatIno, Place::Node(nid), found, format_args!("inode {}", reference.ino));
@@ -152,7 +152,7 @@ impl Checker<'_> {
     }
 
     /// Checks what a direct or indirect node points to.
-    fn scan_slots(&mut self, file: &mut FileState, nid: u32, offset: u32, node: &RawNode) -> Result<()> {
+    fn scan_slots(&mut self, file: &mut FileState, nid: Nid, offset: u32, node: &RawNode) -> Result<()> {
         match level(offset, file.own_addresses, file.per_node) {
             Level::Direct { file_block } => {
                 let version = self.nat.get(nid).version;
@@ -169,16 +169,16 @@ impl Checker<'_> {
             }
             Level::Indirect { first, step } => {
                 for (slot, id) in (0..ADDRS_PER_NODE).zip(&node.slots) {
-                    self.refer(file, nid, id.get(), first + slot * step);
+                    self.refer(file, nid, Nid::from(*id), first + slot * step);
                 }
             }
         }
         Ok(())
     }
 
-    fn check_xattr_node(&mut self, ino: u32, block: &[u8]) -> Result<()> {
+    fn check_xattr_node(&mut self, ino: Ino, block: &[u8]) -> Result<()> {
         // The list starts in the inode, so that is needed again.
-        let inode_block = read_blocks(self.device, self.nat.get(ino).address(), 1)?;
+        let inode_block = read_blocks(self.device, self.nat.get(ino.nid()).address(), 1)?;
         let Ok(inode) = RawInode::ref_from_bytes(&inode_block) else { return Ok(()) };
         let mut list = Vec::new();
         if inode.is_inline(InlineFlags::XATTR) {
@@ -196,9 +196,11 @@ impl Checker<'_> {
     pub(super) fn scan_unreachable(&mut self) -> Result<()> {
         let mut lost = Vec::new();
         for (nid, entry) in self.nat.in_use() {
-            if !self.inodes.contains_key(&nid) && !self.references.contains_key(&nid) && !self.unreadable.contains(&nid)
+            if !self.inodes.contains_key(&nid.as_inode())
+                && !self.references.contains_key(&nid)
+                && !self.unreadable.contains(&nid)
             {
-                let reference = Reference { ino: entry.ino.get(), offset: 0 };
+                let reference = Reference { ino: entry.ino(), offset: 0 };
                 lost.push(Child { nid, address: entry.address(), reference });
             }
         }
@@ -210,13 +212,13 @@ impl Checker<'_> {
         let Child { nid, address, reference } = *child;
         let Ok(node) = RawNode::ref_from_bytes(block) else { return Ok(()) };
         // The nodes of an inode that cannot be read have been reported with it.
-        if !self.unreadable.contains(&reference.ino) {
+        if !self.unreadable.contains(&reference.ino.nid()) {
             let found = format_args!("in use for inode {}, at block {address}", reference.ino);
             self.findings.add(FaultKind::NodeUnreachable, Place::Node(nid), found, "a pointer to it, or the id free");
         }
         self.claim_node(NodeAt { nid, address })?;
         let offset = node.footer.offset();
-        let is_tree = node.footer.nid.get() == nid && offset != 0 && offset != XATTR_NODE_OFFSET;
+        let is_tree = node.footer.nid() == nid && offset != 0 && offset != XATTR_NODE_OFFSET;
         if is_tree && let Level::Direct { .. } = level(offset, 0, ADDRS_PER_NODE) {
             let mut file = FileState { ino: reference.ino, per_node: ADDRS_PER_NODE, ..FileState::default() };
             self.scan_slots(&mut file, nid, offset, node)?;

@@ -9,8 +9,8 @@ use super::pack::Pack;
 use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::geometry::Geometry;
-use crate::layout::BLOCK_SIZE;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawOrphanBlock};
+use crate::layout::{BLOCK_SIZE, Ino};
 
 /// The segment, next block and mode of a log as the checkpoint has them.
 pub fn log_position(pack: &Pack, kind: SegmentKind) -> (Segment, u32, bool) {
@@ -66,7 +66,7 @@ pub fn bitmap_places(flags: CheckpointFlags, geometry: &Geometry) -> (usize, usi
     }
 }
 
-pub(super) fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geometry) -> Result<Vec<u32>> {
+pub(super) fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geometry) -> Result<Vec<Ino>> {
     let first = 1 + geometry.payload;
     let start_sum = pack.raw.cp_pack_start_sum.get();
     let total = pack.raw.cp_pack_total_block_count.get();
@@ -84,7 +84,7 @@ pub(super) fn read_orphans(device: &dyn BlockDevice, pack: &Pack, geometry: &Geo
         if count > ORPHANS_PER_BLOCK {
             return Err(bad(pack.index, format!("{count} orphans in a block, at most {ORPHANS_PER_BLOCK} fit")));
         }
-        orphans.extend(block.ino[..count].iter().map(|ino| ino.get()));
+        orphans.extend(block.ino[..count].iter().map(|ino| Ino::from(*ino)));
     }
     Ok(orphans)
 }

@@ -73,7 +73,7 @@ fn read_sit_alone(device: &dyn BlockDevice, geometry: &Geometry, pack: &Pack) ->
 
 /// The entries of a journal of the NAT, if they can be such.
 pub(super) fn nat_entries<'a>(geometry: &Geometry, journal: &'a [u8]) -> Option<&'a [RawNatJournalEntry]> {
-    nat_journal(journal).filter(|all| all.iter().all(|one| one.nid.get() < geometry.node_ids()))
+    nat_journal(journal).filter(|all| all.iter().all(|one| one.nid() < geometry.node_ids()))
 }
 
 /// The entries of a journal of the SIT, if they can be such.

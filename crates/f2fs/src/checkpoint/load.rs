@@ -11,8 +11,8 @@ use super::pack::Pack;
 use super::summaries::{read_data_summaries, read_node_summaries};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry, RawSummaryBlock, nat_journal, sit_journal};
+use crate::layout::{BLOCKS_PER_SEGMENT, Ino};
 
 /// A checkpoint, read whole.
 pub struct Loaded {
@@ -23,7 +23,7 @@ pub struct Loaded {
     /// Which copy of each NAT block is current.
     pub nat_bitmap: Vec<u8>,
     /// Inodes without links that were open.
-    pub orphans: Vec<u32>,
+    pub orphans: Vec<Ino>,
     /// Where each of the six logs is, by [`SegmentKind`] index.
     pub logs: [LoadedLog; 6],
     /// NAT entries newer than the NAT.

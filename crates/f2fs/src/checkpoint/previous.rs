@@ -26,11 +26,11 @@ use super::journals::read_nat_alone;
 use super::pack::{Pack, read_pack};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
-use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
+use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawNatJournalEntry, RawSitJournalEntry};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, bit_msb};
 
 /// Nodes at the end of each log that are compared with the journal: 768 KiB in all, at most.
 const NODES_COMPARED: u32 = 64;
@@ -104,8 +104,8 @@ impl Previous {
     }
 
     /// Whether the NAT's block with a node was written anew between the two.
-    pub(crate) fn has_new_nat_block(&self, nid: u32) -> bool {
-        has_flipped(&self.nat_bitmaps, nid / nat::ENTRIES_PER_BLOCK)
+    pub(crate) fn has_new_nat_block(&self, nid: Nid) -> bool {
+        has_flipped(&self.nat_bitmaps, nid.nat_block())
     }
 
     /// What this pack's journal of the NAT says of each node that it has; `None` where it is not its own. Where power cut the next checkpoint,
@@ -115,11 +115,11 @@ impl Previous {
         &self,
         device: &dyn BlockDevice,
         geometry: &Geometry,
-    ) -> Option<FxHashMap<u32, JournalEntry>> {
+    ) -> Option<FxHashMap<Nid, JournalEntry>> {
         let entries = read_nat_alone(device, geometry, &self.pack).ok()?;
-        let entries = entries.iter().map(|one| (one.nid.get(), one.entry.address()));
+        let entries = entries.iter().map(|one| (one.nid(), one.entry.address()));
         let judged = |(nid, address)| Some((nid, self.judge(device, geometry, nid, address)?));
-        let entries: FxHashMap<u32, JournalEntry> =
+        let entries: FxHashMap<Nid, JournalEntry> =
             entries.filter(|(_, address)| *address != Address::NULL).map(judged).collect::<Option<_>>()?;
         // One of which nothing is where it leads may be anybody's.
         let is_anybodys = !entries.is_empty() && entries.values().all(|entry| *entry == JournalEntry::Changed);
@@ -127,7 +127,7 @@ impl Previous {
     }
 
     /// What an entry of this pack's journal says; `None` if it cannot be this pack's.
-    fn judge(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32, address: Address) -> Option<JournalEntry> {
+    fn judge(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: Nid, address: Address) -> Option<JournalEntry> {
         let version = |address: Address| {
             let found = node_at(device, geometry, address).filter(|found| found.nid == nid)?;
             Some(self.ahead(found.version))
@@ -154,13 +154,13 @@ impl Previous {
         which: usize,
         journal: &[RawNatJournalEntry],
     ) -> Option<u64> {
-        let journal: FxHashMap<u32, Address> = journal.iter().map(|one| (one.nid.get(), one.entry.address())).collect();
+        let journal: FxHashMap<Nid, Address> = journal.iter().map(|one| (one.nid(), one.entry.address())).collect();
         let mut nodes = journal.values().filter(|address| geometry.in_main(**address)).count() as u64;
         for index in 0..geometry.nat_blocks {
             let block = self.table_block(device, geometry, which, index)?;
-            let ids = index * nat::ENTRIES_PER_BLOCK..;
+            let ids = Nid::in_nat_block(index, 0).onward();
             let is_there =
-                |(nid, entry): &(u32, &RawNatEntry)| geometry.in_main(entry.address()) && !journal.contains_key(nid);
+                |(nid, entry): &(Nid, &RawNatEntry)| geometry.in_main(entry.address()) && !journal.contains_key(nid);
             nodes += ids.zip(&block).filter(is_there).count() as u64;
         }
         Some(nodes)
@@ -239,20 +239,20 @@ impl Previous {
         journal: &[RawNatJournalEntry],
         sit: Option<&[RawSitJournalEntry]>,
     ) -> bool {
-        let entries: FxHashMap<u32, Address> = journal.iter().map(|one| (one.nid.get(), one.entry.address())).collect();
-        let is_newer = |nid: u32, address: Address| {
+        let entries: FxHashMap<Nid, Address> = journal.iter().map(|one| (one.nid(), one.entry.address())).collect();
+        let is_newer = |nid: Nid, address: Address| {
             node_at(device, geometry, address).is_some_and(|found| found.nid == nid && self.ahead(found.version) >= 0)
         };
-        let block_with = |nid: u32| self.table_block(device, geometry, 1, nid / nat::ENTRIES_PER_BLOCK);
-        let agrees = |(nid, (address, ino)): (u32, (Address, u32))| match entries.get(&nid) {
+        let block_with = |nid: Nid| self.table_block(device, geometry, 1, nid.nat_block());
+        let agrees = |(nid, (address, near)): (Nid, (Address, Nid))| match entries.get(&nid) {
             Some(&entry) => Some(entry == Address::NULL || entry == address || is_newer(nid, entry)),
             // What was written anew says nothing, and neither does what cannot be read.
             None if self.has_new_nat_block(nid) => None,
             None => {
-                let entry = block_with(nid)?[(nid % nat::ENTRIES_PER_BLOCK) as usize].address();
+                let entry = block_with(nid)?[nid.nat_slot()].address();
                 // A node that is damaged may have a wrong number; the right one is near its inode's.
                 let has_other = || {
-                    let near = block_with(ino).unwrap_or_default();
+                    let near = block_with(near).unwrap_or_default();
                     let near = near.iter().map(|entry| entry.address());
                     entries.values().copied().chain(near).any(|other| other == address)
                 };
@@ -262,7 +262,7 @@ impl Previous {
         let node_kinds = || SegmentKind::ALL.into_iter().filter(|kind| kind.is_node());
         let written = node_kinds().flat_map(|kind| self.last_written(device, geometry, pack, kind));
         let answers: Vec<(Address, bool)> =
-            written.filter_map(|(nid, (address, ino))| Some((address, agrees((nid, (address, ino)))?))).collect();
+            written.filter_map(|(nid, (address, ino))| Some((address, agrees((nid, (address, ino.nid())))?))).collect();
         // In the holes of a log there may be nodes of an interrupted checkpoint: where the SIT knows of what was written, only those that are live
         // count.
         let is_live = |(address, _): &&(Address, bool)| self.is_live(device, geometry, sit, *address);
@@ -272,16 +272,16 @@ impl Previous {
         if live.iter().any(|(_, agrees)| !agrees) || !is_told && is_against(all) {
             return true;
         }
-        let is_open = |nid: u32| !entries.contains_key(&nid) && !self.has_new_nat_block(nid);
+        let is_open = |nid: Nid| !entries.contains_key(&nid) && !self.has_new_nat_block(nid);
         let before = read_nat_alone(device, geometry, &self.pack);
-        let has_open = before.is_ok_and(|before| before.iter().any(|one| is_open(one.nid.get())));
+        let has_open = before.is_ok_and(|before| before.iter().any(|one| is_open(one.nid())));
         let is_blind = node_kinds().any(|kind| self.written(pack, kind).is_none());
         // The rest takes reading.
         if !has_open && !is_blind {
             return false;
         }
         let before = self.nat_journal(device, geometry).unwrap_or_default();
-        let before: Vec<(u32, Address)> = before
+        let before: Vec<(Nid, Address)> = before
             .into_iter()
             .filter_map(|(nid, entry)| match entry {
                 JournalEntry::At(address) if is_open(nid) => Some((nid, address)),
@@ -304,7 +304,7 @@ impl Previous {
         geometry: &Geometry,
         pack: &Pack,
         kind: SegmentKind,
-    ) -> FxHashMap<u32, (Address, u32)> {
+    ) -> FxHashMap<Nid, (Address, Ino)> {
         let Some(written) = self.written(pack, kind) else { return FxHashMap::default() };
         let first = written.start.max(written.end.saturating_sub(NODES_COMPARED));
         let address = geometry.in_segment(log_position(pack, kind).0, first);
@@ -322,15 +322,15 @@ impl Previous {
         let block: Vec<Address> =
             self.table_block(device, geometry, 0, index)?.iter().map(|entry| entry.address()).collect();
         // The first ids are reserved.
-        let first = if index == 0 { FIRST_NODE } else { 0 };
+        let first = if index == 0 { Nid::FIRST.nat_slot() } else { 0 };
         let is_possible = |address: &Address| *address == Address::NULL || geometry.in_main(*address);
-        block[first as usize..].iter().all(is_possible).then_some(block)
+        block[first..].iter().all(is_possible).then_some(block)
     }
 
     /// Where the NAT's table leads, as the newer pack has it; `None` if it cannot be read.
-    fn table_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<Address> {
-        let block = self.table_block(device, geometry, 1, nid / nat::ENTRIES_PER_BLOCK)?;
-        Some(block[(nid % nat::ENTRIES_PER_BLOCK) as usize].address())
+    fn table_entry(&self, device: &dyn BlockDevice, geometry: &Geometry, nid: Nid) -> Option<Address> {
+        let block = self.table_block(device, geometry, 1, nid.nat_block())?;
+        Some(block[nid.nat_slot()].address())
     }
 
     /// A block of the NAT's table, as this pack (0) or the newer one (1) has it; `None` if it cannot be read.
@@ -364,17 +364,17 @@ fn has_flipped(bitmaps: &[Vec<u8>; 2], index: u32) -> bool {
 
 /// What the footer of a node says.
 struct Footer {
-    nid: u32,
-    ino: u32,
+    nid: Nid,
+    ino: Ino,
     version: u64,
 }
 
 /// The footer of the node in a block, if it can be one.
 fn node_in(block: &[u8], geometry: &Geometry) -> Option<Footer> {
     let footer = &RawNode::ref_from_bytes(block).ok()?.footer;
-    let (nid, ino, version) = (footer.nid.get(), footer.ino.get(), footer.cp_ver.get());
-    let ids = FIRST_NODE..geometry.node_ids();
-    (ids.contains(&nid) && ids.contains(&ino)).then_some(Footer { nid, ino, version })
+    let (nid, ino, version) = (footer.nid(), footer.ino(), footer.cp_ver.get());
+    let ids = Nid::FIRST..geometry.node_ids();
+    (ids.contains(&nid) && ids.contains(&ino.nid())).then_some(Footer { nid, ino, version })
 }
 
 fn node_at(device: &dyn BlockDevice, geometry: &Geometry, address: Address) -> Option<Footer> {

@@ -14,7 +14,7 @@ use crate::layout::summary::{
     JOURNAL_SIZE, NAT_JOURNAL_ENTRIES_WRITTEN, RawNatJournalEntry, RawSitJournalEntry, SIT_JOURNAL_ENTRIES,
     encode_journal,
 };
-use crate::layout::{BLOCK_SIZE, bit_msb, flip_bit_msb, nat};
+use crate::layout::{BLOCK_SIZE, Nid, bit_msb, flip_bit_msb};
 use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
@@ -26,20 +26,20 @@ impl Volume {
                 .nat
                 .dirty
                 .iter()
-                .map(|(nid, entry)| RawNatJournalEntry { nid: U32::new(*nid), entry: *entry })
+                .map(|(nid, entry)| RawNatJournalEntry { nid: U32::new((*nid).get()), entry: *entry })
                 .collect();
             // They stay dirty: the NAT itself does not have them.
             return Ok(encode_journal(if mutant::active(Mutant::NatJournalLeftOut) { &[] } else { &entries }));
         }
         let dirty = std::mem::take(&mut self.nat.dirty);
-        let mut by_block: BTreeMap<u32, Vec<(u32, RawNatEntry)>> = BTreeMap::new();
+        let mut by_block: BTreeMap<u32, Vec<(Nid, RawNatEntry)>> = BTreeMap::new();
         for (nid, entry) in dirty {
-            by_block.entry(nid / nat::ENTRIES_PER_BLOCK).or_default().push((nid % nat::ENTRIES_PER_BLOCK, entry));
+            by_block.entry(nid.nat_block()).or_default().push((nid, entry));
         }
         for (index, changes) in by_block {
             let block = self.nat.block(&*self.device, &self.geometry, index)?;
-            for (within, entry) in &changes {
-                block[*within as usize] = *entry;
+            for (nid, entry) in &changes {
+                block[nid.nat_slot()] = *entry;
             }
             let mut bytes = vec![0; BLOCK_SIZE];
             let used = block.as_bytes();
@@ -49,7 +49,7 @@ impl Volume {
             }
             let address = self.geometry.nat_block(index, bit_msb(&self.nat.bitmap, index as usize));
             self.write_metadata(address, &bytes)?;
-            self.nat.freed_since_checkpoint(changes.iter().map(|(within, _)| index * nat::ENTRIES_PER_BLOCK + within));
+            self.nat.freed_since_checkpoint(changes.iter().map(|(nid, _)| *nid));
         }
         Ok(encode_journal::<RawNatJournalEntry>(&[]))
     }

@@ -9,6 +9,7 @@ use super::pack::Pack;
 use super::summaries::{has_node_summaries, is_compact, read_data_summaries, read_node_summaries};
 use crate::error::Result;
 use crate::geometry::Geometry;
+use crate::layout::Nid;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::summary::{ENTRIES, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
 
@@ -95,9 +96,9 @@ pub(super) fn owners(
     count: usize,
 ) -> Owners {
     let (_, offset, _) = log_position(pack, kind);
-    let possible = u32::from(!kind.is_node())..geometry.node_ids();
+    let possible = Nid::new(u32::from(!kind.is_node()))..geometry.node_ids();
     let written = &summary.entries[..ENTRIES.min(offset as usize).min(count)];
-    let wrong = written.iter().filter(|entry| !possible.contains(&entry.nid.get())).count();
-    let none = if kind.is_node() { 0 } else { written.iter().filter(|entry| entry.nid.get() == 0).count() };
+    let wrong = written.iter().filter(|entry| !possible.contains(&entry.nid())).count();
+    let none = if kind.is_node() { 0 } else { written.iter().filter(|entry| entry.nid() == Nid::NONE).count() };
     Owners { all: written.len(), wrong, none }
 }

@@ -23,7 +23,7 @@ use crate::layout::summary::{
     COMPACT_FIRST, COMPACT_NEXT, ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE,
 };
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use crate::mutant::{self, Mutant};
 use crate::since::SinceCheckpoint;
 use crate::volume::Volume;
@@ -136,7 +136,7 @@ impl Volume {
         raw.checkpoint_ver = U64::new(self.next_version());
         raw.elapsed_time = U64::new(self.mounted_seconds());
         self.counts.put(&mut raw);
-        raw.next_free_nid = U32::new(self.nat.next_free());
+        raw.next_free_nid = U32::new(self.nat.next_free().get());
         raw.free_segment_count = U32::new(self.table.free_segments() + self.table.prefree_segments());
         for kind in SegmentKind::ALL {
             let (log, index) = (&self.logs[kind.index()], kind.index());
@@ -226,7 +226,7 @@ impl Volume {
 }
 
 /// Orphan blocks, each with the number of the block and of all.
-pub(crate) fn orphan_blocks(orphans: &[u32]) -> Vec<u8> {
+pub(crate) fn orphan_blocks(orphans: &[Ino]) -> Vec<u8> {
     let orphans = if mutant::active(Mutant::OrphanNotRecorded) { &[] } else { orphans };
     let count = orphans.len().div_ceil(ORPHANS_PER_BLOCK);
     let mut bytes = Vec::with_capacity(count * BLOCK_SIZE);
@@ -240,7 +240,7 @@ pub(crate) fn orphan_blocks(orphans: &[u32]) -> Vec<u8> {
             check_sum: U32::new(0),
         };
         for (slot, ino) in block.ino.iter_mut().zip(chunk) {
-            slot.set(*ino);
+            slot.set((*ino).get());
         }
         bytes.extend_from_slice(block.as_bytes());
     }

@@ -7,13 +7,13 @@ use basalt_segments::SegmentKind;
 use super::CleaningCause;
 use crate::error::Result;
 use crate::journal::moves::Owner;
-use crate::layout::Address;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::crc::crc;
 use crate::layout::journal::{KIND_DATA, KIND_NODE};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummary;
+use crate::layout::{Address, Nid};
 use crate::log::active::node_owner;
 use crate::node::owner::not_owned;
 use crate::volume::Volume;
@@ -39,7 +39,7 @@ impl Volume {
         bytes: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
-        let entry = Owner { nid: owner.nid.get(), index: u32::from(owner.ofs_in_node.get()), kind: KIND_DATA };
+        let entry = Owner { nid: owner.nid(), index: u32::from(owner.ofs_in_node.get()), kind: KIND_DATA };
         self.copy_pre_invalid(SegmentKind::ColdData, owner, entry, address, bytes, cause)?;
         self.counters.data_blocks += 1;
         self.cleaning.of(cause).data_blocks_copied += 1;
@@ -68,13 +68,13 @@ impl Volume {
     /// Moves a node as it is on the device, dead or alive: whatever its copy in memory has become.
     pub(super) fn move_node_as_it_is(
         &mut self,
-        nid: u32,
+        nid: Nid,
         address: Address,
         bytes: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
         let owner = Owner { nid, index: 0, kind: KIND_NODE };
-        let is_node = RawNode::ref_from_bytes(bytes).is_ok_and(|node| node.footer.nid.get() == nid);
+        let is_node = RawNode::ref_from_bytes(bytes).is_ok_and(|node| node.footer.nid() == nid);
         if !is_node {
             return Err(not_owned("summary", nid, address));
         }

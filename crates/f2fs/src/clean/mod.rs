@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::journal::moves::Owner;
 use crate::layout::journal::KIND_DATA;
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
@@ -121,9 +121,9 @@ impl Volume {
                 .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short read"))?;
             let owner = summary.entries[offset as usize];
             if are_nodes && self.journal.is_on() {
-                self.move_node_as_it_is(owner.nid.get(), base + offset, block, cause)?;
+                self.move_node_as_it_is(owner.nid(), base + offset, block, cause)?;
             } else if are_nodes {
-                self.move_node(owner.nid.get(), base + offset, Some(block), cause)?;
+                self.move_node(owner.nid(), base + offset, Some(block), cause)?;
             } else if self.table.is_live(self.geometry.main_block(base + offset)) {
                 self.move_data(&owner, base + offset, block, cause)?;
             } else {
@@ -141,7 +141,7 @@ impl Volume {
         nodes: Vec<u32>,
         cause: CleaningCause,
     ) -> Result<Vec<u32>> {
-        let nid = |offset: u32| summary.entries[offset as usize].nid.get();
+        let nid = |offset: u32| summary.entries[offset as usize].nid();
         let (in_memory, rest) = nodes.into_iter().partition::<Vec<u32>, _>(|&offset| self.nodes.contains(nid(offset)));
         in_memory.into_iter().try_for_each(|offset| self.move_node(nid(offset), base + offset, None, cause))?;
         Ok(rest)
@@ -164,7 +164,7 @@ impl Volume {
     /// Has a node written again; `block` is what was read of it, `None` where it is in memory.
     fn move_node(
         &mut self,
-        nid: u32,
+        nid: Nid,
         address: Address,
         block: Option<&[u8; BLOCK_SIZE]>,
         cause: CleaningCause,
@@ -188,7 +188,7 @@ impl Volume {
         block: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
-        let (nid, index) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+        let (nid, index) = (owner.nid(), u32::from(owner.ofs_in_node.get()));
         let (byte, ino) = self.pointer_of(nid, index, address)?;
         let traits = self.data_traits(ino)?;
         let traits = BlockTraits { cold: true, index: self.file_block(ino, nid, index)?, ..traits };

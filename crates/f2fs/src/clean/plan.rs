@@ -109,9 +109,8 @@ impl Volume {
             return ranges;
         }
         let base = self.geometry.in_segment(next.segment, 0);
-        let is_in_memory = |offset: u32| {
-            summary.is_some_and(|summary| self.nodes.contains(summary.entries[offset as usize].nid.get()))
-        };
+        let is_in_memory =
+            |offset: u32| summary.is_some_and(|summary| self.nodes.contains(summary.entries[offset as usize].nid()));
         let is_read = |offset: &u32| !self.journal.moves.has_left(base + *offset) && !is_in_memory(*offset);
         let read: Vec<u32> = next.offsets.iter().copied().filter(is_read).collect();
         let near = near_each_other(&read).filter_map(|near| Some((near.first()?, near.last()?)));

@@ -8,7 +8,7 @@ use super::{entries, hash};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, slots_for};
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_SIZE, RawBlock, blocks_for};
+use crate::layout::{BLOCK_SIZE, Ino, RawBlock, blocks_for};
 use crate::volume::Volume;
 
 /// Directory entries are split among this many blocks at the most by one insertion: bounds the search for room.
@@ -16,7 +16,7 @@ const LEVELS: u32 = MAX_DEPTH;
 
 impl Volume {
     /// Makes the two entries of a new, empty directory inline.
-    pub(crate) fn make_empty_directory(&mut self, dir: u32, parent: u32) -> Result<()> {
+    pub(crate) fn make_empty_directory(&mut self, dir: Ino, parent: Ino) -> Result<()> {
         let (bytes, shape) = self.directory_bytes_mut(dir, Place::Inline)?;
         let kind = entries::file_type(FileKind::Directory);
         entries::insert(bytes, &shape, 0, 0, b".", dir, kind);
@@ -27,7 +27,7 @@ impl Volume {
     }
 
     /// Adds a name that the directory does not have.
-    pub(crate) fn add_entry(&mut self, dir: u32, name: &[u8], ino: u32, kind: FileKind) -> Result<()> {
+    pub(crate) fn add_entry(&mut self, dir: Ino, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
         let (hash, count, file_type) = (hash::hash(name), slots_for(name.len()), entries::file_type(kind));
         let place = self.find_place(dir, hash, count)?;
         let (bytes, shape) = self.directory_bytes_mut(dir, place)?;
@@ -45,7 +45,7 @@ impl Volume {
     }
 
     /// A place with room for an entry: converts an inline directory that is full, deepens the hash as needed.
-    fn find_place(&mut self, dir: u32, hash: u32, count: usize) -> Result<Place> {
+    fn find_place(&mut self, dir: Ino, hash: u32, count: usize) -> Result<Place> {
         if self.has_inline_directory(dir)? {
             if self.has_room(dir, Place::Inline, count)? {
                 return Ok(Place::Inline);
@@ -71,11 +71,11 @@ impl Volume {
         Err(basalt_vfs::Error::NoSpace.into())
     }
 
-    fn reserve_directory_block(&mut self, dir: u32, place: Place) -> Result<()> {
+    fn reserve_directory_block(&mut self, dir: Ino, place: Place) -> Result<()> {
         self.directory_bytes_mut(dir, place).map(|_| ())
     }
 
-    fn has_room(&mut self, dir: u32, place: Place, count: usize) -> Result<bool> {
+    fn has_room(&mut self, dir: Ino, place: Place, count: usize) -> Result<bool> {
         // A hole is a block to be made: all room.
         Ok(self
             .directory_bytes(dir, place)?
@@ -83,14 +83,14 @@ impl Volume {
     }
 
     /// Moves an inline directory to block 0 (or, with a level shift, through the hash).
-    fn convert_inline_directory(&mut self, dir: u32) -> Result<()> {
+    fn convert_inline_directory(&mut self, dir: Ino) -> Result<()> {
         // The block, and for a level shift of up to 31 the nodes above some blocks.
         self.counts.expect_room(2)?;
         let Some((bytes, shape)) = self.directory_bytes(dir, Place::Inline)? else { return Ok(()) };
         let old = bytes.to_vec();
         let (_, dir_level) = self.directory_shape(dir)?;
         let flexible = self.geometry.flexible_inline_xattr();
-        let node = self.node_mut(dir)?;
+        let node = self.node_mut(dir.nid())?;
         let range = node.inode().inline_data_range(flexible);
         let start = range.start - 4;
         let inline = node.bytes()[start..range.end].to_vec();
@@ -115,7 +115,7 @@ impl Volume {
             // The volume filled up on the way: the directory goes back to what it was, with all its names.
             self.drop_pages(dir, 0, u32::MAX);
             self.free_blocks_from(dir, 0)?;
-            let node = self.node_mut(dir)?;
+            let node = self.node_mut(dir.nid())?;
             node.bytes_mut()[start..range.end].copy_from_slice(&inline);
             let raw = node.inode_mut();
             raw.i_inline |= InlineFlags::DENTRY.bits();
@@ -125,7 +125,7 @@ impl Volume {
     }
 
     /// Adds every entry of what was an inline directory through the hash.
-    fn rehash_inline(&mut self, dir: u32, old: &[u8], shape: &DentryShape) -> Result<()> {
+    fn rehash_inline(&mut self, dir: Ino, old: &[u8], shape: &DentryShape) -> Result<()> {
         let mut slot = 0;
         while let Some(used) = entries::next_used(old, shape, slot) {
             let entry = entries::entry(old, shape, used);
@@ -134,14 +134,14 @@ impl Volume {
                 (entries::name(old, shape, used, &entry), entries::kind_of(entry.file_type))
             {
                 slot = used + slots_for(name.len());
-                self.add_entry(dir, name, entry.ino.get(), kind)?;
+                self.add_entry(dir, name, entry.ino(), kind)?;
             }
         }
         Ok(())
     }
 
     /// Removes an entry; a block that loses its last goes back to being a hole.
-    pub(crate) fn remove_entry(&mut self, dir: u32, found: &Found) -> Result<()> {
+    pub(crate) fn remove_entry(&mut self, dir: Ino, found: &Found) -> Result<()> {
         let (bytes, shape) = self.directory_bytes_mut(dir, found.place)?;
         entries::remove(bytes, &shape, found.slot);
         let vacant = entries::is_vacant(bytes, &shape);
@@ -154,14 +154,14 @@ impl Volume {
     }
 
     /// Points an entry to another inode.
-    pub(crate) fn redirect_entry(&mut self, dir: u32, found: &Found, ino: u32, kind: FileKind) -> Result<()> {
+    pub(crate) fn redirect_entry(&mut self, dir: Ino, found: &Found, ino: Ino, kind: FileKind) -> Result<()> {
         let (bytes, shape) = self.directory_bytes_mut(dir, found.place)?;
         entries::redirect(bytes, &shape, found.slot, ino, entries::file_type(kind));
         self.touch(dir)
     }
 
     /// Whether a directory has no entries but its own two.
-    pub(crate) fn is_empty_directory(&mut self, dir: u32) -> Result<bool> {
+    pub(crate) fn is_empty_directory(&mut self, dir: Ino) -> Result<bool> {
         if self.has_inline_directory(dir)? {
             let inline = self.directory_bytes(dir, Place::Inline)?;
             return Ok(inline.is_none_or(|(bytes, shape)| entries::is_empty(bytes, &shape)));

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::hash::hash;
 use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN, slots_for};
-use crate::layout::{NAME_MAX, bit_lsb, set_bit_lsb};
+use crate::layout::{Ino, NAME_MAX, bit_lsb, set_bit_lsb};
 
 /// The kind of inode as a directory entry stores it.
 pub fn file_type(kind: FileKind) -> u8 {
@@ -75,12 +75,12 @@ pub fn find_room(bytes: &[u8], shape: &DentryShape, count: usize) -> Option<usiz
 }
 
 /// Writes an entry into slots that [`find_room`] found.
-pub fn insert(bytes: &mut [u8], shape: &DentryShape, slot: usize, hash: u32, name: &[u8], ino: u32, file_type: u8) {
+pub fn insert(bytes: &mut [u8], shape: &DentryShape, slot: usize, hash: u32, name: &[u8], ino: Ino, file_type: u8) {
     for step in 0..slots_for(name.len()) {
         let mut dentry = RawDentry::default();
         if step == 0 {
             dentry.hash_code.set(hash);
-            dentry.ino.set(ino);
+            dentry.ino.set(ino.get());
             dentry.name_len.set(name.len() as u16);
             dentry.file_type = file_type;
         }
@@ -92,9 +92,9 @@ pub fn insert(bytes: &mut [u8], shape: &DentryShape, slot: usize, hash: u32, nam
 }
 
 /// Points the entry at `slot` to another inode.
-pub fn redirect(bytes: &mut [u8], shape: &DentryShape, slot: usize, ino: u32, file_type: u8) {
+pub fn redirect(bytes: &mut [u8], shape: &DentryShape, slot: usize, ino: Ino, file_type: u8) {
     let mut dentry = entry(bytes, shape, slot);
-    dentry.ino.set(ino);
+    dentry.ino.set(ino.get());
     dentry.file_type = file_type;
     put_entry(bytes, shape, slot, &dentry);
 }

@@ -8,7 +8,7 @@ use super::hash::hash;
 use super::lookup::{Place, check_name};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, ENTRIES_PER_BLOCK, RawDentry, slots_for};
-use crate::layout::{Address, NAME_MAX, bit_lsb, blocks_for};
+use crate::layout::{Address, Ino, NAME_MAX, Nid, bit_lsb, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -42,7 +42,7 @@ impl Lost {
         Ok(())
     }
 
-    fn leave_out_entry(&mut self, dir: u32) {
+    fn leave_out_entry(&mut self, dir: Ino) {
         self.first.get_or_insert_with(|| {
             Error::damaged("dentry", format!("directory {dir}"), "damaged entries were left out of the list")
         });
@@ -60,7 +60,7 @@ struct Rules {
     plain: bool,
     /// Whether names are ciphertext: any bytes.
     encrypted: bool,
-    node_ids: u32,
+    node_ids: Nid,
 }
 
 impl Rules {
@@ -75,7 +75,7 @@ impl Rules {
         let name = entries::name(bytes, shape, slot, entry)?;
         let kind = entries::kind_of(entry.file_type)?;
         let is_possible = self.encrypted || check_name(name).is_ok();
-        let leads = (1..self.node_ids).contains(&entry.ino.get());
+        let leads = (Nid::new(1)..self.node_ids).contains(&entry.ino().nid());
         // Of a wrong length, the name takes in what lies behind it, and no look-up finds that: it goes by the hash.
         (is_possible && leads && (!self.plain || entry.hash_code.get() == hash(name))).then_some((name, kind))
     }
@@ -97,7 +97,7 @@ impl Volume {
     /// At the end, if something was left out because it is damaged or cannot be read; earlier if that is too much.
     pub(crate) fn list_directory(
         &mut self,
-        dir: u32,
+        dir: Ino,
         from: u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
@@ -131,7 +131,7 @@ impl Volume {
     }
 
     /// At the end of a list: fails if something was left out now, or in front of where the cursor says so; whoever made that up may be wrong.
-    fn expect_whole(&mut self, dir: u32, before: u64, lost: Lost) -> Result<()> {
+    fn expect_whole(&mut self, dir: Ino, before: u64, lost: Lost) -> Result<()> {
         match lost.first {
             Some(error) => Err(error),
             None if before != 0 => self.list_directory(dir, 0, &mut |_| true),
@@ -139,7 +139,7 @@ impl Volume {
         }
     }
 
-    fn rules(&mut self, dir: u32) -> Result<Rules> {
+    fn rules(&mut self, dir: Ino) -> Result<Rules> {
         let node_ids = self.geometry.node_ids();
         let raw = self.inode(dir)?;
         Ok(Rules { plain: raw.has_plain_names(), encrypted: raw.is_encrypted(), node_ids })
@@ -148,7 +148,7 @@ impl Volume {
     /// Emits the entries of one place, whose first slot is `base`, from slot `from` on; whether to go on.
     fn list_place(
         &mut self,
-        dir: u32,
+        dir: Ino,
         place: Place,
         (base, from): (u64, usize),
         lost: &mut Lost,
@@ -170,7 +170,7 @@ impl Volume {
             let Some((name, kind)) = rules.believe(bytes, &shape, used, &entry) else {
                 slot = used + 1;
                 // A leftover bit without an entry. Of an entry that only lost its length, the rest is there.
-                let is_nothing = entry.name_len.get() == 0 && (entry.ino.get() == 0 || entry.hash_code.get() == 0);
+                let is_nothing = entry.name_len.get() == 0 && (entry.ino() == Ino::NONE || entry.hash_code.get() == 0);
                 if is_nothing || !rescue && lost.first.is_none() && rules.is_inside(bytes, &shape, used) {
                     continue;
                 }
@@ -188,7 +188,7 @@ impl Volume {
                 // Sound ciphertext that no path can hold. Linux shows a coded form of it.
                 continue;
             }
-            let ino = entry.ino.get().into();
+            let ino = entry.ino().into();
             if !emit(DirectoryEntry { ino, kind, name, next: lost.bit() | (base + slot as u64) }) {
                 return Ok(false);
             }
@@ -199,7 +199,7 @@ impl Volume {
     /// The first block at or behind `index` and before `end` that is no hole, and not below a node that is lost.
     pub(crate) fn next_directory_block(
         &mut self,
-        dir: u32,
+        dir: Ino,
         index: u64,
         end: u64,
         lost: &mut Lost,

@@ -6,7 +6,7 @@ use super::{entries, hash};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::InlineFlags;
-use crate::layout::{NAME_MAX, blocks_for};
+use crate::layout::{Ino, NAME_MAX, blocks_for};
 use crate::volume::Volume;
 
 /// Where the bytes of some entries are.
@@ -26,7 +26,7 @@ pub struct Found {
     /// Which slot in it.
     pub slot: usize,
     /// The inode it names.
-    pub ino: u32,
+    pub ino: Ino,
     /// What the entry says the inode is.
     pub kind: FileKind,
 }
@@ -61,16 +61,16 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 
 impl Volume {
     /// Whether the directory lies in its inode.
-    pub(crate) fn has_inline_directory(&mut self, dir: u32) -> Result<bool> {
+    pub(crate) fn has_inline_directory(&mut self, dir: Ino) -> Result<bool> {
         Ok(self.inode(dir)?.is_inline(InlineFlags::DENTRY))
     }
 
     /// The bytes at a place in a directory; `None` for a block that is a hole.
-    pub(crate) fn directory_bytes(&mut self, dir: u32, place: Place) -> Result<Option<(&[u8], DentryShape)>> {
+    pub(crate) fn directory_bytes(&mut self, dir: Ino, place: Place) -> Result<Option<(&[u8], DentryShape)>> {
         match place {
             Place::Inline => {
                 let flexible = self.geometry.flexible_inline_xattr();
-                let node = self.node(dir)?;
+                let node = self.node(dir.nid())?;
                 let range = node.inode().inline_data_range(flexible);
                 let shape = DentryShape::inline(range.len());
                 Ok(Some((&node.bytes()[range], shape)))
@@ -83,11 +83,11 @@ impl Volume {
     }
 
     /// As [`directory_bytes`](Self::directory_bytes), to change; a hole gets a block.
-    pub(crate) fn directory_bytes_mut(&mut self, dir: u32, place: Place) -> Result<(&mut [u8], DentryShape)> {
+    pub(crate) fn directory_bytes_mut(&mut self, dir: Ino, place: Place) -> Result<(&mut [u8], DentryShape)> {
         match place {
             Place::Inline => {
                 let flexible = self.geometry.flexible_inline_xattr();
-                let node = self.node_mut(dir)?;
+                let node = self.node_mut(dir.nid())?;
                 let range = node.inode().inline_data_range(flexible);
                 let shape = DentryShape::inline(range.len());
                 Ok((&mut node.bytes_mut()[range], shape))
@@ -101,7 +101,7 @@ impl Volume {
     }
 
     /// Depth and level shift of a directory's hash, checked.
-    pub(crate) fn directory_shape(&mut self, dir: u32) -> Result<(u32, u32)> {
+    pub(crate) fn directory_shape(&mut self, dir: Ino) -> Result<(u32, u32)> {
         let raw = self.inode(dir)?;
         let (depth, level) = (raw.i_current_depth.get(), u32::from(raw.i_dir_level));
         if depth > MAX_DEPTH || level > MAX_DEPTH / 2 {
@@ -115,7 +115,7 @@ impl Volume {
     }
 
     /// Finds a name in a directory.
-    pub(crate) fn find_entry(&mut self, dir: u32, name: &[u8]) -> Result<Option<Found>> {
+    pub(crate) fn find_entry(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>> {
         let hash = hash::hash(name);
         if self.has_inline_directory(dir)? {
             return self.find_in(dir, Place::Inline, hash, name);
@@ -140,13 +140,13 @@ impl Volume {
         Ok(None)
     }
 
-    fn find_in(&mut self, dir: u32, place: Place, hash: u32, name: &[u8]) -> Result<Option<Found>> {
+    fn find_in(&mut self, dir: Ino, place: Place, hash: u32, name: &[u8]) -> Result<Option<Found>> {
         let Some((bytes, shape)) = self.directory_bytes(dir, place)? else { return Ok(None) };
         let Some(slot) = entries::find(bytes, &shape, hash, name) else { return Ok(None) };
         let entry = entries::entry(bytes, &shape, slot);
-        let ino = entry.ino.get();
+        let ino = entry.ino();
         let kind = entries::kind_of(entry.file_type);
-        let in_range = ino != 0 && ino < self.geometry.node_ids();
+        let in_range = ino != Ino::NONE && ino.nid() < self.geometry.node_ids();
         match kind {
             Some(kind) if in_range => Ok(Some(Found { place, slot, ino, kind })),
             _ => Err(Error::damaged(
@@ -158,7 +158,7 @@ impl Volume {
     }
 
     /// Finds a name, or fails with `NotFound`; a directory without links has none.
-    pub(crate) fn expect_entry(&mut self, dir: u32, name: &[u8]) -> Result<Found> {
+    pub(crate) fn expect_entry(&mut self, dir: Ino, name: &[u8]) -> Result<Found> {
         check_name(name)?;
         self.expect_directory(dir)?;
         if self.inode(dir)?.i_links.get() == 0 {
@@ -171,7 +171,7 @@ impl Volume {
     }
 
     /// Fails if an entry leads nowhere.
-    pub(crate) fn expect_inode_of(&mut self, dir: u32, found: &Found) -> Result<()> {
+    pub(crate) fn expect_inode_of(&mut self, dir: Ino, found: &Found) -> Result<()> {
         if self.is_inode(found.ino)? {
             return Ok(());
         }

@@ -7,8 +7,8 @@ use super::lookup::{Found, check_name};
 use crate::error::{Error, Result};
 use crate::file::temperature;
 use crate::file::write::Times;
-use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::{Advise, RawInodeFlags};
+use crate::layout::{BLOCK_SIZE, Ino};
 use crate::mutant::Mutant;
 use crate::node::inode::{self, NewInode};
 use crate::volume::Volume;
@@ -24,11 +24,11 @@ const SET_GID: u32 = 0o2000;
 impl Volume {
     /// Finds a name. What is no directory answers to `.` as well, and knows the directory of its name as `..`: so whoever has only a
     /// number (a file handle) finds it again.
-    pub(crate) fn lookup(&mut self, dir: u32, name: &[u8]) -> Result<u32> {
+    pub(crate) fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Ino> {
         match name {
             b"." | b".." if !self.is_directory(dir)? => {
                 let raw = self.inode(dir)?;
-                let (links, parent) = (raw.i_links.get(), raw.i_pino.get());
+                let (links, parent) = (raw.i_links.get(), raw.parent());
                 let length = raw.i_namelen.get() as usize;
                 let own_name = raw.i_name.get(..length).unwrap_or_default().to_vec();
                 if links == 0 {
@@ -41,7 +41,7 @@ impl Volume {
     }
 
     /// The directory `parent`, if it has `name` for `ino`: an inode does not know all its names.
-    fn directory_with(&mut self, parent: u32, name: &[u8], ino: u32) -> Result<u32> {
+    fn directory_with(&mut self, parent: Ino, name: &[u8], ino: Ino) -> Result<Ino> {
         let is_there = self.is_inode(parent)?
             && self.is_directory(parent)?
             && self.find_entry(parent, name)?.is_some_and(|found| found.ino == ino);
@@ -49,7 +49,7 @@ impl Volume {
     }
 
     /// Makes an inode with a name in `dir`.
-    pub(crate) fn create(&mut self, dir: u32, name: &[u8], node: &NewNode<'_>, caller: &Caller) -> Result<u32> {
+    pub(crate) fn create(&mut self, dir: Ino, name: &[u8], node: &NewNode<'_>, caller: &Caller) -> Result<Ino> {
         check_name(name)?;
         self.expect_open_directory(dir)?;
         if node.target.len() >= BLOCK_SIZE {
@@ -72,7 +72,7 @@ impl Volume {
     }
 
     /// Makes a regular file without a name: an orphan from the start.
-    pub(crate) fn create_unnamed(&mut self, dir: u32, permissions: u32, caller: &Caller) -> Result<u32> {
+    pub(crate) fn create_unnamed(&mut self, dir: Ino, permissions: u32, caller: &Caller) -> Result<Ino> {
         self.expect_open_directory(dir)?;
         self.reserve_orphan()?;
         let node = NewNode { kind: FileKind::Regular, permissions, rdev: 0, target: b"" };
@@ -83,7 +83,7 @@ impl Volume {
     }
 
     /// A directory that still has a name and may get entries.
-    fn expect_open_directory(&mut self, dir: u32) -> Result<()> {
+    fn expect_open_directory(&mut self, dir: Ino) -> Result<()> {
         self.expect_directory(dir)?;
         self.expect_mutable(dir)?;
         if self.inode(dir)?.i_advise & Advise::ENCRYPT.bits() != 0 {
@@ -95,7 +95,7 @@ impl Volume {
         Ok(())
     }
 
-    fn make_inode(&mut self, dir: u32, name: &[u8], node: &NewNode<'_>, caller: &Caller) -> Result<u32> {
+    fn make_inode(&mut self, dir: Ino, name: &[u8], node: &NewNode<'_>, caller: &Caller) -> Result<Ino> {
         self.counts.expect_room(1)?;
         let parent = self.attributes(dir)?;
         let is_directory = node.kind == FileKind::Directory;
@@ -126,7 +126,7 @@ impl Volume {
         };
         let generation = self.next_generation();
         let time = self.clock.now();
-        let ino = self.new_node(None, 0, !is_directory)?;
+        let ino = self.new_node(None, 0, !is_directory)?.as_inode();
         self.since.note_created(ino);
         self.counts.add_inode();
         let new = NewInode {
@@ -144,7 +144,7 @@ impl Volume {
             time,
         };
         let geometry = self.geometry.clone();
-        inode::initialise(self.node_mut(ino)?.inode_mut(), &new, &geometry);
+        inode::initialise(self.node_mut(ino.nid())?.inode_mut(), &new, &geometry);
         self.state(ino).directory = is_directory;
         if let Some(inherited) = inherited {
             let stored = self.store_inherited(ino, &inherited.access, &inherited.default);
@@ -156,7 +156,7 @@ impl Volume {
         Ok(ino)
     }
 
-    fn store_inherited(&mut self, ino: u32, access: &Option<Acl>, default: &Option<Acl>) -> Result<()> {
+    fn store_inherited(&mut self, ino: Ino, access: &Option<Acl>, default: &Option<Acl>) -> Result<()> {
         if access.is_some() {
             self.store_acl(ino, access.as_ref(), false)?;
         }
@@ -167,7 +167,7 @@ impl Volume {
     }
 
     /// What a new directory or symbolic link holds from the start.
-    fn fill_new(&mut self, dir: u32, ino: u32, node: &NewNode<'_>) -> Result<()> {
+    fn fill_new(&mut self, dir: Ino, ino: Ino, node: &NewNode<'_>) -> Result<()> {
         match node.kind {
             FileKind::Directory => self.make_empty_directory(ino, dir),
             FileKind::Symlink => match self.write_file(ino, 0, node.target, Times::Renew)? {
@@ -179,7 +179,7 @@ impl Volume {
     }
 
     /// Gives an inode one more name.
-    pub(crate) fn link(&mut self, ino: u32, dir: u32, name: &[u8]) -> Result<()> {
+    pub(crate) fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
         check_name(name)?;
         self.expect_open_directory(dir)?;
         let kind = self.kind(ino)?;
@@ -212,7 +212,7 @@ impl Volume {
     }
 
     /// Removes a name of something that is no directory.
-    pub(crate) fn unlink(&mut self, dir: u32, name: &[u8]) -> Result<()> {
+    pub(crate) fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
         let found = self.expect_removable(dir, name)?;
         if self.is_directory(found.ino)? {
             return Err(basalt_vfs::Error::IsDirectory.into());
@@ -225,7 +225,7 @@ impl Volume {
     }
 
     /// Removes an empty directory.
-    pub(crate) fn remove_directory(&mut self, dir: u32, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_directory(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
         match name {
             b"." => return Err(basalt_vfs::Error::Invalid("`.` cannot be removed").into()),
             b".." => return Err(basalt_vfs::Error::NotEmpty.into()),
@@ -241,7 +241,7 @@ impl Volume {
         self.take_directory(dir, found.ino)
     }
 
-    fn expect_removable(&mut self, dir: u32, name: &[u8]) -> Result<Found> {
+    fn expect_removable(&mut self, dir: Ino, name: &[u8]) -> Result<Found> {
         self.reserve_orphan()?;
         let found = self.expect_entry(dir, name)?;
         self.expect_changeable(dir)?;
@@ -250,7 +250,7 @@ impl Volume {
     }
 
     /// Takes one link off an inode.
-    pub(crate) fn take_link(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn take_link(&mut self, ino: Ino) -> Result<()> {
         self.touch_change(ino)?;
         if self.inode(ino)?.i_links.get() == 0 {
             return Err(Error::damaged("inode", format!("inode {ino}"), "has no links, but a name"));
@@ -262,7 +262,7 @@ impl Volume {
     }
 
     /// Takes away a directory that lost its name: both its links, and the one its `..` was to its parent.
-    pub(crate) fn take_directory(&mut self, parent: u32, ino: u32) -> Result<()> {
+    pub(crate) fn take_directory(&mut self, parent: Ino, ino: Ino) -> Result<()> {
         self.change_links(parent, -1)?;
         self.touch_change(ino)?;
         self.inode_mut(ino)?.i_links.set(0);
@@ -273,9 +273,9 @@ impl Volume {
     /// Renames.
     pub(crate) fn rename(
         &mut self,
-        dir: u32,
+        dir: Ino,
         name: &[u8],
-        new_dir: u32,
+        new_dir: Ino,
         new_name: &[u8],
         flags: RenameFlags,
         caller: &Caller,
@@ -319,7 +319,7 @@ impl Volume {
     }
 
     /// Fails if a directory would become its own ancestor.
-    fn expect_no_cycle(&mut self, moved: &Found, new_dir: u32) -> Result<()> {
+    fn expect_no_cycle(&mut self, moved: &Found, new_dir: Ino) -> Result<()> {
         if moved.kind != FileKind::Directory {
             return Ok(());
         }
@@ -340,7 +340,7 @@ impl Volume {
 
     /// Fails if the space of everything in `dir` counts for its project, and `ino` belongs to another. Source: the kernel's
     /// `f2fs_link` and `f2fs_rename`.
-    fn expect_same_project(&mut self, dir: u32, ino: u32) -> Result<()> {
+    fn expect_same_project(&mut self, dir: Ino, ino: Ino) -> Result<()> {
         if self.has_flag(dir, RawInodeFlags::PROJINHERIT)?
             && self.attributes(dir)?.project_id != self.attributes(ino)?.project_id
         {
@@ -352,10 +352,10 @@ impl Volume {
     #[allow(clippy::too_many_arguments)] // Two places, two names, and who asks: that is what a rename is.
     fn replace(
         &mut self,
-        dir: u32,
+        dir: Ino,
         name: &[u8],
         old: &Found,
-        new_dir: u32,
+        new_dir: Ino,
         new_name: &[u8],
         new: &Found,
         flags: RenameFlags,
@@ -385,10 +385,10 @@ impl Volume {
     #[allow(clippy::too_many_arguments)] // As above.
     fn move_name(
         &mut self,
-        dir: u32,
+        dir: Ino,
         name: &[u8],
         old: &Found,
-        new_dir: u32,
+        new_dir: Ino,
         new_name: &[u8],
         flags: RenameFlags,
         caller: &Caller,
@@ -406,7 +406,7 @@ impl Volume {
     }
 
     /// Makes the inode of a whiteout, if one is wanted.
-    fn make_whiteout(&mut self, dir: u32, name: &[u8], flags: RenameFlags, caller: &Caller) -> Result<Option<u32>> {
+    fn make_whiteout(&mut self, dir: Ino, name: &[u8], flags: RenameFlags, caller: &Caller) -> Result<Option<Ino>> {
         if !flags.contains(RenameFlags::WHITEOUT) {
             return Ok(None);
         }
@@ -415,7 +415,7 @@ impl Volume {
     }
 
     /// Removes the old name, or leaves the whiteout there. Looked up afresh: adding the new one may have moved it.
-    fn leave_old_name(&mut self, dir: u32, name: &[u8], whiteout: Option<u32>) -> Result<()> {
+    fn leave_old_name(&mut self, dir: Ino, name: &[u8], whiteout: Option<Ino>) -> Result<()> {
         self.checkpoint_within(Mutant::RenameInTwoCheckpoints)?;
         let old = self.expect_entry(dir, name)?;
         match whiteout {
@@ -425,7 +425,7 @@ impl Volume {
     }
 
     /// Tells the moved inode where it is now.
-    fn arrive(&mut self, moved: &Found, from: u32, to: u32, name: &[u8]) -> Result<()> {
+    fn arrive(&mut self, moved: &Found, from: Ino, to: Ino, name: &[u8]) -> Result<()> {
         inode::set_name(self.inode_mut(moved.ino)?, to, name);
         self.since.note_renamed(moved.ino);
         if self.is_directory(moved.ino)? {
@@ -443,7 +443,7 @@ impl Volume {
         Ok(())
     }
 
-    fn change_parent(&mut self, dir: u32, parent: u32) -> Result<()> {
+    fn change_parent(&mut self, dir: Ino, parent: Ino) -> Result<()> {
         let up = self.expect_entry(dir, b"..")?;
         let mtime = inode::time(self.inode(dir)?, inode::Stamp::Modify);
         self.redirect_entry(dir, &up, parent, FileKind::Directory)?;
@@ -454,10 +454,10 @@ impl Volume {
 
     fn exchange(
         &mut self,
-        dir: u32,
+        dir: Ino,
         name: &[u8],
         old: &Found,
-        new_dir: u32,
+        new_dir: Ino,
         new_name: &[u8],
         new: &Found,
     ) -> Result<()> {

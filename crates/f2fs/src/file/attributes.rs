@@ -4,6 +4,7 @@ use basalt_vfs::acl::Acl;
 use basalt_vfs::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Time};
 
 use crate::error::Result;
+use crate::layout::Ino;
 use crate::layout::inode::{InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::superblock::Features;
 use crate::node::inode::{self, CRTIME_END, PROJECT_END, SECTORS_PER_BLOCK, Stamp};
@@ -35,7 +36,7 @@ fn sectors(raw: &RawInode, kind: FileKind) -> u64 {
 
 impl Volume {
     /// The attributes of an inode.
-    pub(crate) fn attributes(&mut self, ino: u32) -> Result<Attributes> {
+    pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes> {
         let features = self.geometry.features;
         let raw = self.inode(ino)?;
         let mode = u32::from(raw.i_mode.get());
@@ -68,7 +69,7 @@ impl Volume {
     }
 
     /// Changes attributes, size included.
-    pub(crate) fn set_attributes(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
+    pub(crate) fn set_attributes(&mut self, ino: Ino, changes: &SetAttributes) -> Result<()> {
         self.expect_attributes_changeable(ino, changes)?;
         if let Some(size) = changes.size {
             self.set_size(ino, size)?;
@@ -109,7 +110,7 @@ impl Volume {
     }
 
     /// Fails if the inode's flags forbid this change of its attributes. An append-only file may be marked as read or written now.
-    fn expect_attributes_changeable(&mut self, ino: u32, changes: &SetAttributes) -> Result<()> {
+    fn expect_attributes_changeable(&mut self, ino: Ino, changes: &SetAttributes) -> Result<()> {
         if changes.is_due || !self.has_flag(ino, RawInodeFlags::IMMUTABLE | RawInodeFlags::APPEND)? {
             return Ok(());
         }
@@ -130,7 +131,7 @@ impl Volume {
     }
 
     /// Changes the permission bits, and the access ACL with them.
-    fn change_mode(&mut self, ino: u32, permissions: u32) -> Result<()> {
+    fn change_mode(&mut self, ino: Ino, permissions: u32) -> Result<()> {
         let raw = self.inode_mut(ino)?;
         let kind = u32::from(raw.i_mode.get()) & !0o7777;
         raw.i_mode.set((kind | permissions) as u16);
@@ -142,12 +143,12 @@ impl Volume {
     }
 
     /// The access ACL of an inode.
-    pub(crate) fn access_acl(&mut self, ino: u32) -> Result<Option<Acl>> {
+    pub(crate) fn access_acl(&mut self, ino: Ino) -> Result<Option<Acl>> {
         self.load_acl(ino, false)
     }
 
     /// Clears set-uid, and set-gid where the group may execute.
-    pub(crate) fn clear_set_ids(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn clear_set_ids(&mut self, ino: Ino) -> Result<()> {
         let mode = u32::from(self.inode(ino)?.i_mode.get());
         let without = without_set_ids(mode);
         if without != mode {
@@ -157,7 +158,7 @@ impl Volume {
     }
 
     /// Sets the `chattr(1)` flags a user may set.
-    pub(crate) fn set_flags(&mut self, ino: u32, flags: InodeFlags) -> Result<()> {
+    pub(crate) fn set_flags(&mut self, ino: Ino, flags: InodeFlags) -> Result<()> {
         let old = InodeFlags::from_bits_retain(self.inode(ino)?.i_flags.get());
         let kept = old.difference(SETTABLE);
         let unknown = flags.difference(SETTABLE).difference(old);
@@ -169,7 +170,7 @@ impl Volume {
     }
 
     /// Sets the project id.
-    pub(crate) fn set_project_id(&mut self, ino: u32, project_id: u32) -> Result<()> {
+    pub(crate) fn set_project_id(&mut self, ino: Ino, project_id: u32) -> Result<()> {
         let has_feature = self.geometry.features.contains(Features::PROJECT_QUOTA);
         if !has_feature || !self.inode(ino)?.has_extra(PROJECT_END) {
             return if project_id == 0 { Ok(()) } else { Err(basalt_vfs::Error::NotSupported("project ids").into()) };
@@ -179,7 +180,7 @@ impl Volume {
     }
 
     /// Adds to an inode's links, or takes from them.
-    pub(crate) fn change_links(&mut self, ino: u32, by: i32) -> Result<u32> {
+    pub(crate) fn change_links(&mut self, ino: Ino, by: i32) -> Result<u32> {
         let raw = self.inode_mut(ino)?;
         let links = raw.i_links.get().saturating_add_signed(by);
         raw.i_links.set(links);

@@ -3,13 +3,13 @@
 use basalt_segments::BlockTraits;
 
 use crate::error::{Error, Result};
-use crate::layout::{Address, RawBlock};
+use crate::layout::{Address, Ino, RawBlock};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
 
 impl Volume {
     /// The address of a file block: [`Address::NULL`] for a hole, [`Address::NEW`] if reserved only.
-    pub(crate) fn address(&mut self, ino: u32, index: u64) -> Result<Address> {
+    pub(crate) fn address(&mut self, ino: Ino, index: u64) -> Result<Address> {
         match self.map(ino, index, false)? {
             Mapped::Slot(slot) => Ok(self.node(slot.nid)?.address(slot.byte)),
             Mapped::Hole(_) => Ok(Address::NULL),
@@ -17,7 +17,7 @@ impl Volume {
     }
 
     /// Reads a block of a file from the volume; `None` for a hole or a block never written.
-    pub(crate) fn read_file_block(&mut self, ino: u32, index: u32) -> Result<Option<Box<RawBlock>>> {
+    pub(crate) fn read_file_block(&mut self, ino: Ino, index: u32) -> Result<Option<Box<RawBlock>>> {
         match self.address(ino, u64::from(index))? {
             Address::NULL => Ok(None),
             Address::NEW => Ok(Some(RawBlock::zeroed())),
@@ -29,7 +29,7 @@ impl Volume {
     }
 
     /// Fails if a data block's address is outside the main area.
-    pub(crate) fn check_data_address(&self, ino: u32, address: Address) -> Result<()> {
+    pub(crate) fn check_data_address(&self, ino: Ino, address: Address) -> Result<()> {
         if self.geometry.in_main(address) {
             return Ok(());
         }
@@ -37,7 +37,7 @@ impl Volume {
     }
 
     /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
-    pub(crate) fn reserve_block(&mut self, ino: u32, index: u32) -> Result<()> {
+    pub(crate) fn reserve_block(&mut self, ino: Ino, index: u32) -> Result<()> {
         // A dirty page has its block already.
         if self.inodes.get(&ino).and_then(|state| state.pages.get(&index)).is_some_and(|page| page.dirty) {
             return Ok(());
@@ -47,7 +47,7 @@ impl Volume {
     }
 
     /// Makes sure that a slot has a block: a hole becomes a reserved one.
-    pub(crate) fn reserve_slot(&mut self, ino: u32, slot: Slot) -> Result<()> {
+    pub(crate) fn reserve_slot(&mut self, ino: Ino, slot: Slot) -> Result<()> {
         if self.node(slot.nid)?.address(slot.byte) == Address::NULL {
             self.counts.expect_room(1)?;
             self.node_mut(slot.nid)?.set_address(slot.byte, Address::NEW);
@@ -59,7 +59,7 @@ impl Volume {
     }
 
     /// Whether a file block holds bytes that are not known to be zero.
-    pub(crate) fn has_content(&mut self, ino: u32, index: u64) -> Result<bool> {
+    pub(crate) fn has_content(&mut self, ino: Ino, index: u64) -> Result<bool> {
         if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&(index as u32))) {
             return Ok(true);
         }
@@ -68,7 +68,7 @@ impl Volume {
     }
 
     /// Empties the extent that Linux keeps in the inode, since one of its blocks may have moved or gone: it must be exact.
-    pub(crate) fn forget_extent(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn forget_extent(&mut self, ino: Ino) -> Result<()> {
         if self.inode(ino)?.i_ext.len.get() != 0 {
             self.inode_mut(ino)?.i_ext.len.set(0);
         }
@@ -76,7 +76,7 @@ impl Volume {
     }
 
     /// What placement may know about the first block of an inode's data.
-    pub(crate) fn data_traits(&mut self, ino: u32) -> Result<BlockTraits> {
+    pub(crate) fn data_traits(&mut self, ino: Ino) -> Result<BlockTraits> {
         use crate::layout::inode::Advise;
         let of_directory = self.is_directory(ino)?;
         let advise = Advise::from_bits_truncate(self.inode(ino)?.i_advise);
@@ -84,7 +84,7 @@ impl Volume {
             of_directory,
             cold: advise.contains(Advise::COLD),
             hot: advise.contains(Advise::HOT),
-            file: ino,
+            file: ino.get(),
             ..BlockTraits::default()
         })
     }

@@ -1,8 +1,8 @@
 //! The end of an inode: unlinked, orphaned while in use, freed with its last reference.
 
 use crate::error::Result;
-use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
+use crate::layout::{BLOCKS_PER_SEGMENT, Ino, Nid};
 use crate::volume::Volume;
 
 /// Blocks of a checkpoint pack that orphans never get: first and last, and the six summaries.
@@ -24,7 +24,7 @@ impl Volume {
     }
 
     /// Takes note that an inode lost its last link: freed now if nobody uses it, an orphan until then.
-    pub(crate) fn drop_unlinked(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn drop_unlinked(&mut self, ino: Ino) -> Result<()> {
         self.changed = true;
         if self.inodes.get(&ino).is_some_and(|state| state.lookups > 0) {
             self.orphans.insert(ino);
@@ -34,7 +34,7 @@ impl Volume {
     }
 
     /// Gives back references; an orphan goes with its last.
-    pub(crate) fn forget(&mut self, ino: u32, count: u64) -> Result<()> {
+    pub(crate) fn forget(&mut self, ino: Ino, count: u64) -> Result<()> {
         let Some(state) = self.inodes.get_mut(&ino) else { return Ok(()) };
         state.lookups = state.lookups.saturating_sub(count);
         if state.lookups > 0 {
@@ -50,12 +50,12 @@ impl Volume {
     }
 
     /// Frees an inode with everything it holds.
-    pub(crate) fn evict(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn evict(&mut self, ino: Ino) -> Result<()> {
         self.drop_pages(ino, 0, u32::MAX);
         self.inodes.remove(&ino);
         self.check_xattr_node(ino)?;
         let raw = self.inode(ino)?;
-        let xattr = raw.i_xattr_nid.get();
+        let xattr = raw.xattr_nid();
         let has_blocks = !raw
             .inline_flags()
             .intersects(crate::layout::inode::InlineFlags::DATA | crate::layout::inode::InlineFlags::DENTRY)
@@ -66,10 +66,10 @@ impl Volume {
         if has_blocks {
             self.free_blocks_from(ino, 0)?;
         }
-        if xattr != 0 {
+        if xattr != Nid::NONE {
             self.free_node(xattr)?;
         }
-        self.free_node(ino)?;
+        self.free_node(ino.nid())?;
         self.counts.remove_inode()?;
         self.orphans.remove(&ino);
         Ok(())

@@ -3,22 +3,23 @@
 use basalt_vfs::{FileKind, OpenFlags};
 
 use crate::error::Result;
+use crate::layout::Ino;
 use crate::layout::inode::{Advise, RawInodeFlags};
 use crate::volume::Volume;
 
 impl Volume {
     /// Fails unless the inode is a directory.
-    pub(crate) fn expect_directory(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn expect_directory(&mut self, ino: Ino) -> Result<()> {
         if self.is_directory(ino)? { Ok(()) } else { Err(basalt_vfs::Error::NotDirectory.into()) }
     }
 
     /// Whether the inode carries one of these flags.
-    pub(crate) fn has_flag(&mut self, ino: u32, flags: RawInodeFlags) -> Result<bool> {
+    pub(crate) fn has_flag(&mut self, ino: Ino, flags: RawInodeFlags) -> Result<bool> {
         Ok(self.inode(ino)?.i_flags.get() & flags.bits() != 0)
     }
 
     /// Fails if the inode may not be changed at all (immutable), or only grow (append-only).
-    pub(crate) fn expect_changeable(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn expect_changeable(&mut self, ino: Ino) -> Result<()> {
         if self.has_flag(ino, RawInodeFlags::IMMUTABLE | RawInodeFlags::APPEND)? {
             return Err(basalt_vfs::Error::NotPermitted("immutable or append-only").into());
         }
@@ -26,7 +27,7 @@ impl Volume {
     }
 
     /// Fails if the inode is immutable.
-    pub(crate) fn expect_mutable(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn expect_mutable(&mut self, ino: Ino) -> Result<()> {
         if self.has_flag(ino, RawInodeFlags::IMMUTABLE)? {
             return Err(basalt_vfs::Error::NotPermitted("immutable").into());
         }
@@ -34,7 +35,7 @@ impl Volume {
     }
 
     /// Fails unless the inode is a file whose content Basalt can read, and, for `change`, may change.
-    pub(crate) fn expect_file(&mut self, ino: u32, change: bool) -> Result<()> {
+    pub(crate) fn expect_file(&mut self, ino: Ino, change: bool) -> Result<()> {
         match self.kind(ino)? {
             FileKind::Regular => {}
             FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
@@ -51,7 +52,7 @@ impl Volume {
     }
 
     /// Fails if the inode's flags forbid this use of an open file.
-    pub(crate) fn check_open(&mut self, ino: u32, how: OpenFlags) -> Result<()> {
+    pub(crate) fn check_open(&mut self, ino: Ino, how: OpenFlags) -> Result<()> {
         let write = how.contains(OpenFlags::WRITE);
         if self.kind(ino)? == FileKind::Regular {
             self.expect_file(ino, write)?;

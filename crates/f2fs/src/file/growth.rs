@@ -9,7 +9,7 @@
 use basalt_segments::cleaning::PIECE;
 
 use crate::error::Result;
-use crate::layout::{Address, BLOCK_BITS, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, Ino, blocks_for};
 use crate::lock::F2fs;
 use crate::node::path::Mapped;
 use crate::volume::Volume;
@@ -32,7 +32,7 @@ impl F2fs {
 
 impl Volume {
     /// Makes a file end at `end`, unless it ends behind it. What lies between must be as it is to be read.
-    pub(crate) fn extend_to(&mut self, ino: u32, end: u64) -> Result<()> {
+    pub(crate) fn extend_to(&mut self, ino: Ino, end: u64) -> Result<()> {
         let old = self.inode(ino)?.i_size.get();
         if end > old {
             self.inode_mut(ino)?.i_size.set(end);
@@ -43,7 +43,7 @@ impl Volume {
 
     /// Before a file grows to `end`, where `written` and what follows it will be overwritten: makes the bytes from its end on zero. Whoever
     /// truncated it last may have left them, on this system or on another.
-    pub(crate) fn clear_behind_end(&mut self, ino: u32, written: u64, end: u64) -> Result<()> {
+    pub(crate) fn clear_behind_end(&mut self, ino: Ino, written: u64, end: u64) -> Result<()> {
         let size = self.inode(ino)?.i_size.get();
         if end <= size {
             return Ok(());
@@ -59,7 +59,7 @@ impl Volume {
     }
 
     /// Makes file blocks that hold bytes into holes, from `from` to `to` (exclusive); what is only reserved stays.
-    fn free_content(&mut self, ino: u32, from: u64, to: u64) -> Result<()> {
+    fn free_content(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
         let mut index = from;
         while index < to {
             let slot = match self.map(ino, index, false)? {

@@ -2,35 +2,35 @@
 
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{BLOCK_SIZE, Ino, RawBlock};
 use crate::volume::Volume;
 
 impl Volume {
     /// Whether the file's data is in its inode.
-    pub(crate) fn has_inline_data(&mut self, ino: u32) -> Result<bool> {
+    pub(crate) fn has_inline_data(&mut self, ino: Ino) -> Result<bool> {
         Ok(self.inode(ino)?.is_inline(InlineFlags::DATA))
     }
 
     /// Bytes of data that fit the inode.
-    pub(crate) fn inline_capacity(&mut self, ino: u32) -> Result<u64> {
+    pub(crate) fn inline_capacity(&mut self, ino: Ino) -> Result<u64> {
         let flexible = self.geometry.flexible_inline_xattr();
         Ok(self.inode(ino)?.inline_data_range(flexible).len() as u64)
     }
 
     /// Copies inline data from `offset` on into `buf`, which lies within the file's size.
-    pub(crate) fn read_inline(&mut self, ino: u32, offset: usize, buf: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_inline(&mut self, ino: Ino, offset: usize, buf: &mut [u8]) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let range = self.inode(ino)?.inline_data_range(flexible);
-        let bytes = &self.node(ino)?.bytes()[range];
+        let bytes = &self.node(ino.nid())?.bytes()[range];
         buf.copy_from_slice(&bytes[offset..offset + buf.len()]);
         Ok(())
     }
 
     /// Writes inline data at `offset`; the caller has checked that it fits.
-    pub(crate) fn write_inline(&mut self, ino: u32, offset: usize, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_inline(&mut self, ino: Ino, offset: usize, data: &[u8]) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let range = self.inode(ino)?.inline_data_range(flexible);
-        let node = self.node_mut(ino)?;
+        let node = self.node_mut(ino.nid())?;
         node.bytes_mut()[range][offset..offset + data.len()].copy_from_slice(data);
         let raw = node.inode_mut();
         raw.i_inline |= InlineFlags::DATA_EXIST.bits();
@@ -38,10 +38,10 @@ impl Volume {
     }
 
     /// Zeroes inline data from `from` to `to`.
-    pub(crate) fn zero_inline(&mut self, ino: u32, from: usize, to: usize) -> Result<()> {
+    pub(crate) fn zero_inline(&mut self, ino: Ino, from: usize, to: usize) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let range = self.inode(ino)?.inline_data_range(flexible);
-        let node = self.node_mut(ino)?;
+        let node = self.node_mut(ino.nid())?;
         node.bytes_mut()[range][from..to].fill(0);
         if from == 0 {
             node.inode_mut().i_inline &= !InlineFlags::DATA_EXIST.bits();
@@ -50,7 +50,7 @@ impl Volume {
     }
 
     /// Moves inline data out into block 0, to make room for more.
-    pub(crate) fn convert_inline_data(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn convert_inline_data(&mut self, ino: Ino) -> Result<()> {
         let raw = self.inode(ino)?;
         if !raw.is_inline(InlineFlags::DATA) {
             return Ok(());
@@ -64,7 +64,7 @@ impl Volume {
             self.read_inline(ino, 0, &mut block.0[..size])?;
         }
         let flexible = self.geometry.flexible_inline_xattr();
-        let node = self.node_mut(ino)?;
+        let node = self.node_mut(ino.nid())?;
         let range = node.inode().inline_data_range(flexible);
         // The reserved slot in front is an address slot too from now on.
         node.bytes_mut()[range.start - 4..range.end].fill(0);

@@ -5,7 +5,7 @@ use basalt_vfs::{FallocateMode, Seek};
 use super::write::SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::layout::inode::Advise;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -13,7 +13,7 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 
 impl Volume {
     /// Preallocates, punches or zeroes a range.
-    pub(crate) fn fallocate(&mut self, ino: u32, mode: FallocateMode, offset: u64, length: u64) -> Result<()> {
+    pub(crate) fn fallocate(&mut self, ino: Ino, mode: FallocateMode, offset: u64, length: u64) -> Result<()> {
         self.expect_file(ino, true)?;
         if length == 0 {
             return Err(basalt_vfs::Error::Invalid("empty range").into());
@@ -51,7 +51,7 @@ impl Volume {
         if blocks > self.counts.user_blocks() { Err(basalt_vfs::Error::NoSpace.into()) } else { Ok(()) }
     }
 
-    fn preallocate(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {
+    fn preallocate(&mut self, ino: Ino, offset: u64, end: u64, keep_size: bool) -> Result<()> {
         if !keep_size {
             self.clear_behind_end(ino, end, end)?;
         }
@@ -65,7 +65,7 @@ impl Volume {
 
     /// Reserves a block for every hole of a range. Of blocks that stay behind the end of the file, because they shall or because there was no
     /// room for all, the inode tells: Linux's roll-forward takes others for a size that was not written in time.
-    fn reserve_range(&mut self, ino: u32, offset: u64, end: u64, keep_size: bool) -> Result<()> {
+    fn reserve_range(&mut self, ino: Ino, offset: u64, end: u64, keep_size: bool) -> Result<()> {
         let mut blocks = offset >> BLOCK_BITS..blocks_for(end);
         let reserved = blocks.try_for_each(|index| self.reserve_block(ino, index as u32));
         let is_refused = matches!(reserved, Err(Error::Refused(_)));
@@ -76,7 +76,7 @@ impl Volume {
     }
 
     /// Makes the bytes from `offset` to `end` zero and frees the blocks that lie within.
-    fn punch(&mut self, ino: u32, offset: u64, end: u64) -> Result<()> {
+    fn punch(&mut self, ino: Ino, offset: u64, end: u64) -> Result<()> {
         if self.has_inline_data(ino)? {
             let size = self.inode(ino)?.i_size.get();
             let (from, to) = (offset.min(size), end.min(size));
@@ -99,7 +99,7 @@ impl Volume {
     }
 
     /// Zeroes bytes within one block, if it has content.
-    fn zero_within(&mut self, ino: u32, from: u64, to: u64) -> Result<()> {
+    fn zero_within(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
         let index = from >> BLOCK_BITS;
         if from >= to || !self.has_content(ino, index)? {
             return Ok(());
@@ -111,7 +111,7 @@ impl Volume {
     }
 
     /// The next data or hole at or behind `offset`.
-    pub(crate) fn seek(&mut self, ino: u32, offset: u64, whence: Seek) -> Result<u64> {
+    pub(crate) fn seek(&mut self, ino: Ino, offset: u64, whence: Seek) -> Result<u64> {
         let size = self.inode(ino)?.i_size.get();
         if offset >= size {
             return Err(basalt_vfs::Error::NoData.into());
@@ -131,7 +131,7 @@ impl Volume {
     }
 
     /// From block `index`: how far blocks of the same sort go within one node, and whether they hold data.
-    fn describe_run(&mut self, ino: u32, index: u64) -> Result<(u64, bool)> {
+    fn describe_run(&mut self, ino: Ino, index: u64) -> Result<(u64, bool)> {
         let slot = match self.map_damaged_if_rescue(ino, index)? {
             Found::Mapped(Mapped::Hole(next)) => return Ok((next, false)),
             Found::Mapped(Mapped::Slot(slot)) => slot,

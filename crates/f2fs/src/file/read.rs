@@ -1,7 +1,7 @@
 //! Reading files: a plan made under the lock, carried out without it.
 
 use crate::error::Result;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino};
 use crate::node::path::Mapped;
 use crate::volume::Volume;
 
@@ -19,7 +19,7 @@ pub struct Extent {
 impl Volume {
     /// Prepares a read of `buf.len()` bytes at `offset`: fills what is in memory or a hole, and returns how many bytes the
     /// file has there and which extents are left to read from the device.
-    pub(crate) fn plan_read(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> Result<(usize, Vec<Extent>)> {
+    pub(crate) fn plan_read(&mut self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<(usize, Vec<Extent>)> {
         let size = self.inode(ino)?.i_size.get();
         let length = size.saturating_sub(offset).min(buf.len() as u64) as usize;
         let buf = &mut buf[..length];
@@ -61,7 +61,7 @@ impl Volume {
     #[allow(clippy::too_many_arguments)] // One step of the loop above, in a room of its own.
     fn plan_block(
         &mut self,
-        ino: u32,
+        ino: Ino,
         index: u64,
         address: Address,
         offset: u64,
@@ -98,7 +98,7 @@ impl Volume {
     }
 
     /// Reads a whole small thing (a symbolic link's target) under the lock.
-    pub(crate) fn read_whole(&mut self, ino: u32, limit: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read_whole(&mut self, ino: Ino, limit: usize) -> Result<Vec<u8>> {
         let size = self.inode(ino)?.i_size.get().min(limit as u64) as usize;
         let mut bytes = vec![0; size];
         let (length, extents) = self.plan_read(ino, 0, &mut bytes)?;

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::file::write::SIZE_MAX;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, blocks_for};
 use crate::node::path::{Mapped, PER_NODE};
 use crate::volume::Volume;
 
@@ -11,7 +11,7 @@ const NODES_ABOVE: u64 = 5;
 
 impl Volume {
     /// Bytes of free space that writing `length` bytes at `offset` takes at most, nodes among them. None where every block is there.
-    pub(crate) fn room_for(&mut self, ino: u32, offset: u64, length: u64) -> Result<u64> {
+    pub(crate) fn room_for(&mut self, ino: Ino, offset: u64, length: u64) -> Result<u64> {
         let end = offset.saturating_add(length).min(SIZE_MAX);
         if offset >= end {
             return Ok(0);
@@ -30,7 +30,7 @@ impl Volume {
     }
 
     /// File blocks from `from` to `to` (exclusive) that have no block.
-    fn holes(&mut self, ino: u32, from: u64, to: u64) -> Result<u64> {
+    fn holes(&mut self, ino: Ino, from: u64, to: u64) -> Result<u64> {
         let (mut index, mut holes) = (from, 0);
         while index < to {
             index = match self.map(ino, index, false)? {

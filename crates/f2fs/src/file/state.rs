@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::layout::RawBlock;
+use crate::layout::{Ino, RawBlock};
 
 /// One cached block.
 pub struct Page {
@@ -28,17 +28,17 @@ pub struct InodeState {
 /// Clean directory pages, oldest first.
 #[derive(Default)]
 pub struct CleanPages {
-    order: VecDeque<(u32, u32)>,
+    order: VecDeque<(Ino, u32)>,
 }
 
 impl CleanPages {
     /// Notes a page that has become clean.
-    pub fn note(&mut self, ino: u32, index: u32) {
+    pub fn note(&mut self, ino: Ino, index: u32) {
         self.order.push_back((ino, index));
     }
 
     /// Takes the oldest away if there are more than `limit`: its inode and block.
-    pub fn take_beyond(&mut self, limit: usize) -> Option<(u32, u32)> {
+    pub fn take_beyond(&mut self, limit: usize) -> Option<(Ino, u32)> {
         if self.order.len() > limit { self.order.pop_front() } else { None }
     }
 }
@@ -50,8 +50,8 @@ mod tests {
     #[test]
     fn the_oldest_clean_page_goes_first() {
         let mut pages = CleanPages::default();
-        [1, 2, 3].into_iter().for_each(|index| pages.note(9, index));
-        assert_eq!(pages.take_beyond(2), Some((9, 1)));
+        [1, 2, 3].into_iter().for_each(|index| pages.note(Ino::new(9), index));
+        assert_eq!(pages.take_beyond(2), Some((Ino::new(9), 1)));
         assert_eq!(pages.take_beyond(2), None);
     }
 }

@@ -4,7 +4,7 @@
 use basalt_segments::BlockTraits;
 
 use crate::error::{Error, Result};
-use crate::layout::{Address, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_SIZE, Ino};
 use crate::node::path::Slot;
 use crate::volume::Volume;
 
@@ -24,7 +24,7 @@ impl Volume {
     /// Writes whole blocks from file block `first` on. An error comes with the number of blocks that were written.
     pub(crate) fn write_through(
         &mut self,
-        ino: u32,
+        ino: Ino,
         first: u32,
         data: &[u8],
     ) -> std::result::Result<(), (usize, Error)> {
@@ -41,7 +41,7 @@ impl Volume {
 
     fn place_all(
         &mut self,
-        ino: u32,
+        ino: Ino,
         first: u32,
         count: usize,
         data: &[u8],
@@ -112,7 +112,7 @@ mod tests {
         let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
         let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
         fs.write(ino, 0, &[1; 9000], false).unwrap();
-        let ino = ino as u32;
+        let ino = Ino::new(ino as u32);
         let mut volume = fs.volume.lock();
         while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
         let (done, error) = volume.write_through(ino, 3, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
@@ -131,7 +131,7 @@ mod tests {
         let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
         let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
         fs.fallocate(ino, FallocateMode::empty(), 0, 1024 * BLOCK_SIZE as u64).unwrap();
-        let ino = ino as u32;
+        let ino = Ino::new(ino as u32);
         let mut volume = fs.volume.lock();
         while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
         let (done, error) = volume.write_through(ino, 0, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();

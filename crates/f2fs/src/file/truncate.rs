@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::layout::node::ADDRS_PER_NODE;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, Nid};
 use crate::node::path::{DOUBLE_INDIRECT, Mapped, SECOND_INDIRECT, inode_slot};
 use crate::volume::Volume;
 
@@ -15,7 +15,7 @@ const TREES: [(u32, u32); 5] = [(1, 1), (1, 2), (2, 3), (2, SECOND_INDIRECT), (3
 /// A node with what is below it: which, its offset in the inode's tree, its depth, and the first file block below it.
 #[derive(Clone, Copy)]
 struct Subtree {
-    nid: u32,
+    nid: Nid,
     offset: u32,
     depth: u32,
     base: u64,
@@ -23,7 +23,7 @@ struct Subtree {
 
 impl Volume {
     /// Frees everything past `size` bytes and zeroes the rest of the last block.
-    pub(crate) fn truncate(&mut self, ino: u32, size: u64) -> Result<()> {
+    pub(crate) fn truncate(&mut self, ino: Ino, size: u64) -> Result<()> {
         let keep = size.div_ceil(BLOCK_SIZE as u64);
         self.drop_pages(ino, keep.min(u64::from(u32::MAX)) as u32, u32::MAX);
         self.zero_tail(ino, size)?;
@@ -32,7 +32,7 @@ impl Volume {
 
     /// Zeroes the rest of the block that holds byte `from`, if there is anything else. The page goes with the next checkpoint, because
     /// other systems may show what lies behind the end when they extend the file.
-    pub(crate) fn zero_tail(&mut self, ino: u32, from: u64) -> Result<()> {
+    pub(crate) fn zero_tail(&mut self, ino: Ino, from: u64) -> Result<()> {
         let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
         let index = from >> BLOCK_BITS;
         if within == 0 || !self.has_content(ino, index)? {
@@ -52,22 +52,22 @@ impl Volume {
     }
 
     /// Frees all data blocks from file block `keep` on, and every node that holds none before it.
-    pub(crate) fn free_blocks_from(&mut self, ino: u32, keep: u64) -> Result<()> {
+    pub(crate) fn free_blocks_from(&mut self, ino: Ino, keep: u64) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
         let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
         if keep < u64::from(own) {
-            self.free_slots(ino, ino, inode_slot(extra, keep as u32), own - keep as u32)?;
+            self.free_slots(ino, ino.nid(), inode_slot(extra, keep as u32), own - keep as u32)?;
         }
         let mut base = u64::from(own);
         for (which, (depth, offset)) in TREES.into_iter().enumerate() {
             let byte = NIDS_OFFSET + 4 * which;
             let span = PER_NODE.pow(depth);
-            let child = self.node(ino)?.pointer(byte);
-            if child != 0 && keep < base + span {
+            let child = self.node(ino.nid())?.child(byte);
+            if child != Nid::NONE && keep < base + span {
                 let gone = self.free_subtree(ino, Subtree { nid: child, offset, depth, base }, keep)?;
                 if gone {
-                    self.node_mut(ino)?.set_pointer(byte, 0);
+                    self.node_mut(ino.nid())?.set_pointer(byte, 0);
                 }
             }
             base += span;
@@ -76,19 +76,19 @@ impl Volume {
     }
 
     /// Frees one of the five trees below an inode, if it is there.
-    pub(crate) fn free_tree(&mut self, ino: u32, which: usize) -> Result<()> {
+    pub(crate) fn free_tree(&mut self, ino: Ino, which: usize) -> Result<()> {
         let (depth, offset) = TREES[which];
         let byte = NIDS_OFFSET + 4 * which;
-        let nid = self.node(ino)?.pointer(byte);
-        if nid != 0 {
+        let nid = self.node(ino.nid())?.child(byte);
+        if nid != Nid::NONE {
             self.free_subtree(ino, Subtree { nid, offset, depth, base: 0 }, 0)?;
-            self.node_mut(ino)?.set_pointer(byte, 0);
+            self.node_mut(ino.nid())?.set_pointer(byte, 0);
         }
         Ok(())
     }
 
     /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
-    fn free_subtree(&mut self, ino: u32, subtree: Subtree, keep: u64) -> Result<bool> {
+    fn free_subtree(&mut self, ino: Ino, subtree: Subtree, keep: u64) -> Result<bool> {
         let Subtree { nid, offset, depth, base } = subtree;
         self.check_child(ino, nid, offset)?;
         let first = keep.saturating_sub(base);
@@ -99,10 +99,10 @@ impl Volume {
             // Each child of the double indirect node is followed by its own children.
             let stride = if depth == 3 { ADDRS_PER_NODE + 1 } else { 1 };
             for index in first / span..PER_NODE {
-                let child = self.node(nid)?.pointer(4 * index as usize);
+                let child = self.node(nid)?.child(4 * index as usize);
                 let offset = offset + 1 + index as u32 * stride;
                 let below = Subtree { nid: child, offset, depth: depth - 1, base: base + index * span };
-                if child != 0 && self.free_subtree(ino, below, keep)? {
+                if child != Nid::NONE && self.free_subtree(ino, below, keep)? {
                     self.node_mut(nid)?.set_pointer(4 * index as usize, 0);
                 }
             }
@@ -116,7 +116,7 @@ impl Volume {
     }
 
     /// Frees `count` data blocks whose addresses start at byte `byte` of a node.
-    pub(super) fn free_slots(&mut self, ino: u32, nid: u32, byte: usize, count: u32) -> Result<()> {
+    pub(super) fn free_slots(&mut self, ino: Ino, nid: Nid, byte: usize, count: u32) -> Result<()> {
         let mut freed = 0;
         for slot in 0..count as usize {
             let at = byte + 4 * slot;
@@ -142,7 +142,7 @@ impl Volume {
     }
 
     /// Makes file blocks `from` to `to` (exclusive) a hole; nodes stay.
-    pub(crate) fn free_range(&mut self, ino: u32, from: u64, to: u64) -> Result<()> {
+    pub(crate) fn free_range(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
         let clamp = |index: u64| index.min(u64::from(u32::MAX)) as u32;
         self.drop_pages(ino, clamp(from), clamp(to));
         let mut index = from;

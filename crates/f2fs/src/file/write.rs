@@ -3,7 +3,7 @@
 use super::through::THROUGH_MIN;
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, Ino};
 use crate::node::path::BLOCKS_MAX;
 use crate::volume::Volume;
 
@@ -25,7 +25,7 @@ impl Volume {
     /// Returns how many bytes were written: fewer than all, but at least one, where space ran out behind them.
     ///
     /// Errors: `FileTooLarge` past [`SIZE_MAX`]; `NoSpace`.
-    pub(crate) fn write_file(&mut self, ino: u32, offset: u64, data: &[u8], times: Times) -> Result<usize> {
+    pub(crate) fn write_file(&mut self, ino: Ino, offset: u64, data: &[u8], times: Times) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -56,7 +56,7 @@ impl Volume {
     }
 
     /// Puts data into pages, long runs of whole blocks into their log; an error comes with the file offset it was reached at.
-    fn write_pages(&mut self, ino: u32, offset: u64, data: &[u8]) -> std::result::Result<(), (u64, crate::Error)> {
+    fn write_pages(&mut self, ino: Ino, offset: u64, data: &[u8]) -> std::result::Result<(), (u64, crate::Error)> {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
@@ -83,13 +83,13 @@ impl Volume {
         Ok(())
     }
 
-    fn finish_write(&mut self, ino: u32, end: u64, times: Times) -> Result<()> {
+    fn finish_write(&mut self, ino: Ino, end: u64, times: Times) -> Result<()> {
         self.extend_to(ino, end)?;
         if times == Times::Renew { self.touch_content(ino) } else { Ok(()) }
     }
 
     /// Sets a file's size: truncates, or extends with a hole.
-    pub(crate) fn set_size(&mut self, ino: u32, size: u64) -> Result<()> {
+    pub(crate) fn set_size(&mut self, ino: Ino, size: u64) -> Result<()> {
         self.expect_file(ino, true)?;
         if size > SIZE_MAX {
             return Err(basalt_vfs::Error::FileTooLarge.into());

@@ -6,7 +6,7 @@ use basalt_segments::{BlockTraits, SegmentKind};
 
 use super::state::Page;
 use crate::error::{Error, Result};
-use crate::layout::{Address, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_SIZE, Ino};
 use crate::log::active::data_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
@@ -14,7 +14,7 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Writes the dirty pages of one inode, in file order.
-    pub(crate) fn write_back(&mut self, ino: u32) -> Result<()> {
+    pub(crate) fn write_back(&mut self, ino: Ino) -> Result<()> {
         self.write_back_from(ino, 0, usize::MAX).map(|_| ())
     }
 
@@ -30,7 +30,7 @@ impl Volume {
             left -= written.len();
             self.written_to = match written.last() {
                 Some(last) if left == 0 => (ino, last.saturating_add(1)),
-                _ => (ino.saturating_add(1), 0),
+                _ => (ino.saturating_next(), 0),
             };
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Volume {
     }
 
     /// Writes up to `most` dirty pages of one inode, from page `from` on; which.
-    pub(crate) fn write_back_from(&mut self, ino: u32, from: u32, most: usize) -> Result<Vec<u32>> {
+    pub(crate) fn write_back_from(&mut self, ino: Ino, from: u32, most: usize) -> Result<Vec<u32>> {
         let mut written = Vec::new();
         let Some(state) = self.inodes.get_mut(&ino) else { return Ok(written) };
         if state.dirty == 0 {
@@ -82,7 +82,7 @@ impl Volume {
     /// Writes pages that stay in the cache.
     fn write_pages_out<'p>(
         &mut self,
-        ino: u32,
+        ino: Ino,
         pages: impl Iterator<Item = (&'p u32, &'p mut Page)>,
         written: &mut Vec<u32>,
     ) -> Result<()> {
@@ -101,7 +101,7 @@ impl Volume {
     /// Moves dirty pages out of the cache into the block writer. The page at which that fails stays.
     fn hand_pages_over(
         &mut self,
-        ino: u32,
+        ino: Ino,
         pages: &mut BTreeMap<u32, Page>,
         from: u32,
         most: usize,
@@ -130,7 +130,7 @@ impl Volume {
 
     /// The slot of a reserved file block; `known` is that of one in front, if there was one. Neighbours share their node: it is
     /// looked up once.
-    fn slot_near(&mut self, ino: u32, index: u32, known: &mut Option<(u32, Slot)>) -> Result<Slot> {
+    fn slot_near(&mut self, ino: Ino, index: u32, known: &mut Option<(u32, Slot)>) -> Result<Slot> {
         if let Some((first, slot)) = *known
             && index - first < slot.count
         {
@@ -146,7 +146,7 @@ impl Volume {
     /// Writes one block of data to `kind`'s log and points its slot there.
     pub(crate) fn write_data_block(
         &mut self,
-        ino: u32,
+        ino: Ino,
         index: u32,
         slot: Slot,
         kind: SegmentKind,
@@ -163,7 +163,7 @@ impl Volume {
     /// where a planted bug forgets that.
     fn make_way_for_block(
         &mut self,
-        ino: u32,
+        ino: Ino,
         index: u32,
         slot: Slot,
         kind: SegmentKind,
@@ -179,7 +179,7 @@ impl Volume {
     }
 
     /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
-    pub(crate) fn place_block(&mut self, ino: u32, index: u32, slot: Slot, kind: SegmentKind) -> Result<Address> {
+    pub(crate) fn place_block(&mut self, ino: Ino, index: u32, slot: Slot, kind: SegmentKind) -> Result<Address> {
         let old = self.node(slot.nid)?.address(slot.byte);
         if old == Address::NULL {
             return Err(not_reserved(ino, index));
@@ -207,7 +207,7 @@ impl Volume {
         if self.dirty_directory_pages == 0 {
             return Ok(());
         }
-        let inodes: Vec<u32> = self
+        let inodes: Vec<Ino> = self
             .dirty_inodes
             .iter()
             .copied()
@@ -218,11 +218,11 @@ impl Volume {
 
     /// Writes all dirty pages, files first in order of their inode number.
     pub(crate) fn write_back_all(&mut self) -> Result<()> {
-        let inodes: Vec<u32> = self.dirty_inodes.iter().copied().collect();
+        let inodes: Vec<Ino> = self.dirty_inodes.iter().copied().collect();
         inodes.into_iter().try_for_each(|ino| self.write_back(ino))
     }
 }
 
-fn not_reserved(ino: u32, index: u32) -> Error {
+fn not_reserved(ino: Ino, index: u32) -> Error {
     Error::damaged("inode", format!("inode {ino} block {index}"), "dirty, but no block is reserved")
 }

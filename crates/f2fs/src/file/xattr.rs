@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::layout::xattr::{HEADER_SIZE, MAGIC, NAMESPACES, NODE_CAPACITY, RawXattrEntry, RawXattrHeader, VALUE_MAX};
+use crate::layout::{Ino, Nid};
 use crate::volume::Volume;
 
 const ENTRY_SIZE: usize = size_of::<RawXattrEntry>();
@@ -101,16 +102,16 @@ fn encode_list(attributes: &[Attribute]) -> Vec<u8> {
 
 impl Volume {
     /// All attributes of an inode, as stored.
-    pub(crate) fn load_xattrs(&mut self, ino: u32) -> Result<Vec<Attribute>> {
+    pub(crate) fn load_xattrs(&mut self, ino: Ino) -> Result<Vec<Attribute>> {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
-        let xattr_nid = raw.i_xattr_nid.get();
+        let xattr_nid = raw.xattr_nid();
         let inline = inline_range(raw, flexible);
-        if xattr_nid == 0 && inline.is_empty() {
+        if xattr_nid == Nid::NONE && inline.is_empty() {
             return Ok(Vec::new());
         }
-        let mut bytes = self.node(ino)?.bytes()[inline].to_vec();
-        if xattr_nid != 0 {
+        let mut bytes = self.node(ino.nid())?.bytes()[inline].to_vec();
+        if xattr_nid != Nid::NONE {
             self.check_xattr_node(ino)?;
             let node = self.node(xattr_nid)?;
             bytes.extend_from_slice(&node.bytes()[..NODE_CAPACITY]);
@@ -124,18 +125,18 @@ impl Volume {
     }
 
     /// Fails if an inode's xattr node, where it has one, is another node.
-    pub(crate) fn check_xattr_node(&mut self, ino: u32) -> Result<()> {
-        match self.inode(ino)?.i_xattr_nid.get() {
-            0 => Ok(()),
+    pub(crate) fn check_xattr_node(&mut self, ino: Ino) -> Result<()> {
+        match self.inode(ino)?.xattr_nid() {
+            Nid::NONE => Ok(()),
             nid => self.check_child(ino, nid, XATTR_NODE_OFFSET).map(|_| ()),
         }
     }
 
     /// Writes all attributes of an inode. `NoSpace` if they do not fit, with nothing changed.
-    fn store_xattrs(&mut self, ino: u32, attributes: &[Attribute]) -> Result<()> {
+    fn store_xattrs(&mut self, ino: Ino, attributes: &[Attribute]) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
-        let mut xattr_nid = raw.i_xattr_nid.get();
+        let mut xattr_nid = raw.xattr_nid();
         let inline = inline_range(raw, flexible);
         let bytes = if attributes.is_empty() { Vec::new() } else { encode_list(attributes) };
         // The terminator must fit as well.
@@ -143,25 +144,25 @@ impl Volume {
         if !fits_inline && bytes.len() + TERMINATOR > inline.len() + NODE_CAPACITY {
             return Err(basalt_vfs::Error::NoSpace.into());
         }
-        if !fits_inline && xattr_nid == 0 {
+        if !fits_inline && xattr_nid == Nid::NONE {
             self.counts.expect_room(1)?;
             let cold = !self.is_directory(ino)?;
             xattr_nid = self.new_node(Some(ino), XATTR_NODE_OFFSET, cold)?;
-            self.inode_mut(ino)?.i_xattr_nid.set(xattr_nid);
+            self.inode_mut(ino)?.i_xattr_nid.set(xattr_nid.get());
             self.add_blocks(ino, 1)?;
         }
         if self.is_directory(ino)? {
             self.since.note_reshaped(ino);
         }
         let (front, back) = bytes.split_at(bytes.len().min(inline.len()));
-        let space = &mut self.node_mut(ino)?.bytes_mut()[inline];
+        let space = &mut self.node_mut(ino.nid())?.bytes_mut()[inline];
         space.fill(0);
         space[..front.len()].copy_from_slice(front);
-        if xattr_nid != 0 && fits_inline {
+        if xattr_nid != Nid::NONE && fits_inline {
             self.free_node(xattr_nid)?;
             self.inode_mut(ino)?.i_xattr_nid.set(0);
             self.add_blocks(ino, -1)?;
-        } else if xattr_nid != 0 {
+        } else if xattr_nid != Nid::NONE {
             let space = &mut self.node_mut(xattr_nid)?.bytes_mut()[..NODE_CAPACITY];
             space.fill(0);
             space[..back.len()].copy_from_slice(back);
@@ -169,13 +170,13 @@ impl Volume {
         Ok(())
     }
 
-    fn load_xattr(&mut self, ino: u32, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn load_xattr(&mut self, ino: Ino, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut all = self.load_xattrs(ino)?;
         let at = all.iter().position(|attribute| attribute.index == index && attribute.name == name);
         Ok(at.map(|at| all.swap_remove(at).value))
     }
 
-    fn store_xattr(&mut self, ino: u32, index: u8, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn store_xattr(&mut self, ino: Ino, index: u8, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         let mut all = self.load_xattrs(ino)?;
         all.retain(|attribute| attribute.index != index || attribute.name != name);
         if let Some(value) = value {
@@ -185,7 +186,7 @@ impl Volume {
     }
 
     /// The value of an attribute by its full name.
-    pub(crate) fn get_xattr(&mut self, ino: u32, full: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn get_xattr(&mut self, ino: Ino, full: &[u8]) -> Result<Vec<u8>> {
         let (index, name) = split_name(full).ok_or(basalt_vfs::Error::NotSupported("xattr namespace"))?;
         match index {
             INDEX_ADVISE => Ok(vec![self.inode(ino)?.i_advise]),
@@ -198,7 +199,7 @@ impl Volume {
     }
 
     /// Sets an attribute by its full name; an access ACL changes the mode with it.
-    pub(crate) fn set_xattr(&mut self, ino: u32, full: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+    pub(crate) fn set_xattr(&mut self, ino: Ino, full: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         self.expect_changeable(ino)?;
         let (index, name) = split_name(full).ok_or(basalt_vfs::Error::NotSupported("xattr namespace"))?;
         if name.len() > NAME_MAX {
@@ -224,7 +225,7 @@ impl Volume {
     }
 
     /// Removes an attribute by its full name.
-    pub(crate) fn remove_xattr(&mut self, ino: u32, full: &[u8]) -> Result<()> {
+    pub(crate) fn remove_xattr(&mut self, ino: Ino, full: &[u8]) -> Result<()> {
         self.expect_changeable(ino)?;
         let (index, name) = split_name(full).ok_or(basalt_vfs::Error::NotSupported("xattr namespace"))?;
         if self.load_xattr(ino, index, name)?.is_none() {
@@ -237,7 +238,7 @@ impl Volume {
     }
 
     /// The full names of all attributes, each with a zero byte behind it.
-    pub(crate) fn list_xattrs(&mut self, ino: u32) -> Result<Vec<u8>> {
+    pub(crate) fn list_xattrs(&mut self, ino: Ino) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         for attribute in self.load_xattrs(ino)? {
             let Some(prefix) = prefix(attribute.index) else { continue };
@@ -249,7 +250,7 @@ impl Volume {
     }
 
     /// An inode's access or default ACL.
-    pub(crate) fn load_acl(&mut self, ino: u32, default: bool) -> Result<Option<Acl>> {
+    pub(crate) fn load_acl(&mut self, ino: Ino, default: bool) -> Result<Option<Acl>> {
         let index = if default { INDEX_ACL_DEFAULT } else { INDEX_ACL_ACCESS };
         match self.load_xattr(ino, index, b"")? {
             Some(value) => Ok(Some(Acl::from_compact(&value)?)),
@@ -258,13 +259,13 @@ impl Volume {
     }
 
     /// Stores an inode's access or default ACL, or removes it.
-    pub(crate) fn store_acl(&mut self, ino: u32, acl: Option<&Acl>, default: bool) -> Result<()> {
+    pub(crate) fn store_acl(&mut self, ino: Ino, acl: Option<&Acl>, default: bool) -> Result<()> {
         let index = if default { INDEX_ACL_DEFAULT } else { INDEX_ACL_ACCESS };
         let value = acl.map(Acl::to_compact);
         self.store_xattr(ino, index, b"", value.as_deref())
     }
 
-    fn set_acl_xattr(&mut self, ino: u32, default: bool, value: &[u8]) -> Result<()> {
+    fn set_acl_xattr(&mut self, ino: Ino, default: bool, value: &[u8]) -> Result<()> {
         let is_directory = self.is_directory(ino)?;
         if default && !is_directory {
             return Err(basalt_vfs::Error::Access.into());

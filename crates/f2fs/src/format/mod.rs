@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, superblock_block};
 use crate::journal::area::Area;
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use earlier::Earlier;
 use plan::Plan;
 
@@ -234,11 +234,11 @@ fn nat_block(plan: &Plan, root: &root::Tree) -> (Address, Vec<u8>) {
     let sb = &plan.superblock;
     let mut entries = [RawNatEntry::default(); ENTRIES_PER_BLOCK as usize];
     // Linux gives the two inodes that exist only in memory the address 1.
-    let reserved = [sb.node_ino, sb.meta_ino].map(|ino| (ino.get(), Address::new(1)));
+    let reserved = [sb.node_ino, sb.meta_ino].map(|ino| (Ino::from(ino), Address::new(1)));
     for (ino, address) in reserved.into_iter().chain(root.inodes.iter().copied()) {
         // Inode numbers of a new volume are below 5.
-        let entry = &mut entries[ino as usize];
-        entry.ino.set(ino);
+        let entry = &mut entries[ino.get() as usize];
+        entry.ino.set(ino.get());
         entry.block_addr = address.into();
     }
     let mut block = entries.as_bytes().to_vec();

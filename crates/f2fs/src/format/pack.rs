@@ -28,7 +28,7 @@ pub fn build(plan: &Plan, tree: &Tree, version: u64) -> Vec<u8> {
     pack.extend(compact_summaries(plan, tree));
     let mut hot = RawSummaryBlock::empty(TYPE_NODE);
     for (entry, &(ino, _)) in hot.entries.iter_mut().zip(&tree.inodes) {
-        entry.nid.set(ino);
+        entry.nid.set(ino.get());
     }
     pack.extend_from_slice(hot.as_bytes());
     let empty = RawSummaryBlock::empty(TYPE_NODE);
@@ -62,7 +62,7 @@ fn checkpoint_block(plan: &Plan, tree: &Tree, version: u64) -> Vec<u8> {
     raw.cp_pack_start_sum.set(1 + sb.cp_payload.get());
     raw.valid_node_count.set(inodes);
     raw.valid_inode_count.set(inodes);
-    raw.next_free_nid.set(plan.next_free_nid);
+    raw.next_free_nid.set(plan.next_free_nid.get());
     raw.sit_ver_bitmap_bytesize.set(sb.segment_count_sit.get() / 2 * BLOCKS_PER_SEGMENT / 8);
     raw.nat_ver_bitmap_bytesize.set(sb.segment_count_nat.get() / 2 * BLOCKS_PER_SEGMENT / 8);
     raw.checksum_offset.set(CHECKSUM_OFFSET as u32);
@@ -88,7 +88,7 @@ fn compact_summaries(plan: &Plan, tree: &Tree) -> Vec<u8> {
         .collect();
     block.extend(encode_journal(&segments));
     for &(ino, _) in &tree.inodes {
-        let owner = RawSummary { nid: U32::new(ino), ..RawSummary::default() };
+        let owner = RawSummary { nid: U32::new(ino.get()), ..RawSummary::default() };
         block.extend_from_slice(owner.as_bytes());
     }
     block.resize(BLOCK_SIZE, 0);

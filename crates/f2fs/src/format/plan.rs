@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::layout::crc::crc;
 use crate::layout::superblock::{EXTENSION_MAX, Features, MAGIC, RawSuperblock};
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, Nid, SEGMENT_BITS};
 
 /// Most segments in a section that make sense: 8 GiB.
 const SEGMENTS_PER_SECTION_MAX: u32 = 4096;
@@ -33,9 +33,9 @@ pub struct Plan {
     /// First segment of each log.
     pub logs: [u32; LOGS as usize],
     /// Inode number of `lost+found`, if the volume has one.
-    pub lost_found: Option<u32>,
+    pub lost_found: Option<Ino>,
     /// First node id that is free.
-    pub next_free_nid: u32,
+    pub next_free_nid: Nid,
     /// Segments that cleaning keeps free.
     pub reserved_segments: u32,
     /// Segments kept back for cleaning, reserved ones included.
@@ -86,11 +86,12 @@ impl Plan {
         let mut superblock = superblock(device, options, areas);
         set_extensions(&mut superblock);
         let journal_blocks = journal_blocks(device, options, &superblock)?;
-        let lost_found = options.features.contains(Features::LOST_FOUND).then_some(superblock.root_ino.get() + 1);
+        let lost_found =
+            options.features.contains(Features::LOST_FOUND).then_some(Ino::new(superblock.root_ino.get() + 1));
         Ok(Plan {
             logs: place_logs(areas.main / per_section, per_section),
             lost_found,
-            next_free_nid: superblock.root_ino.get() + 1 + u32::from(lost_found.is_some()),
+            next_free_nid: Nid::new(superblock.root_ino.get() + 1 + u32::from(lost_found.is_some())),
             reserved_segments: reserve.reserved,
             overprovision_segments: reserve.overprovision,
             overprovision_percent: reserve.percent,
@@ -210,9 +211,9 @@ fn superblock(device: &dyn BlockDevice, options: &FormatOptions, areas: Areas) -
     sb.secs_per_zone.set(1);
     sb.block_count.set(device.size() >> BLOCK_BITS);
     set_areas(&mut sb, options.segments_per_section, areas);
-    sb.node_ino.set(1);
-    sb.meta_ino.set(2);
-    sb.root_ino.set(3);
+    sb.node_ino = Ino::NODE.into();
+    sb.meta_ino = Ino::META.into();
+    sb.root_ino = Ino::ROOT.into();
     #[expect(clippy::disallowed_methods, reason = "a caller that wants the same volume again gives the UUID")]
     let random = || uuid::Uuid::new_v4().into_bytes();
     sb.uuid = options.uuid.unwrap_or_else(random);

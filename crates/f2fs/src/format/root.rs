@@ -9,7 +9,7 @@ use crate::dir::hash::hash;
 use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCK_SIZE, set_bit_lsb};
+use crate::layout::{Address, BLOCK_SIZE, Ino, set_bit_lsb};
 
 /// Name of the directory where a repair puts what has no name.
 const LOST_FOUND: &[u8] = b"lost+found";
@@ -21,12 +21,12 @@ pub struct Tree {
     /// Blocks and their addresses.
     pub blocks: Vec<(Address, Vec<u8>)>,
     /// Inode numbers and the addresses of their inodes, in the order of both node log and (for their directory block) data log.
-    pub inodes: Vec<(u32, Address)>,
+    pub inodes: Vec<(Ino, Address)>,
 }
 
 /// Builds inodes and directory blocks: the first blocks of the hot node log and of the hot data log.
 pub fn build(plan: &Plan, options: &FormatOptions) -> Tree {
-    let root = plan.superblock.root_ino.get();
+    let root = Ino::from(plan.superblock.root_ino);
     let mut tree = Tree { blocks: Vec::new(), inodes: Vec::new() };
     let mut root_names = vec![(&b"."[..], root), (&b".."[..], root)];
     root_names.extend(plan.lost_found.map(|ino| (LOST_FOUND, ino)));
@@ -34,7 +34,7 @@ pub fn build(plan: &Plan, options: &FormatOptions) -> Tree {
     tree.add(plan, options, inode(plan, options, root, 0o755, links), &root_names);
     if let Some(ino) = plan.lost_found {
         let mut inode = inode(plan, options, ino, 0o700, 2);
-        inode.i_pino.set(root);
+        inode.i_pino.set(root.get());
         inode.i_namelen.set(LOST_FOUND.len() as u32);
         inode.i_name[..LOST_FOUND.len()].copy_from_slice(LOST_FOUND);
         tree.add(plan, options, inode, &[(b".", ino), (b"..", root)]);
@@ -43,7 +43,7 @@ pub fn build(plan: &Plan, options: &FormatOptions) -> Tree {
 }
 
 impl Tree {
-    fn add(&mut self, plan: &Plan, options: &FormatOptions, mut inode: Box<RawInode>, names: &[(&[u8], u32)]) {
+    fn add(&mut self, plan: &Plan, options: &FormatOptions, mut inode: Box<RawInode>, names: &[(&[u8], Ino)]) {
         let index = self.inodes.len() as u32;
         let address = plan.log_start(HOT_NODE) + index;
         let data = plan.log_start(HOT_DATA) + index;
@@ -55,14 +55,14 @@ impl Tree {
             let checksum = inode.expected_checksum(seed);
             inode.extra_mut().i_inode_checksum.set(checksum);
         }
-        self.inodes.push((inode.footer.ino.get(), address));
+        self.inodes.push((inode.footer.ino(), address));
         self.blocks.push((address, inode.as_bytes().to_vec()));
         self.blocks.push((data, directory_block(names)));
     }
 }
 
 /// A directory's inode with one block of entries.
-fn inode(plan: &Plan, options: &FormatOptions, ino: u32, permissions: u16, links: u32) -> Box<RawInode> {
+fn inode(plan: &Plan, options: &FormatOptions, ino: Ino, permissions: u16, links: u32) -> Box<RawInode> {
     let mut inode = Box::new(RawInode::new_zeroed());
     let (seconds, nanoseconds) = (options.time.seconds as u64, options.time.nanoseconds);
     inode.i_mode.set(0o040_000 | permissions);
@@ -90,8 +90,8 @@ fn inode(plan: &Plan, options: &FormatOptions, ino: u32, permissions: u16, links
         extra.i_crtime.set(seconds);
         extra.i_crtime_nsec.set(nanoseconds);
     }
-    inode.footer.nid.set(ino);
-    inode.footer.ino.set(ino);
+    inode.footer.nid.set(ino.get());
+    inode.footer.ino.set(ino.get());
     inode.footer.cp_ver.set(plan.checkpoint_version);
     inode
 }
@@ -110,14 +110,14 @@ pub(crate) fn extra_size(features: Features) -> u16 {
 }
 
 /// A directory block with directories in it, in this order.
-fn directory_block(names: &[(&[u8], u32)]) -> Vec<u8> {
+fn directory_block(names: &[(&[u8], Ino)]) -> Vec<u8> {
     let shape = DentryShape::BLOCK;
     let mut block = vec![0; BLOCK_SIZE];
     let mut slot = 0;
     for &(name, ino) in names {
         let mut entry = RawDentry { file_type: DIRECTORY, ..RawDentry::default() };
         entry.hash_code.set(hash(name));
-        entry.ino.set(ino);
+        entry.ino.set(ino.get());
         entry.name_len.set(name.len() as u16);
         let at = shape.dentries_at + slot * size_of::<RawDentry>();
         block[at..at + size_of::<RawDentry>()].copy_from_slice(entry.as_bytes());

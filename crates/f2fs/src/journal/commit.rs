@@ -156,7 +156,7 @@ impl Volume {
     fn write_journal(&mut self, flushes: &Flushes) -> Result<Written> {
         self.writer.write_all(&*self.device)?;
         let moves = self.journal.moves.take();
-        self.journal.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid.get()));
+        self.journal.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid()));
         let blocks = self.compose_journal(moves.list());
         if let Some(area) = self.journal.area {
             let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();

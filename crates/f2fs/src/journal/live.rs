@@ -14,10 +14,9 @@ use super::translation::Translation;
 use crate::blocks::read_blocks;
 use crate::error::Result;
 use crate::layout::journal::{KIND_DATA, KIND_NODE};
-use crate::layout::nat::FIRST_NODE;
 use crate::layout::node::RawNode;
 use crate::layout::sit::VALID_MAP_SIZE;
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, bit_msb, set_bit_msb};
 use crate::log::active::Owners;
 use crate::node::pointers::pointers;
 use crate::node::seen::recognise;
@@ -87,7 +86,7 @@ impl Volume {
         let (live, is_node) = (vec![[0; VALID_MAP_SIZE]; segments], vec![None; segments]);
         let mut found = Found { live, is_node, missing: Vec::new(), is_complete: true };
         let mut nodes = 0;
-        for nid in FIRST_NODE..self.geometry.node_ids() {
+        for nid in Nid::all(Nid::FIRST..self.geometry.node_ids()) {
             // Of a block of the NAT that cannot be read, nodes are missing.
             let address = self.nat_entry(nid).map_or(Address::NULL, |entry| entry.address());
             if !self.geometry.in_main(address) {
@@ -99,7 +98,7 @@ impl Volume {
             let block = self
                 .read_block(now_at)
                 .ok()
-                .filter(|block| RawNode::ref_from_bytes(&block.0).is_ok_and(|node| node.footer.nid.get() == nid));
+                .filter(|block| RawNode::ref_from_bytes(&block.0).is_ok_and(|node| node.footer.nid() == nid));
             let Some(slots) = block.as_ref().and_then(|block| pointers(&block.0, &self.geometry)) else {
                 found.is_complete = false;
                 continue;

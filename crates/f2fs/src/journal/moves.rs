@@ -4,14 +4,14 @@ use basalt_segments::Segment;
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32};
 
-use crate::layout::Address;
 use crate::layout::journal::{ENTRIES_PER_BLOCK, RawMove};
+use crate::layout::{Address, Nid};
 
 /// Who points to a block that is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// The node that points to it; of a node, its own id.
-    pub nid: u32,
+    pub nid: Nid,
     /// Index of the pointer in the node; 0 of nodes.
     pub index: u32,
     /// [`KIND_DATA`](crate::layout::journal::KIND_DATA) or [`KIND_NODE`](crate::layout::journal::KIND_NODE).
@@ -42,7 +42,7 @@ impl Moves {
         self.list.push(RawMove {
             old: old.into(),
             new: new.into(),
-            nid: U32::new(owner.nid),
+            nid: U32::new(owner.nid.get()),
             chained: U32::new(chained),
             crc: U32::new(crc),
             ofs_in_node: U16::new(owner.index as u16),
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_block_that_was_moved_twice_is_found_from_both_places() {
-        let owner = Owner { nid: 9, index: 3, kind: KIND_DATA };
+        let owner = Owner { nid: Nid::new(9), index: 3, kind: KIND_DATA };
         let mut moves = Moves::default();
         moves.add(Address::new(100), Address::new(200), owner, 1, 7);
         moves.add(Address::new(101), Address::new(201), owner, 1, 8);

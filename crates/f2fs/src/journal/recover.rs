@@ -113,7 +113,7 @@ impl Volume {
             if !seen.insert(old) || !self.table.is_live(self.geometry.main_block(old)) {
                 continue;
             }
-            let mut owner = Owner { nid: one.nid.get(), index: u32::from(one.ofs_in_node.get()), kind: one.kind };
+            let mut owner = Owner { nid: one.nid(), index: u32::from(one.ofs_in_node.get()), kind: one.kind };
             if mutant::active(Mutant::SummaryTrustedAfterReuse) {
                 owner = self.owner_by_summary(self.geometry.main_block(old), owner)?;
             }
@@ -126,7 +126,7 @@ impl Volume {
     fn owner_by_summary(&self, block: MainBlock, owner: Owner) -> Result<Owner> {
         let summary = self.load_summary(block.segment())?;
         let entry = summary.entries[block.offset() as usize];
-        Ok(Owner { nid: entry.nid.get(), index: u32::from(entry.ofs_in_node.get()), ..owner })
+        Ok(Owner { nid: entry.nid(), index: u32::from(entry.ofs_in_node.get()), ..owner })
     }
 
     fn clear_old_places(&mut self, moved: &[Moved]) -> Result<()> {

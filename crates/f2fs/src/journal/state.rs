@@ -7,7 +7,7 @@ use super::area::Area;
 use super::moves::{Moves, Written};
 use super::translation::Translation;
 use super::wait::CheckpointWait;
-use crate::layout::Address;
+use crate::layout::{Address, Nid};
 use crate::log::active::Owners;
 
 /// What the recovery of a repair found damaged.
@@ -46,7 +46,7 @@ pub struct Journal {
     /// Commits since the checkpoint.
     pub(super) commits: u32,
     /// Nodes that recovery would have to write, because they point to what these commits moved.
-    pub(super) pointing: FxHashSet<u32>,
+    pub(super) pointing: FxHashSet<Nid>,
     /// Between opening and the first checkpoint: what recovery found.
     pub translation: Translation,
     /// Between opening and rolling forward: the summaries that go with what recovery found.

@@ -3,6 +3,8 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::layout::Ino;
+
 /// Bytes of a name slot.
 pub const SLOT_LEN: usize = 8;
 /// Entries in a directory block.
@@ -22,6 +24,13 @@ pub struct RawDentry {
     pub name_len: U16,
     /// Kind of the inode: 1 regular, 2 directory, 3 char, 4 block, 5 FIFO, 6 socket, 7 symlink.
     pub file_type: u8,
+}
+
+impl RawDentry {
+    /// The inode that it names.
+    pub fn ino(&self) -> Ino {
+        self.ino.into()
+    }
 }
 
 const _: () = assert!(size_of::<RawDentry>() == 11);

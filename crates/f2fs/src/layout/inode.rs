@@ -5,6 +5,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::node::RawNodeFooter;
+use crate::layout::{Ino, Nid};
 
 /// Four-byte slots in an inode.
 pub const SLOTS: u32 = 923;
@@ -169,6 +170,16 @@ const _: () = {
 };
 
 impl RawInode {
+    /// `i_pino`: the directory that its name is, or was, in.
+    pub fn parent(&self) -> Ino {
+        self.i_pino.into()
+    }
+
+    /// `i_xattr_nid`: the node of its xattrs.
+    pub fn xattr_nid(&self) -> Nid {
+        self.i_xattr_nid.into()
+    }
+
     /// `i_inline` as flags.
     pub fn inline_flags(&self) -> InlineFlags {
         InlineFlags::from_bits_retain(self.i_inline)

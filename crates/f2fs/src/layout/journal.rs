@@ -8,7 +8,7 @@
 //! A journal block counts only for the checkpoint whose version it carries. docs/cleaning-journal.md has the protocol; the idea is
 //! E. Gwak and D. Shin's ("Segment Cleaning Journaling", IEEE Access 2021), the format is Basalt's.
 
-use crate::layout::Address;
+use crate::layout::{Address, Nid};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -101,6 +101,13 @@ const _: () = {
 pub const KIND_DATA: u8 = 0;
 /// `kind` of nodes.
 pub const KIND_NODE: u8 = 1;
+
+impl RawMove {
+    /// The node that points to the block; of a node, it itself.
+    pub fn nid(&self) -> Nid {
+        self.nid.into()
+    }
+}
 
 impl RawDescriptor {
     /// The descriptor of a journal of `blocks` blocks.

@@ -3,6 +3,7 @@
 //! | module | where on the volume |
 //! |---|---|
 //! | [`Address`] | which block of the device; in structures on disk a plain number |
+//! | [`Ino`], [`Nid`] | which inode, and which node; in structures on disk plain numbers |
 //! | [`superblock`] | byte 1024 of blocks 0 and 1 |
 //! | [`journal`] | from block 16 on, in front of segment 0: Basalt's own |
 //! | [`checkpoint`] | two packs at `cp_blkaddr` and `cp_blkaddr + 512` |
@@ -21,6 +22,7 @@ mod address;
 pub mod checkpoint;
 pub mod crc;
 pub mod dentry;
+mod ids;
 pub mod inode;
 pub mod journal;
 pub mod nat;
@@ -32,6 +34,7 @@ pub mod superblock;
 pub mod xattr;
 
 pub use address::Address;
+pub use ids::{Ino, Nid};
 
 /// Bytes in a block; the only block size Basalt serves.
 pub const BLOCK_SIZE: usize = 4096;

@@ -3,12 +3,10 @@
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::layout::Address;
+use crate::layout::{Address, Ino};
 
 /// Entries in a NAT block.
 pub const ENTRIES_PER_BLOCK: u32 = 455;
-/// The first node id that can be in use: 0 is none, 1 and 2 stand for the node and the metadata area.
-pub const FIRST_NODE: u32 = 3;
 
 /// One NAT entry: which inode a node belongs to, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -23,6 +21,11 @@ pub struct RawNatEntry {
 }
 
 impl RawNatEntry {
+    /// The inode the node belongs to.
+    pub fn ino(&self) -> Ino {
+        self.ino.into()
+    }
+
     /// Where the node is.
     pub fn address(&self) -> Address {
         self.block_addr.into()

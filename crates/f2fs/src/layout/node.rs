@@ -4,6 +4,8 @@ use bitflags::bitflags;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::layout::{Ino, Nid};
+
 /// Block addresses in a direct node, node ids in an indirect one.
 pub const ADDRS_PER_NODE: u32 = 1018;
 /// Byte offset of the footer in every node block.
@@ -72,6 +74,16 @@ const _: () = {
 };
 
 impl RawNodeFooter {
+    /// The node's id.
+    pub fn nid(&self) -> Nid {
+        self.nid.into()
+    }
+
+    /// The inode it belongs to.
+    pub fn ino(&self) -> Ino {
+        self.ino.into()
+    }
+
     /// The node's offset in the inode's tree: 0 for the inode itself.
     pub fn offset(&self) -> u32 {
         self.flag.get() >> OFFSET_SHIFT

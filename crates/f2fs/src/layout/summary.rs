@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::nat::RawNatEntry;
 use super::sit::RawSitEntry;
+use crate::layout::Nid;
 
 /// Entries in a summary block.
 pub const ENTRIES: usize = 512;
@@ -80,6 +81,20 @@ const _: () = {
     assert!(size_of::<RawSummaryBlock>() == super::BLOCK_SIZE);
     assert!(JOURNAL_SIZE == 507 && NAT_JOURNAL_ENTRIES == 38 && SIT_JOURNAL_ENTRIES == 6);
 };
+
+impl RawSummary {
+    /// The owning node.
+    pub fn nid(&self) -> Nid {
+        self.nid.into()
+    }
+}
+
+impl RawNatJournalEntry {
+    /// The node whose entry it is.
+    pub fn nid(&self) -> Nid {
+        self.nid.into()
+    }
+}
 
 impl RawSummaryBlock {
     /// An empty summary of a data or node segment, on the heap.

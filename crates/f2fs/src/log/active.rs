@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use zerocopy::little_endian::{U16, U32};
 
+use crate::layout::Nid;
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
 
 /// One of the six logs: a segment being filled from front to back.
@@ -20,13 +21,13 @@ pub struct ActiveLog {
 }
 
 /// The owner of a data block: the node that points to it, that node's version, and the index of the pointer.
-pub fn data_owner(nid: u32, version: u8, index_in_node: u32) -> RawSummary {
-    RawSummary { nid: U32::new(nid), version, ofs_in_node: U16::new(index_in_node as u16) }
+pub fn data_owner(nid: Nid, version: u8, index_in_node: u32) -> RawSummary {
+    RawSummary { nid: U32::new(nid.get()), version, ofs_in_node: U16::new(index_in_node as u16) }
 }
 
 /// The owner of a node block: itself.
-pub fn node_owner(nid: u32) -> RawSummary {
-    RawSummary { nid: U32::new(nid), version: 0, ofs_in_node: U16::new(0) }
+pub fn node_owner(nid: Nid) -> RawSummary {
+    RawSummary { nid: U32::new(nid.get()), version: 0, ofs_in_node: U16::new(0) }
 }
 
 /// Owners of blocks that recovery makes live, for the segment summaries.

@@ -13,7 +13,7 @@ use basalt_segments::{Segment, SegmentKind};
 
 use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid};
 use crate::mutant::{self, Mutant};
 use crate::since::Beginning;
 use crate::volume::Volume;
@@ -58,7 +58,7 @@ impl Volume {
     }
 
     /// What a node of the chain points to has to stay until the next checkpoint, dead or alive, or its moves be told to recovery.
-    pub(crate) fn keep_targets(&mut self, nid: u32) {
+    pub(crate) fn keep_targets(&mut self, nid: Nid) {
         if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
             return;
         }

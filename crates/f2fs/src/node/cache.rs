@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{RawNode, RawNodeFooter};
-use crate::layout::{Address, BLOCK_SIZE, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, Ino, Nid, RawBlock};
 
 /// A node in memory.
 pub struct Node {
@@ -78,6 +78,11 @@ impl Node {
         self.set_pointer(at, address.get());
     }
 
+    /// The node that the pointer at byte `at` leads to.
+    pub fn child(&self, at: usize) -> Nid {
+        Nid::new(self.pointer(at))
+    }
+
     /// Sets the four-byte value at byte `at`.
     pub fn set_pointer(&mut self, at: usize, value: u32) {
         self.block.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -87,14 +92,14 @@ impl Node {
 /// The nodes in memory.
 #[derive(Default)]
 pub struct NodeCache {
-    nodes: FxHashMap<u32, Node>,
+    nodes: FxHashMap<Nid, Node>,
     /// Clean nodes are evicted in this order, unless used since (second chance).
-    order: VecDeque<u32>,
+    order: VecDeque<Nid>,
     /// By inode, as fsync wants them.
-    dirty: FxHashMap<u32, BTreeSet<u32>>,
+    dirty: FxHashMap<Ino, BTreeSet<Nid>>,
     dirty_count: usize,
     /// Where writing goes on when not all are written.
-    written_to: u32,
+    written_to: Nid,
 }
 
 /// Numbers of nodes that are gone which the cache's lists may hold beyond as many as there are nodes.
@@ -113,48 +118,48 @@ impl NodeCache {
     }
 
     /// Whether a node is in memory.
-    pub fn contains(&self, nid: u32) -> bool {
+    pub fn contains(&self, nid: Nid) -> bool {
         self.nodes.contains_key(&nid)
     }
 
     /// A node in memory.
-    pub(super) fn get(&self, nid: u32) -> Option<&Node> {
+    pub(super) fn get(&self, nid: Nid) -> Option<&Node> {
         self.nodes.get(&nid)
     }
 
     /// As [`get`](Self::get), to change; it is not marked as to be written.
-    pub(super) fn get_mut(&mut self, nid: u32) -> Option<&mut Node> {
+    pub(super) fn get_mut(&mut self, nid: Nid) -> Option<&mut Node> {
         self.nodes.get_mut(&nid)
     }
 
     /// As [`get_mut`](Self::get_mut), for whoever uses it: it is evicted later.
-    pub(super) fn touch(&mut self, nid: u32) -> Option<&mut Node> {
+    pub(super) fn touch(&mut self, nid: Nid) -> Option<&mut Node> {
         let node = self.nodes.get_mut(&nid)?;
         node.used = true;
         Some(node)
     }
 
     /// Whether a node is in memory and must be written.
-    pub(super) fn must_be_written(&self, nid: u32) -> bool {
+    pub(super) fn must_be_written(&self, nid: Nid) -> bool {
         self.nodes.get(&nid).is_some_and(|node| node.dirty)
     }
 
     /// Up to `most` nodes that must be written, going on where the last call ended. Neighbouring ids were made together and will be
     /// read together.
-    pub(super) fn next_to_write(&mut self, most: usize) -> Vec<u32> {
-        let mut dirty: Vec<u32> = self.dirty.values().flatten().copied().collect();
+    pub(super) fn next_to_write(&mut self, most: usize) -> Vec<Nid> {
+        let mut dirty: Vec<Nid> = self.dirty.values().flatten().copied().collect();
         dirty.sort_unstable();
         if most < dirty.len() {
             let start = dirty.partition_point(|nid| *nid < self.written_to);
             dirty.rotate_left(start);
             dirty.truncate(most);
-            self.written_to = dirty.last().map_or(0, |nid| nid.saturating_add(1));
+            self.written_to = dirty.last().map_or(Nid::NONE, |nid| nid.saturating_next());
         }
         dirty
     }
 
     /// Takes a clean node in.
-    pub(super) fn insert(&mut self, nid: u32, node: Node) {
+    pub(super) fn insert(&mut self, nid: Nid, node: Node) {
         if self.nodes.insert(nid, node).is_none() {
             self.order.push_back(nid);
             if self.order.len() > 2 * self.nodes.len() + STALE_MAX {
@@ -165,42 +170,42 @@ impl NodeCache {
     }
 
     /// Whether nodes of an inode must be written; with `essential`, for more than its times.
-    pub fn is_dirty(&self, ino: u32, essential: bool) -> bool {
-        let is_wanted = |nid: &u32| !essential || self.nodes.get(nid).is_some_and(|node| node.essential);
+    pub fn is_dirty(&self, ino: Ino, essential: bool) -> bool {
+        let is_wanted = |nid: &Nid| !essential || self.nodes.get(nid).is_some_and(|node| node.essential);
         self.dirty.get(&ino).is_some_and(|nodes| nodes.iter().any(is_wanted))
     }
 
     /// The nodes of an inode that must be written.
-    pub fn dirty_nodes(&self, ino: u32) -> Vec<u32> {
+    pub fn dirty_nodes(&self, ino: Ino) -> Vec<Nid> {
         self.dirty.get(&ino).map(|nodes| nodes.iter().copied().collect()).unwrap_or_default()
     }
 
     /// The footer of a node in memory.
-    pub fn footer(&self, nid: u32) -> Option<&RawNodeFooter> {
+    pub fn footer(&self, nid: Nid) -> Option<&RawNodeFooter> {
         self.nodes.get(&nid).map(Node::footer)
     }
 
     /// The bytes of a node in memory.
-    pub fn bytes(&self, nid: u32) -> Option<&[u8; BLOCK_SIZE]> {
+    pub fn bytes(&self, nid: Nid) -> Option<&[u8; BLOCK_SIZE]> {
         self.nodes.get(&nid).map(Node::bytes)
     }
 
     /// Marks a node that is in memory as one to be written.
-    pub(super) fn mark_dirty(&mut self, nid: u32, essential: bool) -> Option<&mut Node> {
+    pub(super) fn mark_dirty(&mut self, nid: Nid, essential: bool) -> Option<&mut Node> {
         let node = self.nodes.get_mut(&nid)?;
         (node.essential, node.used) = (node.essential | essential, true);
         if !node.dirty {
             node.dirty = true;
-            self.dirty.entry(node.footer().ino.get()).or_default().insert(nid);
+            self.dirty.entry(node.footer().ino()).or_default().insert(nid);
             self.dirty_count += 1;
         }
         Some(node)
     }
 
-    pub(super) fn mark_clean(&mut self, nid: u32) {
+    pub(super) fn mark_clean(&mut self, nid: Nid) {
         let Some(node) = self.nodes.get_mut(&nid).filter(|node| node.dirty) else { return };
         (node.dirty, node.essential) = (false, false);
-        let ino = node.footer().ino.get();
+        let ino = node.footer().ino();
         if let Some(nodes) = self.dirty.get_mut(&ino) {
             nodes.remove(&nid);
             if nodes.is_empty() {
@@ -210,7 +215,7 @@ impl NodeCache {
         self.dirty_count -= 1;
     }
 
-    pub(super) fn remove(&mut self, nid: u32) {
+    pub(super) fn remove(&mut self, nid: Nid) {
         self.mark_clean(nid);
         self.nodes.remove(&nid);
     }
@@ -244,7 +249,7 @@ mod tests {
         for nid in nids {
             let mut node = Node::of(RawBlock::zeroed());
             node.raw_mut().footer.nid.set(nid);
-            cache.insert(nid, node);
+            cache.insert(Nid::new(nid), node);
         }
         cache
     }
@@ -252,15 +257,15 @@ mod tests {
     #[test]
     fn writing_goes_on_where_it_ended() {
         let mut cache = cache(1..=10);
-        (1..=10).for_each(|nid| assert!(cache.mark_dirty(nid, true).is_some()));
+        (1..=10).for_each(|nid| assert!(cache.mark_dirty(Nid::new(nid), true).is_some()));
         for expected in [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 1, 2]] {
             let written = cache.next_to_write(4);
-            assert_eq!(written, expected);
+            assert_eq!(written, expected.map(Nid::new));
             // They become dirty again at once.
             written.iter().for_each(|&nid| cache.mark_clean(nid));
             written.iter().for_each(|&nid| assert!(cache.mark_dirty(nid, true).is_some()));
         }
-        assert_eq!(cache.next_to_write(usize::MAX), (1..=10).collect::<Vec<u32>>());
+        assert_eq!(cache.next_to_write(usize::MAX), (1..=10).map(Nid::new).collect::<Vec<Nid>>());
     }
 
     #[test]
@@ -268,11 +273,15 @@ mod tests {
         let mut cache = cache(1..=4);
         // All were used once, when they were loaded.
         cache.shrink(3);
-        assert!(!cache.contains(1));
-        assert!(cache.touch(2).is_some() && cache.get_mut(3).is_some() && cache.mark_dirty(4, true).is_some());
+        assert!(!cache.contains(Nid::new(1)));
+        assert!(
+            cache.touch(Nid::new(2)).is_some()
+                && cache.get_mut(Nid::new(3)).is_some()
+                && cache.mark_dirty(Nid::new(4), true).is_some()
+        );
         cache.shrink(2);
         assert!(
-            cache.contains(2) && !cache.contains(3) && cache.contains(4),
+            cache.contains(Nid::new(2)) && !cache.contains(Nid::new(3)) && cache.contains(Nid::new(4)),
             "looking at a node without touching is no use"
         );
     }

@@ -10,7 +10,7 @@ use crate::layout::inode::{
     DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, InlineFlags, RawExtra, RawInode, RawInodeFlags, SLOTS,
 };
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, NAME_MAX};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, Ino, NAME_MAX};
 use crate::node::path::BLOCKS_MAX;
 
 /// End of the checksum within the extra attributes.
@@ -37,18 +37,18 @@ pub fn set_checksum(inode: &mut RawInode, seed: u32) {
     }
 }
 
-fn bad(ino: u32, found: impl Into<String>) -> Error {
+fn bad(ino: Ino, found: impl Into<String>) -> Error {
     Error::damaged("inode", format!("inode {ino}"), found)
 }
 
 /// Checks an inode as it is read: everything later code takes for granted, and its checksum.
-pub fn validate(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
+pub fn validate(inode: &RawInode, ino: Ino, geometry: &Geometry) -> Result<()> {
     validate_fields(inode, ino, geometry)?;
     validate_checksum(inode, ino, geometry)
 }
 
 /// Checks an inode's checksum, where the volume has them.
-pub fn validate_checksum(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
+pub fn validate_checksum(inode: &RawInode, ino: Ino, geometry: &Geometry) -> Result<()> {
     if geometry.features.contains(Features::INODE_CHECKSUM) && has_checksum(inode) {
         let expected = inode.expected_checksum(geometry.checksum_seed);
         let found = inode.extra().i_inode_checksum.get();
@@ -78,7 +78,7 @@ pub(crate) fn least_extra_size(features: Features) -> u32 {
 }
 
 /// Checks everything of an inode that later code takes for granted.
-pub fn validate_fields(inode: &RawInode, ino: u32, geometry: &Geometry) -> Result<()> {
+pub fn validate_fields(inode: &RawInode, ino: Ino, geometry: &Geometry) -> Result<()> {
     let features = geometry.features;
     let Some(kind) = FileKind::from_mode(u32::from(inode.i_mode.get())) else {
         return Err(bad(ino, format!("mode {:#o} names no kind of file", inode.i_mode)));
@@ -104,13 +104,13 @@ pub fn validate_fields(inode: &RawInode, ino: u32, geometry: &Geometry) -> Resul
     if inode.i_namelen.get() as usize > NAME_MAX {
         return Err(bad(ino, format!("name of {} bytes", inode.i_namelen)));
     }
-    if inode.i_blocks.get() == 0 || inode.i_xattr_nid.get() >= geometry.node_ids() {
+    if inode.i_blocks.get() == 0 || inode.xattr_nid() >= geometry.node_ids() {
         return Err(bad(ino, format!("{} blocks, xattr node {}", inode.i_blocks, inode.i_xattr_nid)));
     }
     Ok(())
 }
 
-fn validate_inline(inode: &RawInode, ino: u32, kind: FileKind, geometry: &Geometry) -> Result<()> {
+fn validate_inline(inode: &RawInode, ino: Ino, kind: FileKind, geometry: &Geometry) -> Result<()> {
     let capacity = inode.inline_data_range(geometry.flexible_inline_xattr()).len() as u64;
     if inode.is_inline(InlineFlags::DATA) {
         if !matches!(kind, FileKind::Regular | FileKind::Symlink) {
@@ -139,7 +139,7 @@ pub struct NewInode<'a> {
     /// Device number, for device nodes.
     pub rdev: u32,
     /// Its directory; 0 without a name.
-    pub parent: u32,
+    pub parent: Ino,
     /// Its name, empty without one.
     pub name: &'a [u8],
     /// Distinguishes users of one inode number.
@@ -198,9 +198,9 @@ pub fn initialise(raw: &mut RawInode, new: &NewInode<'_>, geometry: &Geometry) {
 }
 
 /// Records the directory and the name, which roll-forward and rescue use.
-pub fn set_name(raw: &mut RawInode, parent: u32, name: &[u8]) {
+pub fn set_name(raw: &mut RawInode, parent: Ino, name: &[u8]) {
     let length = name.len().min(NAME_MAX);
-    raw.i_pino.set(parent);
+    raw.i_pino.set(parent.get());
     raw.i_namelen.set(length as u32);
     raw.i_name = [0; NAME_MAX];
     raw.i_name[..length].copy_from_slice(&name[..length]);

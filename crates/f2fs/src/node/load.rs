@@ -7,17 +7,17 @@ use super::{inode, nat};
 use crate::error::{Error, Result};
 use crate::layout::inode::RawInode;
 use crate::layout::nat::RawNatEntry;
-use crate::layout::{BLOCK_SIZE, RawBlock};
+use crate::layout::{BLOCK_SIZE, Ino, Nid, RawBlock};
 use crate::volume::Volume;
 
 impl Volume {
     /// The NAT entry of a node id.
-    pub(crate) fn nat_entry(&mut self, nid: u32) -> Result<RawNatEntry> {
+    pub(crate) fn nat_entry(&mut self, nid: Nid) -> Result<RawNatEntry> {
         self.nat.get(&*self.device, &self.geometry, nid)
     }
 
     /// A node, from memory or from the volume.
-    pub(crate) fn node(&mut self, nid: u32) -> Result<&mut Node> {
+    pub(crate) fn node(&mut self, nid: Nid) -> Result<&mut Node> {
         if !self.nodes.contains(nid) {
             self.load_node(nid)?;
         }
@@ -25,12 +25,12 @@ impl Volume {
     }
 
     /// A node to change: it will be written by the next checkpoint at the latest.
-    pub(crate) fn node_mut(&mut self, nid: u32) -> Result<&mut Node> {
+    pub(crate) fn node_mut(&mut self, nid: Nid) -> Result<&mut Node> {
         self.node_to_change(nid, true)
     }
 
     /// As [`node_mut`](Self::node_mut); unless `essential`, only times are to change.
-    fn node_to_change(&mut self, nid: u32, essential: bool) -> Result<&mut Node> {
+    fn node_to_change(&mut self, nid: Nid, essential: bool) -> Result<&mut Node> {
         if !self.nodes.contains(nid) {
             self.load_node(nid)?;
         }
@@ -39,15 +39,15 @@ impl Volume {
     }
 
     /// An inode of which only times are to change: fdatasync does not write it for them.
-    pub(crate) fn inode_times_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
+    pub(crate) fn inode_times_mut(&mut self, ino: Ino) -> Result<&mut RawInode> {
         self.check_inode(ino)?;
-        Ok(self.node_to_change(ino, false)?.inode_mut())
+        Ok(self.node_to_change(ino.nid(), false)?.inode_mut())
     }
 
-    fn load_node(&mut self, nid: u32) -> Result<()> {
+    fn load_node(&mut self, nid: Nid) -> Result<()> {
         let entry = self.nat_entry(nid)?;
         let address = entry.address();
-        if !nat::in_use(&entry) || nid == 0 {
+        if !nat::in_use(&entry) || nid == Nid::NONE {
             return Err(Error::damaged("NAT", format!("node {nid}"), "not in use, but something refers to it"));
         }
         if !self.geometry.in_main(address) {
@@ -66,11 +66,11 @@ impl Volume {
     }
 
     /// Puts a node that was read from where its NAT entry says into memory, if it is that node.
-    pub(crate) fn keep_node(&mut self, nid: u32, entry: &RawNatEntry, block: Box<RawBlock>) -> Result<()> {
+    pub(crate) fn keep_node(&mut self, nid: Nid, entry: &RawNatEntry, block: Box<RawBlock>) -> Result<()> {
         let address = entry.address();
         let node = Node::of(block);
         let footer = *node.footer();
-        if footer.nid.get() != nid || footer.ino != entry.ino {
+        if footer.nid() != nid || footer.ino != entry.ino {
             return Err(Error::damaged(
                 "node",
                 format!("block {address}"),
@@ -80,7 +80,7 @@ impl Volume {
                 ),
             ));
         }
-        let is_inode = footer.ino.get() == nid;
+        let is_inode = footer.ino().nid() == nid;
         if is_inode != (footer.offset() == 0) {
             // Taken for one another, an inode and the nodes below it would be written over.
             return Err(Error::damaged(
@@ -90,8 +90,8 @@ impl Volume {
             ));
         }
         if is_inode {
-            inode::validate_fields(node.inode(), nid, &self.geometry)?;
-            match inode::validate_checksum(node.inode(), nid, &self.geometry) {
+            inode::validate_fields(node.inode(), nid.as_inode(), &self.geometry)?;
+            match inode::validate_checksum(node.inode(), nid.as_inode(), &self.geometry) {
                 // What can be read of a damaged volume is better than nothing.
                 Err(error) if self.options.rescue => tracing::warn!("{error}; used all the same"),
                 checked => checked?,
@@ -109,30 +109,30 @@ impl Volume {
     }
 
     /// The inode `ino`: its node, checked to be one. Stale if there is none.
-    pub(crate) fn inode(&mut self, ino: u32) -> Result<&RawInode> {
+    pub(crate) fn inode(&mut self, ino: Ino) -> Result<&RawInode> {
         self.check_inode(ino)?;
-        Ok(self.node(ino)?.inode())
+        Ok(self.node(ino.nid())?.inode())
     }
 
     /// As [`inode`](Self::inode), to change.
-    pub(crate) fn inode_mut(&mut self, ino: u32) -> Result<&mut RawInode> {
+    pub(crate) fn inode_mut(&mut self, ino: Ino) -> Result<&mut RawInode> {
         self.check_inode(ino)?;
-        Ok(self.node_mut(ino)?.inode_mut())
+        Ok(self.node_mut(ino.nid())?.inode_mut())
     }
 
     /// What kind of file an inode is.
-    pub(crate) fn kind(&mut self, ino: u32) -> Result<FileKind> {
+    pub(crate) fn kind(&mut self, ino: Ino) -> Result<FileKind> {
         let mode = u32::from(self.inode(ino)?.i_mode.get());
         Ok(FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
     }
 
     /// Whether an inode is a directory.
-    pub(crate) fn is_directory(&mut self, ino: u32) -> Result<bool> {
+    pub(crate) fn is_directory(&mut self, ino: Ino) -> Result<bool> {
         Ok(self.kind(ino)? == FileKind::Directory)
     }
 
     /// Adds to an inode's count of blocks, or takes from it.
-    pub(crate) fn add_blocks(&mut self, ino: u32, by: i64) -> Result<()> {
+    pub(crate) fn add_blocks(&mut self, ino: Ino, by: i64) -> Result<()> {
         let raw = self.inode_mut(ino)?;
         let blocks = raw.i_blocks.get().saturating_add_signed(by);
         raw.i_blocks.set(blocks);
@@ -140,7 +140,7 @@ impl Volume {
     }
 
     /// Whether there is an inode of this number.
-    pub(crate) fn is_inode(&mut self, ino: u32) -> Result<bool> {
+    pub(crate) fn is_inode(&mut self, ino: Ino) -> Result<bool> {
         match self.check_inode(ino) {
             Ok(()) => Ok(true),
             Err(Error::Refused(_)) => Ok(false),
@@ -148,21 +148,21 @@ impl Volume {
         }
     }
 
-    fn check_inode(&mut self, ino: u32) -> Result<()> {
-        if let Some(footer) = self.nodes.footer(ino) {
-            return if footer.ino.get() == ino { Ok(()) } else { Err(basalt_vfs::Error::Stale.into()) };
+    fn check_inode(&mut self, ino: Ino) -> Result<()> {
+        if let Some(footer) = self.nodes.footer(ino.nid()) {
+            return if footer.ino() == ino { Ok(()) } else { Err(basalt_vfs::Error::Stale.into()) };
         }
-        if ino == 0 || ino >= self.geometry.node_ids() {
+        if ino == Ino::NONE || ino.nid() >= self.geometry.node_ids() {
             return Err(basalt_vfs::Error::Stale.into());
         }
-        let entry = self.nat_entry(ino)?;
-        if !nat::in_use(&entry) || entry.ino.get() != ino {
+        let entry = self.nat_entry(ino.nid())?;
+        if !nat::in_use(&entry) || entry.ino() != ino {
             return Err(basalt_vfs::Error::Stale.into());
         }
         Ok(())
     }
 }
 
-fn not_in_memory(nid: u32) -> Error {
+fn not_in_memory(nid: Nid) -> Error {
     Error::damaged("node", format!("node {nid}"), "not in memory")
 }

@@ -2,13 +2,14 @@
 
 use super::path::{Found, Mapped, PER_NODE, Slot, Step, hole_end, inode_slot, path};
 use crate::error::{Error, Result};
+use crate::layout::{Ino, Nid};
 use crate::volume::Volume;
 
 impl Volume {
     /// Finds the slot of file block `block`; with `create`, makes the nodes that are missing on the way.
     ///
     /// Errors: `FileTooLarge` past the format's limit, `NoSpace` if nodes are wanted and none can be had.
-    pub(crate) fn map(&mut self, ino: u32, block: u64, create: bool) -> Result<Mapped> {
+    pub(crate) fn map(&mut self, ino: Ino, block: u64, create: bool) -> Result<Mapped> {
         if self.options.rescue {
             return match self.map_damaged(ino, block)? {
                 Found::Mapped(mapped) => Ok(mapped),
@@ -21,16 +22,16 @@ impl Volume {
         let inode = self.inode(ino)?;
         let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
         let path = path(own, block).ok_or(basalt_vfs::Error::FileTooLarge)?;
-        let mut nid = ino;
+        let mut nid = ino.nid();
         for step in &path.steps[..path.depth] {
-            let child = self.node(nid)?.pointer(step.byte);
+            let child = self.node(nid)?.child(step.byte);
             nid = match child {
-                0 if !create => {
+                Nid::NONE if !create => {
                     let base = u64::from(own);
                     let within = block - base;
                     return Ok(Mapped::Hole(base + hole_end(within, step.span)));
                 }
-                0 => self.add_child(ino, nid, *step)?,
+                Nid::NONE => self.add_child(ino, nid, *step)?,
                 child => self.check_child(ino, child, step.node_offset)?,
             };
         }
@@ -40,21 +41,21 @@ impl Volume {
 
     /// As [`map`](Self::map) without `create`, for damaged volumes: a node that no pointer leads to is found by its footer where the
     /// nodes were searched for, and one that cannot be had costs only the blocks below it. Fails only if the inode cannot be read.
-    pub(crate) fn map_damaged(&mut self, ino: u32, block: u64) -> Result<Found> {
+    pub(crate) fn map_damaged(&mut self, ino: Ino, block: u64) -> Result<Found> {
         let flexible = self.geometry.flexible_inline_xattr();
         let inode = self.inode(ino)?;
         let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
         let path = path(own, block).ok_or(basalt_vfs::Error::FileTooLarge)?;
         let base = u64::from(own);
         // The node above, as long as there is one, and the blocks below the highest node that is gone.
-        let mut above = Some(ino);
+        let mut above = Some(ino.nid());
         let mut lost = None;
         for step in &path.steps[..path.depth] {
             let pointer = match above {
-                Some(nid) => Some(self.node(nid)?.pointer(step.byte)),
+                Some(nid) => Some(self.node(nid)?.child(step.byte)),
                 None => None,
             };
-            if pointer == Some(0) {
+            if pointer == Some(Nid::NONE) {
                 return Ok(Found::Mapped(Mapped::Hole(base + hole_end(block - base, step.span))));
             }
             above = self.find_child(ino, pointer, step.node_offset);
@@ -73,37 +74,37 @@ impl Volume {
     }
 
     /// [`map_damaged`](Self::map_damaged) where that was asked for, else [`map`](Self::map).
-    pub(crate) fn map_damaged_if_rescue(&mut self, ino: u32, block: u64) -> Result<Found> {
+    pub(crate) fn map_damaged_if_rescue(&mut self, ino: Ino, block: u64) -> Result<Found> {
         if self.options.rescue { self.map_damaged(ino, block) } else { self.map(ino, block, false).map(Found::Mapped) }
     }
 
     /// The node that `pointer` leads to, or else the one whose footer says that it belongs there.
-    pub(crate) fn find_child(&mut self, ino: u32, pointer: Option<u32>, offset: u32) -> Option<u32> {
+    pub(crate) fn find_child(&mut self, ino: Ino, pointer: Option<Nid>, offset: u32) -> Option<Nid> {
         let known = [pointer, self.nat.at_place(ino, offset)];
         known.into_iter().flatten().find(|&nid| self.check_child(ino, nid, offset).is_ok())
     }
 
     /// The slot of file block `block`, made if missing.
-    pub(crate) fn slot(&mut self, ino: u32, block: u64) -> Result<Slot> {
+    pub(crate) fn slot(&mut self, ino: Ino, block: u64) -> Result<Slot> {
         match self.map(ino, block, true)? {
             Mapped::Slot(slot) => Ok(slot),
             Mapped::Hole(_) => Err(Error::damaged("node", format!("inode {ino} block {block}"), "no node was made")),
         }
     }
 
-    fn add_child(&mut self, ino: u32, parent: u32, step: Step) -> Result<u32> {
+    fn add_child(&mut self, ino: Ino, parent: Nid, step: Step) -> Result<Nid> {
         self.counts.expect_room(1)?;
         let cold = !self.is_directory(ino)?;
         let nid = self.new_node(Some(ino), step.node_offset, cold)?;
-        self.node_mut(parent)?.set_pointer(step.byte, nid);
+        self.node_mut(parent)?.set_pointer(step.byte, nid.get());
         self.add_blocks(ino, 1)?;
         Ok(nid)
     }
 
     /// Fails unless a node that something points to is the one that belongs there; gives back its id.
-    pub(crate) fn check_child(&mut self, ino: u32, nid: u32, node_offset: u32) -> Result<u32> {
+    pub(crate) fn check_child(&mut self, ino: Ino, nid: Nid, node_offset: u32) -> Result<Nid> {
         let footer = *self.node(nid)?.footer();
-        if footer.ino.get() != ino || footer.offset() != node_offset {
+        if footer.ino() != ino || footer.offset() != node_offset {
             return Err(Error::damaged(
                 "node",
                 format!("node {nid}"),

@@ -11,14 +11,12 @@ use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::nat::{ENTRIES_PER_BLOCK, RawNatEntry};
-use crate::layout::{Address, bit_msb};
+use crate::layout::{Address, Ino, Nid, bit_msb};
 
 /// Cached NAT blocks: 4 MiB.
 const CACHED_BLOCKS: usize = 1024;
 /// Free node ids gathered in one go.
 const FREE_IDS_WANTED: usize = 1024;
-/// Node ids 0 to 3 are never handed out: null, node inode, meta inode, root.
-const FIRST_FREE: u32 = 4;
 
 /// The table. An address of [`Address::NEW`] is a node that was never written; it exists in memory only.
 pub struct Nat {
@@ -26,12 +24,12 @@ pub struct Nat {
     pub bitmap: Vec<u8>,
     blocks: FxHashMap<u32, Box<[RawNatEntry]>>,
     /// Entries changed since the last checkpoint, or held only by its journal.
-    pub dirty: BTreeMap<u32, RawNatEntry>,
-    free: VecDeque<u32>,
+    pub dirty: BTreeMap<Nid, RawNatEntry>,
+    free: VecDeque<Nid>,
     /// Ids that look free, and whose entries may be lost.
-    withheld: FxHashSet<u32>,
+    withheld: FxHashSet<Nid>,
     /// Where the search for free ids goes on.
-    pub scan_at: u32,
+    pub scan_at: Nid,
     /// Free ids in each NAT block once it was looked at; `u16::MAX` before.
     free_in_block: Vec<u16>,
     /// The table is gone, and was rebuilt from the nodes themselves: `dirty` is all there is.
@@ -44,17 +42,17 @@ pub struct Nat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodePlace {
     /// The inode.
-    pub ino: u32,
+    pub ino: Ino,
     /// Offset in its tree.
     pub offset: u32,
     /// The node.
-    pub nid: u32,
+    pub nid: Nid,
 }
 
 impl Nat {
     /// The table as a checkpoint has it.
-    pub fn new(geometry: &Geometry, bitmap: Vec<u8>, journal: BTreeMap<u32, RawNatEntry>, scan_at: u32) -> Nat {
-        let scan_at = if (FIRST_FREE..geometry.node_ids()).contains(&scan_at) { scan_at } else { FIRST_FREE };
+    pub fn new(geometry: &Geometry, bitmap: Vec<u8>, journal: BTreeMap<Nid, RawNatEntry>, scan_at: Nid) -> Nat {
+        let scan_at = if (Nid::FIRST_FREE..geometry.node_ids()).contains(&scan_at) { scan_at } else { Nid::FIRST_FREE };
         Nat {
             bitmap,
             blocks: FxHashMap::default(),
@@ -69,7 +67,7 @@ impl Nat {
     }
 
     /// A table rebuilt from nodes that were found, for reading only. `places` are those of the nodes below inodes.
-    pub fn rebuilt(entries: BTreeMap<u32, RawNatEntry>, mut places: Vec<NodePlace>) -> Nat {
+    pub fn rebuilt(entries: BTreeMap<Nid, RawNatEntry>, mut places: Vec<NodePlace>) -> Nat {
         places.sort_unstable();
         Nat {
             bitmap: Vec::new(),
@@ -77,7 +75,7 @@ impl Nat {
             dirty: entries,
             free: VecDeque::new(),
             withheld: FxHashSet::default(),
-            scan_at: FIRST_FREE,
+            scan_at: Nid::FIRST_FREE,
             free_in_block: Vec::new(),
             rebuilt: true,
             places,
@@ -85,25 +83,25 @@ impl Nat {
     }
 
     /// The node at a place of an inode's tree, where the table was rebuilt.
-    pub fn at_place(&self, ino: u32, offset: u32) -> Option<u32> {
+    pub fn at_place(&self, ino: Ino, offset: u32) -> Option<Nid> {
         let at = self.places.partition_point(|place| (place.ino, place.offset) < (ino, offset));
         self.places.get(at).filter(|place| (place.ino, place.offset) == (ino, offset)).map(|place| place.nid)
     }
 
     /// The nodes of an inode within a range of offsets, where the table was rebuilt.
-    pub fn places_in(&self, ino: u32, offsets: std::ops::Range<u32>) -> &[NodePlace] {
+    pub fn places_in(&self, ino: Ino, offsets: std::ops::Range<u32>) -> &[NodePlace] {
         let at = |offset: u32| self.places.partition_point(|place| (place.ino, place.offset) < (ino, offset));
         self.places.get(at(offsets.start)..at(offsets.end)).unwrap_or_default()
     }
 
     /// Whether a node further back in an inode's tree was found.
-    pub fn has_place_behind(&self, ino: u32, offset: u32) -> bool {
+    pub fn has_place_behind(&self, ino: Ino, offset: u32) -> bool {
         let at = self.places.partition_point(|place| (place.ino, place.offset) <= (ino, offset));
         self.places.get(at).is_some_and(|place| place.ino == ino)
     }
 
     /// The entry of a node id. Damage if the id is outside the table.
-    pub fn get(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Result<RawNatEntry> {
+    pub fn get(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: Nid) -> Result<RawNatEntry> {
         if nid >= geometry.node_ids() {
             return Err(Error::damaged("NAT", format!("node {nid}"), format!("ids end at {}", geometry.node_ids())));
         }
@@ -113,12 +111,12 @@ impl Nat {
         if self.rebuilt {
             return Ok(RawNatEntry::default());
         }
-        let block = self.block(device, geometry, nid / ENTRIES_PER_BLOCK)?;
-        Ok(block[(nid % ENTRIES_PER_BLOCK) as usize])
+        let block = self.block(device, geometry, nid.nat_block())?;
+        Ok(block[nid.nat_slot()])
     }
 
     /// Changes the entry of a node id that was looked up before.
-    pub fn set(&mut self, nid: u32, entry: RawNatEntry) {
+    pub fn set(&mut self, nid: Nid, entry: RawNatEntry) {
         self.dirty.insert(nid, entry);
     }
 
@@ -145,12 +143,12 @@ impl Nat {
     }
 
     /// Keeps an id from being handed out, since its entry may be lost.
-    pub fn withhold(&mut self, nid: u32) {
+    pub fn withhold(&mut self, nid: Nid) {
         self.withheld.insert(nid);
     }
 
     /// A node id that is free now and was free in the last checkpoint.
-    pub fn take_free(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<u32> {
+    pub fn take_free(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<Nid> {
         if self.free.is_empty() {
             self.gather_free(device, geometry)?;
         }
@@ -158,35 +156,34 @@ impl Nat {
     }
 
     /// Forgets what was known about free ids: a checkpoint made freed ids usable again.
-    pub fn freed_since_checkpoint(&mut self, nids: impl Iterator<Item = u32>) {
+    pub fn freed_since_checkpoint(&mut self, nids: impl Iterator<Item = Nid>) {
         for nid in nids {
-            self.free_in_block[(nid / ENTRIES_PER_BLOCK) as usize] = u16::MAX;
+            self.free_in_block[nid.nat_block() as usize] = u16::MAX;
         }
     }
 
     fn gather_free(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
         let blocks = geometry.nat_blocks;
-        let start = self.scan_at / ENTRIES_PER_BLOCK;
+        let start = self.scan_at.nat_block();
         for step in 0..=blocks {
             let index = (start + step) % blocks;
             if self.free_in_block[index as usize] == 0 {
                 continue;
             }
-            let first = index * ENTRIES_PER_BLOCK;
-            let found: Vec<u32> = self
+            let found: Vec<Nid> = self
                 .block(device, geometry, index)?
                 .iter()
                 .enumerate()
                 .filter(|(_, entry)| entry.address() == Address::NULL)
-                .map(|(offset, _)| first + offset as u32)
+                .map(|(offset, _)| Nid::in_nat_block(index, offset as u32))
                 .collect();
             let before = self.free.len();
             let is_free =
-                |nid: &u32| *nid >= FIRST_FREE && !self.dirty.contains_key(nid) && !self.withheld.contains(nid);
+                |nid: &Nid| *nid >= Nid::FIRST_FREE && !self.dirty.contains_key(nid) && !self.withheld.contains(nid);
             self.free.extend(found.into_iter().filter(is_free));
             // All of them are handed out from here on; those of them not used come back at the next mount.
             self.free_in_block[index as usize] = 0;
-            self.scan_at = ((index + 1) % blocks) * ENTRIES_PER_BLOCK;
+            self.scan_at = Nid::in_nat_block((index + 1) % blocks, 0);
             if self.free.len() > before && self.free.len() >= FREE_IDS_WANTED.min(ENTRIES_PER_BLOCK as usize) {
                 break;
             }
@@ -195,12 +192,12 @@ impl Nat {
     }
 
     /// The id that the search will look at next: the checkpoint's `next_free_nid`.
-    pub fn next_free(&self) -> u32 {
-        self.free.front().copied().unwrap_or(self.scan_at).max(FIRST_FREE)
+    pub fn next_free(&self) -> Nid {
+        self.free.front().copied().unwrap_or(self.scan_at).max(Nid::FIRST_FREE)
     }
 
     /// Gives back an id that was taken but never reached the volume.
-    pub fn give_back(&mut self, nid: u32) {
+    pub fn give_back(&mut self, nid: Nid) {
         self.dirty.remove(&nid);
         self.free.push_front(nid);
     }

@@ -2,21 +2,21 @@
 
 use super::path::{first_block, inode_slot, is_direct};
 use crate::error::{Error, Result};
-use crate::layout::Address;
 use crate::layout::inode::InlineFlags;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::layout::{Address, Ino, Nid};
 use crate::volume::Volume;
 
 impl Volume {
     /// The byte of node `nid` where pointer `index` to a data block is, which must be `address`, and the node's inode.
-    pub(crate) fn pointer_of(&mut self, nid: u32, index: u32, address: Address) -> Result<(usize, u32)> {
+    pub(crate) fn pointer_of(&mut self, nid: Nid, index: u32, address: Address) -> Result<(usize, Ino)> {
         if self.nat_entry(nid)?.address() == Address::NULL {
             return Err(not_owned("summary", nid, address));
         }
         let flexible = self.geometry.flexible_inline_xattr();
         let node = self.node(nid)?;
-        let ino = node.footer().ino.get();
-        let (byte, limit) = if ino != nid {
+        let ino = node.footer().ino();
+        let (byte, limit) = if ino.nid() != nid {
             let holds_addresses = is_direct(node.footer().offset()) && node.footer().offset() != XATTR_NODE_OFFSET;
             (4 * index as usize, if holds_addresses { ADDRS_PER_NODE } else { 0 })
         } else if node.inode().inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
@@ -34,8 +34,8 @@ impl Volume {
     }
 
     /// Which block of file `ino` pointer `index` of its node `nid` is for.
-    pub(crate) fn file_block(&mut self, ino: u32, nid: u32, index: u32) -> Result<u32> {
-        if nid == ino {
+    pub(crate) fn file_block(&mut self, ino: Ino, nid: Nid, index: u32) -> Result<u32> {
+        if nid == ino.nid() {
             return Ok(index);
         }
         let flexible = self.geometry.flexible_inline_xattr();
@@ -47,6 +47,6 @@ impl Volume {
 }
 
 /// Damage: a live block that node `nid` should point to, and does not.
-pub(crate) fn not_owned(structure: &'static str, nid: u32, address: Address) -> Error {
+pub(crate) fn not_owned(structure: &'static str, nid: Nid, address: Address) -> Error {
     Error::damaged(structure, format!("block {address}"), format!("live, but node {nid} does not point there"))
 }

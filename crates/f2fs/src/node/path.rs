@@ -3,6 +3,7 @@
 //! An inode holds the first addresses itself; then two direct nodes, two indirect nodes (of direct nodes), one double
 //! indirect node. Every node has an offset in this tree, in depth-first order; its footer carries it.
 
+use crate::layout::Nid;
 use crate::layout::inode::{RawInode, SLOTS_OFFSET};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 
@@ -41,7 +42,7 @@ pub(super) struct Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     /// The node.
-    pub nid: u32,
+    pub nid: Nid,
     /// Byte of the address in the node.
     pub byte: usize,
     /// Index of the address among the node's addresses: `ofs_in_node` of the summary.

@@ -19,7 +19,7 @@ pub(crate) fn pointers<'a>(block: &'a [u8], geometry: &Geometry) -> Option<&'a [
         return Some(if has_data { &node.slots } else { &[] });
     }
     let inode = RawInode::ref_from_bytes(block).ok()?;
-    validate(inode, footer.ino.get(), geometry).ok()?;
+    validate(inode, footer.ino(), geometry).ok()?;
     Some(if has_pointers(inode) { inode.addresses(geometry.flexible_inline_xattr()) } else { &[] })
 }
 

@@ -4,18 +4,18 @@ use basalt_vfs::FileKind;
 use zerocopy::FromBytes;
 
 use crate::geometry::Geometry;
-use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{NodeFlags, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::superblock::Features;
+use crate::layout::{Address, Ino, Nid};
 use crate::node::inode;
 use crate::node::path::{is_direct, is_node_offset};
 
 /// A node as a block shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
-    pub(crate) nid: u32,
-    pub(crate) ino: u32,
+    pub(crate) nid: Nid,
+    pub(crate) ino: Ino,
     /// Offset in the inode's tree.
     pub(crate) offset: u32,
     /// `cp_ver` whole: the version, and the checkpoint's checksum above it.
@@ -33,9 +33,9 @@ pub(crate) struct Seen {
 pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool) -> Option<Seen> {
     let node = RawNode::ref_from_bytes(block).ok()?;
     let footer = &node.footer;
-    let (nid, ino, offset) = (footer.nid.get(), footer.ino.get(), footer.offset());
-    let ids = 3..geometry.node_ids();
-    if !ids.contains(&nid) || !ids.contains(&ino) || (nid == ino) != (offset == 0) {
+    let (nid, ino, offset) = (footer.nid(), footer.ino(), footer.offset());
+    let ids = Nid::FIRST..geometry.node_ids();
+    if !ids.contains(&nid) || !ids.contains(&ino.nid()) || (nid == ino.nid()) != (offset == 0) {
         return None;
     }
     if !is_node_offset(offset) {
@@ -51,7 +51,7 @@ pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool)
         // It goes on from the inode, and has no mark of its own; nor has it anything that could be wrong.
         XATTR_NODE_OFFSET => true,
         _ if is_direct(offset) => node.slots.iter().all(|address| is_place(Address::from(*address))),
-        _ => node.slots.iter().all(|nid| nid.get() == 0 || ids.contains(&nid.get())),
+        _ => node.slots.iter().all(|nid| nid.get() == 0 || ids.contains(&Nid::from(*nid))),
     };
     // Only an inode is of use with a wrong checksum: of a node of addresses, nothing else would be left to trust.
     if !sound && offset != 0 {
@@ -63,7 +63,7 @@ pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool)
 }
 
 /// Whether the checksum of what looks like an inode is right; `None` if it cannot be one.
-fn inode_is_sound(raw: &RawInode, ino: u32, geometry: &Geometry, knows_features: bool) -> Option<bool> {
+fn inode_is_sound(raw: &RawInode, ino: Ino, geometry: &Geometry, knows_features: bool) -> Option<bool> {
     if inode::validate_fields(raw, ino, geometry).is_err() {
         if knows_features {
             return None;
@@ -81,7 +81,7 @@ fn inode_is_sound(raw: &RawInode, ino: u32, geometry: &Geometry, knows_features:
 pub(crate) struct InodeNote {
     pub(crate) kind: FileKind,
     /// The directory its name was in.
-    pub(crate) parent: u32,
+    pub(crate) parent: Ino,
     /// Whether it has links at all.
     pub(crate) linked: bool,
 }
@@ -90,7 +90,7 @@ impl InodeNote {
     /// From an inode that was [recognised](recognise).
     pub(crate) fn of(raw: &RawInode) -> Option<InodeNote> {
         let kind = FileKind::from_mode(u32::from(raw.i_mode.get()))?;
-        Some(InodeNote { kind, parent: raw.i_pino.get(), linked: raw.i_links.get() > 0 })
+        Some(InodeNote { kind, parent: raw.parent(), linked: raw.i_links.get() > 0 })
     }
 }
 

@@ -9,17 +9,17 @@ use crate::error::Result;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT};
 use crate::layout::superblock::Features;
-use crate::layout::{Address, RawBlock};
+use crate::layout::{Address, Ino, Nid, RawBlock};
 use crate::log::active::node_owner;
 use crate::volume::Volume;
 
 impl Volume {
     /// Puts the block of an inode that had to be made anew into memory, dirty, and counts it.
-    pub(crate) fn put_new_node(&mut self, nid: u32, block: Box<RawBlock>) {
+    pub(crate) fn put_new_node(&mut self, nid: Nid, block: Box<RawBlock>) {
         self.put_node(nid, Node::of(block));
     }
 
-    fn put_node(&mut self, nid: u32, node: Node) {
+    fn put_node(&mut self, nid: Nid, node: Node) {
         self.nodes.insert(nid, node);
         self.nodes.mark_dirty(nid, true);
         self.changed = true;
@@ -28,15 +28,16 @@ impl Volume {
 
     /// Makes a node of `ino` at `offset` in its tree and returns its id. Counts it as a block and a node; the caller has
     /// made sure that there is room, and adds it to the inode's blocks.
-    pub(crate) fn new_node(&mut self, ino: Option<u32>, offset: u32, cold: bool) -> Result<u32> {
+    pub(crate) fn new_node(&mut self, ino: Option<Ino>, offset: u32, cold: bool) -> Result<Nid> {
         let nid = self.nat.take_free(&*self.device, &self.geometry)?;
-        let ino = ino.unwrap_or(nid);
+        let ino = ino.unwrap_or(nid.as_inode());
         let old = self.nat_entry(nid)?;
-        self.nat.set(nid, RawNatEntry { version: old.version, ino: U32::new(ino), block_addr: Address::NEW.into() });
+        self.nat
+            .set(nid, RawNatEntry { version: old.version, ino: U32::new(ino.get()), block_addr: Address::NEW.into() });
         let mut node = Node::of(RawBlock::zeroed());
         let footer = &mut node.raw_mut().footer;
-        footer.nid.set(nid);
-        footer.ino.set(ino);
+        footer.nid.set(nid.get());
+        footer.ino.set(ino.get());
         let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
         footer.flag.set(offset << OFFSET_SHIFT | cold);
         self.put_node(nid, node);
@@ -45,14 +46,14 @@ impl Volume {
     }
 
     /// Frees a node: its block, its id, its place in the counts. The caller takes it off the inode's blocks.
-    pub(crate) fn free_node(&mut self, nid: u32) -> Result<()> {
+    pub(crate) fn free_node(&mut self, nid: Nid) -> Result<()> {
         let entry = self.nat_entry(nid)?;
         self.nodes.remove(nid);
         if nat::is_new(&entry) {
             self.nat.give_back(nid);
         } else {
-            if entry.ino.get() != nid {
-                self.since.note_reshaped(entry.ino.get());
+            if entry.ino().nid() != nid {
+                self.since.note_reshaped(entry.ino());
             }
             self.invalidate(entry.address())?;
             let version = entry.version.wrapping_add(1);
@@ -77,7 +78,7 @@ impl Volume {
     }
 
     /// Writes a node to its log if it is dirty, without marks: an fsync that covers it comes later, or never.
-    pub(crate) fn write_node(&mut self, nid: u32) -> Result<()> {
+    pub(crate) fn write_node(&mut self, nid: Nid) -> Result<()> {
         let Some((kind, address)) = self.place_node(nid, NodeFlags::empty())? else { return Ok(()) };
         if kind == SegmentKind::WarmNode {
             let Some(bytes) = self.nodes.bytes(nid) else { return Ok(()) };
@@ -86,13 +87,13 @@ impl Volume {
         }
         let Some(node) = self.nodes.get(nid) else { return Ok(()) };
         // In whichever log: with two logs none is the chain's, and the node is as little durable.
-        self.since.note_unmarked(node.footer().ino.get());
+        self.since.note_unmarked(node.footer().ino());
         self.writer.append(&*self.device, kind.index(), address, node.bytes())
     }
 
     /// Gives a dirty node its next place in its log, and its footer; the bytes are the caller's to write. `None` if it is clean, or
     /// was freed.
-    pub(crate) fn place_node(&mut self, nid: u32, marks: NodeFlags) -> Result<Option<(SegmentKind, Address)>> {
+    pub(crate) fn place_node(&mut self, nid: Nid, marks: NodeFlags) -> Result<Option<(SegmentKind, Address)>> {
         if !self.nodes.must_be_written(nid) {
             return Ok(None);
         }
@@ -125,14 +126,14 @@ impl Volume {
     }
 
     /// What placement may know about a node.
-    fn node_traits(&self, nid: u32) -> BlockTraits {
+    fn node_traits(&self, nid: Nid) -> BlockTraits {
         let Some(node) = self.nodes.get(nid) else { return BlockTraits::default() };
         let footer = node.footer();
         BlockTraits {
             node: true,
             direct_node: super::path::is_direct(footer.offset()),
             of_directory: !footer.flags().contains(NodeFlags::COLD),
-            file: footer.ino.get(),
+            file: footer.ino().get(),
             ..BlockTraits::default()
         }
     }

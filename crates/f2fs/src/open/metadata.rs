@@ -68,7 +68,7 @@ impl Volume {
         if let Some(error) = contradiction.filter(|_| !finds_live) {
             return Err(error);
         }
-        let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid.get(), e.entry)).collect();
+        let journal: BTreeMap<_, _> = loaded.nat_journal.iter().map(|e| (e.nid(), e.entry)).collect();
         if let Some((nid, _)) = journal.iter().next_back().filter(|(nid, _)| **nid >= geometry.node_ids()) {
             return Err(Error::damaged(
                 "NAT",
@@ -87,7 +87,7 @@ impl Volume {
             }
         }
         let raw = loaded.pack.raw;
-        let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.get());
+        let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.into());
         let logs = loaded.logs.map(|log| open_log(log, &table));
         let checkpoint = CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal);
         let orphans = loaded.orphans.into_iter().collect();

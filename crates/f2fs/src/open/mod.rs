@@ -13,6 +13,7 @@ use crate::flushes::Flushes;
 use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::journal::state::SetRight;
+use crate::layout::Ino;
 use crate::lock::F2fs;
 use crate::lock::VolumeLock;
 use crate::mutant::{self, Mutant};
@@ -194,7 +195,7 @@ fn roll_forward(
 
 /// Frees the inodes that were unlinked while somebody still held them.
 pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
-    let orphans: Vec<u32> = volume.orphans.iter().copied().collect();
+    let orphans: Vec<Ino> = volume.orphans.iter().copied().collect();
     for ino in orphans {
         match has_links(volume, ino) {
             Err(error @ Error::Device(_)) => {
@@ -227,7 +228,7 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
 }
 
 /// Whether an inode of the orphan list has links all the same.
-fn has_links(volume: &mut Volume, ino: u32) -> Result<bool> {
+fn has_links(volume: &mut Volume, ino: Ino) -> Result<bool> {
     if !volume.is_inode(ino)? {
         return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
     }

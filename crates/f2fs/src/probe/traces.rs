@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use crate::checkpoint::block::check_block;
 use crate::format::areas::possible_logs;
 use crate::layout::node::RawNode;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid};
 use crate::node::path::is_node_offset;
 
 /// Blocks from the start, holes left out, that are looked at one by one: 32 MiB. What every volume has is there, and most packs of
@@ -153,14 +153,14 @@ impl Traces {
         }
         let Ok(node) = RawNode::ref_from_bytes(block) else { return };
         let footer = &node.footer;
-        let (nid, ino, next) = (footer.nid.get(), footer.ino.get(), footer.next_blkaddr.get());
-        let is_likely = nid >= 3
-            && ino >= 3
-            && (nid == ino) == (footer.offset() == 0)
+        let (nid, ino, next) = (footer.nid(), footer.ino(), footer.next_blkaddr.get());
+        let is_likely = nid >= Nid::FIRST
+            && ino.nid() >= Nid::FIRST
+            && (nid == ino.nid()) == (footer.offset() == 0)
             && is_node_offset(footer.offset())
             && footer.cp_ver.get() != 0
             // A list of numbers that follow one another: the addresses of a file of ext2.
-            && !(ino.wrapping_sub(nid) == 1 && footer.flag.get().wrapping_sub(ino) == 1);
+            && !(ino.get().wrapping_sub(nid.get()) == 1 && footer.flag.get().wrapping_sub(ino.get()) == 1);
         // A log mostly goes on in the next block.
         if is_likely && next > 1 && next != u32::MAX {
             self.nodes.entry(i64::from(next) - 1 - i64::from(address)).or_default().insert(address);

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{Advise, InlineFlags, NIDS, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::xattr::NODE_CAPACITY;
-use crate::layout::{Address, BLOCK_BITS, RawBlock, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, Ino, Nid, RawBlock, blocks_for};
 use crate::log::active::{Owners, data_owner};
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
@@ -16,11 +16,11 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Brings an inode to the state of its last fsync.
-    pub(super) fn recover_file(&mut self, ino: u32, file: &Traces, chain: &Chain, owners: &mut Owners) -> Result<()> {
+    pub(super) fn recover_file(&mut self, ino: Ino, file: &Traces, chain: &Chain, owners: &mut Owners) -> Result<()> {
         let mut has_xattrs = None;
         if let Some(at) = file.inode {
             let image = self.chain_inode(ino, &chain.nodes[at])?;
-            has_xattrs = Some(as_inode(&image).i_xattr_nid.get() != 0);
+            has_xattrs = Some(as_inode(&image).xattr_nid() != Nid::NONE);
             self.recover_inode(ino, &image, owners)?;
         }
         for (&offset, &at) in &file.nodes {
@@ -44,13 +44,13 @@ impl Volume {
             }
         }
         let raw = self.inode(ino)?;
-        if has_xattrs == Some(true) && raw.i_xattr_nid.get() == 0 {
+        if has_xattrs == Some(true) && raw.xattr_nid() == Nid::NONE {
             return Err(Error::damaged("inode", format!("inode {ino}"), "fsynced without its xattr node"));
         }
         Ok(())
     }
 
-    fn recover_inode(&mut self, ino: u32, image: &RawBlock, owners: &mut Owners) -> Result<()> {
+    fn recover_inode(&mut self, ino: Ino, image: &RawBlock, owners: &mut Owners) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let new = as_inode(image);
         let old = self.inode(ino)?;
@@ -70,22 +70,22 @@ impl Volume {
                 self.free_tree(ino, which)?;
             }
         }
-        if new.i_xattr_nid.get() == 0 {
+        if new.xattr_nid() == Nid::NONE {
             self.drop_xattr_node(ino)?;
         }
         self.merge_inode(ino, image, was_inline)?;
         if !is_inline {
             let first = (extra / 4) as usize;
             let addresses = &new.slots[first..first + own as usize];
-            self.recover_addresses(ino, ino, (inode_slot(extra, 0), 0), addresses, owners)?;
+            self.recover_addresses(ino, ino.nid(), (inode_slot(extra, 0), 0), addresses, owners)?;
         }
         Ok(())
     }
 
     /// Takes over what an fsynced inode says, except what counts and links the rest of the volume.
-    fn merge_inode(&mut self, ino: u32, image: &RawBlock, was_inline: bool) -> Result<()> {
+    fn merge_inode(&mut self, ino: Ino, image: &RawBlock, was_inline: bool) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
-        let node = self.node_mut(ino)?;
+        let node = self.node_mut(ino.nid())?;
         let old: RawInode = *node.inode();
         node.bytes_mut().copy_from_slice(&image.0);
         let raw = node.inode_mut();
@@ -111,9 +111,9 @@ impl Volume {
         Ok(())
     }
 
-    fn drop_xattr_node(&mut self, ino: u32) -> Result<()> {
-        let nid = self.inode(ino)?.i_xattr_nid.get();
-        if nid == 0 {
+    fn drop_xattr_node(&mut self, ino: Ino) -> Result<()> {
+        let nid = self.inode(ino)?.xattr_nid();
+        if nid == Nid::NONE {
             return Ok(());
         }
         self.check_xattr_node(ino)?;
@@ -122,12 +122,12 @@ impl Volume {
         self.add_blocks(ino, -1)
     }
 
-    fn recover_xattr_node(&mut self, ino: u32, image: &RawBlock) -> Result<()> {
-        let mut nid = self.inode(ino)?.i_xattr_nid.get();
-        if nid == 0 {
+    fn recover_xattr_node(&mut self, ino: Ino, image: &RawBlock) -> Result<()> {
+        let mut nid = self.inode(ino)?.xattr_nid();
+        if nid == Nid::NONE {
             self.counts.expect_room(1)?;
             nid = self.new_node(Some(ino), XATTR_NODE_OFFSET, true)?;
-            self.inode_mut(ino)?.i_xattr_nid.set(nid);
+            self.inode_mut(ino)?.i_xattr_nid.set(nid.get());
             self.add_blocks(ino, 1)?;
         }
         self.check_xattr_node(ino)?;
@@ -136,7 +136,7 @@ impl Volume {
     }
 
     /// Recovers the addresses of a direct node; returns the end in bytes of the last block that is there.
-    fn recover_direct_node(&mut self, ino: u32, offset: u32, image: &RawBlock, owners: &mut Owners) -> Result<u64> {
+    fn recover_direct_node(&mut self, ino: Ino, offset: u32, image: &RawBlock, owners: &mut Owners) -> Result<u64> {
         let flexible = self.geometry.flexible_inline_xattr();
         let own = self.inode(ino)?.address_slots(flexible);
         let first = first_block(own, offset);
@@ -164,8 +164,8 @@ impl Volume {
     /// Gives the addresses from `at` (byte and index) of a node on the values they had in the chain.
     fn recover_addresses(
         &mut self,
-        ino: u32,
-        nid: u32,
+        ino: Ino,
+        nid: Nid,
         at: (usize, u32),
         addresses: &[U32],
         owners: &mut Owners,
@@ -203,7 +203,7 @@ impl Volume {
     }
 
     /// Makes a block live for its owner of the chain.
-    fn claim(&mut self, address: Address, nid: u32, index: u32, owners: &mut Owners) -> Result<()> {
+    fn claim(&mut self, address: Address, nid: Nid, index: u32, owners: &mut Owners) -> Result<()> {
         let block = self.geometry.main_block(address);
         let segment = block.segment();
         if self.table.is_live(block) {
@@ -227,7 +227,7 @@ impl Volume {
     /// loses it.
     fn take_from_owner(&mut self, address: Address, owners: &Owners) -> Result<()> {
         let owner = self.owner_of(self.geometry.main_block(address), owners)?;
-        let nid = owner.nid.get();
+        let nid = owner.nid();
         let (byte, ino) = self.pointer_of(nid, owner.ofs_in_node.get().into(), address)?;
         self.node_mut(nid)?.set_address(byte, Address::NULL);
         self.invalidate(address)?;

@@ -17,7 +17,7 @@ use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use crate::node::path::is_direct;
 
 /// Segments that are looked through at most: more than the longest chain has.
@@ -32,7 +32,7 @@ const FIRSTS_NEAR: usize = 256;
 #[derive(Debug, Default)]
 pub struct Followers {
     /// Inodes with an fsync mark.
-    marked: BTreeSet<u32>,
+    marked: BTreeSet<Ino>,
     /// Of the seals that are whole, how many blocks of the chain were durable by the one that says the most.
     durable: Option<u32>,
     /// The segments that have to stay for a search to find all of it: where such blocks are, and all that the seals list.
@@ -200,7 +200,7 @@ impl Followers {
 
     fn note_node(&mut self, address: Address, footer: &RawNodeFooter) {
         let flags = footer.flags();
-        let (ino, offset, position) = (footer.ino.get(), footer.offset(), self.last.1);
+        let (ino, offset, position) = (footer.ino(), footer.offset(), self.last.1);
         self.open.nodes.push(ChainNode { address, position, ino, offset, flags });
         self.open.left = self.open.left.map(|left| left.saturating_sub(1));
         // The mark is on the last node of an fsync.

@@ -17,7 +17,7 @@ use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{Address, BLOCKS_PER_SEGMENT, RawBlock};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::inode;
 use crate::node::nat;
@@ -125,16 +125,16 @@ impl Volume {
 
     /// Leaves out files that neither the checkpoint nor an fsync with a name has: they were never to be found.
     /// A repair searches then: the NAT may have lost them.
-    fn known_files(&mut self, files: Vec<(u32, Traces)>, chain: &Chain, is_repair: bool) -> Result<Vec<(u32, Traces)>> {
+    fn known_files(&mut self, files: Vec<(Ino, Traces)>, chain: &Chain, is_repair: bool) -> Result<Vec<(Ino, Traces)>> {
         let mut known = Vec::with_capacity(files.len());
         for (ino, file) in files {
-            if ino == 0 || ino >= self.geometry.node_ids() {
+            if ino == Ino::NONE || ino.nid() >= self.geometry.node_ids() {
                 return Err(Error::damaged("node", "roll-forward chain", format!("inode {ino}")));
             }
             if self.is_inode(ino)? {
                 known.push((ino, file));
             } else if file.named && file.inode.is_some() {
-                if nat::in_use(&self.nat_entry(ino)?) {
+                if nat::in_use(&self.nat_entry(ino.nid())?) {
                     return Err(Error::damaged("NAT", format!("node {ino}"), "in use, but fsynced as a new inode"));
                 }
                 known.push((ino, file));
@@ -142,7 +142,7 @@ impl Volume {
                 return Err(Error::damaged("NAT", format!("node {ino}"), "fsynced, and has no entry"));
             } else {
                 tracing::warn!(
-                    ino,
+                    ino = ino.get(),
                     chain = chain.nodes.len(),
                     "fsynced nodes of an inode that is not there are left out"
                 );
@@ -152,7 +152,7 @@ impl Volume {
     }
 
     /// Keeps everything that the nodes of a file point to from being written over, and checks it.
-    fn hold_targets(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
+    fn hold_targets(&mut self, ino: Ino, file: &Traces, chain: &Chain) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         if let Some(at) = file.inode {
             let image = self.chain_inode(ino, &chain.nodes[at])?;
@@ -170,7 +170,7 @@ impl Volume {
         Ok(())
     }
 
-    fn hold_target(&mut self, ino: u32, address: Address) -> Result<()> {
+    fn hold_target(&mut self, ino: Ino, address: Address) -> Result<()> {
         if address == Address::NULL || address == Address::NEW {
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl Volume {
     }
 
     /// Gives an inode that the checkpoint does not have its number back, with nothing in it.
-    fn revive_inode(&mut self, ino: u32, file: &Traces, chain: &Chain) -> Result<()> {
+    fn revive_inode(&mut self, ino: Ino, file: &Traces, chain: &Chain) -> Result<()> {
         let Some(at) = file.inode else { return Ok(()) };
         let mut image = self.chain_inode(ino, &chain.nodes[at])?;
         self.counts.expect_room(1)?;
@@ -220,16 +220,16 @@ impl Volume {
         self.adopt_inode(ino, image)
     }
 
-    fn adopt_inode(&mut self, ino: u32, image: Box<RawBlock>) -> Result<()> {
-        let version = self.nat_entry(ino)?.version;
-        self.nat.set(ino, RawNatEntry { version, ino: U32::new(ino), block_addr: Address::NEW.into() });
-        self.put_new_node(ino, image);
+    fn adopt_inode(&mut self, ino: Ino, image: Box<RawBlock>) -> Result<()> {
+        let version = self.nat_entry(ino.nid())?.version;
+        self.nat.set(ino.nid(), RawNatEntry { version, ino: U32::new(ino.get()), block_addr: Address::NEW.into() });
+        self.put_new_node(ino.nid(), image);
         self.counts.add_inode();
         Ok(())
     }
 
     /// The block of an inode in the chain, checked. What it points to is where cleaning moved that since.
-    pub(super) fn chain_inode(&self, ino: u32, node: &ChainNode) -> Result<Box<RawBlock>> {
+    pub(super) fn chain_inode(&self, ino: Ino, node: &ChainNode) -> Result<Box<RawBlock>> {
         let mut image = self.chain_block(ino, 0, node.address)?;
         let raw = as_inode(&image);
         inode::validate(raw, ino, &self.geometry)?;
@@ -244,7 +244,7 @@ impl Volume {
     }
 
     /// A direct or xattr node in the chain, checked to be the one it is taken for. What it points to is where cleaning moved that since.
-    pub(super) fn chain_node(&self, ino: u32, offset: u32, node: &ChainNode) -> Result<Box<RawBlock>> {
+    pub(super) fn chain_node(&self, ino: Ino, offset: u32, node: &ChainNode) -> Result<Box<RawBlock>> {
         let mut image = self.chain_block(ino, offset, node.address)?;
         if offset != XATTR_NODE_OFFSET {
             let raw = RawNode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
@@ -262,10 +262,10 @@ impl Volume {
         }
     }
 
-    fn chain_block(&self, ino: u32, offset: u32, address: Address) -> Result<Box<RawBlock>> {
+    fn chain_block(&self, ino: Ino, offset: u32, address: Address) -> Result<Box<RawBlock>> {
         let image = self.read_block(address)?;
         let footer = &as_node(&image).footer;
-        if footer.ino.get() != ino
+        if footer.ino() != ino
             || footer.offset() != offset
             || (footer.nid == footer.ino) != (offset == 0)
             || !is_direct(offset)
@@ -277,12 +277,12 @@ impl Volume {
 }
 
 /// The files with an fsync mark, in the order of their last.
-fn traces(chain: &Chain) -> Vec<(u32, Traces)> {
-    let mut last: FxHashMap<u32, usize> = FxHashMap::default();
+fn traces(chain: &Chain) -> Vec<(Ino, Traces)> {
+    let mut last: FxHashMap<Ino, usize> = FxHashMap::default();
     for (at, node) in chain.nodes.iter().enumerate().filter(|(_, node)| node.flags.contains(NodeFlags::FSYNC)) {
         last.insert(node.ino, at);
     }
-    let mut files: FxHashMap<u32, Traces> = FxHashMap::default();
+    let mut files: FxHashMap<Ino, Traces> = FxHashMap::default();
     for (at, node) in chain.nodes.iter().enumerate() {
         if last.get(&node.ino).is_none_or(|&end| at > end) {
             continue;
@@ -295,14 +295,14 @@ fn traces(chain: &Chain) -> Vec<(u32, Traces)> {
             file.nodes.insert(node.offset, at);
         }
     }
-    let mut files: Vec<(u32, Traces)> = files.into_iter().collect();
+    let mut files: Vec<(Ino, Traces)> = files.into_iter().collect();
     files.sort_unstable_by_key(|(ino, _)| last.get(ino).copied());
     files
 }
 
 /// Where the nodes of a chain are that count: of each file the last ones up to its last fsync mark.
 pub(crate) fn vouched(chain: &Chain) -> impl Iterator<Item = Address> + '_ {
-    let of_file = |(_, file): (u32, Traces)| file.inode.into_iter().chain(file.nodes.into_values());
+    let of_file = |(_, file): (Ino, Traces)| file.inode.into_iter().chain(file.nodes.into_values());
     traces(chain).into_iter().flat_map(of_file).map(|at| chain.nodes[at].address)
 }
 
@@ -316,7 +316,7 @@ pub(super) fn as_inode(block: &RawBlock) -> &RawInode {
     RawInode::ref_from_bytes(&block.0).expect("a block is the size of an inode")
 }
 
-fn short(ino: u32) -> Error {
+fn short(ino: Ino) -> Error {
     Error::damaged("inode", format!("inode {ino}"), "short")
 }
 

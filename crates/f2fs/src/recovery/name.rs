@@ -6,6 +6,7 @@ use super::forward::as_inode;
 use super::scan::ChainNode;
 use crate::dir::lookup::check_name;
 use crate::error::{Error, Result};
+use crate::layout::Ino;
 use crate::layout::inode::Advise;
 use crate::node::inode;
 use crate::volume::Volume;
@@ -14,10 +15,10 @@ impl Volume {
     /// Gives an inode the name it was fsynced under; whatever else has it loses it, as when the name was taken over.
     ///
     /// Source: the kernel's `recover_dentry`.
-    pub(super) fn recover_name(&mut self, ino: u32, at: &ChainNode) -> Result<()> {
+    pub(super) fn recover_name(&mut self, ino: Ino, at: &ChainNode) -> Result<()> {
         let image = self.chain_inode(ino, at)?;
         let raw = as_inode(&image);
-        let parent = raw.i_pino.get();
+        let parent = raw.parent();
         let name = raw.i_name[..(raw.i_namelen.get() as usize).min(raw.i_name.len())].to_vec();
         let bad = |found: &str| Error::damaged("inode", format!("inode {ino}"), format!("fsynced, but {found}"));
         if !self.is_inode(parent)? || !self.is_directory(parent)? || self.inode(parent)?.i_links.get() == 0 {

@@ -17,7 +17,7 @@ use crate::layout::crc::crc;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::seal::{Seal, Sealed, is_seal};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use crate::mutant::{self, Mutant};
 use crate::node::inode;
 
@@ -34,7 +34,7 @@ pub struct ChainNode {
     /// Blocks of the chain in front of it, seals included.
     pub position: usize,
     /// Its inode.
-    pub ino: u32,
+    pub ino: Ino,
     /// Its offset in the inode's tree.
     pub offset: u32,
     /// Its marks.
@@ -190,13 +190,8 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(Address) -> bool) -> Chain {
             sealed = Some(seal.nodes);
             counted = position + 1;
         } else {
-            let node = ChainNode {
-                address: at,
-                position,
-                ino: footer.ino.get(),
-                offset: footer.offset(),
-                flags: footer.flags(),
-            };
+            let node =
+                ChainNode { address: at, position, ino: footer.ino(), offset: footer.offset(), flags: footer.flags() };
             match sealed {
                 Some(left) if left > 0 => {
                     chain.nodes.push(node);

@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::lost_logs::NOWHERE;
 use super::report::{Log, Repair};
 use super::staged::Staged;
-use super::state::{FIRST_NID, State};
+use super::state::State;
 use crate::blocks::read_blocks;
 use crate::check::names::LISTED_AGAIN;
 use crate::check::{Fault, FaultKind, Place};
@@ -29,14 +29,14 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::{
     BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
 };
-use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
+use crate::layout::nat::RawNatEntry;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{
     ENTRIES_SIZE, JOURNAL_SIZE, NAT_JOURNAL_ENTRIES, RawNatJournalEntry, RawSummaryBlock, SIT_JOURNAL_ENTRIES,
     TYPE_DATA, TYPE_NODE, compact_blocks, encode_journal,
 };
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS, set_bit_msb};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SEGMENT_BITS, set_bit_msb};
 
 /// Kinds that are repaired here, before anything behind the checkpoint is looked at.
 pub(super) const KINDS: &[FaultKind] = &[
@@ -96,11 +96,11 @@ pub(super) fn open(
     state.fill_owners();
     state.loaded.orphans.sort_unstable();
     state.loaded.orphans.dedup();
-    let ids = 3..state.geometry.node_ids();
-    state.loaded.orphans.retain(|ino| ids.contains(ino));
+    let ids = Nid::FIRST..state.geometry.node_ids();
+    state.loaded.orphans.retain(|ino| ids.contains(&ino.nid()));
     state.loaded.orphans.truncate(super::pack::orphans_max(&state.geometry));
-    if !ids.contains(&state.loaded.pack.raw.next_free_nid.get()) {
-        state.loaded.pack.raw.next_free_nid.set(ids.start);
+    if !ids.contains(&state.loaded.pack.raw.next_free_nid.into()) {
+        state.loaded.pack.raw.next_free_nid.set(ids.start.get());
     }
     for fault in faults {
         match (fault.kind, fault.place) {
@@ -194,7 +194,7 @@ fn into_state(device: &Arc<Staged>, geometry: Geometry, loaded: Loaded, found_ah
         left: None,
         tops: FxHashMap::default(),
         levels: FxHashMap::default(),
-        free_from: FIRST_NID,
+        free_from: Nid::FIRST_FREE,
         names: FxHashMap::default(),
         is_invented: false,
         given_up: FxHashMap::default(),
@@ -275,7 +275,7 @@ fn invent(device: &Arc<Staged>, geometry: &Geometry) -> Result<Pack> {
     let mut raw = RawCheckpoint::new_zeroed();
     raw.checkpoint_ver.set(u64::from(crate::layout::crc::crc(&geometry.superblock.uuid) | 1));
     raw.checksum_offset.set(CHECKSUM_OFFSET as u32);
-    raw.next_free_nid.set(3);
+    raw.next_free_nid = Nid::FIRST.into();
     let mut bytes = vec![0; BLOCK_SIZE * (1 + geometry.payload as usize)];
     let flags = CheckpointFlags::empty();
     let (_, nat_at) = bitmap_places(flags, geometry);
@@ -294,11 +294,11 @@ fn invent(device: &Arc<Staged>, geometry: &Geometry) -> Result<Pack> {
 fn score(device: &Arc<Staged>, geometry: &Geometry, index: u32, second: bool) -> Result<u32> {
     let block = read_blocks(&**device, geometry.nat_block(index, second), 1)?;
     let mut right = 0;
-    for (nid, bytes) in (index * NAT_ENTRIES..).zip(block.chunks_exact(size_of::<RawNatEntry>())) {
+    for (nid, bytes) in Nid::in_nat_block(index, 0).onward().zip(block.chunks_exact(size_of::<RawNatEntry>())) {
         let Ok(entry) = RawNatEntry::read_from_bytes(bytes) else { continue };
         if geometry.in_main(entry.address()) {
             let node = read_blocks(&**device, entry.address(), 1)?;
-            right += u32::from(State::footer(&node).is_some_and(|footer| footer.nid.get() == nid));
+            right += u32::from(State::footer(&node).is_some_and(|footer| footer.nid() == nid));
         }
     }
     Ok(right)
@@ -454,8 +454,8 @@ impl State {
     /// Writes the journals' entries into the tables; those of ids and segments that do not exist are dropped.
     fn merge_journals(&mut self) -> Result<()> {
         for entry in std::mem::take(&mut self.loaded.nat_journal) {
-            if entry.nid.get() != 0 {
-                self.edit_nat(entry.nid.get(), |stored| *stored = entry.entry)?;
+            if entry.nid() != Nid::NONE {
+                self.edit_nat(entry.nid(), |stored| *stored = entry.entry)?;
             }
         }
         for entry in std::mem::take(&mut self.loaded.sit_journal) {

@@ -129,7 +129,7 @@ impl State {
         // Data first: its new place changes nodes.
         for address in self.changed_kept(survey)? {
             let owner = self.summary(address)?;
-            let (nid, slot) = (owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+            let (nid, slot) = (owner.nid(), u32::from(owner.ofs_in_node.get()));
             let is_node = self.nat(nid)?.address() == address;
             if is_node || !room || self.address(survey, nid, slot)? != address {
                 continue;
@@ -144,7 +144,7 @@ impl State {
             moved = true;
         }
         for address in self.changed_kept(survey)? {
-            let nid = self.summary(address)?.nid.get();
+            let nid = self.summary(address)?.nid();
             if room && self.nat(nid)?.address() == address {
                 room = self.move_node(survey, nid)?;
                 moved |= room;
@@ -226,7 +226,7 @@ impl State {
             if !self.geometry.in_main(address) || !is_owned(survey, &self.geometry, address) {
                 continue;
             }
-            let is_node = self.nat(self.summary(address)?.nid.get())?.address() == address;
+            let is_node = self.nat(self.summary(address)?.nid())?.address() == address;
             let Ok(node) = RawNode::mut_from_bytes(&mut block) else { continue };
             let stamp = node.footer.cp_ver;
             let before = self.device.before(address).ok().and_then(|before| RawNode::read_from_bytes(&before).ok());

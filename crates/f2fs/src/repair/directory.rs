@@ -8,7 +8,7 @@ use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::error::Result;
 use crate::layout::dentry::{DentryShape, RawDentry, SLOT_LEN};
-use crate::layout::{bit_lsb, set_bit_lsb};
+use crate::layout::{Ino, bit_lsb, set_bit_lsb};
 
 impl State {
     /// Repairs a fault of an entry or of what entries say about a directory; says what was done.
@@ -17,7 +17,9 @@ impl State {
             (FaultKind::DentryDots, Place::Inode(ino)) => self.restore_dots(survey, ino).map(Some),
             (FaultKind::DirectoryParents, Place::Inode(ino)) => {
                 // The check says which directory the second name is in.
-                let Some(second) = fault.right.and_then(|right| u32::try_from(right).ok()) else { return Ok(None) };
+                let Some(second) = fault.right.and_then(|right| u32::try_from(right).ok()).map(Ino::new) else {
+                    return Ok(None);
+                };
                 self.remove_second_name(survey, ino, second)
             }
             (FaultKind::DirectoryCycle, Place::Inode(ino)) => {
@@ -36,7 +38,7 @@ impl State {
         &mut self,
         survey: &Survey,
         kind: FaultKind,
-        directory: u32,
+        directory: Ino,
         block: Option<u64>,
         slot: usize,
     ) -> Result<Option<String>> {
@@ -54,7 +56,7 @@ impl State {
         let found = Found { block, slot, name, raw };
         let action = match kind {
             FaultKind::DentryName => {
-                let own = self.name_with_hash(survey, directory, raw.ino.get(), raw.hash_code.get())?;
+                let own = self.name_with_hash(survey, directory, raw.ino(), raw.hash_code.get())?;
                 let name = own.unwrap_or_else(|| {
                     found.name.iter().map(|&byte| if matches!(byte, 0 | b'/') { b'_' } else { byte }).collect()
                 });
@@ -65,7 +67,7 @@ impl State {
                 if !self.is_twice(survey, directory, &found.name)? {
                     return Ok(None);
                 }
-                let is_directory = survey.directories.contains_key(&found.raw.ino.get());
+                let is_directory = survey.directories.contains_key(&found.raw.ino());
                 if is_directory && self.is_there_again(survey, directory, &found)? {
                     // As where a block of long ago is in place of another. A directory has one name: the right one stays.
                     self.remove_entry(survey, directory, &found)?;
@@ -88,7 +90,7 @@ impl State {
                     return self.rename_back(survey, directory, found, own).map(Some);
                 }
                 let code = hash(&found.name);
-                let other = match self.name_with_hash(survey, directory, raw.ino.get(), code)? {
+                let other = match self.name_with_hash(survey, directory, raw.ino(), code)? {
                     Some(own) if own == found.name => None,
                     _ => self.nameless(survey, directory, &found.name)?,
                 };
@@ -101,7 +103,7 @@ impl State {
             }
             FaultKind::DentryType => {
                 let dot = found.name == b"." || found.name == b"..";
-                let inode = survey.inodes.get(&raw.ino.get()).and_then(|inode| inode.kind);
+                let inode = survey.inodes.get(&raw.ino()).and_then(|inode| inode.kind);
                 let kind = if dot { Some(basalt_vfs::FileKind::Directory) } else { inode };
                 let Some(kind) = kind else { return Ok(None) };
                 let file_type = entries::file_type(kind);
@@ -134,7 +136,7 @@ impl State {
     fn mend_length(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         block: Option<u64>,
         slot: usize,
         content: &[u8],
@@ -150,12 +152,12 @@ impl State {
         Ok("entry removed".into())
     }
 
-    fn remove_entry(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
+    fn remove_entry(&mut self, survey: &Survey, directory: Ino, found: &Found) -> Result<bool> {
         self.edit_entries(survey, directory, found.block, |content, shape| entries::remove(content, shape, found.slot))
     }
 
     /// Removes the names of an inode from a directory, all but the first `keep`; how many.
-    fn remove_names_of(&mut self, survey: &Survey, directory: u32, ino: u32, keep: usize) -> Result<usize> {
+    fn remove_names_of(&mut self, survey: &Survey, directory: Ino, ino: Ino, keep: usize) -> Result<usize> {
         let names = self.names_of(survey, directory, ino)?;
         for found in names.iter().skip(keep) {
             self.remove_entry(survey, directory, found)?;
@@ -163,7 +165,7 @@ impl State {
         Ok(names.len().saturating_sub(keep))
     }
 
-    fn remove_second_name(&mut self, survey: &Survey, ino: u32, second: u32) -> Result<Option<String>> {
+    fn remove_second_name(&mut self, survey: &Survey, ino: Ino, second: Ino) -> Result<Option<String>> {
         let first = survey.parents.get(&ino).copied().unwrap_or(second);
         let points_to = survey.directories.get(&ino).and_then(|directory| directory.dot_dot);
         let is_root = ino == self.geometry.root_ino;
@@ -178,7 +180,7 @@ impl State {
     }
 
     /// `.` and `..` as they should be.
-    fn restore_dots(&mut self, survey: &Survey, ino: u32) -> Result<String> {
+    fn restore_dots(&mut self, survey: &Survey, ino: Ino) -> Result<String> {
         let parent = if ino == self.geometry.root_ino { Some(ino) } else { survey.parents.get(&ino).copied() };
         let parent = parent.unwrap_or(self.geometry.root_ino);
         self.set_dots(survey, ino, parent)?;
@@ -186,7 +188,7 @@ impl State {
     }
 
     /// Gives an entry a name that the directory does not have yet.
-    fn rename(&mut self, survey: &Survey, directory: u32, found: &Found, name: &[u8]) -> Result<String> {
+    fn rename(&mut self, survey: &Survey, directory: Ino, found: &Found, name: &[u8]) -> Result<String> {
         let new = self.free_name(survey, directory, name)?;
         let moved = Found { name: new, ..found.clone() };
         self.move_entry(survey, directory, &moved)?;
@@ -194,8 +196,8 @@ impl State {
     }
 
     /// The name that the inode of an entry remembers and the hash is of, where the entry has another one.
-    fn remembered_name(&self, survey: &Survey, directory: u32, found: &Found) -> Result<Option<Vec<u8>>> {
-        let (ino, wanted) = (found.raw.ino.get(), found.raw.hash_code.get());
+    fn remembered_name(&self, survey: &Survey, directory: Ino, found: &Found) -> Result<Option<Vec<u8>>> {
+        let (ino, wanted) = (found.raw.ino(), found.raw.hash_code.get());
         if wanted == hash(&found.name) {
             return Ok(None);
         }
@@ -203,7 +205,7 @@ impl State {
     }
 
     /// Gives an entry its name back. An entry that has come to that name as wrongly makes room first, for a name of its own.
-    fn rename_back(&mut self, survey: &Survey, directory: u32, found: Found, own: Vec<u8>) -> Result<String> {
+    fn rename_back(&mut self, survey: &Survey, directory: Ino, found: Found, own: Vec<u8>) -> Result<String> {
         let mut out = Vec::new();
         let mut next = Some((found, own));
         while let Some((found, own)) = next {
@@ -218,7 +220,7 @@ impl State {
         let mut done = Vec::new();
         for (found, own) in out.into_iter().rev() {
             let name = self.free_name(survey, directory, &own)?;
-            let added = self.add_entry(survey, directory, &name, found.raw.ino.get(), found.raw.file_type)?;
+            let added = self.add_entry(survey, directory, &name, found.raw.ino(), found.raw.file_type)?;
             let name = String::from_utf8_lossy(&name).into_owned();
             done.push(if added { format!("renamed to {name:?}") } else { format!("taken out: no room for {name:?}") });
         }
@@ -227,9 +229,9 @@ impl State {
     }
 
     /// Moves an entry to where its name belongs. Without room its inode is left without a name, and a later round cares for it.
-    fn move_entry(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<String> {
+    fn move_entry(&mut self, survey: &Survey, directory: Ino, found: &Found) -> Result<String> {
         self.remove_entry(survey, directory, found)?;
-        let added = self.add_entry(survey, directory, &found.name, found.raw.ino.get(), found.raw.file_type)?;
+        let added = self.add_entry(survey, directory, &found.name, found.raw.ino(), found.raw.file_type)?;
         Ok(if added { "moved to where its name belongs" } else { "taken out: no room where its name belongs" }.into())
     }
 }

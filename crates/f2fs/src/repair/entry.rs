@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, RawDentry, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::ADDRS_PER_NODE;
-use crate::layout::{Address, BLOCK_SIZE};
+use crate::layout::{Address, BLOCK_SIZE, Ino};
 
 /// An entry, and where it is: block of the directory (`None` for an inline one) and slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl State {
     fn directory_block(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         inode: &RawInode,
         block: u64,
     ) -> Result<Option<Address>> {
@@ -49,7 +49,7 @@ impl State {
     pub(super) fn entries_of(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         block: Option<u64>,
     ) -> Result<Option<(Vec<u8>, DentryShape)>> {
         let Some(inode) = self.inode(directory)? else { return Ok(None) };
@@ -73,7 +73,7 @@ impl State {
     pub(super) fn edit_entries(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         block: Option<u64>,
         change: impl FnOnce(&mut [u8], &DentryShape),
     ) -> Result<bool> {
@@ -100,17 +100,17 @@ impl State {
     }
 
     /// Puts another entry where one is; the name stays.
-    pub(super) fn put_entry(&mut self, survey: &Survey, directory: u32, found: &Found, raw: RawDentry) -> Result<bool> {
+    pub(super) fn put_entry(&mut self, survey: &Survey, directory: Ino, found: &Found, raw: RawDentry) -> Result<bool> {
         self.edit_entries(survey, directory, found.block, |content, shape| {
             entries::put_entry(content, shape, found.slot, &raw);
         })
     }
 
     /// Points `.` of a directory to itself and `..` to `parent`.
-    pub(super) fn set_dots(&mut self, survey: &Survey, ino: u32, parent: u32) -> Result<()> {
+    pub(super) fn set_dots(&mut self, survey: &Survey, ino: Ino, parent: Ino) -> Result<()> {
         for (name, target) in [(&b"."[..], ino), (b"..", parent)] {
             match self.find(survey, ino, name)? {
-                Some(found) if found.raw.ino.get() == target => {}
+                Some(found) if found.raw.ino() == target => {}
                 Some(found) => {
                     self.put_entry(survey, ino, &found, RawDentry { ino: target.into(), ..found.raw })?;
                 }
@@ -126,9 +126,9 @@ impl State {
     pub(super) fn add_entry(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         name: &[u8],
-        ino: u32,
+        ino: Ino,
         file_type: u8,
     ) -> Result<bool> {
         let Some(inode) = self.inode(directory)? else { return Ok(false) };
@@ -170,7 +170,7 @@ impl State {
     }
 
     /// The address of a block of a directory with this inode. A hole among the inode's own addresses is filled; `None` for any other.
-    fn block_for(&mut self, survey: &Survey, directory: u32, inode: &RawInode, block: u64) -> Result<Option<Address>> {
+    fn block_for(&mut self, survey: &Survey, directory: Ino, inode: &RawInode, block: u64) -> Result<Option<Address>> {
         if let Some(address) = self.directory_block(survey, directory, inode, block)? {
             return Ok(Some(address));
         }
@@ -178,8 +178,8 @@ impl State {
             return Ok(None);
         }
         let slot = block as u32;
-        let version = self.nat(directory)?.version;
-        let owner = Owner::Data { nid: directory, slot: slot as u16, version };
+        let version = self.nat(directory.nid())?.version;
+        let owner = Owner::Data { nid: directory.nid(), slot: slot as u16, version };
         let Some(address) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else { return Ok(None) };
         self.put(address, &[0; BLOCK_SIZE])?;
         self.edit_inode(directory, |inode| {
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// The inode without a name that remembers this one.
-    pub(super) fn nameless(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<u32>> {
+    pub(super) fn nameless(&mut self, survey: &Survey, directory: Ino, name: &[u8]) -> Result<Option<Ino>> {
         self.find_nameless(survey)?;
         Ok(self.nameless.as_mut().and_then(|map| map.remove(&(directory, name.to_vec()))))
     }
@@ -200,7 +200,7 @@ impl State {
     /// Finds out which inodes have no name, and what they remember.
     pub(super) fn find_nameless(&mut self, survey: &Survey) -> Result<()> {
         if self.nameless.is_none() {
-            let mut inodes: Vec<u32> =
+            let mut inodes: Vec<Ino> =
                 survey.inodes.iter().filter(|(_, inode)| inode.names == 0).map(|(ino, _)| *ino).collect();
             inodes.sort_unstable();
             let mut map = FxHashMap::default();
@@ -208,8 +208,8 @@ impl State {
                 if let Some(inode) = self.inode(ino)?
                     && let Some(name) = inode.i_name.get(..inode.i_namelen.get() as usize)
                 {
-                    self.remembered.insert(inode.i_pino.get());
-                    map.entry((inode.i_pino.get(), name.to_vec())).or_insert(ino);
+                    self.remembered.insert(inode.parent());
+                    map.entry((inode.parent(), name.to_vec())).or_insert(ino);
                 }
             }
             self.nameless = Some(map);

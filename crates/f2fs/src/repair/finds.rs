@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::lost_found::number_of;
 use crate::check::{CheckProgress, Stage};
 use crate::clock::Clock;
+use crate::layout::Ino;
 use crate::rescue::claims::{Claim, Holding, Pointer};
 use crate::rescue::{Index, RescueOptions, RescueProgress, RescueStage, Rescued};
 
@@ -22,7 +23,7 @@ pub struct Loss {
     /// The path rescue has it under; what is not UTF-8 is replaced.
     pub path: String,
     /// Its inode number.
-    pub ino: u32,
+    pub ino: Ino,
     /// What would be lost of it, in words.
     pub what: String,
 }
@@ -31,7 +32,7 @@ impl Loss {
     /// What the journals of the newest checkpoint had, and those of the one before.
     fn of_guess() -> Loss {
         let what = "perhaps what was written to files last: the journals of both checkpoints are lost, and nothing tells for sure what counts";
-        Loss { path: "/".into(), ino: 0, what: what.into() }
+        Loss { path: "/".into(), ino: Ino::NONE, what: what.into() }
     }
 
     /// What cleaning moved since the checkpoint, where the journal that says so is given up.
@@ -39,11 +40,11 @@ impl Loss {
         let what = format!(
             "up to {moves} blocks that were cleaned since the last checkpoint, of any file: the cleaning journal is given up"
         );
-        Loss { path: "/".into(), ino: 0, what }
+        Loss { path: "/".into(), ino: Ino::NONE, what }
     }
 
     /// The volume as a whole, which nobody could open any more.
-    pub(super) fn of_all(root: u32) -> Loss {
+    pub(super) fn of_all(root: Ino) -> Loss {
         Loss { path: "/".into(), ino: root, what: "everything: the volume could not be opened any more".into() }
     }
 }
@@ -61,7 +62,7 @@ pub(super) struct Finds {
     pub(super) claims: Vec<Claim>,
     /// Pointers of these files that lead to none of their nodes.
     pub(super) strays: Vec<Pointer>,
-    holdings: FxHashMap<u32, Holding>,
+    holdings: FxHashMap<Ino, Holding>,
     /// Where each inode's first name is: directory and name.
     names: FxHashMap<u64, (u64, Box<[u8]>)>,
 }
@@ -102,7 +103,7 @@ impl Finds {
     }
 
     /// Inodes that fsync wrote since the checkpoint, and their names with them: the order it did that in.
-    pub(super) fn entered(&self) -> &FxHashMap<u32, usize> {
+    pub(super) fn entered(&self) -> &FxHashMap<Ino, usize> {
         self.rescued.entered()
     }
 
@@ -121,10 +122,10 @@ impl Finds {
     }
 
     /// What `after` has less of. `given_up` counts the blocks of each inode that turned out to be somebody else's.
-    pub(super) fn losses(&self, after: &Finds, given_up: &FxHashMap<u32, u64>) -> Vec<Loss> {
+    pub(super) fn losses(&self, after: &Finds, given_up: &FxHashMap<Ino, u64>) -> Vec<Loss> {
         let mut losses = Vec::new();
         let (lost, lost_after) = (self.lost(), after.lost());
-        let mut inodes: Vec<(&u32, &Holding)> = self.holdings.iter().collect();
+        let mut inodes: Vec<(&Ino, &Holding)> = self.holdings.iter().collect();
         inodes.sort_unstable_by_key(|(ino, _)| **ino);
         for (&ino, before) in inodes {
             let mut lose = |what: String| losses.push(Loss { path: self.path(ino.into()), ino, what });
@@ -158,7 +159,7 @@ impl Finds {
 
     /// Files that fsync wrote after the checkpoint: what of them is lost where a repair goes back to that.
     pub(super) fn fsynced(&self) -> Vec<Loss> {
-        let inodes: BTreeSet<u32> =
+        let inodes: BTreeSet<Ino> =
             self.claims.iter().filter(|claim| claim.is_newer()).map(|claim| claim.ino).collect();
         let what = "what was fsynced since the last checkpoint";
         inodes.into_iter().map(|ino| Loss { path: self.path(ino.into()), ino, what: what.into() }).collect()
@@ -266,6 +267,6 @@ mod tests {
         expected.push(format!("/last (inode {last}): its place: it would be /lost+found.1/#2"));
         assert_eq!(losses(FxHashMap::default()), expected);
         expected.remove(1);
-        assert_eq!(losses(FxHashMap::from_iter([(shorter as u32, 640)])), expected);
+        assert_eq!(losses(FxHashMap::from_iter([(Ino::new(shorter as u32), 640)])), expected);
     }
 }

@@ -12,13 +12,13 @@ use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::InlineFlags;
 use crate::layout::summary::RawSummary;
-use crate::layout::{Address, BLOCKS_PER_SEGMENT, bit_msb};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, bit_msb};
 
 /// What the entries of a block say about whose it is; `.` and `..` are left out.
 #[derive(Default)]
 struct Content {
     /// Where its `.` leads.
-    itself: Option<u32>,
+    itself: Option<Ino>,
     /// Entries that lead to an inode in use.
     used: usize,
     /// Those whose inode remembers this directory and this name.
@@ -59,7 +59,7 @@ impl State {
         self.find_first_blocks(survey, &mut candidates)?;
         // Two may have changed places.
         for &(_, other) in &foreign {
-            let address = self.address(survey, other, 0)?;
+            let address = self.address(survey, other.nid(), 0)?;
             let itself = self.content(survey, other, address)?.itself;
             if let Some((directory, best)) = itself.and_then(|ino| Some((ino, candidates.get_mut(&ino)?))) {
                 self.consider(survey, directory, address, best)?;
@@ -69,7 +69,7 @@ impl State {
         for (fault, directory) in foreign {
             let found = candidates.get(&directory).and_then(Option::as_ref);
             let own = found.filter(|found| !found.is_tied).map(|found| found.address);
-            if self.set_address(survey, directory, 0, own.unwrap_or(Address::NULL))? {
+            if self.set_address(survey, directory.nid(), 0, own.unwrap_or(Address::NULL))? {
                 let action = own.map_or("first block is of another file: now a hole".to_owned(), |address| {
                     format!("first block is of another file: found at block {address}")
                 });
@@ -83,12 +83,12 @@ impl State {
     /// Whether the first block of a directory is of another one: no `.` leads to itself, and no inode remembers an entry of it. Inodes
     /// remember entries in the directory where `.` leads, or most are names too many; or the summary names another node, and the block is
     /// not live.
-    fn has_foreign_block(&self, survey: &Survey, directory: u32) -> Result<bool> {
+    fn has_foreign_block(&self, survey: &Survey, directory: Ino) -> Result<bool> {
         let inode = self.inode(directory)?.filter(|_| survey.directories.contains_key(&directory));
         if inode.is_none_or(|inode| inode.is_inline(InlineFlags::DENTRY)) {
             return Ok(false);
         }
-        let address = self.address(survey, directory, 0)?;
+        let address = self.address(survey, directory.nid(), 0)?;
         if !self.geometry.in_main(address) {
             return Ok(false);
         }
@@ -97,21 +97,21 @@ impl State {
             return Ok(false);
         }
         let (segment, block) = self.segment_of(address);
-        let owner = self.summary(address)?.nid.get();
-        let is_others = owner != directory && self.geometry.in_main(survey.nat.get(owner).address());
+        let owner = self.summary(address)?.nid();
+        let is_others = owner != directory.nid() && self.geometry.in_main(survey.nat.get(owner).address());
         let is_dead = !bit_msb(&self.sit(segment)?.valid_map, block);
         let is_of_other = content.of_itself > 0 || 2 * content.borrowed > content.used;
         Ok(is_of_other || is_others && is_dead)
     }
 
-    fn content(&self, survey: &Survey, directory: u32, address: Address) -> Result<Content> {
+    fn content(&self, survey: &Survey, directory: Ino, address: Address) -> Result<Content> {
         let block = self.block(address)?;
         let mut content = Content::default();
         let mut slot = 0;
         while let Some(used) = entries::next_used(&block, &DentryShape::BLOCK, slot) {
             slot = used + 1;
             let raw = entries::entry(&block, &DentryShape::BLOCK, used);
-            let ino = raw.ino.get();
+            let ino = raw.ino();
             match entries::name(&block, &DentryShape::BLOCK, used, &raw) {
                 Some(b".") => content.itself = Some(ino),
                 Some(b"..") | None => {}
@@ -122,7 +122,7 @@ impl State {
                     content.used += 1;
                     content.own += usize::from(is_own);
                     content.borrowed += usize::from(!is_own && known.names > known.links.max(1));
-                    let is_other = |itself: &u32| *itself != directory && survey.directories.contains_key(itself);
+                    let is_other = |itself: &Ino| *itself != directory && survey.directories.contains_key(itself);
                     let other = content.itself.filter(is_other);
                     content.of_itself += usize::from(match other {
                         Some(other) => self.name_with_hash(survey, other, ino, hash(name))?.is_some(),
@@ -135,7 +135,7 @@ impl State {
     }
 
     /// Finds the live blocks without an owner that their segment's summary and their own `.` say are first blocks of these directories.
-    fn find_first_blocks(&self, survey: &Survey, wanted: &mut FxHashMap<u32, Option<Candidate>>) -> Result<()> {
+    fn find_first_blocks(&self, survey: &Survey, wanted: &mut FxHashMap<Ino, Option<Candidate>>) -> Result<()> {
         for segment in self.geometry.segments() {
             let entry = self.sit(segment)?;
             let is_data = SegmentKind::from_u8(entry.kind()).is_some_and(|kind| !kind.is_node());
@@ -150,9 +150,10 @@ impl State {
             let summaries = self.summaries(segment)?;
             let first = self.geometry.in_segment(segment, 0);
             for block in strays {
-                let RawSummary { nid, ofs_in_node, .. } = summaries[block];
-                if let Some(best) = wanted.get_mut(&nid.get()).filter(|_| ofs_in_node.get() == 0) {
-                    self.consider(survey, nid.get(), first + block as u32, best)?;
+                let RawSummary { ofs_in_node, .. } = summaries[block];
+                let directory = summaries[block].nid().as_inode();
+                if let Some(best) = wanted.get_mut(&directory).filter(|_| ofs_in_node.get() == 0) {
+                    self.consider(survey, directory, first + block as u32, best)?;
                 }
             }
         }
@@ -160,7 +161,7 @@ impl State {
     }
 
     /// Keeps a block as a directory's first if more inodes remember its entries than those of the best one so far: others are older.
-    fn consider(&self, survey: &Survey, directory: u32, address: Address, best: &mut Option<Candidate>) -> Result<()> {
+    fn consider(&self, survey: &Survey, directory: Ino, address: Address, best: &mut Option<Candidate>) -> Result<()> {
         let content = self.content(survey, directory, address)?;
         if content.itself != Some(directory) {
             return Ok(());

@@ -3,17 +3,17 @@
 use basalt_vfs::FileKind;
 
 use super::entry::Found;
-use super::state::{FIRST_NID, State};
+use super::state::State;
 use crate::check::Survey;
 use crate::check::records::InodeRecord;
 use crate::dir::entries;
 use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, bucket_start};
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::NAME_MAX;
 use crate::layout::dentry::{MAX_DEPTH, RawDentry};
 use crate::layout::inode::{Advise, InlineFlags, RawInode};
+use crate::layout::{Address, Ino, Nid};
 
 /// The name that an inode remembers, if it can be one.
 fn own_name(inode: &RawInode) -> Option<&[u8]> {
@@ -30,11 +30,11 @@ fn has_lost_parent(inode: &RawInode) -> bool {
 impl State {
     /// Gives an inode without a name the one it remembers, in the directory it remembers; with its number behind it if another has it.
     /// `None` if it remembers none.
-    pub(super) fn bring_home(&mut self, survey: &Survey, ino: u32, kind: FileKind) -> Result<Option<String>> {
+    pub(super) fn bring_home(&mut self, survey: &Survey, ino: Ino, kind: FileKind) -> Result<Option<String>> {
         let Some(inode) = self.inode(ino)? else { return Ok(None) };
         let own = own_name(&inode).filter(|_| !has_lost_parent(&inode));
         let Some(name) = own.map(<[u8]>::to_vec) else { return Ok(None) };
-        let parent = inode.i_pino.get();
+        let parent = inode.parent();
         // Without a name, it is the top of all that is below it.
         if self.top(survey, parent).is_none_or(|top| top == ino) {
             return Ok(None);
@@ -54,14 +54,14 @@ impl State {
     fn enter(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         name: Vec<u8>,
-        ino: u32,
+        ino: Ino,
         file_type: u8,
     ) -> Result<Option<Vec<u8>>> {
         let mut name = name;
         if let Some(found) = self.find_by_hash(survey, directory, &name)? {
-            if self.is_borrowed(survey, directory, &found)? || self.was_entered_after(ino, found.raw.ino.get()) {
+            if self.is_borrowed(survey, directory, &found)? || self.was_entered_after(ino, found.raw.ino()) {
                 self.put_entry(survey, directory, &found, RawDentry { ino: ino.into(), file_type, ..found.raw })?;
                 return Ok(Some(name));
             }
@@ -77,17 +77,17 @@ impl State {
 
     /// Whether fsync wrote an inode since the checkpoint, and its name with it, after it did so with `holder`: whatever had that name before
     /// was replaced.
-    fn was_entered_after(&self, ino: u32, holder: u32) -> bool {
-        let order = |ino: u32| self.entered.get(&ino);
+    fn was_entered_after(&self, ino: Ino, holder: Ino) -> bool {
+        let order = |ino: Ino| self.entered.get(&ino);
         order(ino).is_some() && order(ino) > order(holder)
     }
 
-    fn is_directory(&self, survey: &Survey, ino: u32) -> bool {
+    fn is_directory(&self, survey: &Survey, ino: Ino) -> bool {
         survey.directories.contains_key(&ino) || self.made.contains(&ino)
     }
 
     /// The top of what a directory is below, as far as names are known; `None` in a circle.
-    fn top(&mut self, survey: &Survey, directory: u32) -> Option<u32> {
+    fn top(&mut self, survey: &Survey, directory: Ino) -> Option<Ino> {
         let (mut at, mut path) = (directory, Vec::new());
         let top = loop {
             if let Some(&top) = self.tops.get(&at) {
@@ -108,11 +108,11 @@ impl State {
     /// Whether an entry is not by right that of the inode it leads to: this has more names than links and remembers another one, or it
     /// remembers another directory, which has lost names, and where its own is free. The name alone says less: Linux leaves it when it
     /// renames over another file.
-    fn is_borrowed(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
-        let ino = found.raw.ino.get();
+    fn is_borrowed(&mut self, survey: &Survey, directory: Ino, found: &Found) -> Result<bool> {
+        let ino = found.raw.ino();
         let Some(&InodeRecord { names, links, .. }) = survey.inodes.get(&ino) else { return Ok(false) };
         let Some(inode) = self.inode(ino)? else { return Ok(false) };
-        let (parent, own) = (inode.i_pino.get(), own_name(&inode));
+        let (parent, own) = (inode.parent(), own_name(&inode));
         if names > links.max(1) {
             return Ok(parent != directory || own != Some(&found.name));
         }
@@ -129,12 +129,12 @@ impl State {
     pub(super) fn name_with_hash(
         &self,
         survey: &Survey,
-        directory: u32,
-        ino: u32,
+        directory: Ino,
+        ino: Ino,
         wanted: u32,
     ) -> Result<Option<Vec<u8>>> {
         let Some(inode) = self.inode(ino)?.filter(|_| survey.inodes.contains_key(&ino)) else { return Ok(None) };
-        let own = own_name(&inode).filter(|name| inode.i_pino.get() == directory && hash(name) == wanted);
+        let own = own_name(&inode).filter(|name| inode.parent() == directory && hash(name) == wanted);
         Ok(own.map(<[u8]>::to_vec))
     }
 
@@ -142,11 +142,11 @@ impl State {
     pub(super) fn remake_directory(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         name: &[u8],
         raw: &RawDentry,
     ) -> Result<bool> {
-        let ino = raw.ino.get();
+        let ino = raw.ino();
         let is_directory = raw.file_type == entries::file_type(FileKind::Directory);
         if !is_directory || !self.is_missed(survey, ino)? {
             return Ok(false);
@@ -155,7 +155,7 @@ impl State {
     }
 
     /// Makes a directory that is gone, and its name too, in `lost+found`.
-    fn remake_lost(&mut self, survey: &Survey, ino: u32) -> Result<bool> {
+    fn remake_lost(&mut self, survey: &Survey, ino: Ino) -> Result<bool> {
         if !self.is_missed(survey, ino)? {
             return Ok(false);
         }
@@ -168,16 +168,16 @@ impl State {
     }
 
     /// Whether a number is free and inodes without a name remember it as their directory's.
-    fn is_missed(&mut self, survey: &Survey, ino: u32) -> Result<bool> {
+    fn is_missed(&mut self, survey: &Survey, ino: Ino) -> Result<bool> {
         self.find_nameless(survey)?;
-        let is_free = (FIRST_NID..self.geometry.node_ids()).contains(&ino)
-            && survey.nat.get(ino).address() == Address::NULL
-            && self.nat(ino)?.address() == Address::NULL;
+        let is_free = (Nid::FIRST_FREE..self.geometry.node_ids()).contains(&ino.nid())
+            && survey.nat.get(ino.nid()).address() == Address::NULL
+            && self.nat(ino.nid())?.address() == Address::NULL;
         Ok(is_free && self.remembered.contains(&ino))
     }
 
     /// Finds a name where its hash leads: for directories whose entries are where they belong.
-    fn find_by_hash(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<Found>> {
+    fn find_by_hash(&mut self, survey: &Survey, directory: Ino, name: &[u8]) -> Result<Option<Found>> {
         let Some(inode) = self.inode(directory)? else { return Ok(None) };
         let code = hash(name);
         let mut blocks = vec![None];

@@ -11,9 +11,8 @@ use super::report::Log;
 use super::restore::Known;
 use super::state::State;
 use crate::check::FaultKind;
-use crate::check::nat::RESERVED;
 use crate::error::Result;
-use crate::layout::Address;
+use crate::layout::{Address, Ino, Nid};
 use crate::rescue::claims::{Claim, Pointer};
 
 /// What was found, by the ids that it has.
@@ -21,7 +20,7 @@ pub(super) struct Identities {
     /// Each node under its own id. Those of which nobody can tell it are left out.
     pub(super) claims: Vec<Claim>,
     /// By the id that a damaged footer has: the node's own, if it can be told.
-    posing: FxHashMap<u32, Option<u32>>,
+    posing: FxHashMap<Nid, Option<Nid>>,
 }
 
 impl Identities {
@@ -47,22 +46,22 @@ enum Contested {
 /// What tells whose an id is, beside the node that has it.
 struct Evidence {
     /// Entries of the NAT by where they lead: address, node and inode, in order.
-    by_address: Vec<(Address, u32, u32)>,
+    by_address: Vec<(Address, Nid, Ino)>,
     /// Ids of nodes that were found, and where those are.
-    claimed: FxHashSet<u32>,
+    claimed: FxHashSet<Nid>,
     claimed_at: FxHashSet<Address>,
     /// Pointers for which no node was found: the id, and the inode that has it.
-    missed: FxHashSet<(u32, u32)>,
+    missed: FxHashSet<(Nid, Ino)>,
 }
 
 impl Evidence {
     /// Whether a node of this inode is in this block by the NAT.
-    fn leads_to(&self, address: Address, nid: u32, ino: u32) -> bool {
+    fn leads_to(&self, address: Address, nid: Nid, ino: Ino) -> bool {
         self.by_address.binary_search(&(address, nid, ino)).is_ok()
     }
 
     /// The node that is in this block by the NAT, if it is one alone, and of this inode.
-    fn alone_at(&self, address: Address, ino: u32) -> Option<u32> {
+    fn alone_at(&self, address: Address, ino: Ino) -> Option<Nid> {
         let from = self.by_address.partition_point(|entry| entry.0 < address);
         let mut here = self.by_address[from..].iter().take_while(|entry| entry.0 == address);
         let first = here.next().filter(|_| here.next().is_none())?;
@@ -109,9 +108,9 @@ impl State {
 
     fn gather_evidence(&self, finds: &Finds) -> Result<Evidence> {
         let all = self.nat_in_use()?.into_iter();
-        let mut by_address: Vec<_> = all.map(|(nid, entry)| (entry.address(), nid, entry.ino.get())).collect();
+        let mut by_address: Vec<_> = all.map(|(nid, entry)| (entry.address(), nid, entry.ino())).collect();
         by_address.sort_unstable();
-        let inodes: FxHashMap<u32, u32> = finds.claims.iter().map(|claim| (claim.nid, claim.ino)).collect();
+        let inodes: FxHashMap<Nid, Ino> = finds.claims.iter().map(|claim| (claim.nid, claim.ino)).collect();
         let missed = finds.strays.iter().filter_map(|stray| Some((stray.value, *inodes.get(&stray.holder)?)));
         Ok(Evidence {
             by_address,
@@ -122,34 +121,34 @@ impl State {
     }
 
     /// Whether the id of a found node is another's by the NAT, and by the block that it leads to; with the inode which that is of.
-    fn contest(&self, claim: &Claim) -> Result<Option<(Contested, u32)>> {
+    fn contest(&self, claim: &Claim) -> Result<Option<(Contested, Ino)>> {
         let entry = self.nat(claim.nid)?;
         let address = entry.address();
         if address == claim.address || !self.geometry.in_main(address) {
             return Ok(None);
         }
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
-        let ino = footer.ino.get();
+        let ino = footer.ino();
         if (ino, footer.offset()) == (claim.ino, claim.offset) {
             return Ok(None);
         }
-        if footer.nid.get() == claim.nid {
+        if footer.nid() == claim.nid {
             return Ok(Some((Contested::ByFooter, ino)));
         }
-        let has_it = footer.ino == entry.ino && self.summary(address)?.nid.get() == claim.nid;
+        let has_it = footer.ino == entry.ino && self.summary(address)?.nid() == claim.nid;
         Ok(has_it.then_some((Contested::BySummary, ino)))
     }
 
     /// The id of a found node by what leads to it: what two of pointer, NAT and summary say, or else the NAT or the summary alone.
     /// `believes_nat` is false where the NAT may be out of date: a summary then is so together with it.
-    fn own_id(&self, claim: &Claim, evidence: &Evidence, believes_nat: bool) -> Result<Option<u32>> {
+    fn own_id(&self, claim: &Claim, evidence: &Evidence, believes_nat: bool) -> Result<Option<Nid>> {
         let pointer = claim.pointer.map(|pointer| pointer.value);
-        let summary = self.summary(claim.address)?.nid.get();
+        let summary = self.summary(claim.address)?.nid();
         let alone = evidence.alone_at(claim.address, claim.ino);
-        let mut best: Option<(usize, u32)> = None;
+        let mut best: Option<(usize, Nid)> = None;
         for id in pointer.into_iter().chain(alone).chain([summary]) {
             if id == claim.nid
-                || id < RESERVED
+                || id < Nid::FIRST
                 || id >= self.geometry.node_ids()
                 || self.is_node_elsewhere(id, claim)?
             {
@@ -167,27 +166,27 @@ impl State {
     }
 
     /// Whether an id belongs to no node that was found, and its entry leads to none that it might be of.
-    fn is_nobodys(&self, id: u32, evidence: &Evidence) -> Result<bool> {
+    fn is_nobodys(&self, id: Nid, evidence: &Evidence) -> Result<bool> {
         let address = self.nat(id)?.address();
         let leads_nowhere = !self.geometry.in_main(address) || evidence.claimed_at.contains(&address);
         Ok(leads_nowhere && !evidence.claimed.contains(&id))
     }
 
     /// Whether an id has a node of its own in another block.
-    fn is_node_elsewhere(&self, nid: u32, claim: &Claim) -> Result<bool> {
+    fn is_node_elsewhere(&self, nid: Nid, claim: &Claim) -> Result<bool> {
         let address = self.nat(nid)?.address();
         if address == claim.address || !self.geometry.in_main(address) {
             return Ok(false);
         }
-        Ok(State::footer(&self.block(address)?).is_some_and(|footer| footer.nid.get() == nid))
+        Ok(State::footer(&self.block(address)?).is_some_and(|footer| footer.nid() == nid))
     }
 
-    fn give_id_back(&mut self, claim: &Claim, own: u32, known: &Known<'_>, log: &mut Log) -> Result<()> {
+    fn give_id_back(&mut self, claim: &Claim, own: Nid, known: &Known<'_>, log: &mut Log) -> Result<()> {
         self.edit_nat(own, |entry| {
             entry.ino = claim.ino.into();
             entry.block_addr = claim.address.into();
         })?;
-        self.edit_node(own, |node| node.footer.nid.set(own))?;
+        self.edit_node(own, |node| node.footer.nid.set(own.get()))?;
         let found = format!("footer of node {} of inode {}", claim.nid, claim.ino);
         let action = format!("footer now of node {own}, as what leads there says");
         log.add(known.repair(own, &[FaultKind::NodeFooterNid], found, action));

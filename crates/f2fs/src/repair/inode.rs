@@ -15,7 +15,7 @@ use crate::layout::inode::{
 };
 use crate::layout::superblock::Features;
 use crate::layout::xattr;
-use crate::layout::{Address, BLOCK_SIZE, NAME_MAX};
+use crate::layout::{Address, BLOCK_SIZE, Ino, NAME_MAX};
 use crate::node::inode::{SIZE_LIMIT, least_extra_size};
 use crate::node::level::{Level, level};
 
@@ -130,7 +130,7 @@ impl State {
             }
             FaultKind::InodeParent => {
                 let Some(&parent) = survey.parents.get(&ino) else { return Ok(None) };
-                self.edit_inode(ino, |inode| inode.i_pino.set(parent))?;
+                self.edit_inode(ino, |inode| inode.i_pino.set(parent.get()))?;
                 format!("set to {parent}")
             }
             FaultKind::XattrList => return self.cut_xattrs(ino),
@@ -174,7 +174,7 @@ impl State {
 
     /// How many bytes of extra attributes an inode had: so many that its checksum is right, or that its addresses are where the summaries
     /// say; else as many as most have.
-    fn likely_extra_size(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<u16> {
+    fn likely_extra_size(&mut self, survey: &Survey, ino: Ino, inode: &RawInode) -> Result<u16> {
         if let Some(size) = self.extra_size_by_checksum(inode) {
             return Ok(size);
         }
@@ -185,11 +185,11 @@ impl State {
             }
             let owner = self.summary(Address::from(*address))?;
             let size = slot.checked_sub(owner.ofs_in_node.get().into()).map(|slots| 4 * slots);
-            if let Some(size) = size.filter(|size| owner.nid.get() == ino && possible(size)) {
+            if let Some(size) = size.filter(|size| owner.nid() == ino.nid() && possible(size)) {
                 return Ok(size as u16);
             }
         }
-        let mut others: Vec<u32> = survey.inodes.keys().copied().filter(|&other| other != ino).collect();
+        let mut others: Vec<Ino> = survey.inodes.keys().copied().filter(|&other| other != ino).collect();
         others.sort_unstable();
         let mut counts = [0u32; EXTRA_SIZE_MAX as usize / 4 + 1];
         for other in others.into_iter().take(EXTRA_SIZES_ASKED) {
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// An inode of no type becomes what its name says it is, or what it looks like.
-    fn guess_mode(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<String> {
+    fn guess_mode(&mut self, survey: &Survey, ino: Ino, inode: &RawInode) -> Result<String> {
         let named = survey.typeless.get(&ino).and_then(|&kind| entries::kind_of(kind));
         let looks = if self.looks_like_directory(ino, inode)? { FileKind::Directory } else { FileKind::Regular };
         let kind = named.unwrap_or(looks);
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// Gives an inode to root, for nobody else: its owner, permissions, flags and times are garbage. Says so.
-    fn distrust(&mut self, ino: u32) -> Result<&'static str> {
+    fn distrust(&mut self, ino: Ino) -> Result<&'static str> {
         self.edit_inode(ino, |inode| {
             let is_directory = FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Directory);
             inode.i_mode.set(inode.i_mode.get() & !PERMISSIONS | if is_directory { 0o700 } else { 0o600 });
@@ -226,7 +226,7 @@ impl State {
     }
 
     /// Mends what the checksum of an inode tells no more than that it is wrong, and names and entries tell; says what was done.
-    fn mend_by_entries(&mut self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<String> {
+    fn mend_by_entries(&mut self, survey: &Survey, ino: Ino, inode: &RawInode) -> Result<String> {
         if let Some(kind) = self.type_by_name(survey, ino, inode)? {
             let mode = kind.mode_bits() as u16 | inode.i_mode.get() & PERMISSIONS;
             self.edit_inode(ino, |inode| inode.i_mode.set(mode))?;
@@ -237,7 +237,7 @@ impl State {
     }
 
     /// The type that an inode, whose checksum is wrong, should have: that of its name, where they differ; the root is a directory.
-    fn type_by_name(&self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<Option<FileKind>> {
+    fn type_by_name(&self, survey: &Survey, ino: Ino, inode: &RawInode) -> Result<Option<FileKind>> {
         if ino == self.geometry.root_ino {
             let is_directory = FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Directory);
             return Ok((!is_directory && self.looks_like_directory(ino, inode)?).then_some(FileKind::Directory));
@@ -247,7 +247,7 @@ impl State {
 
     /// A directory, whose checksum is wrong, that has no entries where its flag says, but has them where the opposite would say: the flag
     /// is turned.
-    fn mend_form(&mut self, ino: u32, inode: &RawInode) -> Result<bool> {
+    fn mend_form(&mut self, ino: Ino, inode: &RawInode) -> Result<bool> {
         let is_directory = FileKind::from_mode(inode.i_mode.get().into()) == Some(FileKind::Directory);
         let mut other = *inode;
         other.i_inline ^= InlineFlags::DENTRY.bits();
@@ -258,12 +258,12 @@ impl State {
     }
 
     /// Whether an inode's first entries are those of a directory: a `.` that leads to itself.
-    pub(super) fn looks_like_directory(&self, ino: u32, inode: &RawInode) -> Result<bool> {
+    pub(super) fn looks_like_directory(&self, ino: Ino, inode: &RawInode) -> Result<bool> {
         let flexible = self.geometry.flexible_inline_xattr();
         let is_own = |bytes: &[u8], shape: &DentryShape| {
             bytes.len() >= shape.size
                 && entries::find(bytes, shape, 0, b".")
-                    .is_some_and(|slot| entries::entry(bytes, shape, slot).ino.get() == ino)
+                    .is_some_and(|slot| entries::entry(bytes, shape, slot).ino() == ino)
         };
         if inode.is_inline(InlineFlags::DENTRY) {
             let bytes = content(inode, flexible);
@@ -273,7 +273,7 @@ impl State {
         Ok(self.geometry.in_main(first) && is_own(&self.block(first)?, &DentryShape::BLOCK))
     }
 
-    fn right_size(&self, survey: &Survey, ino: u32, inode: &RawInode) -> Result<u64> {
+    fn right_size(&self, survey: &Survey, ino: Ino, inode: &RawInode) -> Result<u64> {
         let block = BLOCK_SIZE as u64;
         if let Some(directory) = survey.directories.get(&ino).filter(|directory| !directory.inline) {
             let least = directory.last_block.map_or(block, |last| (last + 1) * block);
@@ -314,7 +314,7 @@ impl State {
     }
 
     /// Cuts a list of extended attributes off in front of the first that cannot be.
-    fn cut_xattrs(&mut self, ino: u32) -> Result<Option<String>> {
+    fn cut_xattrs(&mut self, ino: Ino) -> Result<Option<String>> {
         let Some(inode) = self.inode(ino)? else { return Ok(None) };
         let range = inode.inline_xattr_range(self.geometry.flexible_inline_xattr());
         let mut list = Vec::new();
@@ -322,14 +322,14 @@ impl State {
             list.extend_from_slice(inode.as_bytes().get(range.clone()).unwrap_or_default());
         }
         let inline = list.len();
-        let node = self.node(inode.i_xattr_nid.get())?;
+        let node = self.node(inode.xattr_nid())?;
         list.extend_from_slice(node.as_deref().and_then(|node| node.get(..xattr::NODE_CAPACITY)).unwrap_or_default());
         let Some(kept) = super::xattr::cut(&mut list) else { return Ok(None) };
         if inline > 0 {
             self.edit_inode(ino, |inode| inode.as_mut_bytes()[range].copy_from_slice(&list[..inline]))?;
         }
         if node.is_some() {
-            self.edit_node(inode.i_xattr_nid.get(), |node| {
+            self.edit_node(inode.xattr_nid(), |node| {
                 node.as_mut_bytes()[..xattr::NODE_CAPACITY].copy_from_slice(&list[inline..]);
             })?;
         }

@@ -1,5 +1,6 @@
 //! What is known of the names of a directory: where each is, and which numbers behind a name are in use.
 
+use crate::layout::Ino;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,7 +15,7 @@ pub(super) struct Names {
     /// Every entry by the hash of its name.
     pub(super) by_name: BTreeSet<(u64, Spot)>,
     /// Every entry but `.` and `..` by its inode.
-    pub(super) by_inode: BTreeSet<(u32, Spot)>,
+    pub(super) by_inode: BTreeSet<(Ino, Spot)>,
     /// Numbers behind names, by the hash of the name and of how many digits they have.
     pub(super) numbers: FxHashMap<u64, Numbers>,
 }
@@ -28,14 +29,14 @@ pub(super) struct Numbers {
 }
 
 impl Names {
-    pub(super) fn add(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], u32)) {
+    pub(super) fn add(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], Ino)) {
         self.by_name.insert((key(name), (block, slot)));
         if !is_dot(name) {
             self.by_inode.insert((ino, (block, slot)));
         }
     }
 
-    pub(super) fn remove(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], u32)) {
+    pub(super) fn remove(&mut self, block: Option<u64>, (slot, name, ino): (usize, &[u8], Ino)) {
         self.by_name.remove(&(key(name), (block, slot)));
         self.by_inode.remove(&(ino, (block, slot)));
         if let Some((key, number)) = number_behind(name)

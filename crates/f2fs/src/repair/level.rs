@@ -5,6 +5,7 @@ use crate::check::Survey;
 use crate::dir::hash::hash;
 use crate::dir::lookup::{bucket_blocks, buckets};
 use crate::error::Result;
+use crate::layout::Ino;
 use crate::layout::dentry::MAX_DEPTH;
 use crate::layout::inode::InlineFlags;
 
@@ -39,7 +40,7 @@ fn is_in_bucket(block: u64, hash: u32, level: u8, depth: u32) -> bool {
 
 impl State {
     /// Sets `i_dir_level` of a directory to that by which most names are where they belong, if it is another.
-    pub(super) fn mend_level(&mut self, survey: &Survey, directory: u32) -> Result<Level> {
+    pub(super) fn mend_level(&mut self, survey: &Survey, directory: Ino) -> Result<Level> {
         match self.levels.get(&directory) {
             Some(true) => return Ok(Level::SetBefore),
             Some(false) => return Ok(Level::Right),
@@ -53,7 +54,7 @@ impl State {
     }
 
     /// The level by which more names are where they belong than by the inode's, and most of them.
-    fn best_level(&mut self, survey: &Survey, directory: u32) -> Result<Option<u8>> {
+    fn best_level(&mut self, survey: &Survey, directory: Ino) -> Result<Option<u8>> {
         let Some(inode) = self.inode(directory)?.filter(|inode| !inode.is_inline(InlineFlags::DENTRY)) else {
             return Ok(None);
         };

@@ -7,7 +7,7 @@ use super::state::State;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::dir::entries;
 use crate::error::Result;
-use crate::layout::NAME_MAX;
+use crate::layout::{Ino, NAME_MAX, Nid};
 
 /// Name of the directory for what has no name; where it is full, numbered ones follow.
 const LOST_FOUND: &str = "lost+found";
@@ -24,7 +24,7 @@ impl State {
         }
     }
 
-    fn restore_root(&mut self, survey: &Survey, root: u32) -> Result<Option<String>> {
+    fn restore_root(&mut self, survey: &Survey, root: Ino) -> Result<Option<String>> {
         if let Some(inode) = self.inode(root)?.filter(|_| survey.inodes.contains_key(&root))
             && self.looks_like_directory(root, &inode)?
         {
@@ -38,7 +38,7 @@ impl State {
     }
 
     /// Gives an inode the name it remembers; if that cannot be, its number as a name in `lost+found`.
-    fn give_name(&mut self, survey: &Survey, ino: u32) -> Result<Option<String>> {
+    fn give_name(&mut self, survey: &Survey, ino: Ino) -> Result<Option<String>> {
         let kind = survey.inodes.get(&ino).and_then(|inode| inode.kind).unwrap_or(FileKind::Regular);
         if let Some(action) = self.bring_home(survey, ino, kind)? {
             return Ok(Some(action));
@@ -60,7 +60,7 @@ impl State {
                 continue;
             }
             self.edit_inode(ino, |inode| {
-                inode.i_pino.set(directory);
+                inode.i_pino.set(directory.get());
                 inode.i_namelen.set(name.len() as u32);
                 inode.i_name.fill(0);
                 inode.i_name[..name.len()].copy_from_slice(name.as_bytes());
@@ -77,15 +77,15 @@ impl State {
     }
 
     /// The directory in the root that takes what has no name: the last of them that there is, made if there is none.
-    pub(super) fn lost_found(&mut self, survey: &Survey) -> Result<Option<u32>> {
+    pub(super) fn lost_found(&mut self, survey: &Survey) -> Result<Option<Ino>> {
         if self.lost_found.is_none() && !self.is_lost_found_last {
             let names = self.list(survey, self.geometry.root_ino)?;
             let directories = names.into_iter().filter(|found| {
-                let ino = found.raw.ino.get();
+                let ino = found.raw.ino();
                 let kind = survey.inodes.get(&ino).and_then(|inode| inode.kind);
                 kind == Some(FileKind::Directory) || self.made.contains(&ino)
             });
-            let last = directories.filter_map(|entry| Some((number_of(&entry.name)?, entry.raw.ino.get()))).max();
+            let last = directories.filter_map(|entry| Some((number_of(&entry.name)?, entry.raw.ino()))).max();
             match last {
                 Some((_, ino)) => self.lost_found = Some(ino),
                 None => self.next_lost_found(survey)?,
@@ -105,13 +105,13 @@ impl State {
     }
 
     /// Makes one with the first number that is free; `None` if there is no such number or no room.
-    fn make_lost_found(&mut self, survey: &Survey) -> Result<Option<u32>> {
+    fn make_lost_found(&mut self, survey: &Survey) -> Result<Option<Ino>> {
         let root = self.geometry.root_ino;
         let names = self.list(survey, root)?;
         let taken: FxHashSet<u32> = names.iter().filter_map(|found| number_of(&found.name)).collect();
         let Some(number) = (0..LOST_FOUND_MAX).find(|number| !taken.contains(number)) else { return Ok(None) };
         let name = if number == 0 { LOST_FOUND.to_owned() } else { format!("{LOST_FOUND}.{number}") };
-        let Some(ino) = self.free_nid(survey)? else { return Ok(None) };
+        let Some(ino) = self.free_nid(survey)?.map(Nid::as_inode) else { return Ok(None) };
         let is_made = self.make_directory(survey, ino, root, 0o700, name.as_bytes())?
             && self.add_entry(survey, root, name.as_bytes(), ino, entries::file_type(FileKind::Directory))?;
         Ok(is_made.then_some(ino))

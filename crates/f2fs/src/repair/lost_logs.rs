@@ -6,10 +6,9 @@ use rustc_hash::FxHashSet;
 use super::state::State;
 use crate::checkpoint::load::LoadedLog;
 use crate::error::Result;
-use crate::layout::Address;
-use crate::layout::nat::FIRST_NODE;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA, TYPE_NODE};
+use crate::layout::{Address, Nid};
 use crate::node::pointers::pointers;
 
 /// Where a log stays that has no segment yet.
@@ -59,7 +58,7 @@ impl State {
                 used.insert(geometry.segment_of(address));
             }
         };
-        for nid in FIRST_NODE..geometry.node_ids() {
+        for nid in Nid::all(Nid::FIRST..geometry.node_ids()) {
             let address = self.nat(nid)?.address();
             if !geometry.in_main(address) {
                 continue;

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::layout::dentry::DentryShape;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode};
-use crate::layout::{Address, NAME_MAX, bit_lsb};
+use crate::layout::{Address, Ino, NAME_MAX, bit_lsb};
 use crate::node::level::{Level, level};
 
 /// Entries of one inode that are looked at for one that is the same as another: a hostile directory has any number.
@@ -23,7 +23,7 @@ const SAME_MAX: usize = 8;
 
 impl State {
     /// Every entry of a directory that can be read.
-    pub(super) fn list(&mut self, survey: &Survey, directory: u32) -> Result<Vec<Found>> {
+    pub(super) fn list(&mut self, survey: &Survey, directory: Ino) -> Result<Vec<Found>> {
         let mut all = Vec::new();
         self.read_directory(survey, directory, |block, content, shape| {
             all.extend(read_entries(content, shape).into_iter().map(|(slot, name, _)| Found {
@@ -37,26 +37,26 @@ impl State {
     }
 
     /// Finds a name.
-    pub(super) fn find(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn find(&mut self, survey: &Survey, directory: Ino, name: &[u8]) -> Result<Option<Found>> {
         self.find_behind(survey, directory, name, (None, 0))
     }
 
     /// Whether two entries have a name.
-    pub(super) fn is_twice(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<bool> {
+    pub(super) fn is_twice(&mut self, survey: &Survey, directory: Ino, name: &[u8]) -> Result<bool> {
         let Some(first) = self.find(survey, directory, name)? else { return Ok(false) };
         Ok(self.find_behind(survey, directory, name, (first.block, first.slot + 1))?.is_some())
     }
 
     /// Whether an inode has an entry of this name at another spot, too, among the first few it has.
-    pub(super) fn is_there_again(&mut self, survey: &Survey, directory: u32, found: &Found) -> Result<bool> {
-        let ino = found.raw.ino.get();
+    pub(super) fn is_there_again(&mut self, survey: &Survey, directory: Ino, found: &Found) -> Result<bool> {
+        let ino = found.raw.ino();
         let entries = self.names_in(survey, directory)?.by_inode.range((ino, (None, 0))..);
         let own = (found.block, found.slot);
         let others = entries.take_while(|entry| entry.0 == ino).map(|entry| entry.1).filter(|spot| *spot != own);
         let others: Vec<Spot> = others.take(SAME_MAX).collect();
         for spot in others {
             let other = self.entry_at(survey, directory, spot)?;
-            if other.is_some_and(|other| other.raw.ino.get() == ino && other.name == found.name) {
+            if other.is_some_and(|other| other.raw.ino() == ino && other.name == found.name) {
                 return Ok(true);
             }
         }
@@ -64,18 +64,18 @@ impl State {
     }
 
     /// The entries of an inode in a directory but for `.` and `..`.
-    pub(super) fn names_of(&mut self, survey: &Survey, directory: u32, ino: u32) -> Result<Vec<Found>> {
+    pub(super) fn names_of(&mut self, survey: &Survey, directory: Ino, ino: Ino) -> Result<Vec<Found>> {
         let entries = self.names_in(survey, directory)?.by_inode.range((ino, (None, 0))..);
         let spots: Vec<Spot> = entries.take_while(|entry| entry.0 == ino).map(|entry| entry.1).collect();
         let mut all = Vec::new();
         for spot in spots {
-            all.extend(self.entry_at(survey, directory, spot)?.filter(|found| found.raw.ino.get() == ino));
+            all.extend(self.entry_at(survey, directory, spot)?.filter(|found| found.raw.ino() == ino));
         }
         Ok(all)
     }
 
     /// A name, or one like it, that the directory does not have.
-    pub(super) fn free_name(&mut self, survey: &Survey, directory: u32, name: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn free_name(&mut self, survey: &Survey, directory: Ino, name: &[u8]) -> Result<Vec<u8>> {
         if self.find(survey, directory, name)?.is_none() {
             return Ok(name.to_vec());
         }
@@ -89,7 +89,7 @@ impl State {
     }
 
     /// A name with the first number of so many digits behind it that is free; `None` if all are in use.
-    fn free_number(&mut self, survey: &Survey, directory: u32, name: &[u8], digits: u32) -> Result<Option<Vec<u8>>> {
+    fn free_number(&mut self, survey: &Survey, directory: Ino, name: &[u8], digits: u32) -> Result<Option<Vec<u8>>> {
         let first = 10u64.pow(digits - 1);
         let room = NAME_MAX - 1 - digits as usize;
         let stem = [&name[..name.len().min(room)], b"~"].concat();
@@ -118,7 +118,7 @@ impl State {
     /// Brings what is known of a directory up to date: a block of it, or its inline entries, has changed.
     pub(super) fn note_names(
         &mut self,
-        directory: u32,
+        directory: Ino,
         block: Option<u64>,
         before: &[u8],
         after: &[u8],
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// What is known of a directory's names; it is read when that is first asked.
-    fn names_in(&mut self, survey: &Survey, directory: u32) -> Result<&mut Names> {
+    fn names_in(&mut self, survey: &Survey, directory: Ino) -> Result<&mut Names> {
         if !self.names.contains_key(&directory) {
             let mut names = Names::default();
             self.read_directory(survey, directory, |block, content, shape| {
@@ -148,7 +148,7 @@ impl State {
     }
 
     /// The first entry of a name at or behind a spot.
-    fn find_behind(&mut self, survey: &Survey, directory: u32, name: &[u8], from: Spot) -> Result<Option<Found>> {
+    fn find_behind(&mut self, survey: &Survey, directory: Ino, name: &[u8], from: Spot) -> Result<Option<Found>> {
         let (key, mut from) = (key(name), from);
         loop {
             let next = self.names_in(survey, directory)?.by_name.range((key, from)..).next();
@@ -162,7 +162,7 @@ impl State {
     }
 
     /// The entry at a spot, if one is there.
-    fn entry_at(&mut self, survey: &Survey, directory: u32, (block, slot): Spot) -> Result<Option<Found>> {
+    fn entry_at(&mut self, survey: &Survey, directory: Ino, (block, slot): Spot) -> Result<Option<Found>> {
         let Some((content, shape)) = self.entries_of(survey, directory, block)? else { return Ok(None) };
         if slot >= shape.entries || !bit_lsb(&content, slot) {
             return Ok(None);
@@ -176,7 +176,7 @@ impl State {
     fn read_directory(
         &mut self,
         survey: &Survey,
-        directory: u32,
+        directory: Ino,
         mut visit: impl FnMut(Option<u64>, &[u8], &DentryShape),
     ) -> Result<()> {
         let Some(inode) = self.inode(directory)? else { return Ok(()) };
@@ -193,7 +193,7 @@ impl State {
     }
 
     /// The existing blocks of a directory, in order, with their addresses. The size in the inode may be wrong, and is not used.
-    fn blocks_of(&mut self, survey: &Survey, directory: u32, inode: &RawInode) -> Result<Vec<(u64, Address)>> {
+    fn blocks_of(&mut self, survey: &Survey, directory: Ino, inode: &RawInode) -> Result<Vec<(u64, Address)>> {
         let own = inode.addresses(self.geometry.flexible_inline_xattr());
         let mut all = self.mapped(0, own);
         for (offset, nid) in self.nodes_below(survey, directory) {
@@ -214,13 +214,13 @@ impl State {
 }
 
 /// The entries of a block or of an inline directory that can be read: slot, name and inode.
-fn read_entries<'a>(content: &'a [u8], shape: &DentryShape) -> Vec<(usize, &'a [u8], u32)> {
+fn read_entries<'a>(content: &'a [u8], shape: &DentryShape) -> Vec<(usize, &'a [u8], Ino)> {
     let (mut all, mut slot) = (Vec::new(), 0);
     while let Some(used) = entries::next_used(content, shape, slot) {
         let raw = entries::entry(content, shape, used);
         let name = entries::name(content, shape, used, &raw);
         slot = entries::end(content, shape, used);
-        all.extend(name.map(|name| (used, name, raw.ino.get())));
+        all.extend(name.map(|name| (used, name, raw.ino())));
     }
     all
 }

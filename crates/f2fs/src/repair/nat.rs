@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{Address, BLOCKS_PER_SEGMENT, bit_msb, xattr};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, Nid, bit_msb, xattr};
 use crate::node::level::{Level, level};
 use crate::node::seen::recognise;
 use zerocopy::{FromBytes, IntoBytes};
@@ -19,10 +19,11 @@ impl State {
     /// Repairs a fault of a NAT entry or a footer; says what was done.
     pub(super) fn repair_nat(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
         let Place::Node(nid) = fault.place else { return Ok(None) };
-        let owner = survey.references.get(&nid).map_or((nid, 0), |reference| (reference.ino, reference.offset));
+        let owner =
+            survey.references.get(&nid).map_or((nid.as_inode(), 0), |reference| (reference.ino, reference.offset));
         match fault.kind {
             FaultKind::NatReserved => {
-                let address = u32::from(nid != 0);
+                let address = u32::from(nid != Nid::NONE);
                 self.edit_nat(nid, |entry| {
                     *entry = RawNatEntry { version: 0, ino: nid.into(), block_addr: address.into() };
                 })?;
@@ -43,14 +44,14 @@ impl State {
                 self.replace_node(survey, nid).map(Some)
             }
             FaultKind::NatIno => {
-                self.edit_nat(nid, |entry| entry.ino.set(owner.0))?;
+                self.edit_nat(nid, |entry| entry.ino.set(owner.0.get()))?;
                 Ok(Some(format!("now of inode {}", owner.0)))
             }
             FaultKind::NodeFooterNid | FaultKind::NodeFooterIno | FaultKind::NodeFooterOffset => {
                 let edited = self.edit_node(nid, |node| {
                     let footer = &mut node.footer;
-                    footer.nid.set(nid);
-                    footer.ino.set(owner.0);
+                    footer.nid.set(nid.get());
+                    footer.ino.set(owner.0.get());
                     let flags = footer.flag.get() & NodeFlags::all().bits();
                     footer.flag.set(flags | owner.1 << OFFSET_SHIFT);
                 })?;
@@ -61,12 +62,12 @@ impl State {
     }
 
     /// Leads a NAT entry to the live block that is its node.
-    fn take_back(&mut self, survey: &Survey, nid: u32, fault: &Fault) -> Result<Option<String>> {
+    fn take_back(&mut self, survey: &Survey, nid: Nid, fault: &Fault) -> Result<Option<String>> {
         let Some(address) = fault.right.and_then(|right| u32::try_from(right).ok()).map(Address::new) else {
             return Ok(None);
         };
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
-        let has_file = survey.inodes.contains_key(&footer.ino.get());
+        let has_file = survey.inodes.contains_key(&footer.ino());
         let is_old = self.homeless.contains(&nid) && !has_file || self.outdated.contains(&address);
         if is_old || !self.taken.insert(address) {
             return Ok(None);
@@ -78,9 +79,9 @@ impl State {
 
     /// A node whose footer is wrong in every respect, but which the segment's summary names and whose other bytes can be right: gets its
     /// footer back. False if the block is not this node.
-    fn mend_footer(&mut self, nid: u32, (ino, offset): (u32, u32)) -> Result<bool> {
+    fn mend_footer(&mut self, nid: Nid, (ino, offset): (Ino, u32)) -> Result<bool> {
         let address = self.nat(nid)?.address();
-        if !self.geometry.in_main(address) || self.summary(address)?.nid.get() != nid {
+        if !self.geometry.in_main(address) || self.summary(address)?.nid() != nid {
             return Ok(false);
         }
         let mut block = self.block(address)?;
@@ -90,8 +91,8 @@ impl State {
         }
         let known = recognise(&block, &self.geometry, true).is_some_and(|seen| seen.sound);
         let Ok(node) = RawNode::mut_from_bytes(&mut block) else { return Ok(false) };
-        node.footer.nid.set(nid);
-        node.footer.ino.set(ino);
+        node.footer.nid.set(nid.get());
+        node.footer.ino.set(ino.get());
         node.footer.flag.set(node.footer.flag.get() & NodeFlags::all().bits() | offset << OFFSET_SHIFT);
         // Where the log went on counts for nothing any more.
         node.footer.next_blkaddr = Address::NULL.into();
@@ -106,7 +107,7 @@ impl State {
     }
 
     /// Whether a node's bytes are the rest of an inode's list of extended attributes, or all of it.
-    fn is_rest_of_xattrs(&mut self, ino: u32, node: &[u8]) -> Result<bool> {
+    fn is_rest_of_xattrs(&mut self, ino: Ino, node: &[u8]) -> Result<bool> {
         let Some(inode) = self.inode(ino)? else { return Ok(false) };
         let range = inode.inline_xattr_range(self.geometry.flexible_inline_xattr());
         let inline = inode.is_inline(InlineFlags::XATTR).then(|| inode.as_bytes().get(range)).flatten();
@@ -115,11 +116,11 @@ impl State {
     }
 
     /// A node of node ids that is gone is made anew, empty, in the block that it has: the nodes below it know where they belong.
-    fn empty_indirect(&mut self, survey: &Survey, nid: u32, (ino, offset): (u32, u32)) -> Result<bool> {
+    fn empty_indirect(&mut self, survey: &Survey, nid: Nid, (ino, offset): (Ino, u32)) -> Result<bool> {
         let is_indirect =
             offset != 0 && offset != XATTR_NODE_OFFSET && matches!(level(offset, 0, 1), Level::Indirect { .. });
         let address = self.nat(nid)?.address();
-        let is_own = self.geometry.in_main(address) && self.summary(address)?.nid.get() == nid;
+        let is_own = self.geometry.in_main(address) && self.summary(address)?.nid() == nid;
         if !is_indirect || !is_own || !survey.inodes.contains_key(&ino) {
             return Ok(false);
         }
@@ -128,13 +129,11 @@ impl State {
     }
 
     /// A node that is not where the NAT says: found again where a live block without an owner says so, else its id is freed.
-    pub(super) fn replace_node(&mut self, survey: &Survey, nid: u32) -> Result<String> {
-        let ino = self.nat(nid)?.ino.get();
+    pub(super) fn replace_node(&mut self, survey: &Survey, nid: Nid) -> Result<String> {
+        let ino = self.nat(nid)?.ino();
         for address in self.strays(survey)?.get(&nid).cloned().unwrap_or_default() {
             let footer = State::footer(&self.block(address)?);
-            if footer.is_some_and(|footer| footer.nid.get() == nid && footer.ino.get() == ino)
-                && self.taken.insert(address)
-            {
+            if footer.is_some_and(|footer| footer.nid() == nid && footer.ino() == ino) && self.taken.insert(address) {
                 self.edit_nat(nid, |entry| entry.block_addr.set(address.get()))?;
                 return Ok(format!("found at block {address}"));
             }
@@ -144,9 +143,9 @@ impl State {
     }
 
     /// Blocks of node segments that the SIT has as live though nobody owns them, by the node they are of.
-    fn strays(&mut self, survey: &Survey) -> Result<&FxHashMap<u32, Vec<Address>>> {
+    fn strays(&mut self, survey: &Survey) -> Result<&FxHashMap<Nid, Vec<Address>>> {
         if self.strays.is_none() {
-            let mut strays: FxHashMap<u32, Vec<Address>> = FxHashMap::default();
+            let mut strays: FxHashMap<Nid, Vec<Address>> = FxHashMap::default();
             for segment in self.geometry.segments() {
                 let entry = self.sit(segment)?;
                 let is_node = SegmentKind::from_u8(entry.kind()).is_some_and(SegmentKind::is_node);
@@ -164,7 +163,7 @@ impl State {
         survey: &Survey,
         segment: Segment,
         live: &[u8; 64],
-        strays: &mut FxHashMap<u32, Vec<Address>>,
+        strays: &mut FxHashMap<Nid, Vec<Address>>,
     ) -> Result<()> {
         let owned = survey.ownership.map.found_in(segment);
         let summaries = self.summaries(segment)?;
@@ -172,7 +171,7 @@ impl State {
             let at = block as usize;
             if bit_msb(live, at) && !owned.is_some_and(|found| bit_msb(&found.map, at)) {
                 let address = self.geometry.in_segment(segment, block);
-                strays.entry(summaries[at].nid.get()).or_default().push(address);
+                strays.entry(summaries[at].nid()).or_default().push(address);
             }
         }
         Ok(())

@@ -9,9 +9,9 @@ use crate::check::blocks::Owner;
 use crate::check::records::Reference;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
+use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
 
 const IDS: u32 = ADDRS_PER_NODE;
@@ -56,10 +56,10 @@ pub(super) fn direct_node(file_block: u64, own: u32, per_node: u32) -> Option<(u
 }
 
 /// The block of a node of node ids that has none yet.
-pub(super) fn new_indirect(nid: u32, ino: u32, offset: u32) -> Vec<u8> {
+pub(super) fn new_indirect(nid: Nid, ino: Ino, offset: u32) -> Vec<u8> {
     let mut node = RawNode::new_zeroed();
-    node.footer.nid.set(nid);
-    node.footer.ino.set(ino);
+    node.footer.nid.set(nid.get());
+    node.footer.ino.set(ino.get());
     node.footer.flag.set(NodeFlags::COLD.bits() | offset << OFFSET_SHIFT);
     node.as_bytes().to_vec()
 }
@@ -74,17 +74,18 @@ impl State {
                 let cleared = self.set_address(survey, nid, slot, Address::NULL)?;
                 Ok(cleared.then(|| "now a hole".into()))
             }
-            (_, Place::Node(parent) | Place::Inode(parent)) => self.clean_pointers(survey, parent),
+            (_, Place::Node(parent)) => self.clean_pointers(survey, parent),
+            (_, Place::Inode(parent)) => self.clean_pointers(survey, parent.nid()),
             _ => Ok(None),
         }
     }
 
     /// Clears the pointers of an inode and its indirect nodes that lead nowhere or to somebody else's.
-    fn clean_tree(&mut self, survey: &Survey, ino: u32) -> Result<Option<String>> {
+    fn clean_tree(&mut self, survey: &Survey, ino: Ino) -> Result<Option<String>> {
         let below = survey.references.iter().filter(|(_, reference)| reference.ino == ino);
-        let mut nodes: Vec<u32> = below.map(|(&nid, _)| nid).collect();
+        let mut nodes: Vec<Nid> = below.map(|(&nid, _)| nid).collect();
         nodes.sort_unstable();
-        let mut done = self.clean_pointers(survey, ino)?;
+        let mut done = self.clean_pointers(survey, ino.nid())?;
         for nid in nodes {
             done = done.or(self.clean_pointers(survey, nid)?);
         }
@@ -92,30 +93,31 @@ impl State {
     }
 
     /// Whether the pointer to node `nid` at `offset` of inode `ino` is the one that counts.
-    fn is_right(&self, survey: &Survey, nid: u32, ino: u32, offset: u32) -> Result<bool> {
+    fn is_right(&self, survey: &Survey, nid: Nid, ino: Ino, offset: u32) -> Result<bool> {
         let own = survey.references.get(&nid).is_some_and(|found| found.ino == ino && found.offset == offset);
-        Ok(own && !survey.inodes.contains_key(&nid) && self.geometry.in_main(self.nat(nid)?.address()))
+        Ok(own && !survey.inodes.contains_key(&nid.as_inode()) && self.geometry.in_main(self.nat(nid)?.address()))
     }
 
     /// Clears the pointers of an inode or indirect node that lead nowhere or to somebody else's.
-    fn clean_pointers(&mut self, survey: &Survey, parent: u32) -> Result<Option<String>> {
+    fn clean_pointers(&mut self, survey: &Survey, parent: Nid) -> Result<Option<String>> {
         let Some(block) = self.node(parent)? else { return Ok(None) };
         let mut cleared = Vec::new();
-        if survey.inodes.contains_key(&parent) {
+        let ino = parent.as_inode();
+        if survey.inodes.contains_key(&ino) {
             let Ok(inode) = RawInode::read_from_bytes(&block) else { return Ok(None) };
             let mut wrong = [false; 5];
             for (index, (nid, offset)) in inode.i_nid.iter().zip(CHILD_OFFSETS).enumerate() {
-                wrong[index] = nid.get() != 0 && !self.is_right(survey, nid.get(), parent, offset)?;
+                wrong[index] = nid.get() != 0 && !self.is_right(survey, Nid::from(*nid), ino, offset)?;
             }
-            let xattrs = inode.i_xattr_nid.get();
-            let wrong_xattrs = xattrs != 0 && !self.is_right(survey, xattrs, parent, XATTR_NODE_OFFSET)?;
-            self.edit_inode(parent, |inode| {
+            let xattrs = inode.xattr_nid();
+            let wrong_xattrs = xattrs != Nid::NONE && !self.is_right(survey, xattrs, ino, XATTR_NODE_OFFSET)?;
+            self.edit_inode(ino, |inode| {
                 for (nid, _) in inode.i_nid.iter_mut().zip(wrong).filter(|(_, wrong)| *wrong) {
                     cleared.push(nid.get());
                     nid.set(0);
                 }
                 if wrong_xattrs {
-                    cleared.push(xattrs);
+                    cleared.push(xattrs.get());
                     inode.i_xattr_nid.set(0);
                 }
             })?;
@@ -124,7 +126,7 @@ impl State {
             let Ok(node) = RawNode::read_from_bytes(&block) else { return Ok(None) };
             let mut wrong = FxHashSet::default();
             for (slot, nid) in (0..IDS).zip(&node.slots) {
-                if nid.get() != 0 && !self.is_right(survey, nid.get(), ino, first + slot * step)? {
+                if nid.get() != 0 && !self.is_right(survey, Nid::from(*nid), ino, first + slot * step)? {
                     wrong.insert(slot);
                     cleared.push(nid.get());
                 }
@@ -137,20 +139,20 @@ impl State {
 
     /// A node that nobody points to: back to where its footer says if that place is empty, else its id is freed. Nothing yet if the
     /// node above it is in the same position.
-    fn attach_or_free(&mut self, survey: &Survey, nid: u32) -> Result<Option<String>> {
+    fn attach_or_free(&mut self, survey: &Survey, nid: Nid) -> Result<Option<String>> {
         if let Some((ino, offset)) = self.attach(survey, nid)? {
             return Ok(Some(format!("put back into inode {ino}, at offset {offset}")));
         }
         let footer = self.node(nid)?.as_deref().and_then(State::footer);
         let below = footer.filter(|footer| footer.offset() != 0);
         if let Some((footer, (above, _))) = below.and_then(|footer| Some((footer, parent_of(footer.offset())?)))
-            && survey.inodes.contains_key(&footer.ino.get())
-            && self.is_waiting(survey, footer.ino.get(), above)?
+            && survey.inodes.contains_key(&footer.ino())
+            && self.is_waiting(survey, footer.ino(), above)?
         {
             return Ok(None);
         }
         let address = self.nat(nid)?.address();
-        let has_file = footer.is_some_and(|footer| survey.inodes.contains_key(&footer.ino.get()));
+        let has_file = footer.is_some_and(|footer| survey.inodes.contains_key(&footer.ino()));
         // The first time, what it belongs to may only have been mended a moment ago.
         if has_file && self.put_back.contains(&address) {
             self.outdated.insert(address);
@@ -160,19 +162,21 @@ impl State {
         Ok(Some("belongs to no file: node id freed".into()))
     }
 
-    fn attach(&mut self, survey: &Survey, nid: u32) -> Result<Option<(u32, u32)>> {
+    fn attach(&mut self, survey: &Survey, nid: Nid) -> Result<Option<(Ino, u32)>> {
         let Some(block) = self.node(nid)? else { return Ok(None) };
         let Some(footer) = State::footer(&block) else { return Ok(None) };
-        let (ino, offset) = (footer.ino.get(), footer.offset());
-        let known = footer.nid.get() == nid && offset != 0 && survey.inodes.contains_key(&ino);
+        let (ino, offset) = (footer.ino(), footer.offset());
+        let known = footer.nid() == nid && offset != 0 && survey.inodes.contains_key(&ino);
         let Some(inode) =
             self.inode(ino)?.filter(|_| known && self.nat(nid).is_ok_and(|entry| entry.ino == footer.ino))
         else {
             return Ok(None);
         };
         if offset == XATTR_NODE_OFFSET {
-            let free = inode.i_xattr_nid.get() == 0;
-            return Ok((free && self.edit_inode(ino, |inode| inode.i_xattr_nid.set(nid))?).then_some((ino, offset)));
+            let free = inode.xattr_nid() == Nid::NONE;
+            return Ok(
+                (free && self.edit_inode(ino, |inode| inode.i_xattr_nid.set(nid.get()))?).then_some((ino, offset))
+            );
         }
         let inline = inode.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
         let own = inode.address_slots(self.geometry.flexible_inline_xattr());
@@ -187,13 +191,13 @@ impl State {
             None => {
                 let index = CHILD_OFFSETS.iter().position(|&child| child == offset);
                 match index.filter(|&index| inode.i_nid[index].get() == 0) {
-                    Some(index) => self.edit_inode(ino, |inode| inode.i_nid[index].set(nid))?,
+                    Some(index) => self.edit_inode(ino, |inode| inode.i_nid[index].set(nid.get()))?,
                     None => false,
                 }
             }
             Some((parent, slot)) => match self.indirect_at(survey, ino, parent)? {
                 Some(parent) if self.address(survey, parent, slot)? == Address::NULL => {
-                    self.edit_node(parent, |node| node.slots[slot as usize].set(nid))?
+                    self.edit_node(parent, |node| node.slots[slot as usize].set(nid.get()))?
                 }
                 _ => false,
             },
@@ -205,12 +209,12 @@ impl State {
     }
 
     /// The node of node ids at an offset of a file's tree, made if there is none; `None` if its place is taken or there is no room.
-    fn indirect_at(&mut self, survey: &Survey, ino: u32, offset: u32) -> Result<Option<u32>> {
+    fn indirect_at(&mut self, survey: &Survey, ino: Ino, offset: u32) -> Result<Option<Nid>> {
         if let Some(nid) = self.node_at(survey, ino, offset) {
             // What a damaged pointer leads to is written over otherwise.
             let footer =
                 if self.is_inode(survey, nid) { None } else { self.node(nid)?.and_then(|node| State::footer(&node)) };
-            let is_right = footer.is_some_and(|footer| (footer.ino.get(), footer.offset()) == (ino, offset));
+            let is_right = footer.is_some_and(|footer| (footer.ino(), footer.offset()) == (ino, offset));
             return Ok(is_right.then_some(nid));
         }
         let (holder, slot) = match parent_of(offset) {
@@ -218,7 +222,7 @@ impl State {
                 Some(holder) if self.address(survey, holder, slot)? == Address::NULL => (holder, Some(slot)),
                 _ => return Ok(None),
             },
-            None => (ino, None),
+            None => (ino.nid(), None),
         };
         let index = CHILD_OFFSETS.iter().position(|&child| child == offset);
         let is_free = match (slot, index, self.inode(ino)?) {
@@ -237,8 +241,8 @@ impl State {
         self.put(address, &new_indirect(nid, ino, offset))?;
         self.edit_nat(nid, |entry| (entry.ino, entry.block_addr) = (ino.into(), address.into()))?;
         match (slot, index) {
-            (Some(slot), _) => self.edit_node(holder, |node| node.slots[slot as usize].set(nid))?,
-            (None, Some(index)) => self.edit_inode(ino, |inode| inode.i_nid[index].set(nid))?,
+            (Some(slot), _) => self.edit_node(holder, |node| node.slots[slot as usize].set(nid.get()))?,
+            (None, Some(index)) => self.edit_inode(ino, |inode| inode.i_nid[index].set(nid.get()))?,
             _ => false,
         };
         self.note_node(survey, ino, offset, nid);
@@ -246,16 +250,16 @@ impl State {
     }
 
     /// Whether the NAT has a node that nobody points to and that says it belongs to this place.
-    fn is_waiting(&mut self, survey: &Survey, ino: u32, offset: u32) -> Result<bool> {
+    fn is_waiting(&mut self, survey: &Survey, ino: Ino, offset: u32) -> Result<bool> {
         if self.waiting.is_none() {
             let mut waiting = FxHashSet::default();
             for (nid, entry) in survey.nat.in_use() {
-                let is_known = survey.inodes.contains_key(&nid) || survey.references.contains_key(&nid);
+                let is_known = survey.inodes.contains_key(&nid.as_inode()) || survey.references.contains_key(&nid);
                 if is_known || !self.geometry.in_main(entry.address()) {
                     continue;
                 }
                 let footer = State::footer(&self.block(entry.address())?);
-                waiting.extend(footer.filter(|at| at.nid.get() == nid).map(|at| (at.ino.get(), at.offset())));
+                waiting.extend(footer.filter(|at| at.nid() == nid).map(|at| (at.ino(), at.offset())));
             }
             self.waiting = Some(waiting);
         }
@@ -273,7 +277,8 @@ impl State {
             let entry = self.summary(address)?;
             let footer = State::footer(&self.block(address)?);
             let is_named = |owner: &Owner| owner.summary() == entry;
-            let is_node = |owner: &Owner| matches!(owner, Owner::Node(nid) if footer.is_some_and(|footer| footer.nid.get() == *nid));
+            let is_node =
+                |owner: &Owner| matches!(owner, Owner::Node(nid) if footer.is_some_and(|footer| footer.nid() == *nid));
             let owners: Vec<Owner> = group.iter().map(|(_, owner)| *owner).collect();
             let keeper = owners.iter().position(is_node).or_else(|| owners.iter().position(is_named)).unwrap_or(0);
             for (_, owner) in owners.into_iter().enumerate().filter(|(index, _)| *index != keeper) {
@@ -283,7 +288,7 @@ impl State {
                         done.push((Place::Node(nid), action));
                     }
                     Owner::Data { nid, slot, .. } => {
-                        let ino = survey.references.get(&nid).map_or(nid, |reference| reference.ino);
+                        let ino = survey.references.get(&nid).map_or(nid.as_inode(), |reference| reference.ino);
                         *self.given_up.entry(ino).or_default() += 1;
                         self.set_address(survey, nid, slot.into(), Address::NULL)?;
                         let place = Place::Slot { nid, slot: slot.into() };

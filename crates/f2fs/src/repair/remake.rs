@@ -19,7 +19,7 @@ use crate::layout::dentry::{DentryShape, slots_for};
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, bit_msb};
 
 /// Addresses that any inode has room for, whatever else is in it.
 const SLOTS_MAX: u32 = 800;
@@ -30,8 +30,8 @@ impl State {
     pub(super) fn make_directory(
         &mut self,
         survey: &Survey,
-        ino: u32,
-        parent: u32,
+        ino: Ino,
+        parent: Ino,
         permissions: u16,
         name: &[u8],
     ) -> Result<bool> {
@@ -39,20 +39,20 @@ impl State {
         // Nothing may be put where they are.
         self.taken.extend(blocks.values().copied());
         if let Entry::Vacant(first) = blocks.entry(0) {
-            let owner = Owner::Data { nid: ino, slot: 0, version: self.nat(ino)?.version };
+            let owner = Owner::Data { nid: ino.nid(), slot: 0, version: self.nat(ino.nid())?.version };
             let Some(data) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else { return Ok(false) };
             self.put(data, &first_block(ino, parent))?;
             first.insert(data);
         }
-        let Some(node) = self.allocate(survey, SegmentKind::HotNode, Owner::Node(ino).summary())? else {
+        let Some(node) = self.allocate(survey, SegmentKind::HotNode, Owner::Node(ino.nid()).summary())? else {
             return Ok(false);
         };
         let inode = self.new_directory(ino, parent, permissions, name, &blocks)?;
         let mut block = inode.as_bytes().to_vec();
         self.seal(&mut block);
         self.put(node, &block)?;
-        self.edit_nat(ino, |entry| {
-            entry.ino.set(ino);
+        self.edit_nat(ino.nid(), |entry| {
+            entry.ino.set(ino.get());
             entry.block_addr = node.into();
         })?;
         self.made.insert(ino);
@@ -61,7 +61,7 @@ impl State {
     }
 
     /// Blocks of names of a directory whose inode is gone, by their place in it.
-    fn blocks_left(&mut self, survey: &Survey, ino: u32) -> Result<BTreeMap<u32, Address>> {
+    fn blocks_left(&mut self, survey: &Survey, ino: Ino) -> Result<BTreeMap<u32, Address>> {
         if self.left.is_none() {
             self.left = Some(self.find_left(survey)?);
         }
@@ -76,9 +76,9 @@ impl State {
     }
 
     /// Live blocks of data without an owner whose summaries name a directory that inodes without a name remember.
-    fn find_left(&mut self, survey: &Survey) -> Result<FxHashMap<u32, Vec<(u32, Address)>>> {
+    fn find_left(&mut self, survey: &Survey) -> Result<FxHashMap<Ino, Vec<(u32, Address)>>> {
         self.find_nameless(survey)?;
-        let mut left: FxHashMap<u32, Vec<(u32, Address)>> = FxHashMap::default();
+        let mut left: FxHashMap<Ino, Vec<(u32, Address)>> = FxHashMap::default();
         for segment in self.geometry.segments() {
             let entry = self.sit(segment)?;
             let owned = survey.ownership.map.found_in(segment).map_or([0; 64], |found| found.map);
@@ -91,7 +91,7 @@ impl State {
             let stored = RawSummaryBlock::ref_from_bytes(&bytes).ok();
             let Some(summary) = log.map(|log| &*log.summary).or(stored) else { continue };
             for (block, owner) in (0..BLOCKS_PER_SEGMENT).zip(&summary.entries) {
-                let (at, ino, slot) = (block as usize, owner.nid.get(), u32::from(owner.ofs_in_node.get()));
+                let (at, ino, slot) = (block as usize, owner.nid().as_inode(), u32::from(owner.ofs_in_node.get()));
                 let is_lost = bit_msb(&entry.valid_map, at) && !bit_msb(&owned, at);
                 if is_lost && slot < SLOTS_MAX && self.remembered.contains(&ino) {
                     let address = self.geometry.in_segment(segment, block);
@@ -104,8 +104,8 @@ impl State {
 
     fn new_directory(
         &self,
-        ino: u32,
-        parent: u32,
+        ino: Ino,
+        parent: Ino,
         permissions: u16,
         name: &[u8],
         blocks: &BTreeMap<u32, Address>,
@@ -117,7 +117,7 @@ impl State {
         inode.i_size.set(end * BLOCK_SIZE as u64);
         inode.i_blocks.set(1 + blocks.len() as u64);
         inode.i_current_depth.set(1);
-        inode.i_pino.set(parent);
+        inode.i_pino.set(parent.get());
         inode.i_namelen.set(name.len() as u32);
         inode.i_name[..name.len()].copy_from_slice(name);
         if let Some(root) = self.inode(self.geometry.root_ino)? {
@@ -132,14 +132,14 @@ impl State {
         for (&slot, &address) in blocks {
             inode.slots[first + slot as usize] = address.into();
         }
-        inode.footer.nid.set(ino);
-        inode.footer.ino.set(ino);
+        inode.footer.nid.set(ino.get());
+        inode.footer.ino.set(ino.get());
         Ok(inode)
     }
 }
 
 /// A directory's first block, with nothing else in it.
-fn first_block(ino: u32, parent: u32) -> Vec<u8> {
+fn first_block(ino: Ino, parent: Ino) -> Vec<u8> {
     let (mut block, shape) = (vec![0; BLOCK_SIZE], DentryShape::BLOCK);
     let directory = entries::file_type(FileKind::Directory);
     entries::insert(&mut block, &shape, 0, 0, b".", ino, directory);
@@ -148,7 +148,7 @@ fn first_block(ino: u32, parent: u32) -> Vec<u8> {
 }
 
 /// Whether a block holds names, each with its hash, and if it is the first one of directory `ino`, a `.` that leads there.
-fn has_names_of(block: &[u8], ino: u32, slot: u32) -> bool {
+fn has_names_of(block: &[u8], ino: Ino, slot: u32) -> bool {
     let shape = DentryShape::BLOCK;
     let (mut at, mut names, mut has_itself) = (0, 0, false);
     while let Some(used) = entries::next_used(block, &shape, at) {
@@ -158,7 +158,7 @@ fn has_names_of(block: &[u8], ino: u32, slot: u32) -> bool {
         if !is_dot && raw.hash_code.get() != hash(name) {
             return false;
         }
-        has_itself |= name == b"." && raw.ino.get() == ino;
+        has_itself |= name == b"." && raw.ino() == ino;
         names += 1;
         at = used + slots_for(name.len());
     }

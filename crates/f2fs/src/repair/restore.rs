@@ -11,30 +11,33 @@ use super::report::{Log, Repair};
 use super::state::State;
 use crate::check::{Fault, FaultKind, Place};
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::nat::RawNatEntry;
+use crate::layout::{Address, Nid};
 use crate::rescue::claims::{Claim, Pointer};
 
 /// What is known beside what was found: the faults of the check, by the node they are about.
 pub(super) struct Known<'a> {
     /// Whether the NAT itself may be out of date.
     pub(super) nat_is_old: bool,
-    by_node: FxHashMap<u32, Vec<&'a Fault>>,
+    by_node: FxHashMap<Nid, Vec<&'a Fault>>,
 }
 
 impl Known<'_> {
     fn of(faults: &[Fault], nat_is_old: bool) -> Known<'_> {
-        let mut by_node: FxHashMap<u32, Vec<&Fault>> = FxHashMap::default();
+        let mut by_node: FxHashMap<Nid, Vec<&Fault>> = FxHashMap::default();
         for fault in faults {
-            if let Place::Node(nid) | Place::Inode(nid) = fault.place {
-                by_node.entry(nid).or_default().push(fault);
-            }
+            let nid = match fault.place {
+                Place::Node(nid) => nid,
+                Place::Inode(ino) => ino.nid(),
+                _ => continue,
+            };
+            by_node.entry(nid).or_default().push(fault);
         }
         Known { nat_is_old, by_node }
     }
 
     /// A repair of node `nid`: of the first fault of these kinds that it has, else of the last kind.
-    pub(super) fn repair(&self, nid: u32, kinds: &[FaultKind], found: String, action: String) -> Repair {
+    pub(super) fn repair(&self, nid: Nid, kinds: &[FaultKind], found: String, action: String) -> Repair {
         let faults = self.by_node.get(&nid).into_iter().flatten();
         if let Some(fault) = faults.into_iter().find(|fault| kinds.contains(&fault.kind)) {
             return Repair::of(fault, action);
@@ -75,7 +78,7 @@ impl State {
         for pointer in finds.strays.iter().filter_map(|pointer| found.in_own(pointer)) {
             if claimed.contains(&pointer.value) {
                 let action = "cleared: that node belongs to another place".to_owned();
-                self.set_pointer(&pointer, 0, action, &known, log)?;
+                self.set_pointer(&pointer, Nid::NONE, action, &known, log)?;
             }
         }
         Ok(())
@@ -89,7 +92,7 @@ impl State {
         }
         let leads_to_it = self.geometry.in_main(address)
             && State::footer(&self.block(address)?).is_some_and(|footer| {
-                (footer.nid.get(), footer.ino.get(), footer.offset()) == (claim.nid, claim.ino, claim.offset)
+                (footer.nid(), footer.ino(), footer.offset()) == (claim.nid, claim.ino, claim.offset)
             });
         // A version that the checkpoint leads to is its own affair, unless fsync wrote one since, or the NAT is out of date.
         if leads_to_it && !claim.is_newer() && !known.nat_is_old {
@@ -111,7 +114,7 @@ impl State {
 
     /// Frees node ids whose entry leads nowhere, to a node that was found and has another id, or to what neither its footer nor the summary
     /// takes for this node: a table of garbage has more of these than rounds could free one by one.
-    fn free_strangers(&mut self, claimed: &FxHashMap<Address, u32>, known: &Known<'_>, log: &mut Log) -> Result<()> {
+    fn free_strangers(&mut self, claimed: &FxHashMap<Address, Nid>, known: &Known<'_>, log: &mut Log) -> Result<()> {
         let mut freed = Vec::new();
         for (nid, entry) in self.nat_in_use()? {
             let address = entry.address();
@@ -129,9 +132,9 @@ impl State {
     /// What an entry leads to, if that cannot be its node.
     fn describe_stranger(
         &self,
-        nid: u32,
+        nid: Nid,
         entry: &RawNatEntry,
-        claimed: &FxHashMap<Address, u32>,
+        claimed: &FxHashMap<Address, Nid>,
     ) -> Result<Option<String>> {
         let address = entry.address();
         if !self.geometry.in_main(address) {
@@ -141,22 +144,22 @@ impl State {
             return Ok(Some(format!("entry leads to block {address:#x}, which is node {owner}")));
         }
         let footer = State::footer(&self.block(address)?);
-        let is_known = footer.is_some_and(|footer| footer.nid.get() == nid || footer.ino == entry.ino);
-        let is_own = is_known || self.summary(address)?.nid.get() == nid;
+        let is_known = footer.is_some_and(|footer| footer.nid() == nid || footer.ino == entry.ino);
+        let is_own = is_known || self.summary(address)?.nid() == nid;
         Ok((!is_own).then(|| format!("entry leads to block {address:#x}, which is no such node")))
     }
 
     fn set_pointer(
         &mut self,
         pointer: &Pointer,
-        nid: u32,
+        nid: Nid,
         action: String,
         known: &Known<'_>,
         log: &mut Log,
     ) -> Result<()> {
         let edited = self.edit_node(pointer.holder, |node| {
             let bytes = node.as_mut_bytes();
-            bytes[pointer.byte..pointer.byte + 4].copy_from_slice(U32::new(nid).as_bytes());
+            bytes[pointer.byte..pointer.byte + 4].copy_from_slice(U32::new(nid.get()).as_bytes());
         })?;
         if edited {
             let found = format!("pointer to node {}", pointer.value);

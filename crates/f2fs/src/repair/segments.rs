@@ -5,13 +5,13 @@ use rustc_hash::FxHashSet;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::state::{FIRST_NID, State};
+use super::state::State;
 use crate::check::{CheckReport, Survey};
 use crate::error::Result;
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::RawSummaryBlock;
 use crate::layout::superblock::Features;
-use crate::layout::{BLOCK_SIZE, bit_msb};
+use crate::layout::{BLOCK_SIZE, Nid, bit_msb};
 use zerocopy::FromBytes;
 
 impl State {
@@ -61,7 +61,8 @@ impl State {
         if mixed.is_empty() {
             return Ok(());
         }
-        let mut nodes: Vec<u32> = survey.inodes.keys().chain(survey.references.keys()).copied().collect();
+        let mut nodes: Vec<Nid> =
+            survey.inodes.keys().map(|ino| ino.nid()).chain(survey.references.keys().copied()).collect();
         nodes.sort_unstable();
         nodes.dedup();
         for nid in nodes {
@@ -74,9 +75,9 @@ impl State {
     }
 
     /// Copies a node to its log; false if there is no room.
-    pub(super) fn move_node(&mut self, survey: &Survey, nid: u32) -> Result<bool> {
+    pub(super) fn move_node(&mut self, survey: &Survey, nid: Nid) -> Result<bool> {
         let Some(block) = self.node(nid)? else { return Ok(false) };
-        let is_directory = survey.directories.contains_key(&nid) || self.made.contains(&nid);
+        let is_directory = survey.directories.contains_key(&nid.as_inode()) || self.made.contains(&nid.as_inode());
         let kind = if is_directory {
             SegmentKind::HotNode
         } else if self.is_inode(survey, nid) {
@@ -126,10 +127,10 @@ impl State {
     /// Gives blocks that a log of data has written an owner that can be, if they have none: without, the journal beside them looks lost.
     /// Those that are in use get their own one later.
     pub(super) fn fill_owners(&mut self) {
-        let (ids, root) = (FIRST_NID..self.geometry.node_ids(), self.geometry.root_ino);
+        let (ids, root) = (Nid::FIRST_FREE..self.geometry.node_ids(), self.geometry.root_ino);
         for log in &mut self.loaded.logs[..3] {
             let written = log.summary.entries.iter_mut().take(log.offset as usize);
-            written.filter(|entry| !ids.contains(&entry.nid.get())).for_each(|entry| entry.nid.set(root));
+            written.filter(|entry| !ids.contains(&entry.nid())).for_each(|entry| entry.nid.set(root.get()));
         }
     }
 

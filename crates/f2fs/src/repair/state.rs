@@ -17,20 +17,16 @@ use super::known_names::Names;
 use super::staged::Staged;
 use crate::blocks::read_blocks;
 use crate::check::Survey;
-use crate::check::nat::RESERVED;
 use crate::checkpoint::load::Loaded;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::inode::RawInode;
-use crate::layout::nat::{ENTRIES_PER_BLOCK as NAT_ENTRIES, RawNatEntry};
+use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{RawNode, RawNodeFooter, XATTR_NODE_OFFSET};
 use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, bit_msb};
 use crate::node::inode::{has_checksum, set_checksum};
-
-/// First node id that is nobody's by definition.
-pub(super) const FIRST_NID: u32 = 4;
 
 /// The volume under repair.
 pub(super) struct State {
@@ -57,41 +53,41 @@ pub(super) struct State {
     /// Blocks handed out since the last check.
     pub(super) taken: FxHashSet<Address>,
     /// Nodes below inodes by inode and offset, as of the last check; made when first needed.
-    pub(super) by_offset: Option<BTreeMap<(u32, u32), u32>>,
+    pub(super) by_offset: Option<BTreeMap<(Ino, u32), Nid>>,
     /// Inode and offset of nodes that nobody points to, as of the last check; made when first needed.
-    pub(super) waiting: Option<FxHashSet<(u32, u32)>>,
+    pub(super) waiting: Option<FxHashSet<(Ino, u32)>>,
     /// Where live blocks without an owner say that a node is; made when first needed.
-    pub(super) strays: Option<FxHashMap<u32, Vec<Address>>>,
+    pub(super) strays: Option<FxHashMap<Nid, Vec<Address>>>,
     /// Inodes without a name by parent and the name they remember; made when first needed.
-    pub(super) nameless: Option<FxHashMap<(u32, Vec<u8>), u32>>,
+    pub(super) nameless: Option<FxHashMap<(Ino, Vec<u8>), Ino>>,
     /// Directories that inodes without a name remember; made with `nameless`.
-    pub(super) remembered: FxHashSet<u32>,
+    pub(super) remembered: FxHashSet<Ino>,
     /// Live blocks without an owner that were such a directory's, as slot and address; made when first needed.
-    pub(super) left: Option<FxHashMap<u32, Vec<(u32, Address)>>>,
+    pub(super) left: Option<FxHashMap<Ino, Vec<(u32, Address)>>>,
     /// The top of what directories are below, as of the last check: the root, or one without a name; `None` in a circle.
-    pub(super) tops: FxHashMap<u32, Option<u32>>,
+    pub(super) tops: FxHashMap<Ino, Option<Ino>>,
     /// Directories whose `i_dir_level` was looked at in this round, and whether it was wrong.
-    pub(super) levels: FxHashMap<u32, bool>,
+    pub(super) levels: FxHashMap<Ino, bool>,
     /// No node id below this is free.
-    pub(super) free_from: u32,
+    pub(super) free_from: Nid,
     /// The names of directories that were asked for since the last check.
-    pub(super) names: FxHashMap<u32, Names>,
+    pub(super) names: FxHashMap<Ino, Names>,
     /// Whether there was no checkpoint, so that nothing tells which version of a node it had.
     pub(super) is_invented: bool,
     /// Blocks that turned out to belong to somebody else, by the inode that had them too.
-    pub(super) given_up: FxHashMap<u32, u64>,
+    pub(super) given_up: FxHashMap<Ino, u64>,
     /// Inodes that fsync wrote since the last checkpoint, and their names with them: the order it did that in.
-    pub(super) entered: FxHashMap<u32, usize>,
+    pub(super) entered: FxHashMap<Ino, usize>,
     /// Nodes that belong to no file, and were freed: their blocks look lost until it is derived what is live.
-    pub(super) homeless: FxHashSet<u32>,
+    pub(super) homeless: FxHashSet<Nid>,
     /// Where nodes are that the NAT had lost, and that were put back because their block is live.
     pub(super) put_back: FxHashSet<Address>,
     /// Where nodes are that were put back, and belonged to no file again though theirs is there: old versions.
     pub(super) outdated: FxHashSet<Address>,
     /// Inodes made since the last check.
-    pub(super) made: FxHashSet<u32>,
+    pub(super) made: FxHashSet<Ino>,
     /// Where what has no name goes, once it is known in this round.
-    pub(super) lost_found: Option<u32>,
+    pub(super) lost_found: Option<Ino>,
     /// Whether no further directory like that can be made in this round.
     pub(super) is_lost_found_last: bool,
 }
@@ -108,7 +104,7 @@ impl State {
         self.left = None;
         self.tops.clear();
         self.levels.clear();
-        self.free_from = FIRST_NID;
+        self.free_from = Nid::FIRST_FREE;
         self.names.clear();
         self.made.clear();
         self.lost_found = None;
@@ -116,8 +112,8 @@ impl State {
     }
 
     /// Whether a node is an inode.
-    pub(super) fn is_inode(&self, survey: &Survey, nid: u32) -> bool {
-        survey.inodes.contains_key(&nid) || self.made.contains(&nid)
+    pub(super) fn is_inode(&self, survey: &Survey, nid: Nid) -> bool {
+        survey.inodes.contains_key(&nid.as_inode()) || self.made.contains(&nid.as_inode())
     }
 
     /// A block, changes included. The address must be on the device.
@@ -129,14 +125,14 @@ impl State {
         Ok(self.device.write_at(u64::from(address) << BLOCK_BITS, block)?)
     }
 
-    fn nat_place(&self, nid: u32) -> (Address, usize) {
-        let index = nid / NAT_ENTRIES;
+    fn nat_place(&self, nid: Nid) -> (Address, usize) {
+        let index = nid.nat_block();
         let second = bit_msb(&self.loaded.nat_bitmap, index as usize);
-        (self.geometry.nat_block(index, second), (nid % NAT_ENTRIES) as usize * size_of::<RawNatEntry>())
+        (self.geometry.nat_block(index, second), nid.nat_slot() * size_of::<RawNatEntry>())
     }
 
     /// The NAT entry of a node id; an empty one for an id that does not exist.
-    pub(super) fn nat(&self, nid: u32) -> Result<RawNatEntry> {
+    pub(super) fn nat(&self, nid: Nid) -> Result<RawNatEntry> {
         if nid >= self.geometry.node_ids() {
             return Ok(RawNatEntry::default());
         }
@@ -146,7 +142,7 @@ impl State {
     }
 
     /// Changes a NAT entry; nothing for an id that does not exist.
-    pub(super) fn edit_nat(&mut self, nid: u32, change: impl FnOnce(&mut RawNatEntry)) -> Result<()> {
+    pub(super) fn edit_nat(&mut self, nid: Nid, change: impl FnOnce(&mut RawNatEntry)) -> Result<()> {
         if nid >= self.geometry.node_ids() {
             return Ok(());
         }
@@ -159,18 +155,18 @@ impl State {
     }
 
     /// Node ids in use and their entries, block by block of the NAT.
-    pub(super) fn nat_in_use(&self) -> Result<Vec<(u32, RawNatEntry)>> {
+    pub(super) fn nat_in_use(&self) -> Result<Vec<(Nid, RawNatEntry)>> {
         let mut all = Vec::new();
         for index in 0..self.geometry.nat_blocks {
-            let first = index * NAT_ENTRIES;
+            let first = Nid::in_nat_block(index, 0);
             let block = self.block(self.nat_place(first).0)?;
             // Most blocks are zeros.
             if block == [0; BLOCK_SIZE] {
                 continue;
             }
-            for (nid, bytes) in (first..first + NAT_ENTRIES).zip(block.chunks_exact(size_of::<RawNatEntry>())) {
+            for (nid, bytes) in first.onward().zip(block.chunks_exact(size_of::<RawNatEntry>())) {
                 let entry = RawNatEntry::read_from_bytes(bytes).unwrap_or_default();
-                if entry.address() != Address::NULL && nid >= RESERVED {
+                if entry.address() != Address::NULL && nid >= Nid::FIRST {
                     all.push((nid, entry));
                 }
             }
@@ -179,27 +175,27 @@ impl State {
     }
 
     /// A node id that is free; one that comes free in this round may be passed over.
-    pub(super) fn free_nid(&mut self, survey: &Survey) -> Result<Option<u32>> {
+    pub(super) fn free_nid(&mut self, survey: &Survey) -> Result<Option<Nid>> {
         while self.free_from < self.geometry.node_ids() {
             let nid = self.free_from;
             if survey.nat.get(nid).address() == Address::NULL && self.nat(nid)?.address() == Address::NULL {
                 return Ok(Some(nid));
             }
-            self.free_from += 1;
+            self.free_from = Nid::new(nid.get() + 1);
         }
         Ok(None)
     }
 
     /// Frees a node id.
-    pub(super) fn free_node(&mut self, nid: u32) -> Result<()> {
+    pub(super) fn free_node(&mut self, nid: Nid) -> Result<()> {
         self.edit_nat(nid, |entry| {
             *entry = RawNatEntry { version: entry.version.wrapping_add(1), ino: 0.into(), block_addr: 0.into() };
         })
     }
 
     /// Frees node ids; `nids` are sorted, so that each block of the NAT is written once.
-    pub(super) fn free_nodes(&mut self, nids: &[u32]) -> Result<()> {
-        for group in nids.chunk_by(|one, other| one / NAT_ENTRIES == other / NAT_ENTRIES) {
+    pub(super) fn free_nodes(&mut self, nids: &[Nid]) -> Result<()> {
+        for group in nids.chunk_by(|one, other| one.nat_block() == other.nat_block()) {
             let (address, _) = self.nat_place(group[0]);
             let mut block = self.block(address)?;
             for &nid in group {
@@ -229,13 +225,13 @@ impl State {
     }
 
     /// The block of a node that the NAT has in the main area; `None` for all others.
-    pub(super) fn node(&self, nid: u32) -> Result<Option<Vec<u8>>> {
+    pub(super) fn node(&self, nid: Nid) -> Result<Option<Vec<u8>>> {
         let address = self.nat(nid)?.address();
         if self.geometry.in_main(address) { Ok(Some(self.block(address)?)) } else { Ok(None) }
     }
 
     /// Changes a node's block; an inode's checksum is brought up to date. False if there is no such node.
-    pub(super) fn edit_node(&mut self, nid: u32, change: impl FnOnce(&mut RawNode)) -> Result<bool> {
+    pub(super) fn edit_node(&mut self, nid: Nid, change: impl FnOnce(&mut RawNode)) -> Result<bool> {
         let address = self.nat(nid)?.address();
         if !self.geometry.in_main(address) {
             return Ok(false);
@@ -250,17 +246,17 @@ impl State {
 
     /// As [`edit_node`](Self::edit_node), of an inode. A checksum that was wrong stays so: more may be wrong than what is changed, and that
     /// is found by it.
-    pub(super) fn edit_inode(&mut self, ino: u32, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
+    pub(super) fn edit_inode(&mut self, ino: Ino, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
         self.change_inode(ino, false, change)
     }
 
     /// Brings an inode's checksum up to date.
-    pub(super) fn seal_inode(&mut self, ino: u32) -> Result<bool> {
+    pub(super) fn seal_inode(&mut self, ino: Ino) -> Result<bool> {
         self.change_inode(ino, true, |_| ())
     }
 
-    fn change_inode(&mut self, ino: u32, always_seal: bool, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
-        let address = self.nat(ino)?.address();
+    fn change_inode(&mut self, ino: Ino, always_seal: bool, change: impl FnOnce(&mut RawInode)) -> Result<bool> {
+        let address = self.nat(ino.nid())?.address();
         if !self.geometry.in_main(address) {
             return Ok(false);
         }
@@ -288,8 +284,8 @@ impl State {
     }
 
     /// An inode; `None` if the NAT has none in the main area.
-    pub(super) fn inode(&self, ino: u32) -> Result<Option<Box<RawInode>>> {
-        Ok(self.node(ino)?.and_then(|block| RawInode::read_from_bytes(&block).ok()).map(Box::new))
+    pub(super) fn inode(&self, ino: Ino) -> Result<Option<Box<RawInode>>> {
+        Ok(self.node(ino.nid())?.and_then(|block| RawInode::read_from_bytes(&block).ok()).map(Box::new))
     }
 
     /// Segment of a block of the main area, and the block's place in it.
@@ -412,24 +408,24 @@ impl State {
     }
 
     /// The node at an offset in an inode's tree, as of the last check.
-    pub(super) fn node_at(&mut self, survey: &Survey, ino: u32, offset: u32) -> Option<u32> {
+    pub(super) fn node_at(&mut self, survey: &Survey, ino: Ino, offset: u32) -> Option<Nid> {
         self.nodes_by_offset(survey).get(&(ino, offset)).copied()
     }
 
     /// The nodes below an inode that belong to its content, with their offsets, in order.
-    pub(super) fn nodes_below(&mut self, survey: &Survey, ino: u32) -> Vec<(u32, u32)> {
+    pub(super) fn nodes_below(&mut self, survey: &Survey, ino: Ino) -> Vec<(u32, Nid)> {
         let nodes = self.nodes_by_offset(survey).range((ino, 1)..(ino, XATTR_NODE_OFFSET));
         nodes.map(|(&(_, offset), &nid)| (offset, nid)).collect()
     }
 
-    fn nodes_by_offset(&mut self, survey: &Survey) -> &mut BTreeMap<(u32, u32), u32> {
+    fn nodes_by_offset(&mut self, survey: &Survey) -> &mut BTreeMap<(Ino, u32), Nid> {
         self.by_offset.get_or_insert_with(|| {
             survey.references.iter().map(|(&nid, reference)| ((reference.ino, reference.offset), nid)).collect()
         })
     }
 
     /// Adds a node to what [`node_at`](Self::node_at) knows: those below it may come next.
-    pub(super) fn note_node(&mut self, survey: &Survey, ino: u32, offset: u32, nid: u32) {
+    pub(super) fn note_node(&mut self, survey: &Survey, ino: Ino, offset: u32, nid: Nid) {
         self.nodes_by_offset(survey).insert((ino, offset), nid);
     }
 

@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
-use crate::layout::Address;
 use crate::layout::journal::{KIND_NODE, RawMove};
 use crate::layout::node::XATTR_NODE_OFFSET;
+use crate::layout::{Address, Nid};
 use crate::node::cache::{LeadPointers, Node};
 use crate::node::path::is_direct;
 use crate::node::pointers::has_pointers;
@@ -28,7 +28,7 @@ use crate::recovery::scan::{Start, scan};
 /// A node that the checkpoint knows and cleaning moved.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MovedNode {
-    pub(super) nid: u32,
+    pub(super) nid: Nid,
     /// Where the checkpoint has it.
     pub(super) old: Address,
     /// Where it is.
@@ -157,7 +157,7 @@ fn moved_nodes(moves: &[RawMove], translation: &Translation) -> Vec<MovedNode> {
     let mut seen: FxHashSet<Address> = FxHashSet::default();
     let firsts = moves.iter().filter(|one| seen.insert(one.old.into()) && one.kind == KIND_NODE);
     let moved = |one: &RawMove| {
-        let (nid, old) = (one.nid.get(), one.old.into());
+        let (nid, old) = (one.nid(), one.old.into());
         translation.of_checkpoint(old).map(|last| MovedNode { nid, old, last })
     };
     firsts.filter_map(moved).collect()

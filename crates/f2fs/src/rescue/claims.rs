@@ -8,9 +8,9 @@ use super::index::Index;
 use super::standing::Standing;
 use super::tree::Child;
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
 use crate::node::path::is_direct;
 use crate::volume::Volume;
@@ -19,18 +19,18 @@ use crate::volume::Volume;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointer {
     /// The node it is in.
-    pub(crate) holder: u32,
+    pub(crate) holder: Nid,
     /// Its byte there.
     pub(crate) byte: usize,
     /// The node id it has; never 0.
-    pub(crate) value: u32,
+    pub(crate) value: Nid,
 }
 
 /// A node that belongs to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
-    pub(crate) nid: u32,
-    pub(crate) ino: u32,
+    pub(crate) nid: Nid,
+    pub(crate) ino: Ino,
     /// Its offset in the inode's tree.
     pub(crate) offset: u32,
     /// Where it is.
@@ -60,7 +60,7 @@ pub(crate) struct Holding {
 struct Walk<'a> {
     volume: &'a mut Volume,
     index: &'a Index,
-    ino: u32,
+    ino: Ino,
     holding: Holding,
     claims: &'a mut Vec<Claim>,
     strays: &'a mut Vec<Pointer>,
@@ -68,18 +68,18 @@ struct Walk<'a> {
 
 impl Rescued {
     /// Inodes that have a place in the tree, in order.
-    pub(crate) fn placed(&self) -> Vec<u32> {
+    pub(crate) fn placed(&self) -> Vec<Ino> {
         let root = self.volume.lock().geometry.root_ino;
         let named = self.tree.children.values().flatten().map(|child| child.ino).chain([u64::from(root)]);
         let real = named.filter(|ino| !self.tree.made_up.contains(ino));
-        let all: FxHashSet<u32> = real.filter_map(|ino| u32::try_from(ino).ok()).collect();
-        let mut all: Vec<u32> = all.into_iter().collect();
+        let all: FxHashSet<Ino> = real.filter_map(|ino| u32::try_from(ino).ok().map(Ino::new)).collect();
+        let mut all: Vec<Ino> = all.into_iter().collect();
         all.sort_unstable();
         all
     }
 
     /// Inodes that fsync wrote since the checkpoint, and their names with them: the order it did that in.
-    pub(crate) fn entered(&self) -> &FxHashMap<u32, usize> {
+    pub(crate) fn entered(&self) -> &FxHashMap<Ino, usize> {
         &self.tree.entered
     }
 
@@ -97,7 +97,7 @@ impl Rescued {
     }
 
     /// Whether an inode is a directory.
-    pub(crate) fn is_directory(&self, ino: u32) -> bool {
+    pub(crate) fn is_directory(&self, ino: Ino) -> bool {
         self.tree.children.contains_key(&u64::from(ino))
     }
 
@@ -108,7 +108,7 @@ impl Rescued {
     pub(crate) fn walk(
         &self,
         index: &Index,
-        ino: u32,
+        ino: Ino,
         claims: &mut Vec<Claim>,
         strays: &mut Vec<Pointer>,
     ) -> Result<Holding> {
@@ -122,7 +122,7 @@ impl Rescued {
 impl Walk<'_> {
     fn inode(&mut self) -> Result<()> {
         let raw = *self.volume.inode(self.ino)?;
-        self.claim(self.ino, 0, None);
+        self.claim(self.ino.nid(), 0, None);
         let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
         let has_blocks = matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink))
             && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
@@ -132,16 +132,16 @@ impl Walk<'_> {
             self.holding.blocks += own.filter(|&address| self.volume.geometry.in_main(address)).count() as u64;
             for (at, (nid, offset)) in raw.i_nid.iter().zip(CHILD_OFFSETS).enumerate() {
                 let byte = core::mem::offset_of!(RawInode, i_nid) + 4 * at;
-                self.child(Pointer { holder: self.ino, byte, value: nid.get() }, offset)?;
+                self.child(Pointer { holder: self.ino.nid(), byte, value: Nid::from(*nid) }, offset)?;
             }
         }
         let byte = core::mem::offset_of!(RawInode, i_xattr_nid);
-        let xattrs = Pointer { holder: self.ino, byte, value: raw.i_xattr_nid.get() };
+        let xattrs = Pointer { holder: self.ino.nid(), byte, value: raw.xattr_nid() };
         self.holding.xattrs = self.child(xattrs, XATTR_NODE_OFFSET)?;
         Ok(())
     }
 
-    fn claim(&mut self, nid: u32, offset: u32, pointer: Option<Pointer>) {
+    fn claim(&mut self, nid: Nid, offset: u32, pointer: Option<Pointer>) {
         if let Some(found) = self.index.nodes.get(&nid) {
             let (address, standing) = (found.address, found.standing);
             self.claims.push(Claim { nid, ino: self.ino, offset, address, standing, pointer });
@@ -150,7 +150,7 @@ impl Walk<'_> {
 
     /// Goes on below a pointer; whether there is a node.
     fn child(&mut self, pointer: Pointer, offset: u32) -> Result<bool> {
-        if pointer.value == 0 {
+        if pointer.value == Nid::NONE {
             return Ok(false);
         }
         let Some(nid) = self.volume.find_child(self.ino, Some(pointer.value), offset) else {
@@ -170,7 +170,7 @@ impl Walk<'_> {
         }
         let Level::Indirect { first, step } = level(offset, 0, ADDRS_PER_NODE) else { return Ok(()) };
         let places = self.volume.nat.places_in(self.ino, first..first + ADDRS_PER_NODE * step);
-        let mut places: Vec<(u32, u32)> = places.iter().map(|place| (place.offset, place.nid)).collect();
+        let mut places: Vec<(u32, Nid)> = places.iter().map(|place| (place.offset, place.nid)).collect();
         // Those of node ids come first, with all that is below them.
         places.sort_unstable_by_key(|&(offset, _)| (is_direct(offset), offset));
         let mut known = FxHashSet::default();
@@ -188,7 +188,7 @@ impl Walk<'_> {
     }
 
     /// Counts the blocks of a node, or goes on with the nodes that it leads to.
-    fn below(&mut self, nid: u32, offset: u32) -> Result<()> {
+    fn below(&mut self, nid: Nid, offset: u32) -> Result<()> {
         if offset == XATTR_NODE_OFFSET {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl Walk<'_> {
             }
             Level::Indirect { first, step } => {
                 for (at, value) in (0..ADDRS_PER_NODE).zip(&slots) {
-                    let pointer = Pointer { holder: nid, byte: 4 * at as usize, value: value.get() };
+                    let pointer = Pointer { holder: nid, byte: 4 * at as usize, value: Nid::from(*value) };
                     self.child(pointer, first + at * step)?;
                 }
             }

@@ -6,14 +6,14 @@ use crate::dir::entries::{entry, kind_of, name, next_used};
 use crate::dir::hash::hash;
 use crate::dir::lookup::Place;
 use crate::layout::dentry::{DentryShape, slots_for};
-use crate::layout::{Address, blocks_for};
+use crate::layout::{Address, Ino, Nid, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
 /// One entry.
 pub(super) struct Entry {
     pub(super) name: Box<[u8]>,
-    pub(super) ino: u32,
+    pub(super) ino: Ino,
     pub(super) kind: FileKind,
 }
 
@@ -22,15 +22,15 @@ pub(super) struct Listing {
     pub(super) entries: Vec<Entry>,
     /// Whether every entry that the directory has is there.
     pub(super) whole: bool,
-    directory: u32,
+    directory: Ino,
     /// Whether an entry's hash follows from its name alone.
     plain: bool,
-    node_ids: u32,
+    node_ids: Nid,
 }
 
 impl Listing {
     /// Reads a directory. `.` and `..` are left out.
-    pub(super) fn read(volume: &mut Volume, directory: u32) -> Listing {
+    pub(super) fn read(volume: &mut Volume, directory: Ino) -> Listing {
         let node_ids = volume.geometry.node_ids();
         let mut listing = Listing { entries: Vec::new(), whole: true, directory, plain: true, node_ids };
         if listing.read_all(volume).is_err() {
@@ -91,9 +91,9 @@ impl Listing {
         while let Some(used) = next_used(bytes, shape, slot) {
             let raw = entry(bytes, shape, used);
             slot = used + 1;
-            let (ino, kind) = (raw.ino.get(), kind_of(raw.file_type));
+            let (ino, kind) = (raw.ino(), kind_of(raw.file_type));
             let (Some(name), Some(kind), true) =
-                (name(bytes, shape, used, &raw), kind, (3..self.node_ids).contains(&ino))
+                (name(bytes, shape, used, &raw), kind, (Nid::FIRST..self.node_ids).contains(&ino.nid()))
             else {
                 self.whole = false;
                 continue;

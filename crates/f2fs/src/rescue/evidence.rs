@@ -37,7 +37,7 @@ use crate::checkpoint::pack::Pack;
 use crate::checkpoint::previous::JournalEntry;
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::{Address, bit_msb, nat, sit};
+use crate::layout::{Address, Ino, Nid, bit_msb, sit};
 use crate::node::seen::Seen;
 
 /// What NAT and SIT say.
@@ -62,14 +62,14 @@ pub(super) struct Evidence {
     /// That came from a node which the newer one was durable before.
     is_proven: bool,
     /// Inodes of which this one knows an older node than was found, and nothing says whether the newer one was ever durable.
-    doubtful: BTreeSet<u32>,
+    doubtful: BTreeSet<Ino>,
     /// Where nodes are that an fsync after the checkpoint vouches for.
     fsynced: FxHashSet<Address>,
     /// Whether seals tell which nodes of the chain count.
     is_sealed: bool,
-    addresses: FxHashMap<u32, Address>,
+    addresses: FxHashMap<Nid, Address>,
     /// Possible entries of blocks of the NAT that have impossible ones too: believed where the node is there.
-    hints: FxHashMap<u32, Address>,
+    hints: FxHashMap<Nid, Address>,
     /// Which blocks of the NAT can say that a node does not exist.
     nat_trusted: Vec<bool>,
     nat_is_whole: bool,
@@ -85,7 +85,7 @@ pub(super) struct Evidence {
     /// What was written between the last two checkpoints, where both journals are gone and the older checkpoint is whole.
     interval: Option<Interval>,
     /// Inodes of which nothing tells whether a node was written between the last two checkpoints, or by one that power cut.
-    unsure: BTreeSet<u32>,
+    unsure: BTreeSet<Ino>,
     /// Segments with a block that the NAT leads to, and the one where fsync goes on behind the checkpoint.
     named_segments: FxHashSet<Segment>,
     /// Nothing was written behind the checkpoint.
@@ -220,16 +220,16 @@ impl Evidence {
 
     /// Inodes of which two versions were found, and nothing tells which is the last durable one: either a checkpoint is lost, or one was
     /// being written when power went.
-    pub(super) fn doubtful(&self) -> Vec<u32> {
+    pub(super) fn doubtful(&self) -> Vec<Ino> {
         if self.is_proven { Vec::new() } else { self.doubtful.iter().copied().collect() }
     }
 
     /// Inodes of which nothing tells what the journals of the checkpoint had, which are lost. What has no place was deleted.
-    pub(super) fn unsure(&self, index: &Index) -> BTreeSet<u32> {
+    pub(super) fn unsure(&self, index: &Index) -> BTreeSet<Ino> {
         let mut all = self.unsure.clone();
         if let Some(interval) = &self.interval {
-            let is_named = |nid: u32, found: &Found| self.addresses.get(&nid) == Some(&found.address);
-            let is_unsure = |nid: u32, found: &Found| match found.standing {
+            let is_named = |nid: Nid, found: &Found| self.addresses.get(&nid) == Some(&found.address);
+            let is_unsure = |nid: Nid, found: &Found| match found.standing {
                 Standing::Disputed => !interval.has_journal_before() && !is_named(nid, found),
                 standing => standing == Standing::Unknown,
             };
@@ -238,7 +238,7 @@ impl Evidence {
         } else if self.nat_is_old && self.sit_is_old {
             // Only the order of versions decides, against the table.
             let is_other =
-                |nid: &u32, found: &Found| self.addresses.get(nid).is_some_and(|known| *known != found.address);
+                |nid: &Nid, found: &Found| self.addresses.get(nid).is_some_and(|known| *known != found.address);
             let is_of_fsync = |found: &Found| found.standing == Standing::Newer;
             let others = index.nodes.iter().filter(|(nid, found)| is_other(nid, found) && !is_of_fsync(found));
             all.extend(others.map(|(_, found)| found.ino));
@@ -253,7 +253,7 @@ impl Evidence {
     }
 
     /// What the tables say of a node's block.
-    pub(super) fn known(&self, geometry: &Geometry, nid: u32, address: Address) -> Known {
+    pub(super) fn known(&self, geometry: &Geometry, nid: Nid, address: Address) -> Known {
         Known { named: self.names(nid, address), live: !self.sit_is_old && self.is_live(geometry, address) }
     }
 
@@ -266,7 +266,7 @@ impl Evidence {
     }
 
     /// Whether the NAT leads to this version of a node, out of date or not.
-    fn names(&self, nid: u32, address: Address) -> bool {
+    fn names(&self, nid: Nid, address: Address) -> bool {
         self.addresses.get(&nid).or(self.hints.get(&nid)) == Some(&address)
     }
 
@@ -361,13 +361,13 @@ impl Evidence {
     }
 
     /// Whether the NAT, which can be believed there, does not lead to this version of a node.
-    fn is_denied(&self, nid: u32) -> bool {
+    fn is_denied(&self, nid: Nid) -> bool {
         self.nat_is_whole || self.is_trusted(nid)
     }
 
     /// Whether the block of the NAT with a node can be believed.
-    fn is_trusted(&self, nid: u32) -> bool {
-        self.nat_trusted.get((nid / nat::ENTRIES_PER_BLOCK) as usize).copied().unwrap_or(false)
+    fn is_trusted(&self, nid: Nid) -> bool {
+        self.nat_trusted.get(nid.nat_block() as usize).copied().unwrap_or(false)
     }
 
     /// Whether the journals of both checkpoints are gone: which version of what was written last counts is a guess.
@@ -383,7 +383,7 @@ impl Evidence {
 
     /// Nodes that count and that the checkpoint does not have where they are.
     pub(super) fn unknown_to_checkpoint(&self, index: &Index) -> usize {
-        let is_unknown = |(nid, found): (&u32, &Found)| {
+        let is_unknown = |(nid, found): (&Nid, &Found)| {
             found.standing == Standing::Newer && self.addresses.get(nid) != Some(&found.address)
         };
         index.nodes.iter().filter(|&found| is_unknown(found)).count()

@@ -9,7 +9,7 @@ use basalt_vfs::{
 
 use super::Rescued;
 use super::tree::Child;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, NAME_MAX, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, NAME_MAX, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -17,8 +17,8 @@ use crate::volume::Volume;
 const NEVER: std::time::Duration = std::time::Duration::from_secs(3600);
 
 impl Rescued {
-    fn look<T>(&self, ino: InodeNumber, work: impl FnOnce(&mut Volume, u32) -> crate::error::Result<T>) -> Result<T> {
-        let ino = u32::try_from(ino).map_err(|_| Error::Stale)?;
+    fn look<T>(&self, ino: InodeNumber, work: impl FnOnce(&mut Volume, Ino) -> crate::error::Result<T>) -> Result<T> {
+        let ino = u32::try_from(ino).map(Ino::new).map_err(|_| Error::Stale)?;
         Ok(work(&mut self.volume.lock(), ino)?)
     }
 

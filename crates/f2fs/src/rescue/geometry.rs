@@ -17,7 +17,7 @@ use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};
 use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::node::RawNode;
 use crate::layout::superblock::{Features, JOURNAL_GUARD, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BITS};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, SEGMENT_BITS};
 use crate::merged::merge;
 
 /// A checkpoint is searched for in this many blocks from the start of the device: 256 MiB.
@@ -203,9 +203,9 @@ impl Areas {
         sb.nat_blkaddr = (self.start + ((self.segments + self.sit_segments) << SEGMENT_BITS)).into();
         sb.ssa_blkaddr = self.ssa.into();
         sb.main_blkaddr = self.main.into();
-        sb.root_ino.set(3);
-        sb.node_ino.set(1);
-        sb.meta_ino.set(2);
+        sb.root_ino = Ino::ROOT.into();
+        sb.node_ino = Ino::NODE.into();
+        sb.meta_ino = Ino::META.into();
         sb.cp_payload.set(payload);
         // Inodes say themselves whether they have extra attributes; a checksum needs the UUID, which is gone.
         sb.feature.set(Features::EXTRA_ATTR.bits());
@@ -246,8 +246,8 @@ fn find_checkpoint(reader: &mut Reader<'_>) -> Option<(Address, RawCheckpoint)> 
 fn starts_nat(reader: &mut Reader<'_>, address: Address) -> bool {
     let Some(block) = reader.block(address) else { return false };
     let Ok((entries, _)) = <[RawNatEntry]>::ref_from_prefix_with_elems(&block, 4) else { return false };
-    let is_reserved = |nid: usize| entries[nid].address() == Address::new(1) && entries[nid].ino.get() == nid as u32;
-    entries[0].address() == Address::NULL && is_reserved(1) && is_reserved(2) && entries[3].ino.get() == 3
+    let is_reserved = |nid: usize| entries[nid].address() == Address::new(1) && entries[nid].ino().get() == nid as u32;
+    entries[0].address() == Address::NULL && is_reserved(1) && is_reserved(2) && entries[3].ino() == Ino::ROOT
 }
 
 /// Where a copy of the NAT that begins at a block has the root's inode.
@@ -328,7 +328,9 @@ fn least_ssa(blocks: u32, ssa: Address) -> Option<u32> {
 fn follows_itself(block: &[u8], address: Address) -> bool {
     RawNode::ref_from_bytes(block).is_ok_and(|node| {
         let footer = &node.footer;
-        footer.nid.get() >= 3 && footer.ino.get() >= 3 && Address::from(footer.next_blkaddr) == address + 1
+        footer.nid() >= Nid::FIRST
+            && footer.ino().nid() >= Nid::FIRST
+            && Address::from(footer.next_blkaddr) == address + 1
     })
 }
 

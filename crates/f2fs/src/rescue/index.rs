@@ -11,8 +11,8 @@ use std::collections::hash_map::Entry;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::standing::Standing;
-use crate::layout::Address;
 use crate::layout::node::is_repaired;
+use crate::layout::{Address, Ino, Nid};
 use crate::node::seen::Seen;
 
 /// What the tables say of the block that a node is in.
@@ -28,7 +28,7 @@ pub(super) struct Known {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) address: Address,
-    pub(super) ino: u32,
+    pub(super) ino: Ino,
     pub(super) offset: u32,
     /// The checkpoint's version it was written under, without the checksum.
     pub(super) version: u32,
@@ -67,15 +67,15 @@ impl Found {
 pub(crate) struct Index {
     /// Where segments are counted from.
     main: Address,
-    pub(crate) nodes: FxHashMap<u32, Found>,
+    pub(crate) nodes: FxHashMap<Nid, Found>,
     /// Versions of equal rank in other segments than the one that counts so far.
-    ties: Vec<(u32, Found)>,
+    ties: Vec<(Nid, Found)>,
     /// Under which version a log left each segment, and where it went on.
     ways: FxHashMap<Segment, (u32, Segment)>,
     /// Where fsync wrote inodes with their names since the checkpoint: of each the newest `cp_ver`, and the addresses, sorted.
-    entered: FxHashMap<u32, (u32, Vec<Address>)>,
+    entered: FxHashMap<Nid, (u32, Vec<Address>)>,
     /// Inodes that fsync wrote since the checkpoint, and their names with them, in the order it did that in.
-    pub(super) named: Vec<u32>,
+    pub(super) named: Vec<Ino>,
     /// Node blocks seen, old versions included.
     pub(super) seen: u64,
 }
@@ -165,7 +165,7 @@ impl Index {
         named.sort_unstable_by_key(|&(version, address, _)| {
             (version, position(version, address), order.of_node(version, address))
         });
-        self.named = named.into_iter().map(|(.., nid)| nid).collect();
+        self.named = named.into_iter().map(|(.., nid)| nid.as_inode()).collect();
     }
 }
 
@@ -216,8 +216,8 @@ mod tests {
 
     fn seen(version: u64, next: u32) -> Seen {
         Seen {
-            nid: 7,
-            ino: 7,
+            nid: Nid::new(7),
+            ino: Ino::new(7),
             offset: 0,
             version,
             fsynced: false,
@@ -233,7 +233,7 @@ mod tests {
             index.add(seen, Address::new(segment << SEGMENT_BITS), *standing, Known::default());
         }
         index.settle(&FxHashMap::default());
-        index.nodes[&7].address.get() >> SEGMENT_BITS
+        index.nodes[&Nid::new(7)].address.get() >> SEGMENT_BITS
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(winner(&[(1, seen(repaired_version(4), 1), Unknown), (2, seen(5, 2), Unknown)]), 2);
         // Written under the same checkpoint: the log went from 2 over 3 to 1.
         let mut other = seen(4, 1);
-        other.nid = 8;
+        other.nid = Nid::new(8);
         assert_eq!(winner(&[(1, seen(4, 1), Unknown), (2, seen(4, 3), Unknown), (3, other, Unknown)]), 1);
         assert_eq!(winner(&[(1, seen(4, 2), Unknown), (2, seen(4, 2), Unknown)]), 2);
     }
@@ -265,13 +265,13 @@ mod tests {
         (inode, other): (Known, Known),
     ) -> Address {
         let (seen, mut of_other) = (seen_inode, seen(4 + later, other_at.get() >> SEGMENT_BITS));
-        (of_other.ino, of_other.offset) = (9, 2);
+        (of_other.ino, of_other.offset) = (Ino::new(9), 2);
         let mut both = [(inode_at, seen, inode), (other_at, of_other, other)];
         both.sort_by_key(|one| one.0);
         let mut index = Index::default();
         both.iter().for_each(|(at, seen, known)| index.add(seen, *at, standing, *known));
         index.settle(&FxHashMap::default());
-        index.nodes[&7].address
+        index.nodes[&Nid::new(7)].address
     }
 
     /// Behind it in the same segment, in front of it there, and in other segments.
@@ -326,12 +326,12 @@ mod tests {
             let mut index = Index::new(main);
             let newer = Seen { next: at(1, 451), ..seen(4, 0) };
             let older = Seen { next: at(2, 101), ..seen(4, 0) };
-            let last = Seen { nid: 8, ino: 8, next: at(1, 0), ..seen(4, 0) };
+            let last = Seen { nid: Nid::new(8), ino: Ino::new(8), next: at(1, 0), ..seen(4, 0) };
             for (seen, address) in [(newer, at(1, 450)), (older, at(2, 100)), (last, at(2, 511))] {
                 index.add(&seen, address, Standing::Unknown, Known::default());
             }
             index.settle(&FxHashMap::default());
-            assert_eq!(index.nodes[&7].address, at(1, 450), "a main area from block {main} on");
+            assert_eq!(index.nodes[&Nid::new(7)].address, at(1, 450), "a main area from block {main} on");
         }
     }
 
@@ -344,7 +344,7 @@ mod tests {
             index.add(&seen(4, 2), Address::new(segment << SEGMENT_BITS), Standing::Live, known);
         }
         index.settle(&FxHashMap::default());
-        assert_eq!(index.nodes[&7].address.get() >> SEGMENT_BITS, 2);
+        assert_eq!(index.nodes[&Nid::new(7)].address.get() >> SEGMENT_BITS, 2);
     }
 
     /// An inode and two damaged footers, in three segments: the log came to the second of these last.
@@ -353,11 +353,11 @@ mod tests {
         let mut index = Index::default();
         for (segment, (ino, offset), next) in [(1, (9, 2), 1), (2, (9, 3), 2), (3, (7, 0), 2)] {
             let live = Known { live: true, named: false };
-            let seen = Seen { ino, offset, ..seen(4, next) };
+            let seen = Seen { ino: Ino::new(ino), offset, ..seen(4, next) };
             index.add(&seen, Address::new(segment << SEGMENT_BITS), Standing::Live, live);
         }
         index.settle(&FxHashMap::default());
-        assert_eq!(index.nodes[&7].address.get() >> SEGMENT_BITS, 3);
+        assert_eq!(index.nodes[&Nid::new(7)].address.get() >> SEGMENT_BITS, 3);
     }
 
     /// One file fsynced all the time, while the log went round a large device: it began behind its middle.
@@ -374,7 +374,7 @@ mod tests {
             }
         }
         index.settle(&FxHashMap::default());
-        assert_eq!((index.nodes[&7].address.get() >> SEGMENT_BITS, index.named), (half, vec![7]));
+        assert_eq!((index.nodes[&Nid::new(7)].address.get() >> SEGMENT_BITS, index.named), (half, vec![Ino::new(7)]));
     }
 
     /// What the roll-forward chain says goes before where nodes are.
@@ -383,12 +383,15 @@ mod tests {
         let mut index = Index::default();
         for (nid, segment) in [(7, 3), (8, 1), (7, 2)] {
             let mut one = seen(4, segment);
-            (one.nid, one.ino, one.wants_entry) = (nid, nid, true);
+            (one.nid, one.ino, one.wants_entry) = (Nid::new(nid), Ino::new(nid), true);
             index.add(&one, Address::new(segment << SEGMENT_BITS), Standing::Newer, Known::default());
         }
         let chain =
             [(3, 0), (1, 1), (2, 2)].map(|(segment, position)| (Address::new(segment << SEGMENT_BITS), position));
         index.settle(&chain.into_iter().collect());
-        assert_eq!((index.nodes[&7].address.get() >> SEGMENT_BITS, index.named), (2, vec![8, 7]));
+        assert_eq!(
+            (index.nodes[&Nid::new(7)].address.get() >> SEGMENT_BITS, index.named),
+            (2, vec![Ino::new(8), Ino::new(7)])
+        );
     }
 }

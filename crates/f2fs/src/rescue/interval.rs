@@ -15,10 +15,9 @@ use crate::checkpoint::fields::log_position;
 use crate::checkpoint::pack::Pack;
 use crate::checkpoint::previous::{JournalEntry, Previous};
 use crate::geometry::Geometry;
-use crate::layout::nat;
 use crate::layout::node::RawNode;
 use crate::layout::summary::RawSummaryBlock;
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid};
 use crate::node::seen::Seen;
 
 /// Segments of which the owners are remembered.
@@ -43,7 +42,7 @@ pub(super) struct Interval {
     /// The older checkpoint.
     previous: Previous,
     /// What its journal of the NAT says; `None` where that is lost.
-    journal: Option<FxHashMap<u32, JournalEntry>>,
+    journal: Option<FxHashMap<Nid, JournalEntry>>,
     /// Blocks of its table that the newer one has written anew: addresses; `None` where they cannot be believed.
     table: FxHashMap<u32, Option<Vec<Address>>>,
     /// Owners by segment; `None` where they cannot be read.
@@ -88,7 +87,7 @@ impl Interval {
             let block = read_blocks(device, end, 1).ok()?;
             let footer = RawNode::ref_from_bytes(&block).ok()?.footer;
             let owner = self.owner(device, geometry, end)?;
-            if footer.cp_ver.get() != self.previous.node_version || owner != footer.nid.get() {
+            if footer.cp_ver.get() != self.previous.node_version || owner != footer.nid() {
                 return None;
             }
             self.ways.insert(segment, offset..BLOCKS_PER_SEGMENT);
@@ -100,7 +99,7 @@ impl Interval {
     }
 
     /// The node id that the summary of a segment has for a block; `None` if it cannot be read.
-    fn owner(&mut self, device: &dyn BlockDevice, geometry: &Geometry, address: Address) -> Option<u32> {
+    fn owner(&mut self, device: &dyn BlockDevice, geometry: &Geometry, address: Address) -> Option<Nid> {
         let segment = geometry.segment_of(address);
         if self.summaries.len() >= SUMMARIES_MAX && !self.summaries.contains_key(&segment) {
             self.summaries.clear();
@@ -110,7 +109,7 @@ impl Interval {
             RawSummaryBlock::ref_from_bytes(&block).ok().map(|summary| Box::new(*summary))
         });
         let at = (geometry.offset_in_segment(address)) as usize;
-        summary.as_ref().map(|summary| summary.entries[at].nid.get())
+        summary.as_ref().map(|summary| summary.entries[at].nid())
     }
 
     /// Whether the node at `address` was written between the two checkpoints.
@@ -147,7 +146,7 @@ impl Interval {
     }
 
     /// What the older checkpoint's journal says of a node.
-    pub(super) fn journal_before(&self, nid: u32) -> Option<JournalEntry> {
+    pub(super) fn journal_before(&self, nid: Nid) -> Option<JournalEntry> {
         self.journal.as_ref()?.get(&nid).copied()
     }
 
@@ -157,15 +156,15 @@ impl Interval {
     }
 
     /// Whether the newer checkpoint has written the block of the NAT with a node anew: all that it knew of the node is there.
-    pub(super) fn has_new_nat_block(&self, nid: u32) -> bool {
+    pub(super) fn has_new_nat_block(&self, nid: Nid) -> bool {
         self.previous.has_new_nat_block(nid)
     }
 
     /// Where the older checkpoint's table has a node, in a block that the newer one has written anew; `None` where that cannot be believed.
-    pub(super) fn table_before(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: u32) -> Option<Address> {
-        let index = nid / nat::ENTRIES_PER_BLOCK;
+    pub(super) fn table_before(&mut self, device: &dyn BlockDevice, geometry: &Geometry, nid: Nid) -> Option<Address> {
+        let index = nid.nat_block();
         let block = self.table.entry(index).or_insert_with(|| self.previous.nat_block(device, geometry, index));
-        block.as_ref().map(|block| block[(nid % nat::ENTRIES_PER_BLOCK) as usize])
+        block.as_ref().map(|block| block[nid.nat_slot()])
     }
 }
 

@@ -59,7 +59,7 @@ use crate::layout::nat::RawNatEntry;
 use crate::layout::node::RawNode;
 use crate::layout::seal::Seal;
 use crate::layout::superblock::Features;
-use crate::layout::{Address, BLOCKS_PER_SEGMENT};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, Nid};
 use crate::node::cache::LeadPointers;
 use crate::node::nat::{Nat, NodePlace};
 use crate::node::seen;
@@ -83,7 +83,7 @@ pub struct Rescued {
     is_outdated: bool,
     nat_is_old: bool,
     is_guess: bool,
-    doubtful: Vec<u32>,
+    doubtful: Vec<Ino>,
     newest_ahead: u32,
 }
 
@@ -225,7 +225,7 @@ impl Rescued {
     }
 
     /// Inodes of which it cannot be told whether the newest version was ever durable.
-    pub(crate) fn doubtful(&self) -> &[u32] {
+    pub(crate) fn doubtful(&self) -> &[Ino] {
         &self.doubtful
     }
 
@@ -322,10 +322,10 @@ fn make_nat(index: &Index, deleted: bool) -> Nat {
         nid: **nid,
     });
     let places = places.collect();
-    let entries: BTreeMap<u32, RawNatEntry> = nodes
+    let entries: BTreeMap<Nid, RawNatEntry> = nodes
         .into_iter()
         .map(|(nid, found)| {
-            let entry = RawNatEntry { version: 0, ino: U32::new(found.ino), block_addr: found.address.into() };
+            let entry = RawNatEntry { version: 0, ino: U32::new(found.ino.get()), block_addr: found.address.into() };
             (*nid, entry)
         })
         .collect();

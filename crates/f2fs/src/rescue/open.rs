@@ -18,10 +18,10 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::features;
 use crate::geometry::Geometry;
-use crate::layout::BLOCKS_PER_SEGMENT;
 use crate::layout::checkpoint::RawCheckpoint;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::summary::{RawSummaryBlock, TYPE_DATA};
+use crate::layout::{BLOCKS_PER_SEGMENT, Nid};
 use crate::log::active::ActiveLog;
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
@@ -48,7 +48,7 @@ pub(crate) fn open_damaged(
     warnings.extend(pack.tell_broken_end());
     let (sit_bitmap, nat_bitmap) = version_bitmaps(&pack, &geometry)?;
     let journal = read_nat_journal(&*device, &geometry, &pack, &mut warnings).unwrap_or_default();
-    let mut nat = Nat::new(&geometry, nat_bitmap, journal, 0);
+    let mut nat = Nat::new(&geometry, nat_bitmap, journal, Nid::NONE);
     let behind = Behind::find(&*device, &geometry, &pack, &mut warnings);
     for node in &behind.moved_nodes {
         // An entry that cannot be read is missed when it is needed.
@@ -126,10 +126,10 @@ pub(super) fn read_nat_journal(
     geometry: &Geometry,
     pack: &Pack,
     warnings: &mut Vec<String>,
-) -> Option<BTreeMap<u32, RawNatEntry>> {
+) -> Option<BTreeMap<Nid, RawNatEntry>> {
     let entries = journals::read_nat(device, geometry, pack).inspect_err(|error| {
         warnings.push(format!("{error}; the newest entries of the NAT may be missing"));
     });
     let entries = entries.ok()?;
-    Some(entries.iter().map(|entry| (entry.nid.get(), entry.entry)).collect())
+    Some(entries.iter().map(|entry| (entry.nid(), entry.entry)).collect())
 }

@@ -9,7 +9,7 @@ use super::reader::Reader;
 use super::standing::TableState;
 use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, Ino};
 
 /// Names without an inode that are listed; all are counted.
 const LOST_NAMES_MAX: usize = 10_000;
@@ -31,7 +31,7 @@ pub struct LostName {
     /// The name; what is not UTF-8 is replaced.
     pub name: String,
     /// The inode it names.
-    pub ino: u32,
+    pub ino: Ino,
 }
 
 /// What a search found on a volume.
@@ -120,7 +120,7 @@ impl RescueReport {
         }
     }
 
-    pub(super) fn add_lost_name(&mut self, directory: u64, name: &[u8], ino: u32) {
+    pub(super) fn add_lost_name(&mut self, directory: u64, name: &[u8], ino: Ino) {
         self.lost_names += 1;
         if self.lost.len() < LOST_NAMES_MAX {
             let name = String::from_utf8_lossy(name).into_owned();

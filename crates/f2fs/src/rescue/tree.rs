@@ -15,9 +15,9 @@ use super::reader::Reader;
 use super::report::RescueReport;
 use super::standing::Standing;
 use crate::error::Result;
-use crate::layout::Address;
 use crate::layout::NAME_MAX;
 use crate::layout::inode::RawInode;
+use crate::layout::{Address, Ino, Nid};
 use crate::node::seen::InodeNote;
 use crate::volume::Volume;
 
@@ -46,7 +46,7 @@ pub(crate) struct Tree {
     /// Directories that are made up, with none of their attributes known.
     pub(crate) made_up: FxHashSet<u64>,
     /// Inodes that fsync wrote since the checkpoint, and their names with them: the order it did that in.
-    pub(crate) entered: FxHashMap<u32, usize>,
+    pub(crate) entered: FxHashMap<Ino, usize>,
 }
 
 impl Tree {
@@ -79,11 +79,11 @@ struct Builder<'a, 'd> {
     report: &'a mut RescueReport,
     with_deleted: bool,
     root: u64,
-    inodes: FxHashMap<u32, Known>,
+    inodes: FxHashMap<Ino, Known>,
     /// Directories that inodes name as theirs and that are gone.
-    wanted: FxHashSet<u32>,
+    wanted: FxHashSet<Ino>,
     /// Directories of which entries are missing.
-    damaged: FxHashSet<u32>,
+    damaged: FxHashSet<Ino>,
     tree: Tree,
     lost_found: u64,
     done: u64,
@@ -122,30 +122,30 @@ impl Builder<'_, '_> {
     /// Reads every inode that counts, in the order they lie on the device.
     fn read_inodes(&mut self, index: &Index, progress: &mut dyn FnMut(RescueProgress)) {
         let wanted = |standing: Standing| standing > Standing::Dead || self.with_deleted;
-        let mut inodes: Vec<(Address, u32)> = index
+        let mut inodes: Vec<(Address, Ino)> = index
             .nodes
             .iter()
             .filter(|(_, found)| found.offset == 0 && wanted(found.standing))
-            .map(|(nid, found)| (found.address, *nid))
+            .map(|(nid, found)| (found.address, nid.as_inode()))
             .collect();
         inodes.sort_unstable();
         let total = inodes.len() as u64;
         let mut at = 0;
         while let Some(&(first, _)) = inodes.get(at) {
             // Neighbours with one request; what lies between them costs less than another one.
-            let near = |&&(address, _): &&(Address, u32)| address - first < 64;
+            let near = |&&(address, _): &&(Address, Ino)| address - first < 64;
             let count = inodes[at..].iter().take_while(near).count();
             let group = &inodes[at..at + count];
             let range = first..group[count - 1].0 + 1;
             let found = &mut self.inodes;
             self.reader.each(range, &mut |address, block| {
                 let Ok(place) = group.binary_search_by_key(&address, |(address, _)| *address) else { return };
-                let nid = group[place].1;
+                let ino = group[place].1;
                 let note = RawInode::ref_from_bytes(block).ok().and_then(InodeNote::of);
-                if let (Some(note), Some(node)) = (note, index.nodes.get(&nid)) {
+                if let (Some(note), Some(node)) = (note, index.nodes.get(&ino.nid())) {
                     let state = if node.standing == Standing::Dead { State::Deleted } else { State::Unplaced };
                     let (standing, wants_entry) = (node.standing, node.wants_entry);
-                    found.insert(nid, Known { note, standing, wants_entry, state, is_remembered: false });
+                    found.insert(ino, Known { note, standing, wants_entry, state, is_remembered: false });
                 }
             });
             at += count;
@@ -153,25 +153,26 @@ impl Builder<'_, '_> {
         }
         self.report.inodes = self.inodes.values().filter(|known| known.state != State::Deleted).count() as u64;
         let parents = self.inodes.values().filter(|known| known.state != State::Deleted).map(|known| known.note.parent);
-        self.wanted = parents.filter(|parent| *parent >= 3 && !self.inodes.contains_key(parent)).collect();
+        self.wanted =
+            parents.filter(|parent| parent.nid() >= Nid::FIRST && !self.inodes.contains_key(parent)).collect();
     }
 
-    fn is_directory(&self, ino: u32) -> bool {
+    fn is_directory(&self, ino: Ino) -> bool {
         self.inodes.get(&ino).is_some_and(|known| known.note.kind == FileKind::Directory)
     }
 
-    fn is_state(&self, ino: u32, state: State) -> bool {
+    fn is_state(&self, ino: Ino, state: State) -> bool {
         self.inodes.get(&ino).is_some_and(|known| known.state == state)
     }
 
-    fn set(&mut self, ino: u32, state: State) {
+    fn set(&mut self, ino: Ino, state: State) {
         if let Some(known) = self.inodes.get_mut(&ino) {
             known.state = state;
         }
     }
 
     fn place_root(&mut self) {
-        let root = self.root as u32;
+        let root = Ino::new(self.root as u32);
         self.tree.children.insert(self.root, Vec::new());
         self.tree.parents.insert(self.root, self.root);
         if self.is_directory(root) {
@@ -186,7 +187,7 @@ impl Builder<'_, '_> {
     }
 
     /// Takes in everything that is named below a directory.
-    fn adopt(&mut self, top: u32, state: State) {
+    fn adopt(&mut self, top: Ino, state: State) {
         let mut open = vec![top];
         while let Some(directory) = open.pop() {
             let listing = Listing::read(self.volume, directory);
@@ -203,7 +204,7 @@ impl Builder<'_, '_> {
     }
 
     /// Gives an inode the name that an entry gives it; whether it is a directory to look into.
-    fn take_in(&mut self, directory: u32, name: &[u8], ino: u32, kind: FileKind, state: State) -> bool {
+    fn take_in(&mut self, directory: Ino, name: &[u8], ino: Ino, kind: FileKind, state: State) -> bool {
         let Some(known) = self.inodes.get_mut(&ino) else {
             // Its entries are gone, but inodes know that they were in it.
             let is_wanted = kind == FileKind::Directory && self.wanted.contains(&ino);
@@ -250,7 +251,7 @@ impl Builder<'_, '_> {
 
     /// Finds a place for everything that no entry leads to: directories first, those above before those below.
     fn place_the_rest(&mut self, progress: &mut dyn FnMut(RescueProgress)) {
-        let mut unplaced: Vec<u32> =
+        let mut unplaced: Vec<Ino> =
             self.inodes.iter().filter(|(_, known)| known.state == State::Unplaced).map(|(ino, _)| *ino).collect();
         unplaced.sort_unstable();
         let total = self.inodes.len() as u64;
@@ -273,7 +274,7 @@ impl Builder<'_, '_> {
     }
 
     /// An inode without a place and the directories above it that have none either.
-    fn way_up(&self, ino: u32) -> Vec<u32> {
+    fn way_up(&self, ino: Ino) -> Vec<Ino> {
         let mut way = Vec::new();
         let mut seen = FxHashSet::default();
         let mut at = ino;
@@ -285,7 +286,7 @@ impl Builder<'_, '_> {
     }
 
     /// Gives an inode the place that it says it had.
-    fn settle(&mut self, ino: u32) {
+    fn settle(&mut self, ino: Ino) {
         let Some(known) = self.inodes.get(&ino).filter(|known| known.state == State::Unplaced) else { return };
         let (note, parent) = (known.note, known.note.parent);
         let unsure =
@@ -320,9 +321,9 @@ impl Builder<'_, '_> {
     }
 
     /// The directory below `lost+found` for what was in directory `parent`.
-    fn lost_directory(&mut self, parent: u32) -> u64 {
+    fn lost_directory(&mut self, parent: Ino) -> u64 {
         self.make_lost_found();
-        if parent < 3 || self.inodes.contains_key(&parent) {
+        if parent.nid() < Nid::FIRST || self.inodes.contains_key(&parent) {
             return self.lost_found;
         }
         self.make_up(parent.into(), self.lost_found, format!("dir-{parent}").as_bytes());
@@ -336,7 +337,7 @@ impl Builder<'_, '_> {
     }
 
     /// The name that an inode has for itself, if it is one.
-    fn own_name(&mut self, ino: u32) -> Vec<u8> {
+    fn own_name(&mut self, ino: Ino) -> Vec<u8> {
         let fallback = format!("inode-{ino}").into_bytes();
         let Ok(raw) = self.volume.inode(ino) else { return fallback };
         let length = (raw.i_namelen.get() as usize).min(NAME_MAX);
@@ -350,7 +351,7 @@ impl Builder<'_, '_> {
         if !self.with_deleted {
             return;
         }
-        let mut deleted: Vec<u32> =
+        let mut deleted: Vec<Ino> =
             self.inodes.iter().filter(|(_, known)| known.state == State::Deleted).map(|(ino, _)| *ino).collect();
         deleted.sort_unstable();
         let placed: FxHashSet<u64> = self.tree.children.values().flatten().map(|child| child.ino).collect();
@@ -373,9 +374,9 @@ impl Builder<'_, '_> {
     /// directory gives it to, else the earliest; the others get their inode's number too.
     fn finish(&mut self, index: &Index) {
         let named = index.named.iter().copied().filter(|ino| self.inodes.contains_key(ino));
-        let entered: FxHashMap<u32, usize> = named.zip(0..).collect();
+        let entered: FxHashMap<Ino, usize> = named.zip(0..).collect();
         let order = |child: &Child| {
-            let ino = u32::try_from(child.ino).unwrap_or(0);
+            let ino = Ino::new(u32::try_from(child.ino).unwrap_or(0));
             let is_remembered = self.inodes.get(&ino).is_some_and(|known| known.is_remembered);
             (std::cmp::Reverse(entered.get(&ino).copied()), is_remembered, child.ino)
         };

@@ -343,7 +343,7 @@ impl Editor {
 
     /// A file by its path.
     pub fn path(&self, names: &[&str]) -> u32 {
-        names.iter().fold(self.geometry.root_ino, |directory, name| self.find(directory, name))
+        names.iter().fold(self.geometry.root_ino.get(), |directory, name| self.find(directory, name))
     }
 
     /// Segment of a block of the main area, and the block's place in it.

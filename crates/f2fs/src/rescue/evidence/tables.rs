@@ -7,14 +7,14 @@ use super::{Evidence, SegmentEvidence};
 use crate::checkpoint::journals;
 use crate::checkpoint::pack::Pack;
 use crate::geometry::Geometry;
-use crate::layout::nat::{self, FIRST_NODE, RawNatEntry};
+use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::sit::RawSitEntry;
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, bit_msb};
 use crate::rescue::interval::Interval;
 use crate::rescue::reader::Reader;
 
 impl Evidence {
-    pub(super) fn set(&mut self, geometry: &Geometry, nid: u32, entry: &RawNatEntry) {
+    pub(super) fn set(&mut self, geometry: &Geometry, nid: Nid, entry: &RawNatEntry) {
         let address = entry.address();
         if geometry.in_main(address) {
             self.addresses.insert(nid, address);
@@ -45,13 +45,13 @@ impl Evidence {
         else {
             return;
         };
-        let first = index * nat::ENTRIES_PER_BLOCK;
+        let first = Nid::in_nat_block(index, 0);
         let in_use = || {
-            let all = (first..).zip(entries);
-            all.filter(|(nid, entry)| *nid >= FIRST_NODE && entry.address() != Address::NULL)
+            let all = first.onward().zip(entries);
+            all.filter(|(nid, entry)| *nid >= Nid::FIRST && entry.address() != Address::NULL)
         };
         let is_possible = |entry: &RawNatEntry| {
-            geometry.in_main(entry.address()) && (FIRST_NODE..geometry.node_ids()).contains(&entry.ino.get())
+            geometry.in_main(entry.address()) && (Nid::FIRST..geometry.node_ids()).contains(&entry.ino().nid())
         };
         if in_use().next().is_none() || !in_use().all(|(_, entry)| is_possible(entry)) {
             let possible = in_use().filter(|(_, entry)| is_possible(entry));
