@@ -8,6 +8,8 @@
 //!
 //! The lock here is the last to be taken, and is not held over a flush. `crates/f2fs-shuttled` tries the interleavings.
 
+use basalt_segments::Durable;
+
 use crate::error::{Error, Result};
 use crate::sync::{Condvar, Mutex};
 
@@ -23,11 +25,18 @@ pub(crate) struct Flushes {
 struct State {
     /// The number of the last that began.
     begun: u64,
-    /// The number of the last that succeeded.
-    succeeded: u64,
+    /// The number of the last that succeeded, and the proof.
+    succeeded: Option<(u64, Durable)>,
     running: bool,
     /// Why there are no more.
     failed: Option<String>,
+}
+
+impl State {
+    /// The proof that a flush has succeeded that is this one or began later.
+    fn proof_of(&self, number: u64) -> Option<Durable> {
+        self.succeeded.filter(|(last, _)| *last >= number).map(|(_, durable)| durable)
+    }
 }
 
 impl Flushes {
@@ -38,17 +47,17 @@ impl Flushes {
 
     /// Whether a flush has succeeded that is this one or began later.
     pub(crate) fn has_succeeded(&self, number: u64) -> bool {
-        self.state.lock().succeeded >= number
+        self.state.lock().proof_of(number).is_some()
     }
 
-    /// Returns once a flush has succeeded that is this one or began later; `flush` runs one if nobody else does.
+    /// Returns the proof once a flush has succeeded that is this one or began later; `flush` runs one if nobody else does.
     ///
     /// Errors: those of `flush`, and EIO with the same words after it has failed for another caller.
-    pub(crate) fn wait_for(&self, number: u64, flush: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn wait_for(&self, number: u64, flush: impl FnOnce() -> Result<()>) -> Result<Durable> {
         let mut state = self.state.lock();
         loop {
-            if state.succeeded >= number {
-                return Ok(());
+            if let Some(durable) = state.proof_of(number) {
+                return Ok(durable);
             }
             if let Some(reason) = &state.failed {
                 return Err(basalt_vfs::Error::Io(reason.clone()).into());
@@ -60,10 +69,10 @@ impl Flushes {
         }
         state.begun += 1;
         state.running = true;
-        let mut run = Run { flushes: self, number: state.begun, failed: Some("a flush never ended".to_owned()) };
+        let mut run = Run { flushes: self, number: state.begun, ended: Err("a flush never ended".to_owned()) };
         drop(state);
-        let result = flush();
-        run.failed = result.as_ref().err().map(Error::to_string);
+        let result = Durable::by(flush);
+        run.ended = result.as_ref().copied().map_err(Error::to_string);
         drop(run);
         result
     }
@@ -73,17 +82,17 @@ impl Flushes {
 struct Run<'a> {
     flushes: &'a Flushes,
     number: u64,
-    /// Why it failed, unless it succeeded.
-    failed: Option<String>,
+    /// The proof, or why there is none.
+    ended: std::result::Result<Durable, String>,
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         let mut state = self.flushes.state.lock();
         state.running = false;
-        match self.failed.take() {
-            None => state.succeeded = self.number,
-            failed => state.failed = failed,
+        match &self.ended {
+            Ok(durable) => state.succeeded = Some((self.number, *durable)),
+            Err(reason) => state.failed = Some(reason.clone()),
         }
         drop(state);
         self.flushes.over.notify_all();

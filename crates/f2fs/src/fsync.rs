@@ -261,7 +261,7 @@ mod tests {
     use crate::error::Error;
     use crate::format::{FormatOptions, format};
     use crate::options::OpenOptions;
-    use basalt_segments::Segment;
+    use basalt_segments::{Durable, Segment};
 
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
     fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<Segment> {
@@ -292,7 +292,7 @@ mod tests {
         {
             let mut volume = fs.volume.lock();
             taken.iter().for_each(|&segment| volume.table.close_segment(segment));
-            volume.table.release(&taken);
+            volume.table.release(&taken, Durable::without_device());
         }
         assert!(fs.checkpoint_if(true, CheckpointCause::Interval).unwrap());
         drop(fs);

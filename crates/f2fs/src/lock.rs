@@ -3,12 +3,13 @@
 //! They are always taken in this order: `closed` (shared by changes, exclusive for closing), `cleaning` (one cleaner at
 //! a time), `turn` (one checkpoint at a time, held over flushes), `reuse` (shared by readers while they read from the
 //! device; exclusive while blocks become free), `volume` (everything in memory; held over no request but a read of one
-//! block, the discards of FITRIM, and writes beyond the 64 MiB that may wait).
+//! block, writes beyond the 64 MiB that may wait, and the discards of FITRIM where few sections are free).
 //!
 //! A panic in the middle of a change leaves memory half-changed, and whoever catches it (a server goes on with its other requests) gives
 //! the lock back all the same. The next checkpoint would write that state. So a lock that is given back by a panic fails the volume first:
 //! nothing is written any more, and the last checkpoint counts.
 
+use basalt_segments::Durable;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::thread::panicking;
@@ -131,11 +132,11 @@ impl F2fs {
         if mutant::active(Mutant::FsyncNotFlushed) {
             return Ok(());
         }
-        self.flushes.wait_for(number, || self.flush_device())
+        self.flushes.wait_for(number, || self.flush_device()).map(|_| ())
     }
 
     /// Makes everything durable that was handed to the device before. Errors: those of the device, and EIO on a volume that has failed.
-    pub(crate) fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<Durable> {
         self.flushes.wait_for(self.flushes.next(), || self.flush_device())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing here is called with a lock held; the order of the locks is that of `lock`.
 
+use basalt_segments::Durable;
 use std::time::Duration;
 
 use basalt_device::BlockDevice;
@@ -75,19 +76,23 @@ impl F2fs {
         let result = self.commit(&prepared);
         let _reuse = self.reuse.write();
         let mut volume = self.volume.lock();
-        if let Err(error) = &result {
-            volume.fail(&error.to_string());
-        } else {
-            volume.finish_checkpoint(&prepared);
-            volume.note_freed(&prepared.freed);
-            let took = volume.clock.uptime().saturating_sub(start);
-            volume.note_checkpoint_time(took, blocks);
+        match result {
+            Ok(durable) => {
+                volume.finish_checkpoint(&prepared, durable);
+                volume.note_freed(&prepared.freed);
+                let took = volume.clock.uptime().saturating_sub(start);
+                volume.note_checkpoint_time(took, blocks);
+                Ok(true)
+            }
+            Err(error) => {
+                volume.fail(&error.to_string());
+                Err(error)
+            }
         }
-        result.map(|()| true)
     }
 
     /// Makes a prepared checkpoint hold.
-    fn commit(&self, prepared: &Prepared) -> Result<()> {
+    fn commit(&self, prepared: &Prepared) -> Result<Durable> {
         self.submit()?;
         self.flush()?;
         self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;

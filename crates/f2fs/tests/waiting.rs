@@ -190,6 +190,20 @@ fn write_back_by_fsync() {
 }
 
 #[test]
+fn a_trim() {
+    let options = OpenOptions { cache_bytes: 8 << 20, ..OpenOptions::default() };
+    witnessed(true, options, |fs| {
+        let data = vec![7; 1 << 20];
+        for number in 0..12 {
+            let ino = create(fs, &format!("file {number}"));
+            assert_eq!(fs.write(ino, 0, &data, false).unwrap(), data.len());
+        }
+        let discarded = fs.trim(0, u64::MAX, 0).unwrap();
+        assert!(discarded >= 32 << 20, "{discarded} bytes were free");
+    });
+}
+
+#[test]
 fn write_back_over_the_limit() {
     let options = OpenOptions { cache_bytes: 8 << 20, ..OpenOptions::default() };
     witnessed(false, options, |fs| {

@@ -75,7 +75,7 @@ pub use kind::SegmentKind;
 pub use main_block::MainBlock;
 pub use placement::{BlockTraits, Placement, StaticPlacement};
 pub use segment::{Section, Segment, Segments};
-pub use table::{MAX_SEGMENTS, SegmentState, SegmentTable};
+pub use table::{Durable, Held, MAX_SEGMENTS, SegmentState, SegmentTable};
 pub use victim::{CostBenefit, Greedy, SectionView, VictimPolicy};
 
 /// Blocks in a segment (F2FS: 512, that is 2 MiB).

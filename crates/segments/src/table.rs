@@ -5,12 +5,15 @@ mod cleaning;
 mod durability;
 mod index;
 mod live;
+mod release;
 
 use crate::bitmap::Bitmap;
 use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, Segments};
 use durability::Durability;
 use index::LiveIndex;
 use live::LiveMap;
+
+pub use release::{Durable, Held};
 
 /// The most segments a table takes: all whose blocks a [`MainBlock`] can number. Also F2FS's own limit (16 TiB).
 pub const MAX_SEGMENTS: u32 = 1 << 23;
@@ -45,7 +48,7 @@ impl SegmentState {
 /// empty or full volume of 1 TiB. Marking a block takes constant time.
 ///
 /// ```
-/// use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, MainBlock, SegmentKind, SegmentState, SegmentTable};
+/// use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, Greedy, MainBlock, SegmentKind, SegmentState, SegmentTable};
 ///
 /// let mut table = SegmentTable::new(8, 1);
 /// // A log fills its first segment, at time 1, and goes on to the next one.
@@ -62,8 +65,11 @@ impl SegmentState {
 /// (100..BLOCKS_PER_SEGMENT).for_each(|offset| drop(table.clear_live(MainBlock::in_segment(first, offset), 3)));
 /// let prefree = table.prefree();
 /// assert_eq!((table.state(first), prefree.as_slice()), (SegmentState::Prefree, &[first][..]));
-/// table.release(&prefree);
+/// // Here the flush of a device is all that it takes.
+/// let durable = Durable::by(|| -> Result<(), std::io::Error> { Ok(()) })?;
+/// table.release(&prefree, durable);
 /// assert_eq!(table.state(first), SegmentState::Free);
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Panics
@@ -268,7 +274,7 @@ impl SegmentTable {
     }
 
     /// The sections that have any of these segments, rising.
-    pub fn sections_with(&self, segments: &Segments) -> impl Iterator<Item = Section> + use<> {
+    pub fn sections_with(&self, segments: &Segments) -> impl Iterator<Item = Section> + Clone + use<> {
         let numbers = segments.numbers();
         let size = self.segments_per_section;
         (numbers.start / size..numbers.end.div_ceil(size)).map(Section::new)

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room};
-use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, SegmentTable, victim};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, MainBlock, Section, Segment, SegmentKind, SegmentTable, victim};
 
 const SECTIONS: u32 = 64;
 
@@ -60,7 +60,7 @@ impl Volume {
 
     fn free(&mut self) {
         let freed = self.table.prefree();
-        self.table.release(&freed);
+        self.table.release(&freed, Durable::without_device());
         let sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
     }

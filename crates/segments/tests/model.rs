@@ -2,7 +2,7 @@
 
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
 use basalt_segments::{
-    CostBenefit, Greedy, MainBlock, Section, SectionView, Segment, SegmentKind, SegmentState, SegmentTable,
+    CostBenefit, Durable, Greedy, MainBlock, Section, SectionView, Segment, SegmentKind, SegmentState, SegmentTable,
     VictimPolicy,
 };
 use proptest::prelude::*;
@@ -214,7 +214,7 @@ impl Pair {
             }
             Operation::Freeze => *frozen = table.prefree(),
             Operation::Release => {
-                table.release(frozen);
+                table.release(frozen, Durable::without_device());
                 for &segment in frozen.iter() {
                     let segment = &mut model.segments[segment.index()];
                     if segment.state == Prefree {

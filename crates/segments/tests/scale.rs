@@ -1,6 +1,6 @@
 //! Processor time and memory on a volume of 1 TiB, whatever else the machine does; `--nocapture` prints the figures.
 
-use basalt_segments::{CostBenefit, Greedy, MainBlock, Segment, SegmentKind, SegmentTable, VictimPolicy};
+use basalt_segments::{CostBenefit, Durable, Greedy, MainBlock, Segment, SegmentKind, SegmentTable, VictimPolicy};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn the_last_free_segment_is_found_in_microseconds() {
     let time = shortest(100, || {
         assert_eq!(table.open_segment(SegmentKind::HotData, Some(Segment::new(78))), Some(Segment::new(77)));
         table.close_segment(Segment::new(77));
-        table.release(&[Segment::new(77)]);
+        table.release(&[Segment::new(77)], Durable::without_device());
     });
     println!("open, close and release: {time:?}");
     assert!(time < Duration::from_micros(100), "{time:?}");

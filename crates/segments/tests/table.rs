@@ -3,7 +3,7 @@
 use basalt_segments::SegmentKind::{ColdData, HotData, HotNode, WarmData, WarmNode};
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
 use basalt_segments::{
-    CostBenefit, Greedy, MAX_SEGMENTS, MainBlock, Section, Segment, SegmentTable, Segments, VictimPolicy,
+    CostBenefit, Durable, Greedy, MAX_SEGMENTS, MainBlock, Section, Segment, SegmentTable, Segments, VictimPolicy,
 };
 
 /// A bitmap with the first `live` blocks live.
@@ -92,7 +92,7 @@ fn a_segment_goes_round() {
     assert_eq!(victim(&table, &Greedy), None, "it waits for a checkpoint only");
     let frozen = table.prefree();
     assert_eq!(frozen, [segment]);
-    table.release(&frozen);
+    table.release(&frozen, Durable::without_device());
     assert_eq!((table.state(segment), table.free_segments(), table.prefree_segments()), (Free, 2, 0));
 }
 
@@ -101,7 +101,10 @@ fn release_frees_what_is_prefree_and_nothing_else() {
     let mut table = loaded(1, &[1, 512, 0, 1]);
     table.set_active(Segment::new(3));
     assert!(table.clear_live(MainBlock::new(0), 1));
-    table.release(&[Segment::new(0), Segment::new(1), Segment::new(2), Segment::new(3), Segment::new(0)]);
+    table.release(
+        &[Segment::new(0), Segment::new(1), Segment::new(2), Segment::new(3), Segment::new(0)],
+        Durable::without_device(),
+    );
     assert_eq!([0, 1, 2, 3].map(|segment| table.state(Segment::new(segment))), [Free, Full, Free, Active]);
     assert_eq!(table.free_segments(), 2);
 }
@@ -180,7 +183,7 @@ fn free_and_prefree_sections_are_whole_ones() {
     assert_eq!((table.prefree_segments(), table.prefree_sections()), (3, 2));
     table.set_active(Segment::new(1));
     assert_eq!(table.prefree_sections(), 1, "section 0 has a log now");
-    table.release(&[Segment::new(2), Segment::new(3)]);
+    table.release(&[Segment::new(2), Segment::new(3)], Durable::without_device());
     assert_eq!((table.free_sections(), table.prefree_sections()), (2, 0));
 }
 
@@ -255,7 +258,7 @@ fn out_of_range_numbers_panic_by_contract() {
     assert!(panics(|table| _ = table.set_live(MainBlock::in_segment(Segment::new(3), 0), 0)));
     assert!(panics(|table| _ = table.is_live(MainBlock::new(u32::MAX))));
     assert!(panics(|table| table.mark_dirty(Segment::new(3))));
-    assert!(panics(|table| table.release(&[Segment::new(3)])));
+    assert!(panics(|table| table.release(&[Segment::new(3)], Durable::without_device())));
     assert!(panics(|table| _ = table.open_segment(HotData, Some(Segment::new(3)))));
     assert!(panics(|table| _ = table.segments_of(Section::new(3))));
     assert!(panics(|table| {

@@ -5,7 +5,7 @@ mod file;
 mod logs;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
-use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, SegmentTable};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, MainBlock, Section, Segment, SegmentKind, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::options::{Age, FileModel, Options};
@@ -231,7 +231,7 @@ impl Volume {
             }
         }
         let freed = self.table.prefree();
-        self.table.release(&freed);
+        self.table.release(&freed, Durable::without_device());
         self.table.clear_dirty();
         let sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);

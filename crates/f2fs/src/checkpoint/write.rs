@@ -11,7 +11,7 @@
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use basalt_segments::{Section, Segment, SegmentKind};
+use basalt_segments::{Durable, Section, Segment, SegmentKind};
 
 use super::block::expected_checksum;
 use super::fields::bitmap_places;
@@ -45,8 +45,8 @@ impl Volume {
             let prepared = self.prepare_checkpoint(false)?;
             self.device.flush()?;
             self.device.write_at(u64::from(prepared.tail_address) * BLOCK_SIZE as u64, &prepared.tail)?;
-            self.device.flush()?;
-            self.finish_checkpoint(&prepared);
+            let durable = Durable::by(|| self.device.flush())?;
+            self.finish_checkpoint(&prepared, durable);
         }
         Ok(())
     }
@@ -83,10 +83,10 @@ impl Volume {
     }
 
     /// Step 4: the checkpoint holds.
-    pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared) {
+    pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared, durable: Durable) {
         self.table.end_checkpoint();
         self.journal.note_checkpoint();
-        self.table.release(&prepared.freed);
+        self.table.release(&prepared.freed, durable);
         self.checkpoint_under_way = false;
         let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);

@@ -31,7 +31,7 @@ impl Volume {
     }
 
     /// What was written and what is dirty.
-    fn load(&self) -> Load {
+    pub(crate) fn load(&self) -> Load {
         let written = self.counters.data_blocks + self.counters.node_blocks;
         Load {
             reserved_sections: self.sections_reserved(),

@@ -9,7 +9,7 @@
 //! blocks may reach the device before the copies they tell of; recovery looks at those of the last commit, so one flush is enough, and
 //! nothing is reused in front of it.
 
-use basalt_segments::{Section, Segment};
+use basalt_segments::{Durable, Section, Segment};
 use rustc_hash::FxHashMap;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -71,9 +71,11 @@ impl F2fs {
         else {
             return Ok(false);
         };
-        if !mutant::active(Mutant::JournalNotFlushed) {
-            self.flushes.wait_for(flush, || self.flush_device())?;
-        }
+        let durable = if mutant::active(Mutant::JournalNotFlushed) {
+            Durable::without_device()
+        } else {
+            self.flushes.wait_for(flush, || self.flush_device())?
+        };
         let freed = {
             let mut volume = self.volume.lock();
             let Some(written) = volume.journal.written.take() else { return Ok(false) };
@@ -81,7 +83,7 @@ impl F2fs {
         };
         let _reuse = self.reuse.write();
         let mut volume = self.volume.lock();
-        volume.release_freed(&freed);
+        volume.release_freed(&freed, durable);
         volume.note_freed(&freed);
         Ok(true)
     }
@@ -204,8 +206,8 @@ impl Volume {
     }
 
     /// Makes segments free that nothing needs, without a checkpoint.
-    fn release_freed(&mut self, freed: &[Segment]) {
-        self.table.release(freed);
+    fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
+        self.table.release(freed, durable);
         self.since.unsealed.forget(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()

@@ -4,7 +4,7 @@
 //! that the checkpoint has hangs on its nodes: they tell which blocks are live, and who owns them. Summaries are not asked: they may be of
 //! what a segment was used for since.
 
-use basalt_segments::{MainBlock, Segment, SegmentKind, SegmentState};
+use basalt_segments::{Durable, MainBlock, Segment, SegmentKind, SegmentState};
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
@@ -75,7 +75,7 @@ impl Volume {
             let _ = self.table.set_live(MainBlock::in_segment(segment, block), time);
         }
         if self.table.state(segment) == SegmentState::Prefree {
-            self.table.release(&[segment]);
+            self.table.release(&[segment], Durable::at_open());
         }
         known.len() - kept.len()
     }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{MainBlock, Segment, SegmentKind, SegmentState};
+use basalt_segments::{Durable, MainBlock, Segment, SegmentKind, SegmentState};
 
 use super::area::{Area, Replay};
 use super::moves::Owner;
@@ -141,7 +141,7 @@ impl Volume {
         }
         let emptied: Vec<Segment> =
             segments.into_iter().filter(|&segment| self.table.state(segment) == SegmentState::Prefree).collect();
-        self.table.release(&emptied);
+        self.table.release(&emptied, Durable::at_open());
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Volume {
             if self.table.live(segment) > 0 {
                 owners.keep(segment, summary);
             } else {
-                self.table.release(&[segment]);
+                self.table.release(&[segment], Durable::at_open());
             }
         }
     }

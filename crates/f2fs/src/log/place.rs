@@ -1,6 +1,6 @@
 //! Where the next block of a log goes, and giving blocks up: the only way to an address.
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{Durable, SegmentKind};
 use zerocopy::IntoBytes;
 
 use super::active::ActiveLog;
@@ -109,7 +109,7 @@ impl Volume {
     pub(crate) fn free_early(&mut self, planted: Mutant) {
         if mutant::active(planted) {
             let segments = self.table.prefree();
-            self.table.release(&segments);
+            self.table.release(&segments, Durable::without_device());
         }
     }
 

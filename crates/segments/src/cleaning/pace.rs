@@ -79,6 +79,13 @@ impl Load {
         table.free_sections() < self.sections_needed(table) + self.reserved_sections / 2 + MARGIN_SECTIONS
     }
 
+    /// Free sections that neither what is dirty nor cleaning needs: above them, no change has to wait or to move blocks.
+    #[must_use]
+    pub fn spare_sections(&self, table: &SegmentTable) -> u32 {
+        let mark = self.sections_needed(table) + self.reserved_sections + MARGIN_SECTIONS;
+        table.free_sections().saturating_sub(mark + slack(table))
+    }
+
     /// Whether another section can be emptied before a checkpoint.
     #[must_use]
     pub fn has_workspace(&self, table: &SegmentTable) -> bool {

@@ -1,4 +1,4 @@
-//! Segments on their way: free, taken by a log, closed, prefree, and free again after a checkpoint.
+//! Segments on their way: free, taken by a log, closed, prefree. How they get free again is in `release`.
 
 use std::ops::Range;
 
@@ -17,6 +17,12 @@ impl SegmentTable {
     #[must_use]
     pub fn free_sections(&self) -> u32 {
         self.free_sections.count()
+    }
+
+    /// Whether all segments of a section are free.
+    #[must_use]
+    pub fn is_free_section(&self, section: Section) -> bool {
+        self.free_sections.contains(section.get())
     }
 
     /// Prefree segments. What a checkpoint records as its free segments is these and the free ones.
@@ -52,14 +58,6 @@ impl SegmentTable {
         self.kinds[segment.index()] = kind;
         self.dirty_entries.insert(segment.get());
         Some(segment)
-    }
-
-    /// Keeps a free segment from being taken until a checkpoint has released it, as if it had just been emptied: recovery
-    /// found blocks in it that it still needs. Does nothing to a segment that is not free.
-    pub fn hold(&mut self, segment: Segment) {
-        if self.state(segment) == SegmentState::Free {
-            self.enter(segment, SegmentState::Prefree);
-        }
     }
 
     /// From now on, logs take these segments only when no other is free: they are being emptied. Ends of the range inside a
@@ -101,22 +99,6 @@ impl SegmentTable {
     pub fn close_segment(&mut self, segment: Segment) {
         if self.state(segment) == SegmentState::Active {
             self.enter(segment, self.closed_state(segment));
-        }
-    }
-
-    /// The prefree segments, rising: a checkpoint takes this when it freezes the SIT, and gives it to
-    /// [`SegmentTable::release`] when it is durable. Segments that become prefree in between wait for the next one.
-    #[must_use]
-    pub fn prefree(&self) -> Vec<Segment> {
-        self.prefree.to_vec().into_iter().map(Segment::new).collect()
-    }
-
-    /// The checkpoint that no longer needs these segments is durable: those that are prefree become free.
-    pub fn release(&mut self, segments: &[Segment]) {
-        for &segment in segments {
-            if self.state(segment) == SegmentState::Prefree {
-                self.enter(segment, SegmentState::Free);
-            }
         }
     }
 
