@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::node::NodeFlags;
 use crate::layout::seal::{Seal, Sealed};
-use crate::layout::{Ino, Nid};
+use crate::layout::{FileBlock, Ino, Nid};
 use crate::lock::F2fs;
 use crate::log::active::node_owner;
 use crate::mutant::{self, Mutant};
@@ -83,13 +83,13 @@ impl F2fs {
             }
             dirty
         };
-        let mut from = 0;
+        let mut from = FileBlock::FIRST;
         for _ in 0..dirty / PIECE {
             let written = self.decide(|volume| {
                 if volume.is_writable() { volume.write_back_from(ino, from, PIECE) } else { Ok(Vec::new()) }
             })?;
             let Some(last) = written.last() else { return Ok(()) };
-            from = last + 1;
+            from = *last + 1;
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::file::state::{CleanPages, InodeState};
 use crate::geometry::Geometry;
 use crate::journal::state::Journal;
-use crate::layout::Ino;
 use crate::layout::checkpoint::CheckpointFlags;
+use crate::layout::{FileBlock, Ino};
 use crate::log::active::ActiveLog;
 use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
@@ -46,11 +46,11 @@ pub(crate) struct Volume {
     pub clean_pages: CleanPages,
     pub dirty_inodes: BTreeSet<Ino>,
     /// Of dirty inodes: those whose pages, from this one on, no checkpoint may leave in memory.
-    pub ordered: BTreeMap<Ino, u32>,
+    pub ordered: BTreeMap<Ino, FileBlock>,
     pub dirty_file_pages: usize,
     pub dirty_directory_pages: usize,
     /// Where writeback goes on when it does not write everything: inode and page.
-    pub written_to: (Ino, u32),
+    pub written_to: (Ino, FileBlock),
     pub orphans: BTreeSet<Ino>,
     pub counts: Counts,
     /// What fsync has to know.
@@ -118,7 +118,7 @@ impl Volume {
             ordered: BTreeMap::new(),
             dirty_file_pages: 0,
             dirty_directory_pages: 0,
-            written_to: (Ino::NONE, 0),
+            written_to: (Ino::NONE, FileBlock::FIRST),
             orphans,
             counts: Counts::of(&raw),
             since: SinceCheckpoint::default(),

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::layout::inode::{Advise, InlineFlags, RawInode, RawInodeFlags};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{Address, Ino, Nid};
+use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::node::level::CHILD_OFFSETS;
 
 /// A node of the NAT.
@@ -225,8 +225,11 @@ impl Checker<'_> {
 impl FileState {
     /// What is known of a file once its inode has been read.
     fn new(ino: Ino, shape: &inode::Shape, inode: &RawInode) -> FileState {
-        let extent =
-            Extent { file_block: inode.i_ext.fofs.get(), block: inode.i_ext.blk.get(), length: inode.i_ext.len.get() };
+        let extent = Extent {
+            file_block: FileBlock::new(inode.i_ext.fofs.get()),
+            block: inode.i_ext.blk.get(),
+            length: inode.i_ext.len.get(),
+        };
         FileState {
             ino,
             directory: shape.kind == Some(FileKind::Directory),

@@ -1,6 +1,6 @@
 //! What a check keeps of the inodes, nodes and names that it has seen.
 
-use crate::layout::{Address, Ino};
+use crate::layout::{Address, FileBlock, Ino};
 use basalt_vfs::FileKind;
 
 /// What is kept of every inode.
@@ -48,7 +48,7 @@ pub(crate) struct Reference {
 /// The extent kept in an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    pub(super) file_block: u32,
+    pub(super) file_block: FileBlock,
     pub(super) block: u32,
     pub(super) length: u32,
 }

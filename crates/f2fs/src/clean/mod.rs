@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::journal::moves::Owner;
 use crate::layout::journal::KIND_DATA;
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, FileBlock, Nid, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
@@ -191,11 +191,12 @@ impl Volume {
         let (nid, index) = (owner.nid(), u32::from(owner.ofs_in_node.get()));
         let (byte, ino) = self.pointer_of(nid, index, address)?;
         let traits = self.data_traits(ino)?;
-        let traits = BlockTraits { cold: true, index: self.file_block(ino, nid, index)?, ..traits };
+        let traits = BlockTraits { cold: true, index: self.file_block(ino, nid, index)?.get(), ..traits };
         let kind = self.placement.log(&traits);
         let slot = Slot { nid, byte, index, count: 1 };
         let was_fresh = self.is_fresh(address);
-        self.write_data_block(ino, index, slot, kind, block)?;
+        // Only a message would name this block: by its index in the node.
+        self.write_data_block(ino, FileBlock::new(index), slot, kind, block)?;
         if self.journal.is_on() && !was_fresh {
             let new = self.node(nid)?.address(byte);
             self.note_move(address, new, Owner { nid, index, kind: KIND_DATA }, block);

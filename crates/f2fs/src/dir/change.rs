@@ -8,7 +8,7 @@ use super::{entries, hash};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH, slots_for};
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_SIZE, Ino, RawBlock, blocks_for};
+use crate::layout::{BLOCK_SIZE, FileBlock, Ino, RawBlock};
 use crate::volume::Volume;
 
 /// Directory entries are split among this many blocks at the most by one insertion: bounds the search for room.
@@ -35,7 +35,7 @@ impl Volume {
         let slot = entries::find_room(bytes, &shape, count).ok_or(basalt_vfs::Error::NoSpace)?;
         entries::insert(bytes, &shape, slot, hash, name, ino, file_type);
         if let Place::Block(index) = place {
-            let end = (u64::from(index) + 1) * BLOCK_SIZE as u64;
+            let end = index.byte() + BLOCK_SIZE as u64;
             let raw = self.inode_mut(dir)?;
             if raw.i_size.get() < end {
                 raw.i_size.set(end);
@@ -56,7 +56,8 @@ impl Volume {
         for level in 0..LEVELS {
             let start = bucket_start(level, dir_level, hash);
             for block in start..start + bucket_blocks(level) {
-                let place = Place::Block(u32::try_from(block).map_err(|_| basalt_vfs::Error::NoSpace)?);
+                let place =
+                    Place::Block(u32::try_from(block).map(FileBlock::new).map_err(|_| basalt_vfs::Error::NoSpace)?);
                 if !self.has_room(dir, place, count)? {
                     continue;
                 }
@@ -100,8 +101,8 @@ impl Volume {
         if dir_level == 0 {
             let block = block_from_inline(&old, &shape);
             self.state(dir).directory = true;
-            self.reserve_block(dir, 0)?;
-            self.put_page(dir, 0, &block.0);
+            self.reserve_block(dir, FileBlock::FIRST)?;
+            self.put_page(dir, FileBlock::FIRST, &block.0);
             let raw = self.inode_mut(dir)?;
             raw.i_current_depth.set(1);
             raw.i_size.set(BLOCK_SIZE as u64);
@@ -113,8 +114,8 @@ impl Volume {
         let result = self.rehash_inline(dir, &old, &shape);
         if matches!(result, Err(Error::Refused(_))) {
             // The volume filled up on the way: the directory goes back to what it was, with all its names.
-            self.drop_pages(dir, 0, u32::MAX);
-            self.free_blocks_from(dir, 0)?;
+            self.drop_pages(dir, FileBlock::FIRST, FileBlock::END);
+            self.free_blocks_from(dir, FileBlock::FIRST)?;
             let node = self.node_mut(dir.nid())?;
             node.bytes_mut()[start..range.end].copy_from_slice(&inline);
             let raw = node.inode_mut();
@@ -148,7 +149,7 @@ impl Volume {
         if let Place::Block(index) = found.place
             && vacant
         {
-            self.free_range(dir, u64::from(index), u64::from(index) + 1)?;
+            self.free_range(dir, index, index + 1)?;
         }
         self.touch(dir)
     }
@@ -166,15 +167,15 @@ impl Volume {
             let inline = self.directory_bytes(dir, Place::Inline)?;
             return Ok(inline.is_none_or(|(bytes, shape)| entries::is_empty(bytes, &shape)));
         }
-        let blocks = blocks_for(self.inode(dir)?.i_size.get());
-        let (mut index, mut lost) = (0, Lost::NOTHING);
+        let blocks = FileBlock::behind(self.inode(dir)?.i_size.get());
+        let (mut index, mut lost) = (FileBlock::FIRST, Lost::NOTHING);
         while let Some(block) = self.next_directory_block(dir, index, blocks, &mut lost)? {
             if let Some((bytes, shape)) = self.directory_bytes(dir, Place::Block(block))?
                 && !entries::is_empty(bytes, &shape)
             {
                 return Ok(false);
             }
-            index = u64::from(block) + 1;
+            index = block + 1;
         }
         Ok(true)
     }

@@ -8,7 +8,7 @@ use super::hash::hash;
 use super::lookup::{Place, check_name};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, ENTRIES_PER_BLOCK, RawDentry, slots_for};
-use crate::layout::{Address, Ino, NAME_MAX, Nid, bit_lsb, blocks_for};
+use crate::layout::{Address, FileBlock, Ino, NAME_MAX, Nid, bit_lsb};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -113,18 +113,18 @@ impl Volume {
             return self.expect_whole(dir, before, lost);
         }
         let per_block = ENTRIES_PER_BLOCK as u64;
-        let blocks = blocks_for(self.inode(dir)?.i_size.get());
-        let mut index = from / per_block;
+        let blocks = FileBlock::behind(self.inode(dir)?.i_size.get());
+        let mut index = FileBlock::clamped(from / per_block);
         let mut slot = (from % per_block) as usize;
         while let Some(block) = self.next_directory_block(dir, index, blocks, &mut lost)? {
-            if u64::from(block) != index {
+            if block != index {
                 slot = 0;
             }
             let base = u64::from(block) * per_block;
             if !self.list_place(dir, Place::Block(block), (base, slot), &mut lost, &mut emit)? {
                 return Ok(());
             }
-            index = u64::from(block) + 1;
+            index = block + 1;
             slot = 0;
         }
         self.expect_whole(dir, before, lost)
@@ -200,10 +200,10 @@ impl Volume {
     pub(crate) fn next_directory_block(
         &mut self,
         dir: Ino,
-        index: u64,
-        end: u64,
+        index: FileBlock,
+        end: FileBlock,
         lost: &mut Lost,
-    ) -> Result<Option<u32>> {
+    ) -> Result<Option<FileBlock>> {
         let mut index = index;
         while index < end {
             let found = match self.map_damaged_if_rescue(dir, index) {
@@ -216,17 +216,17 @@ impl Volume {
             };
             match found {
                 Found::Missing(next) => {
-                    tracing::warn!("directory {dir}: blocks {index} to {} cannot be read", next.min(end) - 1);
+                    tracing::warn!("directory {dir}: blocks {index} to {} cannot be read", next.min(end).get() - 1);
                     index = next;
                 }
                 Found::Mapped(Mapped::Hole(next)) => index = next,
                 Found::Mapped(Mapped::Slot(slot)) => {
-                    for step in 0..u64::from(slot.count).min(end - index) {
+                    for step in 0..slot.count.min(end - index) {
                         if self.node(slot.nid)?.address(slot.byte + 4 * step as usize) != Address::NULL {
-                            return Ok(u32::try_from(index + step).ok());
+                            return Ok(Some(index + step));
                         }
                     }
-                    index += u64::from(slot.count);
+                    index = index + slot.count;
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::{entries, hash};
 use crate::error::{Error, Result};
 use crate::layout::dentry::{DentryShape, MAX_DEPTH};
 use crate::layout::inode::InlineFlags;
-use crate::layout::{Ino, NAME_MAX, blocks_for};
+use crate::layout::{FileBlock, Ino, NAME_MAX, blocks_for};
 use crate::volume::Volume;
 
 /// Where the bytes of some entries are.
@@ -15,7 +15,7 @@ pub enum Place {
     /// In the inode.
     Inline,
     /// In this block of the directory.
-    Block(u32),
+    Block(FileBlock),
 }
 
 /// A name that was found.
@@ -128,7 +128,7 @@ impl Volume {
                 break;
             }
             for block in start..(start + bucket_blocks(level)).min(blocks) {
-                match self.find_in(dir, Place::Block(block as u32), hash, name) {
+                match self.find_in(dir, Place::Block(FileBlock::new(block as u32)), hash, name) {
                     Ok(Some(found)) => return Ok(Some(found)),
                     Err(error) if self.options.rescue => {
                         tracing::warn!("directory {dir} block {block}: {error}; the search goes on");

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::file::temperature;
 use crate::file::write::Times;
 use crate::layout::inode::{Advise, RawInodeFlags};
-use crate::layout::{BLOCK_SIZE, Ino};
+use crate::layout::{BLOCK_SIZE, FileBlock, Ino};
 use crate::mutant::Mutant;
 use crate::node::inode::{self, NewInode};
 use crate::volume::Volume;
@@ -205,7 +205,7 @@ impl Volume {
         self.change_links(ino, 1)?;
         if links == 0 {
             // The name must lead to all of it.
-            self.order_pages(ino, 0);
+            self.order_pages(ino, FileBlock::FIRST);
             inode::set_name(self.inode_mut(ino)?, dir, name);
         }
         self.touch_change(ino)
@@ -432,7 +432,7 @@ impl Volume {
             self.since.close("a directory was renamed");
         } else {
             // The name must lead to all of it.
-            self.order_pages(moved.ino, 0);
+            self.order_pages(moved.ino, FileBlock::FIRST);
         }
         self.touch_change(moved.ino)?;
         if from != to && self.is_directory(moved.ino)? {

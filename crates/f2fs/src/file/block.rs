@@ -3,13 +3,13 @@
 use basalt_segments::BlockTraits;
 
 use crate::error::{Error, Result};
-use crate::layout::{Address, Ino, RawBlock};
+use crate::layout::{Address, FileBlock, Ino, RawBlock};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
 
 impl Volume {
     /// The address of a file block: [`Address::NULL`] for a hole, [`Address::NEW`] if reserved only.
-    pub(crate) fn address(&mut self, ino: Ino, index: u64) -> Result<Address> {
+    pub(crate) fn address(&mut self, ino: Ino, index: FileBlock) -> Result<Address> {
         match self.map(ino, index, false)? {
             Mapped::Slot(slot) => Ok(self.node(slot.nid)?.address(slot.byte)),
             Mapped::Hole(_) => Ok(Address::NULL),
@@ -17,8 +17,8 @@ impl Volume {
     }
 
     /// Reads a block of a file from the volume; `None` for a hole or a block never written.
-    pub(crate) fn read_file_block(&mut self, ino: Ino, index: u32) -> Result<Option<Box<RawBlock>>> {
-        match self.address(ino, u64::from(index))? {
+    pub(crate) fn read_file_block(&mut self, ino: Ino, index: FileBlock) -> Result<Option<Box<RawBlock>>> {
+        match self.address(ino, index)? {
             Address::NULL => Ok(None),
             Address::NEW => Ok(Some(RawBlock::zeroed())),
             address => {
@@ -37,12 +37,12 @@ impl Volume {
     }
 
     /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
-    pub(crate) fn reserve_block(&mut self, ino: Ino, index: u32) -> Result<()> {
+    pub(crate) fn reserve_block(&mut self, ino: Ino, index: FileBlock) -> Result<()> {
         // A dirty page has its block already.
         if self.inodes.get(&ino).and_then(|state| state.pages.get(&index)).is_some_and(|page| page.dirty) {
             return Ok(());
         }
-        let slot = self.slot(ino, u64::from(index))?;
+        let slot = self.slot(ino, index)?;
         self.reserve_slot(ino, slot)
     }
 
@@ -59,8 +59,8 @@ impl Volume {
     }
 
     /// Whether a file block holds bytes that are not known to be zero.
-    pub(crate) fn has_content(&mut self, ino: Ino, index: u64) -> Result<bool> {
-        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&(index as u32))) {
+    pub(crate) fn has_content(&mut self, ino: Ino, index: FileBlock) -> Result<bool> {
+        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
             return Ok(true);
         }
         let address = self.address(ino, index)?;

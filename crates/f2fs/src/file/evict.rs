@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
-use crate::layout::{BLOCKS_PER_SEGMENT, Ino, Nid};
+use crate::layout::{BLOCKS_PER_SEGMENT, FileBlock, Ino, Nid};
 use crate::volume::Volume;
 
 /// Blocks of a checkpoint pack that orphans never get: first and last, and the six summaries.
@@ -51,7 +51,7 @@ impl Volume {
 
     /// Frees an inode with everything it holds.
     pub(crate) fn evict(&mut self, ino: Ino) -> Result<()> {
-        self.drop_pages(ino, 0, u32::MAX);
+        self.drop_pages(ino, FileBlock::FIRST, FileBlock::END);
         self.inodes.remove(&ino);
         self.check_xattr_node(ino)?;
         let raw = self.inode(ino)?;
@@ -64,7 +64,7 @@ impl Volume {
                 Some(basalt_vfs::FileKind::Regular | basalt_vfs::FileKind::Directory | basalt_vfs::FileKind::Symlink)
             );
         if has_blocks {
-            self.free_blocks_from(ino, 0)?;
+            self.free_blocks_from(ino, FileBlock::FIRST)?;
         }
         if xattr != Nid::NONE {
             self.free_node(xattr)?;

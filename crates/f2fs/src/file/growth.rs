@@ -9,7 +9,7 @@
 use basalt_segments::cleaning::PIECE;
 
 use crate::error::Result;
-use crate::layout::{Address, BLOCK_BITS, Ino, blocks_for};
+use crate::layout::{Address, FileBlock, Ino};
 use crate::lock::F2fs;
 use crate::node::path::Mapped;
 use crate::volume::Volume;
@@ -36,7 +36,7 @@ impl Volume {
         let old = self.inode(ino)?.i_size.get();
         if end > old {
             self.inode_mut(ino)?.i_size.set(end);
-            self.order_pages(ino, (old >> BLOCK_BITS) as u32);
+            self.order_pages(ino, FileBlock::of_byte(old));
         }
         Ok(())
     }
@@ -55,11 +55,11 @@ impl Volume {
         if written > size {
             self.zero_tail(ino, size)?;
         }
-        self.free_content(ino, blocks_for(size), blocks_for(end))
+        self.free_content(ino, FileBlock::behind(size), FileBlock::behind(end))
     }
 
     /// Makes file blocks that hold bytes into holes, from `from` to `to` (exclusive); what is only reserved stays.
-    fn free_content(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
+    fn free_content(&mut self, ino: Ino, from: FileBlock, to: FileBlock) -> Result<()> {
         let mut index = from;
         while index < to {
             let slot = match self.map(ino, index, false)? {
@@ -69,15 +69,15 @@ impl Volume {
                 }
                 Mapped::Slot(slot) => slot,
             };
-            let count = u64::from(slot.count).min(to - index);
+            let count = slot.count.min(to - index);
             let node = self.node(slot.nid)?;
-            let holds_bytes = |step: &u64| {
+            let holds_bytes = |step: &u32| {
                 let address = node.address(slot.byte + 4 * *step as usize);
                 address != Address::NULL && address != Address::NEW
             };
-            let full: Vec<u64> = (0..count).filter(holds_bytes).collect();
+            let full: Vec<u32> = (0..count).filter(holds_bytes).collect();
             full.into_iter().try_for_each(|step| self.free_range(ino, index + step, index + step + 1))?;
-            index += count;
+            index = index + count;
         }
         Ok(())
     }

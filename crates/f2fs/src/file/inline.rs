@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_SIZE, Ino, RawBlock};
+use crate::layout::{BLOCK_SIZE, FileBlock, Ino, RawBlock};
 use crate::volume::Volume;
 
 impl Volume {
@@ -70,10 +70,10 @@ impl Volume {
         node.bytes_mut()[range.start - 4..range.end].fill(0);
         node.inode_mut().i_inline &= !(InlineFlags::DATA | InlineFlags::DATA_EXIST).bits();
         if exists && size > 0 {
-            self.reserve_block(ino, 0)?;
-            self.put_page(ino, 0, &block.0);
+            self.reserve_block(ino, FileBlock::FIRST)?;
+            self.put_page(ino, FileBlock::FIRST, &block.0);
             // What was durable in the inode must not be gone by a checkpoint that has the inode and not its pages.
-            self.order_pages(ino, 0);
+            self.order_pages(ino, FileBlock::FIRST);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 
 use super::state::{InodeState, Page};
 use crate::error::{Error, Result};
-use crate::layout::{BLOCK_SIZE, Ino, RawBlock};
+use crate::layout::{BLOCK_SIZE, FileBlock, Ino, RawBlock};
 use crate::volume::Volume;
 
 impl Volume {
@@ -17,7 +17,7 @@ impl Volume {
     }
 
     /// A cached page, read from the volume if needed; `None` for a hole.
-    pub(crate) fn page(&mut self, ino: Ino, index: u32) -> Result<Option<&mut Page>> {
+    pub(crate) fn page(&mut self, ino: Ino, index: FileBlock) -> Result<Option<&mut Page>> {
         if !self.state(ino).pages.contains_key(&index) {
             let Some(block) = self.read_file_block(ino, index)? else { return Ok(None) };
             let directory = self.is_directory(ino)?;
@@ -30,7 +30,7 @@ impl Volume {
     }
 
     /// A page to change: the hole is reserved first, the page is marked dirty.
-    pub(crate) fn page_mut(&mut self, ino: Ino, index: u32) -> Result<&mut Page> {
+    pub(crate) fn page_mut(&mut self, ino: Ino, index: FileBlock) -> Result<&mut Page> {
         self.reserve_block(ino, index)?;
         if !self.state(ino).pages.contains_key(&index) && self.page(ino, index)?.is_none() {
             self.state(ino).pages.insert(index, Page { block: RawBlock::zeroed(), dirty: false });
@@ -39,7 +39,7 @@ impl Volume {
     }
 
     /// Puts a whole page in place, dirty; its block must be reserved.
-    pub(crate) fn put_page(&mut self, ino: Ino, index: u32, bytes: &[u8; BLOCK_SIZE]) {
+    pub(crate) fn put_page(&mut self, ino: Ino, index: FileBlock, bytes: &[u8; BLOCK_SIZE]) {
         let state = self.inodes.entry(ino).or_default();
         match state.pages.entry(index) {
             Entry::Occupied(page) => {
@@ -58,7 +58,7 @@ impl Volume {
         self.count_dirty_page(ino);
     }
 
-    fn mark_page_dirty(&mut self, ino: Ino, index: u32) -> Result<&mut Page> {
+    fn mark_page_dirty(&mut self, ino: Ino, index: FileBlock) -> Result<&mut Page> {
         let missing = || Error::damaged("inode", format!("inode {ino} block {index}"), "not in memory");
         let page = self.state(ino).pages.get_mut(&index).ok_or_else(missing)?;
         if !std::mem::replace(&mut page.dirty, true) {
@@ -80,9 +80,9 @@ impl Volume {
     }
 
     /// Forgets cached pages from `from` to `to` (exclusive): their blocks are being freed.
-    pub(crate) fn drop_pages(&mut self, ino: Ino, from: u32, to: u32) {
+    pub(crate) fn drop_pages(&mut self, ino: Ino, from: FileBlock, to: FileBlock) {
         let Some(state) = self.inodes.get_mut(&ino) else { return };
-        let gone: Vec<u32> = state.pages.range(from..to).map(|(index, _)| *index).collect();
+        let gone: Vec<FileBlock> = state.pages.range(from..to).map(|(index, _)| *index).collect();
         for index in gone {
             if state.pages.remove(&index).is_some_and(|page| page.dirty) {
                 self.changed = true;
@@ -97,7 +97,7 @@ impl Volume {
     }
 
     /// Records a clean directory page, and evicts the oldest over the budget.
-    pub(crate) fn note_clean(&mut self, ino: Ino, index: u32) {
+    pub(crate) fn note_clean(&mut self, ino: Ino, index: FileBlock) {
         self.clean_pages.note(ino, index);
         let limit = (self.options.cache_bytes / 4 / BLOCK_SIZE).max(64);
         while let Some(oldest) = self.clean_pages.take_beyond(limit) {
@@ -120,7 +120,7 @@ impl Volume {
 
     /// Has the dirty pages of a file from block `from` on written before the next checkpoint; not those of one without a name, which is
     /// gone after a power cut.
-    pub(crate) fn order_pages(&mut self, ino: Ino, from: u32) {
+    pub(crate) fn order_pages(&mut self, ino: Ino, from: FileBlock) {
         let is_dirty_file = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0 && !state.directory);
         if is_dirty_file && !self.orphans.contains(&ino) {
             let first = self.ordered.entry(ino).or_insert(from);

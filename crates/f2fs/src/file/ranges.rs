@@ -5,7 +5,7 @@ use basalt_vfs::{FallocateMode, Seek};
 use super::write::SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::layout::inode::Advise;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, FileBlock, Ino, blocks_for};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -66,8 +66,8 @@ impl Volume {
     /// Reserves a block for every hole of a range. Of blocks that stay behind the end of the file, because they shall or because there was no
     /// room for all, the inode tells: Linux's roll-forward takes others for a size that was not written in time.
     fn reserve_range(&mut self, ino: Ino, offset: u64, end: u64, keep_size: bool) -> Result<()> {
-        let mut blocks = offset >> BLOCK_BITS..blocks_for(end);
-        let reserved = blocks.try_for_each(|index| self.reserve_block(ino, index as u32));
+        let mut blocks = FileBlock::all(FileBlock::of_byte(offset)..FileBlock::behind(end));
+        let reserved = blocks.try_for_each(|index| self.reserve_block(ino, index));
         let is_refused = matches!(reserved, Err(Error::Refused(_)));
         if (is_refused || reserved.is_ok() && keep_size) && end > self.inode(ino)?.i_size.get() {
             self.inode_mut(ino)?.i_advise |= Advise::KEEP_SIZE.bits();
@@ -89,24 +89,24 @@ impl Volume {
             }
             return Ok(());
         }
-        let (first, last) = (offset.div_ceil(BLOCK), end >> BLOCK_BITS);
+        let (first, last) = (FileBlock::behind(offset), FileBlock::of_byte(end));
         if first > last {
             return self.zero_within(ino, offset, end);
         }
-        self.zero_within(ino, offset, (first * BLOCK).min(end))?;
-        self.zero_within(ino, (last * BLOCK).max(offset), end)?;
+        self.zero_within(ino, offset, first.byte().min(end))?;
+        self.zero_within(ino, last.byte().max(offset), end)?;
         self.free_range(ino, first, last)
     }
 
     /// Zeroes bytes within one block, if it has content.
     fn zero_within(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
-        let index = from >> BLOCK_BITS;
+        let index = FileBlock::of_byte(from);
         if from >= to || !self.has_content(ino, index)? {
             return Ok(());
         }
         let start = (from & (BLOCK - 1)) as usize;
         let end = start + (to - from) as usize;
-        self.page_mut(ino, index as u32)?.block.0[start..end].fill(0);
+        self.page_mut(ino, index)?.block.0[start..end].fill(0);
         Ok(())
     }
 
@@ -119,11 +119,11 @@ impl Volume {
         if self.has_inline_data(ino)? {
             return Ok(if whence == Seek::Data { offset } else { size });
         }
-        let mut index = offset >> BLOCK_BITS;
-        while index < blocks_for(size) {
+        let mut index = FileBlock::of_byte(offset);
+        while index < FileBlock::behind(size) {
             let (next, is_data) = self.describe_run(ino, index)?;
             if is_data == (whence == Seek::Data) {
-                return Ok(offset.max(index * BLOCK).min(size));
+                return Ok(offset.max(index.byte()).min(size));
             }
             index = next;
         }
@@ -131,7 +131,7 @@ impl Volume {
     }
 
     /// From block `index`: how far blocks of the same sort go within one node, and whether they hold data.
-    fn describe_run(&mut self, ino: Ino, index: u64) -> Result<(u64, bool)> {
+    fn describe_run(&mut self, ino: Ino, index: FileBlock) -> Result<(FileBlock, bool)> {
         let slot = match self.map_damaged_if_rescue(ino, index)? {
             Found::Mapped(Mapped::Hole(next)) => return Ok((next, false)),
             Found::Mapped(Mapped::Slot(slot)) => slot,
@@ -141,7 +141,7 @@ impl Volume {
         let mut first = None;
         for step in 0..slot.count {
             let address = self.node(slot.nid)?.address(slot.byte + 4 * step as usize);
-            let block = index + u64::from(step);
+            let block = index + step;
             let is_data = match address {
                 Address::NULL => false,
                 Address::NEW => self.has_content(ino, block)?,
@@ -151,6 +151,6 @@ impl Volume {
                 return Ok((block, !is_data));
             }
         }
-        Ok((index + u64::from(slot.count), first.unwrap_or(false)))
+        Ok((index + slot.count, first.unwrap_or(false)))
     }
 }

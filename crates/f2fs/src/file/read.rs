@@ -1,7 +1,7 @@
 //! Reading files: a plan made under the lock, carried out without it.
 
 use crate::error::Result;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino};
+use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino};
 use crate::node::path::Mapped;
 use crate::volume::Volume;
 
@@ -33,17 +33,17 @@ impl Volume {
         }
         let mut done = 0;
         while done < length {
-            let index = (offset + done as u64) >> BLOCK_BITS;
+            let index = FileBlock::of_byte(offset + done as u64);
             done = match self.map(ino, index, false)? {
                 Mapped::Hole(next) => {
-                    let end = next.saturating_mul(BLOCK_SIZE as u64).saturating_sub(offset).min(length as u64) as usize;
+                    let end = next.byte().saturating_sub(offset).min(length as u64) as usize;
                     buf[done..end].fill(0);
                     // A dirty page always has its block reserved, so a hole has none.
                     end
                 }
                 Mapped::Slot(slot) => {
                     let mut at = done;
-                    for step in 0..u64::from(slot.count) {
+                    for step in 0..slot.count {
                         if at >= length {
                             break;
                         }
@@ -62,7 +62,7 @@ impl Volume {
     fn plan_block(
         &mut self,
         ino: Ino,
-        index: u64,
+        index: FileBlock,
         address: Address,
         offset: u64,
         at: usize,
@@ -72,7 +72,7 @@ impl Volume {
         let within = ((offset + at as u64) & (BLOCK_SIZE as u64 - 1)) as usize;
         let length = (BLOCK_SIZE - within).min(buf.len() - at);
         let target = &mut buf[at..at + length];
-        let cached = self.inodes.get(&ino).and_then(|state| state.pages.get(&(index as u32)));
+        let cached = self.inodes.get(&ino).and_then(|state| state.pages.get(&index));
         if let Some(page) = cached {
             target.copy_from_slice(&page.block.0[within..within + length]);
         } else if address == Address::NULL || address == Address::NEW {

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::file::write::SIZE_MAX;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, blocks_for};
+use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino};
 use crate::node::path::{Mapped, PER_NODE};
 use crate::volume::Volume;
 
@@ -16,12 +16,12 @@ impl Volume {
         if offset >= end {
             return Ok(0);
         }
-        let (first, last) = (offset >> BLOCK_BITS, blocks_for(end));
+        let (first, last) = (FileBlock::of_byte(offset), FileBlock::behind(end));
         let holes = if !self.has_inline_data(ino)? {
             self.holes(ino, first, last)?
         } else if end > self.inline_capacity(ino)? {
             // What the inode holds becomes a block too.
-            last - first + 1
+            u64::from(last - first) + 1
         } else {
             0
         };
@@ -30,18 +30,18 @@ impl Volume {
     }
 
     /// File blocks from `from` to `to` (exclusive) that have no block.
-    fn holes(&mut self, ino: Ino, from: u64, to: u64) -> Result<u64> {
+    fn holes(&mut self, ino: Ino, from: FileBlock, to: FileBlock) -> Result<u64> {
         let (mut index, mut holes) = (from, 0);
         while index < to {
             index = match self.map(ino, index, false)? {
                 Mapped::Hole(next) => {
-                    holes += next.min(to) - index;
+                    holes += u64::from(next.min(to) - index);
                     next
                 }
                 Mapped::Slot(slot) => {
-                    let count = u64::from(slot.count).min(to - index);
+                    let count = slot.count.min(to - index);
                     let node = self.node(slot.nid)?;
-                    let is_hole = |step: &u64| node.address(slot.byte + 4 * *step as usize) == Address::NULL;
+                    let is_hole = |step: &u32| node.address(slot.byte + 4 * *step as usize) == Address::NULL;
                     holes += (0..count).filter(is_hole).count() as u64;
                     index + count
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::layout::{Ino, RawBlock};
+use crate::layout::{FileBlock, Ino, RawBlock};
 
 /// One cached block.
 pub struct Page {
@@ -18,7 +18,7 @@ pub struct InodeState {
     /// References given out and not yet given back.
     pub lookups: u64,
     /// Cached blocks, by block of the file.
-    pub pages: BTreeMap<u32, Page>,
+    pub pages: BTreeMap<FileBlock, Page>,
     /// How many of them are dirty.
     pub dirty: usize,
     /// Dirty pages count as directory pages.
@@ -28,17 +28,17 @@ pub struct InodeState {
 /// Clean directory pages, oldest first.
 #[derive(Default)]
 pub struct CleanPages {
-    order: VecDeque<(Ino, u32)>,
+    order: VecDeque<(Ino, FileBlock)>,
 }
 
 impl CleanPages {
     /// Notes a page that has become clean.
-    pub fn note(&mut self, ino: Ino, index: u32) {
+    pub fn note(&mut self, ino: Ino, index: FileBlock) {
         self.order.push_back((ino, index));
     }
 
     /// Takes the oldest away if there are more than `limit`: its inode and block.
-    pub fn take_beyond(&mut self, limit: usize) -> Option<(Ino, u32)> {
+    pub fn take_beyond(&mut self, limit: usize) -> Option<(Ino, FileBlock)> {
         if self.order.len() > limit { self.order.pop_front() } else { None }
     }
 }
@@ -50,8 +50,8 @@ mod tests {
     #[test]
     fn the_oldest_clean_page_goes_first() {
         let mut pages = CleanPages::default();
-        [1, 2, 3].into_iter().for_each(|index| pages.note(Ino::new(9), index));
-        assert_eq!(pages.take_beyond(2), Some((Ino::new(9), 1)));
+        [1, 2, 3].into_iter().for_each(|index| pages.note(Ino::new(9), FileBlock::new(index)));
+        assert_eq!(pages.take_beyond(2), Some((Ino::new(9), FileBlock::new(1))));
         assert_eq!(pages.take_beyond(2), None);
     }
 }

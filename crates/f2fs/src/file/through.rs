@@ -4,7 +4,7 @@
 use basalt_segments::BlockTraits;
 
 use crate::error::{Error, Result};
-use crate::layout::{Address, BLOCK_SIZE, Ino};
+use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino};
 use crate::node::path::Slot;
 use crate::volume::Volume;
 
@@ -25,7 +25,7 @@ impl Volume {
     pub(crate) fn write_through(
         &mut self,
         ino: Ino,
-        first: u32,
+        first: FileBlock,
         data: &[u8],
     ) -> std::result::Result<(), (usize, Error)> {
         let count = data.len() / BLOCK_SIZE;
@@ -42,7 +42,7 @@ impl Volume {
     fn place_all(
         &mut self,
         ino: Ino,
-        first: u32,
+        first: FileBlock,
         count: usize,
         data: &[u8],
         placed: &mut Placed,
@@ -51,12 +51,12 @@ impl Volume {
         let traits = self.data_traits(ino)?;
         while *done < count {
             let index = first + *done as u32;
-            let slot = self.slot(ino, u64::from(index))?;
+            let slot = self.slot(ino, index)?;
             for step in 0..(count - *done).min(slot.count as usize) as u32 {
                 let slot = Slot { byte: slot.byte + 4 * step as usize, index: slot.index + step, ..slot };
                 let was_hole = self.node(slot.nid)?.address(slot.byte) == Address::NULL;
                 self.reserve_slot(ino, slot)?;
-                let kind = self.placement.log(&BlockTraits { index: index + step, ..traits });
+                let kind = self.placement.log(&BlockTraits { index: (index + step).get(), ..traits });
                 let address = match self.place_block(ino, index + step, slot, kind) {
                     // A block that is only reserved, behind the end: Linux would make it part of the file when it recovers an fsync.
                     Err(error @ Error::Refused(basalt_vfs::Error::NoSpace)) if was_hole => {
@@ -115,10 +115,10 @@ mod tests {
         let ino = Ino::new(ino as u32);
         let mut volume = fs.volume.lock();
         while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
-        let (done, error) = volume.write_through(ino, 3, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
+        let (done, error) = volume.write_through(ino, FileBlock::new(3), &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
-        assert_eq!(volume.address(ino, 3 + done as u64).unwrap(), Address::NULL);
+        assert_eq!(volume.address(ino, FileBlock::new(3) + done as u32).unwrap(), Address::NULL);
     }
 
     /// What fallocate(2) promised stays.
@@ -134,9 +134,9 @@ mod tests {
         let ino = Ino::new(ino as u32);
         let mut volume = fs.volume.lock();
         while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
-        let (done, error) = volume.write_through(ino, 0, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
+        let (done, error) = volume.write_through(ino, FileBlock::FIRST, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
-        assert_eq!(volume.address(ino, done as u64).unwrap(), Address::NEW);
+        assert_eq!(volume.address(ino, FileBlock::new(done as u32)).unwrap(), Address::NEW);
     }
 }

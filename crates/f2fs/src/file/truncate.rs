@@ -2,11 +2,10 @@
 
 use crate::error::Result;
 use crate::layout::node::ADDRS_PER_NODE;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, Nid};
+use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino, Nid};
 use crate::node::path::{DOUBLE_INDIRECT, Mapped, SECOND_INDIRECT, inode_slot};
 use crate::volume::Volume;
 
-const PER_NODE: u64 = ADDRS_PER_NODE as u64;
 /// Byte offset of `i_nid` in an inode.
 const NIDS_OFFSET: usize = core::mem::offset_of!(crate::layout::inode::RawInode, i_nid);
 /// Depth of the tree below each of an inode's five node ids, and the offset of its top node.
@@ -18,14 +17,14 @@ struct Subtree {
     nid: Nid,
     offset: u32,
     depth: u32,
-    base: u64,
+    base: FileBlock,
 }
 
 impl Volume {
     /// Frees everything past `size` bytes and zeroes the rest of the last block.
     pub(crate) fn truncate(&mut self, ino: Ino, size: u64) -> Result<()> {
-        let keep = size.div_ceil(BLOCK_SIZE as u64);
-        self.drop_pages(ino, keep.min(u64::from(u32::MAX)) as u32, u32::MAX);
+        let keep = FileBlock::behind(size);
+        self.drop_pages(ino, keep, FileBlock::END);
         self.zero_tail(ino, size)?;
         self.free_blocks_from(ino, keep)
     }
@@ -34,11 +33,10 @@ impl Volume {
     /// other systems may show what lies behind the end when they extend the file.
     pub(crate) fn zero_tail(&mut self, ino: Ino, from: u64) -> Result<()> {
         let within = (from & (BLOCK_SIZE as u64 - 1)) as usize;
-        let index = from >> BLOCK_BITS;
+        let index = FileBlock::of_byte(from);
         if within == 0 || !self.has_content(ino, index)? {
             return Ok(());
         }
-        let index = index as u32;
         if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
             self.page_mut(ino, index)?.block.0[within..].fill(0);
         } else if let Some(mut block) = self.read_file_block(ino, index)?
@@ -52,17 +50,17 @@ impl Volume {
     }
 
     /// Frees all data blocks from file block `keep` on, and every node that holds none before it.
-    pub(crate) fn free_blocks_from(&mut self, ino: Ino, keep: u64) -> Result<()> {
+    pub(crate) fn free_blocks_from(&mut self, ino: Ino, keep: FileBlock) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
         let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
-        if keep < u64::from(own) {
-            self.free_slots(ino, ino.nid(), inode_slot(extra, keep as u32), own - keep as u32)?;
+        if keep.get() < own {
+            self.free_slots(ino, ino.nid(), inode_slot(extra, keep.get()), own - keep.get())?;
         }
-        let mut base = u64::from(own);
+        let mut base = FileBlock::new(own);
         for (which, (depth, offset)) in TREES.into_iter().enumerate() {
             let byte = NIDS_OFFSET + 4 * which;
-            let span = PER_NODE.pow(depth);
+            let span = ADDRS_PER_NODE.pow(depth);
             let child = self.node(ino.nid())?.child(byte);
             if child != Nid::NONE && keep < base + span {
                 let gone = self.free_subtree(ino, Subtree { nid: child, offset, depth, base }, keep)?;
@@ -70,7 +68,7 @@ impl Volume {
                     self.node_mut(ino.nid())?.set_pointer(byte, 0);
                 }
             }
-            base += span;
+            base = base + span;
         }
         Ok(())
     }
@@ -81,26 +79,26 @@ impl Volume {
         let byte = NIDS_OFFSET + 4 * which;
         let nid = self.node(ino.nid())?.child(byte);
         if nid != Nid::NONE {
-            self.free_subtree(ino, Subtree { nid, offset, depth, base: 0 }, 0)?;
+            self.free_subtree(ino, Subtree { nid, offset, depth, base: FileBlock::FIRST }, FileBlock::FIRST)?;
             self.node_mut(ino.nid())?.set_pointer(byte, 0);
         }
         Ok(())
     }
 
     /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
-    fn free_subtree(&mut self, ino: Ino, subtree: Subtree, keep: u64) -> Result<bool> {
+    fn free_subtree(&mut self, ino: Ino, subtree: Subtree, keep: FileBlock) -> Result<bool> {
         let Subtree { nid, offset, depth, base } = subtree;
         self.check_child(ino, nid, offset)?;
         let first = keep.saturating_sub(base);
         if depth == 1 {
-            self.free_slots(ino, nid, 4 * first as usize, ADDRS_PER_NODE - first as u32)?;
+            self.free_slots(ino, nid, 4 * first as usize, ADDRS_PER_NODE - first)?;
         } else {
-            let span = PER_NODE.pow(depth - 1);
+            let span = ADDRS_PER_NODE.pow(depth - 1);
             // Each child of the double indirect node is followed by its own children.
             let stride = if depth == 3 { ADDRS_PER_NODE + 1 } else { 1 };
-            for index in first / span..PER_NODE {
+            for index in first / span..ADDRS_PER_NODE {
                 let child = self.node(nid)?.child(4 * index as usize);
-                let offset = offset + 1 + index as u32 * stride;
+                let offset = offset + 1 + index * stride;
                 let below = Subtree { nid: child, offset, depth: depth - 1, base: base + index * span };
                 if child != Nid::NONE && self.free_subtree(ino, below, keep)? {
                     self.node_mut(nid)?.set_pointer(4 * index as usize, 0);
@@ -142,17 +140,16 @@ impl Volume {
     }
 
     /// Makes file blocks `from` to `to` (exclusive) a hole; nodes stay.
-    pub(crate) fn free_range(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
-        let clamp = |index: u64| index.min(u64::from(u32::MAX)) as u32;
-        self.drop_pages(ino, clamp(from), clamp(to));
+    pub(crate) fn free_range(&mut self, ino: Ino, from: FileBlock, to: FileBlock) -> Result<()> {
+        self.drop_pages(ino, from, to);
         let mut index = from;
         while index < to {
             index = match self.map(ino, index, false)? {
                 Mapped::Hole(next) => next,
                 Mapped::Slot(slot) => {
-                    let count = u64::from(slot.count).min(to - index) as u32;
+                    let count = slot.count.min(to - index);
                     self.free_slots(ino, slot.nid, slot.byte, count)?;
-                    index + u64::from(count)
+                    index + count
                 }
             };
         }

@@ -3,7 +3,7 @@
 use super::through::THROUGH_MIN;
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE, Ino};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE, FileBlock, Ino};
 use crate::node::path::BLOCKS_MAX;
 use crate::volume::Volume;
 
@@ -60,7 +60,7 @@ impl Volume {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
-            let index = (at >> BLOCK_BITS) as u32;
+            let index = FileBlock::of_byte(at);
             let within = (at & (BLOCK_SIZE as u64 - 1)) as usize;
             let whole = (data.len() - done) / BLOCK_SIZE;
             if within == 0 && whole >= THROUGH_MIN {

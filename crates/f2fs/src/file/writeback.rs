@@ -6,7 +6,7 @@ use basalt_segments::{BlockTraits, SegmentKind};
 
 use super::state::Page;
 use crate::error::{Error, Result};
-use crate::layout::{Address, BLOCK_SIZE, Ino};
+use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino};
 use crate::log::active::data_owner;
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
@@ -15,7 +15,7 @@ use crate::volume::Volume;
 impl Volume {
     /// Writes the dirty pages of one inode, in file order.
     pub(crate) fn write_back(&mut self, ino: Ino) -> Result<()> {
-        self.write_back_from(ino, 0, usize::MAX).map(|_| ())
+        self.write_back_from(ino, FileBlock::FIRST, usize::MAX).map(|_| ())
     }
 
     /// Writes about `count` dirty pages, inode after inode and page after page, going on where the last call ended.
@@ -26,11 +26,11 @@ impl Volume {
             let (at, page) = self.written_to;
             let next = self.dirty_inodes.range(at..).next().or_else(|| self.dirty_inodes.first());
             let Some(&ino) = next.filter(|_| left > 0) else { break };
-            let written = self.write_back_from(ino, if ino == at { page } else { 0 }, left)?;
+            let written = self.write_back_from(ino, if ino == at { page } else { FileBlock::FIRST }, left)?;
             left -= written.len();
             self.written_to = match written.last() {
                 Some(last) if left == 0 => (ino, last.saturating_add(1)),
-                _ => (ino.saturating_next(), 0),
+                _ => (ino.saturating_next(), FileBlock::FIRST),
             };
         }
         Ok(())
@@ -42,13 +42,13 @@ impl Volume {
         while left > 0
             && let Some(&ino) = self.dirty_inodes.first()
         {
-            left -= self.write_back_from(ino, 0, left)?.len();
+            left -= self.write_back_from(ino, FileBlock::FIRST, left)?.len();
         }
         Ok(())
     }
 
     /// Writes up to `most` dirty pages of one inode, from page `from` on; which.
-    pub(crate) fn write_back_from(&mut self, ino: Ino, from: u32, most: usize) -> Result<Vec<u32>> {
+    pub(crate) fn write_back_from(&mut self, ino: Ino, from: FileBlock, most: usize) -> Result<Vec<FileBlock>> {
         let mut written = Vec::new();
         let Some(state) = self.inodes.get_mut(&ino) else { return Ok(written) };
         if state.dirty == 0 {
@@ -83,13 +83,13 @@ impl Volume {
     fn write_pages_out<'p>(
         &mut self,
         ino: Ino,
-        pages: impl Iterator<Item = (&'p u32, &'p mut Page)>,
-        written: &mut Vec<u32>,
+        pages: impl Iterator<Item = (&'p FileBlock, &'p mut Page)>,
+        written: &mut Vec<FileBlock>,
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
         let mut known = None;
         for (&index, page) in pages {
-            let kind = self.placement.log(&BlockTraits { index, ..traits });
+            let kind = self.placement.log(&BlockTraits { index: index.get(), ..traits });
             let slot = self.slot_near(ino, index, &mut known)?;
             self.write_data_block(ino, index, slot, kind, &page.block.0)?;
             page.dirty = false;
@@ -102,16 +102,16 @@ impl Volume {
     fn hand_pages_over(
         &mut self,
         ino: Ino,
-        pages: &mut BTreeMap<u32, Page>,
-        from: u32,
+        pages: &mut BTreeMap<FileBlock, Page>,
+        from: FileBlock,
         most: usize,
-        written: &mut Vec<u32>,
+        written: &mut Vec<FileBlock>,
     ) -> Result<()> {
         let traits = self.data_traits(ino)?;
         let mut known = None;
         let mut kept = None;
         for (index, page) in pages.extract_if(from.., |_, page| page.dirty).take(most) {
-            let kind = self.placement.log(&BlockTraits { index, ..traits });
+            let kind = self.placement.log(&BlockTraits { index: index.get(), ..traits });
             let slot = self.slot_near(ino, index, &mut known);
             match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, kind, &page.block.0)) {
                 Ok(true) => self.writer.push(kind.index(), page.block),
@@ -130,14 +130,14 @@ impl Volume {
 
     /// The slot of a reserved file block; `known` is that of one in front, if there was one. Neighbours share their node: it is
     /// looked up once.
-    fn slot_near(&mut self, ino: Ino, index: u32, known: &mut Option<(u32, Slot)>) -> Result<Slot> {
+    fn slot_near(&mut self, ino: Ino, index: FileBlock, known: &mut Option<(FileBlock, Slot)>) -> Result<Slot> {
         if let Some((first, slot)) = *known
             && index - first < slot.count
         {
             let further = index - first;
             return Ok(Slot { byte: slot.byte + 4 * further as usize, index: slot.index + further, ..slot });
         }
-        match self.map(ino, u64::from(index), false)? {
+        match self.map(ino, index, false)? {
             Mapped::Slot(slot) => Ok(known.insert((index, slot)).1),
             Mapped::Hole(_) => Err(not_reserved(ino, index)),
         }
@@ -147,7 +147,7 @@ impl Volume {
     pub(crate) fn write_data_block(
         &mut self,
         ino: Ino,
-        index: u32,
+        index: FileBlock,
         slot: Slot,
         kind: SegmentKind,
         bytes: &[u8; BLOCK_SIZE],
@@ -164,13 +164,13 @@ impl Volume {
     fn make_way_for_block(
         &mut self,
         ino: Ino,
-        index: u32,
+        index: FileBlock,
         slot: Slot,
         kind: SegmentKind,
         bytes: &[u8; BLOCK_SIZE],
     ) -> Result<bool> {
         let address = self.place_block(ino, index, slot, kind)?;
-        if mutant::active(Mutant::StaleBlockExposed) && index % 3 == 2 {
+        if mutant::active(Mutant::StaleBlockExposed) && index.get() % 3 == 2 {
             return Ok(false);
         }
         self.since.unsealed.note(address, bytes);
@@ -179,7 +179,7 @@ impl Volume {
     }
 
     /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
-    pub(crate) fn place_block(&mut self, ino: Ino, index: u32, slot: Slot, kind: SegmentKind) -> Result<Address> {
+    pub(crate) fn place_block(&mut self, ino: Ino, index: FileBlock, slot: Slot, kind: SegmentKind) -> Result<Address> {
         let old = self.node(slot.nid)?.address(slot.byte);
         if old == Address::NULL {
             return Err(not_reserved(ino, index));
@@ -223,6 +223,6 @@ impl Volume {
     }
 }
 
-fn not_reserved(ino: Ino, index: u32) -> Error {
+fn not_reserved(ino: Ino, index: FileBlock) -> Error {
     Error::damaged("inode", format!("inode {ino} block {index}"), "dirty, but no block is reserved")
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Address`] | which block of the device; in structures on disk a plain number |
 //! | [`Ino`], [`Nid`] | which inode, and which node; in structures on disk plain numbers |
+//! | [`FileBlock`] | which block of a file |
 //! | [`superblock`] | byte 1024 of blocks 0 and 1 |
 //! | [`journal`] | from block 16 on, in front of segment 0: Basalt's own |
 //! | [`checkpoint`] | two packs at `cp_blkaddr` and `cp_blkaddr + 512` |
@@ -22,6 +23,7 @@ mod address;
 pub mod checkpoint;
 pub mod crc;
 pub mod dentry;
+mod file_block;
 mod ids;
 pub mod inode;
 pub mod journal;
@@ -34,6 +36,7 @@ pub mod superblock;
 pub mod xattr;
 
 pub use address::Address;
+pub use file_block::FileBlock;
 pub use ids::{Ino, Nid};
 
 /// Bytes in a block; the only block size Basalt serves.

@@ -2,14 +2,14 @@
 
 use super::path::{Found, Mapped, PER_NODE, Slot, Step, hole_end, inode_slot, path};
 use crate::error::{Error, Result};
-use crate::layout::{Ino, Nid};
+use crate::layout::{FileBlock, Ino, Nid};
 use crate::volume::Volume;
 
 impl Volume {
     /// Finds the slot of file block `block`; with `create`, makes the nodes that are missing on the way.
     ///
     /// Errors: `FileTooLarge` past the format's limit, `NoSpace` if nodes are wanted and none can be had.
-    pub(crate) fn map(&mut self, ino: Ino, block: u64, create: bool) -> Result<Mapped> {
+    pub(crate) fn map(&mut self, ino: Ino, block: FileBlock, create: bool) -> Result<Mapped> {
         if self.options.rescue {
             return match self.map_damaged(ino, block)? {
                 Found::Mapped(mapped) => Ok(mapped),
@@ -28,8 +28,8 @@ impl Volume {
             nid = match child {
                 Nid::NONE if !create => {
                     let base = u64::from(own);
-                    let within = block - base;
-                    return Ok(Mapped::Hole(base + hole_end(within, step.span)));
+                    let within = u64::from(block) - base;
+                    return Ok(Mapped::Hole(FileBlock::clamped(base + hole_end(within, step.span))));
                 }
                 Nid::NONE => self.add_child(ino, nid, *step)?,
                 child => self.check_child(ino, child, step.node_offset)?,
@@ -41,12 +41,13 @@ impl Volume {
 
     /// As [`map`](Self::map) without `create`, for damaged volumes: a node that no pointer leads to is found by its footer where the
     /// nodes were searched for, and one that cannot be had costs only the blocks below it. Fails only if the inode cannot be read.
-    pub(crate) fn map_damaged(&mut self, ino: Ino, block: u64) -> Result<Found> {
+    pub(crate) fn map_damaged(&mut self, ino: Ino, block: FileBlock) -> Result<Found> {
         let flexible = self.geometry.flexible_inline_xattr();
         let inode = self.inode(ino)?;
         let (own, extra) = (inode.address_slots(flexible), inode.extra_size());
         let path = path(own, block).ok_or(basalt_vfs::Error::FileTooLarge)?;
         let base = u64::from(own);
+        let end = |span| FileBlock::clamped(base + hole_end(u64::from(block) - base, span));
         // The node above, as long as there is one, and the blocks below the highest node that is gone.
         let mut above = Some(ino.nid());
         let mut lost = None;
@@ -56,7 +57,7 @@ impl Volume {
                 None => None,
             };
             if pointer == Some(Nid::NONE) {
-                return Ok(Found::Mapped(Mapped::Hole(base + hole_end(block - base, step.span))));
+                return Ok(Found::Mapped(Mapped::Hole(end(step.span))));
             }
             above = self.find_child(ino, pointer, step.node_offset);
             if above.is_none() {
@@ -70,11 +71,11 @@ impl Volume {
         // Of what a lost node pointed to, other nodes may have been found: then only this one's blocks are known to be missing.
         let leaf = path.steps[path.depth - 1].node_offset;
         let span = lost.filter(|_| !self.nat.has_place_behind(ino, leaf)).unwrap_or(PER_NODE);
-        Ok(Found::Missing(base + hole_end(block - base, span)))
+        Ok(Found::Missing(end(span)))
     }
 
     /// [`map_damaged`](Self::map_damaged) where that was asked for, else [`map`](Self::map).
-    pub(crate) fn map_damaged_if_rescue(&mut self, ino: Ino, block: u64) -> Result<Found> {
+    pub(crate) fn map_damaged_if_rescue(&mut self, ino: Ino, block: FileBlock) -> Result<Found> {
         if self.options.rescue { self.map_damaged(ino, block) } else { self.map(ino, block, false).map(Found::Mapped) }
     }
 
@@ -85,7 +86,7 @@ impl Volume {
     }
 
     /// The slot of file block `block`, made if missing.
-    pub(crate) fn slot(&mut self, ino: Ino, block: u64) -> Result<Slot> {
+    pub(crate) fn slot(&mut self, ino: Ino, block: FileBlock) -> Result<Slot> {
         match self.map(ino, block, true)? {
             Mapped::Slot(slot) => Ok(slot),
             Mapped::Hole(_) => Err(Error::damaged("node", format!("inode {ino} block {block}"), "no node was made")),

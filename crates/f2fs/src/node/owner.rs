@@ -4,7 +4,7 @@ use super::path::{first_block, inode_slot, is_direct};
 use crate::error::{Error, Result};
 use crate::layout::inode::InlineFlags;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
-use crate::layout::{Address, Ino, Nid};
+use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::volume::Volume;
 
 impl Volume {
@@ -34,15 +34,15 @@ impl Volume {
     }
 
     /// Which block of file `ino` pointer `index` of its node `nid` is for.
-    pub(crate) fn file_block(&mut self, ino: Ino, nid: Nid, index: u32) -> Result<u32> {
+    pub(crate) fn file_block(&mut self, ino: Ino, nid: Nid, index: u32) -> Result<FileBlock> {
         if nid == ino.nid() {
-            return Ok(index);
+            return Ok(FileBlock::new(index));
         }
         let flexible = self.geometry.flexible_inline_xattr();
         let own = self.inode(ino)?.address_slots(flexible);
         let first = first_block(own, self.node(nid)?.footer().offset());
         // A node of no place in the file is another check's matter.
-        Ok(first.map_or(0, |first| first as u32).wrapping_add(index))
+        Ok(first.unwrap_or_default().wrapping_add(index))
     }
 }
 

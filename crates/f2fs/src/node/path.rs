@@ -3,13 +3,15 @@
 //! An inode holds the first addresses itself; then two direct nodes, two indirect nodes (of direct nodes), one double
 //! indirect node. Every node has an offset in this tree, in depth-first order; its footer carries it.
 
-use crate::layout::Nid;
-use crate::layout::inode::{RawInode, SLOTS_OFFSET};
+use crate::layout::inode::{RawInode, SLOTS, SLOTS_OFFSET};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::layout::{FileBlock, Nid};
 
 pub const PER_NODE: u64 = ADDRS_PER_NODE as u64;
 /// Blocks that the node tree below the inode addresses: the size limit, without the inode's own slots.
 pub const BLOCKS_MAX: u64 = 2 * PER_NODE + 2 * PER_NODE * PER_NODE + PER_NODE * PER_NODE * PER_NODE;
+// What a look-up answers lies at most behind all blocks of a file: `FileBlock::END` is none of these.
+const _: () = assert!(BLOCKS_MAX + (SLOTS as u64) < u32::MAX as u64);
 /// Byte offset of `i_nid` in an inode.
 const NIDS_OFFSET: usize = core::mem::offset_of!(RawInode, i_nid);
 
@@ -57,7 +59,7 @@ pub enum Mapped {
     /// The node exists.
     Slot(Slot),
     /// No node; the first file block that might have one is this.
-    Hole(u64),
+    Hole(FileBlock),
 }
 
 /// Result of a look-up in a tree that may be damaged.
@@ -66,7 +68,7 @@ pub enum Found {
     /// As in a sound tree.
     Mapped(Mapped),
     /// A node on the way cannot be had; the first file block that is not below it.
-    Missing(u64),
+    Missing(FileBlock),
 }
 
 /// Nodes in the largest tree: the offset of each is below this.
@@ -90,10 +92,10 @@ pub fn is_direct(node_offset: u32) -> bool {
 }
 
 /// The first file block of a direct node by its offset in the tree of an inode with `own` addresses; `None` for other nodes.
-pub fn first_block(own: u32, node_offset: u32) -> Option<u64> {
+pub fn first_block(own: u32, node_offset: u32) -> Option<FileBlock> {
     let behind = u64::from(own) + 2 * PER_NODE;
     let count = |first: u32| u64::from(node_offset - first);
-    match node_offset {
+    let first = match node_offset {
         1 | 2 => Some(u64::from(own) + count(1) * PER_NODE),
         4..SECOND_INDIRECT => Some(behind + count(4) * PER_NODE),
         offset if offset > SECOND_INDIRECT && offset < DOUBLE_INDIRECT => {
@@ -106,7 +108,8 @@ pub fn first_block(own: u32, node_offset: u32) -> Option<u64> {
             (child < PER_NODE).then_some(behind + index)
         }
         _ => None,
-    }
+    };
+    first.map(FileBlock::clamped)
 }
 
 /// Byte of slot `index` in an inode whose extra attributes take `extra` bytes.
@@ -115,14 +118,14 @@ pub fn inode_slot(extra: u32, index: u32) -> usize {
 }
 
 /// The way to file block `block` in an inode with `own` addresses of its own; `None` past the format's limit.
-pub(super) fn path(own: u32, block: u64) -> Option<Path> {
+pub(super) fn path(own: u32, block: FileBlock) -> Option<Path> {
     let none = Step { byte: 0, node_offset: 0, span: 0 };
     let mut path = Path { steps: [none; 3], depth: 0, index: 0, count: 0 };
     let nid = |i: usize| NIDS_OFFSET + 4 * i;
     let slot = |i: u64| 4 * i as usize;
-    let Some(mut rest) = block.checked_sub(u64::from(own)) else {
-        path.index = block as u32;
-        path.count = own - block as u32;
+    let Some(mut rest) = u64::from(block).checked_sub(u64::from(own)) else {
+        path.index = block.get();
+        path.count = own - block.get();
         return Some(path);
     };
     let steps: &[Step] = if rest < 2 * PER_NODE {
@@ -177,7 +180,9 @@ mod tests {
     #[test]
     fn node_offsets_follow_the_format() {
         let own = 873;
-        let at = |block: u64| path(own, block).map(|p| (p.depth, p.steps[p.depth.max(1) - 1].node_offset, p.index));
+        let at = |block: u64| {
+            path(own, FileBlock::clamped(block)).map(|p| (p.depth, p.steps[p.depth.max(1) - 1].node_offset, p.index))
+        };
         assert_eq!(at(0), Some((0, 0, 0)));
         assert_eq!(at(872), Some((0, 0, 872)));
         assert_eq!(at(873), Some((1, 1, 0)));
@@ -196,8 +201,9 @@ mod tests {
             .chain([2 * 1018 + 2 * 1018 * 1018, 1018 * 1018 * 1018 + 77 * 1018, BLOCKS_MAX - 1018])
             .flat_map(|block: u64| [(873, block), (923, block)])
         {
-            let way = path(own, u64::from(own) + block).unwrap();
-            assert_eq!(first_block(own, way.steps[way.depth - 1].node_offset), Some(u64::from(own) + block), "{block}");
+            let first = FileBlock::clamped(u64::from(own) + block);
+            let way = path(own, first).unwrap();
+            assert_eq!(first_block(own, way.steps[way.depth - 1].node_offset), Some(first), "{block}");
         }
         for offset in [0, 3, SECOND_INDIRECT, DOUBLE_INDIRECT, DOUBLE_INDIRECT + 1, XATTR_NODE_OFFSET] {
             assert_eq!(first_block(873, offset), None, "{offset}");

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{Advise, InlineFlags, NIDS, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::xattr::NODE_CAPACITY;
-use crate::layout::{Address, BLOCK_BITS, Ino, Nid, RawBlock, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, FileBlock, Ino, Nid, RawBlock};
 use crate::log::active::{Owners, data_owner};
 use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, first_block, inode_slot};
@@ -62,9 +62,9 @@ impl Volume {
         let (was_inline, is_inline) = (old.is_inline(InlineFlags::DATA), new.is_inline(InlineFlags::DATA));
         if !was_inline {
             if is_inline {
-                self.free_blocks_from(ino, 0)?;
+                self.free_blocks_from(ino, FileBlock::FIRST)?;
             } else if new.i_size.get() < old_size {
-                self.free_blocks_from(ino, blocks_for(new.i_size.get()))?;
+                self.free_blocks_from(ino, FileBlock::behind(new.i_size.get()))?;
             }
             for which in (0..NIDS).filter(|&which| new.i_nid[which].get() == 0 && old_trees[which].get() != 0) {
                 self.free_tree(ino, which)?;
@@ -158,7 +158,7 @@ impl Volume {
             ));
         }
         self.recover_addresses(ino, slot.nid, (slot.byte, 0), addresses, owners)?;
-        Ok((first + last as u64 + 1) << BLOCK_BITS)
+        Ok((first + last as u32 + 1).byte())
     }
 
     /// Gives the addresses from `at` (byte and index) of a node on the values they had in the chain.

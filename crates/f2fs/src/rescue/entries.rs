@@ -6,7 +6,7 @@ use crate::dir::entries::{entry, kind_of, name, next_used};
 use crate::dir::hash::hash;
 use crate::dir::lookup::Place;
 use crate::layout::dentry::{DentryShape, slots_for};
-use crate::layout::{Address, Ino, Nid, blocks_for};
+use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -42,14 +42,14 @@ impl Listing {
     fn read_all(&mut self, volume: &mut Volume) -> crate::error::Result<()> {
         let raw = volume.inode(self.directory)?;
         self.plain = raw.has_plain_names();
-        let blocks = blocks_for(raw.i_size.get());
+        let blocks = FileBlock::behind(raw.i_size.get());
         if volume.has_inline_directory(self.directory)? {
             if let Some((bytes, shape)) = volume.directory_bytes(self.directory, Place::Inline)? {
                 self.read_block(bytes, &shape, true);
             }
             return Ok(());
         }
-        let mut index = 0;
+        let mut index = FileBlock::FIRST;
         while index < blocks {
             index = match volume.map_damaged(self.directory, index)? {
                 Found::Mapped(Mapped::Hole(next)) => next,
@@ -58,11 +58,11 @@ impl Listing {
                     next
                 }
                 Found::Mapped(Mapped::Slot(slot)) => {
-                    for step in 0..u64::from(slot.count).min(blocks - index) {
+                    for step in 0..slot.count.min(blocks - index) {
                         let address = volume.node(slot.nid)?.address(slot.byte + 4 * step as usize);
-                        self.read_at(volume, address, index + step == 0);
+                        self.read_at(volume, address, index + step == FileBlock::FIRST);
                     }
-                    index + u64::from(slot.count)
+                    index + slot.count
                 }
             };
         }

@@ -9,7 +9,7 @@ use basalt_vfs::{
 
 use super::Rescued;
 use super::tree::Child;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, Ino, NAME_MAX, blocks_for};
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, FileBlock, Ino, NAME_MAX};
 use crate::node::path::{Found, Mapped};
 use crate::volume::Volume;
 
@@ -38,8 +38,8 @@ impl Rescued {
                 return Ok(None);
             }
             let size = volume.inode(ino)?.i_size.get();
-            Ok(match volume.map_damaged(ino, offset >> BLOCK_BITS)? {
-                Found::Missing(next) => Some(next.saturating_mul(BLOCK_SIZE as u64).min(size)),
+            Ok(match volume.map_damaged(ino, FileBlock::of_byte(offset))? {
+                Found::Missing(next) => Some(next.byte().min(size)),
                 Found::Mapped(_) => None,
             })
         });
@@ -62,7 +62,7 @@ impl Rescued {
             if volume.has_inline_data(ino)? {
                 return Ok(lost);
             }
-            let (mut index, blocks) = (0, blocks_for(size));
+            let (mut index, blocks) = (FileBlock::FIRST, FileBlock::behind(size));
             while index < blocks {
                 index = match volume.map_damaged(ino, index)? {
                     Found::Mapped(Mapped::Hole(next)) => next,
@@ -71,14 +71,14 @@ impl Rescued {
                         next
                     }
                     Found::Mapped(Mapped::Slot(slot)) => {
-                        for step in 0..u64::from(slot.count).min(blocks - index) {
+                        for step in 0..slot.count.min(blocks - index) {
                             let address = volume.node(slot.nid)?.address(slot.byte + 4 * step as usize);
                             let is_data = address.is_block();
                             if is_data && (!volume.geometry.in_main(address) || is_bad(address)) {
                                 add_range(&mut lost, index + step..index + step + 1, size);
                             }
                         }
-                        index + u64::from(slot.count)
+                        index + slot.count
                     }
                 };
             }
@@ -88,8 +88,8 @@ impl Rescued {
 }
 
 /// Adds blocks of a file as bytes, joined with the range before where they touch.
-fn add_range(ranges: &mut Vec<Range<u64>>, blocks: Range<u64>, size: u64) {
-    let bytes = |block: u64| block.saturating_mul(BLOCK_SIZE as u64).min(size);
+fn add_range(ranges: &mut Vec<Range<u64>>, blocks: Range<FileBlock>, size: u64) {
+    let bytes = |block: FileBlock| block.byte().min(size);
     let (start, end) = (bytes(blocks.start), bytes(blocks.end));
     match ranges.last_mut() {
         Some(last) if last.end == start => last.end = end,
