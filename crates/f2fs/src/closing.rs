@@ -35,7 +35,7 @@ impl F2fs {
     /// Makes everything durable and leaves a clean volume, once the changes under way are done. A second call only tells how the first
     /// one ended.
     ///
-    /// Errors: the device's; damage of an unlinked inode; EIO on a volume that has failed.
+    /// Errors: the device's; EIO on a volume that has failed.
     pub(crate) fn close_once(&self) -> Result<()> {
         let mut closed = self.closed.write();
         if let Some(outcome) = &*closed {

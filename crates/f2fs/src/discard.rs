@@ -61,8 +61,8 @@ impl F2fs {
                 return false;
             }
             if most != usize::MAX && volume.pressure() == Pressure::Low {
-                // Writers want every free segment.
-                return !volume.undiscarded.is_empty();
+                // Writers want every free segment. There is time when they have room again.
+                return false;
             }
             let held = volume.hold_undiscarded(most);
             let segments: Vec<Segment> = held.iter().map(Held::segment).collect();

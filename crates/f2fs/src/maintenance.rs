@@ -127,7 +127,11 @@ impl F2fs {
             }
             due
         };
-        if due && let Err(error) = self.sync_all(CheckpointCause::Interval) {
+        // A volume that has failed has nothing to commit, and says so once.
+        if due
+            && self.failure().is_none()
+            && let Err(error) = self.sync_all(CheckpointCause::Interval)
+        {
             tracing::error!(%error, "background commit failed");
         }
         // Halves, so that nothing waits much longer than the interval.

@@ -117,7 +117,7 @@ fn trimmed(segments_per_section: u32) {
     assert!(pieces.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "overlapping: {pieces:?}");
     assert!(pieces.iter().all(|piece| piece.1 <= 256 << 20), "too long: {pieces:?}");
     assert!(pieces.iter().any(|piece| piece.1 == 256 << 20), "large pieces on a volume with much room: {pieces:?}");
-    let is_cut = |two: &&[(u64, u64)]| two[0].0 + two[0].1 == two[1].0 && two[1].0 / SEGMENT % 8 != 0;
+    let is_cut = |two: &&[(u64, u64)]| two[0].0 + two[0].1 == two[1].0 && !(two[1].0 / SEGMENT).is_multiple_of(8);
     assert_eq!(pieces.windows(2).find(is_cut), None, "a unit of 16 MiB is cut in two");
     for number in [0, 1, 2, 4, 5, 6, 7] {
         let ino = fs.lookup(fs.root(), format!("file {number}").as_bytes()).unwrap().ino;

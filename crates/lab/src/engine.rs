@@ -235,8 +235,9 @@ fn run_with(
     let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<MemoryDevice>>::clone(&device);
     let engine = F2fs::open(shared, settings.options.clone(), Arc::new(clock.clone()))?;
     let run = measure(workload, settings, &engine, &device, clock, watch);
-    engine.close().map_err(|error| EngineError::Volume(error.into()))?;
-    run
+    let closed = engine.close().map_err(|error| EngineError::Volume(error.into()));
+    // Where both fail, the run's error is the cause.
+    run.and_then(|run| closed.map(|()| run))
 }
 
 fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &EngineClock) -> Result<(), EngineError> {

@@ -197,9 +197,15 @@ fn roll_forward(
 pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
     let orphans: Vec<Ino> = volume.orphans.iter().copied().collect();
     for ino in orphans {
-        match has_links(volume, ino) {
-            Err(error @ Error::Device(_)) => {
-                volume.warnings.push(format!("unlinked inode {ino} cannot be freed: {error}"));
+        if !volume.is_inode(ino)? {
+            return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
+        }
+        match volume.inode(ino).map(|inode| inode.i_links.get() != 0) {
+            Err(error) if error.is_from_reading() => {
+                // It costs its blocks and nothing else, and stays in the list: no reason to refuse the volume, or what else it holds.
+                volume
+                    .warnings
+                    .push(format!("unlinked inode {ino} cannot be freed: {error}; basalt fsck --repair frees it"));
                 continue;
             }
             // Linux would free it. No list that Basalt writes has such an inode.
@@ -216,7 +222,6 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
             if volume.failed.is_some() || !error.is_from_reading() {
                 return Err(error);
             }
-            // It costs its blocks and nothing else: no reason to refuse the volume.
             volume
                 .warnings
                 .push(format!("unlinked inode {ino} cannot be freed: {error}; basalt fsck --repair frees it"));
@@ -225,12 +230,4 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
         volume.changed = true;
     }
     Ok(())
-}
-
-/// Whether an inode of the orphan list has links all the same.
-fn has_links(volume: &mut Volume, ino: Ino) -> Result<bool> {
-    if !volume.is_inode(ino)? {
-        return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
-    }
-    Ok(volume.inode(ino)?.i_links.get() != 0)
 }

@@ -1,0 +1,94 @@
+//! A damaged inode that was unlinked while it was open costs its own blocks, and nothing else.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_vfs::path::Files;
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+const BLOCK: u64 = 4096;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+
+fn open(device: &Arc<MemoryDevice>) -> F2fs {
+    let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
+    F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
+}
+
+/// An unlinked inode that is still open, in the list of the last checkpoint, and not in memory.
+fn with_unlinked() -> (Arc<MemoryDevice>, F2fs, u32) {
+    let device = Arc::new(MemoryDevice::new(128 << 20, 512));
+    format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
+    let fs = open(&device);
+    let ino = fs.create(fs.root(), b"gone", &FILE, &Caller::default()).unwrap().ino;
+    fs.write(ino, 0, &[1; 10_000], false).unwrap();
+    fs.unlink(fs.root(), b"gone").unwrap();
+    fs.sync().unwrap();
+    for index in 0..2000 {
+        let made = fs.create(fs.root(), format!("f{index}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+        fs.forget(made, 1);
+    }
+    fs.sync().unwrap();
+    (device, fs, ino as u32)
+}
+
+/// Damages every version of an inode that is on the device.
+fn damage(device: &MemoryDevice, ino: u32) {
+    let mut found = 0;
+    for block in 0..device.size() / BLOCK {
+        let mut bytes = [0; BLOCK as usize];
+        device.read_at(block * BLOCK, &mut bytes).unwrap();
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        // The footer: node id, inode number, and the offset above the marks.
+        if (word(4072), word(4076), word(4080) >> 3) == (ino, ino, 0) {
+            bytes[5] ^= 0xff;
+            bytes[100] ^= 0xff;
+            device.write_at(block * BLOCK, &bytes).unwrap();
+            found += 1;
+        }
+    }
+    assert!(found > 0, "inode {ino} is nowhere");
+}
+
+fn expect_all(fs: &F2fs, ino: u32) {
+    assert!(fs.is_writable());
+    let warnings = fs.warnings();
+    assert!(
+        warnings.iter().any(|warning| warning.contains(&format!("unlinked inode {ino} cannot be freed"))),
+        "{warnings:?}"
+    );
+    let files = Files::new(fs);
+    assert_eq!(files.read("/important").unwrap(), vec![7; 100_000]);
+    files.write("/later", b"goes on").unwrap();
+}
+
+#[test]
+fn closing_keeps_what_was_written_since_the_checkpoint() {
+    let (device, fs, ino) = with_unlinked();
+    damage(&device, ino);
+    Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    for _ in 0..2 {
+        let fs = open(&device);
+        expect_all(&fs, ino);
+        fs.close().unwrap();
+    }
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    let fs = open(&device);
+    assert_eq!(fs.warnings(), [""; 0]);
+    assert_eq!(Files::new(&fs).read("/later").unwrap(), b"goes on");
+}
+
+#[test]
+fn a_volume_with_one_opens_after_a_power_cut() {
+    let (device, fs, ino) = with_unlinked();
+    Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
+    fs.sync().unwrap();
+    let device = Arc::new(device.snapshot());
+    drop(fs);
+    damage(&device, ino);
+    expect_all(&open(&device), ino);
+}
