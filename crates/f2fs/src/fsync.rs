@@ -7,7 +7,7 @@
 //! Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
 
 use basalt_segments::cleaning::PIECE;
-use basalt_segments::{BlockTraits, SegmentKind};
+use basalt_segments::{BlockTraits, LogId, Reason, SegmentKind};
 use basalt_vfs::FileKind;
 
 use crate::error::Result;
@@ -86,7 +86,11 @@ impl F2fs {
         let mut from = FileBlock::FIRST;
         for _ in 0..dirty / PIECE {
             let written = self.decide(|volume| {
-                if volume.is_writable() { volume.write_back_from(ino, from, PIECE) } else { Ok(Vec::new()) }
+                if volume.is_writable() {
+                    volume.write_back_from(ino, from, PIECE, Reason::Fsync)
+                } else {
+                    Ok(Vec::new())
+                }
             })?;
             let Some(last) = written.last() else { return Ok(()) };
             from = *last + 1;
@@ -115,7 +119,7 @@ impl Volume {
         if let Some(flush) = left_to {
             return Ok(Step::Again(flush));
         }
-        self.write_back(ino)?;
+        self.write_back(ino, Reason::Fsync)?;
         let nodes = self.direct_nodes(ino);
         if !self.since.unsealed.fits(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
@@ -153,13 +157,14 @@ impl Volume {
     fn append_nodes(&mut self, ino: Ino, mut nodes: Vec<Nid>, durable: u32) -> Result<()> {
         self.node_mut(ino.nid())?;
         nodes.push(ino.nid());
-        let kind = SegmentKind::WarmNode;
-        let place = self.allocate(kind, node_owner(Nid::NONE))?;
+        // The chain, whatever the placement says of single nodes.
+        let log = LogId::of(SegmentKind::WarmNode);
+        let place = self.allocate(log, node_owner(Nid::NONE))?;
         // Nothing ever refers to a seal.
         self.invalidate(place)?;
         let position = self.since.chained;
         self.note_chained();
-        let next = self.next_address(kind);
+        let next = self.next_address(log);
         let mut placed = Vec::with_capacity(nodes.len());
         let mut entries = self.entries_to_seal();
         let mut result = Ok(());
@@ -167,7 +172,7 @@ impl Volume {
             let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
             let is_marked = nid == ino.nid() && !mutant::active(Mutant::FsyncMarkMissing);
             let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
-            let address = match self.place_node(nid, marks) {
+            let address = match self.place_node(nid, marks, Some(log)) {
                 Ok(Some((_, address))) => address,
                 Ok(None) => continue,
                 Err(error) => {
@@ -183,10 +188,10 @@ impl Volume {
         let seal = Seal { nodes: placed.len() as u32, entries, durable, position: Some(position) };
         let block = seal.encode(self.checkpoint.node_version(), next);
         self.counters.node_blocks += 1;
-        self.writer.append(&*self.device, kind.index(), place, &block.0)?;
+        self.writer.append(&*self.device, log.index(), place, &block.0)?;
         for (nid, address) in placed {
             let Some(bytes) = self.nodes.bytes(nid) else { continue };
-            self.writer.append(&*self.device, kind.index(), address, bytes)?;
+            self.writer.append(&*self.device, log.index(), address, bytes)?;
         }
         self.writer.write_all(&*self.device)?;
         result
@@ -220,7 +225,7 @@ impl Volume {
             return Ok(Some(reason));
         }
         let direct = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
-        let has_log = self.placement.log(&direct) == SegmentKind::WarmNode;
+        let has_log = self.placement.log(&direct) == LogId::of(SegmentKind::WarmNode);
         let links = self.inode(ino)?.i_links.get();
         let since = &self.since;
         let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.blocks_to_recover());
@@ -265,8 +270,8 @@ mod tests {
 
     /// Room for the seal and one node of two: others took the last segments since the fsync made room.
     fn leave_two_blocks_to_the_chain(volume: &mut Volume) -> Vec<Segment> {
-        while volume.logs[SegmentKind::WarmNode.index()].offset < crate::layout::BLOCKS_PER_SEGMENT - 2 {
-            let place = volume.allocate(SegmentKind::WarmNode, node_owner(Nid::NONE)).unwrap();
+        while volume.logs[LogId::of(SegmentKind::WarmNode)].offset < crate::layout::BLOCKS_PER_SEGMENT - 2 {
+            let place = volume.allocate(LogId::of(SegmentKind::WarmNode), node_owner(Nid::NONE)).unwrap();
             volume.invalidate(place).unwrap();
         }
         std::iter::from_fn(|| volume.table.open_segment(SegmentKind::WarmData, None)).collect()

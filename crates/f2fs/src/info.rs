@@ -181,7 +181,12 @@ fn describe(volume: &Volume) -> VolumeInfo {
         usage: usage(volume),
         states: states(volume),
         kinds: SegmentKind::ALL.iter().map(|kind| kind_info(volume, *kind)).collect(),
-        logs: volume.logs.iter().map(|log| LogInfo { segment: log.segment.get(), offset: log.offset }).collect(),
+        logs: volume
+            .logs
+            .recorded()
+            .iter()
+            .map(|log| LogInfo { segment: log.segment.get(), offset: log.offset })
+            .collect(),
         journal_bytes: journal_bytes(volume),
         journal_live: volume.journal.guarded,
         counters: volume.counters,

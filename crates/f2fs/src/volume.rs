@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use basalt_device::BlockDevice;
 use basalt_segments::cleaning::Cleaner;
-use basalt_segments::{Placement, Segment, SegmentTable};
+use basalt_segments::{LogId, Placement, Segment, SegmentTable};
 
 use crate::checkpoint::state::CheckpointState;
 use crate::clock::Clock;
@@ -22,6 +22,7 @@ use crate::journal::state::Journal;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::{FileBlock, Ino};
 use crate::log::active::ActiveLog;
+use crate::log::logs::Logs;
 use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
@@ -38,7 +39,7 @@ pub(crate) struct Volume {
     pub placement: Box<dyn Placement>,
     pub checkpoint: CheckpointState,
     pub table: SegmentTable,
-    pub logs: [ActiveLog; 6],
+    pub logs: Logs,
     pub writer: BlockWriter,
     pub nat: Nat,
     pub nodes: NodeCache,
@@ -87,7 +88,7 @@ pub(crate) struct Volume {
 pub(crate) struct Parts {
     pub checkpoint: CheckpointState,
     pub table: SegmentTable,
-    pub logs: [ActiveLog; 6],
+    pub logs: [ActiveLog; LogId::RECORDED],
     pub nat: Nat,
     pub orphans: BTreeSet<Ino>,
     pub warnings: Vec<String>,
@@ -105,6 +106,7 @@ impl Volume {
         let Parts { checkpoint, table, logs, nat, orphans, warnings } = parts;
         let placement = (options.placement.make)(options.logs)
             .ok_or(basalt_vfs::Error::Invalid("the placement does not work with this number of logs"))?;
+        let logs = Logs::new(logs, placement.more_logs());
         let now = clock.now();
         let raw = checkpoint.raw;
         Ok(Volume {
@@ -139,7 +141,7 @@ impl Volume {
             opened_at: now.seconds,
             // Distinct from one mount to the next: the version rises with every checkpoint.
             generation: (raw.checkpoint_ver.get() as u32).wrapping_mul(0x9E37_79B9) ^ now.nanoseconds,
-            writer: BlockWriter::new(6),
+            writer: BlockWriter::new(logs.count()),
             table,
             logs,
             geometry,

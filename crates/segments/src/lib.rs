@@ -65,6 +65,7 @@
 mod bitmap;
 pub mod cleaning;
 mod kind;
+mod log_id;
 mod main_block;
 pub mod placement;
 mod segment;
@@ -72,8 +73,9 @@ mod table;
 pub mod victim;
 
 pub use kind::SegmentKind;
+pub use log_id::LogId;
 pub use main_block::MainBlock;
-pub use placement::{BlockTraits, Placement, StaticPlacement};
+pub use placement::{BlockTraits, Placement, Reason, StaticPlacement};
 pub use segment::{Section, Segment, Segments};
 pub use table::{Durable, Held, MAX_SEGMENTS, SegmentState, SegmentTable};
 pub use victim::{CostBenefit, Greedy, SectionView, VictimPolicy};

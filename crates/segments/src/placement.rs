@@ -9,7 +9,7 @@ mod static_f2fs;
 
 pub use static_f2fs::StaticPlacement;
 
-use crate::SegmentKind;
+use crate::{LogId, MainBlock, Segment, SegmentKind};
 
 /// Every placement policy, by which options, help texts and reports list them. The first is the default.
 pub static POLICIES: &[Policy] = &[static_f2fs::POLICY];
@@ -67,12 +67,51 @@ pub struct BlockTraits {
     pub file: u32,
     /// Of data: which block of the file it is.
     pub index: u32,
+    /// Why it is written.
+    pub reason: Reason,
 }
 
-/// Decides which log a block is written to.
+/// Why a block is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A program changed it, and it goes to the device sooner or later.
+    #[default]
+    Writeback,
+    /// A program changed it, and waits for it to be durable.
+    Fsync,
+    /// Cleaning copies it: nobody changed it.
+    Cleaning,
+}
+
+/// Decides which log a block is written to, and hears what becomes of blocks and segments.
+///
+/// Everything happens under one lock, in the order in which it is told. Methods take `&self`: a policy keeps what it learns behind a
+/// `Mutex` or in atomics.
 pub trait Placement: Send + Sync {
-    /// The log for this block: a data kind for data, a node kind for nodes.
-    fn log(&self, block: &BlockTraits) -> SegmentKind;
+    /// The kinds of segments that logs beside F2FS's six write: [`LogId::more`] names them by their index in this list. Each needs a
+    /// free segment, so none opens a new one where sections run short: its blocks go to the recorded log of its kind then.
+    fn more_logs(&self) -> &[SegmentKind] {
+        &[]
+    }
+
+    /// The log for this block: one of segments for data for data, one of segments for nodes for nodes. Any other answer counts as the
+    /// one of [`StaticPlacement`].
+    ///
+    /// An fsync makes direct nodes of files durable without a checkpoint only where they go to the recorded log of
+    /// [`SegmentKind::WarmNode`].
+    fn log(&self, block: &BlockTraits) -> LogId;
+
+    /// The block got this place. It is not told of metadata, nor of dead blocks that cleaning copies because recovery may need them.
+    fn note_written(&self, _block: &BlockTraits, _place: MainBlock) {}
+
+    /// What was at this place is overwritten, moved or deleted.
+    fn note_dead(&self, _place: MainBlock) {}
+
+    /// A log has filled this segment, or left it.
+    fn note_sealed(&self, _log: LogId, _segment: Segment) {}
+
+    /// This segment is free: what was in it is gone.
+    fn note_free(&self, _segment: Segment) {}
 
     /// Whether the answer depends neither on [`file`](BlockTraits::file) and [`index`](BlockTraits::index) nor on what came before, so
     /// that one answer does for many blocks.
@@ -93,7 +132,9 @@ mod tests {
             for placement in [2, 4, 6].into_iter().filter_map(|logs| (policy.make)(logs)) {
                 for node in [false, true] {
                     let block = BlockTraits { node, direct_node: node, ..BlockTraits::default() };
-                    assert_eq!(placement.log(&block).is_node(), node, "{}", policy.name);
+                    let (log, more) = (placement.log(&block), placement.more_logs());
+                    let mut kinds = SegmentKind::ALL.iter().chain(more);
+                    assert_eq!(kinds.nth(log.index()).map(|kind| kind.is_node()), Some(node), "{}", policy.name);
                 }
             }
         }

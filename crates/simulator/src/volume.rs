@@ -5,7 +5,7 @@ mod file;
 mod logs;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
-use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, MainBlock, Section, Segment, SegmentKind, SegmentTable};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, LogId, MainBlock, Section, Segment, SegmentKind, SegmentTable};
 
 use crate::error::{Error, Result};
 use crate::options::{Age, FileModel, Options};
@@ -30,7 +30,7 @@ struct Log {
 pub struct Volume {
     options: Options,
     table: SegmentTable,
-    logs: [Log; 6],
+    logs: Vec<Log>,
     data_logs: DataLogs,
     /// Where each block is.
     places: Vec<MainBlock>,
@@ -61,11 +61,12 @@ impl Volume {
         if options.policy.is_by_live_alone() {
             table.index_by_live();
         }
+        let data_logs = DataLogs::new(placement);
         let mut volume = Volume {
-            data_logs: DataLogs::new(placement),
+            logs: vec![Log::default(); data_logs.count()],
+            data_logs,
             places: vec![NOWHERE; options.blocks as usize],
             owners: vec![STRANGER; (options.segments * BLOCKS_PER_SEGMENT) as usize],
-            logs: [Log::default(); 6],
             file: None,
             cleaner: Cleaner::default(),
             clock: 0,
@@ -138,13 +139,26 @@ impl Volume {
     #[inline]
     fn write_out(&mut self, block: u32) -> Result<()> {
         self.statistics.user_blocks += 1;
-        self.place(block, self.data_logs.for_user(block))
+        let log = self.log_with_room(self.data_logs.for_user(block));
+        self.place(block, log, false)
     }
 
-    /// Gives a block its next place, in `kind`'s log.
+    /// As in the engine: a log that the checkpoint does not record opens no segment where they run short.
     #[inline]
-    fn place(&mut self, block: u32, kind: SegmentKind) -> Result<()> {
-        let place = self.allocate(kind, block)?;
+    fn log_with_room(&self, log: LogId) -> LogId {
+        let state = self.logs[log.index()];
+        let needs_segment = state.segment.is_none() || state.offset >= BLOCKS_PER_SEGMENT;
+        if log.is_recorded() || !needs_segment || self.facts().load.spare_sections(&self.table) > 0 {
+            return log;
+        }
+        LogId::of(self.data_logs.kind(log))
+    }
+
+    /// Gives a block its next place, in this log.
+    #[inline]
+    fn place(&mut self, block: u32, log: LogId, copied: bool) -> Result<()> {
+        let place = self.allocate(log, block)?;
+        self.data_logs.note_written(block, copied, place);
         self.written += 1;
         let old = std::mem::replace(&mut self.places[block as usize], place);
         if let Some(file) = &mut self.file {
@@ -158,52 +172,54 @@ impl Volume {
 
     /// Takes the next place of a log.
     #[inline]
-    fn allocate(&mut self, kind: SegmentKind, owner: u32) -> Result<MainBlock> {
-        let log = self.logs[kind.index()];
+    fn allocate(&mut self, id: LogId, owner: u32) -> Result<MainBlock> {
+        let log = self.logs[id.index()];
         let segment = match log.segment {
             Some(segment) if log.offset < BLOCKS_PER_SEGMENT => segment,
-            _ => self.roll(kind)?,
+            _ => self.roll(id)?,
         };
-        let log = &mut self.logs[kind.index()];
+        let log = &mut self.logs[id.index()];
         let place = MainBlock::in_segment(segment, log.offset);
         let was_dead = self.table.set_live(place, self.clock);
         debug_assert!(was_dead, "block {place} is live ahead of the log");
         self.owners[place.get() as usize] = owner;
         log.offset += 1;
-        if log.offset == BLOCKS_PER_SEGMENT {
+        if log.offset == BLOCKS_PER_SEGMENT && id.is_recorded() {
             // As in the engine: that no segment is free shows when the next place is wanted.
-            let _ = self.roll(kind);
+            let _ = self.roll(id);
         }
         Ok(place)
     }
 
     /// Takes the next places of a log, at most `most`: the first and how many. Their owners are the caller's to note.
-    fn allocate_run(&mut self, kind: SegmentKind, most: u32) -> Result<(MainBlock, u32)> {
-        let log = self.logs[kind.index()];
+    fn allocate_run(&mut self, id: LogId, most: u32) -> Result<(MainBlock, u32)> {
+        let log = self.logs[id.index()];
         let segment = match log.segment {
             Some(segment) if log.offset < BLOCKS_PER_SEGMENT => segment,
-            _ => self.roll(kind)?,
+            _ => self.roll(id)?,
         };
-        let log = &mut self.logs[kind.index()];
+        let log = &mut self.logs[id.index()];
         let count = most.min(BLOCKS_PER_SEGMENT - log.offset);
         let first = MainBlock::in_segment(segment, log.offset);
         let were_dead = self.table.set_live_run(first, count, self.clock);
         debug_assert!(were_dead, "a block behind {first} is live ahead of the log");
         log.offset += count;
-        if log.offset == BLOCKS_PER_SEGMENT {
-            let _ = self.roll(kind);
+        if log.offset == BLOCKS_PER_SEGMENT && id.is_recorded() {
+            let _ = self.roll(id);
         }
         Ok((first, count))
     }
 
     /// Goes on in a free segment.
-    fn roll(&mut self, kind: SegmentKind) -> Result<Segment> {
-        let old = self.logs[kind.index()].segment;
+    fn roll(&mut self, log: LogId) -> Result<Segment> {
+        let old = self.logs[log.index()].segment;
+        let kind = self.data_logs.kind(log);
         let next = self.table.open_segment(kind, old).ok_or(Error::Full { writes: self.clock })?;
         if let Some(old) = old {
             self.table.close_segment(old);
+            self.data_logs.note_sealed(log, old);
         }
-        self.logs[kind.index()] = Log { segment: Some(next), offset: 0 };
+        self.logs[log.index()] = Log { segment: Some(next), offset: 0 };
         Ok(next)
     }
 
@@ -211,6 +227,7 @@ impl Volume {
     fn invalidate(&mut self, place: MainBlock) {
         let was_live = self.table.clear_live(place, self.death_time(place.segment()));
         debug_assert!(was_live, "block {place} is dead, but something is there");
+        self.data_logs.note_dead(place);
         self.changed = true;
     }
 
@@ -225,13 +242,22 @@ impl Volume {
     /// Writes the dirty nodes, and frees what was emptied.
     fn checkpoint(&mut self) -> Result<()> {
         self.write_nodes(usize::MAX)?;
-        for kind in SegmentKind::ALL {
-            if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
-                self.roll(kind)?;
+        for log in SegmentKind::ALL.map(LogId::of) {
+            if self.logs[log.index()].offset >= BLOCKS_PER_SEGMENT {
+                self.roll(log)?;
+            }
+        }
+        for log in LogId::all(self.logs.len()).skip(LogId::RECORDED) {
+            // As in the engine: the next one is opened when it is needed.
+            if let Log { segment: Some(segment), offset: BLOCKS_PER_SEGMENT } = self.logs[log.index()] {
+                self.table.close_segment(segment);
+                self.data_logs.note_sealed(log, segment);
+                self.logs[log.index()].segment = None;
             }
         }
         let freed = self.table.prefree();
         self.table.release(&freed, Durable::without_device());
+        self.data_logs.note_free(&freed);
         self.table.clear_dirty();
         let sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);

@@ -11,7 +11,7 @@
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use basalt_segments::{Durable, Section, Segment, SegmentKind};
+use basalt_segments::{Durable, LogId, Section, Segment, SegmentKind};
 
 use super::block::expected_checksum;
 use super::fields::bitmap_places;
@@ -58,11 +58,7 @@ impl Volume {
             self.write_back_directories()?;
         }
         self.write_nodes()?;
-        for kind in SegmentKind::ALL {
-            if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
-                self.roll_log(kind)?;
-            }
-        }
+        self.prepare_logs()?;
         if !mutant::active(Mutant::PendingNotWritten) {
             self.writer.write_all(&*self.device)?;
         }
@@ -87,6 +83,7 @@ impl Volume {
         self.table.end_checkpoint();
         self.journal.note_checkpoint();
         self.table.release(&prepared.freed, durable);
+        prepared.freed.iter().for_each(|&segment| self.placement.note_free(segment));
         self.checkpoint_under_way = false;
         let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
@@ -139,7 +136,7 @@ impl Volume {
         raw.next_free_nid = U32::new(self.nat.next_free().get());
         raw.free_segment_count = U32::new(self.table.free_segments() + self.table.prefree_segments());
         for kind in SegmentKind::ALL {
-            let (log, index) = (&self.logs[kind.index()], kind.index());
+            let (log, index) = (&self.logs[LogId::of(kind)], kind.index());
             let (segment, offset) = (U32::new(log.segment.get()), U16::new(log.offset as u16));
             if kind.is_node() {
                 (raw.cur_node_segno[index - 3], raw.cur_node_blkoff[index - 3]) = (segment, offset);
@@ -186,7 +183,7 @@ impl Volume {
 
     /// The summaries of the data logs with the journals, compact if they fit two blocks.
     fn data_summaries(&self, nat_journal: &[u8; JOURNAL_SIZE], sit_journal: &[u8; JOURNAL_SIZE]) -> (Vec<u8>, bool) {
-        let logs = &self.logs[..3];
+        let logs = self.logs.of_data();
         let count: usize = logs.iter().map(|log| log.offset as usize).sum();
         if count > COMPACT_FIRST + COMPACT_NEXT {
             let mut bytes = Vec::with_capacity(3 * BLOCK_SIZE);
@@ -216,7 +213,7 @@ impl Volume {
 
     fn node_summaries(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(3 * BLOCK_SIZE);
-        for log in &self.logs[3..] {
+        for log in self.logs.of_nodes() {
             let mut summary: RawSummaryBlock = *log.summary;
             summary.entry_type = TYPE_NODE;
             bytes.extend_from_slice(summary.as_bytes());

@@ -2,7 +2,7 @@
 //! an fsync needs are copied too. Nodes move at once, as they are on the device: that they are to be written with the next checkpoint
 //! is not enough.
 
-use basalt_segments::SegmentKind;
+use basalt_segments::{LogId, SegmentKind};
 
 use super::CleaningCause;
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl Volume {
         cause: CleaningCause,
     ) -> Result<()> {
         let entry = Owner { nid: owner.nid(), index: u32::from(owner.ofs_in_node.get()), kind: KIND_DATA };
-        self.copy_pre_invalid(SegmentKind::ColdData, owner, entry, address, bytes, cause)?;
+        self.copy_pre_invalid(LogId::of(SegmentKind::ColdData), owner, entry, address, bytes, cause)?;
         self.counters.data_blocks += 1;
         self.cleaning.of(cause).data_blocks_copied += 1;
         Ok(())
@@ -48,15 +48,15 @@ impl Volume {
 
     fn copy_pre_invalid(
         &mut self,
-        kind: SegmentKind,
+        log: LogId,
         summary: RawSummary,
         owner: Owner,
         address: Address,
         bytes: &[u8; BLOCK_SIZE],
         cause: CleaningCause,
     ) -> Result<()> {
-        let new = self.allocate(kind, summary)?;
-        self.writer.append(&*self.device, kind.index(), new, bytes)?;
+        let new = self.allocate(log, summary)?;
+        self.writer.append(&*self.device, log.index(), new, bytes)?;
         self.invalidate(new)?;
         self.table.set_pre_invalid(self.geometry.main_block(new));
         self.note_move(address, new, owner, bytes);
@@ -78,9 +78,9 @@ impl Volume {
         if !is_node {
             return Err(not_owned("summary", nid, address));
         }
-        let kind = SegmentKind::ColdNode;
+        let log = LogId::of(SegmentKind::ColdNode);
         if self.table.is_pre_invalid(self.geometry.main_block(address)) {
-            self.copy_pre_invalid(kind, node_owner(nid), owner, address, bytes, cause)?;
+            self.copy_pre_invalid(log, node_owner(nid), owner, address, bytes, cause)?;
             self.counters.node_blocks += 1;
             return Ok(());
         }
@@ -89,8 +89,8 @@ impl Volume {
             return Err(not_owned("NAT", nid, address));
         }
         let was_fresh = self.is_fresh(address);
-        let new = self.allocate(kind, node_owner(nid))?;
-        self.writer.append(&*self.device, kind.index(), new, bytes)?;
+        let new = self.allocate(log, node_owner(nid))?;
+        self.writer.append(&*self.device, log.index(), new, bytes)?;
         self.nat.set(nid, RawNatEntry { block_addr: new.into(), ..entry });
         self.invalidate(address)?;
         self.counters.node_blocks += 1;

@@ -6,6 +6,7 @@
 //! whatever it is for. Also ordered are the pages of a file that gets another name, which somebody may have written to take the place of an
 //! older file (ext4 does the same: `auto_da_alloc`).
 
+use basalt_segments::Reason;
 use basalt_segments::cleaning::PIECE;
 
 use crate::error::Result;
@@ -88,7 +89,7 @@ impl Volume {
         while left > 0
             && let Some((&ino, &from)) = self.ordered.first_key_value()
         {
-            let written = self.write_back_from(ino, from, left)?.len();
+            let written = self.write_back_from(ino, from, left, Reason::Writeback)?.len();
             if written < left {
                 self.ordered.remove(&ino);
             }

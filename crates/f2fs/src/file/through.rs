@@ -56,14 +56,14 @@ impl Volume {
                 let slot = Slot { byte: slot.byte + 4 * step as usize, index: slot.index + step, ..slot };
                 let was_hole = self.node(slot.nid)?.address(slot.byte) == Address::NULL;
                 self.reserve_slot(ino, slot)?;
-                let kind = self.placement.log(&BlockTraits { index: (index + step).get(), ..traits });
-                let address = match self.place_block(ino, index + step, slot, kind) {
+                let traits = BlockTraits { index: (index + step).get(), ..traits };
+                let address = match self.place_block(ino, index + step, slot, &traits) {
                     // A block that is only reserved, behind the end: Linux would make it part of the file when it recovers an fsync.
                     Err(error @ Error::Refused(basalt_vfs::Error::NoSpace)) if was_hole => {
                         self.free_slots(ino, slot.nid, slot.byte, 1)?;
                         return Err(error);
                     }
-                    placed => placed?,
+                    placed => placed?.1,
                 };
                 if placed.count == 0 || placed.address + placed.count as u32 != address {
                     let full = std::mem::replace(placed, Placed { address, count: 0, before: *done });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use basalt_segments::{BlockTraits, SegmentKind};
+use basalt_segments::{BlockTraits, LogId, Reason};
 
 use super::state::Page;
 use crate::error::{Error, Result};
@@ -14,8 +14,8 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Writes the dirty pages of one inode, in file order.
-    pub(crate) fn write_back(&mut self, ino: Ino) -> Result<()> {
-        self.write_back_from(ino, FileBlock::FIRST, usize::MAX).map(|_| ())
+    pub(crate) fn write_back(&mut self, ino: Ino, reason: Reason) -> Result<()> {
+        self.write_back_from(ino, FileBlock::FIRST, usize::MAX, reason).map(|_| ())
     }
 
     /// Writes about `count` dirty pages, inode after inode and page after page, going on where the last call ended.
@@ -26,7 +26,8 @@ impl Volume {
             let (at, page) = self.written_to;
             let next = self.dirty_inodes.range(at..).next().or_else(|| self.dirty_inodes.first());
             let Some(&ino) = next.filter(|_| left > 0) else { break };
-            let written = self.write_back_from(ino, if ino == at { page } else { FileBlock::FIRST }, left)?;
+            let written =
+                self.write_back_from(ino, if ino == at { page } else { FileBlock::FIRST }, left, Reason::Writeback)?;
             left -= written.len();
             self.written_to = match written.last() {
                 Some(last) if left == 0 => (ino, last.saturating_add(1)),
@@ -42,13 +43,19 @@ impl Volume {
         while left > 0
             && let Some(&ino) = self.dirty_inodes.first()
         {
-            left -= self.write_back_from(ino, FileBlock::FIRST, left)?.len();
+            left -= self.write_back_from(ino, FileBlock::FIRST, left, Reason::Writeback)?.len();
         }
         Ok(())
     }
 
     /// Writes up to `most` dirty pages of one inode, from page `from` on; which.
-    pub(crate) fn write_back_from(&mut self, ino: Ino, from: FileBlock, most: usize) -> Result<Vec<FileBlock>> {
+    pub(crate) fn write_back_from(
+        &mut self,
+        ino: Ino,
+        from: FileBlock,
+        most: usize,
+        reason: Reason,
+    ) -> Result<Vec<FileBlock>> {
         let mut written = Vec::new();
         let Some(state) = self.inodes.get_mut(&ino) else { return Ok(written) };
         if state.dirty == 0 {
@@ -60,7 +67,7 @@ impl Volume {
             let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
             self.write_pages_out(ino, dirty, &mut written)
         } else {
-            self.hand_pages_over(ino, &mut pages, from, most, &mut written)
+            self.hand_pages_over(ino, &mut pages, (from, most), reason, &mut written)
         };
         // Counted, not looked for: a piece must not cost as much as all that waits.
         let state = self.state(ino);
@@ -89,33 +96,33 @@ impl Volume {
         let traits = self.data_traits(ino)?;
         let mut known = None;
         for (&index, page) in pages {
-            let kind = self.placement.log(&BlockTraits { index: index.get(), ..traits });
             let slot = self.slot_near(ino, index, &mut known)?;
-            self.write_data_block(ino, index, slot, kind, &page.block.0)?;
+            let traits = BlockTraits { index: index.get(), ..traits };
+            self.write_data_block(ino, index, slot, &traits, &page.block.0)?;
             page.dirty = false;
             written.push(index);
         }
         Ok(())
     }
 
-    /// Moves dirty pages out of the cache into the block writer. The page at which that fails stays.
+    /// Moves up to `most` dirty pages, from one on, out of the cache into the block writer. The page at which that fails stays.
     fn hand_pages_over(
         &mut self,
         ino: Ino,
         pages: &mut BTreeMap<FileBlock, Page>,
-        from: FileBlock,
-        most: usize,
+        (from, most): (FileBlock, usize),
+        reason: Reason,
         written: &mut Vec<FileBlock>,
     ) -> Result<()> {
-        let traits = self.data_traits(ino)?;
+        let traits = BlockTraits { reason, ..self.data_traits(ino)? };
         let mut known = None;
         let mut kept = None;
         for (index, page) in pages.extract_if(from.., |_, page| page.dirty).take(most) {
-            let kind = self.placement.log(&BlockTraits { index: index.get(), ..traits });
+            let traits = BlockTraits { index: index.get(), ..traits };
             let slot = self.slot_near(ino, index, &mut known);
-            match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, kind, &page.block.0)) {
-                Ok(true) => self.writer.push(kind.index(), page.block),
-                Ok(false) => {}
+            match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, &traits, &page.block.0)) {
+                Ok(Some(log)) => self.writer.push(log.index(), page.block),
+                Ok(None) => {}
                 Err(error) => {
                     kept = Some((index, page, error));
                     break;
@@ -143,43 +150,49 @@ impl Volume {
         }
     }
 
-    /// Writes one block of data to `kind`'s log and points its slot there.
+    /// Writes one block of data to its log and points its slot there.
     pub(crate) fn write_data_block(
         &mut self,
         ino: Ino,
         index: FileBlock,
         slot: Slot,
-        kind: SegmentKind,
+        traits: &BlockTraits,
         bytes: &[u8; BLOCK_SIZE],
     ) -> Result<()> {
-        if self.make_way_for_block(ino, index, slot, kind, bytes)? {
+        if let Some(log) = self.make_way_for_block(ino, index, slot, traits, bytes)? {
             let block = self.writer.copy_of(bytes);
-            self.writer.push(kind.index(), block);
+            self.writer.push(log.index(), block);
         }
         Ok(())
     }
 
-    /// Points the slot of one block of data to its next address in `kind`'s log, to whose run the block must be added next. `false`
-    /// where a planted bug forgets that.
+    /// Points the slot of one block of data to its place, and returns the log to whose run the block must be added next. `None` where a
+    /// planted bug forgets that.
     fn make_way_for_block(
         &mut self,
         ino: Ino,
         index: FileBlock,
         slot: Slot,
-        kind: SegmentKind,
+        traits: &BlockTraits,
         bytes: &[u8; BLOCK_SIZE],
-    ) -> Result<bool> {
-        let address = self.place_block(ino, index, slot, kind)?;
+    ) -> Result<Option<LogId>> {
+        let (log, address) = self.place_block(ino, index, slot, traits)?;
         if mutant::active(Mutant::StaleBlockExposed) && index.get() % 3 == 2 {
-            return Ok(false);
+            return Ok(None);
         }
         self.since.unsealed.note(address, bytes);
-        self.writer.make_way(&*self.device, kind.index(), address)?;
-        Ok(true)
+        self.writer.make_way(&*self.device, log.index(), address)?;
+        Ok(Some(log))
     }
 
-    /// Gives a reserved block its next address in `kind`'s log and points its slot there; the bytes are the caller's to write.
-    pub(crate) fn place_block(&mut self, ino: Ino, index: FileBlock, slot: Slot, kind: SegmentKind) -> Result<Address> {
+    /// Gives a reserved block its place and points its slot there; the bytes are the caller's to write.
+    pub(crate) fn place_block(
+        &mut self,
+        ino: Ino,
+        index: FileBlock,
+        slot: Slot,
+        traits: &BlockTraits,
+    ) -> Result<(LogId, Address)> {
         let old = self.node(slot.nid)?.address(slot.byte);
         if old == Address::NULL {
             return Err(not_reserved(ino, index));
@@ -190,7 +203,7 @@ impl Volume {
             self.forget_extent(ino)?;
         }
         self.node(slot.nid)?;
-        let address = self.allocate(kind, data_owner(slot.nid, version, slot.index))?;
+        let (log, address) = self.place(traits, data_owner(slot.nid, version, slot.index))?;
         self.node_mut(slot.nid)?.set_address(slot.byte, address);
         if self.journal.is_on() {
             self.since.note_placed(slot.nid, address);
@@ -199,7 +212,7 @@ impl Volume {
         if old != Address::NEW {
             self.invalidate(old)?;
         }
-        Ok(address)
+        Ok((log, address))
     }
 
     /// Writes dirty directory pages, all of them.
@@ -213,13 +226,13 @@ impl Volume {
             .copied()
             .filter(|ino| self.inodes.get(ino).is_some_and(|state| state.directory))
             .collect();
-        inodes.into_iter().try_for_each(|ino| self.write_back(ino))
+        inodes.into_iter().try_for_each(|ino| self.write_back(ino, Reason::Writeback))
     }
 
     /// Writes all dirty pages, files first in order of their inode number.
     pub(crate) fn write_back_all(&mut self) -> Result<()> {
         let inodes: Vec<Ino> = self.dirty_inodes.iter().copied().collect();
-        inodes.into_iter().try_for_each(|ino| self.write_back(ino))
+        inodes.into_iter().try_for_each(|ino| self.write_back(ino, Reason::Writeback))
     }
 }
 

@@ -208,6 +208,7 @@ impl Volume {
     /// Makes segments free that nothing needs, without a checkpoint.
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
+        freed.iter().for_each(|&segment| self.placement.note_free(segment));
         self.since.unsealed.forget(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()

@@ -1,5 +1,6 @@
 //! When only a checkpoint helps, and from when on there is a journal.
 
+use basalt_segments::LogId;
 use basalt_segments::cleaning::Rule;
 
 use super::area::Area;
@@ -39,7 +40,7 @@ impl Volume {
     /// Segments that recovery may need where so many nodes point to moved blocks.
     pub(super) fn recovery_segments(&self, pointing: usize) -> u32 {
         let nodes = pointing as u32 + self.since.chained;
-        self.logs.len() as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
+        LogId::RECORDED as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
     }
 
     /// From now on commits cleaning by the journal, if the volume has one and may be changed. Called when nothing is left to recover.

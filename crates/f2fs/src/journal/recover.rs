@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{Durable, MainBlock, Segment, SegmentKind, SegmentState};
+use basalt_segments::{Durable, LogId, MainBlock, Segment, SegmentKind, SegmentState};
 
 use super::area::{Area, Replay};
 use super::moves::Owner;
@@ -149,7 +149,7 @@ impl Volume {
     /// other use by now, and no move tells. What the logs knew of owners is written with the rest.
     fn leave_logs(&mut self, owners: &mut Owners) {
         for kind in SegmentKind::ALL {
-            let log = &mut self.logs[kind.index()];
+            let log = &mut self.logs[LogId::of(kind)];
             log.left = true;
             log.offset = BLOCKS_PER_SEGMENT;
             let (segment, summary) = (log.segment, log.summary.clone());

@@ -9,7 +9,7 @@
 
 use zerocopy::FromBytes;
 
-use basalt_segments::{Segment, SegmentKind};
+use basalt_segments::{LogId, Segment, SegmentKind};
 
 use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
@@ -23,7 +23,7 @@ impl Volume {
     /// the warm node log was in its segment.
     pub(crate) fn begin_chain_behind_open(&mut self, offset: u32) {
         let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
-        let log = &mut self.logs[SegmentKind::WarmNode.index()];
+        let log = &mut self.logs[LogId::of(SegmentKind::WarmNode)];
         if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
             log.offset = offset;
             self.since.beginning = Beginning::Unknown;
@@ -42,14 +42,14 @@ impl Volume {
         } else {
             self.since.beginning = Beginning::Past;
             self.since.close("nodes of an interrupted fsync lie behind the checkpoint");
-            self.leave_segment(SegmentKind::WarmNode);
+            self.leave_segment(LogId::of(SegmentKind::WarmNode));
         }
     }
 
     /// Whether no block in the rest of the segment is of the checkpoint's version. One that cannot be read counts as one that is.
     fn is_beginning_free(&self) -> bool {
-        let log = &self.logs[SegmentKind::WarmNode.index()];
-        let (from, count) = (self.next_address(SegmentKind::WarmNode), BLOCKS_PER_SEGMENT - log.offset);
+        let log = &self.logs[LogId::of(SegmentKind::WarmNode)];
+        let (from, count) = (self.next_address(LogId::of(SegmentKind::WarmNode)), BLOCKS_PER_SEGMENT - log.offset);
         let Ok(bytes) = read_blocks(&*self.device, from, count as usize) else { return false };
         let version = self.checkpoint.node_version();
         let is_of_version =
@@ -70,7 +70,7 @@ impl Volume {
     /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
     pub(crate) fn note_chained(&mut self) {
         self.since.chained += 1;
-        if self.logs[SegmentKind::WarmNode.index()].offset >= BLOCKS_PER_SEGMENT {
+        if self.logs[LogId::of(SegmentKind::WarmNode)].offset >= BLOCKS_PER_SEGMENT {
             self.since.close("no segment for the next node");
         }
     }
@@ -80,7 +80,7 @@ impl Volume {
         if mutant::active(Mutant::ChainSegmentReused) {
             return;
         }
-        let log = &self.logs[SegmentKind::WarmNode.index()];
+        let log = &self.logs[LogId::of(SegmentKind::WarmNode)];
         let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
         self.table.pin(log.segment);
         if self.geometry.has_segment(named) {

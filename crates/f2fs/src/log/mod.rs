@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`active`] | the state of each log |
+//! | `logs` | all logs of a volume, by their id |
 //! | `place` | taking the next block of a log, and giving blocks up |
 //! | [`writer`] | blocks on their way to the device, joined to large requests |
 //! | `chain` | the roll-forward chain behind a checkpoint |
@@ -10,6 +11,7 @@
 
 pub mod active;
 mod chain;
+pub(crate) mod logs;
 mod owners;
 mod place;
 pub mod writer;

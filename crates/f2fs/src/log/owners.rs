@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use basalt_segments::{Segment, SegmentKind};
+use basalt_segments::{LogId, Segment};
 
 use super::active::Owners;
 use crate::error::{Error, Result};
@@ -15,12 +15,12 @@ use basalt_segments::MainBlock;
 
 impl Volume {
     /// The log that writes to a segment.
-    pub(crate) fn log_in(&self, segment: Segment) -> Option<SegmentKind> {
-        let writes = |kind: &SegmentKind| {
-            let log = &self.logs[kind.index()];
+    pub(crate) fn log_in(&self, segment: Segment) -> Option<LogId> {
+        let writes = |log: &LogId| {
+            let log = &self.logs[*log];
             log.segment == segment && !log.left
         };
-        SegmentKind::ALL.into_iter().find(writes)
+        self.logs.ids().find(writes)
     }
 
     /// Writes the summaries of segments that got live blocks: what they had for those may never have reached the device.
@@ -40,8 +40,8 @@ impl Volume {
     /// Who owns a block, by its segment's summary.
     pub(crate) fn owner_of(&mut self, block: MainBlock, owners: &Owners) -> Result<RawSummary> {
         let (segment, offset) = (block.segment(), block.offset() as usize);
-        if let Some(kind) = self.log_in(segment) {
-            return Ok(self.logs[kind.index()].summary.entries[offset]);
+        if let Some(log) = self.log_in(segment) {
+            return Ok(self.logs[log].summary.entries[offset]);
         }
         match owners.changed.get(&segment) {
             Some(summary) => Ok(summary.entries[offset]),
@@ -52,9 +52,9 @@ impl Volume {
     /// Records who owns a block that becomes live.
     pub(crate) fn set_owner(&mut self, block: MainBlock, owner: RawSummary, owners: &mut Owners) -> Result<()> {
         let (segment, offset) = (block.segment(), block.offset() as usize);
-        if let Some(kind) = self.log_in(segment) {
+        if let Some(log) = self.log_in(segment) {
             // Written when the log moves on.
-            self.logs[kind.index()].summary.entries[offset] = owner;
+            self.logs[log].summary.entries[offset] = owner;
             return Ok(());
         }
         let summary = match owners.changed.entry(segment) {

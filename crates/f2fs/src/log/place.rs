@@ -1,16 +1,16 @@
 //! Where the next block of a log goes, and giving blocks up: the only way to an address.
 
-use basalt_segments::{Durable, SegmentKind};
+use basalt_segments::{BlockTraits, Durable, LogId, MainBlock, SegmentKind, StaticPlacement};
 use zerocopy::IntoBytes;
 
 use super::active::ActiveLog;
+use super::logs::empty_summary;
 use crate::error::{Error, Result};
-use crate::layout::summary::{RawSummary, RawSummaryBlock, TYPE_DATA, TYPE_NODE};
+use crate::layout::summary::RawSummary;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::since::Beginning;
 use crate::volume::Volume;
-use basalt_segments::MainBlock;
 
 /// The owner that a log's summary gets for a block.
 fn owner_in_summary(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
@@ -21,36 +21,62 @@ fn owner_in_summary(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
 }
 
 impl Volume {
+    /// The log that a block goes to, by the placement.
+    fn choose_log(&self, block: &BlockTraits) -> LogId {
+        let log = self.placement.log(block);
+        let Some(kind) = self.logs.kind(log).filter(|kind| kind.is_node() == block.node) else {
+            return LogId::of(StaticPlacement::default().kind(block));
+        };
+        // A segment for each group is a luxury where they run short.
+        let has_room = log.is_recorded() || self.logs[log].offset < BLOCKS_PER_SEGMENT || self.has_spare_sections();
+        if has_room { log } else { LogId::of(kind) }
+    }
+
+    /// Whether there are free sections that neither what is dirty nor cleaning needs.
+    fn has_spare_sections(&self) -> bool {
+        self.load().spare_sections(&self.table) > 0
+    }
+
+    /// Gives a block its place, in the log that the placement chooses: the log and the address.
+    pub(crate) fn place(&mut self, block: &BlockTraits, owner: RawSummary) -> Result<(LogId, Address)> {
+        let log = self.choose_log(block);
+        let address = self.allocate(log, owner)?;
+        self.placement.note_written(block, self.geometry.main_block(address));
+        Ok((log, address))
+    }
+
     /// Makes a log go on in another segment.
-    pub(crate) fn leave_segment(&mut self, kind: SegmentKind) {
-        self.logs[kind.index()].offset = BLOCKS_PER_SEGMENT;
+    pub(crate) fn leave_segment(&mut self, log: LogId) {
+        self.logs[log].offset = BLOCKS_PER_SEGMENT;
     }
 
     /// Takes the next block of a log for `owner` and returns its address.
-    pub(crate) fn allocate(&mut self, kind: SegmentKind, owner: RawSummary) -> Result<Address> {
-        if kind == SegmentKind::WarmNode {
+    pub(crate) fn allocate(&mut self, log: LogId, owner: RawSummary) -> Result<Address> {
+        let is_chain = log == LogId::of(SegmentKind::WarmNode);
+        if is_chain {
             self.look_behind_checkpoint();
         }
-        if self.logs[kind.index()].offset >= BLOCKS_PER_SEGMENT {
-            self.roll_log(kind)?;
+        if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
+            self.roll_log(log)?;
         }
         let now = self.mounted_seconds();
-        let log = &mut self.logs[kind.index()];
-        let block = MainBlock::in_segment(log.segment, log.offset);
+        let active = &mut self.logs[log];
+        let block = MainBlock::in_segment(active.segment, active.offset);
         if !self.table.set_live(block, now) {
             return Err(Error::damaged(
                 "SIT",
-                format!("segment {} block {}", log.segment, log.offset),
+                format!("segment {} block {}", active.segment, active.offset),
                 "live ahead of the log that writes there",
             ));
         }
-        log.summary.entries[log.offset as usize] = owner_in_summary(kind, owner);
-        log.offset += 1;
+        let kind = self.table.kind(active.segment);
+        active.summary.entries[active.offset as usize] = owner_in_summary(kind, owner);
+        active.offset += 1;
         // Nobody has looked at what the next segment holds, and the chain would lead there.
-        let ends_here = kind == SegmentKind::WarmNode && self.since.beginning == Beginning::Free;
-        if self.logs[kind.index()].offset == BLOCKS_PER_SEGMENT && !ends_here {
+        let ends_here = is_chain && self.since.beginning == Beginning::Free;
+        if self.logs[log].offset == BLOCKS_PER_SEGMENT && log.is_recorded() && !ends_here {
             // That no segment is free shows when the next block is wanted; this one has its place.
-            if let Err(error) = self.roll_log(kind)
+            if let Err(error) = self.roll_log(log)
                 && error.is_failure()
             {
                 return Err(error);
@@ -60,34 +86,60 @@ impl Volume {
     }
 
     /// Writes the summary of a log's segment and goes on in a free one.
-    pub(crate) fn roll_log(&mut self, kind: SegmentKind) -> Result<()> {
-        let old = self.logs[kind.index()].segment;
-        let has_left = self.logs[kind.index()].left;
+    pub(crate) fn roll_log(&mut self, log: LogId) -> Result<()> {
+        let (old, has_left) = (self.logs[log].segment, self.logs[log].left);
+        let kind = self.logs.kind(log).unwrap_or(SegmentKind::WarmData);
         // First, because it may fail: no segment is taken that no log writes to.
-        let address = self.geometry.summary_block(old);
-        let mut block = RawBlock::zeroed();
-        block.0.copy_from_slice(self.logs[kind.index()].summary.as_bytes());
         if !has_left && !mutant::active(Mutant::SummaryNotWritten) {
-            self.write_metadata(address, &block.0)?;
+            self.write_summary(log)?;
         }
         let Some(next) = self.table.open_segment(kind, Some(old)) else {
             return Err(basalt_vfs::Error::NoSpace.into());
         };
         if !has_left {
             self.table.close_segment(old);
+            self.placement.note_sealed(log, old);
         }
-        if kind == SegmentKind::WarmNode && !mutant::active(Mutant::ChainSegmentReused) {
+        if log == LogId::of(SegmentKind::WarmNode) && !mutant::active(Mutant::ChainSegmentReused) {
             self.table.pin(next);
         }
-        let kind_of_owner = if kind.is_node() { TYPE_NODE } else { TYPE_DATA };
-        self.logs[kind.index()] =
-            ActiveLog { segment: next, offset: 0, summary: RawSummaryBlock::empty(kind_of_owner), left: false };
+        self.logs[log] = ActiveLog { segment: next, offset: 0, summary: empty_summary(kind), left: false };
+        Ok(())
+    }
+
+    /// Writes the owners of what a log has put into its segment so far to the SSA.
+    fn write_summary(&mut self, log: LogId) -> Result<()> {
+        let address = self.geometry.summary_block(self.logs[log].segment);
+        let mut block = RawBlock::zeroed();
+        block.0.copy_from_slice(self.logs[log].summary.as_bytes());
+        self.write_metadata(address, &block.0)
+    }
+
+    /// Before a checkpoint: recorded logs have room for a block, and the others, which it does not name, have their owners in the SSA.
+    pub(crate) fn prepare_logs(&mut self) -> Result<()> {
+        for log in SegmentKind::ALL.map(LogId::of) {
+            if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
+                self.roll_log(log)?;
+            }
+        }
+        for log in self.logs.more() {
+            if self.logs[log].left {
+                continue;
+            }
+            self.write_summary(log)?;
+            if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
+                let segment = self.logs[log].segment;
+                self.table.close_segment(segment);
+                self.placement.note_sealed(log, segment);
+                self.logs[log].left = true;
+            }
+        }
         Ok(())
     }
 
     /// The address the log will write next: the link of the roll-forward chain.
-    pub(crate) fn next_address(&self, kind: SegmentKind) -> Address {
-        let log = &self.logs[kind.index()];
+    pub(crate) fn next_address(&self, log: LogId) -> Address {
+        let log = &self.logs[log];
         self.geometry.in_segment(log.segment, log.offset.min(BLOCKS_PER_SEGMENT - 1))
     }
 
@@ -100,6 +152,7 @@ impl Volume {
         if !self.table.clear_live(self.geometry.main_block(address), now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
         }
+        self.placement.note_dead(self.geometry.main_block(address));
         self.free_early(Mutant::SegmentReusedEarly);
         self.changed = true;
         Ok(())

@@ -1,6 +1,6 @@
 //! Making, freeing and writing nodes: each gets its place in a node log when it is written.
 
-use basalt_segments::{BlockTraits, SegmentKind};
+use basalt_segments::{BlockTraits, LogId, SegmentKind};
 use zerocopy::little_endian::{U32, U64};
 
 use super::cache::Node;
@@ -79,8 +79,8 @@ impl Volume {
 
     /// Writes a node to its log if it is dirty, without marks: an fsync that covers it comes later, or never.
     pub(crate) fn write_node(&mut self, nid: Nid) -> Result<()> {
-        let Some((kind, address)) = self.place_node(nid, NodeFlags::empty())? else { return Ok(()) };
-        if kind == SegmentKind::WarmNode {
+        let Some((log, address)) = self.place_node(nid, NodeFlags::empty(), None)? else { return Ok(()) };
+        if log == LogId::of(SegmentKind::WarmNode) {
             let Some(bytes) = self.nodes.bytes(nid) else { return Ok(()) };
             self.since.unsealed.note(address, bytes);
             self.keep_targets(nid);
@@ -88,22 +88,29 @@ impl Volume {
         let Some(node) = self.nodes.get(nid) else { return Ok(()) };
         // In whichever log: with two logs none is the chain's, and the node is as little durable.
         self.since.note_unmarked(node.footer().ino());
-        self.writer.append(&*self.device, kind.index(), address, node.bytes())
+        self.writer.append(&*self.device, log.index(), address, node.bytes())
     }
 
-    /// Gives a dirty node its next place in its log, and its footer; the bytes are the caller's to write. `None` if it is clean, or
-    /// was freed.
-    pub(crate) fn place_node(&mut self, nid: Nid, marks: NodeFlags) -> Result<Option<(SegmentKind, Address)>> {
+    /// Gives a dirty node its next place, in this log or where the placement wants it, and its footer; the bytes are the caller's to
+    /// write. `None` if it is clean, or was freed.
+    pub(crate) fn place_node(
+        &mut self,
+        nid: Nid,
+        marks: NodeFlags,
+        log: Option<LogId>,
+    ) -> Result<Option<(LogId, Address)>> {
         if !self.nodes.must_be_written(nid) {
             return Ok(None);
         }
         let entry = self.nat_entry(nid)?;
-        let kind = self.placement.log(&self.node_traits(nid));
-        let address = self.allocate(kind, node_owner(nid))?;
-        if kind == SegmentKind::WarmNode {
+        let (log, address) = match log {
+            Some(log) => (log, self.allocate(log, node_owner(nid))?),
+            None => self.place(&self.node_traits(nid), node_owner(nid))?,
+        };
+        if log == LogId::of(SegmentKind::WarmNode) {
             self.note_chained();
         }
-        let next = self.next_address(kind);
+        let next = self.next_address(log);
         let version = self.checkpoint.node_version();
         let with_checksum = self.geometry.features.contains(Features::INODE_CHECKSUM);
         let seed = self.geometry.checksum_seed;
@@ -122,7 +129,7 @@ impl Volume {
         if !nat::is_new(&entry) {
             self.invalidate(entry.address())?;
         }
-        Ok(Some((kind, address)))
+        Ok(Some((log, address)))
     }
 
     /// What placement may know about a node.

@@ -5,7 +5,7 @@ mod metadata;
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{LogId, SegmentKind};
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -156,9 +156,9 @@ fn roll_forward(
     }
     // Nodes of an fsync that was cut off may lie behind the checkpoint, without the beginning of their chain. Recovery must write
     // nothing there: it would carry the same version, and lead to them.
-    let place = volume.logs[SegmentKind::WarmNode.index()].offset;
+    let place = volume.logs[LogId::of(SegmentKind::WarmNode)].offset;
     if !mutant::active(Mutant::ChainOverwritten) {
-        volume.leave_segment(SegmentKind::WarmNode);
+        volume.leave_segment(LogId::of(SegmentKind::WarmNode));
     }
     if !may {
         volume.since.close("the volume has features that recovery does not know, or is damaged");

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
-use basalt_segments::{Segment, SegmentKind, SegmentState};
+use basalt_segments::{LogId, Segment, SegmentKind, SegmentState};
 use basalt_vfs::FileKind;
 
 use super::scan::{Chain, ChainNode, Start, scan};
@@ -183,7 +183,7 @@ impl Volume {
         }
         let segment = self.geometry.segment_of(address);
         let live_nodes = self.table.kind(segment).is_node() && self.table.live(segment) > 0;
-        let of_node_log = self.logs[3..].iter().any(|log| log.segment == segment && !log.left);
+        let of_node_log = self.logs.of_nodes().iter().any(|log| log.segment == segment && !log.left);
         if live_nodes || of_node_log {
             let found = format!("fsynced with data in segment {segment}, which holds nodes");
             return Err(Error::damaged("node", format!("inode {ino}"), found));
@@ -195,11 +195,11 @@ impl Volume {
     /// Keeps a segment from being written to until the next checkpoint, by whatever log.
     fn hold_segment(&mut self, segment: Segment) {
         self.table.hold(segment);
-        if let Some(kind) = self.log_in(segment)
+        if let Some(log) = self.log_in(segment)
             && self.table.state(segment) == SegmentState::Active
-            && !(kind == SegmentKind::WarmNode && mutant::active(Mutant::ChainOverwritten))
+            && !(log == LogId::of(SegmentKind::WarmNode) && mutant::active(Mutant::ChainOverwritten))
         {
-            self.leave_segment(kind);
+            self.leave_segment(log);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Emptying a part of the main area: live blocks and active logs move to the rest, through cleaning and checkpoints.
 
-use basalt_segments::{Greedy, Section, SegmentKind, SegmentState, Segments};
+use basalt_segments::{Greedy, Section, SegmentState, Segments};
 
 use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
@@ -63,7 +63,7 @@ fn live_inside(volume: &Volume, range: &Segments) -> u64 {
 }
 
 fn active_inside(volume: &Volume, range: &Segments) -> u64 {
-    volume.logs.iter().filter(|log| range.contains(log.segment)).count() as u64
+    volume.logs.active().filter(|log| range.contains(log.segment)).count() as u64
 }
 
 /// Moves as much out as the free sections outside allow; makes room outside where they allow nothing.
@@ -75,9 +75,10 @@ fn one_round(volume: &mut Volume, range: &Segments) -> Result<Round> {
     if before.left == 0 {
         return Ok(before);
     }
-    for kind in SegmentKind::ALL {
-        if range.contains(volume.logs[kind.index()].segment) && volume.table.preferred_free_sections() > 0 {
-            volume.roll_log(kind)?;
+    for log in volume.logs.ids() {
+        let is_inside = !volume.logs[log].left && range.contains(volume.logs[log].segment);
+        if is_inside && volume.table.preferred_free_sections() > 0 {
+            volume.roll_log(log)?;
         }
     }
     let mut cleaned = false;

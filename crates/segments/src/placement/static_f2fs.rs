@@ -1,6 +1,7 @@
 //! F2FS's static placement by block type.
 
 use super::{BlockTraits, Placement, Policy};
+use crate::LogId;
 use crate::SegmentKind::{self, ColdData, ColdNode, HotData, HotNode, WarmData, WarmNode};
 
 /// [`StaticPlacement`] as options name it.
@@ -65,12 +66,10 @@ impl Default for StaticPlacement {
     }
 }
 
-impl Placement for StaticPlacement {
-    fn is_by_type_alone(&self) -> bool {
-        true
-    }
-
-    fn log(&self, block: &BlockTraits) -> SegmentKind {
+impl StaticPlacement {
+    /// The kind of segments that this block goes to.
+    #[must_use]
+    pub fn kind(&self, block: &BlockTraits) -> SegmentKind {
         match (self.logs, block.node) {
             (Logs::Two, false) => HotData,
             (Logs::Two, true) => HotNode,
@@ -85,6 +84,16 @@ impl Placement for StaticPlacement {
             (Logs::Six, true) if block.of_directory => HotNode,
             (Logs::Six, true) => WarmNode,
         }
+    }
+}
+
+impl Placement for StaticPlacement {
+    fn is_by_type_alone(&self) -> bool {
+        true
+    }
+
+    fn log(&self, block: &BlockTraits) -> LogId {
+        LogId::of(self.kind(block))
     }
 }
 
@@ -123,7 +132,7 @@ mod tests {
         for (letters, expected) in table {
             for (logs, expected) in [2, 4, 6].into_iter().zip(expected) {
                 let placement = StaticPlacement::new(logs).expect("a valid number of logs");
-                assert_eq!(placement.log(&traits(letters)), expected, "{letters:?} with {logs} logs");
+                assert_eq!(placement.kind(&traits(letters)), expected, "{letters:?} with {logs} logs");
             }
         }
     }
@@ -142,7 +151,7 @@ mod tests {
                     hot: bits & 16 != 0,
                     ..BlockTraits::default()
                 };
-                let log = placement.log(&block);
+                let log = placement.kind(&block);
                 assert!(placement.kinds().contains(&log), "{block:?} to {log:?}");
                 assert_eq!(log.is_node(), block.node, "{block:?} to {log:?}");
             }

@@ -126,7 +126,7 @@ impl Volume {
     }
 
     /// What the driver has to know: there is no journal, and memory is no matter.
-    fn facts(&self) -> Facts {
+    pub(super) fn facts(&self) -> Facts {
         let reserved_sections = match self.options.cleaning {
             Cleaning::Paced { reserved_sections } => reserved_sections,
             Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => 0,
@@ -173,11 +173,13 @@ impl Volume {
             if is_node {
                 self.move_node(owner);
             } else if owner == STRANGER {
-                self.allocate(self.data_logs.for_copy(STRANGER), STRANGER)?;
+                let log = self.log_with_room(self.data_logs.for_copy(STRANGER));
+                self.allocate(log, STRANGER)?;
                 self.invalidate(place);
                 self.statistics.copies += 1;
             } else {
-                self.place(owner, self.data_logs.for_copy(owner))?;
+                let log = self.log_with_room(self.data_logs.for_copy(owner));
+                self.place(owner, log, true)?;
                 self.statistics.copies += 1;
             }
         }
@@ -189,7 +191,7 @@ impl Volume {
         let mut rest = live;
         let owner = |owners: &[u32], offset: u32| owners[MainBlock::in_segment(segment, offset).get() as usize];
         while let Some(&next) = rest.first() {
-            let log = self.data_logs.for_copy(owner(&self.owners, next));
+            let log = self.log_with_room(self.data_logs.for_copy(owner(&self.owners, next)));
             let most = if self.data_logs.is_fixed() { rest.len() as u32 } else { 1 };
             let (first, count) = self.allocate_run(log, most)?;
             let (run, behind) = rest.split_at(count as usize);
@@ -198,6 +200,8 @@ impl Volume {
                 let owner = owner(&self.owners, offset);
                 self.owners[place.get() as usize] = owner;
                 self.places[owner as usize] = place;
+                self.data_logs.note_written(owner, true, place);
+                self.data_logs.note_dead(MainBlock::in_segment(segment, offset));
             }
             let was_live = self.table.clear_live_all(segment, run, self.death_time(segment));
             debug_assert!(was_live, "segment {segment} has fewer live blocks than it had");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{MainBlock, SegmentKind};
+use basalt_segments::{LogId, MainBlock, SegmentKind};
 
 use super::{NOWHERE, Volume};
 use crate::error::Result;
@@ -232,7 +232,7 @@ impl Volume {
 
     fn write_node(&mut self, node: u32) -> Result<()> {
         let Some(kind) = self.file.as_ref().map(|file| file.nodes[node as usize].kind) else { return Ok(()) };
-        let place = self.allocate(kind, node)?;
+        let place = self.allocate(LogId::of(kind), node)?;
         self.written += 1;
         self.statistics.nodes += 1;
         let Some(file) = &mut self.file else { return Ok(()) };
