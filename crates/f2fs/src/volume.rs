@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use basalt_device::BlockDevice;
-use basalt_segments::cleaning::Cleaner;
+use basalt_segments::cleaning::{Cleaner, Load};
 use basalt_segments::{LogId, Placement, Segment, SegmentTable};
 
 use crate::checkpoint::state::CheckpointState;
@@ -154,6 +154,22 @@ impl Volume {
     /// What was written, cleaned and committed since it was opened.
     pub(crate) fn statistics(&self) -> Statistics {
         Statistics { written: self.counters, cleaning: self.cleaning, checkpoints: self.checkpoints }
+    }
+
+    /// What was written and what is dirty.
+    pub(crate) fn load(&self) -> Load {
+        let written = self.counters.data_blocks + self.counters.node_blocks;
+        Load {
+            reserved_sections: self.sections_reserved(),
+            dirty_nodes: self.nodes.dirty_count() as u64,
+            dirty_pages: (self.dirty_file_pages + self.dirty_directory_pages) as u64,
+            written: written.saturating_sub(self.counters.blocks_moved),
+        }
+    }
+
+    /// Sections that the format reserves for cleaning.
+    pub(crate) fn sections_reserved(&self) -> u32 {
+        self.checkpoint.raw.rsvd_segment_count.get() / self.geometry.segments_per_section
     }
 
     /// Whether changes are possible.

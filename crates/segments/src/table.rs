@@ -6,6 +6,7 @@ mod durability;
 mod index;
 mod live;
 mod release;
+mod sections;
 
 use crate::bitmap::Bitmap;
 use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, Segments};
@@ -257,33 +258,6 @@ impl SegmentTable {
     #[must_use]
     pub fn segments_per_section(&self) -> u32 {
         self.segments_per_section
-    }
-
-    /// The section a segment belongs to.
-    #[must_use]
-    pub fn section_of(&self, segment: Segment) -> Section {
-        self.at(segment);
-        Section::new(segment.get() / self.segments_per_section)
-    }
-
-    /// The segments of a section.
-    #[must_use]
-    pub fn segments_of(&self, section: Section) -> Segments {
-        assert!(section.get() < self.sections, "section {section} of {}", self.sections);
-        Segments::new(Segment::new(section.get() * self.segments_per_section), self.segments_per_section)
-    }
-
-    /// The sections that have any of these segments, rising.
-    pub fn sections_with(&self, segments: &Segments) -> impl Iterator<Item = Section> + Clone + use<> {
-        let numbers = segments.numbers();
-        let size = self.segments_per_section;
-        (numbers.start / size..numbers.end.div_ceil(size)).map(Section::new)
-    }
-
-    /// Where a section's segments are in the vectors.
-    fn indices_of(&self, section: Section) -> std::ops::Range<usize> {
-        let segments = self.segments_of(section);
-        segments.start().index()..segments.end().index()
     }
 
     /// What the segment holds. Of a free segment: what it held last.

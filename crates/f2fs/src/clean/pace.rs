@@ -1,6 +1,6 @@
 //! What the volume tells the cleaner's decisions, and what it asks them.
 
-use basalt_segments::cleaning::{Facts, Load, Pressure};
+use basalt_segments::cleaning::{Facts, Pressure};
 
 use crate::layout::BLOCK_SIZE;
 use crate::volume::Volume;
@@ -28,20 +28,5 @@ impl Volume {
             committing: self.journal.written.as_ref().map(|written| written.sections),
             sections_per_commit: self.options.sections_per_commit.unwrap_or(u32::MAX).max(1),
         }
-    }
-
-    /// What was written and what is dirty.
-    pub(crate) fn load(&self) -> Load {
-        let written = self.counters.data_blocks + self.counters.node_blocks;
-        Load {
-            reserved_sections: self.sections_reserved(),
-            dirty_nodes: self.nodes.dirty_count() as u64,
-            dirty_pages: (self.dirty_file_pages + self.dirty_directory_pages) as u64,
-            written: written.saturating_sub(self.counters.blocks_moved),
-        }
-    }
-
-    pub(super) fn sections_reserved(&self) -> u32 {
-        self.checkpoint.raw.rsvd_segment_count.get() / self.geometry.segments_per_section
     }
 }

@@ -19,12 +19,6 @@ impl SegmentTable {
         self.free_sections.count()
     }
 
-    /// Whether all segments of a section are free.
-    #[must_use]
-    pub fn is_free_section(&self, section: Section) -> bool {
-        self.free_sections.contains(section.get())
-    }
-
     /// Prefree segments. What a checkpoint records as its free segments is these and the free ones.
     #[must_use]
     pub fn prefree_segments(&self) -> u32 {

@@ -114,31 +114,6 @@ impl SegmentTable {
         })
     }
 
-    /// How many blocks of its section lie in front of block `offset` of a segment.
-    #[must_use]
-    pub fn position_in_section(&self, segment: Segment, offset: u32) -> u32 {
-        segment.get() % self.segments_per_section * BLOCKS_PER_SEGMENT + offset
-    }
-
-    /// Blocks in a section.
-    #[must_use]
-    pub fn section_blocks(&self) -> u32 {
-        self.segments_per_section * BLOCKS_PER_SEGMENT
-    }
-
-    /// Live blocks in a section.
-    #[must_use]
-    pub fn live_in_section(&self, section: Section) -> u32 {
-        self.segments_of(section).map(|segment| u32::from(self.live(segment))).sum()
-    }
-
-    /// Blocks of a section that are live, or pre-invalid: what has to be moved to empty it.
-    #[must_use]
-    pub fn needed_in_section(&self, section: Section) -> u32 {
-        let kept = |segment| u32::from(self.pre_invalid(segment));
-        self.live_in_section(section) + self.segments_of(section).map(kept).sum::<u32>()
-    }
-
     /// Blocks that are neither live nor in a free or prefree segment.
     #[must_use]
     pub fn dead_blocks(&self) -> u64 {
