@@ -28,6 +28,8 @@ struct Volume {
     /// Whether a commit frees what is empty, and writing leaves less that is dirty.
     commits_free: bool,
     writing_helps: bool,
+    /// Nodes that become dirty with each block that is moved.
+    nodes_per_move: u64,
     /// How many hold the turn of cleaning.
     cleaners: u32,
 }
@@ -45,7 +47,17 @@ impl Volume {
         let facts = Facts::without_journal(load, 4096);
         let log = (table.open_segment(SegmentKind::ColdData, None).unwrap(), 0);
         let (cleaner, done) = (Cleaner::default(), Vec::new());
-        Volume { table, cleaner, facts, log, done, commits_free: true, writing_helps: true, cleaners: 0 }
+        Volume {
+            table,
+            cleaner,
+            facts,
+            log,
+            done,
+            commits_free: true,
+            writing_helps: true,
+            nodes_per_move: 0,
+            cleaners: 0,
+        }
     }
 
     /// What a change of `weight` blocks makes it do; repetitions count once.
@@ -107,6 +119,7 @@ impl Driven for Volume {
             }
             None => (0, None),
         };
+        self.facts.load.dirty_nodes += u64::from(blocks) * self.nodes_per_move;
         Ok(Some(Moved { blocks, ends_section: self.cleaner.advance(&self.table, blocks, next) }))
     }
 
@@ -233,6 +246,27 @@ fn near_the_mark_changes_pay_in_steps() {
     }
     assert!(moves > 5, "{moves}");
     assert!(volume.cleaner.has_emptied(), "steps add up to sections");
+}
+
+#[test]
+fn nodes_that_a_step_has_made_dirty_are_no_new_debt() {
+    let mut volume = Volume::new(9, 300);
+    volume.nodes_per_move = 1;
+    let mut steps = 0;
+    for _ in 0..100 {
+        volume.facts.load.written += 20;
+        steps += u32::from(!volume.make_room(20).is_empty());
+        // Nothing more is written, so nothing more is to be moved.
+        let dirty = volume.facts.load.dirty_nodes;
+        for _ in 0..10 {
+            assert_eq!(volume.make_room(1), [], "after {steps} steps");
+        }
+        assert_eq!(volume.facts.load.dirty_nodes, dirty);
+        if steps == 3 {
+            return;
+        }
+    }
+    panic!("{steps} steps");
 }
 
 #[test]
