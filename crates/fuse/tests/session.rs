@@ -8,12 +8,13 @@ use std::thread::JoinHandle;
 
 use basalt_fuse::protocol::flags::InitFlags;
 use basalt_fuse::protocol::wire::{
-    CreateIn, EntryOut, ForgetIn, FsyncIn, InHeader, InitIn, InvalInodeOut, ReadIn, WriteIn, WriteOut,
+    CreateIn, EntryOut, ForgetIn, FsyncIn, GetxattrIn, GetxattrOut, InHeader, InitIn, InvalInodeOut, ReadIn, WriteIn,
+    WriteOut,
 };
 use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
 use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
 use basalt_testkit::limit;
-use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
 use rustix::io::Errno;
 use support::kernel::{Kernel, MemoryTransport, connection, message};
 use support::memory::{MemoryFs, ROOT};
@@ -26,6 +27,7 @@ const READ: u32 = 15;
 const WRITE: u32 = 16;
 const STATFS: u32 = 17;
 const FSYNC: u32 = 20;
+const GETXATTR: u32 = 22;
 const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const TMPFILE: u32 = 51;
@@ -217,6 +219,29 @@ fn a_reply_larger_than_the_buffer_is_an_error() {
         let found: EntryOut = served.kernel.ask(LOOKUP, ROOT_NODE, name).content();
         let reply = served.kernel.ask(READLINK, found.node, &[0_u8; 0]);
         assert_eq!((reply.code, reply.payload == target), (code, code == 0));
+    }
+    served.unmount();
+}
+
+#[test]
+fn an_attribute_fits_a_buffer_of_its_own_size() {
+    let mut served = Served::new();
+    let file = served.unnamed_file().node;
+    for length in [0, 1, 100] {
+        let value = vec![b'v'; length];
+        served.fs.set_xattr(file, b"user.name", &value, XattrFlags::empty()).unwrap();
+        let mut ask = |size: u32| {
+            let arguments = GetxattrIn { size, padding: 0 };
+            served.kernel.ask(GETXATTR, file, &[arguments.as_bytes(), b"user.name\0"].concat()[..])
+        };
+        assert_eq!(ask(0).content::<GetxattrOut>().size as usize, length);
+        if length > 0 {
+            assert_eq!(ask(length as u32).payload, value);
+        }
+        assert_eq!(ask(length as u32 + 1).payload, value);
+        if length > 1 {
+            assert_eq!(ask(length as u32 - 1).code, failed(Errno::RANGE));
+        }
     }
     served.unmount();
 }
