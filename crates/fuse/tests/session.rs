@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 
 use basalt_fuse::protocol::flags::InitFlags;
 use basalt_fuse::protocol::wire::{
-    CreateIn, EntryOut, ForgetIn, FsyncIn, GetxattrIn, GetxattrOut, InHeader, InitIn, InvalInodeOut, ReadIn, WriteIn,
-    WriteOut,
+    BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, FsyncIn, GetxattrIn, GetxattrOut, InHeader, InitIn,
+    InvalInodeOut, ReadIn, WriteIn, WriteOut,
 };
 use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
 use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
@@ -30,6 +30,7 @@ const FSYNC: u32 = 20;
 const GETXATTR: u32 = 22;
 const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
+const BATCH_FORGET: u32 = 42;
 const TMPFILE: u32 = 51;
 /// No operation has it.
 const UNKNOWN: u32 = 999;
@@ -189,6 +190,31 @@ fn a_reply_that_nobody_waits_for_gives_its_references_back() {
     served.expect_alive();
     assert_eq!(served.fs.inode_count(), before + 1, "nobody can name or forget the second file");
     served.kernel.request(FORGET, kept.node, ForgetIn { count: 1 }.as_bytes());
+    served.expect_alive();
+    assert_eq!(served.fs.inode_count(), before);
+    served.unmount();
+}
+
+#[test]
+fn references_are_given_back_many_at_a_time() {
+    let mut served = Served::new();
+    let before = served.fs.inode_count();
+    let mut forgotten = Vec::new();
+    for (name, count) in [(&b"a\0"[..], 1), (b"b\0", 2), (b"c\0", 5)] {
+        let plain = &name[..name.len() - 1];
+        let node = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = served.fs.create(ROOT, plain, &node, &Caller::default()).unwrap().ino;
+        served.fs.forget(ino, 1);
+        for _ in 0..count {
+            assert_eq!(served.kernel.ask(LOOKUP, ROOT_NODE, name).code, 0);
+        }
+        served.fs.unlink(ROOT, plain).unwrap();
+        forgotten.push(ForgetOne { node: ino, count });
+    }
+    assert_eq!(served.fs.inode_count(), before + 3, "the kernel may still use them");
+    let list = BatchForgetIn { count: 3, dummy: 0 };
+    served.kernel.request(BATCH_FORGET, 0, &[list.as_bytes(), forgotten.as_bytes()].concat());
+    // It has no reply; the next request has.
     served.expect_alive();
     assert_eq!(served.fs.inode_count(), before);
     served.unmount();
