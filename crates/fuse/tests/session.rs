@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use basalt_fuse::protocol::flags::InitFlags;
 use basalt_fuse::protocol::wire::{
     BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, FsyncIn, GetxattrIn, GetxattrOut, InHeader, InitIn,
-    InvalInodeOut, ReadIn, WriteIn, WriteOut,
+    InvalInodeOut, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
 };
 use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
 use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
@@ -31,6 +31,7 @@ const GETXATTR: u32 = 22;
 const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
+const LSEEK: u32 = 46;
 const TMPFILE: u32 = 51;
 /// No operation has it.
 const UNKNOWN: u32 = 999;
@@ -307,6 +308,29 @@ fn the_kernel_hears_of_what_is_out_of_date_before_the_reply() {
     assert_eq!((reply.unique, reply.code), (request, 0));
     // Once: the next request brings its reply and nothing else.
     served.expect_alive();
+    served.unmount();
+}
+
+#[test]
+fn a_reply_takes_the_channel_that_its_request_came_by() {
+    let mut served = Served::with(&MountOptions { threads: 2, ..options() });
+    let file = served.unnamed_file().node;
+    let write = WriteIn { size: 1, ..Default::default() };
+    assert_eq!(served.kernel.ask(WRITE, file, &[write.as_bytes(), b"x"].concat()[..]).code, 0);
+    // The first loop is held up by an fsync, so what follows comes to the second.
+    let fs = Arc::clone(&served.fs);
+    let held = fs.calls.synced_files.lock();
+    let fsync = served.kernel.request(FSYNC, file, FsyncIn::default().as_bytes());
+    served.expect_alive();
+    // The thread beside the loops answers this, once the kernel has dropped its pages.
+    let seek = LseekIn { whence: 4, ..Default::default() };
+    let seek = served.kernel.request(LSEEK, file, seek.as_bytes());
+    assert_eq!(served.kernel.next_message().unique, 0, "a notification");
+    let reply = served.kernel.next_message();
+    assert_eq!((reply.unique, reply.content::<LseekOut>().offset), (seek, 1));
+    drop(held);
+    assert_eq!(served.kernel.next_message().unique, 0, "a notification");
+    assert_eq!(served.kernel.next_message().unique, fsync);
     served.unmount();
 }
 
