@@ -125,6 +125,21 @@ fn destinations_are_those_of_cp() {
 }
 
 #[test]
+fn one_command_may_copy_a_directory_out_twice() {
+    let scratch = Scratch::with_volume("64M");
+    let (image, copy) = (scratch.text("image"), scratch.directory("copy"));
+    scratch.directory("tree/below");
+    scratch.file("tree/below/file", "content");
+    basalt(["put", "-r", &image, &scratch.text("tree"), "/tree"]).ok();
+    // Once as itself, and twice in what is above it: a directory with two names is told by one source alone.
+    let got = basalt(["get", "-r", &image, "/tree/below", "/tree", "/tree", copy.to_str().unwrap()]);
+    assert_eq!((got.code(), got.err()), (0, String::new()));
+    for file in ["below/file", "tree/below/file"] {
+        assert_eq!(fs::read_to_string(copy.join(file)).unwrap(), "content", "{file}");
+    }
+}
+
+#[test]
 fn several_files_go_into_a_directory_only() {
     let scratch = Scratch::with_volume("64M");
     let image = scratch.text("image");
