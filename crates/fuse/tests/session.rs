@@ -335,6 +335,24 @@ fn a_reply_takes_the_channel_that_its_request_came_by() {
 }
 
 #[test]
+fn the_first_failure_counts_whatever_other_loops_are_told() {
+    let mut served = Served::with(&MountOptions { threads: 2, ..options() });
+    let file = served.unnamed_file().node;
+    // With the first loop held up by an fsync, there is a second.
+    let fs = Arc::clone(&served.fs);
+    let held = fs.calls.synced_files.lock();
+    let fsync = served.kernel.request(FSYNC, file, FsyncIn::default().as_bytes());
+    served.expect_alive();
+    drop(held);
+    assert_eq!(served.kernel.next_message().unique, 0, "a notification");
+    assert_eq!(served.kernel.next_message().unique, fsync);
+    served.kernel.end_differently([ReceiveError::Aborted, ReceiveError::Unmounted]);
+    let outcome = limit::join(served.server, limit::SHORT);
+    assert!(matches!(outcome, Err(SessionError::Aborted)), "{outcome:?}");
+    assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
+}
+
+#[test]
 fn the_file_system_is_closed_once_however_the_connection_ends() {
     Served::new().unmount();
     assert!(matches!(Served::new().end(ReceiveError::Aborted), Err(SessionError::Aborted)));

@@ -35,8 +35,8 @@ struct Wire {
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<Vec<u8>>,
-    /// What the session is told when no request is left.
-    end: Option<ReceiveError>,
+    /// What the session is told when no request is left: each once, and the last one from then on.
+    ends: VecDeque<ReceiveError>,
     messages: VecDeque<Message>,
     /// By which channel a request went that has no reply yet.
     taken: HashMap<u64, usize>,
@@ -143,7 +143,12 @@ impl Kernel {
 
     /// From now on there are no more requests, for this reason.
     pub fn end(&self, why: ReceiveError) {
-        self.wire.state.lock().end = Some(why);
+        self.end_differently([why]);
+    }
+
+    /// From now on there are no more requests, for another reason each time that somebody asks.
+    pub fn end_differently(&self, reasons: impl IntoIterator<Item = ReceiveError>) {
+        self.wire.state.lock().ends.extend(reasons);
         self.wire.changed.notify_all();
     }
 
@@ -167,7 +172,12 @@ impl Transport for MemoryTransport {
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         let mut state = self.wire.state.lock();
         loop {
-            match (state.requests.pop_front(), state.end) {
+            let request = state.requests.pop_front();
+            let end = match state.ends.len() {
+                2.. if request.is_none() => state.ends.pop_front(),
+                _ => state.ends.front().copied(),
+            };
+            match (request, end) {
                 (Some(request), _) => match buffer.get_mut(..request.len()) {
                     Some(space) => {
                         space.copy_from_slice(&request);
