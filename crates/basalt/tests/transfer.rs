@@ -1,5 +1,7 @@
 //! `put` and `get`: trees in and out, complete.
 
+#[path = "../../f2fs/tests/paths/counting.rs"]
+mod counting;
 mod support;
 
 use std::fs::{self, File};
@@ -7,9 +9,12 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::time::Instant;
 
+use basalt::transfer::{Get, GetOptions, Put, PutOptions, Silent};
 use basalt_testkit::manifest::{Manifest, Parts};
 use basalt_testkit::tree::{TreeOptions, build_random_tree};
 use basalt_testkit::uml::Uml;
+use basalt_vfs::FileSystem;
+use counting::Counting;
 use support::{Scratch, basalt};
 
 /// Copies a tree in and out again, and expects the same.
@@ -48,6 +53,36 @@ fn the_top_directory_is_kept_too() {
     let copy = scratch.text("copy");
     assert_eq!(basalt(["get", "-r", &image, "/", &copy]).code(), 0);
     assert_eq!(fs::metadata(&copy).unwrap().mode() & 0o7777, 0o1750);
+}
+
+#[test]
+fn what_is_copied_is_let_go() {
+    // Files with several names, links, empty and nested directories; then all of it once more over what is there.
+    let scratch = Scratch::new();
+    let tree = scratch.directory("tree");
+    build_random_tree(&tree, 3, &TreeOptions::default()).expect("building a tree");
+    scratch.file("tree/first name", "content");
+    for name in ["second name", "third name"] {
+        fs::hard_link(tree.join("first name"), tree.join(name)).unwrap();
+    }
+    let fs = Counting::new();
+    for _ in 0..2 {
+        let options = PutOptions { recursive: true, ..PutOptions::default() };
+        let mut silent = Silent;
+        let mut put = Put::new(&*fs, options, &mut silent);
+        put.copy(&tree.join("."), b"/").unwrap();
+        assert!(put.report().hard_links >= 2);
+        drop(put);
+        fs.expect_none_held();
+    }
+    let options = GetOptions { recursive: true, ..GetOptions::default() };
+    let mut silent = Silent;
+    let mut get = Get::new(&*fs, options, &mut silent);
+    get.copy(b"/", &scratch.path("copy")).unwrap();
+    assert!(get.report().hard_links >= 2);
+    drop(get);
+    fs.expect_none_held();
+    fs.close().unwrap();
 }
 
 #[test]
@@ -122,6 +157,21 @@ fn destinations_are_those_of_cp() {
     assert_eq!(get(&["-r", "/new", &tree]).code(), 0);
     assert!(scratch.path("tree/new/tree/below").is_dir());
     get(&["/file", "/dev/null"]).fails(1, &["device or pipe"]);
+}
+
+#[test]
+fn one_command_may_copy_a_directory_out_twice() {
+    let scratch = Scratch::with_volume("64M");
+    let (image, copy) = (scratch.text("image"), scratch.directory("copy"));
+    scratch.directory("tree/below");
+    scratch.file("tree/below/file", "content");
+    basalt(["put", "-r", &image, &scratch.text("tree"), "/tree"]).ok();
+    // Once as itself, and twice in what is above it: a directory with two names is told by one source alone.
+    let got = basalt(["get", "-r", &image, "/tree/below", "/tree", "/tree", copy.to_str().unwrap()]);
+    assert_eq!((got.code(), got.err()), (0, String::new()));
+    for file in ["below/file", "tree/below/file"] {
+        assert_eq!(fs::read_to_string(copy.join(file)).unwrap(), "content", "{file}");
+    }
 }
 
 #[test]

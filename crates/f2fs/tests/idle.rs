@@ -109,3 +109,20 @@ fn it_can_be_turned_off() {
     }
     assert_eq!(fs.statistics().cleaning.background, Default::default());
 }
+
+#[test]
+fn blocks_of_data_and_of_nodes_are_told_apart() {
+    let (_, fs, _) = fragmented(OpenOptions::default());
+    let live = fs.live();
+    // Each node maps about a thousand blocks; the root directory has a block too.
+    assert!((BLOCKS..BLOCKS + 10).contains(&live.live_data_blocks), "{live:?}");
+    assert!((BLOCKS / 1018..BLOCKS / 500).contains(&live.live_node_blocks), "{live:?}");
+    assert_eq!((live.dirty_data_blocks, live.dirty_node_blocks), (0, 0), "all is written");
+    let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
+    for block in [3, 7, 20_000] {
+        fs.write(ino, block * BLOCK, &[3; BLOCK as usize], false).unwrap();
+    }
+    assert_eq!(fs.live().dirty_data_blocks, 3);
+    fs.forget(ino, 1);
+    fs.close().unwrap();
+}

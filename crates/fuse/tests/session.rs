@@ -8,12 +8,13 @@ use std::thread::JoinHandle;
 
 use basalt_fuse::protocol::flags::InitFlags;
 use basalt_fuse::protocol::wire::{
-    CreateIn, EntryOut, ForgetIn, FsyncIn, InHeader, InitIn, InvalInodeOut, ReadIn, WriteIn, WriteOut,
+    BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, FsyncIn, GetxattrIn, GetxattrOut, InHeader, InitIn,
+    InvalInodeOut, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
 };
 use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
 use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
 use basalt_testkit::limit;
-use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
 use rustix::io::Errno;
 use support::kernel::{Kernel, MemoryTransport, connection, message};
 use support::memory::{MemoryFs, ROOT};
@@ -26,8 +27,11 @@ const READ: u32 = 15;
 const WRITE: u32 = 16;
 const STATFS: u32 = 17;
 const FSYNC: u32 = 20;
+const GETXATTR: u32 = 22;
 const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
+const BATCH_FORGET: u32 = 42;
+const LSEEK: u32 = 46;
 const TMPFILE: u32 = 51;
 /// No operation has it.
 const UNKNOWN: u32 = 999;
@@ -193,6 +197,31 @@ fn a_reply_that_nobody_waits_for_gives_its_references_back() {
 }
 
 #[test]
+fn references_are_given_back_many_at_a_time() {
+    let mut served = Served::new();
+    let before = served.fs.inode_count();
+    let mut forgotten = Vec::new();
+    for (name, count) in [(&b"a\0"[..], 1), (b"b\0", 2), (b"c\0", 5)] {
+        let plain = &name[..name.len() - 1];
+        let node = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = served.fs.create(ROOT, plain, &node, &Caller::default()).unwrap().ino;
+        served.fs.forget(ino, 1);
+        for _ in 0..count {
+            assert_eq!(served.kernel.ask(LOOKUP, ROOT_NODE, name).code, 0);
+        }
+        served.fs.unlink(ROOT, plain).unwrap();
+        forgotten.push(ForgetOne { node: ino, count });
+    }
+    assert_eq!(served.fs.inode_count(), before + 3, "the kernel may still use them");
+    let list = BatchForgetIn { count: 3, dummy: 0 };
+    served.kernel.request(BATCH_FORGET, 0, &[list.as_bytes(), forgotten.as_bytes()].concat());
+    // It has no reply; the next request has.
+    served.expect_alive();
+    assert_eq!(served.fs.inode_count(), before);
+    served.unmount();
+}
+
+#[test]
 fn a_reply_larger_than_the_buffer_is_an_error() {
     let (mut kernel, transport) = connection();
     // Without MAX_PAGES a payload has 32 pages.
@@ -217,6 +246,29 @@ fn a_reply_larger_than_the_buffer_is_an_error() {
         let found: EntryOut = served.kernel.ask(LOOKUP, ROOT_NODE, name).content();
         let reply = served.kernel.ask(READLINK, found.node, &[0_u8; 0]);
         assert_eq!((reply.code, reply.payload == target), (code, code == 0));
+    }
+    served.unmount();
+}
+
+#[test]
+fn an_attribute_fits_a_buffer_of_its_own_size() {
+    let mut served = Served::new();
+    let file = served.unnamed_file().node;
+    for length in [0, 1, 100] {
+        let value = vec![b'v'; length];
+        served.fs.set_xattr(file, b"user.name", &value, XattrFlags::empty()).unwrap();
+        let mut ask = |size: u32| {
+            let arguments = GetxattrIn { size, padding: 0 };
+            served.kernel.ask(GETXATTR, file, &[arguments.as_bytes(), b"user.name\0"].concat()[..])
+        };
+        assert_eq!(ask(0).content::<GetxattrOut>().size as usize, length);
+        if length > 0 {
+            assert_eq!(ask(length as u32).payload, value);
+        }
+        assert_eq!(ask(length as u32 + 1).payload, value);
+        if length > 1 {
+            assert_eq!(ask(length as u32 - 1).code, failed(Errno::RANGE));
+        }
     }
     served.unmount();
 }
@@ -254,7 +306,50 @@ fn the_kernel_hears_of_what_is_out_of_date_before_the_reply() {
     let what = InvalInodeOut::read_from_bytes(&notification.payload).unwrap();
     assert_eq!((what.node, what.offset), (file, -1));
     assert_eq!((reply.unique, reply.code), (request, 0));
+    // Once: the next request brings its reply and nothing else.
+    served.expect_alive();
     served.unmount();
+}
+
+#[test]
+fn a_reply_takes_the_channel_that_its_request_came_by() {
+    let mut served = Served::with(&MountOptions { threads: 2, ..options() });
+    let file = served.unnamed_file().node;
+    let write = WriteIn { size: 1, ..Default::default() };
+    assert_eq!(served.kernel.ask(WRITE, file, &[write.as_bytes(), b"x"].concat()[..]).code, 0);
+    // The first loop is held up by an fsync, so what follows comes to the second.
+    let fs = Arc::clone(&served.fs);
+    let held = fs.calls.synced_files.lock();
+    let fsync = served.kernel.request(FSYNC, file, FsyncIn::default().as_bytes());
+    served.expect_alive();
+    // The thread beside the loops answers this, once the kernel has dropped its pages.
+    let seek = LseekIn { whence: 4, ..Default::default() };
+    let seek = served.kernel.request(LSEEK, file, seek.as_bytes());
+    assert_eq!(served.kernel.next_message().unique, 0, "a notification");
+    let reply = served.kernel.next_message();
+    assert_eq!((reply.unique, reply.content::<LseekOut>().offset), (seek, 1));
+    drop(held);
+    assert_eq!(served.kernel.next_message().unique, 0, "a notification");
+    assert_eq!(served.kernel.next_message().unique, fsync);
+    served.unmount();
+}
+
+#[test]
+fn the_first_failure_counts_whatever_other_loops_are_told() {
+    let mut served = Served::with(&MountOptions { threads: 2, ..options() });
+    let file = served.unnamed_file().node;
+    // With the first loop held up by an fsync, there is a second.
+    let fs = Arc::clone(&served.fs);
+    let held = fs.calls.synced_files.lock();
+    let fsync = served.kernel.request(FSYNC, file, FsyncIn::default().as_bytes());
+    served.expect_alive();
+    drop(held);
+    assert_eq!(served.kernel.next_message().unique, 0, "a notification");
+    assert_eq!(served.kernel.next_message().unique, fsync);
+    served.kernel.end_differently([ReceiveError::Aborted, ReceiveError::Unmounted]);
+    let outcome = limit::join(served.server, limit::SHORT);
+    assert!(matches!(outcome, Err(SessionError::Aborted)), "{outcome:?}");
+    assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
 }
 
 #[test]

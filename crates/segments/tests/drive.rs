@@ -28,6 +28,8 @@ struct Volume {
     /// Whether a commit frees what is empty, and writing leaves less that is dirty.
     commits_free: bool,
     writing_helps: bool,
+    /// Nodes that become dirty with each block that is moved.
+    nodes_per_move: u64,
     /// How many hold the turn of cleaning.
     cleaners: u32,
 }
@@ -45,7 +47,17 @@ impl Volume {
         let facts = Facts::without_journal(load, 4096);
         let log = (table.open_segment(SegmentKind::ColdData, None).unwrap(), 0);
         let (cleaner, done) = (Cleaner::default(), Vec::new());
-        Volume { table, cleaner, facts, log, done, commits_free: true, writing_helps: true, cleaners: 0 }
+        Volume {
+            table,
+            cleaner,
+            facts,
+            log,
+            done,
+            commits_free: true,
+            writing_helps: true,
+            nodes_per_move: 0,
+            cleaners: 0,
+        }
     }
 
     /// What a change of `weight` blocks makes it do; repetitions count once.
@@ -108,6 +120,7 @@ impl Driven for Volume {
             }
             None => (0, None),
         };
+        self.facts.load.dirty_nodes += u64::from(blocks) * self.nodes_per_move;
         Ok(Some(Moved { blocks, ends_section: self.cleaner.advance(&self.table, blocks, next) }))
     }
 
@@ -237,12 +250,53 @@ fn near_the_mark_changes_pay_in_steps() {
 }
 
 #[test]
+fn nodes_that_a_step_has_made_dirty_are_no_new_debt() {
+    let mut volume = Volume::new(9, 300);
+    volume.nodes_per_move = 1;
+    let mut steps = 0;
+    for _ in 0..100 {
+        volume.facts.load.written += 20;
+        steps += u32::from(!volume.make_room(20).is_empty());
+        // Nothing more is written, so nothing more is to be moved.
+        let dirty = volume.facts.load.dirty_nodes;
+        for _ in 0..10 {
+            assert_eq!(volume.make_room(1), [], "after {steps} steps");
+        }
+        assert_eq!(volume.facts.load.dirty_nodes, dirty);
+        if steps == 3 {
+            return;
+        }
+    }
+    panic!("{steps} steps");
+}
+
+#[test]
 fn without_free_sections_a_change_waits_for_rounds_until_there_are_some() {
     let mut volume = Volume::new(3, 300);
     let done = volume.make_room(1);
     assert_eq!(done[..4], [Done::Prepared, Done::Moved, Done::Commit { wait: true }, Done::Prepared]);
     assert!(volume.table.free_sections() >= 4, "{} free", volume.table.free_sections());
     assert_eq!(volume.done.last(), Some(&Done::Commit { wait: true }));
+}
+
+#[test]
+fn the_next_section_is_emptied_from_its_first_block_where_the_one_at_hand_was_freed() {
+    let table = SegmentTable::new(SECTIONS, 1);
+    let by_journal: fn(&mut Cleaner, &[u32]) = Cleaner::note_freed;
+    for note in [by_journal, Cleaner::note_checkpoint] {
+        let mut cleaner = Cleaner::default();
+        cleaner.plan(&table, vec![5, 7, 9]);
+        assert!(!cleaner.advance(&table, 100, Some(300)));
+        // One behind it is no matter.
+        note(&mut cleaner, &[7]);
+        assert_eq!(cleaner.current(), Some((5, 300)));
+        // It has died by itself while it was being emptied.
+        note(&mut cleaner, &[5]);
+        assert_eq!(cleaner.current(), Some((9, 0)));
+        assert!(cleaner.advance(&table, 1, None));
+        let newest = cleaner.recent().newest().unwrap();
+        assert_eq!((newest.section, newest.moved), (9, 1));
+    }
 }
 
 #[test]

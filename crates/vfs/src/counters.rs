@@ -248,6 +248,15 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_what_is_directly_in_it() {
+        let numbers =
+            [("erases", 1), ("erases/wear", 2), ("erases/wear/hot", 4), ("erases_failed/wear", 8), ("x/erases", 16)];
+        let named = Named::from(numbers);
+        assert_eq!((named.sum("erases"), named.sum("erases/wear"), named.sum("x")), (Some(2), Some(4), Some(16)));
+        assert_eq!((named.sum("erase"), named.sum("wear"), named.sum("")), (None, None, None));
+    }
+
+    #[test]
     fn copies_of_cleaning_are_no_new_data() {
         let mut counters = Counters::default();
         assert_eq!(counters.write_amplification(), None);

@@ -529,6 +529,18 @@ mod tests {
         assert_eq!(read(&*device, 0, 1), [0]);
     }
 
+    /// What the device has takes no room any more, however much there was.
+    #[test]
+    fn what_was_submitted_makes_room() {
+        let (device, queue) = numbered(256);
+        for round in 0..70 {
+            stage(&queue, 0, &[round; 256]);
+            assert!(!queue.is_crowded(), "round {round}");
+            queue.submit().unwrap();
+        }
+        assert_eq!(read(&*device, 255, 1), [69]);
+    }
+
     /// Nothing behind a write that failed reaches the device, and whoever reads sees what was written all the same.
     #[test]
     fn a_write_that_failed_stops_all_behind_it() {

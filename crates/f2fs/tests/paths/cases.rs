@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use basalt_vfs::path::{FileOptions, Files, Result};
-use basalt_vfs::{Error, FileKind, FileSystem};
+use basalt_vfs::{Caller, Error, FileKind, FileSystem};
 
 use crate::counting::Counting;
 
@@ -187,6 +187,24 @@ fn handles_are_used_by_several_threads() {
         });
         for thread in 0..4u8 {
             assert_eq!(files.read(format!("/{thread}")).unwrap(), vec![thread; 100_000]);
+        }
+    });
+}
+
+#[test]
+fn only_what_an_unprivileged_caller_writes_loses_set_uid() {
+    on_volume(|files| {
+        let user = files.clone().with_caller(Caller { uid: 1000, gid: 1000, umask: 0o022 });
+        for (caller, kept) in [(files, 0o6755), (&user, 0o755)] {
+            files.write("/program", "before").unwrap();
+            let now = || files.metadata("/program").unwrap().permissions;
+            let program = caller.open_with("/program", &FileOptions::new().write(true)).unwrap();
+            files.set_permissions("/program", 0o6755).unwrap();
+            program.write_at(b"after", 0).unwrap();
+            assert_eq!(now(), kept, "written");
+            files.set_permissions("/program", 0o6755).unwrap();
+            program.set_len(3).unwrap();
+            assert_eq!(now(), kept, "made shorter");
         }
     });
 }

@@ -85,4 +85,15 @@ mod tests {
         let distinct: std::collections::BTreeSet<i32> = table.iter().map(|(_, number)| *number).collect();
         assert_eq!(distinct.len(), table.len() - 1);
     }
+
+    #[test]
+    fn by_path_and_by_a_mount_programs_see_the_same_kind() {
+        for (error, number) in table() {
+            let by_path = std::io::ErrorKind::from(error.kind());
+            let mounted = std::io::Error::from_raw_os_error(number).kind();
+            // Kinds that the standard library has no stable name for are `Other`.
+            let has_name = !matches!(format!("{mounted:?}").as_str(), "Uncategorized" | "FilesystemLoop");
+            assert_eq!(by_path, if has_name { mounted } else { std::io::ErrorKind::Other }, "{error}");
+        }
+    }
 }

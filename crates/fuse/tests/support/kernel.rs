@@ -1,6 +1,6 @@
 //! The kernel's side of a connection, in memory: what the session is tested against where no mount is needed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,9 +19,12 @@ pub struct Kernel {
     next: u64,
 }
 
-/// The session's end.
+/// The session's end: one channel of it.
 #[derive(Debug)]
-pub struct MemoryTransport(Arc<Wire>);
+pub struct MemoryTransport {
+    wire: Arc<Wire>,
+    channel: usize,
+}
 
 #[derive(Debug, Default)]
 struct Wire {
@@ -32,9 +35,13 @@ struct Wire {
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<Vec<u8>>,
-    /// What the session is told when no request is left.
-    end: Option<ReceiveError>,
+    /// What the session is told when no request is left: each once, and the last one from then on.
+    ends: VecDeque<ReceiveError>,
     messages: VecDeque<Message>,
+    /// By which channel a request went that has no reply yet.
+    taken: HashMap<u64, usize>,
+    /// Channels opened beside the first.
+    channels: usize,
     /// Requests whose callers have gone.
     interrupted: HashSet<u64>,
     /// Requests that did not fit the session's buffer.
@@ -63,7 +70,7 @@ impl Message {
 /// Both ends of a new connection.
 pub fn connection() -> (Kernel, MemoryTransport) {
     let wire = Arc::new(Wire::default());
-    (Kernel { wire: Arc::clone(&wire), next: 1 }, MemoryTransport(wire))
+    (Kernel { wire: Arc::clone(&wire), next: 1 }, MemoryTransport { wire, channel: 0 })
 }
 
 impl Kernel {
@@ -136,7 +143,12 @@ impl Kernel {
 
     /// From now on there are no more requests, for this reason.
     pub fn end(&self, why: ReceiveError) {
-        self.wire.state.lock().end = Some(why);
+        self.end_differently([why]);
+    }
+
+    /// From now on there are no more requests, for another reason each time that somebody asks.
+    pub fn end_differently(&self, reasons: impl IntoIterator<Item = ReceiveError>) {
+        self.wire.state.lock().ends.extend(reasons);
         self.wire.changed.notify_all();
     }
 
@@ -158,18 +170,26 @@ impl Transport for MemoryTransport {
     const NAME: &'static str = "the kernel in memory";
 
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        let mut state = self.0.state.lock();
+        let mut state = self.wire.state.lock();
         loop {
-            match (state.requests.pop_front(), state.end) {
+            let request = state.requests.pop_front();
+            let end = match state.ends.len() {
+                2.. if request.is_none() => state.ends.pop_front(),
+                _ => state.ends.front().copied(),
+            };
+            match (request, end) {
                 (Some(request), _) => match buffer.get_mut(..request.len()) {
                     Some(space) => {
                         space.copy_from_slice(&request);
+                        if let Ok((header, _)) = InHeader::read_from_prefix(&request) {
+                            state.taken.insert(header.unique, self.channel);
+                        }
                         return Ok(request.len());
                     }
                     None => state.too_large += 1,
                 },
                 (None, Some(end)) => return Err(end),
-                (None, None) => self.0.changed.wait(&mut state),
+                (None, None) => self.wire.changed.wait(&mut state),
             }
         }
     }
@@ -177,16 +197,23 @@ impl Transport for MemoryTransport {
     fn send(&self, header: &[u8], payload: &[u8]) -> Result<(), SendError> {
         let OutHeader { len, error, unique } = OutHeader::read_from_bytes(header).unwrap();
         assert_eq!(len as usize, header.len() + payload.len(), "the header's length is the message's");
-        let mut state = self.0.state.lock();
+        let mut state = self.wire.state.lock();
+        // As the kernel, which keeps the requests under way by channel.
+        if unique != 0 && state.taken.get(&unique) != Some(&self.channel) {
+            return Err(SendError::NotWanted);
+        }
+        state.taken.remove(&unique);
         if state.interrupted.remove(&unique) {
             return Err(SendError::NotWanted);
         }
         state.messages.push_back(Message { unique, code: error, payload: payload.to_vec() });
-        self.0.changed.notify_all();
+        self.wire.changed.notify_all();
         Ok(())
     }
 
     fn channel(&self) -> Option<Self> {
-        Some(MemoryTransport(Arc::clone(&self.0)))
+        let mut state = self.wire.state.lock();
+        state.channels += 1;
+        Some(MemoryTransport { wire: Arc::clone(&self.wire), channel: state.channels })
     }
 }
