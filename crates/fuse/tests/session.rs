@@ -12,7 +12,7 @@ use basalt_fuse::protocol::wire::{
     InvalInodeOut, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
 };
 use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
-use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
+use basalt_fuse::{Losses, MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
 use basalt_testkit::limit;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
 use rustix::io::Errno;
@@ -50,6 +50,7 @@ struct Served {
     kernel: Kernel,
     fs: Arc<MemoryFs>,
     server: JoinHandle<Result<(), SessionError>>,
+    losses: Losses,
 }
 
 impl Served {
@@ -63,7 +64,8 @@ impl Served {
         let offer = kernel.offer(MAJOR, MINOR);
         let serving = Serving::connect(fs.clone(), transport, options).unwrap();
         kernel.agreed(offer);
-        Served { kernel, fs, server: std::thread::spawn(move || serving.run()) }
+        let losses = serving.losses();
+        Served { kernel, fs, server: std::thread::spawn(move || serving.run()), losses }
     }
 
     /// Still answers.
@@ -230,8 +232,9 @@ fn a_reply_larger_than_the_buffer_is_an_error() {
     let fs = Arc::new(MemoryFs::new());
     let serving = Serving::connect(fs.clone(), transport, &options()).unwrap();
     let largest = kernel.agreed(offer).max_write;
+    let losses = serving.losses();
     let server = std::thread::spawn(move || serving.run());
-    let mut served = Served { kernel, fs, server };
+    let mut served = Served { kernel, fs, server, losses };
 
     let file = served.unnamed_file().node;
     let read = |size: u32| ReadIn { size, ..Default::default() };
@@ -350,6 +353,19 @@ fn the_first_failure_counts_whatever_other_loops_are_told() {
     let outcome = limit::join(served.server, limit::SHORT);
     assert!(matches!(outcome, Err(SessionError::Aborted)), "{outcome:?}");
     assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
+}
+
+#[test]
+fn pages_that_a_read_only_volume_refuses_are_counted_as_lost() {
+    let mut served = Served::new();
+    let file = served.unnamed_file().node;
+    served.fs.refuses_pages.store(true, SeqCst);
+    // From the kernel's page cache: the program's write(2) has succeeded long ago.
+    let write = WriteIn { size: 4096, write_flags: 1, ..Default::default() };
+    let reply = served.kernel.ask(WRITE, file, &[write.as_bytes(), &[7; 4096]].concat()[..]);
+    assert_eq!(reply.code, failed(Errno::IO));
+    assert_eq!(served.losses.bytes(), 4096);
+    served.unmount();
 }
 
 #[test]

@@ -282,20 +282,20 @@ fn without_free_sections_a_change_waits_for_rounds_until_there_are_some() {
 #[test]
 fn the_next_section_is_emptied_from_its_first_block_where_the_one_at_hand_was_freed() {
     let table = SegmentTable::new(SECTIONS, 1);
-    let by_journal: fn(&mut Cleaner, &[u32]) = Cleaner::note_freed;
+    let by_journal: fn(&mut Cleaner, &[Section]) = Cleaner::note_freed;
     for note in [by_journal, Cleaner::note_checkpoint] {
         let mut cleaner = Cleaner::default();
-        cleaner.plan(&table, vec![5, 7, 9]);
+        cleaner.plan(&table, [5, 7, 9].map(Section::new).to_vec());
         assert!(!cleaner.advance(&table, 100, Some(300)));
         // One behind it is no matter.
-        note(&mut cleaner, &[7]);
-        assert_eq!(cleaner.current(), Some((5, 300)));
+        note(&mut cleaner, &[Section::new(7)]);
+        assert_eq!(cleaner.current(), Some((Section::new(5), 300)));
         // It has died by itself while it was being emptied.
-        note(&mut cleaner, &[5]);
-        assert_eq!(cleaner.current(), Some((9, 0)));
+        note(&mut cleaner, &[Section::new(5)]);
+        assert_eq!(cleaner.current(), Some((Section::new(9), 0)));
         assert!(cleaner.advance(&table, 1, None));
         let newest = cleaner.recent().newest().unwrap();
-        assert_eq!((newest.section, newest.moved), (9, 1));
+        assert_eq!((newest.section, newest.moved), (Section::new(9), 1));
     }
 }
 

@@ -1,7 +1,7 @@
 //! A file system in memory: what the mount is tested against. Complete in what programs see, simple inside: one lock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_vfs::*;
@@ -26,6 +26,8 @@ pub struct MemoryFs {
     pub calls: Calls,
     /// How long `close` takes.
     pub close_delay: Duration,
+    /// Refuses what the kernel's page cache hands over, as a volume that a failure has made read-only.
+    pub refuses_pages: AtomicBool,
 }
 
 struct State {
@@ -250,7 +252,12 @@ impl MemoryFs {
         let node = NewNode { kind: FileKind::Directory, permissions: 0o755, rdev: 0, target: &[] };
         let root = Inode::new(ROOT, 0, &node, ROOT, &Caller::default());
         let state = State { inodes: HashMap::from([(ROOT, root)]), next: ROOT + 1, generation: 0 };
-        MemoryFs { state: Mutex::new(state), calls: Calls::default(), close_delay }
+        MemoryFs {
+            state: Mutex::new(state),
+            calls: Calls::default(),
+            close_delay,
+            refuses_pages: AtomicBool::new(false),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -449,6 +456,9 @@ impl FileSystem for MemoryFs {
     }
 
     fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        if self.refuses_pages.load(SeqCst) {
+            return Err(Error::ReadOnly);
+        }
         self.put(ino, offset, data, false, false)
     }
 

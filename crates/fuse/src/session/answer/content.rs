@@ -70,7 +70,9 @@ impl Server {
         let result = self.fs.write_back(ino, arguments.offset, data);
         match result {
             // The program wrote when it still could: for its fsync, the device has failed.
-            Err(basalt_vfs::Error::ReadOnly) => return Err(Errno::IO.into()),
+            Err(basalt_vfs::Error::ReadOnly) => {
+                return Err(basalt_vfs::Error::Io("the volume takes no changes any more".into()).into());
+            }
             Err(basalt_vfs::Error::NoSpace) => self.shortage.note_loss(ino),
             _ => {}
         }
