@@ -191,12 +191,11 @@ impl Volume {
         let (nid, index) = (owner.nid(), u32::from(owner.ofs_in_node.get()));
         let (byte, ino) = self.pointer_of(nid, index, address)?;
         let traits = self.data_traits(ino)?;
-        let index_in_file = self.file_block(ino, nid, index)?.get();
-        let traits = BlockTraits { cold: true, index: index_in_file, reason: Reason::Cleaning, ..traits };
+        let index_in_file = self.file_block(ino, nid, index)?;
+        let traits = BlockTraits { cold: true, index: index_in_file.get(), reason: Reason::Cleaning, ..traits };
         let slot = Slot { nid, byte, index, count: 1 };
         let was_fresh = self.is_fresh(address);
-        // Only a message would name this block: by its index in the node.
-        self.write_data_block(ino, FileBlock::new(index), slot, &traits, block)?;
+        self.write_data_block(ino, index_in_file, slot, &traits, block)?;
         if self.journal.is_on() && !was_fresh {
             let new = self.node(nid)?.address(byte);
             self.note_move(address, new, Owner { nid, index, kind: KIND_DATA }, block);
