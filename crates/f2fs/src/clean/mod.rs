@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::journal::moves::Owner;
 use crate::layout::journal::KIND_DATA;
 use crate::layout::summary::{RawSummary, RawSummaryBlock};
-use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, FileBlock, Nid, RawBlock};
+use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
