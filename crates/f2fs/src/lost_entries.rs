@@ -119,7 +119,7 @@ impl Volume {
 
     /// The owners of a segment's blocks; of a log's own segment those that the checkpoint has.
     fn owners(&self, segment: Segment) -> Result<Box<RawSummaryBlock>> {
-        if let Some(log) = self.logs.active().find(|log| log.segment == segment) {
+        if let Some(log) = self.logs.recorded().iter().find(|log| log.segment == segment) {
             return Ok(log.summary.clone());
         }
         let block = self.read_block(self.geometry.summary_block(segment))?;

@@ -66,11 +66,6 @@ impl Logs {
     pub(crate) fn of_nodes(&self) -> &[ActiveLog] {
         &self.logs[DATA_LOGS..LogId::RECORDED]
     }
-
-    /// Every log that has a segment.
-    pub(crate) fn active(&self) -> impl Iterator<Item = &ActiveLog> {
-        self.logs.iter().filter(|log| !log.left)
-    }
 }
 
 impl Index<LogId> for Logs {

@@ -1,6 +1,6 @@
 //! Emptying a part of the main area: live blocks and active logs move to the rest, through cleaning and checkpoints.
 
-use basalt_segments::{Greedy, Section, SegmentState, Segments};
+use basalt_segments::{Greedy, LogId, Section, SegmentState, Segments};
 
 use crate::error::{Error, Result};
 use crate::layout::BLOCKS_PER_SEGMENT;
@@ -63,7 +63,13 @@ fn live_inside(volume: &Volume, range: &Segments) -> u64 {
 }
 
 fn active_inside(volume: &Volume, range: &Segments) -> u64 {
-    volume.logs.active().filter(|log| range.contains(log.segment)).count() as u64
+    volume.logs.ids().filter(|log| is_inside(volume, *log, range)).count() as u64
+}
+
+/// Whether a log is in one of these segments. Recorded ones are also where recovery has taken them out: a checkpoint would say so.
+fn is_inside(volume: &Volume, log: LogId, range: &Segments) -> bool {
+    let active = &volume.logs[log];
+    range.contains(active.segment) && (log.is_recorded() || !active.left)
 }
 
 /// Moves as much out as the free sections outside allow; makes room outside where they allow nothing.
@@ -76,8 +82,7 @@ fn one_round(volume: &mut Volume, range: &Segments) -> Result<Round> {
         return Ok(before);
     }
     for log in volume.logs.ids() {
-        let is_inside = !volume.logs[log].left && range.contains(volume.logs[log].segment);
-        if is_inside && volume.table.preferred_free_sections() > 0 {
+        if is_inside(volume, log, range) && volume.table.preferred_free_sections() > 0 {
             volume.roll_log(log)?;
         }
     }
