@@ -140,7 +140,7 @@ fn trees_deeper_than_any_path_are_removed() {
         let mut directory = files.lookup("/deep", false).unwrap();
         let node = basalt_vfs::NewNode { kind: FileKind::Directory, permissions: 0o755, rdev: 0, target: b"" };
         for _ in 0..3000 {
-            let made = fs.create(directory.ino(), b"below", &node, &basalt_vfs::Caller::default()).unwrap();
+            let made = fs.create(directory.ino(), b"below", &node, &Caller::default()).unwrap();
             directory = basalt_vfs::path::Reference::new(fs, made);
         }
         drop(directory);
@@ -214,7 +214,7 @@ fn devices_are_not_opened() {
     on_volume(|files| {
         let fs = files.file_system();
         let node = basalt_vfs::NewNode { kind: FileKind::Fifo, permissions: 0o644, rdev: 0, target: b"" };
-        let made = fs.create(fs.root(), b"fifo", &node, &basalt_vfs::Caller::default()).unwrap();
+        let made = fs.create(fs.root(), b"fifo", &node, &Caller::default()).unwrap();
         fs.forget(made.ino, 1);
         let opened = files.open_with("/fifo", &FileOptions::new().read(true));
         refused(opened, ErrorKind::Unsupported, "/fifo: not supported: opening a device, FIFO or socket by path");
