@@ -16,6 +16,7 @@
 //! | `privileges` | set-uid and set-gid bits go when content changes |
 //! | `programs` | who has files open to write to them, and who to execute them |
 //! | `caller` | what a program that waits is about to write |
+//! | `onlooker` | looking at a program without waiting for it |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `overwritten` | direct writes to files that the kernel has cached |
 //! | `cache_thread` | answers that need the kernel's dirty pages first |
@@ -32,6 +33,7 @@ mod locks;
 mod losses;
 mod nodes;
 mod notify;
+mod onlooker;
 mod overwritten;
 mod privacy;
 mod privileges;

@@ -7,7 +7,6 @@ use basalt_vfs::{Caller, FallocateMode, FileSystem, InodeNumber};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::caller::Call;
 use super::handshake::Agreed;
 use super::losses::Losses;
 use super::nodes::Nodes;
@@ -168,7 +167,7 @@ impl Server {
         let ino = self.target(header);
         let others = match *operation {
             Operation::GetAttr { by_file } if self.is_writer(by_file) => {
-                let takes = || Shortage::brings(ino, Call::of(header.pid), &*self.fs);
+                let takes = || Shortage::brings(ino, self.shortage.call_of(header.pid), &*self.fs);
                 self.shortage.in_the_way(ino, takes, &*self.fs)
             }
             Operation::Fallocate(arguments) => {
