@@ -192,6 +192,15 @@ fn handles_are_used_by_several_threads() {
 }
 
 #[test]
+fn a_hole_larger_than_all_memory_is_an_error() {
+    on_volume(|files| {
+        files.create("/hole").unwrap().set_len(3 << 40).unwrap();
+        refused(files.read("/hole").map(|_| ()), ErrorKind::OutOfMemory, "/hole: out of memory");
+        refused(files.read_to_string("/hole").map(|_| ()), ErrorKind::OutOfMemory, "/hole: out of memory");
+    });
+}
+
+#[test]
 fn devices_are_not_opened() {
     on_volume(|files| {
         let fs = files.file_system();
