@@ -57,7 +57,13 @@ pub(super) struct Reply {
 impl Reply {
     /// Room for a payload of `max` bytes.
     pub(super) fn new(max: usize) -> Self {
-        Reply { buffer: PageBuffer::new(max), len: 0, references: Vec::new(), outdated: Vec::new(), stale_pages: None }
+        Reply {
+            buffer: PageBuffer::new(max),
+            len: 0,
+            references: Vec::new(),
+            outdated: Vec::new(),
+            stale_pages: None,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -96,6 +102,13 @@ impl Reply {
         let space = self.buffer.bytes_mut().get_mut(..size).ok_or(Errno::INVAL)?;
         self.len = size;
         Ok(space)
+    }
+
+    /// As [`space`](Self::space), but no more than fits: where the kernel allows only small requests, replies are small, too.
+    pub(super) fn space_up_to(&mut self, size: usize) -> &mut [u8] {
+        let size = size.min(self.buffer.bytes().len());
+        self.len = size;
+        &mut self.buffer.bytes_mut()[..size]
     }
 
     /// Cuts the payload down to `len` bytes.
@@ -148,5 +161,18 @@ impl Reply {
             unique,
         };
         transport.send(header.as_bytes(), payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_reply_takes_a_part_of_what_is_large() {
+        let mut reply = Reply::new(8192);
+        assert!(reply.space(128 << 10).is_err());
+        assert_eq!((reply.space_up_to(128 << 10).len(), reply.len()), (8192, 8192));
+        assert_eq!((reply.space_up_to(5).len(), reply.len()), (5, 5));
     }
 }
