@@ -158,7 +158,7 @@ impl<'t, T: Transport> Loops<'t, T> {
             let received = channel.receive(&mut inbox.bytes_mut()[START..]);
             waiting = if start.elapsed() < AT_ONCE { waiting + 1 } else { 0 };
             let ticket = self.token.begin();
-            let len = match received {
+            let len = match received.and_then(|len| if len == 0 { Err(ReceiveError::Unmounted) } else { Ok(len) }) {
                 Ok(len) => len,
                 Err(end) => {
                     // The next loop is told the same.
