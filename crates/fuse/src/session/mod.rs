@@ -50,6 +50,7 @@ mod token_tests;
 mod wakeful;
 mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use basalt_vfs::FileSystem;
@@ -201,7 +202,12 @@ impl<T: Transport> Serving<T> {
     /// As [`run`](Self::run); calls `hung_up` between the end of the connection and the closing.
     fn run_and_then(self, hung_up: impl FnOnce()) -> Result<(), SessionError> {
         let Serving { server, transport, threads, wakeful } = self;
-        let served = worker::serve_all(&server, transport, threads, Wakeful::new(wakeful));
+        // A panic that no request answers for must not keep the volume from being closed.
+        let serve = AssertUnwindSafe(|| worker::serve_all(&server, transport, threads, Wakeful::new(wakeful)));
+        let served = catch_unwind(serve).unwrap_or_else(|_| {
+            tracing::error!("serving panicked");
+            Err(SessionError::Transport { name: T::NAME, errno: Errno::IO })
+        });
         hung_up();
         if let Err(error) = server.close() {
             return Err(SessionError::Close(error.to_string()));

@@ -52,6 +52,8 @@ pub(super) struct Reply {
     outdated: Vec<u64>,
     /// What the kernel must drop from its page cache before it has this reply: offset and length, 0 for all behind.
     stale_pages: Option<(u64, u64)>,
+    /// Whether this request is answered, by whomever, or wants no answer.
+    is_settled: bool,
 }
 
 impl Reply {
@@ -63,6 +65,7 @@ impl Reply {
             references: Vec::new(),
             outdated: Vec::new(),
             stale_pages: None,
+            is_settled: false,
         }
     }
 
@@ -71,6 +74,17 @@ impl Reply {
         self.references.clear();
         self.outdated.clear();
         self.stale_pages = None;
+        self.is_settled = false;
+    }
+
+    /// Takes note that the request is answered, is somebody else's to answer, or wants no answer.
+    pub(super) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// Whether nothing is left to answer.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Bytes in the payload.

@@ -1,5 +1,6 @@
 //! From an operation to the method that answers it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -124,7 +125,9 @@ impl Server {
 
     /// Closes the file system the first time; every caller waits for that and gets its outcome.
     pub(super) fn close(&self) -> Result<(), &basalt_vfs::Error> {
-        let outcome = self.closed.get_or_init(|| self.fs.close());
+        let close = || catch_unwind(AssertUnwindSafe(|| self.fs.close()));
+        let panicked = |_| Err(basalt_vfs::Error::Io("the file system panicked".to_owned()));
+        let outcome = self.closed.get_or_init(|| close().unwrap_or_else(panicked));
         outcome.as_ref().map(|&()| ())
     }
 

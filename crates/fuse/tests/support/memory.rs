@@ -1,7 +1,7 @@
 //! A file system in memory: what the mount is tested against. Complete in what programs see, simple inside: one lock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_vfs::*;
@@ -16,6 +16,12 @@ pub struct Calls {
     pub syncs: AtomicU64,
     pub closes: AtomicU64,
     pub ticks: AtomicU64,
+    /// Every call of `stat_fs` panics.
+    pub stat_panics: AtomicBool,
+    /// From now on, this call of `stat_fs` panics: 1 is the next one, 0 none.
+    pub stat_panics_in: AtomicU64,
+    /// Fewer blocks are free by so many.
+    pub taken: AtomicU64,
     /// Bytes of content.
     pub written: AtomicU64,
     pub synced_files: Mutex<Vec<(InodeNumber, bool)>>,
@@ -518,8 +524,11 @@ impl FileSystem for MemoryFs {
     }
 
     fn stat_fs(&self) -> Result<StatFs> {
+        let countdown = |left: u64| left.checked_sub(1);
+        let left = self.calls.stat_panics_in.fetch_update(SeqCst, SeqCst, countdown);
+        assert!(left != Ok(1) && !self.calls.stat_panics.load(SeqCst), "a planted panic");
         let blocks = 1 << 20;
-        let available = blocks / 2;
+        let available = blocks / 2 - self.calls.taken.load(SeqCst);
         let files = self.inode_count() as u64;
         Ok(StatFs { block_size: 4096, blocks, free: available, available, files, name_max: 255, ..Default::default() })
     }
