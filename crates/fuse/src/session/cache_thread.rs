@@ -73,6 +73,18 @@ fn answer<T: Transport>(server: &Server, channel: &T, request: &Request<'_>, rep
     worker::handle(server, channel, request, reply, None);
 }
 
+/// Has the kernel write back what it has of all files that are open for writing: there is nothing of others. Its mount need not be reachable.
+pub(super) fn write_all_back(server: &Server, channel: &impl Transport) {
+    for ino in server.programs.written() {
+        let node = server.nodes.node(ino);
+        match write_back(server, channel, node, None) {
+            // There was nothing left to write back, or the server was told by a WRITE why not.
+            Ok(()) | Err(SendError::Unmounted) => {}
+            Err(error) => tracing::error!(node, errno = %error.errno(), "the kernel has not written everything back"),
+        }
+    }
+}
+
 /// Has the kernel write back and drop what it has of a file, which keeps what was promised to who has ended writing by now, as the thread
 /// that asks has.
 fn write_back(server: &Server, channel: &impl Transport, node: u64, asks: Option<u32>) -> Result<(), SendError> {

@@ -10,6 +10,7 @@
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
+//! | `control` | what other threads may ask of a session, and know of it |
 //! | `losses` | what the kernel handed over when it was too late |
 //! | `notify` | telling the kernel that what it has cached is out of date |
 //! | `privacy` | who may see `trusted.` attributes |
@@ -27,6 +28,7 @@ mod answer;
 mod buffer;
 mod cache_thread;
 mod caller;
+mod control;
 mod convert;
 mod handshake;
 mod locks;
@@ -58,6 +60,7 @@ use rustix::io::Errno;
 
 use crate::mount::{self, DirtyLimit, Mount, MountError, MountOptions, Unmounter};
 use crate::transport::{FuseDevice, Transport};
+pub(crate) use control::Control;
 pub use losses::Losses;
 use server::Server;
 use wakeful::Wakeful;
@@ -104,6 +107,7 @@ pub struct Session {
     /// `None` once `run` took it.
     serving: Option<Serving<FuseDevice>>,
     losses: Losses,
+    control: Arc<Control>,
     mount: Mount,
 }
 
@@ -120,7 +124,8 @@ impl Session {
         // An error has closed the connection by now.
         let serving = Serving::agree(fs, device, options, limit).inspect_err(|_| mount.remove_dead())?;
         mount.tune(options);
-        Ok(Session { losses: serving.losses(), serving: Some(serving), mount })
+        let control = Arc::clone(&serving.server.control);
+        Ok(Session { losses: serving.losses(), control, serving: Some(serving), mount })
     }
 
     /// Serves the mount until it is gone, then closes the file system (exactly once, before this returns; on a `fuseblk`
@@ -141,7 +146,7 @@ impl Session {
 
     /// A handle by which another thread, such as a signal handler's, ends [`run`](Self::run).
     pub fn unmounter(&self) -> Unmounter {
-        self.mount.unmounter()
+        self.mount.unmounter(Arc::clone(&self.control))
     }
 }
 

@@ -8,6 +8,7 @@ use basalt_vfs::{Caller, FallocateMode, FileSystem, InodeNumber};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::control::Control;
 use super::handshake::Agreed;
 use super::losses::Losses;
 use super::nodes::Nodes;
@@ -54,6 +55,8 @@ pub(super) struct Server {
     pub(super) programs: Programs,
     /// Files that were written to directly.
     pub(super) overwritten: Overwritten,
+    /// What others ask, and may know.
+    pub(super) control: Arc<Control>,
     /// The outcome of closing, once it happened.
     closed: OnceLock<basalt_vfs::Result<()>>,
 }
@@ -83,6 +86,7 @@ impl Server {
             shortage: Shortage::new(limit),
             programs: Programs::default(),
             overwritten: Overwritten::default(),
+            control: Arc::default(),
             closed: OnceLock::new(),
         }
     }
@@ -125,6 +129,7 @@ impl Server {
 
     /// Closes the file system the first time; every caller waits for that and gets its outcome.
     pub(super) fn close(&self) -> Result<(), &basalt_vfs::Error> {
+        self.control.end();
         let close = || catch_unwind(AssertUnwindSafe(|| self.fs.close()));
         let panicked = |_| Err(basalt_vfs::Error::Io("the file system panicked".to_owned()));
         let outcome = self.closed.get_or_init(|| close().unwrap_or_else(panicked));

@@ -16,7 +16,7 @@ use super::cache_thread::{self, Task};
 use super::notify;
 use super::reply::Reply;
 use super::server::{Server, Verdict};
-use super::ticker::Ticker;
+use super::ticker;
 use super::token::Token;
 use super::wakeful::Wakeful;
 use crate::protocol::wire::{InHeader, WriteIn};
@@ -40,7 +40,6 @@ pub(super) const IDLE_LOOKS: u32 = 100;
 struct Loops<'t, T> {
     server: &'t Server,
     token: &'t Token,
-    ticker: &'t Ticker,
     transport: &'t T,
     /// Channels of the loops but the first, opened when they are started.
     channels: &'t [OnceLock<T>],
@@ -71,23 +70,23 @@ pub(super) fn serve_all<T: Transport>(
     wakeful: Wakeful,
 ) -> Result<(), SessionError> {
     let channels: Vec<OnceLock<T>> = (1..threads).map(|_| OnceLock::new()).collect();
-    let (ticker, token) = (Ticker::default(), Token::new(IDLE_LOOKS));
+    let token = Token::new(IDLE_LOOKS);
     let (cache_tasks, queue) = mpsc::channel();
     let loops = Loops {
         server,
         token: &token,
-        ticker: &ticker,
         transport: &transport,
         channels: &channels,
         useful: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(threads),
         parallel: AtomicUsize::new(0),
         pool: Mutex::new(Pool { started: 0, alive: 1, cache_tasks: Some(cache_tasks), outcome: Ok(()) }),
     };
-    let (all, monitor, ticker) = (&loops, &token, &ticker);
+    let (all, monitor) = (&loops, &token);
+    let write_back = || cache_thread::write_all_back(server, &transport);
     // Everybody ends with the last loop.
     std::thread::scope(|scope| {
         scope.spawn(move || cache_thread::run(server, &queue));
-        scope.spawn(move || ticker.run(server.file_system()));
+        scope.spawn(move || ticker::run(&server.control, server.file_system(), write_back));
         scope.spawn(move || monitor.watch(wakeful, || all.start_loop(scope)));
         all.work(scope, &transport);
     });
@@ -124,7 +123,7 @@ impl<'t, T: Transport> Loops<'t, T> {
         let ended = ended.unwrap_or(Err(failed::<T>(Errno::IO)));
         if self.leave(ended) {
             // Without the pool's lock: the monitor takes it while it has the token's state locked.
-            self.ticker.stop();
+            self.server.control.stop();
             self.token.close();
         }
     }
@@ -161,6 +160,7 @@ impl<'t, T: Transport> Loops<'t, T> {
             let len = match received.and_then(|len| if len == 0 { Err(ReceiveError::Unmounted) } else { Ok(len) }) {
                 Ok(len) => len,
                 Err(end) => {
+                    self.server.control.end();
                     // The next loop is told the same.
                     self.token.pass(ticket);
                     return match end {
