@@ -5,16 +5,15 @@ mod support;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use basalt_testkit::loopdev::LoopDevice;
 use basalt_testkit::{limit, namespace, skip};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Mounted, Scratch, basalt, can_mount, mount_line, program, umount};
+use support::{Mounted, Scratch, basalt, can_mount, loop_devices_of, mount_line, program, umount, wait_until};
 
 /// The background process that serves an image.
 fn server_of(image: &str) -> Option<Pid> {
@@ -26,21 +25,6 @@ fn server_of(image: &str) -> Option<Pid> {
         let serves = words.clone().any(|word| word == b"--background-process");
         (serves && words.any(|word| word == image.as_bytes())).then(|| Pid::from_raw(pid)).flatten()
     })
-}
-
-/// Waits until something is so, up to 20 seconds.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn loop_devices_of(image: &str) -> String {
-    let listed = limit::output(Command::new("losetup").args(["-j", image]), limit::SHORT);
-    String::from_utf8(listed.unwrap().stdout).unwrap()
 }
 
 #[test]
@@ -177,68 +161,6 @@ fn umount_returns_when_everything_is_durable() {
     scratch.expect_clean();
     assert_eq!(basalt(["info", "--json", &image]).json()["checkpoint"]["clean"], true);
     assert_eq!(basalt(["stat", "--json", &image, "file"]).json()[0]["size"], 3 << 20);
-}
-
-/// Starts a mount in the foreground; returns when it serves.
-fn in_foreground(scratch: &Scratch, options: &str) -> (Child, Mounted) {
-    let point = scratch.directory("mnt");
-    let child = Command::new(program())
-        .args(["mount", "--foreground", "-o", options, &scratch.text("image"), point.to_str().unwrap()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_until("it is mounted", || mount_line(&point).is_some());
-    (child, Mounted { point })
-}
-
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-#[test]
-fn signals_unmount_and_leave_a_clean_volume() {
-    if !can_mount() {
-        return;
-    }
-    for (options, number) in [("log=info", Signal::TERM), ("noloop", Signal::INT), ("log=off", Signal::HUP)] {
-        let scratch = Scratch::with_volume("64M");
-        let (child, mounted) = in_foreground(&scratch, options);
-        fs::write(mounted.path("file"), "content").unwrap();
-        signal(&child, number);
-        let ended = limit::finish(child, limit::SHORT).unwrap();
-        assert_eq!((ended.status.code(), ended.status.signal()), (Some(0), None), "{ended:?}");
-        assert_eq!(mount_line(&mounted.point), None);
-        scratch.expect_clean();
-        assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
-        assert_eq!(basalt(["info", "--json", &scratch.text("image")]).json()["checkpoint"]["clean"], true);
-    }
-}
-
-#[test]
-fn a_busy_mount_ends_clean_too() {
-    if !can_mount() {
-        return;
-    }
-    for options in ["", "noloop"] {
-        let scratch = Scratch::with_volume("64M");
-        let (child, mounted) = in_foreground(&scratch, options);
-        let mut open = File::create(mounted.path("file")).unwrap();
-        open.write_all(b"content").unwrap();
-        basalt(["umount".as_ref(), mounted.point.as_os_str()]).fails(1, &["in use", "fuser"]);
-        signal(&child, Signal::TERM);
-        // The second one ends the patience.
-        std::thread::sleep(Duration::from_millis(500));
-        signal(&child, Signal::TERM);
-        let ended = limit::finish(child, limit::SHORT).unwrap();
-        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
-        assert_eq!(mount_line(&mounted.point), None);
-        assert!(open.write_all(b"too late").and_then(|()| open.sync_all()).is_err());
-        drop(open);
-        wait_until("the loop device is gone", || loop_devices_of(&scratch.text("image")).is_empty());
-        scratch.expect_clean();
-        assert_eq!(basalt(["cat", &scratch.text("image"), "file"]).ok(), "content");
-    }
 }
 
 #[test]

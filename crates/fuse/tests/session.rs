@@ -4,7 +4,6 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::thread::JoinHandle;
 
 use basalt_fuse::protocol::flags::InitFlags;
 use basalt_fuse::protocol::wire::{
@@ -12,12 +11,13 @@ use basalt_fuse::protocol::wire::{
     InvalInodeOut, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut,
 };
 use basalt_fuse::protocol::{MAJOR, MINOR, OLDEST_MINOR, ROOT_NODE};
-use basalt_fuse::{Losses, MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
+use basalt_fuse::{MountError, MountOptions, ReceiveError, Serving, SessionError, Transport};
 use basalt_testkit::limit;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, XattrFlags};
 use rustix::io::Errno;
-use support::kernel::{Kernel, MemoryTransport, connection, message};
+use support::kernel::{MemoryTransport, connection, message};
 use support::memory::{MemoryFs, ROOT};
+use support::served::{Served, options};
 use zerocopy::{FromBytes, IntoBytes};
 
 const LOOKUP: u32 = 1;
@@ -36,63 +36,8 @@ const TMPFILE: u32 = 51;
 /// No operation has it.
 const UNKNOWN: u32 = 999;
 
-/// With one loop, which answers in the order of the requests.
-fn options() -> MountOptions {
-    MountOptions { wakeful: false, threads: 1, ..MountOptions::new("/nowhere", "memory") }
-}
-
 fn failed(errno: Errno) -> i32 {
     -errno.raw_os_error()
-}
-
-/// A session that is served by a thread.
-struct Served {
-    kernel: Kernel,
-    fs: Arc<MemoryFs>,
-    server: JoinHandle<Result<(), SessionError>>,
-    losses: Losses,
-}
-
-impl Served {
-    fn new() -> Served {
-        Served::with(&options())
-    }
-
-    fn with(options: &MountOptions) -> Served {
-        let (mut kernel, transport) = connection();
-        let fs = Arc::new(MemoryFs::new());
-        let offer = kernel.offer(MAJOR, MINOR);
-        let serving = Serving::connect(fs.clone(), transport, options).unwrap();
-        kernel.agreed(offer);
-        let losses = serving.losses();
-        Served { kernel, fs, server: std::thread::spawn(move || serving.run()), losses }
-    }
-
-    /// Still answers.
-    #[track_caller]
-    fn expect_alive(&mut self) {
-        assert_eq!(self.kernel.ask(STATFS, ROOT_NODE, &[0_u8; 0]).code, 0);
-    }
-
-    /// Ends the connection; what the session says of that.
-    fn end(self, why: ReceiveError) -> Result<(), SessionError> {
-        self.kernel.end(why);
-        let outcome = limit::join(self.server, limit::SHORT);
-        assert_eq!(self.kernel.messages_left(), 0);
-        assert_eq!(self.fs.calls.closes.load(SeqCst), 1, "closed once, whatever the end");
-        outcome
-    }
-
-    fn unmount(self) {
-        self.end(ReceiveError::Unmounted).unwrap();
-    }
-
-    /// Makes a file without a name.
-    fn unnamed_file(&mut self) -> EntryOut {
-        let reply = self.kernel.ask(TMPFILE, ROOT_NODE, &CreateIn { mode: 0o600, ..Default::default() });
-        assert_eq!(reply.code, 0);
-        EntryOut::read_from_prefix(&reply.payload).unwrap().0
-    }
 }
 
 #[test]
@@ -163,7 +108,7 @@ fn a_truncated_request_is_refused_where_it_can_be_told_from_others() {
     assert_eq!(served.kernel.ask(WRITE, ROOT_NODE, &write).code, failed(Errno::INVAL));
     // Messages that are not as long as they say, or have no header: there is no request to answer.
     let whole = message(4711, LOOKUP, ROOT_NODE, b"name\0");
-    for length in [0, 1, size_of::<InHeader>() - 1, size_of::<InHeader>(), whole.len() - 1] {
+    for length in [1, size_of::<InHeader>() - 1, size_of::<InHeader>(), whole.len() - 1] {
         served.kernel.hand_over(whole[..length].to_vec());
     }
     served.expect_alive();
@@ -378,4 +323,15 @@ fn the_file_system_is_closed_once_however_the_connection_ends() {
     assert_eq!(served.kernel.ask(DESTROY, 0, &[0_u8; 0]).code, 0);
     assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
     served.unmount();
+}
+
+#[test]
+fn a_transport_that_has_nothing_more_ends_the_session() {
+    for threads in [1, 4] {
+        let mut served = Served::with(&MountOptions { threads, ..options() });
+        served.expect_alive();
+        (0..threads).for_each(|_| served.kernel.hand_over(Vec::new()));
+        limit::join(served.server, limit::SHORT).unwrap();
+        assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
+    }
 }

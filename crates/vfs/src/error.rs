@@ -86,6 +86,9 @@ pub enum Error {
     /// The device failed (EIO).
     #[error("device error: {0}")]
     Io(String),
+    /// There is not so much memory (ENOMEM).
+    #[error("out of memory")]
+    OutOfMemory,
 }
 
 /// The kind of an [`Error`], without its message: to be compared, and to be translated for another interface.
@@ -143,11 +146,13 @@ pub enum ErrorKind {
     Corrupted,
     /// [`Error::Io`].
     Io,
+    /// [`Error::OutOfMemory`].
+    OutOfMemory,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of [`Error`].
-    pub const ALL: [ErrorKind; 26] = [
+    pub const ALL: [ErrorKind; 27] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::NotDirectory,
@@ -174,6 +179,7 @@ impl ErrorKind {
         ErrorKind::Stale,
         ErrorKind::Corrupted,
         ErrorKind::Io,
+        ErrorKind::OutOfMemory,
     ];
 }
 
@@ -208,6 +214,7 @@ impl Error {
             Error::Stale => ErrorKind::Stale,
             Error::Corrupted(_) => ErrorKind::Corrupted,
             Error::Io(_) => ErrorKind::Io,
+            Error::OutOfMemory => ErrorKind::OutOfMemory,
         }
     }
 }
@@ -240,6 +247,7 @@ impl From<ErrorKind> for io::ErrorKind {
             ErrorKind::NotSupported => io::ErrorKind::Unsupported,
             ErrorKind::Busy => io::ErrorKind::ResourceBusy,
             ErrorKind::Stale => io::ErrorKind::StaleNetworkFileHandle,
+            ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
             ErrorKind::TooManySymlinks
             | ErrorKind::NotOpen
             | ErrorKind::NoAttribute

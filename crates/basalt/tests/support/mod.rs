@@ -177,3 +177,19 @@ pub fn mount_line(point: &Path) -> Option<String> {
     let point = format!(" {} ", point.display());
     table.lines().find(|line| line.contains(&point)).map(str::to_owned)
 }
+
+/// Waits until something is so, up to 20 seconds.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What `losetup` tells of an image.
+pub fn loop_devices_of(image: &str) -> String {
+    let listed = limit::output(Command::new("losetup").args(["-j", image]), limit::SHORT);
+    String::from_utf8(listed.unwrap().stdout).unwrap()
+}

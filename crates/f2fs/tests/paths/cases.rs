@@ -210,6 +210,40 @@ fn only_what_an_unprivileged_caller_writes_loses_set_uid() {
 }
 
 #[test]
+fn two_remove_one_tree() {
+    on_volume(|files| {
+        let rival = |path: &'static str| {
+            let files = files.clone();
+            move || files.remove_dir_all(path).unwrap()
+        };
+        for path in ["/t", "/t/a", "/t/a/x"] {
+            for is_listing in [true, false] {
+                files.create_dir_all("/t/a/x/y").unwrap();
+                files.write("/t/a/x/f", "1").unwrap();
+                if is_listing {
+                    files.file_system().before_listing(rival(path));
+                } else {
+                    files.file_system().before_removal(rival(path));
+                }
+                files.remove_dir_all("/t").unwrap();
+                assert!(!files.exists("/t").unwrap(), "{path}");
+            }
+        }
+        // As with `std::fs`, it must be there at first.
+        refused(files.remove_dir_all("/t"), ErrorKind::NotFound, "/t: no such file or directory");
+    });
+}
+
+#[test]
+fn a_hole_larger_than_all_memory_is_an_error() {
+    on_volume(|files| {
+        files.create("/hole").unwrap().set_len(3 << 40).unwrap();
+        refused(files.read("/hole").map(|_| ()), ErrorKind::OutOfMemory, "/hole: out of memory");
+        refused(files.read_to_string("/hole").map(|_| ()), ErrorKind::OutOfMemory, "/hole: out of memory");
+    });
+}
+
+#[test]
 fn devices_are_not_opened() {
     on_volume(|files| {
         let fs = files.file_system();

@@ -11,10 +11,15 @@ use basalt_vfs::{
     OpenFlags, RenameFlags, Result, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
+/// What somebody else does.
+type Rival = Box<dyn FnOnce() + Send>;
+
 /// An F2FS volume in memory, with the references that are not given back yet.
 pub struct Counting {
     fs: F2fs,
     held: Mutex<BTreeMap<InodeNumber, u64>>,
+    /// Comes first when a directory is listed, or removed, the next time.
+    rivals: [Mutex<Option<Rival>>; 2],
 }
 
 impl Counting {
@@ -23,13 +28,30 @@ impl Counting {
         let device = Arc::new(MemoryDevice::new(64 << 20, 512));
         format(&*device, &FormatOptions::default(), &mut |_, _| {}).unwrap();
         let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
-        Arc::new(Counting { fs, held: Mutex::default() })
+        Arc::new(Counting { fs, held: Mutex::default(), rivals: Default::default() })
     }
 
     /// Fails unless every reference was given back.
     pub fn expect_none_held(&self) {
         let held = self.held.lock().unwrap();
         assert!(held.is_empty(), "references that nobody gives back, by inode: {held:?}");
+    }
+
+    /// Lets `rival` come first when a directory is listed the next time.
+    pub fn before_listing(&self, rival: impl FnOnce() + Send + 'static) {
+        *self.rivals[0].lock().unwrap() = Some(Box::new(rival));
+    }
+
+    /// Lets `rival` come first when a directory is removed the next time.
+    pub fn before_removal(&self, rival: impl FnOnce() + Send + 'static) {
+        *self.rivals[1].lock().unwrap() = Some(Box::new(rival));
+    }
+
+    fn let_first(&self, which: usize) {
+        let rival = self.rivals[which].lock().unwrap().take();
+        if let Some(rival) = rival {
+            rival();
+        }
     }
 
     fn hold(&self, found: Result<Attributes>) -> Result<Attributes> {
@@ -91,6 +113,7 @@ impl FileSystem for Counting {
     }
 
     fn remove_directory(&self, parent: InodeNumber, name: &[u8]) -> Result<()> {
+        self.let_first(1);
         self.fs.remove_directory(parent, name)
     }
 
@@ -132,6 +155,7 @@ impl FileSystem for Counting {
         from: u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
+        self.let_first(0);
         self.fs.read_directory(ino, from, emit)
     }
 

@@ -17,11 +17,14 @@ mod options;
 mod table;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::session::Control;
 use crate::transport::{FuseDevice, Transport};
 
 pub use connection::Connection;
@@ -142,18 +145,21 @@ pub(crate) struct Mount {
 
 /// Ends a mount from another thread.
 #[derive(Debug, Clone)]
-pub struct Unmounter(Mount);
+pub struct Unmounter {
+    mount: Mount,
+    session: Arc<Control>,
+}
 
 impl Unmounter {
     /// The mount point.
     pub fn mount_point(&self) -> &Path {
-        &self.0.path
+        &self.mount.path
     }
 
     /// The device number of what is mounted, `major:minor` in decimal, as in `/proc/self/mountinfo`; that of every file there. No other
     /// file system has it as long as this one is mounted anywhere. `None` where `/proc` did not tell.
     pub fn device_number(&self) -> Option<&str> {
-        self.0.device.as_deref()
+        self.mount.device.as_deref()
     }
 
     /// Unmounts, as umount(8) does. [`Session::run`](crate::Session::run) then closes the file system and returns; wait for
@@ -162,7 +168,7 @@ impl Unmounter {
     /// # Errors
     /// [`UnmountError::Busy`] where files are open: nothing is detached behind their back.
     pub fn unmount(&self) -> Result<(), UnmountError> {
-        let mount = &self.0;
+        let mount = &self.mount;
         if !mount.is_there() {
             return Err(UnmountError::NotMounted(mount.path.clone()));
         }
@@ -179,15 +185,39 @@ impl Unmounter {
 }
 
 impl Unmounter {
-    /// Takes the mount out of the tree though programs use it: nothing new begins there. Nothing is written back for that.
+    /// Takes the mount out of the tree though programs use it: nothing new begins there. Nothing is written back for that. Does nothing
+    /// where it is not in the tree, or something else is mounted over it.
     pub fn detach(&self) {
-        self.0.detach();
+        if self.mount.is_there() {
+            self.mount.detach();
+        }
+    }
+
+    /// Whether the mount is at its mount point, as this process sees it. Programs may also use one that is not: it was detached
+    /// (`umount -l`), or another mount namespace has it.
+    pub fn is_mounted(&self) -> bool {
+        self.mount.is_there()
+    }
+
+    /// Whether the kernel has hung up, or waits for the file system to be closed: [`Session::run`](crate::Session::run) closes it and
+    /// returns by itself then.
+    pub fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// Has the kernel hand over what programs have written to files that are still open, wherever the mount is; unlike
+    /// [`sync_mounted`](crate::sync_mounted) it needs no path. Nothing is durable for that. Whether it was done within `patience`;
+    /// [`Session::run`](crate::Session::run) must be under way. With [`MountOptions::skip_open`], nobody knows which files are open, and
+    /// nothing is done.
+    pub fn write_back(&self, patience: Duration) -> bool {
+        self.session.write_back(patience)
     }
 }
 
 impl Mount {
-    pub(crate) fn unmounter(&self) -> Unmounter {
-        Unmounter(self.clone())
+    /// A handle for other threads, of the session that serves this.
+    pub(crate) fn unmounter(&self, session: Arc<Control>) -> Unmounter {
+        Unmounter { mount: self.clone(), session }
     }
 
     /// Takes a mount away whose connection is closed. Detaching loses nothing then: every access fails already.

@@ -32,6 +32,7 @@ pub const fn errno(kind: ErrorKind) -> Errno {
         ErrorKind::Stale => Errno::STALE,
         ErrorKind::Corrupted => Errno::UCLEAN,
         ErrorKind::Io => Errno::IO,
+        ErrorKind::OutOfMemory => Errno::NOMEM,
     }
 }
 
@@ -70,6 +71,7 @@ mod tests {
             (Error::Stale, 116),
             (Error::Corrupted("inode 5".to_owned()), 117),
             (Error::Io("write failed".to_owned()), 5),
+            (Error::OutOfMemory, 12),
         ]
     }
 

@@ -36,17 +36,10 @@ pub(super) fn run<T: Transport>(server: &Server, queue: &Receiver<Task<'_, T>>) 
         match task {
             Task::Answer { channel, header, operation } => {
                 let takes_much = matches!(operation, Operation::Fallocate(_));
-                match write_back(server, channel, header.node, Some(header.pid)) {
-                    Ok(()) => {
-                        for node in server.in_the_way(&header, &operation) {
-                            let _ = write_back(server, channel, node, Some(header.pid));
-                        }
-                        worker::handle(server, channel, &Request { header, operation }, &mut reply, None);
-                    }
-                    Err(error) => {
-                        let _ = reply.send(channel, header.unique, Some(error.errno()));
-                    }
-                }
+                let request = Request { header, operation };
+                worker::unless_it_panics(channel, &header, &mut reply, |reply| {
+                    answer(server, channel, &request, reply)
+                });
                 if takes_much {
                     server.shortage.meet();
                 }
@@ -56,13 +49,38 @@ pub(super) fn run<T: Transport>(server: &Server, queue: &Receiver<Task<'_, T>>) 
                 let _ = notify::drop_pages(channel, header.node, offset, length);
                 reply.clear();
                 let pushed = outcome.and_then(|payload| reply.push_bytes(&payload).map_err(|failure| failure.errno()));
-                worker::send(channel, &header, &reply, pushed.err());
+                worker::send(channel, &header, &mut reply, pushed.err());
             }
             Task::Distrust(channel, node) => notify::distrust_attributes(channel, node),
             Task::WriteBack(channel, node) => {
                 // What finds no room is told to the file's next write, and its fsync.
                 let _ = write_back(server, channel, node, None);
             }
+        }
+    }
+}
+
+/// Has the kernel write the file's pages back, and those of others that are in the way; then answers.
+fn answer<T: Transport>(server: &Server, channel: &T, request: &Request<'_>, reply: &mut Reply) {
+    let header = &request.header;
+    if let Err(error) = write_back(server, channel, header.node, Some(header.pid)) {
+        worker::send(channel, header, reply, Some(error.errno()));
+        return;
+    }
+    for node in server.in_the_way(header, &request.operation) {
+        let _ = write_back(server, channel, node, Some(header.pid));
+    }
+    worker::handle(server, channel, request, reply, None);
+}
+
+/// Has the kernel write back what it has of all files that are open for writing: there is nothing of others. Its mount need not be reachable.
+pub(super) fn write_all_back(server: &Server, channel: &impl Transport) {
+    for ino in server.programs.written() {
+        let node = server.nodes.node(ino);
+        match write_back(server, channel, node, None) {
+            // There was nothing left to write back, or the server was told by a WRITE why not.
+            Ok(()) | Err(SendError::Unmounted) => {}
+            Err(error) => tracing::error!(node, errno = %error.errno(), "the kernel has not written everything back"),
         }
     }
 }

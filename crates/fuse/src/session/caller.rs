@@ -27,7 +27,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Of a thread, by its number.
+    /// Of a thread, by its number. This may take for ever: see `onlooker`.
     pub(super) fn of(thread: u32) -> Call {
         let line = match thread {
             0 => return Call::Unknown,

@@ -10,12 +10,14 @@
 //! | `answer/` | those methods, by subject |
 //! | `buffer`, `reply` | page-aligned memory; what goes back |
 //! | `convert`, `nodes` | attributes and inode numbers as the protocol has them |
+//! | `control` | what other threads may ask of a session, and know of it |
 //! | `losses` | what the kernel handed over when it was too late |
 //! | `notify` | telling the kernel that what it has cached is out of date |
 //! | `privacy` | who may see `trusted.` attributes |
 //! | `privileges` | set-uid and set-gid bits go when content changes |
 //! | `programs` | who has files open to write to them, and who to execute them |
 //! | `caller` | what a program that waits is about to write |
+//! | `onlooker` | looking at a program without waiting for it |
 //! | `shortage` | telling who writes into the kernel's cache that the volume is full |
 //! | `overwritten` | direct writes to files that the kernel has cached |
 //! | `cache_thread` | answers that need the kernel's dirty pages first |
@@ -26,12 +28,14 @@ mod answer;
 mod buffer;
 mod cache_thread;
 mod caller;
+mod control;
 mod convert;
 mod handshake;
 mod locks;
 mod losses;
 mod nodes;
 mod notify;
+mod onlooker;
 mod overwritten;
 mod privacy;
 mod privileges;
@@ -48,6 +52,7 @@ mod token_tests;
 mod wakeful;
 mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use basalt_vfs::FileSystem;
@@ -55,6 +60,7 @@ use rustix::io::Errno;
 
 use crate::mount::{self, DirtyLimit, Mount, MountError, MountOptions, Unmounter};
 use crate::transport::{FuseDevice, Transport};
+pub(crate) use control::Control;
 pub use losses::Losses;
 use server::Server;
 use wakeful::Wakeful;
@@ -101,6 +107,7 @@ pub struct Session {
     /// `None` once `run` took it.
     serving: Option<Serving<FuseDevice>>,
     losses: Losses,
+    control: Arc<Control>,
     mount: Mount,
 }
 
@@ -117,7 +124,8 @@ impl Session {
         // An error has closed the connection by now.
         let serving = Serving::agree(fs, device, options, limit).inspect_err(|_| mount.remove_dead())?;
         mount.tune(options);
-        Ok(Session { losses: serving.losses(), serving: Some(serving), mount })
+        let control = Arc::clone(&serving.server.control);
+        Ok(Session { losses: serving.losses(), control, serving: Some(serving), mount })
     }
 
     /// Serves the mount until it is gone, then closes the file system (exactly once, before this returns; on a `fuseblk`
@@ -138,7 +146,7 @@ impl Session {
 
     /// A handle by which another thread, such as a signal handler's, ends [`run`](Self::run).
     pub fn unmounter(&self) -> Unmounter {
-        self.mount.unmounter()
+        self.mount.unmounter(Arc::clone(&self.control))
     }
 }
 
@@ -199,7 +207,12 @@ impl<T: Transport> Serving<T> {
     /// As [`run`](Self::run); calls `hung_up` between the end of the connection and the closing.
     fn run_and_then(self, hung_up: impl FnOnce()) -> Result<(), SessionError> {
         let Serving { server, transport, threads, wakeful } = self;
-        let served = worker::serve_all(&server, transport, threads, Wakeful::new(wakeful));
+        // A panic that no request answers for must not keep the volume from being closed.
+        let serve = AssertUnwindSafe(|| worker::serve_all(&server, transport, threads, Wakeful::new(wakeful)));
+        let served = catch_unwind(serve).unwrap_or_else(|_| {
+            tracing::error!("serving panicked");
+            Err(SessionError::Transport { name: T::NAME, errno: Errno::IO })
+        });
         hung_up();
         if let Err(error) = server.close() {
             return Err(SessionError::Close(error.to_string()));

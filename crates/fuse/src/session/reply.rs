@@ -52,12 +52,21 @@ pub(super) struct Reply {
     outdated: Vec<u64>,
     /// What the kernel must drop from its page cache before it has this reply: offset and length, 0 for all behind.
     stale_pages: Option<(u64, u64)>,
+    /// Whether this request is answered, by whomever, or wants no answer.
+    is_settled: bool,
 }
 
 impl Reply {
     /// Room for a payload of `max` bytes.
     pub(super) fn new(max: usize) -> Self {
-        Reply { buffer: PageBuffer::new(max), len: 0, references: Vec::new(), outdated: Vec::new(), stale_pages: None }
+        Reply {
+            buffer: PageBuffer::new(max),
+            len: 0,
+            references: Vec::new(),
+            outdated: Vec::new(),
+            stale_pages: None,
+            is_settled: false,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -65,6 +74,17 @@ impl Reply {
         self.references.clear();
         self.outdated.clear();
         self.stale_pages = None;
+        self.is_settled = false;
+    }
+
+    /// Takes note that the request is answered, is somebody else's to answer, or wants no answer.
+    pub(super) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// Whether nothing is left to answer.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Bytes in the payload.
@@ -96,6 +116,13 @@ impl Reply {
         let space = self.buffer.bytes_mut().get_mut(..size).ok_or(Errno::INVAL)?;
         self.len = size;
         Ok(space)
+    }
+
+    /// As [`space`](Self::space), but no more than fits: where the kernel allows only small requests, replies are small, too.
+    pub(super) fn space_up_to(&mut self, size: usize) -> &mut [u8] {
+        let size = size.min(self.buffer.bytes().len());
+        self.len = size;
+        &mut self.buffer.bytes_mut()[..size]
     }
 
     /// Cuts the payload down to `len` bytes.
@@ -148,5 +175,18 @@ impl Reply {
             unique,
         };
         transport.send(header.as_bytes(), payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_reply_takes_a_part_of_what_is_large() {
+        let mut reply = Reply::new(8192);
+        assert!(reply.space(128 << 10).is_err());
+        assert_eq!((reply.space_up_to(128 << 10).len(), reply.len()), (8192, 8192));
+        assert_eq!((reply.space_up_to(5).len(), reply.len()), (5, 5));
     }
 }

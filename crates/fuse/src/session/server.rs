@@ -1,5 +1,6 @@
 //! From an operation to the method that answers it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use basalt_vfs::{Caller, FallocateMode, FileSystem, InodeNumber};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::caller::Call;
+use super::control::Control;
 use super::handshake::Agreed;
 use super::losses::Losses;
 use super::nodes::Nodes;
@@ -54,6 +55,8 @@ pub(super) struct Server {
     pub(super) programs: Programs,
     /// Files that were written to directly.
     pub(super) overwritten: Overwritten,
+    /// What others ask, and may know.
+    pub(super) control: Arc<Control>,
     /// The outcome of closing, once it happened.
     closed: OnceLock<basalt_vfs::Result<()>>,
 }
@@ -83,6 +86,7 @@ impl Server {
             shortage: Shortage::new(limit),
             programs: Programs::default(),
             overwritten: Overwritten::default(),
+            control: Arc::default(),
             closed: OnceLock::new(),
         }
     }
@@ -125,7 +129,10 @@ impl Server {
 
     /// Closes the file system the first time; every caller waits for that and gets its outcome.
     pub(super) fn close(&self) -> Result<(), &basalt_vfs::Error> {
-        let outcome = self.closed.get_or_init(|| self.fs.close());
+        self.control.end();
+        let close = || catch_unwind(AssertUnwindSafe(|| self.fs.close()));
+        let panicked = |_| Err(basalt_vfs::Error::Io("the file system panicked".to_owned()));
+        let outcome = self.closed.get_or_init(|| close().unwrap_or_else(panicked));
         outcome.as_ref().map(|&()| ())
     }
 
@@ -168,7 +175,7 @@ impl Server {
         let ino = self.target(header);
         let others = match *operation {
             Operation::GetAttr { by_file } if self.is_writer(by_file) => {
-                let takes = || Shortage::brings(ino, Call::of(header.pid), &*self.fs);
+                let takes = || Shortage::brings(ino, self.shortage.call_of(header.pid), &*self.fs);
                 self.shortage.in_the_way(ino, takes, &*self.fs)
             }
             Operation::Fallocate(arguments) => {

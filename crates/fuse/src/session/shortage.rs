@@ -16,8 +16,8 @@
 //!   the kernel first writes those back.
 //! - Whatever else takes space, fallocate(2) or a write past the cache, leaves what was promised.
 //!
-//! Where nobody can tell what a write brings (the program is another user's and Basalt is not root's, io_uring, AIO, splice), it counts as
-//! much as the one before it. Pages that change through mmap(2) are not asked about. Their loss is told to msync and fsync.
+//! Where nobody can tell what a write brings (the program is another user's and Basalt is not root's, io_uring, AIO, splice; its memory is
+//! mapped from a file that cannot be read now), it counts as much as the one before it. Pages that change through mmap(2) are not asked about. Their loss is told to msync and fsync.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,6 +26,7 @@ use basalt_vfs::{FileSystem, InodeNumber, StatFs};
 use parking_lot::Mutex;
 
 use super::caller::Call;
+use super::onlooker::Onlooker;
 use crate::mount::DirtyLimit;
 
 /// From so many free bytes on a volume is not full any more.
@@ -38,6 +39,7 @@ const SECTOR: u64 = 512;
 /// What is known of the free space, and of files written to while there is little.
 pub(super) struct Shortage {
     limit: DirtyLimit,
+    onlooker: Onlooker,
     /// Less is free than the kernel may hold back.
     is_tight: AtomicBool,
     /// Requests under way that take much.
@@ -75,6 +77,7 @@ impl Shortage {
     pub(super) fn new(limit: DirtyLimit) -> Self {
         Shortage {
             limit,
+            onlooker: Onlooker::new(),
             is_tight: AtomicBool::new(false),
             coming: AtomicUsize::new(0),
             any: AtomicBool::new(false),
@@ -151,9 +154,10 @@ impl Shortage {
             Some(file) => file.promised.iter().map(|(&thread, promise)| (thread, promise.call)).collect(),
             None => return Vec::new(),
         };
-        // What a program's memory takes to be read is its own affair: nobody waits for it.
-        let has_ended =
-            |&(thread, call): &(u32, Call)| asks == Some(thread) || ![call, Call::Running].contains(&Call::of(thread));
+        // Of whom nobody can tell anything has lost its promise: it keeps its memory from being read itself.
+        let has_ended = |&(thread, call): &(u32, Call)| {
+            asks == Some(thread) || ![call, Call::Running].contains(&self.call_of(thread))
+        };
         promised.into_iter().filter(has_ended).map(|(thread, _)| thread).collect()
     }
 
@@ -185,6 +189,11 @@ impl Shortage {
         if others.is_empty() || takes().is_some_and(fits) { Vec::new() } else { others }
     }
 
+    /// What a thread does, by its number, as far as that can be told in time.
+    pub(super) fn call_of(&self, thread: u32) -> Call {
+        self.onlooker.call_of(thread)
+    }
+
     /// Bytes that a call would add to a file, with its nodes; `None` where nobody can tell.
     pub(super) fn brings(ino: InodeNumber, call: Call, fs: &dyn FileSystem) -> Option<u64> {
         match call {
@@ -201,7 +210,7 @@ impl Shortage {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
-        let call = Call::of(thread);
+        let call = self.call_of(thread);
         let (Ok(stat), Ok(attributes)) = (fs.stat_fs(), fs.attributes(ino)) else { return false };
         if call == Call::Look {
             return false;

@@ -1,46 +1,38 @@
-//! Background work: calls `FileSystem::tick` when the file system wants it.
+//! Background work: calls `FileSystem::tick` when the file system wants it, and has the kernel write back when somebody wants that.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_vfs::{Background, FileSystem, Time};
-use parking_lot::{Condvar, Mutex};
+
+use super::control::{Control, Next};
 
 /// The shortest pause between two ticks, so that a file system that always wants more leaves room for others.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest, so that one that wants nothing is still asked.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Ends [`run`](Self::run) from another thread.
-#[derive(Default)]
-pub(super) struct Ticker {
-    stopped: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl Ticker {
-    /// Calls `tick` until [`stop`](Self::stop).
-    pub(super) fn run(&self, fs: &dyn FileSystem) {
-        let mut stopped = self.stopped.lock();
-        while !*stopped {
-            let pause = parking_lot::MutexGuard::unlocked(&mut stopped, || {
+/// Calls `tick`, and `write_back` when that is wanted, until [`Control::stop`].
+pub(super) fn run(control: &Control, fs: &dyn FileSystem, write_back: impl Fn()) {
+    let mut pause = Duration::ZERO;
+    loop {
+        match control.next(pause) {
+            Next::Stop => return,
+            Next::WriteBack(number) => {
+                if catch_unwind(AssertUnwindSafe(&write_back)).is_err() {
+                    tracing::error!("writing back panicked");
+                }
+                control.have_written(number);
+            }
+            Next::Tick => {
                 let tick = catch_unwind(AssertUnwindSafe(|| fs.tick(now())));
                 let Background { next } = tick.unwrap_or_else(|_| {
                     tracing::error!("background work panicked");
                     Background { next: LONGEST }
                 });
-                next.clamp(SHORTEST, LONGEST)
-            });
-            if !*stopped {
-                self.wake.wait_for(&mut stopped, pause);
+                pause = next.clamp(SHORTEST, LONGEST);
             }
         }
-    }
-
-    /// Makes [`run`](Self::run) return after the tick under way.
-    pub(super) fn stop(&self) {
-        *self.stopped.lock() = true;
-        self.wake.notify_all();
     }
 }
 

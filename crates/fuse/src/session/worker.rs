@@ -16,7 +16,7 @@ use super::cache_thread::{self, Task};
 use super::notify;
 use super::reply::Reply;
 use super::server::{Server, Verdict};
-use super::ticker::Ticker;
+use super::ticker;
 use super::token::Token;
 use super::wakeful::Wakeful;
 use crate::protocol::wire::{InHeader, WriteIn};
@@ -40,7 +40,6 @@ pub(super) const IDLE_LOOKS: u32 = 100;
 struct Loops<'t, T> {
     server: &'t Server,
     token: &'t Token,
-    ticker: &'t Ticker,
     transport: &'t T,
     /// Channels of the loops but the first, opened when they are started.
     channels: &'t [OnceLock<T>],
@@ -71,23 +70,23 @@ pub(super) fn serve_all<T: Transport>(
     wakeful: Wakeful,
 ) -> Result<(), SessionError> {
     let channels: Vec<OnceLock<T>> = (1..threads).map(|_| OnceLock::new()).collect();
-    let (ticker, token) = (Ticker::default(), Token::new(IDLE_LOOKS));
+    let token = Token::new(IDLE_LOOKS);
     let (cache_tasks, queue) = mpsc::channel();
     let loops = Loops {
         server,
         token: &token,
-        ticker: &ticker,
         transport: &transport,
         channels: &channels,
         useful: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(threads),
         parallel: AtomicUsize::new(0),
         pool: Mutex::new(Pool { started: 0, alive: 1, cache_tasks: Some(cache_tasks), outcome: Ok(()) }),
     };
-    let (all, monitor, ticker) = (&loops, &token, &ticker);
+    let (all, monitor) = (&loops, &token);
+    let write_back = || cache_thread::write_all_back(server, &transport);
     // Everybody ends with the last loop.
     std::thread::scope(|scope| {
         scope.spawn(move || cache_thread::run(server, &queue));
-        scope.spawn(move || ticker.run(server.file_system()));
+        scope.spawn(move || ticker::run(&server.control, server.file_system(), write_back));
         scope.spawn(move || monitor.watch(wakeful, || all.start_loop(scope)));
         all.work(scope, &transport);
     });
@@ -124,7 +123,7 @@ impl<'t, T: Transport> Loops<'t, T> {
         let ended = ended.unwrap_or(Err(failed::<T>(Errno::IO)));
         if self.leave(ended) {
             // Without the pool's lock: the monitor takes it while it has the token's state locked.
-            self.ticker.stop();
+            self.server.control.stop();
             self.token.close();
         }
     }
@@ -158,9 +157,10 @@ impl<'t, T: Transport> Loops<'t, T> {
             let received = channel.receive(&mut inbox.bytes_mut()[START..]);
             waiting = if start.elapsed() < AT_ONCE { waiting + 1 } else { 0 };
             let ticket = self.token.begin();
-            let len = match received {
+            let len = match received.and_then(|len| if len == 0 { Err(ReceiveError::Unmounted) } else { Ok(len) }) {
                 Ok(len) => len,
                 Err(end) => {
+                    self.server.control.end();
                     // The next loop is told the same.
                     self.token.pass(ticket);
                     return match end {
@@ -202,23 +202,36 @@ impl<'t, T: Transport> Loops<'t, T> {
             Ok(request) => request,
             Err(fault) => return refuse(channel, fault, reply),
         };
+        unless_it_panics(channel, &request.header, reply, |reply| self.answer(&request, channel, cache_tasks, reply));
+    }
+
+    /// Answers a request, or leaves that to the thread beside the loops, and looks at what follows from it.
+    fn answer(&self, request: &Request<'_>, channel: &'t T, cache_tasks: &Sender<Task<'t, T>>, reply: &mut Reply) {
         let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
         if brings_shortage {
             ask_and_write_back(channel, cache_tasks, &self.server.begin_shortage());
         }
         let is_for_later = |operation: &Operation<'_>| brings_shortage || self.server.wants_pages_first(operation);
         if let Some(operation) = alone(&request.operation).filter(is_for_later) {
-            if matches!(operation, Operation::Fallocate(_)) {
+            let takes_much = matches!(operation, Operation::Fallocate(_));
+            if takes_much {
                 self.server.shortage.expect();
             }
-            // Whoever gets it ends after the loops.
-            let _ = cache_tasks.send(Task::Answer { channel, header: request.header, operation });
+            let handed_over = cache_tasks.send(Task::Answer { channel, header: request.header, operation });
+            if handed_over.is_ok() {
+                reply.settle();
+            } else {
+                if takes_much {
+                    self.server.shortage.meet();
+                }
+                send(channel, &request.header, reply, Some(Errno::IO));
+            }
             return;
         }
-        let error = handle(self.server, channel, &request, reply, Some(cache_tasks));
+        let error = handle(self.server, channel, request, reply, Some(cache_tasks));
         if self.server.kernel_keeps_dirty_pages() {
             let written =
-                self.server.watch(&request, error, reply, |node| drop(cache_tasks.send(Task::Distrust(channel, node))));
+                self.server.watch(request, error, reply, |node| drop(cache_tasks.send(Task::Distrust(channel, node))));
             ask_and_write_back(channel, cache_tasks, &written);
         }
     }
@@ -270,6 +283,23 @@ fn failed<T: Transport>(errno: Errno) -> SessionError {
     SessionError::Transport { name: T::NAME, errno }
 }
 
+/// Does `work` for a request. Where that panics, the request is answered with EIO if it has no answer yet, and all go on.
+pub(super) fn unless_it_panics(
+    channel: &impl Transport,
+    header: &InHeader,
+    reply: &mut Reply,
+    work: impl FnOnce(&mut Reply),
+) {
+    reply.clear();
+    if catch_unwind(AssertUnwindSafe(|| work(&mut *reply))).is_ok() {
+        return;
+    }
+    tracing::error!(opcode = header.opcode, node = header.node, "the file system panicked");
+    if !reply.is_settled() {
+        send(channel, header, reply, Some(Errno::IO));
+    }
+}
+
 /// Answers what is no request, as far as it can be answered.
 fn refuse(channel: &impl Transport, fault: Fault, reply: &mut Reply) {
     tracing::error!(%fault, "request not understood");
@@ -292,7 +322,10 @@ pub(super) fn handle<'t, T: Transport>(
         Verdict::Error(Errno::IO)
     });
     let error = match verdict {
-        Verdict::Silence => return None,
+        Verdict::Silence => {
+            reply.settle();
+            return None;
+        }
         Verdict::Reply => None,
         Verdict::Error(errno) => Some(errno),
     };
@@ -300,8 +333,12 @@ pub(super) fn handle<'t, T: Transport>(
     reply.outdated().iter().for_each(|&node| notify::distrust_attributes(channel, node));
     if let (Some(pages), Some(aside)) = (reply.stale_pages(), aside) {
         let outcome = error.map_or_else(|| Ok(reply.payload().to_vec()), Err);
-        let _ = aside.send(Task::Reply { channel, header: request.header, pages, outcome });
-        return error;
+        if aside.send(Task::Reply { channel, header: request.header, pages, outcome }).is_ok() {
+            reply.settle();
+            return error;
+        }
+        send(channel, &request.header, reply, Some(Errno::IO));
+        return Some(Errno::IO);
     }
     let is_sent = send(channel, &request.header, reply, error);
     if error.is_some() || !is_sent {
@@ -312,7 +349,8 @@ pub(super) fn handle<'t, T: Transport>(
 }
 
 /// Sends a reply; whether the kernel has it.
-pub(super) fn send(channel: &impl Transport, header: &InHeader, reply: &Reply, error: Option<Errno>) -> bool {
+pub(super) fn send(channel: &impl Transport, header: &InHeader, reply: &mut Reply, error: Option<Errno>) -> bool {
+    reply.settle();
     let sent = reply.send(channel, header.unique, error);
     match sent {
         // The request was aborted meanwhile, or the file system unmounted.

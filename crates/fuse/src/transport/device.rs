@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -27,7 +28,12 @@ impl Transport for FuseDevice {
             return match rustix::io::read(&self.0, &mut *buffer) {
                 Ok(len) => Ok(len),
                 // NOENT: the caller was interrupted before the request was taken.
-                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
+                Err(Errno::INTR | Errno::NOENT) => continue,
+                // Somebody has opened it so, or let it be so.
+                Err(Errno::AGAIN) => match self.wait() {
+                    Ok(()) | Err(Errno::INTR) => continue,
+                    Err(errno) => Err(ReceiveError::Failed(errno)),
+                },
                 Err(Errno::NODEV) => Err(ReceiveError::Unmounted),
                 Err(Errno::CONNABORTED) => Err(ReceiveError::Aborted),
                 Err(errno) => Err(ReceiveError::Failed(errno)),
@@ -53,6 +59,11 @@ impl Transport for FuseDevice {
 }
 
 impl FuseDevice {
+    /// Waits for a request, or the end of the connection.
+    fn wait(&self) -> rustix::io::Result<()> {
+        rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None).map(drop)
+    }
+
     /// Connects a newly opened `/dev/fuse` to this connection.
     #[allow(unsafe_code)]
     fn connect(&self, clone: &OwnedFd) -> rustix::io::Result<()> {
@@ -62,5 +73,39 @@ impl FuseDevice {
         let number = self.0.as_fd().as_raw_fd() as u32;
         // SAFETY: FUSE_DEV_IOC_CLONE reads one u32, a descriptor number, through its argument and writes nothing.
         unsafe { rustix::ioctl::ioctl(clone, rustix::ioctl::Setter::<CLONE, u32>::new(number)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_descriptor_that_does_not_wait_is_waited_for() {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        let device = FuseDevice::from(reader);
+        let (tell, told) = channel();
+        std::thread::scope(|scope| {
+            let received = scope.spawn(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                device.receive(&mut [0; 8])
+            });
+            let thread = told.recv().unwrap();
+            let start = Instant::now();
+            // The number of the call in which it sleeps comes first; a read that does not wait is none of those.
+            let sleeps = || {
+                let line = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
+                line.starts_with(|first: char| first.is_ascii_digit())
+            };
+            while !sleeps() {
+                assert!(start.elapsed() < Duration::from_secs(60), "it does not sleep");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            rustix::io::write(&writer, b"abc").unwrap();
+            assert_eq!(received.join().unwrap(), Ok(3));
+        });
     }
 }

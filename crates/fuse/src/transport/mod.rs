@@ -17,7 +17,8 @@ pub trait Transport: Send + Sync + Sized {
     /// What messages call it, such as `/dev/fuse`.
     const NAME: &'static str;
 
-    /// Waits for one request and puts it at the start of `buffer`; returns its length in bytes. A request that does not fit is refused by the
+    /// Waits for one request and puts it at the start of `buffer`; returns its length in bytes, 0 where the other side has ended as it should,
+    /// which is [`ReceiveError::Unmounted`] too. A request that does not fit is refused by the
     /// other side and never comes.
     ///
     /// # Errors

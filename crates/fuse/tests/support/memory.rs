@@ -1,10 +1,15 @@
 //! A file system in memory: what the mount is tested against. Complete in what programs see, simple inside: one lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_vfs::*;
+
+#[path = "memory/inode.rs"]
+mod inode;
+
+use inode::{Inode, now};
 use parking_lot::{Mutex, MutexGuard};
 
 pub const ROOT: InodeNumber = 3;
@@ -16,6 +21,12 @@ pub struct Calls {
     pub syncs: AtomicU64,
     pub closes: AtomicU64,
     pub ticks: AtomicU64,
+    /// Every call of `stat_fs` panics.
+    pub stat_panics: AtomicBool,
+    /// From now on, this call of `stat_fs` panics: 1 is the next one, 0 none.
+    pub stat_panics_in: AtomicU64,
+    /// Fewer blocks are free by so many.
+    pub taken: AtomicU64,
     /// Bytes of content.
     pub written: AtomicU64,
     pub synced_files: Mutex<Vec<(InodeNumber, bool)>>,
@@ -34,140 +45,6 @@ struct State {
     inodes: HashMap<InodeNumber, Inode>,
     next: InodeNumber,
     generation: u32,
-}
-
-struct Inode {
-    attributes: Attributes,
-    references: u64,
-    pages: BTreeMap<u64, Box<[u8; PAGE as usize]>>,
-    target: Vec<u8>,
-    parent: InodeNumber,
-    names: HashMap<Vec<u8>, u64>,
-    entries: BTreeMap<u64, (Vec<u8>, InodeNumber)>,
-    next_cursor: u64,
-    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Time { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
-}
-
-impl Inode {
-    fn new(ino: InodeNumber, generation: u32, node: &NewNode<'_>, parent: InodeNumber, caller: &Caller) -> Self {
-        let now = now();
-        let directory = node.kind == FileKind::Directory;
-        let attributes = Attributes {
-            ino,
-            generation,
-            kind: node.kind,
-            permissions: node.permissions & !caller.umask,
-            links: if directory { 2 } else { 1 },
-            uid: caller.uid,
-            gid: caller.gid,
-            rdev: node.rdev,
-            size: node.target.len() as u64,
-            sectors: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            crtime: Some(now),
-            flags: InodeFlags::empty(),
-            project_id: 0,
-        };
-        Inode {
-            attributes,
-            references: 0,
-            pages: BTreeMap::new(),
-            target: node.target.to_vec(),
-            parent,
-            names: HashMap::new(),
-            entries: BTreeMap::new(),
-            next_cursor: 3,
-            xattrs: BTreeMap::new(),
-        }
-    }
-
-    fn attributes(&self) -> Attributes {
-        Attributes { sectors: self.pages.len() as u64 * (PAGE / 512), ..self.attributes }
-    }
-
-    fn changed(&mut self) {
-        self.attributes.mtime = now();
-        self.attributes.ctime = self.attributes.mtime;
-    }
-
-    fn insert(&mut self, name: &[u8], ino: InodeNumber) {
-        self.entries.insert(self.next_cursor, (name.to_vec(), ino));
-        self.names.insert(name.to_vec(), self.next_cursor);
-        self.next_cursor += 1;
-        self.changed();
-    }
-
-    fn remove(&mut self, name: &[u8]) {
-        if let Some(cursor) = self.names.remove(name) {
-            self.entries.remove(&cursor);
-        }
-        self.changed();
-    }
-
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut at = offset;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let start = (at % PAGE) as usize;
-            let (piece, tail) = rest.split_at(rest.len().min(PAGE as usize - start));
-            let page = self.pages.entry(at / PAGE).or_insert_with(|| Box::new([0; PAGE as usize]));
-            page[start..start + piece.len()].copy_from_slice(piece);
-            at += piece.len() as u64;
-            rest = tail;
-        }
-        self.attributes.size = self.attributes.size.max(at);
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
-        let len = self.attributes.size.saturating_sub(offset).min(buf.len() as u64) as usize;
-        let mut done = 0;
-        while done < len {
-            let at = offset + done as u64;
-            let start = (at % PAGE) as usize;
-            let piece = &mut buf[done..len.min(done + PAGE as usize - start)];
-            match self.pages.get(&(at / PAGE)) {
-                Some(page) => piece.copy_from_slice(&page[start..start + piece.len()]),
-                None => piece.fill(0),
-            }
-            done += piece.len();
-        }
-        len
-    }
-
-    fn punch(&mut self, offset: u64, end: u64) {
-        let end = end.min(self.attributes.size);
-        for index in offset / PAGE..end.div_ceil(PAGE) {
-            let (from, to) = (offset.max(index * PAGE), end.min((index + 1) * PAGE));
-            if to - from == PAGE {
-                self.pages.remove(&index);
-            } else if let Some(page) = self.pages.get_mut(&index) {
-                page[(from - index * PAGE) as usize..(to - index * PAGE) as usize].fill(0);
-            }
-        }
-    }
-
-    fn resize(&mut self, size: u64) {
-        if size < self.attributes.size {
-            self.punch(size, self.attributes.size);
-            self.pages.split_off(&size.div_ceil(PAGE));
-        }
-        self.attributes.size = size;
-    }
-
-    fn clear_suid_sgid(&mut self) {
-        let mode = &mut self.attributes.permissions;
-        *mode &= !0o4000;
-        if *mode & 0o010 != 0 {
-            *mode &= !0o2000;
-        }
-    }
 }
 
 impl State {
@@ -528,8 +405,11 @@ impl FileSystem for MemoryFs {
     }
 
     fn stat_fs(&self) -> Result<StatFs> {
+        let countdown = |left: u64| left.checked_sub(1);
+        let left = self.calls.stat_panics_in.fetch_update(SeqCst, SeqCst, countdown);
+        assert!(left != Ok(1) && !self.calls.stat_panics.load(SeqCst), "a planted panic");
         let blocks = 1 << 20;
-        let available = blocks / 2;
+        let available = blocks / 2 - self.calls.taken.load(SeqCst);
         let files = self.inode_count() as u64;
         Ok(StatFs { block_size: 4096, blocks, free: available, available, files, name_max: 255, ..Default::default() })
     }

@@ -3,6 +3,7 @@
 
 pub mod kernel;
 pub mod memory;
+pub mod served;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

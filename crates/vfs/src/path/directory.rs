@@ -149,7 +149,8 @@ impl<F: SharedFs> Files<F> {
         }
     }
 
-    /// Removes a directory with everything in it. Symbolic links are removed, never followed; `path` may be one itself.
+    /// Removes a directory with everything in it. Symbolic links are removed, never followed; `path` may be one itself. What others remove
+    /// meanwhile is no error, as long as `path` is there at first.
     ///
     /// # Errors
     /// [`Error::NotDirectory`] for a file, [`Error::Busy`] for the root, and what stops it on the way, with the path of that; what was
@@ -194,11 +195,17 @@ fn remove_levels<F: SharedFs>(
                 }
                 Err(error) => return Err((Some(entry.name), error)),
             },
+            // Another thread has removed it.
+            Some(Err(Error::NotFound)) => {}
             Some(Err(error)) => return Err((None, error)),
             None => {
                 let above = levels.len().checked_sub(2).map_or(parent, |above| &levels[above].inode);
                 let level = &levels[levels.len() - 1];
-                above.fs().remove_directory(above.ino(), &level.name).map_err(|error| (None, error))?;
+                match above.fs().remove_directory(above.ino(), &level.name) {
+                    // Another thread was faster.
+                    Ok(()) | Err(Error::NotFound) => {}
+                    Err(error) => return Err((None, error)),
+                }
                 seen.remove(&level.inode.ino());
                 levels.pop();
             }

@@ -153,18 +153,25 @@ impl<F: SharedFs> Files<F> {
         }
     }
 
-    /// The whole content of a file.
+    /// The whole content of a file. Holes are read as zeros and take memory like data, and a file's size says nothing about the space that it
+    /// has on the volume: one that somebody else has made can be larger than all memory. To take less, [`open`](Self::open) such a file,
+    /// look at its [`metadata`](File::metadata), and read it in pieces; [`FileSystem::seek`] finds what is no hole.
     ///
     /// # Errors
-    /// See [`open_with`](Self::open_with).
+    /// [`Error::OutOfMemory`] where there is not enough memory; else see [`open_with`](Self::open_with).
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let file = self.open(path)?;
         let size = usize::try_from(file.metadata()?.size).unwrap_or(usize::MAX);
         let mut content = Vec::new();
+        let too_large = |_| file.error(Error::OutOfMemory);
+        // At first, so that what does not fit is refused before it is read.
+        content.try_reserve_exact(size.saturating_add(1)).map_err(too_large)?;
         loop {
             let done = content.len();
-            // One byte more than the size says: a read that comes back short is the last one. A hostile size costs no memory.
+            // One byte more than the size says: a read that comes back short is the last one.
             let length = size.saturating_sub(done).saturating_add(1).min(CHUNK);
+            // The file may grow meanwhile.
+            content.try_reserve(length).map_err(too_large)?;
             content.resize(done + length, 0);
             let read = file.read_at(&mut content[done..], done as u64)?;
             content.truncate(done + read);
@@ -174,10 +181,10 @@ impl<F: SharedFs> Files<F> {
         }
     }
 
-    /// The whole content of a file that is UTF-8 text.
+    /// The whole content of a file that is UTF-8 text. As [`read`](Self::read), it takes as much memory as the file has bytes, holes included.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other bytes; else see [`open_with`](Self::open_with).
+    /// [`Error::Invalid`] for other bytes; else those of [`read`](Self::read).
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = String::from_utf8(self.read(path)?);

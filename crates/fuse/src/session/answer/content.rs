@@ -15,7 +15,7 @@ use crate::session::server::Server;
 /// caller asks again for the rest.
 const LARGEST_COPY: u64 = 16 << 20;
 /// Bytes copied at a time.
-const COPY_PIECE: u32 = 128 << 10;
+const COPY_PIECE: u64 = 128 << 10;
 
 impl Server {
     pub(in crate::session) fn read(&self, ino: InodeNumber, arguments: &ReadIn, reply: &mut Reply) -> Answer {
@@ -152,11 +152,8 @@ impl Server {
         left: u64,
         reply: &mut Reply,
     ) -> basalt_vfs::Result<u64> {
-        let size = left.min(u64::from(COPY_PIECE)) as u32;
         let position = |start: u64| start.checked_add(done).ok_or(basalt_vfs::Error::FileTooLarge);
-        let Ok(piece) = reply.space(size) else {
-            return Err(basalt_vfs::Error::Invalid("copy piece larger than a request"));
-        };
+        let piece = reply.space_up_to(left.min(COPY_PIECE) as usize);
         let got = self.fs.read(from, position(arguments.offset_in)?, piece)?.min(piece.len());
         if got == 0 {
             return Ok(0);
