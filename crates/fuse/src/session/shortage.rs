@@ -17,7 +17,8 @@
 //! - Whatever else takes space, fallocate(2) or a write past the cache, leaves what was promised.
 //!
 //! Where nobody can tell what a write brings (the program is another user's and Basalt is not root's, io_uring, AIO, splice; its memory is
-//! mapped from a file that cannot be read now), it counts as much as the one before it. Pages that change through mmap(2) are not asked about. Their loss is told to msync and fsync.
+//! mapped from a file that cannot be read now), it counts as much as the one before it. Pages that change through mmap(2) are not asked
+//! about. Their loss is told to msync and fsync.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
