@@ -194,6 +194,30 @@ pub fn printable(name: &[u8]) -> String {
     one_line(&String::from_utf8_lossy(name))
 }
 
+/// A name of any bytes on one line, so that no two names look the same: backslashes, control characters and bytes that are no UTF-8 are
+/// escaped as in C.
+pub fn escaped(name: &[u8]) -> String {
+    let mut line = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => line.push_str("\\\\"),
+                '\n' => line.push_str("\\n"),
+                '\t' => line.push_str("\\t"),
+                '\r' => line.push_str("\\r"),
+                character if character.is_control() => octal(&mut line, character.encode_utf8(&mut [0; 4]).as_bytes()),
+                character => line.push(character),
+            }
+        }
+        octal(&mut line, chunk.invalid());
+    }
+    line
+}
+
+fn octal(line: &mut String, bytes: &[u8]) {
+    line.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +227,19 @@ mod tests {
         let failure = Failure::at("a\nb", "\x1b[31mred").hint("do\tthis");
         assert_eq!(failure.line(), "a\\nb: \\u{1b}[31mred; do\\tthis");
         assert_eq!(printable(b"caf\xc3\xa9 \xff"), "café \u{fffd}");
+    }
+
+    #[test]
+    fn no_two_names_look_the_same() {
+        for (name, shown) in [
+            (&b"a\\nb"[..], "a\\\\nb"),
+            (b"a\nb", "a\\nb"),
+            (b"\x1b[31m", "\\033[31m"),
+            ("caf\u{e9} \u{85}".as_bytes(), "caf\u{e9} \\302\\205"),
+            (b"\xff\\377", "\\377\\\\377"),
+        ] {
+            assert_eq!(escaped(name), shown);
+        }
     }
 
     #[test]

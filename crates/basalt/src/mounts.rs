@@ -64,25 +64,61 @@ pub fn processes_with(number: &str) -> Vec<u32> {
         let device = |line: &[u8]| line.split(|&byte| byte == b' ').nth(2) == Some(number.as_bytes());
         table.split(|&byte| byte == b'\n').any(device)
     };
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has_it).collect()
+    processes().filter(has_it).collect()
 }
 
 /// A mount of an image or block device by anybody.
 pub fn of(target: &Path) -> Option<Mount> {
-    let wanted = fs::metadata(target).ok()?;
-    let reach = Reach::new(&[wanted.dev()]);
-    all().into_iter().rev().find(|mount| {
+    let wanted = Wanted::new(target)?;
+    all().into_iter().rev().find(|mount| wanted.is_mounted_by(mount))
+}
+
+/// The process that serves a mount of `target` in another mount namespace, if this user may see that.
+pub fn server_elsewhere(target: &Path) -> Option<u32> {
+    let wanted = Wanted::new(target)?;
+    let own = fs::read_link("/proc/self/ns/mnt").ok()?;
+    let serves = |process: &u32| {
+        let proc = PathBuf::from(format!("/proc/{process}"));
+        let mut files = fs::read_dir(proc.join("fd")).into_iter().flatten().flatten();
+        fs::read_link(proc.join("ns/mnt")).is_ok_and(|namespace| namespace != own)
+            && files.any(|file| fs::read_link(file.path()).is_ok_and(|path| path == Path::new("/dev/fuse")))
+            && parse(&fs::read(proc.join("mountinfo")).unwrap_or_default())
+                .iter()
+                .any(|mount| mount.is_basalt() && wanted.is_mounted_by(mount))
+    };
+    processes().find(serves)
+}
+
+/// An image or block device of which mounts are looked for.
+struct Wanted {
+    metadata: fs::Metadata,
+    reach: Reach,
+}
+
+impl Wanted {
+    fn new(target: &Path) -> Option<Wanted> {
+        let metadata = fs::metadata(target).ok()?;
+        let reach = Reach::new(&[metadata.dev()]);
+        Some(Wanted { metadata, reach })
+    }
+
+    fn is_mounted_by(&self, mount: &Mount) -> bool {
+        let wanted = &self.metadata;
         if wanted.file_type().is_block_device() {
             return is_same_device(&mount.source, wanted.rdev());
         }
         // Only paths that can be images are looked at, and none on a mount that may hang.
         let path = backing_file(&mount.source).unwrap_or(mount.source.clone());
         path.is_absolute()
-            && reach.has(&path)
+            && self.reach.has(&path)
             && fs::metadata(path)
                 .is_ok_and(|other| other.is_file() && other.dev() == wanted.dev() && other.ino() == wanted.ino())
-    })
+    }
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn is_same_device(path: &Path, number: u64) -> bool {

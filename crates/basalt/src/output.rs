@@ -1,10 +1,34 @@
 //! What commands write to standard output.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, escaped};
+
+/// How names are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Their bytes, for programs.
+    Raw,
+    /// On one line each, and no two alike: see [`escaped`].
+    Escaped,
+}
+
+impl Names {
+    /// Escaped on a terminal, which a name must not steer.
+    pub fn of_stdout() -> Names {
+        if io::stdout().is_terminal() { Names::Escaped } else { Names::Raw }
+    }
+
+    /// A name as it is written.
+    pub fn show(self, name: &[u8]) -> Vec<u8> {
+        match self {
+            Names::Raw => name.to_vec(),
+            Names::Escaped => escaped(name).into_bytes(),
+        }
+    }
+}
 
 /// Standard output, buffered; [`finish`](Self::finish) at the end, so that a full disk is noticed.
 pub struct Output(BufWriter<Reader>);
@@ -26,6 +50,15 @@ impl Output {
     /// When standard output cannot be written.
     pub fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
         writeln!(self.0, "{line}").map_err(|error| Failure::output(&error))
+    }
+
+    /// Writes a name, and a line's end.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn name_line(&mut self, name: &[u8], how: Names) -> Result<(), Failure> {
+        self.bytes(&how.show(name))?;
+        self.line("")
     }
 
     /// Writes bytes as they are.

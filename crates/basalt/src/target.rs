@@ -54,6 +54,11 @@ impl Target {
     }
 }
 
+/// What is said of a mount that this mount namespace does not show. It may be in none that anybody can enter any more.
+fn served_elsewhere(process: u32) -> String {
+    format!("process {process} serves it in another mount namespace, and `kill {process}` (SIGTERM) unmounts it")
+}
+
 /// Opens a device. What is mounted, also by another loop device or as a part of something larger, is refused at once; for what is merely
 /// locked (a volume being closed, a check that ends) this waits, and says so.
 ///
@@ -68,12 +73,16 @@ pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDe
             opened => return opened.map_err(|error| Failure::device(&error)),
         };
         let mount_point = mounts::of(path).map(|mount| mount.point).or_else(|| mounted_over(path));
-        let mounted = mount_point.map(|point| format!("mounted on {}", point.display()));
+        let is_time_to_speak = !said && start.elapsed() >= SILENT.min(wait / 2);
+        let elsewhere = || mounts::server_elsewhere(path).map(served_elsewhere);
+        let mounted = mount_point
+            .map(|point| format!("mounted on {}", point.display()))
+            .or_else(|| is_time_to_speak.then(elsewhere).flatten());
         if mounted.is_some() || start.elapsed() >= wait {
             let error = DeviceError::InUse { name: path.display().to_string(), reason: mounted.unwrap_or(reason) };
             return Err(Failure::device(&error));
         }
-        if !said && start.elapsed() >= SILENT.min(wait / 2) {
+        if is_time_to_speak {
             let limit = wait.as_secs_f64();
             let line = format!("waiting up to {limit} s for {}, which is in use: {reason}", path.display());
             tell(format_args!("basalt: {}", one_line(&line)));

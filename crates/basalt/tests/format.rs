@@ -42,7 +42,7 @@ fn needs_a_size_for_what_is_not_there() {
     basalt(["mkfs", &image]).fails(2, &[&image, "--size"]);
     assert!(!scratch.path("image").exists());
     scratch.file("image", "");
-    basalt(["mkfs", &image]).fails(2, &[&image, "--size"]);
+    basalt(["mkfs", &image]).fails(2, &[&image, "is empty; --size SIZE"]);
     basalt(["mkfs", "-q", "--size", "64M", &image]).ok();
     scratch.expect_clean();
 }

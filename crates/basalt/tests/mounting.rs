@@ -481,6 +481,32 @@ fn ordinary_users_mount_their_own_images() {
     scratch.expect_clean();
 }
 
+#[test]
+fn a_mount_of_another_namespace_is_told_with_its_process() {
+    if !can_mount() || !skip::tools_or_skip(&["unshare"]) {
+        return;
+    }
+    for options in ["", "-onoloop"] {
+        let scratch = Scratch::with_volume("64M");
+        let (image, point) = (scratch.text("image"), scratch.directory("mnt"));
+        // The shell ends: only the serving process keeps the namespace, which nobody can enter by a path any more.
+        let script = r#""$0" mount $3 "$1" "$2""#;
+        let arguments = ["-m", "sh", "-c", script, program(), &image, point.to_str().unwrap(), options];
+        let _copy = namespace::of_its_own();
+        let mounted = limit::output(Command::new("unshare").args(arguments), limit::SHORT).unwrap();
+        assert!(mounted.status.success(), "{mounted:?}");
+        let start = Instant::now();
+        let refused = basalt(["ls", &image]);
+        refused.fails(1, &["in use", "serves it in another mount namespace", "(SIGTERM) unmounts it"]);
+        assert!(start.elapsed() < Duration::from_secs(20));
+        let told = refused.err();
+        let process = told.split("`kill ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+        assert!(Command::new("kill").arg(process).status().unwrap().success());
+        assert_eq!(basalt(["ls", &image]).out(), "lost+found\n");
+        scratch.expect_clean();
+    }
+}
+
 fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();

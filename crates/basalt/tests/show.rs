@@ -46,7 +46,11 @@ fn info_tells_everything_in_both_forms() {
 fn ls_lists_as_ls_does() {
     let scratch = filled();
     let image = scratch.text("image");
-    assert_eq!(basalt(["ls", &image]).ok(), "absolute\na\u{fffd}b\\n\ndir\nlink\nloop\nlost+found\n");
+    // As they are in a pipe; with -b as on a terminal.
+    let raw = basalt(["ls", &image]).0.stdout;
+    assert_eq!(raw, b"absolute\na\xffb\n\ndir\nlink\nloop\nlost+found\n");
+    let escaped = "absolute\na\\377b\\n\ndir\nlink\nloop\nlost+found\n";
+    assert_eq!(basalt(["ls", "-b", &image]).ok(), escaped);
     assert_eq!(basalt(["ls", &image, "dir"]).ok(), "file\n");
     assert_eq!(basalt(["ls", "-A", &image, "/dir/"]).ok(), ".hidden\nfile\n");
     assert_eq!(basalt(["ls", "-a", &image, "/dir"]).ok(), ".\n..\n.hidden\nfile\n");
@@ -55,7 +59,7 @@ fn ls_lists_as_ls_does() {
     assert_eq!(basalt(["ls", &image, "/absolute"]).ok(), "file\n");
     let long = basalt(["ls", "-l", &image, "/link"]).ok();
     assert!(long.starts_with("lrwxrwxrwx 1 ") && long.ends_with(" /link -> dir/file\n"), "{long}");
-    let deep = basalt(["ls", "-R", &image]).ok();
+    let deep = basalt(["ls", "-bR", &image]).ok();
     assert!(deep.contains("/dir:\nfile\n") && deep.contains("/lost+found:\n"), "{deep}");
     basalt(["ls", &image, "/nothing"]).fails(1, &["volume:/nothing", "no such file"]);
     basalt(["ls", &image, "/dir/file/below"]).fails(1, &["not a directory"]);
@@ -95,7 +99,7 @@ fn ls_lists_what_it_can() {
 fn ls_lists_each_path_for_itself() {
     let scratch = filled();
     let image = scratch.text("image");
-    let deep = basalt(["ls", "-R", &image, "/", "/dir", "/dir"]).ok();
+    let deep = basalt(["ls", "-bR", &image, "/", "/dir", "/dir"]).ok();
     assert_eq!(deep.matches("/dir:\nfile\n").count(), 3, "{deep}");
     // What is not there is told, and the others are listed.
     for (json, expected) in [(false, "/dir:\nfile\n"), (true, "\"/dir/file\"")] {
@@ -184,4 +188,41 @@ fn stat_tells_everything() {
     assert_eq!(stats[1]["inode"], 3);
     let followed = basalt(["stat", "-L", "--json", &image, "/link"]).json();
     assert_eq!(followed[0]["size"], 6);
+}
+
+#[test]
+fn cat_and_stat_go_on_behind_what_is_missing() {
+    let scratch = filled();
+    let image = scratch.text("image");
+    let cat = basalt(["cat", &image, "link", "nothing", "dir/file"]);
+    cat.fails(1, &["basalt: cat: volume:nothing: no such file"]);
+    assert_eq!(cat.out(), "hello\nhello\n");
+    let stat = basalt(["stat", "--json", &image, "link", "nothing", "dir"]);
+    stat.fails(1, &["basalt: stat: volume:nothing: no such file"]);
+    let shown: serde_json::Value = serde_json::from_str(&stat.out()).unwrap();
+    assert_eq!((&shown[0]["name"], &shown[1]["name"]), (&"link".into(), &"dir".into()));
+}
+
+#[test]
+fn ls_shows_links_that_lead_nowhere() {
+    let scratch = filled();
+    let image = scratch.text("image");
+    let link = scratch.text("dangling");
+    symlink("nowhere", &link).unwrap();
+    basalt(["put", "-r", &image, &link, "/dangling"]).ok();
+    assert_eq!(basalt(["ls", &image, "dangling", "loop"]).ok(), "dangling\nloop\n");
+    basalt(["ls", &image, "dangling/"]).fails(1, &["no such file"]);
+}
+
+#[test]
+fn names_never_look_the_same_on_a_terminal() {
+    let scratch = Scratch::with_volume("64M");
+    let image = scratch.text("image");
+    for name in ["a\nb", "a\\nb"] {
+        std::fs::write(scratch.directory("tree").join(name), "").unwrap();
+    }
+    basalt(["put", "-r", &image, &scratch.text("tree"), "/dir"]).ok();
+    assert_eq!(basalt(["ls", "-b", &image, "/dir"]).ok(), "a\\nb\na\\\\nb\n");
+    assert_eq!(basalt(["ls", &image, "/dir"]).ok(), "a\nb\na\\nb\n");
+    assert!(basalt(["stat", &image, "/dir/a\nb"]).ok().contains("File: /dir/a\\nb\n"));
 }

@@ -38,6 +38,9 @@ pub enum Error {
     /// An argument makes no sense (EINVAL).
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
+    /// The file holds other bytes than the text that was asked for (EILSEQ).
+    #[error("the file is no UTF-8 text")]
+    NotText,
     /// No free block, or no free inode (ENOSPC).
     #[error("no space left on the volume")]
     NoSpace,
@@ -114,6 +117,8 @@ pub enum ErrorKind {
     NotOpen,
     /// [`Error::Invalid`].
     Invalid,
+    /// [`Error::NotText`].
+    NotText,
     /// [`Error::NoSpace`].
     NoSpace,
     /// [`Error::FileTooLarge`].
@@ -152,7 +157,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of [`Error`].
-    pub const ALL: [ErrorKind; 27] = [
+    pub const ALL: [ErrorKind; 28] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::NotDirectory,
@@ -163,6 +168,7 @@ impl ErrorKind {
         ErrorKind::TooManySymlinks,
         ErrorKind::NotOpen,
         ErrorKind::Invalid,
+        ErrorKind::NotText,
         ErrorKind::NoSpace,
         ErrorKind::FileTooLarge,
         ErrorKind::TooManyLinks,
@@ -198,6 +204,7 @@ impl Error {
             Error::TooManySymlinks => ErrorKind::TooManySymlinks,
             Error::NotOpen(_) => ErrorKind::NotOpen,
             Error::Invalid(_) => ErrorKind::Invalid,
+            Error::NotText => ErrorKind::NotText,
             Error::NoSpace => ErrorKind::NoSpace,
             Error::FileTooLarge => ErrorKind::FileTooLarge,
             Error::TooManyLinks => ErrorKind::TooManyLinks,
@@ -237,6 +244,7 @@ impl From<ErrorKind> for io::ErrorKind {
             ErrorKind::NotEmpty => io::ErrorKind::DirectoryNotEmpty,
             ErrorKind::NameTooLong | ErrorKind::PathTooLong => io::ErrorKind::InvalidFilename,
             ErrorKind::Invalid => io::ErrorKind::InvalidInput,
+            ErrorKind::NotText => io::ErrorKind::InvalidData,
             ErrorKind::NoSpace => io::ErrorKind::StorageFull,
             ErrorKind::FileTooLarge => io::ErrorKind::FileTooLarge,
             ErrorKind::TooManyLinks => io::ErrorKind::TooManyLinks,

@@ -1,6 +1,12 @@
 //! The values that cross the interface.
 
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use bitflags::bitflags;
+
+/// Nanoseconds of a second.
+const NANOS: u32 = 1_000_000_000;
 
 /// An inode number. The root's is what [`FileSystem::root`](crate::FileSystem::root) says.
 pub type InodeNumber = u64;
@@ -12,6 +18,33 @@ pub struct Time {
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanoseconds: u32,
+}
+
+/// What lies before 1970 has negative seconds.
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Time {
+        // Further away than any clock goes, it is as far as a volume can say.
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => Time { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
+            Err(error) => match error.duration() {
+                before if before.subsec_nanos() == 0 => Time { seconds: -seconds(before), nanoseconds: 0 },
+                before => Time { seconds: -seconds(before) - 1, nanoseconds: NANOS - before.subsec_nanos() },
+            },
+        }
+    }
+}
+
+/// Fails for a time that the system cannot express, with [`std::io::ErrorKind::InvalidData`]. On Linux there is none.
+impl TryFrom<Time> for SystemTime {
+    type Error = io::Error;
+
+    fn try_from(time: Time) -> io::Result<SystemTime> {
+        let whole = Duration::from_secs(time.seconds.unsigned_abs());
+        let whole = if time.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+        let found = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(time.nanoseconds.into())));
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a time that the system cannot express"))
+    }
 }
 
 /// What an inode is.
@@ -103,6 +136,43 @@ impl Attributes {
     /// `st_mode`: kind and permissions.
     pub const fn mode(&self) -> u32 {
         self.kind.mode_bits() | self.permissions
+    }
+
+    /// Whether it is a directory.
+    pub const fn is_dir(&self) -> bool {
+        matches!(self.kind, FileKind::Directory)
+    }
+
+    /// Whether it is a regular file.
+    pub const fn is_file(&self) -> bool {
+        matches!(self.kind, FileKind::Regular)
+    }
+
+    /// Whether it is a symbolic link.
+    pub const fn is_symlink(&self) -> bool {
+        matches!(self.kind, FileKind::Symlink)
+    }
+
+    /// Size in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "as `std::fs::Metadata`")]
+    pub const fn len(&self) -> u64 {
+        self.size
+    }
+
+    /// When the content was changed last.
+    ///
+    /// # Errors
+    /// When the system cannot express that time.
+    pub fn modified(&self) -> io::Result<SystemTime> {
+        self.mtime.try_into()
+    }
+
+    /// When the content was read last, as far as that is recorded.
+    ///
+    /// # Errors
+    /// When the system cannot express that time.
+    pub fn accessed(&self) -> io::Result<SystemTime> {
+        self.atime.try_into()
     }
 }
 
@@ -272,5 +342,20 @@ bitflags! {
         const PROJECT_INHERIT = 0x2000_0000;
         /// Kept as found; not settable by users.
         const _ = !0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_system() {
+        for (seconds, nanoseconds) in [(0, 0), (5, 1), (-1, 999_999_999), (-3, 0), (i64::MAX, 7), (i64::MIN + 1, 0)] {
+            let time = Time { seconds, nanoseconds };
+            assert_eq!(Time::from(SystemTime::try_from(time).unwrap()), time);
+        }
+        let half_before = UNIX_EPOCH - Duration::from_millis(500);
+        assert_eq!(Time::from(half_before), Time { seconds: -1, nanoseconds: 500_000_000 });
     }
 }

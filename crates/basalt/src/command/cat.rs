@@ -7,7 +7,7 @@ use basalt_vfs::path::resolve;
 use basalt_vfs::{FileKind, FileSystem};
 
 use crate::failure::{DONE, Failure, Outcome, printable};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::target::Target;
 use crate::volume::open_to_read;
 
@@ -25,37 +25,58 @@ pub struct Args {
     paths: Vec<OsString>,
 }
 
-/// Runs the command.
+/// Exit code when a file could not be written out, which was told.
+const INCOMPLETE: u8 = 1;
+
+/// Why a file was not written out as a whole.
+enum Stop {
+    /// It is not there, is no regular file, or cannot be read: the next one may be.
+    File(Failure),
+    /// Standard output cannot be written.
+    Output(Failure),
+}
+
+/// Runs the command. What is not there, or cannot be read, is told, and the rest written.
 ///
 /// # Errors
-/// When a file does not exist, is no regular file, or cannot be read.
+/// When the volume cannot be read, or standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
     let mut output = Output::streaming();
+    let mut code = DONE;
     for path in &args.paths {
-        write_out(&volume.fs, path.as_bytes(), &mut output)?;
+        if let Err(error) = write_out(&volume.fs, path.as_bytes(), &mut output) {
+            match error {
+                Stop::File(failure) => tell(format_args!("basalt: cat: {}", failure.line())),
+                Stop::Output(failure) => return Err(failure),
+            }
+            code = INCOMPLETE;
+        }
     }
     output.finish()?;
     volume.close()?;
-    Ok(DONE)
+    Ok(code)
 }
 
-fn write_out(fs: &dyn FileSystem, path: &[u8], output: &mut Output) -> Result<(), Failure> {
-    let file = resolve(&fs, path, true).map_err(Failure::path)?;
+fn write_out(fs: &dyn FileSystem, path: &[u8], output: &mut Output) -> Result<(), Stop> {
+    let file = resolve(&fs, path, true).map_err(|error| Stop::File(Failure::path(error)))?;
     let place = || format!("volume:{}", printable(path));
     match file.attributes.kind {
         FileKind::Regular => {}
-        FileKind::Directory => return Err(Failure::at(place(), "is a directory").hint("`basalt ls` lists it")),
-        _ => return Err(Failure::at(place(), "is not a regular file")),
+        FileKind::Directory => {
+            return Err(Stop::File(Failure::at(place(), "is a directory").hint("`basalt ls` lists it")));
+        }
+        _ => return Err(Stop::File(Failure::at(place(), "is not a regular file"))),
     }
     let mut buffer = vec![0; CHUNK];
     let mut at = 0;
     loop {
-        let length = fs.read(file.ino(), at, &mut buffer).map_err(|error| Failure::at(place(), error))?;
+        let read = fs.read(file.ino(), at, &mut buffer);
+        let length = read.map_err(|error| Stop::File(Failure::at(place(), error)))?;
         if length == 0 {
             return Ok(());
         }
-        output.bytes(&buffer[..length])?;
+        output.bytes(&buffer[..length]).map_err(Stop::Output)?;
         at += length as u64;
     }
 }

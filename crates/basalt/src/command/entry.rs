@@ -3,7 +3,7 @@
 use basalt_vfs::{Attributes, FileKind, FileSystem, Time};
 use serde::Serialize;
 
-use crate::failure::printable;
+use crate::output::Names;
 use crate::time;
 
 /// What is known of a name, for JSON.
@@ -122,9 +122,13 @@ pub(super) fn mode_text(attributes: &Attributes) -> String {
 }
 
 /// A name, and where a symbolic link points.
-pub(super) fn name_text(name: &[u8], target: Option<&[u8]>) -> String {
-    let name = printable(name);
-    target.map_or_else(|| name.clone(), |target| format!("{name} -> {}", printable(target)))
+pub(super) fn name_text(name: &[u8], target: Option<&[u8]>, names: Names) -> Vec<u8> {
+    let mut text = names.show(name);
+    if let Some(target) = target {
+        text.extend_from_slice(b" -> ");
+        text.extend(names.show(target));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::transfer::{Teller, failure};
+use super::transfer::{Teller, copy_each};
 use crate::failure::{Failure, Outcome};
 use crate::output::tell;
 use crate::target::Target;
@@ -16,6 +16,9 @@ use crate::volume::open_to_read;
 /// Keeps permissions, times, attributes, hard links and holes; as root also owners and devices. With several paths, the last one is the
 /// destination on the host, as for cp. With one, the destination is the current directory. Existing directories keep their own owner,
 /// permissions and attributes.
+///
+/// A file that is there is replaced once the new one is whole. A symbolic link among the PATHs is followed; with -r it is copied as a link.
+/// A destination that is a symbolic link to a file stands for that file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all copied, 1 failed or something was left out, 2 wrong arguments.")]
 pub struct Args {
@@ -39,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     safe: bool,
 
-    /// Print what was copied
+    /// Print the path of each file that was made, and their number at the end
     #[arg(short, long)]
     verbose: bool,
 }
@@ -63,7 +66,7 @@ pub fn run(args: &Args) -> Outcome {
         new_destination: false,
     };
     let mut get = Get::new(&volume.fs, options, &mut teller);
-    sources.iter().try_for_each(|source| get.copy(source.as_bytes(), &destination)).map_err(|error| failure(&error))?;
+    let is_complete = copy_each("get", sources, Get::is_last, |source| get.copy(source.as_bytes(), &destination));
     let report = get.report();
     drop(get);
     volume.close()?;
@@ -72,7 +75,7 @@ pub fn run(args: &Args) -> Outcome {
             "basalt: get: owners, ACLs, set-uid bits and attributes that only root can set are not kept; run as root to keep them",
         );
     }
-    teller.finish(&report)
+    teller.finish(&report, is_complete)
 }
 
 fn check(args: &Args, sources: &[OsString], destination: &Path) -> Result<(), Failure> {

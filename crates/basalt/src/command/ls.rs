@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use basalt_vfs::path::{Entries, resolve};
-use basalt_vfs::{Attributes, FileKind, FileSystem};
+use basalt_vfs::path::{Entries, PathError, resolve};
+use basalt_vfs::{Attributes, Error, FileKind, FileSystem};
 
 use super::entry::{self, Entry};
 use crate::failure::{DONE, Failure, Outcome, printable};
-use crate::output::{Output, tell};
+use crate::output::{Names, Output, tell};
 use crate::size;
 use crate::target::Target;
 use crate::time;
@@ -17,6 +17,8 @@ use crate::volume::Reference;
 use crate::volume::open_to_read;
 
 /// List files and directories of a volume
+///
+/// Names are escaped on a terminal and with -b. Elsewhere they are printed as they are, a line each, as by ls(1).
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
@@ -55,6 +57,10 @@ pub struct Args {
     #[arg(short = 'R', long)]
     recursive: bool,
 
+    /// Escape backslashes, control characters and bytes that are no UTF-8 in names, as on a terminal
+    #[arg(short = 'b', long)]
+    escape: bool,
+
     /// Print all fields as JSON
     #[arg(long)]
     json: bool,
@@ -73,8 +79,15 @@ const INCOMPLETE: u8 = 1;
 /// When the volume cannot be read, or standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
-    let mut lister =
-        Lister { fs: &volume.fs, args, output: Output::streaming(), json: Vec::new(), blank: false, is_complete: true };
+    let mut lister = Lister {
+        fs: &volume.fs,
+        args,
+        names: if args.escape { Names::Escaped } else { Names::of_stdout() },
+        output: Output::streaming(),
+        json: Vec::new(),
+        blank: false,
+        is_complete: true,
+    };
     for path in &args.paths {
         lister.list(path.as_bytes())?;
     }
@@ -97,6 +110,8 @@ struct Row {
 struct Lister<'a> {
     fs: &'a dyn FileSystem,
     args: &'a Args,
+    /// How names are written.
+    names: Names,
     output: Output,
     json: Vec<Entry>,
     /// Whether something is above, to be set off by an empty line.
@@ -115,6 +130,11 @@ impl<'a> Lister<'a> {
         // As ls does: a symbolic link is shown itself where its own attributes are asked for.
         let follow = !self.args.directory && !self.args.long;
         let found = match resolve(&self.fs, path, follow) {
+            // A link that leads nowhere is listed itself.
+            Err(PathError { reason: Error::NotFound | Error::TooManySymlinks, .. }) => resolve(&self.fs, path, false),
+            found => found,
+        };
+        let found = match found {
             Ok(found) => found,
             Err(error) => {
                 self.miss(&Failure::path(error));
@@ -212,7 +232,9 @@ impl<'a> Lister<'a> {
             if self.blank {
                 self.output.line("")?;
             }
-            self.output.line(format_args!("{}:", printable(path)))?;
+            let mut title = self.names.show(path);
+            title.push(b':');
+            self.output.name_line(&title, Names::Raw)?;
         }
         self.blank = true;
         let widths = self.args.long.then(|| self.widths(rows));
@@ -222,8 +244,8 @@ impl<'a> Lister<'a> {
                 line.push_str(&self.long(row, widths));
             }
             let target = row.target.as_deref().filter(|_| self.args.long);
-            line.push_str(&entry::name_text(&row.name, target));
-            self.output.line(line)?;
+            self.output.bytes(line.as_bytes())?;
+            self.output.name_line(&entry::name_text(&row.name, target, self.names), Names::Raw)?;
         }
         Ok(())
     }
@@ -259,7 +281,7 @@ impl<'a> Lister<'a> {
     }
 }
 
-fn failure(path: &[u8], error: basalt_vfs::Error) -> Failure {
+fn failure(path: &[u8], error: Error) -> Failure {
     Failure::at(format_args!("volume:{}", printable(path)), error)
 }
 

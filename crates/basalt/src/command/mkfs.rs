@@ -186,7 +186,10 @@ fn wanted_size(args: &Args, device: &FileDevice) -> Result<u64, Failure> {
 fn needed_size(args: &Args) -> Result<u64, Failure> {
     args.size.ok_or_else(|| {
         let path = args.target.path.display();
-        Failure::usage(format_args!("{path}: no such file; --size SIZE creates an image file"))
+        Failure::usage(match is_empty_file(&args.target.path) {
+            true => format!("{path}: is empty; --size SIZE says how large the image is to be"),
+            false => format!("{path}: no such file; --size SIZE creates an image file"),
+        })
     })
 }
 

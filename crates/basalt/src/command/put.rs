@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::transfer::{Teller, failure};
+use super::transfer::{Teller, copy_each, failure};
 use crate::failure::{Failure, Outcome};
 use crate::target::Target;
 use crate::transfer::{Put, PutOptions};
@@ -16,6 +16,8 @@ use crate::volume::open_to_write;
 /// Keeps owners, permissions, times, attributes, hard links and holes. With several paths, the last one is the destination in the volume,
 /// as for cp. With one, the destination is the root of the volume; a directory is copied there without its name, so that `put -r` makes an
 /// image from a tree.
+///
+/// A file that is there is replaced once the new one is whole. A symbolic link among the PATHs is followed; with -r it is copied as a link.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all copied, 1 failed or something was left out, 2 wrong arguments.")]
 pub struct Args {
@@ -42,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
     owner: Option<(u32, u32)>,
 
-    /// Print what was copied
+    /// Print the path of each file that was copied, and their number at the end
     #[arg(short, long)]
     verbose: bool,
 }
@@ -68,14 +70,15 @@ pub fn run(args: &Args) -> Outcome {
     let mut put = Put::new(&volume.fs, options, &mut teller);
     let destination = destination.as_bytes();
     let has_place = if sources.len() > 1 { put.expect_directory(destination) } else { Ok(()) };
-    let copied = has_place.and_then(|()| sources.iter().try_for_each(|source| put.copy(source, destination)));
+    let is_complete =
+        has_place.is_ok() && copy_each("put", &sources, Put::is_last, |source| put.copy(source, destination));
     let report = put.report();
     drop(put);
     // What was copied stays, also when the rest could not be.
     let closed = volume.close();
-    copied.map_err(|error| failure(&error))?;
+    has_place.map_err(|error| failure(&error))?;
     closed?;
-    teller.finish(&report)
+    teller.finish(&report, is_complete)
 }
 
 /// Sources and destination. A directory that comes alone is copied without its name.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::entry::{self, Entry};
 use crate::failure::{DONE, Failure, Outcome, printable};
-use crate::output::Output;
+use crate::output::{Names, Output, tell};
 use crate::target::Target;
 use crate::time;
 use crate::volume::{Reference, open_to_read};
@@ -49,21 +49,28 @@ struct File {
     xattrs: Vec<Xattr>,
 }
 
-/// Runs the command.
+/// Exit code when something could not be shown, which was told.
+const INCOMPLETE: u8 = 1;
+
+/// Runs the command. What is not there, or cannot be read, is told, and the rest shown.
 ///
 /// # Errors
-/// When a path does not exist, or cannot be read.
+/// When the volume cannot be read, or standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let volume = open_to_read(&args.target)?;
     let mut output = Output::new();
     let mut json = Vec::new();
+    let mut code = DONE;
     for path in &args.paths {
         let path = path.as_bytes();
-        let failed = |error| Failure::at(format_args!("volume:{}", printable(path)), error);
-        let fs: &dyn FileSystem = &volume.fs;
-        let found = resolve(&fs, path, args.dereference).map_err(Failure::path)?;
-        let target = entry::link_target(fs, &found.attributes).map_err(failed)?;
-        let xattrs = xattrs(fs, &found).map_err(failed)?;
+        let (found, target, xattrs) = match examine(&volume.fs, path, args.dereference) {
+            Ok(found) => found,
+            Err(failure) => {
+                tell(format_args!("basalt: stat: {}", failure.line()));
+                code = INCOMPLETE;
+                continue;
+            }
+        };
         if args.json {
             json.push(File { entry: Entry::new(path, &found.attributes, target.as_deref()), xattrs });
         } else {
@@ -75,7 +82,20 @@ pub fn run(args: &Args) -> Outcome {
     }
     output.finish()?;
     volume.close()?;
-    Ok(DONE)
+    Ok(code)
+}
+
+/// What is at a path, the target of a symbolic link, and the attributes.
+fn examine<'a>(
+    fs: &'a dyn FileSystem,
+    path: &[u8],
+    follow: bool,
+) -> Result<(Reference<'a>, Option<Vec<u8>>, Vec<Xattr>), Failure> {
+    let failed = |error| Failure::at(format_args!("volume:{}", printable(path)), error);
+    let found = resolve(&fs, path, follow).map_err(Failure::path)?;
+    let target = entry::link_target(fs, &found.attributes).map_err(failed)?;
+    let xattrs = xattrs(fs, &found).map_err(failed)?;
+    Ok((found, target, xattrs))
 }
 
 fn xattrs(fs: &dyn FileSystem, found: &Reference<'_>) -> basalt_vfs::Result<Vec<Xattr>> {
@@ -102,7 +122,8 @@ fn describe(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let attributes = &found.attributes;
-    output.line(format_args!("  File: {}", entry::name_text(path, target)))?;
+    output.bytes(b"  File: ")?;
+    output.name_line(&entry::name_text(path, target, Names::Escaped), Names::Raw)?;
     output.line(format_args!(
         "  Size: {:<15} Blocks: {:<10} {}",
         attributes.size,

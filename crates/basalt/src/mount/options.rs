@@ -325,11 +325,12 @@ fn victim(value: &str) -> Result<&'static dyn VictimPolicy, String> {
 }
 
 fn interval(value: &str) -> Result<Duration, String> {
-    let interval = size::seconds(value)?;
-    if interval.is_zero() {
-        Err("expected more than 0 seconds; `sync` makes every write wait".to_owned())
-    } else {
-        Ok(interval)
+    match size::seconds(value) {
+        Ok(interval) if interval.is_zero() => {
+            Err("expected more than 0 seconds; `sync` makes every write wait".to_owned())
+        }
+        Ok(interval) => Ok(interval),
+        Err(_) => Err("expected more than 0 and at most 86400 seconds".to_owned()),
     }
 }
 
@@ -390,6 +391,7 @@ mod tests {
             ("commit", "commit=SECONDS"),
             ("commit=0", "more than 0"),
             ("commit=x", "`commit=x`"),
+            ("commit=abc", "more than 0 and at most 86400 seconds"),
             ("ro=1", "`ro` takes no value"),
             ("logs=3", "2, 4 or 6"),
             ("cache=1M", "at least 4M"),

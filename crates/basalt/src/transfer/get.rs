@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use basalt_vfs::path::{Entries, data_range, resolve, split};
+use basalt_vfs::path::{Entries, PathError, data_range, resolve, split};
 use basalt_vfs::{Attributes, FileKind, FileSystem, InodeNumber};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -23,6 +23,7 @@ use super::beneath;
 use super::host::{self, Place};
 use super::keep::{Keep, Made};
 use super::make::{self, Directory};
+use super::replace::Spot;
 use super::report::{Error, Observer, Report, join};
 use super::sparse::CHUNK;
 use crate::failure::printable;
@@ -116,7 +117,7 @@ impl<'a> Get<'a> {
     /// When the source cannot be read at all, or the host has no room. What cannot be copied further down is left out with a warning.
     pub fn copy(&mut self, source: &[u8], destination: &Path) -> Result<(), Error> {
         self.seen.clear();
-        let found = resolve(&self.fs, source, !self.options.recursive)?;
+        let found = self.find(source)?;
         let is_directory = found.attributes.kind == FileKind::Directory;
         if is_directory && !self.options.recursive {
             return Err(Error::refused(source, "is a directory; use -r to copy it"));
@@ -143,17 +144,44 @@ impl<'a> Get<'a> {
         self.get(&found, &place, &base, 0)
     }
 
+    /// What a source names; symbolic links are followed unless they are copied themselves.
+    fn find(&self, source: &[u8]) -> Result<Reference<'a>, Error> {
+        let follow = !self.options.recursive;
+        let found = resolve(&self.fs, source, follow);
+        let is_dangling = follow && found.as_ref().is_err_and(PathError::is_not_found);
+        if is_dangling && resolve(&self.fs, source, false).is_ok() {
+            return Err(Error::refused(&[b"volume:", source].concat(), host::DANGLING));
+        }
+        Ok(found?)
+    }
+
     /// Copies an inode as `destination`, which is no directory.
     fn copy_as(&mut self, from: &Reference<'a>, destination: &Path) -> Result<(), Error> {
         let path = destination.as_os_str().as_bytes();
         if path.ends_with(b"/") && from.attributes.kind != FileKind::Directory {
             return Err(Error::refused(path, "no such directory"));
         }
-        let (parent, name) = make::open_parent(destination)?;
+        let (parent, name) = match make::follow_destination(destination, from.attributes.kind)? {
+            Some(followed) => followed,
+            None => make::open_parent(destination).map(|(parent, name)| (parent, name.to_owned()))?,
+        };
         let parent_path = destination.parent().map(|parent| parent.as_os_str().as_bytes()).unwrap_or_default();
         let base = Base::new(parent.as_fd(), parent_path)?;
         let place = Place { directory: parent.as_fd(), name: name.as_bytes(), path, follow: false };
         self.get(from, &place, &base, 0)
+    }
+
+    /// Whether there is no point in going on with the next file: the host takes nothing more.
+    pub fn is_last(error: &Error) -> bool {
+        use std::io::ErrorKind;
+        match error.cause() {
+            Error::Host { source, .. } | Error::Attribute { source, .. } => {
+                let kind = source.kind();
+                matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
+                    || Errno::from_io_error(source) == Some(Errno::IO)
+            }
+            _ => false,
+        }
     }
 
     /// What was copied so far.
@@ -166,37 +194,69 @@ impl<'a> Get<'a> {
         let attributes = &from.attributes;
         if attributes.kind == FileKind::Directory {
             let directory = place.make_directory()?;
-            self.report.directories += u64::from(matches!(directory, Directory::New(_)));
+            if matches!(directory, Directory::New(_)) {
+                self.report.directories += 1;
+                self.observer.copied(place.path);
+            }
             return self.get_contents(from, directory, base, place.path, depth);
         }
         self.keep.check(attributes.kind, place)?;
-        place.make_room(attributes.kind)?;
-        if attributes.links > 1 && self.get_link(attributes.ino, place)? {
+        let old = place.replaceable(attributes.kind)?;
+        let spot = Spot::new(*place, old.as_ref())?;
+        let copied = self.get_leaf(attributes, &spot, base);
+        self.observer.progress(&self.report);
+        if copied.is_ok() {
+            self.observer.copied(place.path);
+        }
+        copied.map_err(|error| spot.failed(error))
+    }
+
+    /// Copies what is no directory.
+    fn get_leaf(&mut self, attributes: &Attributes, spot: &Spot<'_>, base: &Base) -> Result<(), Error> {
+        if attributes.links > 1 && self.get_link(attributes.ino, spot)? {
             return Ok(());
         }
+        let place = spot.working();
         let made = match attributes.kind {
-            FileKind::Regular => self.get_file(attributes, place)?,
+            FileKind::Regular => Made::Open(place.create_file()?),
             FileKind::Symlink => {
                 let target = self.fs.read_link(attributes.ino).map_err(|error| Error::volume(place.path, error))?;
-                let made = place.make_symlink(&target)?;
-                self.report.symlinks += 1;
-                Made::Special(made)
+                Made::Special(place.make_symlink(&target)?)
             }
             kind => {
                 let device = host::decode_device(attributes.rdev);
-                let made = place.make_special(FileType::from_raw_mode(kind.mode_bits()), device)?;
-                self.report.special += 1;
-                Made::Special(made)
+                Made::Special(place.make_special(FileType::from_raw_mode(kind.mode_bits()), device)?)
             }
         };
-        self.finish(attributes, &made, place.path)?;
+        let filled = match &made {
+            Made::Open(file) => self.get_content(attributes, file, &place),
+            Made::Special(_) => Ok(()),
+        };
+        let finished = filled.and_then(|()| self.finish(attributes, &made, place.path));
+        // What the host does not take of owner, permissions and times is told, and the content kept. A rescue keeps what it has.
+        if finished.as_ref().is_err_and(|error| !matches!(error, Error::Attribute { .. })) && self.salvage.is_none() {
+            spot.discard(made.identity().ok());
+            return finished;
+        }
+        if let Err(error) = spot.settle() {
+            spot.discard(made.identity().ok());
+            return Err(error);
+        }
+        self.count(attributes.kind);
         if attributes.links > 1 {
             let identity = made.identity().map_err(|errno| place.error("cannot be examined", errno))?;
             let first = FirstName { base: base.clone(), path: place.path.to_vec(), identity };
             self.links.insert(attributes.ino, first);
         }
-        self.observer.progress(&self.report);
-        Ok(())
+        finished
+    }
+
+    fn count(&mut self, kind: FileKind) {
+        match kind {
+            FileKind::Regular => self.report.files += 1,
+            FileKind::Symlink => self.report.symlinks += 1,
+            _ => self.report.special += 1,
+        }
     }
 
     /// Copies what is in a directory. One that was there keeps its owner, its permissions and its attributes.
@@ -241,7 +301,7 @@ impl<'a> Get<'a> {
                 self.get(&child, &place, base, depth + 1)
             });
             match copied {
-                Err(error) if !is_fatal(&error) => self.leave_out(&error.to_string()),
+                Err(error) if !Self::is_last(&error) => self.leave_out(&error.to_string()),
                 copied => copied?,
             }
         }
@@ -249,12 +309,23 @@ impl<'a> Get<'a> {
     }
 
     /// Gives a file that was copied already one more name.
-    fn get_link(&mut self, ino: InodeNumber, place: &Place<'_>) -> Result<bool, Error> {
+    fn get_link(&mut self, ino: InodeNumber, spot: &Spot<'_>) -> Result<bool, Error> {
         let Some(first) = self.links.get(&ino).and_then(FirstName::find) else { return Ok(false) };
+        let identity = rustix::fs::fstat(&first).ok().map(|stat| beneath::identity(&stat));
+        if identity.is_some_and(|identity| spot.is_taken_by(identity)) {
+            // A name that was copied twice is there already.
+            self.report.hard_links += 1;
+            return Ok(true);
+        }
+        let place = spot.working();
         match beneath::link(&first, place.directory, place.name) {
             Ok(()) => {
-                self.report.hard_links += 1;
-                Ok(true)
+                let settled = spot.settle();
+                if settled.is_err() {
+                    spot.discard(identity);
+                }
+                self.report.hard_links += u64::from(settled.is_ok());
+                settled.map(|()| true)
             }
             // The host has a limit of its own, or the first one is gone: then this is a file by itself.
             Err(Errno::MLINK | Errno::PERM | Errno::NOENT | Errno::XDEV) => Ok(false),
@@ -262,9 +333,7 @@ impl<'a> Get<'a> {
         }
     }
 
-    fn get_file(&mut self, attributes: &Attributes, place: &Place<'_>) -> Result<Made, Error> {
-        let file = place.create_file()?;
-        self.report.files += 1;
+    fn get_content(&mut self, attributes: &Attributes, file: &File, place: &Place<'_>) -> Result<(), Error> {
         let volume_error = |error| Error::volume(place.path, error);
         let host_error = |error: std::io::Error| place.error("cannot be written", error);
         let (ino, size) = (attributes.ino, attributes.size);
@@ -276,7 +345,7 @@ impl<'a> Get<'a> {
                 let wanted = (data_end - at).min(CHUNK as u64) as usize;
                 let length = match (self.fs.read(ino, at, &mut self.buffer[..wanted]), self.salvage) {
                     (Err(_), Some(salvage)) => {
-                        at = self.get_pieces(salvage, ino, at..at + wanted as u64, &file, place)?;
+                        at = self.get_pieces(salvage, ino, at..at + wanted as u64, file, place)?;
                         continue;
                     }
                     (read, _) => read.map_err(volume_error)?,
@@ -291,8 +360,7 @@ impl<'a> Get<'a> {
             }
             end = data_end;
         }
-        file.set_len(size).map_err(host_error)?;
-        Ok(Made::Open(file))
+        file.set_len(size).map_err(host_error)
     }
 
     /// Copies what can be read of a range, in small pieces; where the next read has to begin.
@@ -328,11 +396,11 @@ impl<'a> Get<'a> {
 
     /// Owner, attributes, permissions and times: in this order, because each one changes those behind it.
     fn finish(&mut self, attributes: &Attributes, made: &Made, path: &[u8]) -> Result<(), Error> {
-        let failed = |doing| move |errno: Errno| Error::host(path, doing, errno);
-        made.set_owner(self.keep, attributes).map_err(failed("its owner cannot be set"))?;
+        let failed = |what| move |errno: Errno| Error::attribute(path, what, errno);
+        made.set_owner(self.keep, attributes).map_err(failed("owner"))?;
         self.set_xattrs(attributes.ino, made, path)?;
-        made.set_permissions(self.keep, attributes).map_err(failed("its permissions cannot be set"))?;
-        made.set_times(attributes).map_err(failed("its times cannot be set"))
+        made.set_permissions(self.keep, attributes).map_err(failed("permissions"))?;
+        made.set_times(attributes).map_err(failed("times"))
     }
 
     fn set_xattrs(&mut self, ino: InodeNumber, to: &Made, path: &[u8]) -> Result<(), Error> {
@@ -378,17 +446,5 @@ impl FirstName {
         let found = beneath::open_path(&self.base.directory, names).ok()?;
         let stat = rustix::fs::fstat(&found).ok()?;
         (beneath::identity(&stat) == self.identity).then_some(found)
-    }
-}
-
-/// Whether there is no point in going on with the next file: the host takes nothing more.
-fn is_fatal(error: &Error) -> bool {
-    use std::io::ErrorKind;
-    match error {
-        Error::Host { source, .. } => {
-            matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
-                || Errno::from_io_error(source) == Some(Errno::IO)
-        }
-        _ => false,
     }
 }

@@ -14,6 +14,9 @@ use super::report::{Error, join};
 /// For what is opened itself, never through a symbolic link.
 const NEVER_FOLLOW: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 
+/// What is said of a symbolic link that is to be followed and cannot be.
+pub(super) const DANGLING: &str = "is a symbolic link that leads to nothing; -r copies the link itself";
+
 /// A name in an open directory of the host.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
@@ -35,7 +38,10 @@ impl<'a> Place<'a> {
     /// What is there.
     pub(super) fn stat(&self) -> Result<Stat, Error> {
         let flags = if self.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        rustix::fs::statat(self.directory, self.name, flags).map_err(|errno| self.error("cannot be examined", errno))
+        rustix::fs::statat(self.directory, self.name, flags).map_err(|errno| match errno {
+            Errno::NOENT if self.follow && lstat(self).is_ok() => Error::refused(self.path, DANGLING),
+            errno => self.error("cannot be examined", errno),
+        })
     }
 
     /// Opens a regular file to read. What has taken its place since it was looked at is refused, so that opening a FIFO never hangs.
@@ -71,6 +77,11 @@ impl<'a> Place<'a> {
     pub(super) fn error(&self, doing: &'static str, source: impl Into<std::io::Error>) -> Error {
         Error::host(self.path, doing, source)
     }
+}
+
+/// What is at a place itself, links not followed.
+pub(super) fn lstat(place: &Place<'_>) -> rustix::io::Result<Stat> {
+    rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// The names in an open directory but `.` and `..`, in byte order: the same tree gives the same volume.

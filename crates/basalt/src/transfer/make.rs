@@ -1,18 +1,21 @@
 //! Making files on the host. Nothing that is there is followed or written to; what is made is known by its descriptor from then on.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use basalt_vfs::FileKind;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::beneath;
-use super::host::{Place, kind};
+use super::host::{Place, kind, lstat};
 use super::report::Error;
+
+/// What is never replaced by a file, and what to do instead.
+const DEVICE_OR_PIPE: &str = "a device or pipe; `basalt cat` writes a file into one";
 
 /// A directory to copy into.
 pub(super) enum Directory {
@@ -38,6 +41,42 @@ pub(super) fn open_destination(path: &Path) -> Result<Option<OwnedFd>, Error> {
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(errno) => Err(Error::host(path.as_os_str().as_bytes(), "cannot be opened", errno)),
     }
+}
+
+/// Where a symbolic link leads that the user named as the destination of something of kind `new`: the directory and the name of a
+/// regular file, which is replaced then, as cp(1) writes into it. `None` where there is no link, or where it is replaced itself.
+///
+/// The kernel follows the link, so its own rules for links in directories that everybody may write to hold here too.
+pub(super) fn follow_destination(path: &Path, new: FileKind) -> Result<Option<(OwnedFd, OsString)>, Error> {
+    let bytes = path.as_os_str().as_bytes();
+    let place = Place { directory: CWD, name: bytes, path: bytes, follow: false };
+    if !lstat(&place).is_ok_and(|found| kind(&found) == Some(FileKind::Symlink)) {
+        return Ok(None);
+    }
+    let file = match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) if new == FileKind::Regular => {
+            return Err(Error::refused(bytes, "is a symbolic link that leads to nothing; remove it first"));
+        }
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(place.error("cannot be opened", errno)),
+    };
+    let found = rustix::fs::fstat(&file).map_err(|errno| place.error("cannot be examined", errno))?;
+    match kind(&found) {
+        Some(FileKind::Regular) if new == FileKind::Regular => {}
+        Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink) => return Ok(None),
+        _ => return Err(Error::refused(bytes, format!("leads to {DEVICE_OR_PIPE}"))),
+    }
+    let real = rustix::fs::readlink(beneath::proc_path(&file), Vec::new());
+    let real = real.map_err(|errno| place.error("cannot be followed", errno))?;
+    let real = Path::new(OsStr::from_bytes(real.as_bytes()));
+    let (parent, name) = open_parent(real)?;
+    // The path may lead elsewhere by now, or the file have no name any more.
+    let real = Place { directory: parent.as_fd(), name: name.as_bytes(), path: bytes, follow: false };
+    if lstat(&real).is_ok_and(|real| beneath::identity(&real) == beneath::identity(&found)) {
+        return Ok(Some((parent, name.to_owned())));
+    }
+    Err(Error::refused(bytes, "leads to a file that has no name of its own here; name another destination"))
 }
 
 /// The directory that a path's last name is in, links followed, and that name.
@@ -136,25 +175,21 @@ impl Place<'_> {
         if is_same && found.st_mode & 0o7777 == 0 { Ok(made) } else { Err(replaced(self.path)) }
     }
 
-    /// Takes away what is there, for something of kind `new`. Directories stay, and so do devices and pipes, which a
+    /// What is there and can be replaced by something of kind `new`. Directories stay, and so do devices and pipes, which a
     /// careless destination such as /dev/null may name.
-    pub(super) fn make_room(&self, new: FileKind) -> Result<(), Error> {
-        let old = match rustix::fs::statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => kind(&stat),
-            Err(Errno::NOENT) => return Ok(()),
+    pub(super) fn replaceable(&self, new: FileKind) -> Result<Option<Stat>, Error> {
+        let old = match lstat(self) {
+            Ok(old) => old,
+            Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.error("cannot be examined", errno)),
         };
-        match old {
-            Some(FileKind::Regular | FileKind::Symlink) => {}
+        match kind(&old) {
+            Some(FileKind::Regular | FileKind::Symlink) => Ok(Some(old)),
             Some(FileKind::Directory) => {
-                return Err(Error::refused(self.path, "is a directory, and only a directory can replace it"));
+                Err(Error::refused(self.path, "is a directory, and only a directory can replace it"))
             }
-            old if old == Some(new) => {}
-            _ => return Err(Error::refused(self.path, "is a device or pipe; `basalt cat` writes a file into one")),
-        }
-        match rustix::fs::unlinkat(self.directory, self.name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.error("cannot be replaced", errno)),
+            kind if kind == Some(new) => Ok(Some(old)),
+            _ => Err(Error::refused(self.path, format!("is {DEVICE_OR_PIPE}"))),
         }
     }
 }

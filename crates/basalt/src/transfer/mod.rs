@@ -7,6 +7,7 @@
 //! | `host` | the host's files, by directory descriptors |
 //! | `make` | making files on the host, where nothing is in the way |
 //! | `keep` | what copies on the host keep of owners, permissions, attributes and times |
+//! | `replace` | temporary names for what replaces a file, on either side |
 //! | `beneath` | opening names, safe from users who may change a directory |
 //! | `sparse` | the data in a file of the host, holes left out |
 //! | `xattrs` | extended attributes of the host's files |
@@ -21,6 +22,7 @@ mod host;
 mod keep;
 mod make;
 mod put;
+mod replace;
 mod report;
 mod sparse;
 mod xattrs;

@@ -15,6 +15,7 @@ use rustix::fs::Stat;
 
 use super::MAX_DEPTH;
 use super::host::{self, Place};
+use super::replace::Slot;
 use super::report::{Error, Observer, Report, join};
 use super::sparse::{self, CHUNK};
 use super::xattrs::Carrier;
@@ -114,6 +115,11 @@ impl<'a> Put<'a> {
         Err(Error::refused(&path, "not a directory; several sources need an existing directory"))
     }
 
+    /// Whether no other source can be copied either: the volume takes nothing more.
+    pub fn is_last(error: &Error) -> bool {
+        matches!(error.cause(), Error::Volume { .. })
+    }
+
     /// What was copied so far.
     pub fn report(&self) -> Report {
         self.report
@@ -156,16 +162,12 @@ impl<'a> Put<'a> {
             (None, _, true) => {
                 let made = self.create(place, stat, parent, name, FileKind::Directory, 0, b"")?;
                 self.report.directories += 1;
+                self.observer.copied(place.path);
                 self.put_contents(place, stat, &made, depth)
             }
             (existing, _, false) => {
-                let replaces = existing.is_some();
-                // The reference goes first, so that the inode's blocks are free for the new content.
-                drop(existing);
-                if replaces {
-                    self.fs.unlink(parent.ino(), name).map_err(failed)?;
-                }
-                self.put_leaf(place, stat, parent, name)
+                let old = existing.map(|existing| existing.ino());
+                self.put_leaf(place, stat, &Slot { fs: self.fs, parent, name, old })
             }
         }
     }
@@ -192,7 +194,9 @@ impl<'a> Put<'a> {
             };
             match copied {
                 Ok(()) => {}
-                Err(error @ (Error::Host { .. } | Error::Refused { .. })) => self.leave_out(&error.to_string()),
+                Err(error) if matches!(error.cause(), Error::Host { .. } | Error::Refused { .. }) => {
+                    self.leave_out(&error.to_string());
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -207,52 +211,75 @@ impl<'a> Put<'a> {
     }
 
     /// Copies what is no directory.
-    fn put_leaf(&mut self, place: &Place<'_>, stat: &Stat, parent: &Reference<'a>, name: &[u8]) -> Result<(), Error> {
+    fn put_leaf(&mut self, place: &Place<'_>, stat: &Stat, slot: &Slot<'_, 'a>) -> Result<(), Error> {
         let Some(kind) = host::kind(stat) else {
             return Err(Error::refused(place.path, "is of a kind that a volume cannot hold"));
         };
-        if host::links(stat) > 1 && self.put_link(place, stat, parent, name)? {
+        if host::links(stat) > 1 && self.put_link(place, stat, slot)? {
+            self.observer.copied(place.path);
             self.pace();
             return Ok(());
         }
+        let name = slot.working_name().map_err(|error| Error::volume(place.path, error))?;
         let made = match kind {
-            FileKind::Regular => self.put_file(place, stat, parent, name)?,
-            FileKind::Symlink => {
-                let target = rustix::fs::readlinkat(place.directory, place.name, Vec::new())
-                    .map_err(|errno| place.error("cannot be read", errno))?;
-                self.report.symlinks += 1;
-                self.create(place, stat, parent, name, kind, 0, target.as_bytes())?
-            }
-            _ => {
-                let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
-                let rdev = if is_device { host::encode_device(stat.st_rdev) } else { 0 };
-                self.report.special += 1;
-                self.create(place, stat, parent, name, kind, rdev, b"")?
-            }
+            FileKind::Regular => self.put_file(place, stat, slot.parent, &name),
+            _ => self.put_special(place, stat, slot.parent, &name, kind),
         };
-        if kind != FileKind::Regular {
-            self.set_attributes(place, stat, &made)?;
-            self.set_xattrs(place, &Carrier::Path(&place.proc_path()), &made)?;
+        let made = slot.settle(&name, made, place.path)?;
+        match kind {
+            FileKind::Regular => self.report.files += 1,
+            FileKind::Symlink => self.report.symlinks += 1,
+            _ => self.report.special += 1,
         }
         if host::links(stat) > 1 {
             self.links.insert((stat.st_dev, stat.st_ino), (made, host::links(stat) - 1));
         }
+        self.observer.copied(place.path);
         self.pace();
         Ok(())
     }
 
     /// Gives a file that was copied already one more name, if this is one of its names.
-    fn put_link(&mut self, place: &Place<'_>, stat: &Stat, parent: &Reference<'a>, name: &[u8]) -> Result<bool, Error> {
+    fn put_link(&mut self, place: &Place<'_>, stat: &Stat, slot: &Slot<'_, 'a>) -> Result<bool, Error> {
+        let failed = |error| Error::volume(place.path, error);
         let key = (stat.st_dev, stat.st_ino);
         let Some((first, names_left)) = self.links.get_mut(&key) else { return Ok(false) };
-        let linked = self.fs.link(first.ino(), parent.ino(), name).map_err(|error| Error::volume(place.path, error))?;
-        drop(Reference::new(&self.fs, linked));
+        // A name that was copied twice is there already.
+        if slot.old != Some(first.ino()) {
+            let name = slot.working_name().map_err(failed)?;
+            let linked = self.fs.link(first.ino(), slot.parent.ino(), &name).map_err(failed);
+            let linked = linked.map(|linked| Reference::new(&self.fs, linked));
+            drop(slot.settle(&name, linked, place.path)?);
+        }
         self.report.hard_links += 1;
         *names_left -= 1;
         if *names_left == 0 {
             self.links.remove(&key);
         }
         Ok(true)
+    }
+
+    /// Makes a symbolic link, device node, FIFO or socket.
+    fn put_special(
+        &mut self,
+        place: &Place<'_>,
+        stat: &Stat,
+        parent: &Reference<'a>,
+        name: &[u8],
+        kind: FileKind,
+    ) -> Result<Reference<'a>, Error> {
+        let made = if kind == FileKind::Symlink {
+            let target = rustix::fs::readlinkat(place.directory, place.name, Vec::new())
+                .map_err(|errno| place.error("cannot be read", errno))?;
+            self.create(place, stat, parent, name, kind, 0, target.as_bytes())?
+        } else {
+            let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
+            let rdev = if is_device { host::encode_device(stat.st_rdev) } else { 0 };
+            self.create(place, stat, parent, name, kind, rdev, b"")?
+        };
+        self.set_attributes(place, stat, &made)?;
+        self.set_xattrs(place, &Carrier::Path(&place.proc_path()), &made)?;
+        Ok(made)
     }
 
     fn put_file(
@@ -265,47 +292,70 @@ impl<'a> Put<'a> {
         // Opened first: nothing is made for what cannot be read.
         let file = place.open_file(stat)?;
         let made = self.create(place, stat, parent, name, FileKind::Regular, 0, b"")?;
-        // Data appended meanwhile is not copied; the image that is being written may be in the tree.
-        let now = file.metadata().map_err(|error| place.error("cannot be examined", error))?.len();
-        let size = u64::try_from(stat.st_size).unwrap_or(0).min(now);
-        let data_end = self.put_content(place, &file, &made, size)?;
-        if data_end < size {
-            let grow = SetAttributes { size: Some(size), ..SetAttributes::default() };
-            self.fs.set_attributes(made.ino(), &grow).map_err(|error| Error::volume(place.path, error))?;
-        }
-        self.report.files += 1;
+        self.put_content(place, &file, &made)?;
         self.set_attributes(place, stat, &made)?;
         self.set_xattrs(place, &Carrier::Open(&file), &made)?;
         Ok(made)
     }
 
-    /// Copies a file's data; returns where it ends, which is before `size` if a hole comes last.
-    fn put_content(&mut self, place: &Place<'_>, file: &File, to: &Reference<'a>, size: u64) -> Result<u64, Error> {
-        let mut end = 0;
+    /// Copies a file's data up to where reading ends. What the file is said to hold does not count: files of /proc and /sys say
+    /// something else, and others change meanwhile.
+    fn put_content(&mut self, place: &Place<'_>, file: &File, to: &Reference<'a>) -> Result<(), Error> {
         let read_error = |error: std::io::Error| place.error("cannot be read", error);
-        while let Some((mut at, data_end)) =
-            sparse::host_data(file, end, size).map_err(|errno| read_error(errno.into()))?
-        {
-            while at < data_end {
-                // At most CHUNK, the buffer's length.
-                let wanted = (data_end - at).min(CHUNK as u64) as usize;
-                let length = file.read_at(&mut self.buffer[..wanted], at).map_err(read_error)?;
-                if length == 0 {
-                    // The file became shorter: what is missing reads as zeros.
-                    return Ok(at);
-                }
-                // Where space runs out, the rest meets the error next time.
-                let written = self
-                    .fs
-                    .write(to.ino(), at, &self.buffer[..length], false)
-                    .map_err(|error| Error::volume(place.path, error))?;
-                at += written as u64;
-                self.report.bytes += written as u64;
-                self.pace();
+        let mut end = 0;
+        loop {
+            let piece = sparse::host_data(file, end).map_err(|errno| read_error(errno.into()))?;
+            let is_hole = piece.is_none();
+            let (from, data_end) = match piece {
+                Some(piece) => piece,
+                // A hole, and nothing behind it; unless more can be read than there is said to be.
+                None => (end.max(file.metadata().map_err(read_error)?.len()), u64::MAX),
+            };
+            let copied = self.put_range(place, file, to, from, data_end)?;
+            if copied < data_end {
+                // The file ends there; with a hole, if nothing was read behind it.
+                let size = if is_hole || copied > from { copied } else { end };
+                return self.extend(place, to, size);
             }
-            end = at;
+            end = copied;
         }
-        Ok(end)
+    }
+
+    /// Copies bytes from `at` up to `data_end`, or to the end of the file; returns where that was.
+    fn put_range(
+        &mut self,
+        place: &Place<'_>,
+        file: &File,
+        to: &Reference<'a>,
+        mut at: u64,
+        data_end: u64,
+    ) -> Result<u64, Error> {
+        while at < data_end {
+            // At most CHUNK, the buffer's length.
+            let wanted = (data_end - at).min(CHUNK as u64) as usize;
+            let read = file.read_at(&mut self.buffer[..wanted], at);
+            let length = read.map_err(|error| place.error("cannot be read", error))?;
+            if length == 0 {
+                break;
+            }
+            // Where space runs out, the rest meets the error next time.
+            let written = self.fs.write(to.ino(), at, &self.buffer[..length], false);
+            let written = written.map_err(|error| Error::volume(place.path, error))?;
+            at += written as u64;
+            self.report.bytes += written as u64;
+            self.pace();
+        }
+        Ok(at)
+    }
+
+    /// Gives a file its size, if a hole comes last.
+    fn extend(&self, place: &Place<'_>, to: &Reference<'a>, size: u64) -> Result<(), Error> {
+        let failed = |error| Error::volume(place.path, error);
+        if self.fs.attributes(to.ino()).map_err(failed)?.size < size {
+            let grow = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            self.fs.set_attributes(to.ino(), &grow).map_err(failed)?;
+        }
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "what an inode is made of")]

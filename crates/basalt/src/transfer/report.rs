@@ -19,6 +19,16 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// The host did not take an attribute of a file, whose content it has.
+    #[error("{path}: its {what} cannot be set: {source}")]
+    Attribute {
+        /// The host's path.
+        path: String,
+        /// Which attribute.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
     /// The volume said no.
     #[error("volume:{path}: {source}")]
     Volume {
@@ -38,12 +48,43 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// A file could not be replaced.
+    #[error("{}", kept(.0))]
+    Kept(Box<Error>),
+}
+
+/// Why a file was not replaced. It needs room beside the old one.
+fn kept(error: &Error) -> String {
+    match error {
+        Error::Volume { source: basalt_vfs::Error::NoSpace, .. } => {
+            format!("{error} for the new file beside the old one; the old one is kept")
+        }
+        error => format!("{error}; the old file is kept"),
+    }
 }
 
 impl Error {
     /// The host refused `doing` something with `path`.
     pub(super) fn host(path: &[u8], doing: &'static str, source: impl Into<io::Error>) -> Error {
         Error::Host { path: printable(path), doing, source: source.into() }
+    }
+
+    /// The host did not take `what` for `path`.
+    pub(super) fn attribute(path: &[u8], what: &'static str, source: impl Into<io::Error>) -> Error {
+        Error::Attribute { path: printable(path), what, source: source.into() }
+    }
+
+    /// The file that was to be replaced is still as it was.
+    pub(super) fn keeping_old(self) -> Error {
+        Error::Kept(Box::new(self))
+    }
+
+    /// What went wrong, whatever became of an old file.
+    pub(crate) fn cause(&self) -> &Error {
+        match self {
+            Error::Kept(error) => error.cause(),
+            error => error,
+        }
     }
 
     /// The volume refused something with `path`.
@@ -80,6 +121,8 @@ pub struct Report {
 pub trait Observer {
     /// Something could not be kept; the copy goes on.
     fn warning(&mut self, message: &str);
+    /// A file, link or directory was made. `path` is where it is on the host, or was copied from.
+    fn copied(&mut self, _path: &[u8]) {}
     /// This much is done.
     fn progress(&mut self, report: &Report);
     /// Bytes of a file could not be read, and are a hole now.

@@ -125,7 +125,8 @@ pub struct FormatReport {
     pub journal_bytes: u64,
 }
 
-/// Makes an empty volume of the whole device. `progress` is told how many of how many bytes have been discarded and zeroed.
+/// Makes an empty volume of the whole device, and overwrites whatever is there, without a look. `basalt mkfs` looks first:
+/// [`probe`](crate::probe) names what a device holds. `progress` is told how many of how many bytes have been discarded and zeroed.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if the device is too small (with the least size), or the options contradict each other; nothing

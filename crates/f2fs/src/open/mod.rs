@@ -29,6 +29,10 @@ impl F2fs {
     /// this is made durable, and orphans are freed; read-only, it stays in memory. Where a block cannot be read without which nothing may
     /// be changed, the volume is read-only, and a [warning](F2fs::warnings) says why.
     ///
+    /// One volume at a time is open on a device, in this process and altogether: two of them destroy each other's data. A
+    /// [`FileDevice`](basalt_device::FileDevice) locks what it opens, and refuses a second one; a
+    /// [`MemoryDevice`](basalt_device::MemoryDevice) locks nothing.
+    ///
     /// Errors: no volume, a damaged one, features Basalt does not serve, a failing device.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<F2fs> {
         match F2fs::open_to(device.clone(), options.clone(), clock.clone(), Recovery::MOUNT) {

@@ -46,6 +46,42 @@ fn symbolic_links_stay_inside_the_volume() {
 }
 
 #[test]
+fn canonical_paths_begin_at_the_root_of_the_volume() {
+    on_volume(|files| {
+        files.create_dir_all("/etc/deep").unwrap();
+        files.symlink("/", "/etc/deep/root").unwrap();
+        files.symlink("root/../etc//./deep", "/etc/deep/winding").unwrap();
+        for (path, expected) in [
+            ("", None),
+            ("/", Some("/")),
+            ("../..", Some("/")),
+            ("etc/deep/winding/root/etc/", Some("/etc")),
+            ("/etc/deep/winding", Some("/etc/deep")),
+            ("/etc/none/..", None),
+        ] {
+            let found = files.canonicalize(path).ok();
+            assert_eq!(found.as_deref().and_then(std::path::Path::to_str), expected, "{path}");
+        }
+    });
+}
+
+#[test]
+fn chown_takes_the_rights_of_an_owner() {
+    on_volume(|files| {
+        files.write("/file", "").unwrap();
+        files.symlink("file", "/link").unwrap();
+        files.set_permissions("/file", 0o6755).unwrap();
+        files.lchown("/link", Some(7), None).unwrap();
+        assert_eq!(files.metadata("/file").unwrap().permissions, 0o6755);
+        files.chown("/link", Some(5), Some(6)).unwrap();
+        let (file, link) = (files.metadata("/file").unwrap(), files.symlink_metadata("/link").unwrap());
+        assert_eq!((file.uid, file.gid, file.permissions), (5, 6, 0o755));
+        assert_eq!((link.uid, link.gid), (7, 0));
+        assert!(file.is_file() && !file.is_dir() && link.is_symlink() && file.len() == 0);
+    });
+}
+
+#[test]
 fn forty_links_are_followed() {
     on_volume(|files| {
         files.write("/0", "end").unwrap();
@@ -70,6 +106,8 @@ fn errors_name_the_path() {
         refused(files.remove_file("line\nbreak"), ErrorKind::NotFound, "line\\nbreak: no such file or directory");
         let long = "x/".repeat(2048);
         refused(files.metadata(&long), ErrorKind::InvalidFilename, &format!("{long}: path longer than 4095 bytes"));
+        files.write("/bytes", b"\xff").unwrap();
+        refused(files.read_to_string("/bytes"), ErrorKind::InvalidData, "/bytes: the file is no UTF-8 text");
         files.create_dir("/full").unwrap();
         files.write("/full/file", "").unwrap();
         refused(files.remove_dir("/full"), ErrorKind::DirectoryNotEmpty, "/full: directory not empty");

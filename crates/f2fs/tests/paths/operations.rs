@@ -34,7 +34,11 @@ pub enum Operation {
     Symlink(String, String),
     ReadLink(String),
     Copy(String, String),
+    Canonicalize(String),
+    ReadToString(String),
     SetPermissions(String, u32),
+    /// Sets owner and group, of a link itself if it says so.
+    Chown(String, Option<u32>, Option<u32>, bool),
     /// Opens a file into one of the places for open files.
     Open(usize, String, How),
     Close(usize),
@@ -44,6 +48,12 @@ pub enum Operation {
     SetLen(usize, u64),
     Sync(usize),
     OpenMetadata(usize),
+    /// Reads or writes so many bytes at an offset.
+    ReadExactAt(usize, u64, usize),
+    WriteAllAt(usize, u64, usize),
+    /// Sets the time of the last change, in nanoseconds since 1970.
+    SetModified(usize, i64),
+    SetOpenPermissions(usize, u32),
 }
 
 /// Places for open files.
@@ -99,7 +109,7 @@ fn target(rng: &mut Rng) -> String {
 /// A random operation.
 pub fn random(rng: &mut Rng) -> Operation {
     let file = rng.index(OPEN);
-    match rng.below(40) {
+    match rng.below(48) {
         0 | 1 => Operation::Read(path(rng)),
         2..=4 => Operation::Write(path(rng), rng.size(20_000) as usize),
         5 | 6 => Operation::CreateDir(path(rng)),
@@ -122,10 +132,21 @@ pub fn random(rng: &mut Rng) -> Operation {
         33 | 34 => Operation::ReadSome(file, rng.size(9000) as usize),
         35 | 36 => Operation::WriteSome(file, rng.size(9000) as usize),
         37 => Operation::Seek(file, seek(rng)),
-        38 => Operation::SetLen(file, rng.size(30_000)),
+        38 => Operation::SetLen(file, *rng.pick(&[100, 20_000, 30_000, i64::MAX as u64, u64::MAX]).unwrap()),
+        39 => Operation::ReadToString(path(rng)),
+        40 | 41 => Operation::Canonicalize(path(rng)),
+        42 => Operation::Chown(path(rng), id(rng), id(rng), rng.chance(50)),
+        43 => Operation::ReadExactAt(file, rng.size(9000), rng.size(9000) as usize),
+        44 => Operation::WriteAllAt(file, rng.size(9000), rng.size(9000) as usize),
+        45 => Operation::SetModified(file, rng.below(1 << 61) as i64 - (1 << 60)),
+        46 => Operation::SetOpenPermissions(file, 0o700 | rng.below(0o100) as u32),
         _ if rng.chance(20) => Operation::Sync(file),
         _ => Operation::OpenMetadata(file),
     }
+}
+
+fn id(rng: &mut Rng) -> Option<u32> {
+    rng.chance(70).then(|| rng.below(3) as u32)
 }
 
 fn how(rng: &mut Rng) -> How {

@@ -1,9 +1,10 @@
 //! The same operations by `std::fs` on the host and by `Files` on a volume.
 
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use basalt_vfs::path::{File, FileOptions, Files};
 use basalt_vfs::{Attributes, FileKind, FileSystem};
@@ -23,6 +24,8 @@ pub enum Answer {
     /// Names and kinds, sorted.
     Names(Vec<(String, FileKind)>),
     Text(String),
+    Owner(u32, u32),
+    Time(SystemTime),
     Failed(io::ErrorKind),
     NotOpen,
 }
@@ -30,6 +33,16 @@ pub enum Answer {
 /// What is written: different for each length.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + length) as u8).collect()
+}
+
+fn system_time(nanoseconds: i64) -> SystemTime {
+    let away = Duration::from_nanos(nanoseconds.unsigned_abs());
+    if nanoseconds < 0 { UNIX_EPOCH - away } else { UNIX_EPOCH + away }
+}
+
+/// A path from the directory that a side works in; above that the two have nothing in common.
+fn below(path: &Path, base: &str) -> String {
+    path.strip_prefix(base).map_or("above".to_owned(), |path| path.to_str().unwrap().to_owned())
 }
 
 fn answer(result: io::Result<Answer>) -> Answer {
@@ -150,6 +163,17 @@ impl Host {
                 fs::read_link(self.at(path)).map(|target| Answer::Text(target.to_str().unwrap().to_owned()))
             }
             Op::Copy(from, to) => fs::copy(self.at(from), self.at(to)).map(Answer::Number),
+            Op::Canonicalize(path) => {
+                fs::canonicalize(self.at(path)).map(|found| Answer::Text(below(&found, &self.base)))
+            }
+            Op::ReadToString(path) => fs::read_to_string(self.at(path)).map(Answer::Text),
+            Op::Chown(path, uid, gid, is_link) => {
+                use std::os::unix::fs::{chown, lchown};
+                let path = self.at(path);
+                if *is_link { lchown(&path, *uid, *gid) } else { chown(&path, *uid, *gid) }?;
+                let found = fs::symlink_metadata(path)?;
+                Ok(Answer::Owner(found.uid(), found.gid()))
+            }
             Op::SetPermissions(path, mode) => {
                 fs::set_permissions(self.at(path), fs::Permissions::from_mode(*mode)).map(done)
             }
@@ -169,7 +193,11 @@ impl Host {
             | Op::Seek(place, _)
             | Op::SetLen(place, _)
             | Op::Sync(place)
-            | Op::OpenMetadata(place) => match &mut self.open[*place] {
+            | Op::OpenMetadata(place)
+            | Op::ReadExactAt(place, _, _)
+            | Op::WriteAllAt(place, _, _)
+            | Op::SetModified(place, _)
+            | Op::SetOpenPermissions(place, _) => match &self.open[*place] {
                 Some(file) => use_host_file(file, operation),
                 None => Ok(Answer::NotOpen),
             },
@@ -177,9 +205,23 @@ impl Host {
     }
 }
 
-fn use_host_file(file: &mut std::fs::File, operation: &Operation) -> io::Result<Answer> {
+fn use_host_file(mut file: &std::fs::File, operation: &Operation) -> io::Result<Answer> {
     match operation {
-        Operation::ReadSome(_, length) => read_some(file, *length),
+        Operation::ReadSome(_, length) => read_some(&mut file, *length),
+        Operation::ReadExactAt(_, offset, length) => {
+            let mut buf = vec![0; *length];
+            file.read_exact_at(&mut buf, *offset).map(|()| Answer::Bytes(buf))
+        }
+        Operation::WriteAllAt(_, offset, length) => {
+            file.write_all_at(&content(*length), *offset).map(|()| Answer::Done)
+        }
+        Operation::SetModified(_, time) => {
+            file.set_modified(system_time(*time))?;
+            Ok(Answer::Time(file.metadata()?.modified()?))
+        }
+        Operation::SetOpenPermissions(_, mode) => {
+            file.set_permissions(std::fs::Permissions::from_mode(*mode)).map(|()| Answer::Done)
+        }
         Operation::WriteSome(_, length) => file.write(&content(*length)).map(|length| Answer::Number(length as u64)),
         Operation::Seek(_, to) => file.seek(*to).map(Answer::Number),
         Operation::SetLen(_, size) => file.set_len(*size).map(|()| Answer::Done),
@@ -240,6 +282,16 @@ impl Volume {
                 fs.read_link(self.at(path)).map(|target| Answer::Text(target.to_str().unwrap().to_owned()))
             }
             Op::Copy(from, to) => fs.copy(self.at(from), self.at(to)).map(Answer::Number),
+            Op::Canonicalize(path) => {
+                fs.canonicalize(self.at(path)).map(|found| Answer::Text(below(&found, &self.base)))
+            }
+            Op::ReadToString(path) => fs.read_to_string(self.at(path)).map(Answer::Text),
+            Op::Chown(path, uid, gid, is_link) => {
+                let path = self.at(path);
+                if *is_link { fs.lchown(&path, *uid, *gid) } else { fs.chown(&path, *uid, *gid) }?;
+                let found = fs.symlink_metadata(path)?;
+                Ok(Answer::Owner(found.uid, found.gid))
+            }
             Op::SetPermissions(path, mode) => fs.set_permissions(self.at(path), *mode).map(done),
             Op::Open(place, path, how) => {
                 let options = FileOptions::new().read(how.read).write(how.write).append(how.append);
@@ -258,7 +310,11 @@ impl Volume {
             | Op::Seek(place, _)
             | Op::SetLen(place, _)
             | Op::Sync(place)
-            | Op::OpenMetadata(place) => match &mut self.open[*place] {
+            | Op::OpenMetadata(place)
+            | Op::ReadExactAt(place, _, _)
+            | Op::WriteAllAt(place, _, _)
+            | Op::SetModified(place, _)
+            | Op::SetOpenPermissions(place, _) => match &self.open[*place] {
                 Some(file) => return use_volume_file(file, operation),
                 None => Ok(Answer::NotOpen),
             },
@@ -268,11 +324,23 @@ impl Volume {
 }
 
 fn use_volume_file(
-    file: &mut File<impl std::ops::Deref<Target: FileSystem> + Clone>,
+    mut file: &File<impl std::ops::Deref<Target: FileSystem> + Clone>,
     operation: &Operation,
 ) -> io::Result<Answer> {
     Ok(match operation {
-        Operation::ReadSome(_, length) => read_some(file, *length)?,
+        Operation::ReadSome(_, length) => read_some(&mut file, *length)?,
+        Operation::ReadExactAt(_, offset, length) => {
+            let mut buf = vec![0; *length];
+            file.read_exact_at(&mut buf, *offset).map(|()| Answer::Bytes(buf))?
+        }
+        Operation::WriteAllAt(_, offset, length) => {
+            file.write_all_at(&content(*length), *offset).map(|()| Answer::Done)?
+        }
+        Operation::SetModified(_, time) => {
+            file.set_modified(system_time(*time))?;
+            Answer::Time(file.metadata()?.modified()?)
+        }
+        Operation::SetOpenPermissions(_, mode) => file.set_permissions(*mode).map(|()| Answer::Done)?,
         Operation::WriteSome(_, length) => Answer::Number(file.write(&content(*length))? as u64),
         Operation::Seek(_, to) => Answer::Number(file.seek(*to)?),
         Operation::SetLen(_, size) => file.set_len(*size).map(|()| Answer::Done)?,

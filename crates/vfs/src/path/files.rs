@@ -1,4 +1,4 @@
-//! Every operation of `std::fs`.
+//! The operations of `std::fs`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -184,11 +184,11 @@ impl<F: SharedFs> Files<F> {
     /// The whole content of a file that is UTF-8 text. As [`read`](Self::read), it takes as much memory as the file has bytes, holes included.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other bytes; else those of [`read`](Self::read).
+    /// [`Error::NotText`] for other bytes; else those of [`read`](Self::read).
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = String::from_utf8(self.read(path)?);
-        text.map_err(|_| named(path)(Error::Invalid("the file is no UTF-8 text")))
+        text.map_err(|_| named(path)(Error::NotText))
     }
 
     /// Makes `content` the whole content of a file, which is made if it does not exist.
@@ -196,7 +196,7 @@ impl<F: SharedFs> Files<F> {
     /// # Errors
     /// See [`open_with`](Self::open_with).
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
-        let mut file = self.create(path)?;
+        let file = self.create(path)?;
         let mut rest = content.as_ref();
         while !rest.is_empty() {
             let written = file.write_some(rest)?;
@@ -327,10 +327,30 @@ impl<F: SharedFs> Files<F> {
     /// # Errors
     /// Those of chmod(2).
     pub fn set_permissions(&self, path: impl AsRef<Path>, permissions: u32) -> Result<()> {
-        let path = path.as_ref();
-        let found = self.lookup(path, true)?;
         let changes = SetAttributes { permissions: Some(permissions & 0o7777), ..SetAttributes::default() };
-        let changed = self.fs.set_attributes(found.ino(), &changes).map(|_| ());
+        self.change(path.as_ref(), true, |_| changes)
+    }
+
+    /// Sets the owner and the group of what `path` names, symbolic links followed; `None` leaves them alone. As the kernel, it takes
+    /// set-uid and set-gid from files.
+    ///
+    /// # Errors
+    /// Those of chown(2).
+    pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change(path.as_ref(), true, |found| owner(found, uid, gid))
+    }
+
+    /// As [`chown`](Self::chown); of a symbolic link at the end of `path` the owner and group of the link.
+    ///
+    /// # Errors
+    /// Those of lchown(2).
+    pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change(path.as_ref(), false, |found| owner(found, uid, gid))
+    }
+
+    fn change(&self, path: &Path, follow: bool, to: impl FnOnce(&Attributes) -> SetAttributes) -> Result<()> {
+        let found = self.lookup(path, follow)?;
+        let changed = self.fs.set_attributes(found.ino(), &to(&found.attributes)).map(|_| ());
         changed.map_err(named(path))
     }
 
@@ -353,6 +373,10 @@ pub(super) fn bytes(path: &Path) -> &[u8] {
 
 fn named(path: &Path) -> impl Fn(Error) -> PathError {
     move |reason| PathError { path: path.into(), reason }
+}
+
+fn owner(found: &Attributes, uid: Option<u32>, gid: Option<u32>) -> SetAttributes {
+    SetAttributes { uid, gid, clear_suid_sgid: !found.is_dir(), ..SetAttributes::default() }
 }
 
 /// Whether something can be made there, as far as the path alone says: the rest is the file system's to refuse.

@@ -25,7 +25,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `files` | [`Files`]: every operation of `std::fs` |
+//! | `files` | [`Files`]: the operations of `std::fs` |
+//! | `canonical` | the path of a file without links |
 //! | `file` | [`File`]: an open file with `Read`, `Write` and `Seek` |
 //! | `options` | [`FileOptions`]: how a file is opened |
 //! | `directory` | [`ReadDir`] and [`DirEntry`]; making and removing whole trees |
@@ -38,9 +39,17 @@
 //! **Paths** begin at the volume's root, with or without a leading slash: there is no current directory. Symbolic links are
 //! resolved inside the volume, absolute ones from its root, at most 40 on one path. `..` of the root is the root.
 //!
-//! **Differences to `std::fs`.** Permissions are not checked: a program that has the volume may do anything with it. Devices, FIFOs
+//! **What there is.** Of `std::fs` and `std::os::unix::fs`: `canonicalize`, `chown`, `copy`, `create_dir`, `create_dir_all`, `exists`,
+//! `hard_link`, `lchown`, `metadata`, `read`, `read_dir`, `read_link`, `read_to_string`, `remove_dir`, `remove_dir_all`, `remove_file`,
+//! `rename`, `set_permissions`, `symlink`, `symlink_metadata`, `write`; opening with all options but `custom_flags`; of `File` all but
+//! `try_clone`, locks and file descriptors. What else a file system can do (device nodes, extended attributes, `fallocate`) is in
+//! [`FileSystem`], by the inode number of [`Files::lookup`] and [`File::ino`].
+//!
+//! **Differences to `std::fs`.** Permissions are numbers (`0o644`), metadata is [`Attributes`](crate::Attributes), and an
+//! [`io::Error`](std::io::Error) has a kind and a message, but no number (`raw_os_error` is `None`). Permissions are not checked: a program that has the volume may do anything with it. Devices, FIFOs
 //! and sockets cannot be opened. [`Files::copy`] refuses to copy a file onto itself.
 
+mod canonical;
 mod copy;
 mod directory;
 mod entries;

@@ -11,7 +11,7 @@ use crate::fs::FileSystem;
 use crate::types::FileKind;
 
 /// Symbolic links followed on one path before giving up, as Linux does (`MAXSYMLINKS`).
-const MAX_LINKS: u32 = 40;
+pub(super) const MAX_LINKS: u32 = 40;
 /// Longest path in bytes: Linux's `PATH_MAX` without the zero byte at its end.
 const PATH_MAX: usize = 4095;
 
@@ -203,7 +203,7 @@ fn target_of<F: SharedFs>(link: &Reference<F>, links: &mut u32) -> crate::Result
 }
 
 /// The names in a path, the first one last. `.` stays, so that `file/.` is refused.
-fn names(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
     names.map(<[u8]>::to_vec).rev().collect()
 }
