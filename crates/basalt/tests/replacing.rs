@@ -58,7 +58,7 @@ fn a_source_that_cannot_be_opened_leaves_the_old_file() {
     scratch.file("tree/g", "other");
     hand_over(&scratch, &["image", "tree", "tree/f", "tree/g"]);
     basalt(["put", "-r", &image, &tree]).ok();
-    fs::set_permissions(&source, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&source, Permissions::from_mode(0o000)).unwrap();
     as_user(&["put", &image, &source, "/f"]).fails(1, &[&source, "Permission denied", "the old file is kept"]);
     assert_eq!(basalt(["cat", &image, "f"]).ok(), "precious");
     as_user(&["put", "-r", &image, &tree]).fails(1, &["left out: ", "tree/./f: ", "the old file is kept"]);

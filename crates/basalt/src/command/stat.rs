@@ -86,11 +86,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// What is at a path, the target of a symbolic link, and the attributes.
-fn examine<'a>(
-    fs: &'a dyn FileSystem,
-    path: &[u8],
-    follow: bool,
-) -> Result<(Reference<'a>, Option<Vec<u8>>, Vec<Xattr>), Failure> {
+type Examined<'a> = (Reference<'a>, Option<Vec<u8>>, Vec<Xattr>);
+
+/// Looks at what is at a path.
+fn examine<'a>(fs: &'a dyn FileSystem, path: &[u8], follow: bool) -> Result<Examined<'a>, Failure> {
     let failed = |error| Failure::at(format_args!("volume:{}", printable(path)), error);
     let found = resolve(&fs, path, follow).map_err(Failure::path)?;
     let target = entry::link_target(fs, &found.attributes).map_err(failed)?;

@@ -46,8 +46,8 @@
 //! [`FileSystem`], by the inode number of [`Files::lookup`] and [`File::ino`].
 //!
 //! **Differences to `std::fs`.** Permissions are numbers (`0o644`), metadata is [`Attributes`](crate::Attributes), and an
-//! [`io::Error`](std::io::Error) has a kind and a message, but no number (`raw_os_error` is `None`). Permissions are not checked: a program that has the volume may do anything with it. Devices, FIFOs
-//! and sockets cannot be opened. [`Files::copy`] refuses to copy a file onto itself.
+//! [`io::Error`](std::io::Error) has a kind and a message, but no number (`raw_os_error` is `None`). Permissions are not checked: a program
+//! that has the volume may do anything with it. Devices, FIFOs and sockets cannot be opened. [`Files::copy`] refuses to copy a file onto itself.
 
 mod canonical;
 mod copy;
