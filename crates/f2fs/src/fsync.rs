@@ -161,7 +161,7 @@ impl Volume {
         let log = LogId::of(SegmentKind::WarmNode);
         let place = self.allocate(log, node_owner(Nid::NONE))?;
         // Nothing ever refers to a seal.
-        self.invalidate(place)?;
+        self.invalidate_unplaced(place)?;
         let position = self.since.chained;
         self.note_chained();
         let next = self.next_address(log);

@@ -21,9 +21,13 @@ impl LogId {
         LogId(kind as u8)
     }
 
-    /// Log `index` of those that the placement has beside the recorded ones.
+    /// Log `index` of those that the placement has beside the recorded ones: at most 249.
+    ///
+    /// # Panics
+    /// If `index` is larger.
     #[must_use]
     pub const fn more(index: u8) -> LogId {
+        assert!(index <= u8::MAX - Self::RECORDED as u8, "a placement has at most 250 logs of its own");
         LogId(index + Self::RECORDED as u8)
     }
 

@@ -89,7 +89,8 @@ pub enum Reason {
 /// `Mutex` or in atomics.
 pub trait Placement: Send + Sync {
     /// The kinds of segments that logs beside F2FS's six write: [`LogId::more`] names them by their index in this list. Each needs a
-    /// free segment, so none opens a new one where sections run short: its blocks go to the recorded log of its kind then.
+    /// free segment, so none opens a new one where sections run short, and those that have begun one are closed then: its blocks go to the
+    /// recorded log of its kind. Each takes up to 1 MiB of memory for blocks on their way.
     fn more_logs(&self) -> &[SegmentKind] {
         &[]
     }
@@ -97,11 +98,12 @@ pub trait Placement: Send + Sync {
     /// The log for this block: one of segments for data for data, one of segments for nodes for nodes. Any other answer counts as the
     /// one of [`StaticPlacement`].
     ///
-    /// An fsync makes direct nodes of files durable without a checkpoint only where they go to the recorded log of
-    /// [`SegmentKind::WarmNode`].
+    /// An fsync puts a file's direct nodes into the recorded log of [`SegmentKind::WarmNode`], whatever the answer. Where one of them
+    /// went to another log before, the fsync is a checkpoint.
     fn log(&self, block: &BlockTraits) -> LogId;
 
-    /// The block got this place. It is not told of metadata, nor of dead blocks that cleaning copies because recovery may need them.
+    /// The block got this place. It is not told of metadata, of seals, nor of dead blocks that cleaning copies because recovery may need
+    /// them, and does not hear of their end.
     fn note_written(&self, _block: &BlockTraits, _place: MainBlock) {}
 
     /// What was at this place is overwritten, moved or deleted.

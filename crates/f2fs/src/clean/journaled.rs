@@ -2,7 +2,7 @@
 //! an fsync needs are copied too. Nodes move at once, as they are on the device: that they are to be written with the next checkpoint
 //! is not enough.
 
-use basalt_segments::{LogId, SegmentKind};
+use basalt_segments::{BlockTraits, LogId, Reason, SegmentKind};
 
 use super::CleaningCause;
 use crate::error::Result;
@@ -16,6 +16,7 @@ use crate::layout::summary::RawSummary;
 use crate::layout::{Address, Nid};
 use crate::log::active::node_owner;
 use crate::node::owner::not_owned;
+use crate::node::write::node_traits;
 use crate::volume::Volume;
 use zerocopy::FromBytes;
 
@@ -57,7 +58,7 @@ impl Volume {
     ) -> Result<()> {
         let new = self.allocate(log, summary)?;
         self.writer.append(&*self.device, log.index(), new, bytes)?;
-        self.invalidate(new)?;
+        self.invalidate_unplaced(new)?;
         self.table.set_pre_invalid(self.geometry.main_block(new));
         self.note_move(address, new, owner, bytes);
         self.note_moved(cause);
@@ -74,10 +75,9 @@ impl Volume {
         cause: CleaningCause,
     ) -> Result<()> {
         let owner = Owner { nid, index: 0, kind: KIND_NODE };
-        let is_node = RawNode::ref_from_bytes(bytes).is_ok_and(|node| node.footer.nid() == nid);
-        if !is_node {
-            return Err(not_owned("summary", nid, address));
-        }
+        let node = RawNode::ref_from_bytes(bytes).ok().filter(|node| node.footer.nid() == nid);
+        let Some(node) = node else { return Err(not_owned("summary", nid, address)) };
+        let block = BlockTraits { reason: Reason::Cleaning, ..node_traits(&node.footer) };
         let log = LogId::of(SegmentKind::ColdNode);
         if self.table.is_pre_invalid(self.geometry.main_block(address)) {
             self.copy_pre_invalid(log, node_owner(nid), owner, address, bytes, cause)?;
@@ -89,7 +89,7 @@ impl Volume {
             return Err(not_owned("NAT", nid, address));
         }
         let was_fresh = self.is_fresh(address);
-        let new = self.allocate(log, node_owner(nid))?;
+        let new = self.place_in(log, &block, node_owner(nid))?;
         self.writer.append(&*self.device, log.index(), new, bytes)?;
         self.nat.set(nid, RawNatEntry { block_addr: new.into(), ..entry });
         self.invalidate(address)?;

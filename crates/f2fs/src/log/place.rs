@@ -40,9 +40,14 @@ impl Volume {
     /// Gives a block its place, in the log that the placement chooses: the log and the address.
     pub(crate) fn place(&mut self, block: &BlockTraits, owner: RawSummary) -> Result<(LogId, Address)> {
         let log = self.choose_log(block);
+        Ok((log, self.place_in(log, block, owner)?))
+    }
+
+    /// Gives a block its place in this log, whatever the placement would choose.
+    pub(crate) fn place_in(&mut self, log: LogId, block: &BlockTraits, owner: RawSummary) -> Result<Address> {
         let address = self.allocate(log, owner)?;
         self.placement.note_written(block, self.geometry.main_block(address));
-        Ok((log, address))
+        Ok(address)
     }
 
     /// Makes a log go on in another segment.
@@ -87,6 +92,9 @@ impl Volume {
 
     /// Writes the summary of a log's segment and goes on in a free one.
     pub(crate) fn roll_log(&mut self, log: LogId) -> Result<()> {
+        if log.is_recorded() && !self.has_spare_sections() {
+            self.close_more_logs()?;
+        }
         let (old, has_left) = (self.logs[log].segment, self.logs[log].left);
         let kind = self.logs.kind(log).unwrap_or(SegmentKind::WarmData);
         // First, because it may fail: no segment is taken that no log writes to.
@@ -128,13 +136,29 @@ impl Volume {
             }
             self.write_summary(log)?;
             if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
-                let segment = self.logs[log].segment;
-                self.table.close_segment(segment);
-                self.placement.note_sealed(log, segment);
-                self.logs[log].left = true;
+                self.close_log(log);
             }
         }
         Ok(())
+    }
+
+    /// Closes the segments of all logs that the checkpoint does not record. Where sections run short, cleaning needs what is left of them.
+    fn close_more_logs(&mut self) -> Result<()> {
+        for log in self.logs.more() {
+            if !self.logs[log].left {
+                self.write_summary(log)?;
+                self.close_log(log);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the segment of a log whose summary is written. The log takes another one when it is needed.
+    fn close_log(&mut self, log: LogId) {
+        let segment = self.logs[log].segment;
+        self.table.close_segment(segment);
+        self.placement.note_sealed(log, segment);
+        (self.logs[log].offset, self.logs[log].left) = (BLOCKS_PER_SEGMENT, true);
     }
 
     /// The address the log will write next: the link of the roll-forward chain.
@@ -145,6 +169,13 @@ impl Volume {
 
     /// Gives up the block at `address`: nothing newer than the last checkpoint refers to it.
     pub(crate) fn invalidate(&mut self, address: Address) -> Result<()> {
+        self.invalidate_unplaced(address)?;
+        self.placement.note_dead(self.geometry.main_block(address));
+        Ok(())
+    }
+
+    /// As [`invalidate`](Self::invalidate) of a block that got its place by [`allocate`](Self::allocate) alone: a seal, or a dead copy.
+    pub(crate) fn invalidate_unplaced(&mut self, address: Address) -> Result<()> {
         if !self.geometry.in_main(address) {
             return Err(Error::damaged("node", format!("block address {address}"), "outside the main area"));
         }
@@ -152,7 +183,6 @@ impl Volume {
         if !self.table.clear_live(self.geometry.main_block(address), now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
         }
-        self.placement.note_dead(self.geometry.main_block(address));
         self.free_early(Mutant::SegmentReusedEarly);
         self.changed = true;
         Ok(())

@@ -11,4 +11,4 @@ pub(crate) mod owner;
 pub mod path;
 pub(crate) mod pointers;
 pub(crate) mod seen;
-mod write;
+pub(crate) mod write;

@@ -7,7 +7,7 @@ use super::cache::Node;
 use super::{inode, nat};
 use crate::error::Result;
 use crate::layout::nat::RawNatEntry;
-use crate::layout::node::{NodeFlags, OFFSET_SHIFT};
+use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNodeFooter};
 use crate::layout::superblock::Features;
 use crate::layout::{Address, Ino, Nid, RawBlock};
 use crate::log::active::node_owner;
@@ -87,7 +87,12 @@ impl Volume {
         }
         let Some(node) = self.nodes.get(nid) else { return Ok(()) };
         // In whichever log: with two logs none is the chain's, and the node is as little durable.
-        self.since.note_unmarked(node.footer().ino());
+        let (ino, block) = (node.footer().ino(), node_traits(node.footer()));
+        self.since.note_unmarked(ino);
+        if block.direct_node && !block.of_directory && log != LogId::of(SegmentKind::WarmNode) {
+            // It is clean now and in no chain: only a checkpoint makes it durable.
+            self.since.note_reshaped(ino);
+        }
         self.writer.append(&*self.device, log.index(), address, node.bytes())
     }
 
@@ -104,7 +109,7 @@ impl Volume {
         }
         let entry = self.nat_entry(nid)?;
         let (log, address) = match log {
-            Some(log) => (log, self.allocate(log, node_owner(nid))?),
+            Some(log) => (log, self.place_in(log, &self.node_traits(nid), node_owner(nid))?),
             None => self.place(&self.node_traits(nid), node_owner(nid))?,
         };
         if log == LogId::of(SegmentKind::WarmNode) {
@@ -134,14 +139,17 @@ impl Volume {
 
     /// What placement may know about a node.
     fn node_traits(&self, nid: Nid) -> BlockTraits {
-        let Some(node) = self.nodes.get(nid) else { return BlockTraits::default() };
-        let footer = node.footer();
-        BlockTraits {
-            node: true,
-            direct_node: super::path::is_direct(footer.offset()),
-            of_directory: !footer.flags().contains(NodeFlags::COLD),
-            file: footer.ino().get(),
-            ..BlockTraits::default()
-        }
+        self.nodes.get(nid).map_or_else(BlockTraits::default, |node| node_traits(node.footer()))
+    }
+}
+
+/// What placement may know about a node with this footer.
+pub(crate) fn node_traits(footer: &RawNodeFooter) -> BlockTraits {
+    BlockTraits {
+        node: true,
+        direct_node: super::path::is_direct(footer.offset()),
+        of_directory: !footer.flags().contains(NodeFlags::COLD),
+        file: footer.ino().get(),
+        ..BlockTraits::default()
     }
 }

@@ -201,10 +201,11 @@ fn roll_forward(
 pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
     let orphans: Vec<Ino> = volume.orphans.iter().copied().collect();
     for ino in orphans {
-        if !volume.is_inode(ino)? {
+        let exists = volume.is_inode(ino);
+        if matches!(exists, Ok(false)) {
             return Err(Error::damaged("checkpoint", "orphans", format!("inode {ino} is listed, but does not exist")));
         }
-        match volume.inode(ino).map(|inode| inode.i_links.get() != 0) {
+        match exists.and_then(|_| Ok(volume.inode(ino)?.i_links.get() != 0)) {
             Err(error) if error.is_from_reading() => {
                 // It costs its blocks and nothing else, and stays in the list: no reason to refuse the volume, or what else it holds.
                 volume

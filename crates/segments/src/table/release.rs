@@ -80,10 +80,11 @@ impl SegmentTable {
         })
     }
 
-    /// The segment is free again.
+    /// The segment is free again, unless somebody has released it meanwhile all the same: then it is theirs.
     pub fn give_back(&mut self, held: Held) {
-        debug_assert_eq!(self.state(held.0), SegmentState::Prefree, "segment {} was released meanwhile", held.0);
-        self.enter(held.0, SegmentState::Free);
+        if self.state(held.0) == SegmentState::Prefree {
+            self.enter(held.0, SegmentState::Free);
+        }
     }
 }
 
