@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use basalt_device::{BlockDevice, MemoryDevice, Result};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind, Result};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -185,4 +185,38 @@ fn written_meanwhile(mib: u64, fill: u64) {
 fn nobody_gets_a_segment_that_is_being_discarded() {
     written_meanwhile(256, 16);
     written_meanwhile(1024, 100);
+}
+
+/// A piece is only what is discarded in one go: the run it is of counts.
+#[test]
+fn a_minimum_is_about_runs_and_not_about_pieces() {
+    let (device, fs) = volume(2048, 1);
+    fs.trim(0, u64::MAX, 0).unwrap();
+    let mut pieces = std::mem::take(&mut *device.discards.lock().unwrap());
+    pieces.sort_unstable();
+    let longest_piece = pieces.iter().map(|piece| piece.1).max().unwrap();
+    let is_one_run = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
+    let runs = pieces.chunk_by(is_one_run).map(|run| run.iter().map(|piece| piece.1).sum::<u64>());
+    let longest = runs.clone().max().unwrap();
+    assert!(longest > longest_piece, "the longest run, {longest} bytes, is of several pieces");
+    assert_eq!(fs.trim(0, u64::MAX, longest).unwrap(), runs.filter(|run| *run == longest).sum::<u64>());
+    assert_eq!(fs.trim(0, u64::MAX, longest + 1).unwrap(), 0);
+}
+
+/// FITRIM fails then, and nothing else comes of it: the segments were not lost to the logs.
+#[test]
+fn segments_are_free_again_where_the_device_does_not_discard() {
+    let (device, fs) = volume(256, 1);
+    fs.close().unwrap();
+    let device = Arc::new(FaultyDevice::new(device));
+    let options = OpenOptions { discard: false, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+    fs.sync().unwrap();
+    let before = free_segments(&fs);
+    device.fail_when(|request| (request.kind == RequestKind::Discard).then_some(std::io::ErrorKind::Other));
+    fs.trim(0, u64::MAX, 0).unwrap_err();
+    assert!(device.injected() > 0 && fs.is_writable());
+    assert_eq!(free_segments(&fs), before);
+    device.heal();
+    assert_eq!(fs.trim(0, u64::MAX, 0).unwrap(), before * SEGMENT);
 }
