@@ -116,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_that_began_before_proves_nothing() {
+        let flushes = Flushes::default();
+        flushes.wait_for(flushes.next(), || Ok(())).unwrap();
+        let (later, mut has_run) = (flushes.next(), false);
+        assert!(!flushes.has_succeeded(later));
+        flushes.wait_for(later, || Ok(has_run = true)).unwrap();
+        assert!(has_run && flushes.has_succeeded(later));
+    }
+
+    #[test]
     fn a_flush_that_panics_has_failed() {
         let flushes = Flushes::default();
         let panicking = AssertUnwindSafe(|| flushes.wait_for(1, || panic!("a device gone mad")));
