@@ -19,16 +19,19 @@ fn open(device: &Arc<MemoryDevice>) -> F2fs {
 
 /// An unlinked inode that is still open, in the list of the last checkpoint, and not in memory.
 fn with_unlinked() -> (Arc<MemoryDevice>, F2fs, u32) {
-    with_unlinked_at(0)
+    with_unlinked_at(0, 10_000)
 }
 
-/// As [`with_unlinked`], with its data from byte `offset` on.
-fn with_unlinked_at(offset: u64) -> (Arc<MemoryDevice>, F2fs, u32) {
+/// As [`with_unlinked`], with so much data from byte `offset` on.
+fn with_unlinked_at(offset: u64, length: usize) -> (Arc<MemoryDevice>, F2fs, u32) {
     let device = Arc::new(MemoryDevice::new(128 << 20, 512));
     format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
     let fs = open(&device);
     let ino = fs.create(fs.root(), b"gone", &FILE, &Caller::default()).unwrap().ino;
-    fs.write(ino, offset, &[1; 10_000], false).unwrap();
+    let mut done = 0;
+    while done < length {
+        done += fs.write(ino, offset + done as u64, &vec![1; length - done], false).unwrap();
+    }
     fs.unlink(fs.root(), b"gone").unwrap();
     fs.sync().unwrap();
     for index in 0..2000 {
@@ -117,7 +120,7 @@ fn a_volume_with_one_opens_after_a_power_cut() {
 /// Its nodes may be damaged as well as itself: it stays in the list then, so that its blocks are not lost for good.
 #[test]
 fn a_damaged_node_below_one_costs_no_more() {
-    let (device, fs, ino) = with_unlinked_at(5000 * BLOCK);
+    let (device, fs, ino) = with_unlinked_at(5000 * BLOCK, 10_000);
     damage_below(&device, ino);
     Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
     fs.close().unwrap();
@@ -131,4 +134,15 @@ fn a_damaged_node_below_one_costs_no_more() {
     let fs = open(&device);
     assert_eq!(fs.warnings(), [""; 0]);
     assert_eq!(Files::new(&fs).read("/later").unwrap(), b"goes on");
+}
+
+/// As above where something is freed before the damage is met: its blocks in the inode, in front of those below the damaged node.
+#[test]
+fn a_damaged_node_behind_sound_blocks_costs_no_more() {
+    let (device, fs, ino) = with_unlinked_at(0, 6 << 20);
+    damage_below(&device, ino);
+    Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    expect_all(&open(&device), ino);
 }
