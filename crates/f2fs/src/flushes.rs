@@ -116,6 +116,20 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_that_began_before_proves_nothing() {
+        let flushes = Flushes::default();
+        flushes.wait_for(flushes.next(), || Ok(())).unwrap();
+        let (later, mut has_run) = (flushes.next(), false);
+        assert!(!flushes.has_succeeded(later));
+        let flush = || {
+            has_run = true;
+            Ok(())
+        };
+        flushes.wait_for(later, flush).unwrap();
+        assert!(has_run && flushes.has_succeeded(later));
+    }
+
+    #[test]
     fn a_flush_that_panics_has_failed() {
         let flushes = Flushes::default();
         let panicking = AssertUnwindSafe(|| flushes.wait_for(1, || panic!("a device gone mad")));

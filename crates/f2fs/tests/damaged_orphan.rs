@@ -20,11 +20,19 @@ fn open(device: &Arc<MemoryDevice>) -> F2fs {
 
 /// An unlinked inode that is still open, in the list of the last checkpoint, and not in memory.
 fn with_unlinked() -> (Arc<MemoryDevice>, F2fs, u32) {
+    with_unlinked_at(0, 10_000)
+}
+
+/// As [`with_unlinked`], with so much data from byte `offset` on.
+fn with_unlinked_at(offset: u64, length: usize) -> (Arc<MemoryDevice>, F2fs, u32) {
     let device = Arc::new(MemoryDevice::new(128 << 20, 512));
     format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
     let fs = open(&device);
     let ino = fs.create(fs.root(), b"gone", &FILE, &Caller::default()).unwrap().ino;
-    fs.write(ino, 0, &[1; 10_000], false).unwrap();
+    let mut done = 0;
+    while done < length {
+        done += fs.write(ino, offset + done as u64, &vec![1; length - done], false).unwrap();
+    }
     fs.unlink(fs.root(), b"gone").unwrap();
     fs.sync().unwrap();
     for index in 0..2000 {
@@ -51,6 +59,22 @@ fn damage(device: &MemoryDevice, ino: u32) {
         }
     }
     assert!(found > 0, "inode {ino} is nowhere");
+}
+
+/// Damages every version of the nodes below an inode that is on the device: none says any more which one it is.
+fn damage_below(device: &MemoryDevice, ino: u32) {
+    let mut found = 0;
+    for block in 0..device.size() / BLOCK {
+        let mut bytes = [0; BLOCK as usize];
+        device.read_at(block * BLOCK, &mut bytes).unwrap();
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        if word(4076) == ino && word(4072) != ino && word(4080) >> 3 != 0 {
+            bytes[4072..4076].fill(0xff);
+            device.write_at(block * BLOCK, &bytes).unwrap();
+            found += 1;
+        }
+    }
+    assert!(found > 0, "inode {ino} has no node");
 }
 
 fn expect_all(fs: &F2fs, ino: u32) {
@@ -175,4 +199,34 @@ fn one_whose_nat_block_cannot_be_read() {
         told += u32::from(fs.warnings().iter().any(|warning| warning.contains("cannot be freed")));
     }
     assert_eq!(told, 1, "one of the copies is in use");
+}
+
+/// Its nodes may be damaged as well as itself: it stays in the list then, so that its blocks are not lost for good.
+#[test]
+fn a_damaged_node_below_one_costs_no_more() {
+    let (device, fs, ino) = with_unlinked_at(5000 * BLOCK, 10_000);
+    damage_below(&device, ino);
+    Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    for _ in 0..3 {
+        let fs = open(&device);
+        expect_all(&fs, ino);
+        fs.close().unwrap();
+    }
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    let fs = open(&device);
+    assert_eq!(fs.warnings(), [""; 0]);
+    assert_eq!(Files::new(&fs).read("/later").unwrap(), b"goes on");
+}
+
+/// As above where something is freed before the damage is met: its blocks in the inode, in front of those below the damaged node.
+#[test]
+fn a_damaged_node_behind_sound_blocks_costs_no_more() {
+    let (device, fs, ino) = with_unlinked_at(0, 6 << 20);
+    damage_below(&device, ino);
+    Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    expect_all(&open(&device), ino);
 }

@@ -1,8 +1,10 @@
 //! FITRIM: what is discarded, and what happens to whoever writes meanwhile.
 
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
-use basalt_device::{BlockDevice, MemoryDevice, Result};
+use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind, Result};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -12,7 +14,10 @@ const BLOCK: u64 = 4096;
 const SEGMENT: u64 = 2 << 20;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
-type Work = Box<dyn Fn(&F2fs) + Send + Sync>;
+type Work = Arc<dyn Fn(&F2fs) + Send + Sync>;
+
+/// How long somebody may take who waits for nothing, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Remembers discards, and has work done in the middle of each, by another thread as if it had come by just then.
 struct Interrupted {
@@ -47,7 +52,12 @@ impl BlockDevice for Interrupted {
         if let Some((fs, work)) = self.work.get()
             && let Some(fs) = fs.upgrade()
         {
-            std::thread::scope(|scope| scope.spawn(|| work(&fs)).join().unwrap());
+            let (work, (done, is_done)) = (work.clone(), channel());
+            std::thread::spawn(move || {
+                work(&fs);
+                done.send(()).ok();
+            });
+            is_done.recv_timeout(PATIENCE).expect("who writes waits for no discard");
         }
         self.discards.lock().unwrap().push((offset, length));
         self.device.discard(offset, length)
@@ -154,7 +164,7 @@ fn written_meanwhile(mib: u64, fill: u64) {
     let rng = Mutex::new(Rng::new(7));
     let written = Arc::new(Mutex::new(vec![0u8; 8 << 20]));
     let content = written.clone();
-    let work: Work = Box::new(move |fs| {
+    let work: Work = Arc::new(move |fs| {
         // Under the volume's lock nobody comes by.
         let mut rng = rng.lock().unwrap();
         let mut content = content.lock().unwrap();
@@ -185,4 +195,38 @@ fn written_meanwhile(mib: u64, fill: u64) {
 fn nobody_gets_a_segment_that_is_being_discarded() {
     written_meanwhile(256, 16);
     written_meanwhile(1024, 100);
+}
+
+/// A piece is only what is discarded in one go: the run it is of counts.
+#[test]
+fn a_minimum_is_about_runs_and_not_about_pieces() {
+    let (device, fs) = volume(2048, 1);
+    fs.trim(0, u64::MAX, 0).unwrap();
+    let mut pieces = std::mem::take(&mut *device.discards.lock().unwrap());
+    pieces.sort_unstable();
+    let longest_piece = pieces.iter().map(|piece| piece.1).max().unwrap();
+    let is_one_run = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
+    let runs = pieces.chunk_by(is_one_run).map(|run| run.iter().map(|piece| piece.1).sum::<u64>());
+    let longest = runs.clone().max().unwrap();
+    assert!(longest > longest_piece, "the longest run, {longest} bytes, is of several pieces");
+    assert_eq!(fs.trim(0, u64::MAX, longest).unwrap(), runs.filter(|run| *run == longest).sum::<u64>());
+    assert_eq!(fs.trim(0, u64::MAX, longest + 1).unwrap(), 0);
+}
+
+/// FITRIM fails then, and nothing else comes of it: the segments were not lost to the logs.
+#[test]
+fn segments_are_free_again_where_the_device_does_not_discard() {
+    let (device, fs) = volume(256, 1);
+    fs.close().unwrap();
+    let device = Arc::new(FaultyDevice::new(device));
+    let options = OpenOptions { discard: false, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+    fs.sync().unwrap();
+    let before = free_segments(&fs);
+    device.fail_when(|request| (request.kind == RequestKind::Discard).then_some(std::io::ErrorKind::Other));
+    fs.trim(0, u64::MAX, 0).unwrap_err();
+    assert!(device.injected() > 0 && fs.is_writable());
+    assert_eq!(free_segments(&fs), before);
+    device.heal();
+    assert_eq!(fs.trim(0, u64::MAX, 0).unwrap(), before * SEGMENT);
 }

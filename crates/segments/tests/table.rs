@@ -283,3 +283,17 @@ fn avoided_segments_are_taken_last() {
     assert_eq!(order, [0, 1, 2, 3, 10, 11, 4, 5, 6, 7, 8, 9].map(Segment::new));
     assert_eq!((table.free_segments(), table.preferred_free_sections()), (0, 0));
 }
+
+#[test]
+fn sections_of_segments_are_all_that_have_one_of_them() {
+    let table = SegmentTable::new(16, 4);
+    let sections = |first: u32, count: u32| -> Vec<u32> {
+        table.sections_with(&Segments::new(Segment::new(first), count)).map(Section::get).collect()
+    };
+    assert_eq!(sections(4, 4), [1]);
+    assert_eq!(sections(3, 2), [0, 1], "of each the end");
+    assert_eq!(sections(5, 1), [1], "from the middle of one");
+    assert_eq!(sections(4, 9), [1, 2, 3], "of the last one segment");
+    assert_eq!(sections(0, 16), [0, 1, 2, 3]);
+    assert_eq!(sections(8, 0), [0; 0]);
+}

@@ -159,6 +159,7 @@ impl Volume {
     fn place(&mut self, block: u32, log: LogId, copied: bool) -> Result<()> {
         let place = self.allocate(log, block)?;
         self.data_logs.note_written(block, copied, place);
+        self.roll_when_full(log);
         self.written += 1;
         let old = std::mem::replace(&mut self.places[block as usize], place);
         if let Some(file) = &mut self.file {
@@ -170,7 +171,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes the next place of a log.
+    /// Takes the next place of a log; [`roll_when_full`](Self::roll_when_full) comes next.
     #[inline]
     fn allocate(&mut self, id: LogId, owner: u32) -> Result<MainBlock> {
         let log = self.logs[id.index()];
@@ -184,14 +185,19 @@ impl Volume {
         debug_assert!(was_dead, "block {place} is live ahead of the log");
         self.owners[place.get() as usize] = owner;
         log.offset += 1;
-        if log.offset == BLOCKS_PER_SEGMENT && id.is_recorded() {
-            // As in the engine: that no segment is free shows when the next place is wanted.
-            let _ = self.roll(id);
-        }
         Ok(place)
     }
 
-    /// Takes the next places of a log, at most `most`: the first and how many. Their owners are the caller's to note.
+    /// Comes after each [`allocate`](Self::allocate): recorded logs go on at once.
+    #[inline]
+    fn roll_when_full(&mut self, log: LogId) {
+        if self.logs[log.index()].offset == BLOCKS_PER_SEGMENT && log.is_recorded() {
+            // As in the engine: that no segment is free shows when the next place is wanted.
+            let _ = self.roll(log);
+        }
+    }
+
+    /// As [`allocate`](Self::allocate) of several places, at most `most`: the first and how many. Their owners are the caller's to note.
     fn allocate_run(&mut self, id: LogId, most: u32) -> Result<(MainBlock, u32)> {
         let log = self.logs[id.index()];
         let segment = match log.segment {
@@ -204,9 +210,6 @@ impl Volume {
         let were_dead = self.table.set_live_run(first, count, self.clock);
         debug_assert!(were_dead, "a block behind {first} is live ahead of the log");
         log.offset += count;
-        if log.offset == BLOCKS_PER_SEGMENT && id.is_recorded() {
-            let _ = self.roll(id);
-        }
         Ok((first, count))
     }
 

@@ -1,7 +1,10 @@
 //! The end of an inode: unlinked, orphaned while in use, freed with its last reference.
 
 use crate::error::Result;
+use basalt_vfs::FileKind;
+
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
+use crate::layout::inode::InlineFlags;
 use crate::layout::{BLOCKS_PER_SEGMENT, FileBlock, Ino, Nid};
 use crate::volume::Volume;
 
@@ -49,21 +52,27 @@ impl Volume {
         Ok(())
     }
 
+    /// Whether an inode has blocks below it, and not only content of its own.
+    fn has_blocks(&mut self, ino: Ino) -> Result<bool> {
+        let raw = self.inode(ino)?;
+        let is_inline = raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
+        let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
+        Ok(!is_inline && matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink)))
+    }
+
+    /// Fails where [`evict`](Self::evict) would fail half-way: damage, or a node that cannot be read. Frees nothing.
+    pub(crate) fn expect_evictable(&mut self, ino: Ino) -> Result<()> {
+        self.check_xattr_node(ino)?;
+        if self.has_blocks(ino)? { self.expect_freeable(ino) } else { Ok(()) }
+    }
+
     /// Frees an inode with everything it holds.
     pub(crate) fn evict(&mut self, ino: Ino) -> Result<()> {
         self.drop_pages(ino, FileBlock::FIRST, FileBlock::END);
         self.inodes.remove(&ino);
         self.check_xattr_node(ino)?;
-        let raw = self.inode(ino)?;
-        let xattr = raw.xattr_nid();
-        let has_blocks = !raw
-            .inline_flags()
-            .intersects(crate::layout::inode::InlineFlags::DATA | crate::layout::inode::InlineFlags::DENTRY)
-            && matches!(
-                basalt_vfs::FileKind::from_mode(u32::from(raw.i_mode.get())),
-                Some(basalt_vfs::FileKind::Regular | basalt_vfs::FileKind::Directory | basalt_vfs::FileKind::Symlink)
-            );
-        if has_blocks {
+        let xattr = self.inode(ino)?.xattr_nid();
+        if self.has_blocks(ino)? {
             self.free_blocks_from(ino, FileBlock::FIRST)?;
         }
         if xattr != Nid::NONE {

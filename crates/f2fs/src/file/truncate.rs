@@ -1,6 +1,6 @@
 //! Freeing blocks: truncation (nodes and all) and holes (data only).
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino, Nid};
 use crate::node::path::{DOUBLE_INDIRECT, Mapped, SECOND_INDIRECT, inode_slot};
@@ -69,6 +69,56 @@ impl Volume {
                 }
             }
             base = base + span;
+        }
+        Ok(())
+    }
+
+    /// Reads every node below an inode, and fails where one of them, or a block that it points to, could not be freed. Frees nothing.
+    pub(crate) fn expect_freeable(&mut self, ino: Ino) -> Result<()> {
+        let flexible = self.geometry.flexible_inline_xattr();
+        let raw = self.inode(ino)?;
+        let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
+        self.expect_live(ino.nid(), inode_slot(extra, 0), own)?;
+        for (which, (depth, offset)) in TREES.into_iter().enumerate() {
+            let nid = self.node(ino.nid())?.child(NIDS_OFFSET + 4 * which);
+            if nid != Nid::NONE {
+                self.expect_freeable_below(ino, Subtree { nid, offset, depth, base: FileBlock::FIRST })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_freeable_below(&mut self, ino: Ino, subtree: Subtree) -> Result<()> {
+        let Subtree { nid, offset, depth, base } = subtree;
+        self.check_child(ino, nid, offset)?;
+        if depth == 1 {
+            return self.expect_live(nid, 0, ADDRS_PER_NODE);
+        }
+        let stride = if depth == 3 { ADDRS_PER_NODE + 1 } else { 1 };
+        for index in 0..ADDRS_PER_NODE {
+            let child = self.node(nid)?.child(4 * index as usize);
+            if child != Nid::NONE {
+                let offset = offset + 1 + index * stride;
+                self.expect_freeable_below(ino, Subtree { nid: child, offset, depth: depth - 1, base })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless all blocks that these slots of a node point to are live.
+    fn expect_live(&mut self, nid: Nid, first_byte: usize, count: u32) -> Result<()> {
+        for index in 0..count {
+            let address = self.node(nid)?.address(first_byte + 4 * index as usize);
+            let is_block = address != Address::NULL && address != Address::NEW;
+            let is_live =
+                |address| self.geometry.in_main(address) && self.table.is_live(self.geometry.main_block(address));
+            if is_block && !is_live(address) {
+                return Err(Error::damaged(
+                    "node",
+                    format!("node {nid}"),
+                    format!("points to block {address}, which is not live"),
+                ));
+            }
         }
         Ok(())
     }

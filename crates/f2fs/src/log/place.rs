@@ -45,9 +45,10 @@ impl Volume {
 
     /// Gives a block its place in this log, whatever the placement would choose.
     pub(crate) fn place_in(&mut self, log: LogId, block: &BlockTraits, owner: RawSummary) -> Result<Address> {
-        let address = self.allocate(log, owner)?;
-        self.placement.note_written(block, self.geometry.main_block(address));
-        Ok(address)
+        let place = self.take_block(log, owner)?;
+        self.placement.note_written(block, place);
+        self.roll_when_full(log)?;
+        Ok(self.geometry.address_of(place))
     }
 
     /// Makes a log go on in another segment.
@@ -57,8 +58,14 @@ impl Volume {
 
     /// Takes the next block of a log for `owner` and returns its address.
     pub(crate) fn allocate(&mut self, log: LogId, owner: RawSummary) -> Result<Address> {
-        let is_chain = log == LogId::of(SegmentKind::WarmNode);
-        if is_chain {
+        let place = self.take_block(log, owner)?;
+        self.roll_when_full(log)?;
+        Ok(self.geometry.address_of(place))
+    }
+
+    /// Takes the next block of a log for `owner`; [`roll_when_full`](Self::roll_when_full) comes next.
+    fn take_block(&mut self, log: LogId, owner: RawSummary) -> Result<MainBlock> {
+        if log == LogId::of(SegmentKind::WarmNode) {
             self.look_behind_checkpoint();
         }
         if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
@@ -77,8 +84,13 @@ impl Volume {
         let kind = self.table.kind(active.segment);
         active.summary.entries[active.offset as usize] = owner_in_summary(kind, owner);
         active.offset += 1;
+        Ok(block)
+    }
+
+    /// Lets a recorded log that has filled its segment go on in another one at once: so the chain knows where it goes on.
+    fn roll_when_full(&mut self, log: LogId) -> Result<()> {
         // Nobody has looked at what the next segment holds, and the chain would lead there.
-        let ends_here = is_chain && self.since.beginning == Beginning::Free;
+        let ends_here = log == LogId::of(SegmentKind::WarmNode) && self.since.beginning == Beginning::Free;
         if self.logs[log].offset == BLOCKS_PER_SEGMENT && log.is_recorded() && !ends_here {
             // That no segment is free shows when the next block is wanted; this one has its place.
             if let Err(error) = self.roll_log(log)
@@ -87,7 +99,7 @@ impl Volume {
                 return Err(error);
             }
         }
-        Ok(self.geometry.address_of(block))
+        Ok(())
     }
 
     /// Writes the summary of a log's segment and goes on in a free one.

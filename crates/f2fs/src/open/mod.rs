@@ -222,7 +222,7 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
             Err(error) => return Err(error),
         }
         if volume.orphans.contains(&ino)
-            && let Err(error) = volume.attempt(|volume| volume.evict(ino))
+            && let Err(error) = volume.expect_evictable(ino).and_then(|()| volume.attempt(|volume| volume.evict(ino)))
         {
             if volume.failed.is_some() || !error.is_from_reading() {
                 return Err(error);

@@ -175,6 +175,7 @@ impl Volume {
             } else if owner == STRANGER {
                 let log = self.log_with_room(self.data_logs.for_copy(STRANGER));
                 self.allocate(log, STRANGER)?;
+                self.roll_when_full(log);
                 self.invalidate(place);
                 self.statistics.copies += 1;
             } else {
@@ -203,6 +204,7 @@ impl Volume {
                 self.data_logs.note_written(owner, true, place);
                 self.data_logs.note_dead(MainBlock::in_segment(segment, offset));
             }
+            self.roll_when_full(log);
             let was_live = self.table.clear_live_all(segment, run, self.death_time(segment));
             debug_assert!(was_live, "segment {segment} has fewer live blocks than it had");
             self.statistics.copies += u64::from(count);

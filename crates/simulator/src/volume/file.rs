@@ -233,6 +233,7 @@ impl Volume {
     fn write_node(&mut self, node: u32) -> Result<()> {
         let Some(kind) = self.file.as_ref().map(|file| file.nodes[node as usize].kind) else { return Ok(()) };
         let place = self.allocate(LogId::of(kind), node)?;
+        self.roll_when_full(LogId::of(kind));
         self.written += 1;
         self.statistics.nodes += 1;
         let Some(file) = &mut self.file else { return Ok(()) };
