@@ -76,7 +76,7 @@ impl F2fs {
     fn write_back_in_pieces(&self, ino: Ino) -> Result<()> {
         let dirty = {
             let mut volume = self.volume.lock();
-            let dirty = volume.inodes.get(&ino).map_or(0, |state| state.dirty);
+            let dirty = volume.pages.dirty_pages_of(ino);
             // A checkpoint has an order of its own.
             if dirty < PIECE || volume.checkpoint_reason(ino)?.is_some() {
                 return Ok(());
@@ -102,7 +102,7 @@ impl F2fs {
 impl Volume {
     /// Writes what an fsync has to, and says what is left to do.
     fn append_fsync(&mut self, ino: Ino, data_only: bool, flushes: &Flushes) -> Result<Step> {
-        let has_pages = self.inodes.get(&ino).is_some_and(|state| state.dirty > 0);
+        let has_pages = self.pages.dirty_pages_of(ino) > 0;
         let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
         if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) {
             // Nothing to write, but the way to it may have changed.

@@ -80,7 +80,7 @@ fn describe(volume: &Volume) -> Live {
         },
         live_data_blocks: volume.table.live_data_blocks(),
         live_node_blocks: volume.table.live_node_blocks(),
-        dirty_data_blocks: (volume.dirty_file_pages + volume.dirty_directory_pages) as u64,
+        dirty_data_blocks: volume.pages.dirty_pages() as u64,
         dirty_node_blocks: volume.nodes.dirty_count() as u64,
         read_only: !volume.is_writable(),
         read_only_reason: volume.warnings.iter().find_map(|warning| warning.strip_prefix(READ_ONLY)).map(str::to_owned),

@@ -102,7 +102,7 @@ impl F2fs {
     /// Writes all dirty data and then a checkpoint.
     pub(crate) fn sync_all(&self, cause: CheckpointCause) -> Result<()> {
         self.make_room()?;
-        let dirty = self.with_volume(|volume| volume.dirty_file_pages + volume.dirty_directory_pages);
+        let dirty = self.with_volume(|volume| volume.pages.dirty_pages());
         self.write_in_pieces(dirty, Volume::write_back_first)?;
         // What became dirty meanwhile may have been written instead of what was before.
         self.decide(|volume| if volume.is_writable() { volume.write_back_all() } else { Ok(()) })?;

@@ -330,9 +330,7 @@ impl FileSystem for F2fs {
 /// Takes one reference on an inode and returns its attributes.
 fn hold(volume: &mut Volume, ino: Ino) -> Result<Attributes> {
     let attributes = volume.attributes(ino)?;
-    let state = volume.state(ino);
-    state.lookups += 1;
-    state.directory = attributes.kind == FileKind::Directory;
+    volume.pages.hold(ino, attributes.kind == FileKind::Directory);
     Ok(attributes)
 }
 

@@ -2,11 +2,9 @@
 //!
 //! One lock guards all of it (see `ops.rs`). Nothing here waits for the device's cache: flushes happen outside the lock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use basalt_device::BlockDevice;
 use basalt_segments::cleaning::{Cleaner, Load};
@@ -16,11 +14,11 @@ use crate::checkpoint::state::CheckpointState;
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::error::Result;
-use crate::file::state::{CleanPages, InodeState};
+use crate::file::cache::Pages;
 use crate::geometry::Geometry;
 use crate::journal::state::Journal;
+use crate::layout::Ino;
 use crate::layout::checkpoint::CheckpointFlags;
-use crate::layout::{FileBlock, Ino};
 use crate::log::active::ActiveLog;
 use crate::log::logs::Logs;
 use crate::log::writer::BlockWriter;
@@ -43,15 +41,7 @@ pub(crate) struct Volume {
     pub writer: BlockWriter,
     pub nat: Nat,
     pub nodes: NodeCache,
-    pub inodes: FxHashMap<Ino, InodeState>,
-    pub clean_pages: CleanPages,
-    pub dirty_inodes: BTreeSet<Ino>,
-    /// Of dirty inodes: those whose pages, from this one on, no checkpoint may leave in memory.
-    pub ordered: BTreeMap<Ino, FileBlock>,
-    pub dirty_file_pages: usize,
-    pub dirty_directory_pages: usize,
-    /// Where writeback goes on when it does not write everything: inode and page.
-    pub written_to: (Ino, FileBlock),
+    pub pages: Pages,
     pub orphans: BTreeSet<Ino>,
     pub counts: Counts,
     /// What fsync has to know.
@@ -114,13 +104,7 @@ impl Volume {
             placement,
             nat,
             nodes: NodeCache::default(),
-            inodes: FxHashMap::default(),
-            clean_pages: CleanPages::default(),
-            dirty_inodes: BTreeSet::new(),
-            ordered: BTreeMap::new(),
-            dirty_file_pages: 0,
-            dirty_directory_pages: 0,
-            written_to: (Ino::NONE, FileBlock::FIRST),
+            pages: Pages::new(options.cache_bytes),
             orphans,
             counts: Counts::of(&raw),
             since: SinceCheckpoint::default(),
@@ -162,7 +146,7 @@ impl Volume {
         Load {
             reserved_sections: self.sections_reserved(),
             dirty_nodes: self.nodes.dirty_count() as u64,
-            dirty_pages: (self.dirty_file_pages + self.dirty_directory_pages) as u64,
+            dirty_pages: self.pages.dirty_pages() as u64,
             written: written.saturating_sub(self.counters.blocks_moved),
         }
     }

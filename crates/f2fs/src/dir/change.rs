@@ -100,7 +100,7 @@ impl Volume {
         node.inode_mut().i_inline &= !InlineFlags::DENTRY.bits();
         if dir_level == 0 {
             let block = block_from_inline(&old, &shape);
-            self.state(dir).directory = true;
+            self.pages.set_directory(dir, true);
             self.reserve_block(dir, FileBlock::FIRST)?;
             self.put_page(dir, FileBlock::FIRST, &block.0);
             let raw = self.inode_mut(dir)?;

@@ -93,7 +93,7 @@ impl Volume {
                 Ok((&mut node.bytes_mut()[range], shape))
             }
             Place::Block(index) => {
-                self.state(dir).directory = true;
+                self.pages.set_directory(dir, true);
                 let page = self.page_mut(dir, index)?;
                 Ok((&mut page.block.0[..], DentryShape::BLOCK))
             }

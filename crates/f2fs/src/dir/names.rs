@@ -145,7 +145,7 @@ impl Volume {
         };
         let geometry = self.geometry.clone();
         inode::initialise(self.node_mut(ino.nid())?.inode_mut(), &new, &geometry);
-        self.state(ino).directory = is_directory;
+        self.pages.set_directory(ino, is_directory);
         if let Some(inherited) = inherited {
             let stored = self.store_inherited(ino, &inherited.access, &inherited.default);
             if let Err(error) = stored {

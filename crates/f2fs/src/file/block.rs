@@ -39,7 +39,7 @@ impl Volume {
     /// Makes sure that file block `index` has a block: a hole becomes a reserved one.
     pub(crate) fn reserve_block(&mut self, ino: Ino, index: FileBlock) -> Result<()> {
         // A dirty page has its block already.
-        if self.inodes.get(&ino).and_then(|state| state.pages.get(&index)).is_some_and(|page| page.dirty) {
+        if self.pages.has_dirty_page(ino, index) {
             return Ok(());
         }
         let slot = self.slot(ino, index)?;
@@ -60,7 +60,7 @@ impl Volume {
 
     /// Whether a file block holds bytes that are not known to be zero.
     pub(crate) fn has_content(&mut self, ino: Ino, index: FileBlock) -> Result<bool> {
-        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
+        if self.pages.has_page(ino, index) {
             return Ok(true);
         }
         let address = self.address(ino, index)?;

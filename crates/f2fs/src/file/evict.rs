@@ -29,7 +29,7 @@ impl Volume {
     /// Takes note that an inode lost its last link: freed now if nobody uses it, an orphan until then.
     pub(crate) fn drop_unlinked(&mut self, ino: Ino) -> Result<()> {
         self.changed = true;
-        if self.inodes.get(&ino).is_some_and(|state| state.lookups > 0) {
+        if self.pages.is_held(ino) {
             self.orphans.insert(ino);
             return Ok(());
         }
@@ -38,17 +38,13 @@ impl Volume {
 
     /// Gives back references; an orphan goes with its last.
     pub(crate) fn forget(&mut self, ino: Ino, count: u64) -> Result<()> {
-        let Some(state) = self.inodes.get_mut(&ino) else { return Ok(()) };
-        state.lookups = state.lookups.saturating_sub(count);
-        if state.lookups > 0 {
+        if self.pages.let_go(ino, count) != Some(0) {
             return Ok(());
         }
         if self.orphans.contains(&ino) && self.is_writable() {
             return self.evict(ino);
         }
-        if self.inodes.get(&ino).is_some_and(|state| state.pages.is_empty()) {
-            self.inodes.remove(&ino);
-        }
+        self.pages.forget_unused(ino);
         Ok(())
     }
 
@@ -68,8 +64,7 @@ impl Volume {
 
     /// Frees an inode with everything it holds.
     pub(crate) fn evict(&mut self, ino: Ino) -> Result<()> {
-        self.drop_pages(ino, FileBlock::FIRST, FileBlock::END);
-        self.inodes.remove(&ino);
+        self.changed |= self.pages.forget_inode(ino);
         self.check_xattr_node(ino)?;
         let xattr = self.inode(ino)?.xattr_nid();
         if self.has_blocks(ino)? {

@@ -19,9 +19,9 @@ impl F2fs {
     /// Writes what a checkpoint must not leave in memory, piece by piece, so that nobody waits long for the lock. What comes meanwhile is
     /// left to the checkpoint itself.
     pub(crate) fn write_ordered_in_pieces(&self) -> Result<()> {
-        let pieces = self.with_volume(|volume| volume.dirty_file_pages.div_ceil(PIECE));
+        let pieces = self.with_volume(|volume| volume.pages.dirty_file_pages().div_ceil(PIECE));
         for _ in 0..pieces {
-            let is_done = self.with_volume(|volume| volume.ordered.is_empty() || !volume.is_writable());
+            let is_done = self.with_volume(|volume| volume.pages.first_ordered().is_none() || !volume.is_writable());
             if is_done {
                 return Ok(());
             }
@@ -87,11 +87,11 @@ impl Volume {
     pub(crate) fn write_ordered(&mut self, most: usize) -> Result<()> {
         let mut left = most;
         while left > 0
-            && let Some((&ino, &from)) = self.ordered.first_key_value()
+            && let Some((ino, from)) = self.pages.first_ordered()
         {
             let written = self.write_back_from(ino, from, left, Reason::Writeback)?.len();
             if written < left {
-                self.ordered.remove(&ino);
+                self.pages.note_ordered_written(ino);
             }
             left -= written;
         }

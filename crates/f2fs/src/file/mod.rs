@@ -2,6 +2,7 @@
 
 pub mod attributes;
 mod block;
+pub mod cache;
 pub mod evict;
 mod expect;
 pub mod growth;
@@ -10,7 +11,6 @@ pub mod pages;
 pub mod ranges;
 pub mod read;
 pub mod room;
-pub mod state;
 pub mod temperature;
 pub mod through;
 mod times;

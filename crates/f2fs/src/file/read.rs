@@ -72,8 +72,7 @@ impl Volume {
         let within = ((offset + at as u64) & (BLOCK_SIZE as u64 - 1)) as usize;
         let length = (BLOCK_SIZE - within).min(buf.len() - at);
         let target = &mut buf[at..at + length];
-        let cached = self.inodes.get(&ino).and_then(|state| state.pages.get(&index));
-        if let Some(page) = cached {
+        if let Some(page) = self.pages.cached(ino, index) {
             target.copy_from_slice(&page.block.0[within..within + length]);
         } else if address == Address::NULL || address == Address::NEW {
             target.fill(0);

@@ -37,7 +37,7 @@ impl Volume {
         if within == 0 || !self.has_content(ino, index)? {
             return Ok(());
         }
-        if self.inodes.get(&ino).is_some_and(|state| state.pages.contains_key(&index)) {
+        if self.pages.has_page(ino, index) {
             self.page_mut(ino, index)?.block.0[within..].fill(0);
         } else if let Some(mut block) = self.read_file_block(ino, index)?
             && block.0[within..].iter().any(|&byte| byte != 0)

@@ -1,10 +1,8 @@
 //! Writeback: dirty pages get an address in the log of their class and go to the block writer.
 
-use std::collections::BTreeMap;
-
 use basalt_segments::{BlockTraits, LogId, Reason};
 
-use super::state::Page;
+use super::cache::TakenPages;
 use crate::error::{Error, Result};
 use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino};
 use crate::log::active::data_owner;
@@ -22,17 +20,11 @@ impl Volume {
     pub(crate) fn write_back_some(&mut self, count: usize) -> Result<()> {
         let mut left = count;
         // Each dirty inode once, and the first a second time for the pages in front of where it was taken up.
-        for _ in 0..=self.dirty_inodes.len() {
-            let (at, page) = self.written_to;
-            let next = self.dirty_inodes.range(at..).next().or_else(|| self.dirty_inodes.first());
-            let Some(&ino) = next.filter(|_| left > 0) else { break };
-            let written =
-                self.write_back_from(ino, if ino == at { page } else { FileBlock::FIRST }, left, Reason::Writeback)?;
+        for _ in 0..=self.pages.dirty_inode_count() {
+            let Some((ino, from)) = self.pages.next_to_write().filter(|_| left > 0) else { break };
+            let written = self.write_back_from(ino, from, left, Reason::Writeback)?;
             left -= written.len();
-            self.written_to = match written.last() {
-                Some(last) if left == 0 => (ino, last.saturating_add(1)),
-                _ => (ino.saturating_next(), FileBlock::FIRST),
-            };
+            self.pages.go_on_behind(ino, written.last().copied().filter(|_| left == 0));
         }
         Ok(())
     }
@@ -41,7 +33,7 @@ impl Volume {
     pub(crate) fn write_back_first(&mut self, most: usize) -> Result<()> {
         let mut left = most;
         while left > 0
-            && let Some(&ino) = self.dirty_inodes.first()
+            && let Some(ino) = self.pages.first_dirty_inode()
         {
             left -= self.write_back_from(ino, FileBlock::FIRST, left, Reason::Writeback)?.len();
         }
@@ -56,83 +48,48 @@ impl Volume {
         most: usize,
         reason: Reason,
     ) -> Result<Vec<FileBlock>> {
-        let mut written = Vec::new();
-        let Some(state) = self.inodes.get_mut(&ino) else { return Ok(written) };
-        if state.dirty == 0 {
-            return Ok(written);
-        }
-        let directory = state.directory;
-        let mut pages = std::mem::take(&mut state.pages);
-        let result = if directory {
-            let dirty = pages.range_mut(from..).filter(|(_, page)| page.dirty).take(most);
-            self.write_pages_out(ino, dirty, &mut written)
+        let Some(mut taken) = self.pages.take_out(ino) else { return Ok(Vec::new()) };
+        let result = if taken.are_of_directory() {
+            self.write_pages_out(ino, &mut taken, from, most)
         } else {
-            self.hand_pages_over(ino, &mut pages, (from, most), reason, &mut written)
+            self.hand_pages_over(ino, &mut taken, from, most, reason)
         };
-        // Counted, not looked for: a piece must not cost as much as all that waits.
-        let state = self.state(ino);
-        state.dirty -= written.len();
-        state.pages = pages;
-        if state.dirty == 0 {
-            self.dirty_inodes.remove(&ino);
-            self.ordered.remove(&ino);
-        }
-        *(if directory { &mut self.dirty_directory_pages } else { &mut self.dirty_file_pages }) -= written.len();
-        if directory {
-            written.iter().for_each(|&index| self.note_clean(ino, index));
-        } else if self.inodes.get(&ino).is_some_and(|state| state.lookups == 0 && state.pages.is_empty()) {
-            self.inodes.remove(&ino);
-        }
+        let written = self.pages.put_back(taken);
         result.map(|()| written)
     }
 
-    /// Writes pages that stay in the cache.
-    fn write_pages_out<'p>(
-        &mut self,
-        ino: Ino,
-        pages: impl Iterator<Item = (&'p FileBlock, &'p mut Page)>,
-        written: &mut Vec<FileBlock>,
-    ) -> Result<()> {
+    /// Writes up to `most` dirty pages, from one on, that stay in the cache.
+    fn write_pages_out(&mut self, ino: Ino, taken: &mut TakenPages, from: FileBlock, most: usize) -> Result<()> {
         let traits = self.data_traits(ino)?;
         let mut known = None;
-        for (&index, page) in pages {
+        taken.write_each(from, most, |index, block| {
             let slot = self.slot_near(ino, index, &mut known)?;
             let traits = BlockTraits { index: index.get(), ..traits };
-            self.write_data_block(ino, index, slot, &traits, &page.block.0)?;
-            page.dirty = false;
-            written.push(index);
-        }
-        Ok(())
+            self.write_data_block(ino, index, slot, &traits, &block.0)
+        })
     }
 
     /// Moves up to `most` dirty pages, from one on, out of the cache into the block writer. The page at which that fails stays.
     fn hand_pages_over(
         &mut self,
         ino: Ino,
-        pages: &mut BTreeMap<FileBlock, Page>,
-        (from, most): (FileBlock, usize),
+        taken: &mut TakenPages,
+        from: FileBlock,
+        most: usize,
         reason: Reason,
-        written: &mut Vec<FileBlock>,
     ) -> Result<()> {
         let traits = BlockTraits { reason, ..self.data_traits(ino)? };
         let mut known = None;
-        let mut kept = None;
-        for (index, page) in pages.extract_if(from.., |_, page| page.dirty).take(most) {
+        taken.hand_over(from, most, |index, block| {
             let traits = BlockTraits { index: index.get(), ..traits };
             let slot = self.slot_near(ino, index, &mut known);
-            match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, &traits, &page.block.0)) {
-                Ok(Some(log)) => self.writer.push(log.index(), page.block),
+            match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, &traits, &block.0)) {
+                Ok(Some(log)) => self.writer.push(log.index(), block),
                 Ok(None) => {}
-                Err(error) => {
-                    kept = Some((index, page, error));
-                    break;
-                }
+                Err(error) => return Err((block, error)),
             }
-            written.push(index);
-        }
-        let Some((index, page, error)) = kept else { return Ok(()) };
-        pages.insert(index, page);
-        Err(error)
+            Ok(())
+        })
     }
 
     /// The slot of a reserved file block; `known` is that of one in front, if there was one. Neighbours share their node: it is
@@ -217,22 +174,12 @@ impl Volume {
 
     /// Writes dirty directory pages, all of them.
     pub(crate) fn write_back_directories(&mut self) -> Result<()> {
-        if self.dirty_directory_pages == 0 {
-            return Ok(());
-        }
-        let inodes: Vec<Ino> = self
-            .dirty_inodes
-            .iter()
-            .copied()
-            .filter(|ino| self.inodes.get(ino).is_some_and(|state| state.directory))
-            .collect();
-        inodes.into_iter().try_for_each(|ino| self.write_back(ino, Reason::Writeback))
+        self.pages.dirty_directories().into_iter().try_for_each(|ino| self.write_back(ino, Reason::Writeback))
     }
 
     /// Writes all dirty pages, files first in order of their inode number.
     pub(crate) fn write_back_all(&mut self) -> Result<()> {
-        let inodes: Vec<Ino> = self.dirty_inodes.iter().copied().collect();
-        inodes.into_iter().try_for_each(|ino| self.write_back(ino, Reason::Writeback))
+        self.pages.dirty_inodes().into_iter().try_for_each(|ino| self.write_back(ino, Reason::Writeback))
     }
 }
 

@@ -22,7 +22,7 @@ impl Volume {
         // Nodes and directory blocks that are dirty change the NAT too; neighbours share a block of it.
         let nat_blocks = self.nat.dirty.len().div_ceil(nat::ENTRIES_PER_BLOCK as usize / 8);
         let sit_blocks = self.table.dirty_entry_count().min(self.table.segments().div_ceil(sit::ENTRIES_PER_BLOCK));
-        let dirty = self.nodes.dirty_count() + self.dirty_directory_pages;
+        let dirty = self.nodes.dirty_count() + self.pages.dirty_directory_pages();
         dirty as u64 + nat_blocks as u64 + u64::from(sit_blocks) + PACK_BLOCKS
     }
 
