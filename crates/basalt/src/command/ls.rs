@@ -13,6 +13,7 @@ use crate::output::{Names, Output, tell};
 use crate::size;
 use crate::target::Target;
 use crate::time;
+use crate::transfer::{MAX_DEPTH, Trail};
 use crate::volume::Reference;
 use crate::volume::open_to_read;
 
@@ -159,15 +160,21 @@ impl<'a> Lister<'a> {
         // Of this path: one that is met again has two names. That is damage, and may have no end.
         let mut seen = HashSet::new();
         // Directories still to list, the next one last: a deep tree needs no deep stack.
-        let mut pending = vec![(path.to_vec(), directory)];
-        while let Some((path, directory)) = pending.pop() {
+        let mut pending = vec![(Trail::start(), directory)];
+        while let Some((trail, directory)) = pending.pop() {
+            let path = trail.names().into_iter().fold(path.to_vec(), |path, name| join(&path, name));
+            if trail.depth() > MAX_DEPTH {
+                let reason = format!("nested deeper than {MAX_DEPTH} directories");
+                self.miss(&Failure::at(format_args!("volume:{}", printable(&path)), reason));
+                continue;
+            }
             if !seen.insert(directory.ino()) {
                 let reason = "is a directory with a second name; run `basalt fsck`";
                 self.miss(&Failure::at(format_args!("volume:{}", printable(&path)), reason));
                 continue;
             }
             let below = self.list_directory(&path, &directory, titles)?;
-            pending.extend(below.into_iter().rev());
+            pending.extend(below.into_iter().rev().map(|(name, child)| (trail.below(&name), child)));
         }
         Ok(())
     }
@@ -196,7 +203,7 @@ impl<'a> Lister<'a> {
             let attributes = child.attributes;
             let is_own = matches!(name.as_slice(), b"." | b"..");
             if self.args.recursive && attributes.kind == FileKind::Directory && !is_own {
-                below.push((join(path, &name), child));
+                below.push((name.clone(), child));
             }
             rows.push(Row { name, attributes, target });
         }

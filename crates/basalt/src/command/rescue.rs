@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size::human;
 use crate::target::Target;
-use crate::transfer::{Get, GetOptions, Observer, Report, Salvage};
+use crate::transfer::{Get, GetOptions, MAX_DEPTH, Observer, Report, Salvage, Trail};
 
 /// Exit code when something is missing.
 const MISSING: u8 = 1;
@@ -27,8 +27,6 @@ const MISSING: u8 = 1;
 const LISTED_MAX: usize = 100_000;
 /// How much copied between two looks at the progress bar.
 const STEP: u64 = 1 << 20;
-/// Directories nested deeper than this are not listed: no path could name what is in them.
-const MAX_DEPTH: usize = 2048;
 
 /// Copy files out of a damaged or dying volume
 ///
@@ -251,15 +249,16 @@ fn list(args: &Args, found: &Rescued, listener: &mut Listener, output: &mut Outp
     let mut report = Report::default();
     // Files with several names that were listed once.
     let mut linked = HashSet::new();
-    let mut open: Vec<(InodeNumber, Vec<u8>, usize)> = vec![(found.root(), Vec::new(), 0)];
-    while let Some((directory, path, depth)) = open.pop() {
+    let mut open = vec![(found.root(), Trail::start())];
+    while let Some((directory, trail)) = open.pop() {
+        let path = trail.names().iter().flat_map(|name| [b"/", *name]).collect::<Vec<_>>().concat();
         for entry in Entries::new(&found, directory) {
             let entry = entry.map_err(|error| Failure::at(printable(&path), error))?;
             let full = [path.as_slice(), b"/", &entry.name].concat();
             let attributes = found.attributes(entry.ino);
             let lost = match entry.kind {
-                FileKind::Directory if depth < MAX_DEPTH => {
-                    open.push((entry.ino, full.clone(), depth + 1));
+                FileKind::Directory if trail.depth() < MAX_DEPTH => {
+                    open.push((entry.ino, trail.below(&entry.name)));
                     report.directories += 1;
                     continue;
                 }

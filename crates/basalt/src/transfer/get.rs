@@ -26,6 +26,7 @@ use super::make::{self, Directory};
 use super::replace::Spot;
 use super::report::{Error, Observer, Report, join};
 use super::sparse::CHUNK;
+use super::trail::Trail;
 use crate::failure::printable;
 use crate::volume::Reference;
 
@@ -53,19 +54,17 @@ pub trait Salvage {
 /// The smallest piece of a file that can be read by itself.
 const PIECE: u64 = 4096;
 
-/// The directory that a copy goes into.
+/// A directory that is being copied to: the one that the copy goes into, and the way from there.
 #[derive(Clone)]
 struct Base {
     directory: Rc<OwnedFd>,
-    /// How much of a path for messages leads to it.
-    path_length: usize,
+    below: Trail,
 }
 
 /// Where a file with several names was copied to.
 struct FirstName {
     base: Base,
-    /// Its path for messages; behind the base's it is the path from there.
-    path: Vec<u8>,
+    name: Vec<u8>,
     /// Device and inode number on the host.
     identity: (u64, u64),
 }
@@ -198,7 +197,7 @@ impl<'a> Get<'a> {
                 self.report.directories += 1;
                 self.observer.copied(place.path);
             }
-            return self.get_contents(from, directory, base, place.path, depth);
+            return self.get_contents(from, directory, &base.below(place.name), place.path, depth);
         }
         self.keep.check(attributes.kind, place)?;
         let old = place.replaceable(attributes.kind)?;
@@ -245,7 +244,8 @@ impl<'a> Get<'a> {
         self.count(attributes.kind);
         if attributes.links > 1 {
             let identity = made.identity().map_err(|errno| place.error("cannot be examined", errno))?;
-            let first = FirstName { base: base.clone(), path: place.path.to_vec(), identity };
+            let (_, name) = split(place.path);
+            let first = FirstName { base: base.clone(), name: name.to_vec(), identity };
             self.links.insert(attributes.ino, first);
         }
         finished
@@ -434,15 +434,19 @@ impl Base {
     /// The directory `path`, which is open.
     fn new(directory: BorrowedFd<'_>, path: &[u8]) -> Result<Base, Error> {
         let directory = directory.try_clone_to_owned().map_err(|error| Error::host(path, "cannot be used", error))?;
-        Ok(Base { directory: Rc::new(directory), path_length: path.len() })
+        Ok(Base { directory: Rc::new(directory), below: Trail::start() })
+    }
+
+    /// The directory `name` in this one.
+    fn below(&self, name: &[u8]) -> Base {
+        Base { directory: self.directory.clone(), below: self.below.below(name) }
     }
 }
 
 impl FirstName {
     /// The file as long as it is the one that has this name, by a descriptor that refers to it.
     fn find(&self) -> Option<OwnedFd> {
-        let below = self.path.get(self.base.path_length..)?;
-        let names = below.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        let names = self.base.below.names().into_iter().chain([self.name.as_slice()]);
         let found = beneath::open_path(&self.base.directory, names).ok()?;
         let stat = rustix::fs::fstat(&found).ok()?;
         (beneath::identity(&stat) == self.identity).then_some(found)

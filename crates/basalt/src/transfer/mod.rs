@@ -25,11 +25,13 @@ mod put;
 mod replace;
 mod report;
 mod sparse;
+mod trail;
 mod xattrs;
 
 pub use get::{Get, GetOptions, Salvage};
 pub use put::{Put, PutOptions};
 pub use report::{Error, Observer, Report, Silent};
+pub(crate) use trail::Trail;
 
 /// Directories nested deeper than this are refused: no path could name what is in them.
-const MAX_DEPTH: usize = 2048;
+pub(crate) const MAX_DEPTH: usize = 2048;

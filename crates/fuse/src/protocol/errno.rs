@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn by_path_and_by_a_mount_programs_see_the_same_kind() {
-        for (error, number) in table() {
+        // No request of a mount fails because a file is no text.
+        for (error, number) in table().into_iter().filter(|(error, _)| error.kind() != ErrorKind::NotText) {
             let by_path = std::io::ErrorKind::from(error.kind());
             let mounted = std::io::Error::from_raw_os_error(number).kind();
             // Kinds that the standard library has no stable name for are `Other`.
