@@ -13,10 +13,10 @@ use basalt_testkit::{limit, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::{Finished, Scratch, basalt, program};
 
-/// A user who is not root: what belongs to root with mode 0 cannot be read.
+/// The id of an ordinary user, who cannot read a file of root's with mode 0.
 const USER: u32 = 65534;
 
-/// Runs the program as [`USER`], who is not root; as the caller, who is not root either.
+/// Runs the program as [`USER`] if the caller is root, else as the caller.
 fn as_user(arguments: &[&str]) -> Finished {
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");

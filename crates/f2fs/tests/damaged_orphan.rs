@@ -1,9 +1,8 @@
 //! A damaged inode that was unlinked while it was open costs its own blocks, and nothing else.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use basalt_device::{BlockDevice, DeviceError, MemoryDevice, Result};
+use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -12,6 +11,12 @@ use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 
 const BLOCK: u64 = 4096;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+
+fn volume() -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(128 << 20, 512));
+    format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
+    device
+}
 
 fn open(device: &Arc<MemoryDevice>) -> F2fs {
     let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
@@ -25,8 +30,7 @@ fn with_unlinked() -> (Arc<MemoryDevice>, F2fs, u32) {
 
 /// As [`with_unlinked`], with so much data from byte `offset` on.
 fn with_unlinked_at(offset: u64, length: usize) -> (Arc<MemoryDevice>, F2fs, u32) {
-    let device = Arc::new(MemoryDevice::new(128 << 20, 512));
-    format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
+    let device = volume();
     let fs = open(&device);
     let ino = fs.create(fs.root(), b"gone", &FILE, &Caller::default()).unwrap().ino;
     let mut done = 0;
@@ -89,6 +93,13 @@ fn expect_all(fs: &F2fs, ino: u32) {
     files.write("/later", b"goes on").unwrap();
 }
 
+fn expect_whole_after_repair(device: &Arc<MemoryDevice>) {
+    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
+    let fs = open(device);
+    assert_eq!(fs.warnings(), [""; 0]);
+    assert_eq!(Files::new(&fs).read("/later").unwrap(), b"goes on");
+}
+
 #[test]
 fn closing_keeps_what_was_written_since_the_checkpoint() {
     let (device, fs, ino) = with_unlinked();
@@ -101,10 +112,7 @@ fn closing_keeps_what_was_written_since_the_checkpoint() {
         expect_all(&fs, ino);
         fs.close().unwrap();
     }
-    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
-    let fs = open(&device);
-    assert_eq!(fs.warnings(), [""; 0]);
-    assert_eq!(Files::new(&fs).read("/later").unwrap(), b"goes on");
+    expect_whole_after_repair(&device);
 }
 
 #[test]
@@ -118,58 +126,11 @@ fn a_volume_with_one_opens_after_a_power_cut() {
     expect_all(&open(&device), ino);
 }
 
-/// Cannot read one block.
-struct Unreadable {
-    device: Arc<MemoryDevice>,
-    block: AtomicU64,
-}
-
-impl BlockDevice for Unreadable {
-    fn name(&self) -> &str {
-        self.device.name()
-    }
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let bad = self.block.load(Ordering::Relaxed) * 4096;
-        if bad != 0 && offset <= bad && bad < offset + buf.len() as u64 {
-            return Err(self.broken());
-        }
-        self.device.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.device.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
-        self.device.flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.device.discard(offset, length)
-    }
-}
-
-impl Unreadable {
-    fn broken(&self) -> DeviceError {
-        let source = std::io::Error::from_raw_os_error(5);
-        DeviceError::Io { name: "bad".into(), operation: "read", offset: 0, length: 4096, source }
-    }
-}
-
 /// The NAT block with the entry of an unlinked inode cannot be read: the volume opens all the same, and tells.
 #[test]
 fn one_whose_nat_block_cannot_be_read() {
-    let memory = Arc::new(MemoryDevice::new(128 << 20, 512));
-    format(&*memory, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {}).unwrap();
-    let device = Arc::new(Unreadable { device: memory.clone(), block: AtomicU64::new(0) });
-    let options = || OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
-    let fs = F2fs::open(device.clone(), options(), Arc::new(SystemClock)).unwrap();
+    let device = volume();
+    let fs = open(&device);
     // Ids beyond the first NAT blocks, so that the root's is another one.
     for index in 0..3000 {
         let made = fs.create(fs.root(), format!("f{index}").as_bytes(), &FILE, &Caller::default()).unwrap().ino;
@@ -185,16 +146,17 @@ fn one_whose_nat_block_cannot_be_read() {
         fs.unlink(fs.root(), format!("f{index}").as_bytes()).unwrap();
     }
     fs.sync().unwrap();
-    let cut = Arc::new(memory.snapshot());
+    let cut = device.snapshot();
     drop(fs);
     // Both copies of the block.
-    let geometry = basalt_f2fs::Geometry::read(&*cut).unwrap().0;
+    let geometry = basalt_f2fs::Geometry::read(&cut).unwrap().0;
     let index = ino / 455;
     let mut told = 0;
     for copy in [false, true] {
         let block = u64::from(geometry.nat_block(index as u32, copy));
-        let device = Arc::new(Unreadable { device: Arc::new(cut.snapshot()), block: AtomicU64::new(block) });
-        let fs = F2fs::open(device, options(), Arc::new(SystemClock)).unwrap();
+        let device = Arc::new(cut.snapshot());
+        device.spoil(block * BLOCK, BLOCK).unwrap();
+        let fs = open(&device);
         assert!(fs.is_writable(), "{:?}", fs.warnings());
         told += u32::from(fs.warnings().iter().any(|warning| warning.contains("cannot be freed")));
     }
@@ -214,10 +176,7 @@ fn a_damaged_node_below_one_costs_no_more() {
         expect_all(&fs, ino);
         fs.close().unwrap();
     }
-    plan(device.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap();
-    let fs = open(&device);
-    assert_eq!(fs.warnings(), [""; 0]);
-    assert_eq!(Files::new(&fs).read("/later").unwrap(), b"goes on");
+    expect_whole_after_repair(&device);
 }
 
 /// As above where something is freed before the damage is met: its blocks in the inode, in front of those below the damaged node.

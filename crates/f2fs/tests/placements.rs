@@ -57,7 +57,7 @@ fn content(fs: &F2fs, number: usize) -> Vec<u8> {
 const FILES: usize = 12;
 const BLOCKS: usize = 1200;
 
-/// Random changes of files, so many that there is cleaning; what they hold in the end.
+/// Makes `steps` random changes of files. Returns what the files hold at the end.
 fn change(fs: &F2fs, seed: u64, steps: u32) -> Vec<Vec<u8>> {
     let mut rng = Rng::new(seed);
     let inos: Vec<InodeNumber> = (0..FILES).map(|number| create(fs, number)).collect();

@@ -40,7 +40,7 @@ impl Address {
         self.0.checked_add(blocks).map(Address)
     }
 
-    /// The address `blocks` further on; the last one that there is, where that lies behind it.
+    /// The address `blocks` further on, at most `u32::MAX`.
     pub fn saturating_add(self, blocks: u32) -> Address {
         Address(self.0.saturating_add(blocks))
     }

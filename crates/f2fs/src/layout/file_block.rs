@@ -49,12 +49,12 @@ impl FileBlock {
         (self.0 as u64) << BLOCK_BITS
     }
 
-    /// The block `blocks` further on; the last number that there is, where that lies behind it.
+    /// The block `blocks` further on, at most `u32::MAX`.
     pub const fn saturating_add(self, blocks: u32) -> FileBlock {
         FileBlock(self.0.saturating_add(blocks))
     }
 
-    /// The block `blocks` further on, counted on from 0 behind the last number that there is.
+    /// The block `blocks` further on. Behind `u32::MAX` comes 0.
     pub const fn wrapping_add(self, blocks: u32) -> FileBlock {
         FileBlock(self.0.wrapping_add(blocks))
     }

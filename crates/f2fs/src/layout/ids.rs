@@ -40,7 +40,7 @@ impl Ino {
         self.0
     }
 
-    /// The number behind it; the last one that there is, where it is that.
+    /// The next number, at most `u32::MAX`.
     pub const fn saturating_next(self) -> Ino {
         Ino(self.0.saturating_add(1))
     }
@@ -69,7 +69,7 @@ impl Nid {
         self.0
     }
 
-    /// The id behind it; the last one that there is, where it is that.
+    /// The next id, at most `u32::MAX`.
     pub const fn saturating_next(self) -> Nid {
         Nid(self.0.saturating_add(1))
     }

@@ -14,7 +14,7 @@ use crate::checkpoint::load::Loaded;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CheckpointFlags};
-use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
+use crate::layout::sit::RawSitEntry;
 use crate::layout::summary::{JOURNAL_SIZE, RawSitJournalEntry, RawSummaryBlock, TYPE_NODE, encode_journal};
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 
@@ -117,9 +117,8 @@ impl Source<'_> {
         let bitmap = if same { self.loaded.sit_bitmap.clone() } else { vec![0; self.new.sit_bitmap_size()] };
         let mut sit = OldSit::new(self);
         for index in 0..self.new.sit_blocks_used() {
-            let first = index * ENTRIES_PER_BLOCK;
             let mut block = Vec::with_capacity(BLOCK_SIZE);
-            for segment in first..(first + ENTRIES_PER_BLOCK).min(self.new.main_segments) {
+            for segment in self.new.segments_of_sit_block(index).numbers() {
                 let before = segment + self.target.shift;
                 let entry = if before < self.old.main_segments {
                     sit.entry(Segment::new(before))?
