@@ -107,39 +107,3 @@ pub trait BlockDevice: Send + Sync {
     /// A device without discard returns `Ok` and does nothing.
     fn discard(&self, offset: u64, length: u64) -> Result<()>;
 }
-
-impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn size(&self) -> u64 {
-        (**self).size()
-    }
-    fn sector_size(&self) -> u32 {
-        (**self).sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        (**self).is_read_only()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        (**self).read_at(offset, buf)
-    }
-    fn prefetch(&self, offset: u64, length: u64) {
-        (**self).prefetch(offset, length);
-    }
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        (**self).next_data(offset)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        (**self).write_at(offset, buf)
-    }
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
-        (**self).write_vectored_at(offset, slices)
-    }
-    fn flush(&self) -> Result<()> {
-        (**self).flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        (**self).discard(offset, length)
-    }
-}

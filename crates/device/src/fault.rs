@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::DeviceLayer;
 use crate::block::{BlockDevice, Result};
 use crate::range::total_length;
 use crate::request::{Request, RequestKind};
@@ -118,44 +119,29 @@ impl<D: BlockDevice> FaultyDevice<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl<D: BlockDevice> DeviceLayer for FaultyDevice<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.admit(RequestKind::Read, offset, buf.len() as u64)?;
         self.inner.read_at(offset, buf)
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.admit(RequestKind::Write, offset, buf.len() as u64)?;
-        self.inner.write_at(offset, buf)
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         self.admit(RequestKind::Write, offset, total_length(slices))?;
         self.inner.write_vectored_at(offset, slices)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.admit(RequestKind::Flush, 0, 0)?;
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         self.admit(RequestKind::Discard, offset, length)?;
         self.inner.discard(offset, length)
     }

@@ -7,6 +7,7 @@
 //! | [`loopdev`] | loop devices: a block device's name for an image file |
 //! | [`memory`] | a sparse device in memory, with cheap snapshots |
 //! | [`request`] | one request as a value: what the wrappers record and decide on |
+//! | [`layer`] | what a device in front of another has to say |
 //! | [`record`] | a wrapper that records every request |
 //! | [`fault`] | a wrapper that makes requests fail |
 //! | [`power`] | a device with a volatile write cache, and what power cuts leave of it |
@@ -22,6 +23,7 @@ struct Readme;
 pub mod block;
 pub mod fault;
 pub mod file;
+pub mod layer;
 pub mod loopdev;
 pub mod memory;
 pub mod power;
@@ -32,6 +34,7 @@ pub mod request;
 pub use block::{BlockDevice, DeviceError, Result};
 pub use fault::FaultyDevice;
 pub use file::{FileDevice, Lock, OpenOptions};
+pub use layer::DeviceLayer;
 pub use loopdev::LoopDevice;
 pub use memory::{Counters, MemoryDevice};
 pub use power::{PowerCutDevice, Replay};

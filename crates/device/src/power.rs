@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::DeviceLayer;
 use crate::block::{BlockDevice, Result};
 use crate::memory::MemoryDevice;
 use crate::range::total_length;
@@ -143,32 +144,14 @@ impl PowerCutDevice {
     }
 }
 
-impl BlockDevice for PowerCutDevice {
-    fn name(&self) -> &str {
-        self.live.name()
+impl DeviceLayer for PowerCutDevice {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.live
     }
 
-    fn size(&self) -> u64 {
-        self.live.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.live.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.live.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.write_vectored_at(offset, &[buf])
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         self.live.write_vectored_at(offset, slices)?;
         if total_length(slices) > 0 {
             let data: Arc<[u8]> = if let [only] = slices { Arc::from(*only) } else { Arc::from(slices.concat()) };
@@ -177,13 +160,13 @@ impl BlockDevice for PowerCutDevice {
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.live.flush()?;
         self.push(Change::Flush);
         Ok(())
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         self.live.discard(offset, length)?;
         self.push(Change::Discard { offset, length });
         Ok(())

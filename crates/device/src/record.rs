@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 
+use crate::DeviceLayer;
 use crate::block::{BlockDevice, Result};
 use crate::range::total_length;
 use crate::request::{Request, RequestKind};
@@ -74,44 +75,27 @@ impl<D: BlockDevice> RecordingDevice<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl<D: BlockDevice> DeviceLayer for RecordingDevice<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let result = self.inner.read_at(offset, buf);
         self.log(RequestKind::Read, offset, buf.len() as u64, None, &result);
         result
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        let result = self.inner.write_at(offset, buf);
-        let data = self.keep_data.then(|| buf.to_vec());
-        self.log(RequestKind::Write, offset, buf.len() as u64, data, &result);
-        result
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         let result = self.inner.write_vectored_at(offset, slices);
         let data = self.keep_data.then(|| slices.concat());
         self.log(RequestKind::Write, offset, total_length(slices), data, &result);
         result
     }
 
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         let sequence = self.log.lock().push(RequestKind::Flush, 0, 0).sequence;
         let result = self.inner.flush();
         if result.is_err() {
@@ -123,7 +107,7 @@ impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
         result
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         let result = self.inner.discard(offset, length);
         self.log(RequestKind::Discard, offset, length, None, &result);
         result
