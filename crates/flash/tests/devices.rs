@@ -1,5 +1,8 @@
 //! Device models, meters, timed devices and presets, through the public door.
 
+#[path = "../../device/tests/probe/mod.rs"]
+mod probe;
+
 use std::sync::Arc;
 
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
@@ -120,6 +123,11 @@ fn a_timed_device_advances_the_clock_and_counts() {
     device.write_at(1 << 20, &[1; 4096]).unwrap();
     let since = device.statistics().since(&before);
     assert_eq!((since.write.requests, since.read.requests, since.write.latency.len()), (1, 0, 1));
+}
+
+#[test]
+fn a_timed_device_hands_everything_on() {
+    probe::expect_forwards(|probe| TimedDevice::new(probe, Arc::new(simple()), VirtualClock::new()), &[]);
 }
 
 #[test]

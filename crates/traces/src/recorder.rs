@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use basalt_device::{BlockDevice, DeviceError, RequestKind};
+use basalt_device::{BlockDevice, DeviceError, DeviceLayer, RequestKind};
 use lz4_flex::frame::FrameEncoder;
 use parking_lot::Mutex;
 
@@ -259,45 +259,25 @@ fn sync(file: BufWriter<File>) -> io::Result<()> {
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-impl<D: BlockDevice> BlockDevice for Recorder<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl<D: BlockDevice> DeviceLayer for Recorder<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> basalt_device::Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> basalt_device::Result<()> {
         let length = buf.len() as u64;
         self.record(RequestKind::Read, offset, length, &[], || self.inner.read_at(offset, buf))
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.inner.prefetch(offset, length);
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> basalt_device::Result<()> {
-        let length = buf.len() as u64;
-        self.check_recording("write", offset, length)?;
-        self.record(RequestKind::Write, offset, length, &[buf], || self.inner.write_at(offset, buf))
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> basalt_device::Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> basalt_device::Result<()> {
         let length = slices.iter().map(|slice| slice.len() as u64).sum();
         self.check_recording("write", offset, length)?;
         self.record(RequestKind::Write, offset, length, slices, || self.inner.write_vectored_at(offset, slices))
     }
 
-    fn flush(&self) -> basalt_device::Result<()> {
+    fn on_flush(&self) -> basalt_device::Result<()> {
         self.note((self.clock)(), RequestKind::Flush, 0, 0, &[]);
         let result = self.inner.flush();
         if result.is_err() {
@@ -306,7 +286,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         result
     }
 
-    fn discard(&self, offset: u64, length: u64) -> basalt_device::Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> basalt_device::Result<()> {
         self.check_recording("discard", offset, length)?;
         self.record(RequestKind::Discard, offset, length, &[], || self.inner.discard(offset, length))
     }

@@ -1,6 +1,6 @@
 //! A file or block device on which discarded ranges read as zeros.
 
-use basalt_device::{BlockDevice, DeviceError, FileDevice, Result};
+use basalt_device::{BlockDevice, DeviceError, DeviceLayer, FileDevice, Result};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -49,46 +49,16 @@ impl ZeroingDevice {
     }
 }
 
-impl BlockDevice for ZeroingDevice {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for ZeroingDevice {
+    type Below = FileDevice;
+
+    fn below(&self) -> &FileDevice {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.inner.prefetch(offset, length);
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
-        self.inner.write_vectored_at(offset, slices)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        let size = self.size();
-        if offset.checked_add(length).is_none_or(|end| end > size) || self.is_read_only() || length == 0 {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
+        let size = self.inner.size();
+        if offset.checked_add(length).is_none_or(|end| end > size) || self.inner.is_read_only() || length == 0 {
             // Has the words for what is wrong with it.
             return self.inner.discard(offset, length);
         }
@@ -97,7 +67,7 @@ impl BlockDevice for ZeroingDevice {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(errno) => {
-                    let name = self.name().to_owned();
+                    let name = self.inner.name().to_owned();
                     return Err(DeviceError::Io { name, operation: "discard", offset, length, source: errno.into() });
                 }
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use basalt_device::block::Result as DeviceResult;
-use basalt_device::{BlockDevice, PowerCutDevice};
+use basalt_device::{BlockDevice, DeviceLayer, PowerCutDevice};
 use basalt_testkit::rng::Rng;
 use basalt_testkit::shuttled::shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use basalt_testkit::shuttled::shuttle::thread;
@@ -328,39 +328,24 @@ impl StageDevice {
     }
 }
 
-impl BlockDevice for StageDevice {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for StageDevice {
+    type Below = PowerCutDevice;
+
+    fn below(&self) -> &PowerCutDevice {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
         self.stage.pause(Point::Request);
         self.inner.read_at(offset, buf)
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
-        self.stage.pause(Point::Request);
-        self.inner.write_at(offset, buf)
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> DeviceResult<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> DeviceResult<()> {
         self.stage.pause(Point::Request);
         self.inner.write_vectored_at(offset, slices)
     }
 
-    fn flush(&self) -> DeviceResult<()> {
+    fn on_flush(&self) -> DeviceResult<()> {
         let begun = self.inner.position();
         self.stage.pause(Point::Flush);
         self.inner.end_flush(begun);
@@ -369,7 +354,7 @@ impl BlockDevice for StageDevice {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
         self.stage.pause(Point::Request);
         self.inner.discard(offset, length)
     }

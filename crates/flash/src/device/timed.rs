@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, RequestKind, Result};
+use basalt_device::{BlockDevice, DeviceLayer, RequestKind, Result};
 use parking_lot::Mutex;
 
 use super::clock::VirtualClock;
@@ -142,31 +142,21 @@ fn tell(layer: &mut dyn TranslationLayer, kind: RequestKind, offset: u64, length
     };
 }
 
-impl<D: BlockDevice> BlockDevice for TimedDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl<D: BlockDevice> DeviceLayer for TimedDevice<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(offset, buf)?;
         self.charge(RequestKind::Read, offset, buf.len() as u64);
         Ok(())
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        let length = length.min(self.size().saturating_sub(offset));
+    fn on_prefetch(&self, offset: u64, length: u64) {
+        let length = length.min(self.inner.size().saturating_sub(offset));
         if length == 0 {
             return;
         }
@@ -175,26 +165,20 @@ impl<D: BlockDevice> BlockDevice for TimedDevice<D> {
         self.state.lock().prefetched.add(offset, length);
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, buf)?;
-        self.charge(RequestKind::Write, offset, buf.len() as u64);
-        Ok(())
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         self.inner.write_vectored_at(offset, slices)?;
         let length = slices.iter().map(|slice| slice.len() as u64).sum();
         self.charge(RequestKind::Write, offset, length);
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.inner.flush()?;
         self.charge(RequestKind::Flush, 0, 0);
         Ok(())
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         self.inner.discard(offset, length)?;
         self.charge(RequestKind::Discard, offset, length);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use basalt_device::{BlockDevice, DeviceError, Result};
+use basalt_device::{BlockDevice, DeviceError, DeviceLayer, Result};
 use basalt_flash::VirtualClock;
 use basalt_uml::{Request, RequestKind, RequestsWriter};
 use parking_lot::Mutex;
@@ -55,44 +55,45 @@ impl<D: BlockDevice> LoggedDevice<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for LoggedDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl<D: BlockDevice> DeviceLayer for LoggedDevice<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(offset, buf)?;
         self.note(RequestKind::Read, offset, buf.len() as u64)
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, buf)?;
-        self.note(RequestKind::Write, offset, buf.len() as u64)
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         self.inner.write_vectored_at(offset, slices)?;
         self.note(RequestKind::Write, offset, slices.iter().map(|slice| slice.len() as u64).sum())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.note(RequestKind::Flush, 0, 0)
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         self.inner.discard(offset, length)?;
         self.note(RequestKind::Discard, offset, length)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../device/tests/probe/mod.rs"]
+mod probe;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_but_flushes_is_handed_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = RequestsWriter::create(&directory.path().join("requests")).unwrap();
+        probe::expect_forwards(|probe| LoggedDevice::new(probe, VirtualClock::new(), writer), &["flush"]);
     }
 }
