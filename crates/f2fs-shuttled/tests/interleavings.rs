@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use basalt_device::block::Result as DeviceResult;
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_device::{BlockDevice, DeviceLayer, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs_shuttled::format::{FormatOptions, format};
 use basalt_f2fs_shuttled::{Clock, F2fs, OpenOptions};
 use basalt_testkit::shuttled::shuttle::rand::Rng;
@@ -51,34 +51,19 @@ impl Watched {
     }
 }
 
-impl BlockDevice for Watched {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for Watched {
+    type Below = FaultyDevice<MemoryDevice>;
+
+    fn below(&self) -> &FaultyDevice<MemoryDevice> {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
         thread::yield_now();
         self.inner.read_at(offset, buf)
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
-        thread::yield_now();
-        self.inner.write_at(offset, buf)
-    }
-
-    fn flush(&self) -> DeviceResult<()> {
+    fn on_flush(&self) -> DeviceResult<()> {
         // What others write while the flush runs is not covered.
         let covered = self.inner.inner().snapshot();
         thread::yield_now();
@@ -94,9 +79,20 @@ impl BlockDevice for Watched {
         result
     }
 
-    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
         thread::yield_now();
         self.inner.discard(offset, length)
+    }
+
+    /// Others may go on after each slice.
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> DeviceResult<()> {
+        let mut at = offset;
+        for slice in slices {
+            thread::yield_now();
+            self.inner.write_at(at, slice)?;
+            at += slice.len() as u64;
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use basalt_device::block::Result as DeviceResult;
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::superblock::SUPERBLOCK_OFFSET;
@@ -54,44 +54,30 @@ impl Hooked {
     }
 }
 
-impl BlockDevice for Hooked {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for Hooked {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
+    fn on_flush(&self) -> DeviceResult<()> {
+        self.count();
+        self.inner.flush()
     }
 
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
+    fn on_discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
+        self.count();
+        self.inner.discard(offset, length)
     }
 
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> DeviceResult<()> {
         self.count();
         let hook = if offset == SUPERBLOCK_OFFSET as u64 { self.hook.lock().take() } else { None };
         if let Some(hook) = hook {
             hook();
         }
-        self.inner.write_at(offset, buf)
-    }
-
-    fn flush(&self) -> DeviceResult<()> {
-        self.count();
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
-        self.count();
-        self.inner.discard(offset, length)
+        self.inner.write_vectored_at(offset, slices)
     }
 }
 

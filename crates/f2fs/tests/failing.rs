@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use basalt_device::block::Result as DeviceResult;
-use basalt_device::{BlockDevice, DeviceError, FaultyDevice, MemoryDevice, RequestKind};
+use basalt_device::{BlockDevice, DeviceError, DeviceLayer, FaultyDevice, MemoryDevice, RequestKind};
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::node::RawNodeFooter;
@@ -61,32 +61,14 @@ impl Stalling {
     }
 }
 
-impl BlockDevice for Stalling {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for Stalling {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn flush(&self) -> DeviceResult<()> {
+    fn on_flush(&self) -> DeviceResult<()> {
         if !self.stalls.swap(false, SeqCst) {
             return self.inner.flush();
         }
@@ -98,10 +80,6 @@ impl BlockDevice for Stalling {
         }
         let source = IoError::from(ErrorKind::Other);
         Err(DeviceError::Io { name: "memory".into(), operation: "flush", offset: 0, length: 0, source })
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
-        self.inner.discard(offset, length)
     }
 }
 

@@ -9,7 +9,7 @@ mod repaired;
 use std::sync::Arc;
 
 use basalt_device::power::{Change, Fate};
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Replay};
+use basalt_device::{BlockDevice, DeviceLayer, FaultyDevice, MemoryDevice, PowerCutDevice, Replay};
 use basalt_f2fs::Geometry;
 use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
@@ -21,29 +21,12 @@ use packs::{BLOCK, FILE, ends, make, open, unreadable};
 /// A device to which a discard is a hint that it does not take.
 struct Deaf(MemoryDevice);
 
-impl BlockDevice for Deaf {
-    fn name(&self) -> &str {
-        self.0.name()
+impl DeviceLayer for Deaf {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.0
     }
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.0.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> basalt_device::Result<()> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> basalt_device::Result<()> {
-        self.0.write_at(offset, buf)
-    }
-    fn flush(&self) -> basalt_device::Result<()> {
-        self.0.flush()
-    }
-    fn discard(&self, _: u64, _: u64) -> basalt_device::Result<()> {
+    fn on_discard(&self, _: u64, _: u64) -> basalt_device::Result<()> {
         Ok(())
     }
 }

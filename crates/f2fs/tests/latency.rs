@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use basalt_device::{BlockDevice, MemoryDevice, Result};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice, Result};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -33,33 +33,22 @@ impl Card {
     }
 }
 
-impl BlockDevice for Card {
-    fn name(&self) -> &str {
-        self.device.name()
+impl DeviceLayer for Card {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.take(buf.len());
         self.device.read_at(offset, buf)
     }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.take(buf.len());
-        self.device.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.take(BLOCK as usize);
         self.device.flush()
     }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.device.discard(offset, length)
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        self.take(slices.iter().map(|slice| slice.len()).sum());
+        self.device.write_vectored_at(offset, slices)
     }
 }
 

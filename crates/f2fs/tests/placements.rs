@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use basalt_device::{BlockDevice, MemoryDevice, Result};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice, Result};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -163,32 +163,18 @@ struct Flushed(MemoryDevice);
 static UNFLUSHED: AtomicBool = AtomicBool::new(false);
 static FREED: AtomicU32 = AtomicU32::new(0);
 
-impl BlockDevice for Flushed {
-    fn name(&self) -> &str {
-        self.0.name()
+impl DeviceLayer for Flushed {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.0
     }
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.0.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        UNFLUSHED.store(true, SeqCst);
-        self.0.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         UNFLUSHED.store(false, SeqCst);
         self.0.flush()
     }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.0.discard(offset, length)
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        UNFLUSHED.store(true, SeqCst);
+        self.0.write_vectored_at(offset, slices)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use basalt_device::{BlockDevice, MemoryDevice, Result as DeviceResult};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice, Result as DeviceResult};
 use basalt_f2fs::dir::hash::hash;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::dentry::RawDentry;
@@ -30,38 +30,16 @@ struct Counting {
     reads: AtomicU64,
 }
 
-impl BlockDevice for Counting {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for Counting {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> DeviceResult<()> {
         self.reads.fetch_add(1, Relaxed);
         self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> DeviceResult<()> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn flush(&self) -> DeviceResult<()> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> DeviceResult<()> {
-        self.inner.discard(offset, length)
     }
 }
 

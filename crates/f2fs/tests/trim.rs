@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind, Result};
+use basalt_device::{BlockDevice, DeviceLayer, FaultyDevice, MemoryDevice, RequestKind, Result};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -26,29 +26,12 @@ struct Interrupted {
     work: OnceLock<(Weak<F2fs>, Work)>,
 }
 
-impl BlockDevice for Interrupted {
-    fn name(&self) -> &str {
-        self.device.name()
+impl DeviceLayer for Interrupted {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.device.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.device.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
-        self.device.flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         if let Some((fs, work)) = self.work.get()
             && let Some(fs) = fs.upgrade()
         {

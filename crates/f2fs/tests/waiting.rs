@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, MemoryDevice, Result};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice, Result};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
@@ -59,36 +59,28 @@ impl Witnessed {
     }
 }
 
-impl BlockDevice for Witnessed {
-    fn name(&self) -> &str {
-        self.device.name()
+impl DeviceLayer for Witnessed {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         if buf.len() >= LARGE_READ {
             self.ask(|| format!("read of {} bytes at {offset}", buf.len()));
         }
         self.device.read_at(offset, buf)
     }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.ask(|| format!("write of {} bytes at {offset}", buf.len()));
-        self.device.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.ask(|| "flush".to_owned());
         self.device.flush()
     }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         self.ask(|| format!("discard of {length} bytes at {offset}"));
         self.device.discard(offset, length)
+    }
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        self.ask(|| format!("write of {} bytes at {offset}", slices.concat().len()));
+        self.device.write_vectored_at(offset, slices)
     }
 }
 
@@ -282,30 +274,12 @@ struct LongFlush {
     was_written: Mutex<Option<bool>>,
 }
 
-impl BlockDevice for LongFlush {
-    fn name(&self) -> &str {
-        self.device.name()
+impl DeviceLayer for LongFlush {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.device.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.device.write_at(offset, buf)?;
-        if let Some(written) = &*self.written.lock().unwrap() {
-            let _ = written.send(());
-        }
-        Ok(())
-    }
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         let line = self.line.lock().unwrap().take();
         if let Some((begun, written)) = line {
             // What was written before is no news.
@@ -315,8 +289,12 @@ impl BlockDevice for LongFlush {
         }
         self.device.flush()
     }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.device.discard(offset, length)
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        self.device.write_vectored_at(offset, slices)?;
+        if let Some(written) = &*self.written.lock().unwrap() {
+            let _ = written.send(());
+        }
+        Ok(())
     }
 }
 

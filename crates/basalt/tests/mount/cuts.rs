@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use basalt_device::MemoryDevice;
-use basalt_device::block::{BlockDevice, Result};
+use basalt_device::block::Result;
 use basalt_device::power::{Change, Fate, History, PowerCutDevice, Replay};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -40,34 +40,14 @@ const CUTS: usize = 60;
 /// A power-cut device whose flush covers what came before it, also while others write.
 struct Shared(PowerCutDevice);
 
-impl BlockDevice for Shared {
-    fn name(&self) -> &str {
-        self.0.name()
+impl DeviceLayer for Shared {
+    type Below = PowerCutDevice;
+    fn below(&self) -> &PowerCutDevice {
+        &self.0
     }
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.0.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.0.write_at(offset, buf)
-    }
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
-        self.0.write_vectored_at(offset, slices)
-    }
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         self.0.end_flush(self.0.position());
         Ok(())
-    }
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.0.discard(offset, length)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use basalt_device::block::Result;
-use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice};
+use basalt_device::{BlockDevice, DeviceLayer, FaultyDevice, MemoryDevice};
 use parking_lot::Mutex;
 
 /// Bytes compared at once when the cache is lost.
@@ -30,6 +30,15 @@ impl Treacherous {
         &self.faulty
     }
 
+    fn write_slice(&self, offset: u64, slice: &[u8]) -> Result<()> {
+        let result = self.faulty.write_at(offset, slice);
+        if result.is_err() && self.cruel {
+            let half = (slice.len() / 2) & !511;
+            self.faulty.inner().write_at(offset, &slice[..half])?;
+        }
+        result
+    }
+
     fn lose_cache(&self) -> Result<()> {
         let (memory, durable) = (self.faulty.inner(), self.durable.lock());
         let (mut now, mut then) = (vec![0; PIECE], vec![0; PIECE]);
@@ -44,37 +53,14 @@ impl Treacherous {
     }
 }
 
-impl BlockDevice for Treacherous {
-    fn name(&self) -> &str {
-        self.faulty.name()
+impl DeviceLayer for Treacherous {
+    type Below = FaultyDevice<Arc<MemoryDevice>>;
+
+    fn below(&self) -> &FaultyDevice<Arc<MemoryDevice>> {
+        &self.faulty
     }
 
-    fn size(&self) -> u64 {
-        self.faulty.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.faulty.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.faulty.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        let result = self.faulty.write_at(offset, buf);
-        if result.is_err() && self.cruel {
-            let half = (buf.len() / 2) & !511;
-            self.faulty.inner().write_at(offset, &buf[..half])?;
-        }
-        result
-    }
-
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         let result = self.faulty.flush();
         match &result {
             Ok(()) => *self.durable.lock() = self.faulty.inner().snapshot(),
@@ -84,7 +70,13 @@ impl BlockDevice for Treacherous {
         result
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.faulty.discard(offset, length)
+    /// Slice by slice: each is a request that may fail.
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        let mut at = offset;
+        for slice in slices {
+            self.write_slice(at, slice)?;
+            at += slice.len() as u64;
+        }
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use basalt_device::block::Result;
 use basalt_device::power::{Change, Fate};
-use basalt_device::{BlockDevice, PowerCutDevice, Replay};
+use basalt_device::{BlockDevice, DeviceLayer, PowerCutDevice, Replay};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::{Caller, FileSystem};
 use parking_lot::Mutex;
@@ -23,41 +23,19 @@ struct Hooked {
     hook: Mutex<Option<Hook>>,
 }
 
-impl BlockDevice for Hooked {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl DeviceLayer for Hooked {
+    type Below = PowerCutDevice;
+
+    fn below(&self) -> &PowerCutDevice {
+        &self.inner
     }
 
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         let hook = self.hook.lock().take();
         if let Some(hook) = hook {
             hook();
         }
         self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.inner.discard(offset, length)
     }
 }
 

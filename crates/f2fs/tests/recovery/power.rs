@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_device::block::Result;
-use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -65,36 +65,15 @@ impl Powered {
     }
 }
 
-impl BlockDevice for Powered {
-    fn name(&self) -> &str {
-        self.now.name()
-    }
+impl DeviceLayer for Powered {
+    type Below = MemoryDevice;
 
-    fn size(&self) -> u64 {
-        self.now.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.now.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.now.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        let mut state = self.state.lock();
-        self.now.write_at(offset, buf)?;
-        state.cached.push((offset, buf.to_vec()));
-        Ok(())
+    fn below(&self) -> &MemoryDevice {
+        &self.now
     }
 
     /// What is written while it runs is left to the next.
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         let (cached, pause) = {
             let mut state = self.state.lock();
             state.flushes += 1;
@@ -109,10 +88,17 @@ impl BlockDevice for Powered {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         let mut state = self.state.lock();
         self.now.discard(offset, length)?;
         state.cached.push((offset, vec![0; length as usize]));
+        Ok(())
+    }
+
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        let mut state = self.state.lock();
+        self.now.write_vectored_at(offset, slices)?;
+        state.cached.push((offset, slices.concat()));
         Ok(())
     }
 }

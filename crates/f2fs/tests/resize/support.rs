@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use basalt_device::{BlockDevice, FileDevice};
+use basalt_device::{BlockDevice, DeviceLayer, FileDevice};
 use basalt_f2fs::check::{CheckOptions, Severity, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::resize::{ResizeReport, resize};
@@ -55,30 +55,13 @@ struct Front {
     size: u64,
 }
 
-impl BlockDevice for Front {
-    fn name(&self) -> &str {
-        self.device.name()
+impl DeviceLayer for Front {
+    type Below = dyn BlockDevice;
+    fn below(&self) -> &Self::Below {
+        &*self.device
     }
-    fn size(&self) -> u64 {
+    fn layer_size(&self) -> u64 {
         self.size
-    }
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> basalt_device::Result<()> {
-        self.device.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> basalt_device::Result<()> {
-        self.device.write_at(offset, buf)
-    }
-    fn flush(&self) -> basalt_device::Result<()> {
-        self.device.flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> basalt_device::Result<()> {
-        self.device.discard(offset, length)
     }
 }
 
