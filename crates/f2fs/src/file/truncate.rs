@@ -20,6 +20,43 @@ struct Subtree {
     base: FileBlock,
 }
 
+/// What is done with each node that a walk of an inode's trees meets.
+trait Visitor {
+    /// `count` slots of a node, from byte `byte` on, lie behind the place where the walk begins.
+    fn slots(volume: &mut Volume, ino: Ino, nid: Nid, byte: usize, count: u32) -> Result<()>;
+
+    /// All of a node below the inode lies behind that place, and was visited. Whether the node is gone: then nothing may point to it.
+    fn node(volume: &mut Volume, ino: Ino, nid: Nid) -> Result<bool>;
+}
+
+/// Frees blocks and nodes.
+struct Free;
+
+impl Visitor for Free {
+    fn slots(volume: &mut Volume, ino: Ino, nid: Nid, byte: usize, count: u32) -> Result<()> {
+        volume.free_slots(ino, nid, byte, count)
+    }
+
+    fn node(volume: &mut Volume, ino: Ino, nid: Nid) -> Result<bool> {
+        volume.free_node(nid)?;
+        volume.add_blocks(ino, -1)?;
+        Ok(true)
+    }
+}
+
+/// Fails where freeing would fail.
+struct Look;
+
+impl Visitor for Look {
+    fn slots(volume: &mut Volume, _: Ino, nid: Nid, byte: usize, count: u32) -> Result<()> {
+        volume.expect_live(nid, byte, count)
+    }
+
+    fn node(_: &mut Volume, _: Ino, _: Nid) -> Result<bool> {
+        Ok(false)
+    }
+}
+
 impl Volume {
     /// Frees everything past `size` bytes and zeroes the rest of the last block.
     pub(crate) fn truncate(&mut self, ino: Ino, size: u64) -> Result<()> {
@@ -51,56 +88,40 @@ impl Volume {
 
     /// Frees all data blocks from file block `keep` on, and every node that holds none before it.
     pub(crate) fn free_blocks_from(&mut self, ino: Ino, keep: FileBlock) -> Result<()> {
+        self.walk_from::<Free>(ino, keep)
+    }
+
+    /// Reads every node below an inode, and fails where one of them, or a block that it points to, could not be freed. Frees nothing.
+    pub(crate) fn expect_freeable(&mut self, ino: Ino) -> Result<()> {
+        self.walk_from::<Look>(ino, FileBlock::FIRST)
+    }
+
+    /// Visits all slots from file block `keep` on, and every node that holds none before it.
+    fn walk_from<V: Visitor>(&mut self, ino: Ino, keep: FileBlock) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = self.inode(ino)?;
         let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
         if keep.get() < own {
-            self.free_slots(ino, ino.nid(), inode_slot(extra, keep.get()), own - keep.get())?;
+            V::slots(self, ino, ino.nid(), inode_slot(extra, keep.get()), own - keep.get())?;
         }
         let mut base = FileBlock::new(own);
-        for (which, (depth, offset)) in TREES.into_iter().enumerate() {
-            let byte = NIDS_OFFSET + 4 * which;
+        for (which, (depth, _)) in TREES.into_iter().enumerate() {
             let span = ADDRS_PER_NODE.pow(depth);
-            let child = self.node(ino.nid())?.child(byte);
-            if child != Nid::NONE && keep < base + span {
-                let gone = self.free_subtree(ino, Subtree { nid: child, offset, depth, base }, keep)?;
-                if gone {
-                    self.node_mut(ino.nid())?.set_pointer(byte, 0);
-                }
+            if keep < base + span {
+                self.walk_tree::<V>(ino, which, base, keep)?;
             }
             base = base + span;
         }
         Ok(())
     }
 
-    /// Reads every node below an inode, and fails where one of them, or a block that it points to, could not be freed. Frees nothing.
-    pub(crate) fn expect_freeable(&mut self, ino: Ino) -> Result<()> {
-        let flexible = self.geometry.flexible_inline_xattr();
-        let raw = self.inode(ino)?;
-        let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
-        self.expect_live(ino.nid(), inode_slot(extra, 0), own)?;
-        for (which, (depth, offset)) in TREES.into_iter().enumerate() {
-            let nid = self.node(ino.nid())?.child(NIDS_OFFSET + 4 * which);
-            if nid != Nid::NONE {
-                self.expect_freeable_below(ino, Subtree { nid, offset, depth, base: FileBlock::FIRST })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn expect_freeable_below(&mut self, ino: Ino, subtree: Subtree) -> Result<()> {
-        let Subtree { nid, offset, depth, base } = subtree;
-        self.check_child(ino, nid, offset)?;
-        if depth == 1 {
-            return self.expect_live(nid, 0, ADDRS_PER_NODE);
-        }
-        let stride = if depth == 3 { ADDRS_PER_NODE + 1 } else { 1 };
-        for index in 0..ADDRS_PER_NODE {
-            let child = self.node(nid)?.child(4 * index as usize);
-            if child != Nid::NONE {
-                let offset = offset + 1 + index * stride;
-                self.expect_freeable_below(ino, Subtree { nid: child, offset, depth: depth - 1, base })?;
-            }
+    /// Visits one of the five trees below an inode, if it is there, from file block `keep` on. Its first block is `base`.
+    fn walk_tree<V: Visitor>(&mut self, ino: Ino, which: usize, base: FileBlock, keep: FileBlock) -> Result<()> {
+        let (depth, offset) = TREES[which];
+        let byte = NIDS_OFFSET + 4 * which;
+        let nid = self.node(ino.nid())?.child(byte);
+        if nid != Nid::NONE && self.walk_subtree::<V>(ino, Subtree { nid, offset, depth, base }, keep)? {
+            self.node_mut(ino.nid())?.set_pointer(byte, 0);
         }
         Ok(())
     }
@@ -125,23 +146,16 @@ impl Volume {
 
     /// Frees one of the five trees below an inode, if it is there.
     pub(crate) fn free_tree(&mut self, ino: Ino, which: usize) -> Result<()> {
-        let (depth, offset) = TREES[which];
-        let byte = NIDS_OFFSET + 4 * which;
-        let nid = self.node(ino.nid())?.child(byte);
-        if nid != Nid::NONE {
-            self.free_subtree(ino, Subtree { nid, offset, depth, base: FileBlock::FIRST }, FileBlock::FIRST)?;
-            self.node_mut(ino.nid())?.set_pointer(byte, 0);
-        }
-        Ok(())
+        self.walk_tree::<Free>(ino, which, FileBlock::FIRST, FileBlock::FIRST)
     }
 
-    /// Frees what lies at or behind `keep` below a node; whether the node itself went too. At most three levels deep.
-    fn free_subtree(&mut self, ino: Ino, subtree: Subtree, keep: FileBlock) -> Result<bool> {
+    /// Visits what lies at or behind `keep` below a node, then the node; whether that is gone. At most three levels deep.
+    fn walk_subtree<V: Visitor>(&mut self, ino: Ino, subtree: Subtree, keep: FileBlock) -> Result<bool> {
         let Subtree { nid, offset, depth, base } = subtree;
         self.check_child(ino, nid, offset)?;
         let first = keep.saturating_sub(base);
         if depth == 1 {
-            self.free_slots(ino, nid, 4 * first as usize, ADDRS_PER_NODE - first)?;
+            V::slots(self, ino, nid, 4 * first as usize, ADDRS_PER_NODE - first)?;
         } else {
             let span = ADDRS_PER_NODE.pow(depth - 1);
             // Each child of the double indirect node is followed by its own children.
@@ -150,17 +164,12 @@ impl Volume {
                 let child = self.node(nid)?.child(4 * index as usize);
                 let offset = offset + 1 + index * stride;
                 let below = Subtree { nid: child, offset, depth: depth - 1, base: base + index * span };
-                if child != Nid::NONE && self.free_subtree(ino, below, keep)? {
+                if child != Nid::NONE && self.walk_subtree::<V>(ino, below, keep)? {
                     self.node_mut(nid)?.set_pointer(4 * index as usize, 0);
                 }
             }
         }
-        if first > 0 {
-            return Ok(false);
-        }
-        self.free_node(nid)?;
-        self.add_blocks(ino, -1)?;
-        Ok(true)
+        if first > 0 { Ok(false) } else { V::node(self, ino, nid) }
     }
 
     /// Frees `count` data blocks whose addresses start at byte `byte` of a node.
