@@ -559,4 +559,32 @@ mod tests {
         assert_eq!(read(&*device, 0, 8), [0, 101, 2, 3, 4, 5, 6, 7]);
         assert_eq!(read(&queue, 0, 8), [0, 101, 102, 103, 4, 5, 6, 7]);
     }
+
+    /// Knows where its zeros are.
+    struct Sparse(MemoryDevice);
+
+    impl basalt_device::DeviceLayer for Sparse {
+        type Below = MemoryDevice;
+        fn below(&self) -> &MemoryDevice {
+            &self.0
+        }
+        fn on_next_data(&self, offset: u64) -> Option<u64> {
+            let is_data = |block: &u64| read(&self.0, *block, 1) != [0];
+            (offset / BLOCK..self.0.size() / BLOCK).find(is_data).map(|block| offset.max(block * BLOCK))
+        }
+    }
+
+    #[test]
+    fn what_waits_is_no_hole() {
+        let queue = Submission::new(Arc::new(Sparse(MemoryDevice::new(8 * BLOCK, 512))));
+        assert_eq!(queue.next_data(0), None);
+        stage(&queue, 5, &[105]);
+        for offset in [0, 4 * BLOCK + 1, 5 * BLOCK, 6 * BLOCK - 1] {
+            let found = queue.next_data(offset).expect("a write waits behind it");
+            assert!((offset..=offset.max(5 * BLOCK)).contains(&found), "{found} from {offset} on");
+        }
+        assert_eq!(queue.next_data(8 * BLOCK), None);
+        queue.submit().unwrap();
+        assert_eq!((queue.next_data(0), queue.next_data(6 * BLOCK)), (Some(5 * BLOCK), None));
+    }
 }
