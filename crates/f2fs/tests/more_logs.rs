@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use basalt_device::MemoryDevice;
+use basalt_device::{MemoryDevice, RecordingDevice, RequestKind};
+use basalt_f2fs::Geometry;
+use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_segments::placement::Policy;
@@ -154,6 +156,46 @@ fn so_does_one_with_six() {
 #[test]
 fn a_volume_with_many_logs_fills_up_and_goes_on() {
     fills_up(&GROUPS, 128);
+}
+
+type Recorded = RecordingDevice<Arc<MemoryDevice>>;
+
+/// How many blocks of the SSA were written since this was asked last. What is on the device is sound.
+fn summaries_written(device: &Recorded) -> u64 {
+    let geometry = Geometry::read(&**device.inner()).unwrap().0;
+    let first = u64::from(geometry.ssa) << 12;
+    let area = first..first + (u64::from(geometry.ssa_segments) << 21);
+    let requests = device.take();
+    let writes = requests.iter().filter(|it| it.kind == RequestKind::Write && area.contains(&it.offset));
+    let bytes: u64 = writes.map(|write| write.length).sum();
+    let report = check(&device.inner().snapshot(), &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+    bytes / 4096
+}
+
+#[test]
+fn a_checkpoint_writes_summaries_of_logs_that_have_grown() {
+    let device: Arc<Recorded> = Arc::new(RecordingDevice::new(memory(128), false));
+    let options = OpenOptions { placement: &GROUPS, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+    let create = |name: String| fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+    let files: Vec<u64> = (0..MANY).map(|number| create(format!("file {number}"))).collect();
+    let groups: BTreeSet<u64> = files.iter().map(|ino| ino % MANY as u64).collect();
+    files.iter().for_each(|&ino| assert_eq!(fs.write(ino, 0, &[1; 8192], false).unwrap(), 8192));
+    fs.sync().unwrap();
+    assert_eq!(summaries_written(&device), groups.len() as u64);
+
+    create("empty".to_owned());
+    fs.sync().unwrap();
+    assert_eq!(summaries_written(&device), 0, "nothing went to these logs");
+
+    for round in 0..3 {
+        fs.write(files[0], 4096, &[2; 4096], false).unwrap();
+        fs.sync().unwrap();
+        assert_eq!(summaries_written(&device), 1, "round {round}: one log has grown");
+    }
+    fs.close().unwrap();
+    assert_eq!(summaries_written(&device), 0);
 }
 
 static UNTOLD: AtomicU64 = AtomicU64::new(0);

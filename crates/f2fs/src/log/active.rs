@@ -16,6 +16,8 @@ pub struct ActiveLog {
     pub offset: u32,
     /// Owners of the blocks written so far.
     pub summary: Box<RawSummaryBlock>,
+    /// The SSA has the summary as it is here.
+    pub is_summary_written: bool,
     /// The segment is not the log's any more, and `offset` its size: recovery found it in other use. The next block opens another.
     pub left: bool,
 }

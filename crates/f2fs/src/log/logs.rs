@@ -25,6 +25,7 @@ impl Logs {
             segment: logs[kind.index()].segment,
             offset: BLOCKS_PER_SEGMENT,
             summary: empty_summary(*kind),
+            is_summary_written: false,
             left: true,
         };
         let others: Vec<ActiveLog> = more.iter().map(without_segment).collect();

@@ -54,7 +54,9 @@ impl Volume {
         let (segment, offset) = (block.segment(), block.offset() as usize);
         if let Some(log) = self.log_in(segment) {
             // Written when the log moves on.
-            self.logs[log].summary.entries[offset] = owner;
+            let log = &mut self.logs[log];
+            log.summary.entries[offset] = owner;
+            log.is_summary_written = false;
             return Ok(());
         }
         let summary = match owners.changed.entry(segment) {

@@ -84,6 +84,7 @@ impl Volume {
         let kind = self.table.kind(active.segment);
         active.summary.entries[active.offset as usize] = owner_in_summary(kind, owner);
         active.offset += 1;
+        active.is_summary_written = false;
         Ok(block)
     }
 
@@ -123,16 +124,27 @@ impl Volume {
         if log == LogId::of(SegmentKind::WarmNode) && !mutant::active(Mutant::ChainSegmentReused) {
             self.table.pin(next);
         }
-        self.logs[log] = ActiveLog { segment: next, offset: 0, summary: empty_summary(kind), left: false };
+        self.logs[log] = ActiveLog {
+            segment: next,
+            offset: 0,
+            summary: empty_summary(kind),
+            is_summary_written: false,
+            left: false,
+        };
         Ok(())
     }
 
-    /// Writes the owners of what a log has put into its segment so far to the SSA.
+    /// Writes the owners of what a log has put into its segment so far to the SSA, if it has changed since it was written there.
     fn write_summary(&mut self, log: LogId) -> Result<()> {
+        if self.logs[log].is_summary_written {
+            return Ok(());
+        }
         let address = self.geometry.summary_block(self.logs[log].segment);
         let mut block = RawBlock::zeroed();
         block.0.copy_from_slice(self.logs[log].summary.as_bytes());
-        self.write_metadata(address, &block.0)
+        self.write_metadata(address, &block.0)?;
+        self.logs[log].is_summary_written = true;
+        Ok(())
     }
 
     /// Before a checkpoint: recorded logs have room for a block, and the others, which it does not name, have their owners in the SSA.

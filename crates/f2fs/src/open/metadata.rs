@@ -109,7 +109,7 @@ fn open_log(log: LoadedLog, table: &SegmentTable) -> ActiveLog {
     // A log that filled holes, or has live blocks ahead of it, cannot append: it goes on in another segment.
     let blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
     let offset = if blocked { BLOCKS_PER_SEGMENT } else { log.offset };
-    ActiveLog { segment: log.segment, offset, summary: log.summary, left: false }
+    ActiveLog { segment: log.segment, offset, summary: log.summary, is_summary_written: false, left: false }
 }
 
 /// The table of segments.

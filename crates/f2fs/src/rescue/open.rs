@@ -116,6 +116,7 @@ fn no_logs() -> [ActiveLog; 6] {
         segment: Segment::new(0),
         offset: BLOCKS_PER_SEGMENT,
         summary: RawSummaryBlock::empty(TYPE_DATA),
+        is_summary_written: false,
         left: false,
     })
 }
