@@ -67,13 +67,18 @@ fn damage(device: &MemoryDevice, ino: u32) {
 
 /// Damages every version of the nodes below an inode that is on the device: none says any more which one it is.
 fn damage_below(device: &MemoryDevice, ino: u32) {
+    change_below(device, ino, |node| node[4072..4076].fill(0xff));
+}
+
+/// Changes every version of the nodes below an inode that is on the device.
+fn change_below(device: &MemoryDevice, ino: u32, change: impl Fn(&mut [u8])) {
     let mut found = 0;
     for block in 0..device.size() / BLOCK {
         let mut bytes = [0; BLOCK as usize];
         device.read_at(block * BLOCK, &mut bytes).unwrap();
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         if word(4076) == ino && word(4072) != ino && word(4080) >> 3 != 0 {
-            bytes[4072..4076].fill(0xff);
+            change(&mut bytes);
             device.write_at(block * BLOCK, &bytes).unwrap();
             found += 1;
         }
@@ -184,6 +189,19 @@ fn a_damaged_node_below_one_costs_no_more() {
 fn a_damaged_node_behind_sound_blocks_costs_no_more() {
     let (device, fs, ino) = with_unlinked_at(0, 6 << 20);
     damage_below(&device, ino);
+    Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    expect_all(&open(&device), ino);
+}
+
+/// As above with a sound node that points to a block which is free.
+#[test]
+fn a_pointer_to_a_free_block_behind_sound_blocks_costs_no_more() {
+    let (device, fs, ino) = with_unlinked_at(0, 6 << 20);
+    let geometry = basalt_f2fs::Geometry::read(&*device).unwrap().0;
+    let last = geometry.main.get() + geometry.main_segments * 512 - 1;
+    change_below(&device, ino, |node| node[..4].copy_from_slice(&last.to_le_bytes()));
     Files::new(&fs).write("/important", vec![7; 100_000]).unwrap();
     fs.close().unwrap();
     drop(fs);
