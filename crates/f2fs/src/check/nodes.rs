@@ -165,10 +165,9 @@ impl Checker<'_> {
         }
         self.check_inline_xattrs(ino, inode, block);
         let mut file = FileState::new(ino, &shape, inode);
-        for slot in 0..shape.addresses {
-            // first_slot + addresses never exceeds the slots.
-            let address = inode.slots[(shape.first_slot + slot) as usize].into();
-            self.check_address(&mut file, ino.nid(), entry.version, slot, slot.into(), address)?;
+        let addresses = inode.addresses(self.geometry.flexible_inline_xattr());
+        for (slot, address) in (0..shape.addresses).zip(addresses) {
+            self.check_address(&mut file, ino.nid(), entry.version, slot, slot.into(), Address::from(*address))?;
         }
         self.add_children(&mut file, ino, inode, shape.addresses > 0);
         if file.children == 0 {

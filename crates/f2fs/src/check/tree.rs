@@ -16,6 +16,7 @@ use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{Level, level};
+use crate::node::path::has_data;
 
 /// A node to be read.
 #[derive(Debug, Clone, Copy)]
@@ -218,8 +219,7 @@ impl Checker<'_> {
         }
         self.claim_node(NodeAt { nid, address })?;
         let offset = node.footer.offset();
-        let is_tree = node.footer.nid() == nid && offset != 0 && offset != XATTR_NODE_OFFSET;
-        if is_tree && let Level::Direct { .. } = level(offset, 0, ADDRS_PER_NODE) {
+        if node.footer.nid() == nid && offset != 0 && has_data(offset) {
             let mut file = FileState { ino: reference.ino, per_node: ADDRS_PER_NODE, ..FileState::default() };
             self.scan_slots(&mut file, nid, offset, node)?;
         }

@@ -1,9 +1,9 @@
 //! The way back from a data block to its owner: the node and pointer that a summary or a journal names, which may be wrong.
 
-use super::path::{first_block, inode_slot, is_direct};
+use super::cache::Node;
+use super::path::first_block;
+use super::pointers::points_to;
 use crate::error::{Error, Result};
-use crate::layout::inode::InlineFlags;
-use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::volume::Volume;
 
@@ -14,19 +14,10 @@ impl Volume {
             return Err(not_owned("summary", nid, address));
         }
         let flexible = self.geometry.flexible_inline_xattr();
-        let node = self.node(nid)?;
-        let ino = node.footer().ino();
-        let (byte, limit) = if ino.nid() != nid {
-            let holds_addresses = is_direct(node.footer().offset()) && node.footer().offset() != XATTR_NODE_OFFSET;
-            (4 * index as usize, if holds_addresses { ADDRS_PER_NODE } else { 0 })
-        } else if node.inode().inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
-            (0, 0)
-        } else {
-            (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
-        };
-        if index >= limit || node.address(byte) != address {
-            return Err(not_owned("summary", nid, address));
-        }
+        self.node(nid)?;
+        let node = self.nodes.get(nid).map(Node::raw);
+        let found = node.and_then(|node| Some((points_to(node, flexible, index, address)?, node.footer.ino())));
+        let (byte, ino) = found.ok_or_else(|| not_owned("summary", nid, address))?;
         if !self.is_inode(ino)? {
             return Err(not_owned("node", nid, address));
         }

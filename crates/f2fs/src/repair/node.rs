@@ -9,15 +9,16 @@ use crate::check::blocks::Owner;
 use crate::check::records::Reference;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
-use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::inode::RawInode;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
+use crate::node::path::{DOUBLE_INDIRECT, SECOND_INDIRECT};
+use crate::node::pointers::has_pointers;
 
 const IDS: u32 = ADDRS_PER_NODE;
-/// Offsets of the two indirect nodes and of the double indirect one.
-const INDIRECT: [u32; 2] = [3, 4 + IDS];
-const DOUBLE_INDIRECT: u32 = 5 + 2 * IDS;
+/// Offsets of the two indirect nodes.
+const INDIRECT: [u32; 2] = [3, SECOND_INDIRECT];
 
 /// Where the pointer to a node at `offset` is: offset of the node that has it, and its slot there. `None` for the nodes that the
 /// inode points to itself.
@@ -178,13 +179,12 @@ impl State {
                 (free && self.edit_inode(ino, |inode| inode.i_xattr_nid.set(nid.get()))?).then_some((ino, offset))
             );
         }
-        let inline = inode.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
         let own = inode.address_slots(self.geometry.flexible_inline_xattr());
         let past_end = match level(offset, own, ADDRS_PER_NODE) {
             Level::Direct { file_block } => file_block >= inode.i_size.get().div_ceil(crate::layout::BLOCK_SIZE as u64),
             Level::Indirect { .. } => false,
         };
-        if inline || past_end {
+        if !has_pointers(&inode) || past_end {
             return Ok(None);
         }
         let attached = match parent_of(offset) {
@@ -214,7 +214,7 @@ impl State {
             // What a damaged pointer leads to is written over otherwise.
             let footer =
                 if self.is_inode(survey, nid) { None } else { self.node(nid)?.and_then(|node| State::footer(&node)) };
-            let is_right = footer.is_some_and(|footer| (footer.ino(), footer.offset()) == (ino, offset));
+            let is_right = footer.is_some_and(|footer| footer.is_at(ino, offset));
             return Ok(is_right.then_some(nid));
         }
         let (holder, slot) = match parent_of(offset) {
