@@ -19,8 +19,7 @@ impl State {
     /// Repairs a fault of a NAT entry or a footer; says what was done.
     pub(super) fn repair_nat(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
         let Place::Node(nid) = fault.place else { return Ok(None) };
-        let owner =
-            survey.references.get(&nid).map_or((nid.as_inode(), 0), |reference| (reference.ino, reference.offset));
+        let owner = self.place_of(survey, nid)?;
         match fault.kind {
             FaultKind::NatReserved => {
                 let address = u32::from(nid != Nid::NONE);
