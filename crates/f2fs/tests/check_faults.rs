@@ -323,12 +323,18 @@ const NODES: &[Case] = &[
     ]),
     case(NatIno, "an inode of another", |e| e.edit_nat(e.path(&["pipe"]), |nat| nat.ino.set(ROOT))),
     case(NatIno, "a direct node of another", |e| e.edit_nat(big_node(e, 0), |nat| nat.ino.set(ROOT))),
+    case(NatIno, "a direct node as an inode", |e| {
+        e.edit_nat(big_node(e, 0), |nat| nat.ino.set(big_node(e, 0)));
+    }),
     case(NodeFooterNid, "a direct node", |e| e.edit_node(big_node(e, 1), |node| node.footer.nid.set(9999))),
     case(NodeFooterNid, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.nid.set(9999))),
     case(NodeFooterNid, "an inode overwritten", |e| e.put(e.node_address(e.path(&["pipe"])), &[0xA5; 4096]))
         .harms(&["/pipe"])
         .also(&[ValidInodeCount]),
     case(NodeFooterIno, "a direct node", |e| e.edit_node(big_node(e, 0), |node| node.footer.ino.set(ROOT))),
+    case(NodeFooterIno, "a direct node as an inode", |e| {
+        e.edit_node(big_node(e, 0), |node| node.footer.ino.set(big_node(e, 0)));
+    }),
     case(NodeFooterIno, "an inode", |e| e.edit_inode(e.path(&["pipe"]), |inode| inode.footer.ino.set(ROOT))),
     case(NodeFooterOffset, "a direct node", |e| {
         e.edit_node(big_node(e, 0), |node| node.footer.flag.set(7 << 3 | 1));

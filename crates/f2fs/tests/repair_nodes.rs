@@ -11,6 +11,7 @@ use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::FaultKind;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::{Advise, InlineFlags, RawInode};
+use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::{Address, bit_msb};
 use basalt_f2fs::repair::RepairReport;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
@@ -20,6 +21,7 @@ use basalt_testkit::scratch;
 use basalt_testkit::skip::tools_or_skip;
 use basalt_vfs::{Caller, Error, FileKind, FileSystem, NewNode, XattrFlags};
 use editor::Editor;
+use zerocopy::FromBytes;
 
 const ROOT: u32 = 3;
 const BLOCK: usize = 4096;
@@ -397,4 +399,66 @@ fn a_footer_with_the_id_of_a_directory_costs_no_name() {
         let differences = repaired::differences(&before, &repaired::tree(damaged));
         assert!(differences.iter().all(|path| path == "/big"), "{what}: {differences:?}");
     }
+}
+
+/// A node below `/big` that its entry, or its footer, takes for an inode, each against two others of entry, inode in the footer and offset
+/// there: it stays what it is.
+#[test]
+fn a_node_that_one_of_three_takes_for_an_inode_is_none() {
+    type Find = fn(&Editor) -> u32;
+    let nodes: [(&str, Find); 3] = [
+        ("a direct node", |e| e.inode(e.path(&["big"])).i_nid[1].get()),
+        ("an indirect node", |e| e.inode(e.path(&["big"])).i_nid[2].get()),
+        ("a node of attributes", |e| e.inode(e.path(&["more attributes"])).i_xattr_nid.get()),
+    ];
+    for (what, find) in nodes {
+        let entry = |e: &Editor| e.edit_nat(find(e), |nat| nat.ino.set(find(e)));
+        repair(&format!("{what}, by its entry"), entry, &[]);
+        let footer = |e: &Editor| e.edit_node(find(e), |node| node.footer.ino.set(find(e)));
+        repair(&format!("{what}, by its footer"), footer, &[]);
+    }
+}
+
+/// An inode with a wrong offset in its footer, to which a node of `/big` leads: a pointer makes no inode a part of a file.
+#[test]
+fn an_inode_that_a_node_of_another_leads_to_stays_one() {
+    let damage = |e: &Editor| {
+        let (big, linked) = (e.path(&["big"]), e.path(&["linked"]));
+        e.edit_node(e.inode(big).i_nid[2].get(), |node| node.slots[700].set(linked));
+        e.edit_inode(linked, |inode| inode.footer.flag.set(inode.footer.flag.get() | 5 << 3));
+    };
+    repair("an inode below an indirect node", damage, &[]);
+}
+
+/// A node that its entry, or its footer, takes for an inode, and to which nothing leads any more: it comes back to its file.
+#[test]
+fn a_node_without_a_pointer_that_is_taken_for_an_inode_comes_back() {
+    for by_footer in [false, true] {
+        let damage = |e: &Editor| {
+            let big = e.path(&["big"]);
+            let direct = e.inode(big).i_nid[1].get();
+            match by_footer {
+                true => e.edit_node(direct, |node| node.footer.ino.set(direct)),
+                false => e.edit_nat(direct, |nat| nat.ino.set(direct)),
+            }
+            e.edit_inode(big, |inode| inode.i_nid[1].set(0));
+        };
+        repair(&format!("a direct node without a pointer, by its footer: {by_footer}"), damage, &[]);
+    }
+}
+
+/// A block of another counts as given up for the file whose node led there, also while nothing leads to that node.
+#[test]
+fn a_block_of_another_is_no_loss_for_a_file_whose_indirect_node_is_gone() {
+    let damage = |e: &Editor| {
+        let (big, crowd) = (e.path(&["big"]), e.path(&["crowd"]));
+        let indirect = e.inode(big).i_nid[2].get();
+        let node = RawNode::read_from_bytes(&e.block(e.node_address(indirect))).unwrap();
+        let direct = node.slots.iter().map(|slot| slot.get()).find(|nid| *nid != 0).unwrap();
+        let names = e.inode(crowd).slots[e.slot(crowd, 0)];
+        e.edit_node(direct, |node| node.slots[900] = names);
+        e.put(e.node_address(indirect), &[0xFF; BLOCK]);
+    };
+    let report = repair("a block of names in a file, and no way to it", damage, &[]);
+    assert!(report.repairs.iter().any(|one| one.kind == FaultKind::BlockDuplicate), "{:?}", report.repairs);
 }

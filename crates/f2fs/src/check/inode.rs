@@ -11,6 +11,7 @@ use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::superblock::Features;
 use crate::layout::{BLOCK_SIZE, Ino, NAME_MAX, Nid};
 use crate::node::inode::{SIZE_LIMIT, least_extra_size};
+use crate::node::pointers::has_pointers;
 
 /// Fewest slots of inline xattrs: the header of the list.
 const INLINE_XATTR_SLOTS_MIN: u16 = 6;
@@ -28,8 +29,6 @@ const CLUSTER_BITS: std::ops::RangeInclusive<u8> = 2..=8;
 pub(super) struct Shape {
     /// What it is; `None` for an impossible mode.
     pub(super) kind: Option<FileKind>,
-    /// First slot of block addresses.
-    pub(super) first_slot: u32,
     /// Block addresses in the inode; 0 if it has inline content or is a device node, FIFO or socket.
     pub(super) addresses: u32,
     /// Block addresses in a direct node.
@@ -63,7 +62,7 @@ pub(super) fn check(geometry: &Geometry, findings: &mut Findings, ino: Ino, inod
     if wrong > 0 {
         report.add(FaultKind::InodeTimes, format!("{wrong} of 3 have a second of nanoseconds or more"), "none");
     }
-    shape(geometry, inode, kind, inline)
+    shape(geometry, inode, kind)
 }
 
 /// How many of an inode's times, of access, change and modification, have nanoseconds that cannot be.
@@ -222,9 +221,8 @@ fn check_directory(report: &mut Reporter<'_>, inode: &RawInode, kind: Option<Fil
     }
 }
 
-fn shape(geometry: &Geometry, inode: &RawInode, kind: Option<FileKind>, inline: bool) -> Shape {
-    let flexible = geometry.flexible_inline_xattr();
-    let has_blocks = matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink));
+fn shape(geometry: &Geometry, inode: &RawInode, kind: Option<FileKind>) -> Shape {
+    let own = if has_pointers(inode) { inode.address_slots(geometry.flexible_inline_xattr()) } else { 0 };
     let compressed = kind == Some(FileKind::Regular)
         && geometry.features.contains(Features::COMPRESSION)
         && raw_flags(inode).contains(RawInodeFlags::COMPRESS);
@@ -233,8 +231,7 @@ fn shape(geometry: &Geometry, inode: &RawInode, kind: Option<FileKind>, inline: 
     let whole_clusters = |count: u32| cluster_bits.map_or(count, |bits| count >> bits << bits);
     Shape {
         kind,
-        first_slot: inode.extra_size() / 4,
-        addresses: if inline || !has_blocks { 0 } else { whole_clusters(inode.address_slots(flexible)) },
+        addresses: whole_clusters(own),
         per_node: whole_clusters(ADDRS_PER_NODE),
         cluster_bits,
         inline_directory: kind == Some(FileKind::Directory) && inode.is_inline(InlineFlags::DENTRY),

@@ -21,6 +21,7 @@ use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::node::level::CHILD_OFFSETS;
+use crate::node::owner::inode_of;
 
 /// A node of the NAT.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +109,7 @@ impl Checker<'_> {
         let entry = self.nat.get(nid);
         let (own_nid, own_ino) = (raw.footer.nid() == nid, raw.footer.ino().nid() == nid);
         let nat_says_inode = entry.ino().nid() == nid;
+        let is_inode = nat_says_inode && own_ino || own_nid && inode_of(nid, entry.ino(), &raw.footer).nid() == nid;
         match (nat_says_inode, own_nid, own_ino) {
             // Somebody else's node, or garbage. If it should be an inode, the file is lost.
             (true, false, false) => {
@@ -116,6 +118,8 @@ impl Checker<'_> {
                 self.unreadable.insert(nid);
                 self.claim_node(node)?;
             }
+            // Not an inode: whoever points to it decides.
+            _ if !is_inode => {}
             (true, false, true) => {
                 self.findings.add(FaultKind::NodeFooterNid, Place::Node(nid), raw.footer.nid, nid);
                 self.scan_inode(node, entry, raw, block)?;
@@ -128,9 +132,7 @@ impl Checker<'_> {
                 self.findings.add(FaultKind::NatIno, Place::Node(nid), format_args!("inode {}", entry.ino), nid);
                 self.scan_inode(node, entry, raw, block)?;
             }
-            (true, true, true) => self.scan_inode(node, entry, raw, block)?,
-            // Not an inode: whoever points to it decides.
-            (false, _, _) => {}
+            _ => self.scan_inode(node, entry, raw, block)?,
         }
         Ok(())
     }
@@ -165,10 +167,9 @@ impl Checker<'_> {
         }
         self.check_inline_xattrs(ino, inode, block);
         let mut file = FileState::new(ino, &shape, inode);
-        for slot in 0..shape.addresses {
-            // first_slot + addresses never exceeds the slots.
-            let address = inode.slots[(shape.first_slot + slot) as usize].into();
-            self.check_address(&mut file, ino.nid(), entry.version, slot, slot.into(), address)?;
+        let addresses = inode.addresses(self.geometry.flexible_inline_xattr());
+        for (slot, address) in (0..shape.addresses).zip(addresses) {
+            self.check_address(&mut file, ino.nid(), entry.version, slot, slot.into(), Address::from(*address))?;
         }
         self.add_children(&mut file, ino, inode, shape.addresses > 0);
         if file.children == 0 {

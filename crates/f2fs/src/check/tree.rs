@@ -16,6 +16,8 @@ use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::node::{ADDRS_PER_NODE, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{Level, level};
+use crate::node::owner::inode_of;
+use crate::node::path::has_data;
 
 /// A node to be read.
 #[derive(Debug, Clone, Copy)]
@@ -209,18 +211,25 @@ impl Checker<'_> {
     }
 
     fn scan_lost(&mut self, child: &Child, block: &[u8]) -> Result<()> {
-        let Child { nid, address, reference } = *child;
+        let Child { nid, address, reference: Reference { ino: entry, .. } } = *child;
         let Ok(node) = RawNode::ref_from_bytes(block) else { return Ok(()) };
+        let is_own = node.footer.nid() == nid;
+        let ino = if is_own { inode_of(nid, entry, &node.footer) } else { entry };
+        // Entry or footer take it for an inode, which it is not.
+        for (kind, said) in [(FaultKind::NatIno, entry), (FaultKind::NodeFooterIno, node.footer.ino())] {
+            if is_own && said.nid() == nid {
+                self.findings.add(kind, Place::Node(nid), format_args!("inode {said}"), format_args!("inode {ino}"));
+            }
+        }
         // The nodes of an inode that cannot be read have been reported with it.
-        if !self.unreadable.contains(&reference.ino.nid()) {
-            let found = format_args!("in use for inode {}, at block {address}", reference.ino);
+        if !self.unreadable.contains(&ino.nid()) {
+            let found = format_args!("in use for inode {ino}, at block {address}");
             self.findings.add(FaultKind::NodeUnreachable, Place::Node(nid), found, "a pointer to it, or the id free");
         }
         self.claim_node(NodeAt { nid, address })?;
         let offset = node.footer.offset();
-        let is_tree = node.footer.nid() == nid && offset != 0 && offset != XATTR_NODE_OFFSET;
-        if is_tree && let Level::Direct { .. } = level(offset, 0, ADDRS_PER_NODE) {
-            let mut file = FileState { ino: reference.ino, per_node: ADDRS_PER_NODE, ..FileState::default() };
+        if is_own && offset != 0 && has_data(offset) {
+            let mut file = FileState { ino, per_node: ADDRS_PER_NODE, ..FileState::default() };
             self.scan_slots(&mut file, nid, offset, node)?;
         }
         Ok(())

@@ -89,6 +89,17 @@ impl RawNodeFooter {
         self.flag.get() >> OFFSET_SHIFT
     }
 
+    /// Whether the node is an inode. `None` if inode and offset say different things.
+    pub fn is_inode(&self) -> Option<bool> {
+        let is_own = self.ino == self.nid;
+        (is_own == (self.offset() == 0)).then_some(is_own)
+    }
+
+    /// Whether the node is the one at `offset` of inode `ino`.
+    pub fn is_at(&self, ino: Ino, offset: u32) -> bool {
+        (self.ino(), self.offset()) == (ino, offset)
+    }
+
     /// The flag bits.
     pub fn flags(&self) -> NodeFlags {
         NodeFlags::from_bits_truncate(self.flag.get())

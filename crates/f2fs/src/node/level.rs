@@ -1,15 +1,15 @@
 //! What is below a node of a file's tree, by the node's offset in it.
 
+use super::path::{DOUBLE_INDIRECT, SECOND_INDIRECT};
 use crate::layout::node::ADDRS_PER_NODE;
 
 /// Node ids in an indirect node.
 const IDS: u64 = ADDRS_PER_NODE as u64;
-/// Offsets in the tree of the two indirect nodes and the double indirect one.
-const INDIRECT: [u32; 2] = [3, 4 + ADDRS_PER_NODE];
-const DOUBLE_INDIRECT: u32 = 5 + 2 * ADDRS_PER_NODE;
+/// Offsets in the tree of the two indirect nodes.
+const INDIRECT: [u32; 2] = [3, SECOND_INDIRECT];
 
 /// Offsets in an inode's tree of the nodes that it points to itself.
-pub(crate) const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, 4 + 1018, 5 + 2 * 1018];
+pub(crate) const CHILD_OFFSETS: [u32; 5] = [1, 2, 3, SECOND_INDIRECT, DOUBLE_INDIRECT];
 
 /// What is below a node, by its offset in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

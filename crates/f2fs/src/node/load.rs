@@ -80,15 +80,14 @@ impl Volume {
                 ),
             ));
         }
-        let is_inode = footer.ino().nid() == nid;
-        if is_inode != (footer.offset() == 0) {
+        let Some(is_inode) = footer.is_inode() else {
             // Taken for one another, an inode and the nodes below it would be written over.
             return Err(Error::damaged(
                 "node",
                 format!("block {address}"),
                 format!("node {nid} of inode {} has offset {}", footer.ino, footer.offset()),
             ));
-        }
+        };
         if is_inode {
             inode::validate_fields(node.inode(), nid.as_inode(), &self.geometry)?;
             match inode::validate_checksum(node.inode(), nid.as_inode(), &self.geometry) {

@@ -105,7 +105,7 @@ impl Volume {
     /// Fails unless a node that something points to is the one that belongs there; gives back its id.
     pub(crate) fn check_child(&mut self, ino: Ino, nid: Nid, node_offset: u32) -> Result<Nid> {
         let footer = *self.node(nid)?.footer();
-        if footer.ino() != ino || footer.offset() != node_offset {
+        if !footer.is_at(ino, node_offset) {
             return Err(Error::damaged(
                 "node",
                 format!("node {nid}"),

@@ -1,9 +1,10 @@
 //! The way back from a data block to its owner: the node and pointer that a summary or a journal names, which may be wrong.
 
-use super::path::{first_block, inode_slot, is_direct};
+use super::cache::Node;
+use super::path::first_block;
+use super::pointers::points_to;
 use crate::error::{Error, Result};
-use crate::layout::inode::InlineFlags;
-use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
+use crate::layout::node::RawNodeFooter;
 use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::volume::Volume;
 
@@ -14,19 +15,10 @@ impl Volume {
             return Err(not_owned("summary", nid, address));
         }
         let flexible = self.geometry.flexible_inline_xattr();
-        let node = self.node(nid)?;
-        let ino = node.footer().ino();
-        let (byte, limit) = if ino.nid() != nid {
-            let holds_addresses = is_direct(node.footer().offset()) && node.footer().offset() != XATTR_NODE_OFFSET;
-            (4 * index as usize, if holds_addresses { ADDRS_PER_NODE } else { 0 })
-        } else if node.inode().inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
-            (0, 0)
-        } else {
-            (inode_slot(node.inode().extra_size(), index), node.inode().address_slots(flexible))
-        };
-        if index >= limit || node.address(byte) != address {
-            return Err(not_owned("summary", nid, address));
-        }
+        self.node(nid)?;
+        let node = self.nodes.get(nid).map(Node::raw);
+        let found = node.and_then(|node| Some((points_to(node, flexible, index, address)?, node.footer.ino())));
+        let (byte, ino) = found.ok_or_else(|| not_owned("summary", nid, address))?;
         if !self.is_inode(ino)? {
             return Err(not_owned("node", nid, address));
         }
@@ -46,7 +38,49 @@ impl Volume {
     }
 }
 
+/// Which inode node `nid` belongs to, by its NAT entry and its footer, one of which may be damaged: itself where two of the entry's inode, the
+/// footer's inode and the offset say so, else the entry's, or the footer's if the entry takes it for an inode.
+pub(crate) fn inode_of(nid: Nid, entry: Ino, footer: &RawNodeFooter) -> Ino {
+    let own = nid.as_inode();
+    let voices = [entry == own, footer.ino() == own, footer.offset() == 0];
+    match voices.into_iter().filter(|voice| *voice).count() {
+        2.. => own,
+        _ if entry == own => footer.ino(),
+        _ => entry,
+    }
+}
+
 /// Damage: a live block that node `nid` should point to, and does not.
 pub(crate) fn not_owned(structure: &'static str, nid: Nid, address: Address) -> Error {
     Error::damaged(structure, format!("block {address}"), format!("live, but node {nid} does not point there"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::node::{OFFSET_SHIFT, RawNode};
+    use zerocopy::FromZeros;
+
+    /// Each of the three damaged, of an inode and of a node below one.
+    #[test]
+    fn two_of_entry_footer_and_offset_outvote_the_third() {
+        let (own, other, third) = (7, 9, 11);
+        for (entry, ino, offset, expected) in [
+            (own, own, 0, own),
+            (other, own, 0, own),
+            (own, other, 0, own),
+            (own, own, 5, own),
+            (other, other, 5, other),
+            (own, other, 5, other),
+            (other, own, 5, other),
+            (other, other, 0, other),
+            (third, other, 5, third),
+        ] {
+            let mut footer = RawNode::new_zeroed().footer;
+            footer.ino.set(ino);
+            footer.flag.set(offset << OFFSET_SHIFT);
+            let found = inode_of(Nid::new(own), Ino::new(entry), &footer);
+            assert_eq!(found, Ino::new(expected), "entry {entry}, footer {ino}, offset {offset}");
+        }
+    }
 }

@@ -91,6 +91,11 @@ pub fn is_direct(node_offset: u32) -> bool {
     node_offset < DOUBLE_INDIRECT || !(node_offset - DOUBLE_INDIRECT - 1).is_multiple_of(ADDRS_PER_NODE + 1)
 }
 
+/// Whether a node at this offset in the tree can hold addresses of data: an inode or a direct node.
+pub fn has_data(node_offset: u32) -> bool {
+    node_offset != XATTR_NODE_OFFSET && is_direct(node_offset)
+}
+
 /// The first file block of a direct node by its offset in the tree of an inode with `own` addresses; `None` for other nodes.
 pub fn first_block(own: u32, node_offset: u32) -> Option<FileBlock> {
     let behind = u64::from(own) + 2 * PER_NODE;
@@ -214,9 +219,10 @@ mod tests {
     fn indirect_nodes_are_told_from_direct_ones() {
         for offset in [0, 1, 2, 4, 1021, 1023, 2040, 2043, XATTR_NODE_OFFSET] {
             assert!(is_direct(offset), "{offset}");
+            assert_eq!(has_data(offset), offset != XATTR_NODE_OFFSET, "{offset}");
         }
         for offset in [3, 1022, 2041, 2042, 2042 + 1019] {
-            assert!(!is_direct(offset), "{offset}");
+            assert!(!is_direct(offset) && !has_data(offset), "{offset}");
         }
     }
 }

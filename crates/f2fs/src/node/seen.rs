@@ -35,7 +35,7 @@ pub(crate) fn recognise(block: &[u8], geometry: &Geometry, knows_features: bool)
     let footer = &node.footer;
     let (nid, ino, offset) = (footer.nid(), footer.ino(), footer.offset());
     let ids = Nid::FIRST..geometry.node_ids();
-    if !ids.contains(&nid) || !ids.contains(&ino.nid()) || (nid == ino.nid()) != (offset == 0) {
+    if !ids.contains(&nid) || !ids.contains(&ino.nid()) || footer.is_inode().is_none() {
         return None;
     }
     if !is_node_offset(offset) {

@@ -75,9 +75,8 @@ impl Volume {
         }
         self.merge_inode(ino, image, was_inline)?;
         if !is_inline {
-            let first = (extra / 4) as usize;
-            let addresses = &new.slots[first..first + own as usize];
-            self.recover_addresses(ino, ino.nid(), (inode_slot(extra, 0), 0), addresses, owners)?;
+            let slots = (inode_slot(extra, 0), 0);
+            self.recover_addresses(ino, ino.nid(), slots, new.addresses(flexible), owners)?;
         }
         Ok(())
     }
@@ -100,12 +99,11 @@ impl Volume {
         raw.i_nid = old.i_nid;
         raw.footer = old.footer;
         if !raw.is_inline(InlineFlags::DATA) {
-            let (first, own) = ((raw.extra_size() / 4) as usize, raw.address_slots(flexible) as usize);
-            let slots = &mut raw.slots[first..first + own];
+            let slots = raw.addresses_mut(flexible);
             if was_inline {
                 slots.fill(Address::NULL.into());
             } else {
-                slots.copy_from_slice(&old.slots[first..first + own]);
+                slots.copy_from_slice(old.addresses(flexible));
             }
         }
         Ok(())

@@ -265,11 +265,7 @@ impl Volume {
     fn chain_block(&self, ino: Ino, offset: u32, address: Address) -> Result<Box<RawBlock>> {
         let image = self.read_block(address)?;
         let footer = &as_node(&image).footer;
-        if footer.ino() != ino
-            || footer.offset() != offset
-            || (footer.nid == footer.ino) != (offset == 0)
-            || !is_direct(offset)
-        {
+        if !footer.is_at(ino, offset) || footer.is_inode().is_none() || !is_direct(offset) {
             return Err(Error::damaged("node", format!("block {address}"), format!("fsynced as {footer:?}")));
         }
         Ok(image)

@@ -182,9 +182,9 @@ impl State {
         let owner = Owner::Data { nid: directory.nid(), slot: slot as u16, version };
         let Some(address) = self.allocate(survey, SegmentKind::HotData, owner.summary())? else { return Ok(None) };
         self.put(address, &[0; BLOCK_SIZE])?;
+        let flexible = self.geometry.flexible_inline_xattr();
         self.edit_inode(directory, |inode| {
-            let at = (inode.extra_size() / 4 + slot) as usize;
-            inode.slots[at] = address.into();
+            inode.addresses_mut(flexible)[slot as usize] = address.into();
             let blocks = inode.i_blocks.get() + 1;
             inode.i_blocks.set(blocks);
         })?;

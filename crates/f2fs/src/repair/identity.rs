@@ -129,7 +129,7 @@ impl State {
         }
         let Some(footer) = State::footer(&self.block(address)?) else { return Ok(None) };
         let ino = footer.ino();
-        if (ino, footer.offset()) == (claim.ino, claim.offset) {
+        if footer.is_at(claim.ino, claim.offset) {
             return Ok(None);
         }
         if footer.nid() == claim.nid {

@@ -18,6 +18,7 @@ use crate::layout::xattr;
 use crate::layout::{Address, BLOCK_SIZE, Ino, NAME_MAX};
 use crate::node::inode::{SIZE_LIMIT, least_extra_size};
 use crate::node::level::{Level, level};
+use crate::node::path::has_data;
 
 /// Inodes that are asked how many extra attributes there are on a volume.
 const EXTRA_SIZES_ASKED: usize = 64;
@@ -269,7 +270,7 @@ impl State {
             let bytes = content(inode, flexible);
             return Ok(is_own(bytes, &DentryShape::inline(bytes.len())));
         }
-        let first = inode.slots.get(inode.extra_size() as usize / 4).map_or(Address::NULL, |slot| Address::from(*slot));
+        let first = inode.addresses(flexible).first().map_or(Address::NULL, |slot| Address::from(*slot));
         Ok(self.geometry.in_main(first) && is_own(&self.block(first)?, &DentryShape::BLOCK))
     }
 
@@ -300,7 +301,7 @@ impl State {
             .rposition(|slot| Address::from(*slot) != Address::NULL)
             .map_or(0, |last| last as u64 + 1);
         for (&nid, reference) in survey.references.iter().filter(|(_, reference)| reference.ino == ino) {
-            if reference.offset != crate::layout::node::XATTR_NODE_OFFSET
+            if has_data(reference.offset)
                 && let Level::Direct { file_block } = level(reference.offset, own, crate::layout::node::ADDRS_PER_NODE)
             {
                 for slot in 0..crate::layout::node::ADDRS_PER_NODE {

@@ -11,7 +11,7 @@ use crate::layout::inode::InlineFlags;
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, Nid, bit_msb, xattr};
-use crate::node::level::{Level, level};
+use crate::node::path::is_direct;
 use crate::node::seen::recognise;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -19,8 +19,7 @@ impl State {
     /// Repairs a fault of a NAT entry or a footer; says what was done.
     pub(super) fn repair_nat(&mut self, survey: &Survey, fault: &Fault) -> Result<Option<String>> {
         let Place::Node(nid) = fault.place else { return Ok(None) };
-        let owner =
-            survey.references.get(&nid).map_or((nid.as_inode(), 0), |reference| (reference.ino, reference.offset));
+        let owner = self.place_of(survey, nid)?;
         match fault.kind {
             FaultKind::NatReserved => {
                 let address = u32::from(nid != Nid::NONE);
@@ -117,11 +116,9 @@ impl State {
 
     /// A node of node ids that is gone is made anew, empty, in the block that it has: the nodes below it know where they belong.
     fn empty_indirect(&mut self, survey: &Survey, nid: Nid, (ino, offset): (Ino, u32)) -> Result<bool> {
-        let is_indirect =
-            offset != 0 && offset != XATTR_NODE_OFFSET && matches!(level(offset, 0, 1), Level::Indirect { .. });
         let address = self.nat(nid)?.address();
         let is_own = self.geometry.in_main(address) && self.summary(address)?.nid() == nid;
-        if !is_indirect || !is_own || !survey.inodes.contains_key(&ino) {
+        if is_direct(offset) || !is_own || !survey.inodes.contains_key(&ino) {
             return Ok(false);
         }
         self.put(address, &new_indirect(nid, ino, offset))?;

@@ -9,15 +9,17 @@ use crate::check::blocks::Owner;
 use crate::check::records::Reference;
 use crate::check::{Fault, FaultKind, Place, Survey};
 use crate::error::Result;
-use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::inode::RawInode;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, OFFSET_SHIFT, RawNode, XATTR_NODE_OFFSET};
 use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
+use crate::node::owner::inode_of;
+use crate::node::path::{DOUBLE_INDIRECT, SECOND_INDIRECT};
+use crate::node::pointers::has_pointers;
 
 const IDS: u32 = ADDRS_PER_NODE;
-/// Offsets of the two indirect nodes and of the double indirect one.
-const INDIRECT: [u32; 2] = [3, 4 + IDS];
-const DOUBLE_INDIRECT: u32 = 5 + 2 * IDS;
+/// Offsets of the two indirect nodes.
+const INDIRECT: [u32; 2] = [3, SECOND_INDIRECT];
 
 /// Where the pointer to a node at `offset` is: offset of the node that has it, and its slot there. `None` for the nodes that the
 /// inode points to itself.
@@ -90,6 +92,19 @@ impl State {
             done = done.or(self.clean_pointers(survey, nid)?);
         }
         Ok(done)
+    }
+
+    /// The inode that a node belongs to, and its offset there: its own, by who points to it, or else by its entry and its footer.
+    pub(super) fn place_of(&self, survey: &Survey, nid: Nid) -> Result<(Ino, u32)> {
+        if self.is_inode(survey, nid) {
+            return Ok((nid.as_inode(), 0));
+        }
+        if let Some(reference) = survey.references.get(&nid) {
+            return Ok((reference.ino, reference.offset));
+        }
+        let entry = self.nat(nid)?.ino();
+        let footer = self.node(nid)?.as_deref().and_then(State::footer).filter(|footer| footer.nid() == nid);
+        Ok(footer.map_or((entry, 0), |footer| (inode_of(nid, entry, &footer), footer.offset())))
     }
 
     /// Whether the pointer to node `nid` at `offset` of inode `ino` is the one that counts.
@@ -178,13 +193,12 @@ impl State {
                 (free && self.edit_inode(ino, |inode| inode.i_xattr_nid.set(nid.get()))?).then_some((ino, offset))
             );
         }
-        let inline = inode.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
         let own = inode.address_slots(self.geometry.flexible_inline_xattr());
         let past_end = match level(offset, own, ADDRS_PER_NODE) {
             Level::Direct { file_block } => file_block >= inode.i_size.get().div_ceil(crate::layout::BLOCK_SIZE as u64),
             Level::Indirect { .. } => false,
         };
-        if inline || past_end {
+        if !has_pointers(&inode) || past_end {
             return Ok(None);
         }
         let attached = match parent_of(offset) {
@@ -214,7 +228,7 @@ impl State {
             // What a damaged pointer leads to is written over otherwise.
             let footer =
                 if self.is_inode(survey, nid) { None } else { self.node(nid)?.and_then(|node| State::footer(&node)) };
-            let is_right = footer.is_some_and(|footer| (footer.ino(), footer.offset()) == (ino, offset));
+            let is_right = footer.is_some_and(|footer| footer.is_at(ino, offset));
             return Ok(is_right.then_some(nid));
         }
         let (holder, slot) = match parent_of(offset) {
@@ -267,7 +281,8 @@ impl State {
     }
 
     /// Blocks with several owners, all of which are in the survey's `claimers`: the owner that the summary names keeps the block, else
-    /// the first one; for all others the block becomes a hole, or their node id is freed.
+    /// the first one; for all others the block becomes a hole, or their node id is freed. All of them do point there, as the check found: here
+    /// the summary is asked which of them is right.
     pub(super) fn settle_duplicates(&mut self, survey: &Survey) -> Result<Vec<(Place, String)>> {
         let mut claimers = survey.ownership.claimers.clone();
         claimers.sort_by_key(|(address, _)| *address);
@@ -288,8 +303,7 @@ impl State {
                         done.push((Place::Node(nid), action));
                     }
                     Owner::Data { nid, slot, .. } => {
-                        let ino = survey.references.get(&nid).map_or(nid.as_inode(), |reference| reference.ino);
-                        *self.given_up.entry(ino).or_default() += 1;
+                        *self.given_up.entry(self.place_of(survey, nid)?.0).or_default() += 1;
                         self.set_address(survey, nid, slot.into(), Address::NULL)?;
                         let place = Place::Slot { nid, slot: slot.into() };
                         done.push((place, format!("block {address} belongs to another: now a hole")));

@@ -91,9 +91,8 @@ impl State {
             return Ok(());
         }
         let leads_to_it = self.geometry.in_main(address)
-            && State::footer(&self.block(address)?).is_some_and(|footer| {
-                (footer.nid(), footer.ino(), footer.offset()) == (claim.nid, claim.ino, claim.offset)
-            });
+            && State::footer(&self.block(address)?)
+                .is_some_and(|footer| footer.nid() == claim.nid && footer.is_at(claim.ino, claim.offset));
         // A version that the checkpoint leads to is its own affair, unless fsync wrote one since, or the NAT is out of date.
         if leads_to_it && !claim.is_newer() && !known.nat_is_old {
             return Ok(());

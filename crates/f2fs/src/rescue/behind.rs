@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use basalt_device::BlockDevice;
 use basalt_segments::{Segment, SegmentKind};
+use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 use crate::checkpoint::fields::log_position;
@@ -17,11 +18,9 @@ use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
 use crate::layout::journal::{KIND_NODE, RawMove};
-use crate::layout::node::XATTR_NODE_OFFSET;
 use crate::layout::{Address, Nid};
 use crate::node::cache::{LeadPointers, Node};
-use crate::node::path::is_direct;
-use crate::node::pointers::has_pointers;
+use crate::node::pointers::data_slots;
 use crate::recovery::forward::vouched;
 use crate::recovery::scan::{Start, scan};
 
@@ -121,13 +120,8 @@ impl LeadPointers for Behind {
             };
             *pointer = now.into();
         };
-        if footer.ino == footer.nid {
-            if has_pointers(node.inode()) {
-                node.inode_mut().addresses_mut(geometry.flexible_inline_xattr()).iter_mut().for_each(lead);
-            }
-        } else if is_direct(footer.offset()) && footer.offset() != XATTR_NODE_OFFSET {
-            node.raw_mut().slots.iter_mut().for_each(lead);
-        }
+        let slots = data_slots(node.raw(), geometry.flexible_inline_xattr());
+        <[U32]>::mut_from_bytes(&mut node.bytes_mut()[slots]).unwrap_or_default().iter_mut().for_each(lead);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The nodes of what was found: which belong to each file, where the pointers to them are, and how much each file has.
 
-use basalt_vfs::FileKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Rescued;
@@ -8,11 +7,12 @@ use super::index::Index;
 use super::standing::Standing;
 use super::tree::Child;
 use crate::error::Result;
-use crate::layout::inode::{InlineFlags, RawInode};
+use crate::layout::inode::RawInode;
 use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::{Address, Ino, Nid};
 use crate::node::level::{CHILD_OFFSETS, Level, level};
 use crate::node::path::is_direct;
+use crate::node::pointers::{addresses, has_pointers};
 use crate::volume::Volume;
 
 /// A pointer to a node, as it is on the device.
@@ -123,13 +123,8 @@ impl Walk<'_> {
     fn inode(&mut self) -> Result<()> {
         let raw = *self.volume.inode(self.ino)?;
         self.claim(self.ino.nid(), 0, None);
-        let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
-        let has_blocks = matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink))
-            && !raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
-        if has_blocks {
-            let flexible = self.volume.geometry.flexible_inline_xattr();
-            let own = raw.addresses(flexible).iter().map(|address| Address::from(*address));
-            self.holding.blocks += own.filter(|&address| self.volume.geometry.in_main(address)).count() as u64;
+        self.count_blocks(self.ino.nid())?;
+        if has_pointers(&raw) {
             for (at, (nid, offset)) in raw.i_nid.iter().zip(CHILD_OFFSETS).enumerate() {
                 let byte = core::mem::offset_of!(RawInode, i_nid) + 4 * at;
                 self.child(Pointer { holder: self.ino.nid(), byte, value: Nid::from(*nid) }, offset)?;
@@ -192,21 +187,22 @@ impl Walk<'_> {
         if offset == XATTR_NODE_OFFSET {
             return Ok(());
         }
+        let Level::Indirect { first, step } = level(offset, 0, ADDRS_PER_NODE) else { return self.count_blocks(nid) };
         let slots = self.volume.node(nid)?.raw().slots;
-        // Only which of the two it is matters here.
-        match level(offset, 0, ADDRS_PER_NODE) {
-            Level::Direct { .. } => {
-                let geometry = &self.volume.geometry;
-                self.holding.blocks +=
-                    slots.iter().filter(|address| geometry.in_main(Address::from(**address))).count() as u64;
-            }
-            Level::Indirect { first, step } => {
-                for (at, value) in (0..ADDRS_PER_NODE).zip(&slots) {
-                    let pointer = Pointer { holder: nid, byte: 4 * at as usize, value: Nid::from(*value) };
-                    self.child(pointer, first + at * step)?;
-                }
-            }
+        for (at, value) in (0..ADDRS_PER_NODE).zip(&slots) {
+            let pointer = Pointer { holder: nid, byte: 4 * at as usize, value: Nid::from(*value) };
+            self.child(pointer, first + at * step)?;
         }
+        Ok(())
+    }
+
+    fn count_blocks(&mut self, nid: Nid) -> Result<()> {
+        let node = *self.volume.node(nid)?.raw();
+        let geometry = &self.volume.geometry;
+        let own = addresses(&node, geometry.flexible_inline_xattr())
+            .iter()
+            .filter(|address| geometry.in_main(Address::from(**address)));
+        self.holding.blocks += own.count() as u64;
         Ok(())
     }
 }

@@ -92,7 +92,8 @@ impl Index {
         let Seen { nid, ino, offset, version, wants_entry, sound, .. } = *seen;
         let (version, repaired) = (version as u32, is_repaired(version));
         self.lead(version, address, seen.next);
-        if wants_entry && standing == Standing::Newer {
+        // Only inodes have names.
+        if wants_entry && offset == 0 && standing == Standing::Newer {
             let entered = self.entered.entry(nid).or_default();
             if entered.0 < version {
                 *entered = (version, Vec::new());
@@ -375,6 +376,21 @@ mod tests {
         }
         index.settle(&FxHashMap::default());
         assert_eq!((index.nodes[&Nid::new(7)].address.get() >> SEGMENT_BITS, index.named), (half, vec![Ino::new(7)]));
+    }
+
+    /// A node of addresses with a damaged mark outside the chain: it has no name, and the chain keeps the order of those that do.
+    #[test]
+    fn only_inodes_have_names() {
+        let mut index = Index::default();
+        for (nid, segment, offset) in [(7, 2, 0), (8, 1, 0), (9, 3, 1)] {
+            let mut one = seen(4, segment);
+            (one.nid, one.offset, one.wants_entry) = (Nid::new(nid), offset, true);
+            one.ino = Ino::new(if offset == 0 { nid } else { 7 });
+            index.add(&one, Address::new(segment << SEGMENT_BITS), Standing::Newer, Known::default());
+        }
+        let chain = [(2, 0), (1, 1)].map(|(segment, position)| (Address::new(segment << SEGMENT_BITS), position));
+        index.settle(&chain.into_iter().collect());
+        assert_eq!(index.named, [7, 8].map(Ino::new));
     }
 
     /// What the roll-forward chain says goes before where nodes are.
