@@ -103,7 +103,7 @@ impl Volume {
     /// Writes what an fsync has to, and says what is left to do.
     fn append_fsync(&mut self, ino: Ino, data_only: bool, flushes: &Flushes) -> Result<Step> {
         let has_pages = self.pages.dirty_pages_of(ino) > 0;
-        let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
+        let trail = self.since.trail(ino);
         if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) {
             // Nothing to write, but the way to it may have changed.
             return Ok(match self.checkpoint_reason_of_clean(ino)? {
@@ -115,21 +115,21 @@ impl Volume {
             return Ok(Step::Checkpoint);
         }
         // Somebody left to a flush what a seal of now would have to list.
-        let left_to = self.since.unsealed.left_to().filter(|&flush| !flushes.has_succeeded(flush));
+        let left_to = self.since.left_to_flush().filter(|&flush| !flushes.has_succeeded(flush));
         if let Some(flush) = left_to {
             return Ok(Step::Again(flush));
         }
         self.write_back(ino, Reason::Fsync)?;
         let nodes = self.direct_nodes(ino);
-        if !self.since.unsealed.fits(nodes.len() + 1) {
+        if !self.since.fits_seal(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
             self.writer.write_all(&*self.device)?;
             let flush = flushes.next();
             if mutant::active(Mutant::OverflownSealForgotten) {
-                self.since.unsealed.take();
+                self.since.take_unsealed();
             } else {
-                self.since.unsealed.leave_to_flush(flush);
+                self.since.leave_to_flush(flush);
             }
             return Ok(Step::Again(flush));
         }
@@ -139,9 +139,7 @@ impl Volume {
             return Ok(Step::Checkpoint);
         }
         let flush = flushes.next();
-        self.since.note_flushing(flush);
-        let trail = self.since.trails.entry(ino).or_default();
-        (trail.unmarked, trail.flush) = (false, flush);
+        self.since.note_fsynced(ino, flush);
         Ok(Step::Flush(flush))
     }
 
@@ -162,7 +160,7 @@ impl Volume {
         let place = self.allocate(log, node_owner(Nid::NONE))?;
         // Nothing ever refers to a seal.
         self.invalidate_unplaced(place)?;
-        let position = self.since.chained;
+        let position = self.since.chained();
         self.note_chained();
         let next = self.next_address(log);
         let mut placed = Vec::with_capacity(nodes.len());
@@ -203,7 +201,7 @@ impl Volume {
     /// What cleaning has moved since is listed where it went: the commit that tells of the move may free the old place for others, and
     /// recovery takes moves that are older than the seal for known to it.
     fn entries_to_seal(&mut self) -> Vec<Sealed> {
-        let mut entries = self.since.unsealed.take();
+        let mut entries = self.since.take_unsealed();
         if self.journal.is_on() {
             entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));
             entries.retain(|entry| {
@@ -235,7 +233,7 @@ impl Volume {
             () if self.orphans.contains(&ino) => Some("was an orphan"),
             () if since.is_reshaped(ino) => Some("it lost nodes"),
             () if used > self.counts.user_blocks() => Some("recovery could run out of space"),
-            () if since.chained > CHAIN_MAX => Some("the chain is long"),
+            () if since.chained() > CHAIN_MAX => Some("the chain is long"),
             () => None,
         })
     }

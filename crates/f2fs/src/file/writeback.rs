@@ -137,7 +137,7 @@ impl Volume {
         if mutant::active(Mutant::StaleBlockExposed) && index.get() % 3 == 2 {
             return Ok(None);
         }
-        self.since.unsealed.note(address, bytes);
+        self.since.note_unsealed(address, bytes);
         self.writer.make_way(&*self.device, log.index(), address)?;
         Ok(Some(log))
     }

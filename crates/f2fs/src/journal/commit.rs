@@ -209,7 +209,7 @@ impl Volume {
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
         freed.iter().for_each(|&segment| self.placement.note_free(segment));
-        self.since.unsealed.forget(|address| {
+        self.since.forget_unsealed(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()
         });

@@ -15,7 +15,6 @@ use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid};
 use crate::mutant::{self, Mutant};
-use crate::since::Beginning;
 use crate::volume::Volume;
 
 impl Volume {
@@ -26,7 +25,7 @@ impl Volume {
         let log = &mut self.logs[LogId::of(SegmentKind::WarmNode)];
         if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
             log.offset = offset;
-            self.since.beginning = Beginning::Unknown;
+            self.since.begin_behind_open();
         } else {
             self.since.close("no place for the chain behind the checkpoint");
         }
@@ -34,14 +33,12 @@ impl Volume {
 
     /// Before the first block goes to the warm node log: looks at what lies behind the checkpoint.
     pub(crate) fn look_behind_checkpoint(&mut self) {
-        if self.since.beginning != Beginning::Unknown {
+        if !self.since.must_look_behind() {
             return;
         }
-        if self.is_beginning_free() {
-            self.since.beginning = Beginning::Free;
-        } else {
-            self.since.beginning = Beginning::Past;
-            self.since.close("nodes of an interrupted fsync lie behind the checkpoint");
+        let is_free = self.is_beginning_free();
+        self.since.note_behind(is_free);
+        if !is_free {
             self.leave_segment(LogId::of(SegmentKind::WarmNode));
         }
     }
@@ -69,7 +66,7 @@ impl Volume {
 
     /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
     pub(crate) fn note_chained(&mut self) {
-        self.since.chained += 1;
+        self.since.note_chained();
         if self.logs[LogId::of(SegmentKind::WarmNode)].offset >= BLOCKS_PER_SEGMENT {
             self.since.close("no segment for the next node");
         }

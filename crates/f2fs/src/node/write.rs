@@ -41,7 +41,7 @@ impl Volume {
         let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
         footer.flag.set(offset << OFFSET_SHIFT | cold);
         self.put_node(nid, node);
-        self.since.reserved += 1;
+        self.since.note_reserved();
         Ok(nid)
     }
 
@@ -82,7 +82,7 @@ impl Volume {
         let Some((log, address)) = self.place_node(nid, NodeFlags::empty(), None)? else { return Ok(()) };
         if log == LogId::of(SegmentKind::WarmNode) {
             let Some(bytes) = self.nodes.bytes(nid) else { return Ok(()) };
-            self.since.unsealed.note(address, bytes);
+            self.since.note_unsealed(address, bytes);
             self.keep_targets(nid);
         }
         let Some(node) = self.nodes.get(nid) else { return Ok(()) };
