@@ -226,7 +226,7 @@ impl Volume {
         let has_log = self.placement.log(&direct) == LogId::of(SegmentKind::WarmNode);
         let links = self.inode(ino)?.i_links.get();
         let since = &self.since;
-        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.blocks_to_recover());
+        let used = self.checkpoint.raw().valid_block_count.get().saturating_add(since.blocks_to_recover());
         Ok(match () {
             () if !has_log => Some("file nodes have no log of their own"),
             () if links != 1 => Some("not exactly one link"),

@@ -151,7 +151,7 @@ impl F2fs {
 fn describe(volume: &Volume) -> VolumeInfo {
     let geometry = &volume.geometry;
     let superblock = &geometry.superblock;
-    let raw = &volume.checkpoint.raw;
+    let raw = volume.checkpoint.raw();
     let version: Vec<u8> = superblock.version.iter().copied().take_while(|&byte| byte != 0 && byte != b'\n').collect();
     VolumeInfo {
         device: volume.device.name().to_owned(),
@@ -172,7 +172,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
         },
         checkpoint: CheckpointInfo {
             version: raw.checkpoint_ver.get(),
-            pack: volume.checkpoint.pack + 1,
+            pack: volume.checkpoint.pack() + 1,
             flags: raw.ckpt_flags.get(),
             clean: !volume.was_unclean(),
             orphans: volume.orphans.len(),
@@ -203,7 +203,7 @@ fn journal_bytes(volume: &Volume) -> u64 {
 
 /// In constant time.
 pub(crate) fn usage(volume: &Volume) -> Usage {
-    let raw = &volume.checkpoint.raw;
+    let raw = volume.checkpoint.raw();
     Usage {
         user_blocks: volume.counts.user_blocks(),
         used_blocks: volume.counts.blocks(),

@@ -89,7 +89,7 @@ impl Volume {
     /// A block that somebody has, in a segment without live blocks; behind a live journal, which may have moved others there, in any.
     fn owned_block_of_free_segment(&mut self) -> Option<(Nid, Address)> {
         let known = self.table.live_data_blocks() + self.table.live_node_blocks();
-        if self.checkpoint.raw.valid_block_count.get() <= known {
+        if self.checkpoint.raw().valid_block_count.get() <= known {
             return None;
         }
         // An active log's, too.

@@ -18,7 +18,6 @@ use crate::file::cache::Pages;
 use crate::geometry::Geometry;
 use crate::journal::state::Journal;
 use crate::layout::Ino;
-use crate::layout::checkpoint::CheckpointFlags;
 use crate::log::active::ActiveLog;
 use crate::log::logs::Logs;
 use crate::log::writer::BlockWriter;
@@ -98,7 +97,7 @@ impl Volume {
             .ok_or(basalt_vfs::Error::Invalid("the placement does not work with this number of logs"))?;
         let logs = Logs::new(logs, placement.more_logs());
         let now = clock.now();
-        let raw = checkpoint.raw;
+        let raw = *checkpoint.raw();
         Ok(Volume {
             checkpoint,
             placement,
@@ -153,7 +152,7 @@ impl Volume {
 
     /// Sections that the format reserves for cleaning.
     pub(crate) fn sections_reserved(&self) -> u32 {
-        self.checkpoint.raw.rsvd_segment_count.get() / self.geometry.segments_per_section
+        self.checkpoint.raw().rsvd_segment_count.get() / self.geometry.segments_per_section
     }
 
     /// Whether changes are possible.
@@ -199,8 +198,7 @@ impl Volume {
 
     /// Seconds that the volume has ever been mounted: the time of the SIT.
     pub(crate) fn mounted_seconds(&self) -> u64 {
-        let here = self.clock.now().seconds.saturating_sub(self.opened_at).max(0) as u64;
-        self.checkpoint.raw.elapsed_time.get().saturating_add(here).saturating_sub(self.checkpoint.seconds_counted)
+        self.checkpoint.mounted_seconds(self.seconds_open())
     }
 
     /// Seconds since the volume was opened.
@@ -216,6 +214,6 @@ impl Volume {
 
     /// Whether the last shutdown was not clean.
     pub(crate) fn was_unclean(&self) -> bool {
-        self.journal.guarded || !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
+        self.journal.guarded || !self.checkpoint.is_of_closed_volume()
     }
 }

@@ -112,25 +112,14 @@ impl Volume {
         pack.extend_from_slice(&summaries);
         pack.extend_from_slice(&nodes);
         pack.extend_from_slice(&head[..BLOCK_SIZE]);
-        self.checkpoint.seconds_counted = self.seconds_open();
-        self.checkpoint.raw = raw;
-        self.checkpoint.checksum = checksum;
-        self.checkpoint.pack ^= u32::from(!mutant::active(Mutant::CheckpointInPlace));
-        (pack, self.geometry.checkpoint + self.checkpoint.pack * BLOCKS_PER_SEGMENT)
-    }
-
-    /// The version of the next checkpoint. Readers that find the newest pack by parity want odd versions in the first pack and even
-    /// ones in the second; after `resize.f2fs`, which writes the pack that did not count with the same version, one is left out to get there.
-    fn next_version(&self) -> u64 {
-        let next = self.checkpoint.raw.checkpoint_ver.get().wrapping_add(1);
-        let place = self.checkpoint.pack ^ 1;
-        if next % 2 == u64::from(place) { next.wrapping_add(1) } else { next }
+        self.checkpoint.advance(raw, checksum, self.seconds_open());
+        (pack, self.geometry.checkpoint + self.checkpoint.pack() * BLOCKS_PER_SEGMENT)
     }
 
     /// The fixed fields of the next checkpoint, counts of the pack's blocks left out.
     fn next_checkpoint(&self, unmount: bool, compact: bool, orphans: bool) -> RawCheckpoint {
-        let mut raw = self.checkpoint.raw;
-        raw.checkpoint_ver = U64::new(self.next_version());
+        let mut raw = *self.checkpoint.raw();
+        raw.checkpoint_ver = U64::new(self.checkpoint.next_version());
         raw.elapsed_time = U64::new(self.mounted_seconds());
         self.counts.put(&mut raw);
         raw.next_free_nid = U32::new(self.nat.next_free().get());
@@ -173,7 +162,8 @@ impl Volume {
         let mut head = vec![0; BLOCK_SIZE * (1 + self.geometry.payload as usize)];
         head[..BITMAP_OFFSET].copy_from_slice(raw.as_bytes());
         let (sit_at, nat_at) = bitmap_places(raw.flags(), &self.geometry);
-        head[sit_at..sit_at + self.checkpoint.sit_bitmap.len()].copy_from_slice(&self.checkpoint.sit_bitmap);
+        let sit_bitmap = self.checkpoint.sit_bitmap();
+        head[sit_at..sit_at + sit_bitmap.len()].copy_from_slice(sit_bitmap);
         head[nat_at..nat_at + self.nat.bitmap.len()].copy_from_slice(&self.nat.bitmap);
         let offset = raw.checksum_offset.get() as usize;
         let checksum = expected_checksum(&head[..BLOCK_SIZE], offset);

@@ -107,7 +107,7 @@ impl Volume {
                 self.note_live(&mut found, Address::from(*slot), Owner { nid, index, kind: KIND_DATA });
             }
         }
-        found.is_complete &= nodes == self.checkpoint.raw.valid_node_count.get();
+        found.is_complete &= nodes == self.checkpoint.raw().valid_node_count.get();
         found
     }
 

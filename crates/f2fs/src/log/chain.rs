@@ -9,7 +9,7 @@
 
 use zerocopy::FromBytes;
 
-use basalt_segments::{LogId, Segment, SegmentKind};
+use basalt_segments::{LogId, SegmentKind};
 
 use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
@@ -21,7 +21,7 @@ impl Volume {
     /// Lets the chain begin behind the checkpoint that the volume was opened with, if that is safe once it is needed; `offset` is where
     /// the warm node log was in its segment.
     pub(crate) fn begin_chain_behind_open(&mut self, offset: u32) {
-        let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
+        let (named, _) = self.checkpoint.chain_start();
         let log = &mut self.logs[LogId::of(SegmentKind::WarmNode)];
         if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
             log.offset = offset;
@@ -78,7 +78,7 @@ impl Volume {
             return;
         }
         let log = &self.logs[LogId::of(SegmentKind::WarmNode)];
-        let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
+        let (named, _) = self.checkpoint.chain_start();
         self.table.pin(log.segment);
         if self.geometry.has_segment(named) {
             self.table.pin(named);

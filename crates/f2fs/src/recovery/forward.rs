@@ -17,7 +17,7 @@ use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, RawBlock};
+use crate::layout::{Address, Ino, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::inode;
 use crate::node::nat;
@@ -51,7 +51,7 @@ impl Volume {
             CheckpointFlags::DISABLED | CheckpointFlags::RESIZE | CheckpointFlags::ERROR | CheckpointFlags::FSCK;
         !self.options.rescue
             && self.geometry.features.difference(features::WRITABLE).is_empty()
-            && !self.checkpoint.raw.flags().intersects(broken)
+            && !self.checkpoint.raw().flags().intersects(broken)
     }
 
     /// Recovers in memory what was fsynced after the checkpoint. For a repair also what counts behind damage; else the volume is read-only
@@ -110,15 +110,13 @@ impl Volume {
 
     /// The chain behind the last checkpoint.
     fn scan_chain(&self) -> Chain {
-        let raw = &self.checkpoint.raw;
-        let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
-        let main = self.geometry.main;
+        let (segment, offset) = self.checkpoint.chain_start();
         let start = Start {
             device: &*self.device,
             geometry: &self.geometry,
             version: self.checkpoint.node_version(),
             moves: &self.journal.translation,
-            address: main + segment * BLOCKS_PER_SEGMENT + offset,
+            address: self.geometry.in_segment(segment, offset),
         };
         scan(&start, &|address| self.table.is_live(self.geometry.main_block(address)))
     }
