@@ -188,7 +188,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
             .map(|log| LogInfo { segment: log.segment.get(), offset: log.offset })
             .collect(),
         journal_bytes: journal_bytes(volume),
-        journal_live: volume.journal.guarded,
+        journal_live: volume.journal.is_guarded(),
         counters: volume.counters,
         read_only: !volume.is_writable(),
         warnings: volume.warnings.clone(),
@@ -198,7 +198,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
 /// The journal's size. One that is not used, as on a volume that is only read, is looked up on the device.
 fn journal_bytes(volume: &Volume) -> u64 {
     let look_up = || Area::find(&*volume.device, &volume.geometry).unwrap_or_default();
-    volume.journal.area.or_else(look_up).map_or(0, |area| u64::from(area.blocks) << BLOCK_BITS)
+    volume.journal.area().or_else(look_up).map_or(0, |area| u64::from(area.blocks) << BLOCK_BITS)
 }
 
 /// In constant time.

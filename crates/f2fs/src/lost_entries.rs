@@ -95,7 +95,7 @@ impl Volume {
         // An active log's, too.
         let is_free = |&segment: &Segment| self.table.live(segment) == 0;
         let (free, others): (Vec<Segment>, Vec<Segment>) = self.geometry.segments().partition(is_free);
-        let others = if self.journal.guarded { &others[..] } else { &[] };
+        let others = if self.journal.is_guarded() { &others[..] } else { &[] };
         spread(&free, FREE_SEGMENTS_MAX).chain(spread(others, USED_SEGMENTS_MAX)).find_map(|segment| {
             let summary = self.owners(segment).ok()?;
             let dead = (0..BLOCKS_PER_SEGMENT as usize).step_by(STEP);

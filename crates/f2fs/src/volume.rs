@@ -214,6 +214,6 @@ impl Volume {
 
     /// Whether the last shutdown was not clean.
     pub(crate) fn was_unclean(&self) -> bool {
-        self.journal.guarded || !self.checkpoint.is_of_closed_volume()
+        self.journal.is_guarded() || !self.checkpoint.is_of_closed_volume()
     }
 }

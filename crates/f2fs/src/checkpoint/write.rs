@@ -74,14 +74,14 @@ impl Volume {
         self.checkpoint_under_way = true;
         self.table.begin_checkpoint();
         self.pin_chain();
-        self.journal.note_checkpoint_taken();
+        self.journal.begin_checkpoint();
         Ok(Prepared { tail_address: start + (body.len() / BLOCK_SIZE) as u32, tail: tail.to_vec(), freed })
     }
 
     /// Step 4: the checkpoint holds.
     pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared, durable: Durable) {
         self.table.end_checkpoint();
-        self.journal.note_checkpoint();
+        self.journal.end_checkpoint();
         self.table.release(&prepared.freed, durable);
         prepared.freed.iter().for_each(|&segment| self.placement.note_free(segment));
         self.checkpoint_under_way = false;
