@@ -1,4 +1,4 @@
-//! What changed since the last checkpoint was prepared, as far as fsync has to know.
+//! What changed since the last checkpoint was prepared: whether anything did, and what fsync has to know.
 
 use std::collections::VecDeque;
 
@@ -66,6 +66,8 @@ pub struct Trail {
 /// Everything that is forgotten when a checkpoint is prepared.
 #[derive(Debug, Default)]
 pub struct SinceCheckpoint {
+    /// Something differs from the checkpoint.
+    changed: bool,
     /// Inodes that the checkpoint does not have.
     created: FxHashSet<Ino>,
     /// Inodes with a name more, or another one.
@@ -92,6 +94,24 @@ pub struct SinceCheckpoint {
     beginning: Beginning,
     /// Where data was put since each node was last written to the chain, by the node that points there.
     placed: FxHashMap<Nid, Vec<Address>>,
+}
+
+/// Whether there is anything.
+impl SinceCheckpoint {
+    /// Something differs from the checkpoint from now on.
+    pub fn note_change(&mut self) {
+        self.changed = true;
+    }
+
+    /// Whether something differs from the checkpoint.
+    pub fn has_changes(&self) -> bool {
+        self.changed
+    }
+
+    /// The same, and begins to watch for changes anew: whoever asks notes them again.
+    pub fn take_changes(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
 }
 
 /// Names and shapes: what the chain cannot carry.

@@ -24,7 +24,6 @@ use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
-use crate::since::SinceCheckpoint;
 use crate::statistics::{CheckpointStatistics, CleaningStatistics, Counters, Statistics};
 
 /// Everything the engine knows about an open volume.
@@ -34,6 +33,7 @@ pub(crate) struct Volume {
     pub clock: Arc<dyn Clock>,
     pub options: OpenOptions,
     pub placement: Box<dyn Placement>,
+    /// The last checkpoint, and what came since.
     pub checkpoint: CheckpointState,
     pub table: SegmentTable,
     pub logs: Logs,
@@ -43,12 +43,6 @@ pub(crate) struct Volume {
     pub pages: Pages,
     pub orphans: BTreeSet<Ino>,
     pub counts: Counts,
-    /// What fsync has to know.
-    pub since: SinceCheckpoint,
-    /// A checkpoint was prepared, but does not hold yet.
-    pub checkpoint_under_way: bool,
-    /// Something differs from the last checkpoint.
-    pub changed: bool,
     /// The volume is being closed, or is: access times stay as they are.
     pub closing: bool,
     /// Why the volume takes no more changes: an error that left memory and device apart.
@@ -106,9 +100,6 @@ impl Volume {
             pages: Pages::new(options.cache_bytes),
             orphans,
             counts: Counts::of(&raw),
-            since: SinceCheckpoint::default(),
-            checkpoint_under_way: false,
-            changed: false,
             closing: false,
             failed: None,
             cleaner: Cleaner::default(),
@@ -183,10 +174,12 @@ impl Volume {
     /// Carries a change out. A failed write turns the volume read-only, and so does any failure once something has changed. What was
     /// met before that, while looking, concerns only whoever asked: the volume is as it was.
     pub(crate) fn attempt<T>(&mut self, change: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
-        let changed_before = std::mem::replace(&mut self.changed, false);
+        let changed_before = self.checkpoint.since_mut().take_changes();
         let result = change(self);
-        let has_begun = self.changed;
-        self.changed |= changed_before;
+        let has_begun = self.checkpoint.has_changes();
+        if changed_before {
+            self.checkpoint.note_change();
+        }
         if let Err(error) = &result
             && error.is_failure()
             && (has_begun || !error.is_from_reading())

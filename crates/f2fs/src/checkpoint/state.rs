@@ -1,4 +1,10 @@
-//! The last checkpoint, as the engine goes on from it.
+//! The last checkpoint, as the engine goes on from it, and what came since.
+//!
+//! | when | what happens here |
+//! |---|---|
+//! | it is composed | [`advance`](CheckpointState::advance): version, checksum and pack are those of the new one |
+//! | all but its last block was written | [`begin`](CheckpointState::begin): it is under way, and nothing has come since |
+//! | it holds | [`end`](CheckpointState::end): it is not under way |
 
 use std::collections::BTreeSet;
 
@@ -9,11 +15,12 @@ use crate::layout::checkpoint::{CheckpointFlags, RawCheckpoint};
 use crate::layout::summary::RawSitJournalEntry;
 use crate::layout::{bit_msb, flip_bit_msb};
 use crate::mutant::{self, Mutant};
+use crate::since::SinceCheckpoint;
 
 /// The place of the warm node log among the logs of nodes.
 const WARM_NODES: usize = SegmentKind::WarmNode.index() - SegmentKind::HotNode.index();
 
-/// The last checkpoint, as the engine goes on from it.
+/// The last checkpoint, as the engine goes on from it, and what came since.
 pub struct CheckpointState {
     /// Its fixed fields; version and checksum are those that nodes written from now on carry.
     raw: RawCheckpoint,
@@ -27,6 +34,10 @@ pub struct CheckpointState {
     sit_journaled: BTreeSet<Segment>,
     /// Seconds of this mount that `elapsed_time` counts already.
     seconds_counted: u64,
+    /// It was prepared, but does not hold yet.
+    is_under_way: bool,
+    /// What came since it was prepared.
+    since: SinceCheckpoint,
 }
 
 impl CheckpointState {
@@ -39,6 +50,8 @@ impl CheckpointState {
             sit_bitmap,
             sit_journaled: sit_journal.iter().map(|entry| Segment::new(entry.segno.get())).collect(),
             seconds_counted: 0,
+            is_under_way: false,
+            since: SinceCheckpoint::default(),
         }
     }
 
@@ -87,6 +100,45 @@ impl CheckpointState {
         (self.raw, self.checksum, self.seconds_counted) = (raw, checksum, seconds);
         self.pack ^= u32::from(!mutant::active(Mutant::CheckpointInPlace));
     }
+
+    /// All but its last block was written: it has everything so far, and what comes now belongs to the next.
+    pub fn begin(&mut self) {
+        self.since = SinceCheckpoint::default();
+        self.is_under_way = true;
+    }
+
+    /// It holds.
+    pub fn end(&mut self) {
+        self.is_under_way = false;
+    }
+
+    /// Whether it was prepared, but does not hold yet: without it, what came since leads nowhere.
+    pub fn is_under_way(&self) -> bool {
+        self.is_under_way
+    }
+}
+
+/// What came since.
+impl CheckpointState {
+    /// What came since it was prepared.
+    pub fn since(&self) -> &SinceCheckpoint {
+        &self.since
+    }
+
+    /// The same, to take note of more.
+    pub fn since_mut(&mut self) -> &mut SinceCheckpoint {
+        &mut self.since
+    }
+
+    /// Something differs from it from now on.
+    pub fn note_change(&mut self) {
+        self.since.note_change();
+    }
+
+    /// Whether something differs from it.
+    pub fn has_changes(&self) -> bool {
+        self.since.has_changes()
+    }
 }
 
 /// The SIT's part.
@@ -121,7 +173,7 @@ mod tests {
     use zerocopy::little_endian::{U32, U64};
 
     use super::*;
-    use crate::layout::Address;
+    use crate::layout::{Address, Ino};
 
     fn state(version: u64, index: u32) -> CheckpointState {
         let mut raw = RawCheckpoint::new_zeroed();
@@ -145,6 +197,22 @@ mod tests {
         state.advance(raw, 9, 30);
         assert_eq!((state.node_version(), state.pack()), (6 | 9 << 32, 1));
         assert_eq!(state.mounted_seconds(40), 140, "no second is counted twice");
+    }
+
+    #[test]
+    fn beginning_a_checkpoint_forgets_what_came_before_and_ending_it_does_not() {
+        let mut state = state(5, 0);
+        let ino = Ino::new(7);
+        state.note_change();
+        state.since_mut().note_created(ino);
+        state.since_mut().note_chained();
+        state.begin();
+        assert!(state.is_under_way() && !state.has_changes() && !state.since().is_created(ino));
+        assert_eq!(state.since().chained(), 0);
+        state.note_change();
+        state.since_mut().note_created(ino);
+        state.end();
+        assert!(!state.is_under_way() && state.has_changes() && state.since().is_created(ino));
     }
 
     #[test]

@@ -25,7 +25,6 @@ use crate::layout::summary::{
 use crate::layout::superblock::Features;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use crate::mutant::{self, Mutant};
-use crate::since::SinceCheckpoint;
 use crate::volume::Volume;
 
 /// A checkpoint that lacks only its last block.
@@ -69,9 +68,7 @@ impl Volume {
         self.write_metadata(start, body)?;
         self.counters.metadata_blocks += 1;
         self.counters.checkpoints += 1;
-        self.changed = false;
-        self.since = SinceCheckpoint::default();
-        self.checkpoint_under_way = true;
+        self.checkpoint.begin();
         self.table.begin_checkpoint();
         self.pin_chain();
         self.journal.begin_checkpoint();
@@ -84,7 +81,7 @@ impl Volume {
         self.journal.end_checkpoint();
         self.table.release(&prepared.freed, durable);
         prepared.freed.iter().for_each(|&segment| self.placement.note_free(segment));
-        self.checkpoint_under_way = false;
+        self.checkpoint.end();
         let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
     }

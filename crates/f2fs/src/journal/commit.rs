@@ -199,7 +199,7 @@ impl Volume {
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
         freed.iter().for_each(|&segment| self.placement.note_free(segment));
-        self.since.forget_unsealed(|address| {
+        self.checkpoint.since_mut().forget_unsealed(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()
         });

@@ -39,7 +39,7 @@ impl Volume {
 
     /// Segments that recovery may need where so many nodes point to moved blocks.
     pub(super) fn recovery_segments(&self, pointing: usize) -> u32 {
-        let nodes = pointing as u32 + self.since.chained();
+        let nodes = pointing as u32 + self.checkpoint.since().chained();
         LogId::RECORDED as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
     }
 

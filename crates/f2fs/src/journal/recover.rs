@@ -58,7 +58,7 @@ impl Volume {
         }
         self.put_at_last_places(&moved, &mut found.owners, is_damaged)?;
         found.translation = translation;
-        self.changed = true;
+        self.checkpoint.note_change();
         Ok(found)
     }
 

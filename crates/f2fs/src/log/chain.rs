@@ -25,19 +25,19 @@ impl Volume {
         let log = &mut self.logs[LogId::of(SegmentKind::WarmNode)];
         if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
             log.offset = offset;
-            self.since.begin_behind_open();
+            self.checkpoint.since_mut().begin_behind_open();
         } else {
-            self.since.close("no place for the chain behind the checkpoint");
+            self.checkpoint.since_mut().close("no place for the chain behind the checkpoint");
         }
     }
 
     /// Before the first block goes to the warm node log: looks at what lies behind the checkpoint.
     pub(crate) fn look_behind_checkpoint(&mut self) {
-        if !self.since.must_look_behind() {
+        if !self.checkpoint.since().must_look_behind() {
             return;
         }
         let is_free = self.is_beginning_free();
-        self.since.note_behind(is_free);
+        self.checkpoint.since_mut().note_behind(is_free);
         if !is_free {
             self.leave_segment(LogId::of(SegmentKind::WarmNode));
         }
@@ -59,16 +59,16 @@ impl Volume {
         if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
             return;
         }
-        for address in self.since.take_placed(nid) {
+        for address in self.checkpoint.since_mut().take_placed(nid) {
             self.table.make_durable(self.geometry.main_block(address));
         }
     }
 
     /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
     pub(crate) fn note_chained(&mut self) {
-        self.since.note_chained();
+        self.checkpoint.since_mut().note_chained();
         if self.logs[LogId::of(SegmentKind::WarmNode)].offset >= BLOCKS_PER_SEGMENT {
-            self.since.close("no segment for the next node");
+            self.checkpoint.since_mut().close("no segment for the next node");
         }
     }
 

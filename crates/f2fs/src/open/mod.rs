@@ -164,7 +164,7 @@ fn roll_forward(
         volume.leave_segment(LogId::of(SegmentKind::WarmNode));
     }
     if !may {
-        volume.since.close("the volume has features that recovery does not know, or is damaged");
+        volume.checkpoint.since_mut().close("the volume has features that recovery does not know, or is damaged");
         return Ok((volume, found, unclean));
     }
     match volume.roll_forward(&mut found, recovery.is_repair) {
@@ -179,7 +179,7 @@ fn roll_forward(
             if is_new && !unclean {
                 volume.begin_chain_behind_open(place);
             } else {
-                volume.since.close("recovery has not ended with a checkpoint");
+                volume.checkpoint.since_mut().close("recovery has not ended with a checkpoint");
             }
             Ok((volume, found, unclean || !is_new))
         }
@@ -232,7 +232,7 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
                 .push(format!("unlinked inode {ino} cannot be freed: {error}; basalt fsck --repair frees it"));
             continue;
         }
-        volume.changed = true;
+        volume.checkpoint.note_change();
     }
     Ok(())
 }

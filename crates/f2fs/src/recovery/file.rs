@@ -225,7 +225,7 @@ impl Volume {
         if !self.table.set_live(block, now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "fsynced, and live for another owner"));
         }
-        self.changed = true;
+        self.checkpoint.note_change();
         Ok(())
     }
 
