@@ -53,7 +53,7 @@ impl F2fs {
                     return Ok(None);
                 }
                 let step = volume.append_fsync(ino, data_only, &self.flushes)?;
-                Ok(Some((step, volume.checkpoint_under_way)))
+                Ok(Some((step, volume.checkpoint.is_under_way())))
             })?;
             let Some((step, under_way)) = appended else { return Ok(()) };
             if under_way && !mutant::active(Mutant::CheckpointNotAwaited) {
@@ -103,7 +103,7 @@ impl Volume {
     /// Writes what an fsync has to, and says what is left to do.
     fn append_fsync(&mut self, ino: Ino, data_only: bool, flushes: &Flushes) -> Result<Step> {
         let has_pages = self.pages.dirty_pages_of(ino) > 0;
-        let trail = self.since.trails.get(&ino).copied().unwrap_or_default();
+        let trail = self.checkpoint.since().trail(ino);
         if !has_pages && !trail.unmarked && !self.nodes.is_dirty(ino, data_only) {
             // Nothing to write, but the way to it may have changed.
             return Ok(match self.checkpoint_reason_of_clean(ino)? {
@@ -115,33 +115,31 @@ impl Volume {
             return Ok(Step::Checkpoint);
         }
         // Somebody left to a flush what a seal of now would have to list.
-        let left_to = self.since.unsealed.left_to().filter(|&flush| !flushes.has_succeeded(flush));
+        let left_to = self.checkpoint.since().left_to_flush().filter(|&flush| !flushes.has_succeeded(flush));
         if let Some(flush) = left_to {
             return Ok(Step::Again(flush));
         }
         self.write_back(ino, Reason::Fsync)?;
         let nodes = self.direct_nodes(ino);
-        if !self.since.unsealed.fits(nodes.len() + 1) {
+        if !self.checkpoint.since().fits_seal(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
             self.writer.write_all(&*self.device)?;
             let flush = flushes.next();
             if mutant::active(Mutant::OverflownSealForgotten) {
-                self.since.unsealed.take();
+                self.checkpoint.since_mut().take_unsealed();
             } else {
-                self.since.unsealed.leave_to_flush(flush);
+                self.checkpoint.since_mut().leave_to_flush(flush);
             }
             return Ok(Step::Again(flush));
         }
-        let durable = self.since.durable(|flush| flushes.has_succeeded(flush));
+        let durable = self.checkpoint.since_mut().durable(|flush| flushes.has_succeeded(flush));
         self.append_nodes(ino, nodes, durable)?;
-        if self.since.is_closed() {
+        if self.checkpoint.since().is_closed() {
             return Ok(Step::Checkpoint);
         }
         let flush = flushes.next();
-        self.since.note_flushing(flush);
-        let trail = self.since.trails.entry(ino).or_default();
-        (trail.unmarked, trail.flush) = (false, flush);
+        self.checkpoint.since_mut().note_fsynced(ino, flush);
         Ok(Step::Flush(flush))
     }
 
@@ -162,14 +160,14 @@ impl Volume {
         let place = self.allocate(log, node_owner(Nid::NONE))?;
         // Nothing ever refers to a seal.
         self.invalidate_unplaced(place)?;
-        let position = self.since.chained;
+        let position = self.checkpoint.since().chained();
         self.note_chained();
         let next = self.next_address(log);
         let mut placed = Vec::with_capacity(nodes.len());
         let mut entries = self.entries_to_seal();
         let mut result = Ok(());
         for nid in nodes {
-            let named = if self.since.is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
+            let named = if self.checkpoint.since().is_created(ino) { NodeFlags::DENTRY } else { NodeFlags::empty() };
             let is_marked = nid == ino.nid() && !mutant::active(Mutant::FsyncMarkMissing);
             let marks = if is_marked { NodeFlags::FSYNC | named } else { NodeFlags::empty() };
             let address = match self.place_node(nid, marks, Some(log)) {
@@ -203,7 +201,7 @@ impl Volume {
     /// What cleaning has moved since is listed where it went: the commit that tells of the move may free the old place for others, and
     /// recovery takes moves that are older than the seal for known to it.
     fn entries_to_seal(&mut self) -> Vec<Sealed> {
-        let mut entries = self.since.unsealed.take();
+        let mut entries = self.checkpoint.since_mut().take_unsealed();
         if self.journal.is_on() {
             entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));
             entries.retain(|entry| {
@@ -227,15 +225,15 @@ impl Volume {
         let direct = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
         let has_log = self.placement.log(&direct) == LogId::of(SegmentKind::WarmNode);
         let links = self.inode(ino)?.i_links.get();
-        let since = &self.since;
-        let used = self.checkpoint.raw.valid_block_count.get().saturating_add(since.blocks_to_recover());
+        let since = self.checkpoint.since();
+        let used = self.checkpoint.raw().valid_block_count.get().saturating_add(since.blocks_to_recover());
         Ok(match () {
             () if !has_log => Some("file nodes have no log of their own"),
             () if links != 1 => Some("not exactly one link"),
             () if self.orphans.contains(&ino) => Some("was an orphan"),
             () if since.is_reshaped(ino) => Some("it lost nodes"),
             () if used > self.counts.user_blocks() => Some("recovery could run out of space"),
-            () if since.chained > CHAIN_MAX => Some("the chain is long"),
+            () if since.chained() > CHAIN_MAX => Some("the chain is long"),
             () => None,
         })
     }
@@ -250,7 +248,7 @@ impl Volume {
         let parent = raw.parent();
         let length = (raw.i_namelen.get() as usize).min(raw.i_name.len());
         let name: Box<[u8]> = raw.i_name[..length].into();
-        Ok(self.since.checkpoint_reason_of_name(ino, parent, name))
+        Ok(self.checkpoint.since().checkpoint_reason_of_name(ino, parent, name))
     }
 }
 

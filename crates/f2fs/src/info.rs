@@ -151,7 +151,7 @@ impl F2fs {
 fn describe(volume: &Volume) -> VolumeInfo {
     let geometry = &volume.geometry;
     let superblock = &geometry.superblock;
-    let raw = &volume.checkpoint.raw;
+    let raw = volume.checkpoint.raw();
     let version: Vec<u8> = superblock.version.iter().copied().take_while(|&byte| byte != 0 && byte != b'\n').collect();
     VolumeInfo {
         device: volume.device.name().to_owned(),
@@ -172,7 +172,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
         },
         checkpoint: CheckpointInfo {
             version: raw.checkpoint_ver.get(),
-            pack: volume.checkpoint.pack + 1,
+            pack: volume.checkpoint.pack() + 1,
             flags: raw.ckpt_flags.get(),
             clean: !volume.was_unclean(),
             orphans: volume.orphans.len(),
@@ -188,7 +188,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
             .map(|log| LogInfo { segment: log.segment.get(), offset: log.offset })
             .collect(),
         journal_bytes: journal_bytes(volume),
-        journal_live: volume.journal.guarded,
+        journal_live: volume.journal.is_guarded(),
         counters: volume.counters,
         read_only: !volume.is_writable(),
         warnings: volume.warnings.clone(),
@@ -198,12 +198,12 @@ fn describe(volume: &Volume) -> VolumeInfo {
 /// The journal's size. One that is not used, as on a volume that is only read, is looked up on the device.
 fn journal_bytes(volume: &Volume) -> u64 {
     let look_up = || Area::find(&*volume.device, &volume.geometry).unwrap_or_default();
-    volume.journal.area.or_else(look_up).map_or(0, |area| u64::from(area.blocks) << BLOCK_BITS)
+    volume.journal.area().or_else(look_up).map_or(0, |area| u64::from(area.blocks) << BLOCK_BITS)
 }
 
 /// In constant time.
 pub(crate) fn usage(volume: &Volume) -> Usage {
-    let raw = &volume.checkpoint.raw;
+    let raw = volume.checkpoint.raw();
     Usage {
         user_blocks: volume.counts.user_blocks(),
         used_blocks: volume.counts.blocks(),

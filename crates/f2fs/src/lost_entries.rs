@@ -89,13 +89,13 @@ impl Volume {
     /// A block that somebody has, in a segment without live blocks; behind a live journal, which may have moved others there, in any.
     fn owned_block_of_free_segment(&mut self) -> Option<(Nid, Address)> {
         let known = self.table.live_data_blocks() + self.table.live_node_blocks();
-        if self.checkpoint.raw.valid_block_count.get() <= known {
+        if self.checkpoint.raw().valid_block_count.get() <= known {
             return None;
         }
         // An active log's, too.
         let is_free = |&segment: &Segment| self.table.live(segment) == 0;
         let (free, others): (Vec<Segment>, Vec<Segment>) = self.geometry.segments().partition(is_free);
-        let others = if self.journal.guarded { &others[..] } else { &[] };
+        let others = if self.journal.is_guarded() { &others[..] } else { &[] };
         spread(&free, FREE_SEGMENTS_MAX).chain(spread(others, USED_SEGMENTS_MAX)).find_map(|segment| {
             let summary = self.owners(segment).ok()?;
             let dead = (0..BLOCKS_PER_SEGMENT as usize).step_by(STEP);

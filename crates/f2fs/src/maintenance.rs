@@ -63,7 +63,7 @@ impl F2fs {
                 // Somebody else's may have freed them while this one waited for its turn.
                 CheckpointCause::Cleaning(_) => volume.cleaner.sections_to_be_freed(&volume.table) > 0,
                 CheckpointCause::Memory => volume.holds_too_much_for_checkpoint(),
-                _ => volume.changed || unmount && volume.was_unclean(),
+                _ => volume.checkpoint.has_changes() || unmount && volume.was_unclean(),
             };
             if !due || !volume.is_writable() {
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! What changed since the last checkpoint was prepared, as far as fsync has to know.
+//! What changed since the last checkpoint was prepared: whether anything did, and what fsync has to know.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ const NAME_BLOCKS: u64 = 4;
 
 /// What is known of the place behind the checkpoint that the volume was opened with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Beginning {
+enum Beginning {
     /// Nothing: a chain may begin there once it was looked at.
     Unknown,
     /// No block of the checkpoint's version: the chain may use the rest of the segment. What lies in other segments is not known.
@@ -28,7 +28,7 @@ pub enum Beginning {
 
 /// Blocks written since the last seal or flush. Stops counting (and computing) at what no seal could list.
 #[derive(Debug, Default)]
-pub struct Unsealed {
+struct Unsealed {
     entries: Vec<Sealed>,
     overflown: bool,
     /// The flush that blocks were left to, which the list does not have any more.
@@ -36,8 +36,7 @@ pub struct Unsealed {
 }
 
 impl Unsealed {
-    /// Takes note of a block on its way to the device.
-    pub fn note(&mut self, address: Address, bytes: &[u8]) {
+    fn note(&mut self, address: Address, bytes: &[u8]) {
         if self.entries.len() < ENTRIES_MAX {
             self.entries.push(Sealed::of(address, bytes));
         } else {
@@ -45,37 +44,18 @@ impl Unsealed {
         }
     }
 
-    /// Whether all of it and `more` entries fit one seal.
-    pub fn fits(&self, more: usize) -> bool {
+    fn fits(&self, more: usize) -> bool {
         !self.overflown && self.entries.len() + more <= ENTRIES_MAX
     }
 
-    /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
-    pub fn forget(&mut self, is_reused: impl Fn(Address) -> bool) {
-        self.entries.retain(|entry| !is_reused(entry.address));
-    }
-
-    /// The entries so far, for a seal to list.
-    pub fn take(&mut self) -> Vec<Sealed> {
+    fn take(&mut self) -> Vec<Sealed> {
         self.overflown = false;
         std::mem::take(&mut self.entries)
-    }
-
-    /// Leaves all so far to flush number `flush`, which has not begun. Until it has succeeded no seal may be written: it would vouch for
-    /// blocks that it does not list.
-    pub fn leave_to_flush(&mut self, flush: u64) {
-        self.take();
-        self.left_to = Some(flush);
-    }
-
-    /// The flush that has to succeed before the next seal, if blocks were left to one.
-    pub fn left_to(&self) -> Option<u64> {
-        self.left_to
     }
 }
 
 /// What became of a file's nodes since the checkpoint.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Trail {
     /// Nodes were written that no fsync mark covers.
     pub unmarked: bool,
@@ -86,6 +66,8 @@ pub struct Trail {
 /// Everything that is forgotten when a checkpoint is prepared.
 #[derive(Debug, Default)]
 pub struct SinceCheckpoint {
+    /// Something differs from the checkpoint.
+    changed: bool,
     /// Inodes that the checkpoint does not have.
     created: FxHashSet<Ino>,
     /// Inodes with a name more, or another one.
@@ -97,23 +79,42 @@ pub struct SinceCheckpoint {
     /// Why no fsync may append to the chain any more.
     closed: Option<&'static str>,
     /// What was written of whom.
-    pub trails: FxHashMap<Ino, Trail>,
+    trails: FxHashMap<Ino, Trail>,
     /// Blocks newly counted as used, whatever was freed: what recovery may have to find room for.
-    pub reserved: u64,
+    reserved: u64,
     /// Blocks in the chain.
-    pub chained: u32,
+    chained: u32,
     /// Fsyncs whose flush may not be over: its number, and the blocks that were in the chain by then.
     flushing: VecDeque<(u64, u32)>,
     /// Blocks of the chain that are durable, with all that their seals list.
     durable: u32,
     /// Written since the last seal.
-    pub unsealed: Unsealed,
+    unsealed: Unsealed,
     /// Until the first checkpoint of the session: where its chain may be.
-    pub beginning: Beginning,
+    beginning: Beginning,
     /// Where data was put since each node was last written to the chain, by the node that points there.
     placed: FxHashMap<Nid, Vec<Address>>,
 }
 
+/// Whether there is anything.
+impl SinceCheckpoint {
+    /// Something differs from the checkpoint from now on.
+    pub fn note_change(&mut self) {
+        self.changed = true;
+    }
+
+    /// Whether something differs from the checkpoint.
+    pub fn has_changes(&self) -> bool {
+        self.changed
+    }
+
+    /// The same, and begins to watch for changes anew: whoever asks notes them again.
+    pub fn take_changes(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+/// Names and shapes: what the chain cannot carry.
 impl SinceCheckpoint {
     /// An inode was made.
     pub fn note_created(&mut self, ino: Ino) {
@@ -158,37 +159,14 @@ impl SinceCheckpoint {
         self.closed.is_some()
     }
 
-    /// A node points to data at this address from now on.
-    pub fn note_placed(&mut self, nid: Nid, address: Address) {
-        self.placed.entry(nid).or_default().push(address);
-    }
-
-    /// A node goes to the chain: the addresses that it got since it last did.
-    pub fn take_placed(&mut self, nid: Nid) -> Vec<Address> {
-        self.placed.remove(&nid).unwrap_or_default()
-    }
-
-    /// Nodes of this inode went to a log without a mark: its next fsync has something to do.
-    pub fn note_unmarked(&mut self, ino: Ino) {
-        self.trails.entry(ino).or_default().unmarked = true;
-    }
-
-    /// All of the chain so far becomes durable with flush number `flush`.
-    pub fn note_flushing(&mut self, flush: u64) {
-        self.flushing.push_back((flush, self.chained));
-    }
-
-    /// Blocks of the chain that are durable.
-    pub fn durable(&mut self, has_succeeded: impl Fn(u64) -> bool) -> u32 {
-        while let Some((_, blocks)) = self.flushing.pop_front_if(|(flush, _)| has_succeeded(*flush)) {
-            self.durable = blocks;
-        }
-        self.durable
-    }
-
     /// Whether it lost a node, or as a directory changed its xattrs.
     pub fn is_reshaped(&self, ino: Ino) -> bool {
         self.reshaped.contains(&ino)
+    }
+
+    /// A block is newly counted as used.
+    pub fn note_reserved(&mut self) {
+        self.reserved += 1;
     }
 
     /// Blocks that recovery may have to find room for.
@@ -218,5 +196,170 @@ impl SinceCheckpoint {
             (self.created, self.renamed) = Default::default();
             (self.left, self.reshaped) = Default::default();
         }
+    }
+}
+
+/// The chain, and which of its blocks are durable.
+impl SinceCheckpoint {
+    /// The chain may begin behind the checkpoint that the volume was opened with, once somebody has looked at what lies there.
+    pub fn begin_behind_open(&mut self) {
+        self.beginning = Beginning::Unknown;
+    }
+
+    /// Whether somebody has to look at what lies behind the checkpoint before the chain begins there.
+    pub fn must_look_behind(&self) -> bool {
+        self.beginning == Beginning::Unknown
+    }
+
+    /// What lies behind the checkpoint is free for the chain, or has nodes of its version that are none of it.
+    pub fn note_behind(&mut self, is_free: bool) {
+        if is_free {
+            self.beginning = Beginning::Free;
+        } else {
+            self.beginning = Beginning::Past;
+            self.close("nodes of an interrupted fsync lie behind the checkpoint");
+        }
+    }
+
+    /// Whether the chain began in what was left of a segment: it ends with that.
+    pub fn is_behind_open(&self) -> bool {
+        self.beginning == Beginning::Free
+    }
+
+    /// A block went to the chain.
+    pub fn note_chained(&mut self) {
+        self.chained += 1;
+    }
+
+    /// Blocks in the chain.
+    pub fn chained(&self) -> u32 {
+        self.chained
+    }
+
+    /// What became of a file's nodes.
+    pub fn trail(&self, ino: Ino) -> Trail {
+        self.trails.get(&ino).copied().unwrap_or_default()
+    }
+
+    /// A node points to data at this address from now on.
+    pub fn note_placed(&mut self, nid: Nid, address: Address) {
+        self.placed.entry(nid).or_default().push(address);
+    }
+
+    /// A node goes to the chain: the addresses that it got since it last did.
+    pub fn take_placed(&mut self, nid: Nid) -> Vec<Address> {
+        self.placed.remove(&nid).unwrap_or_default()
+    }
+
+    /// Nodes of this inode went to a log without a mark: its next fsync has something to do.
+    pub fn note_unmarked(&mut self, ino: Ino) {
+        self.trails.entry(ino).or_default().unmarked = true;
+    }
+
+    /// A file's nodes are in the chain, marked: with all of the chain so far they become durable with flush number `flush`.
+    pub fn note_fsynced(&mut self, ino: Ino, flush: u64) {
+        self.flushing.push_back((flush, self.chained));
+        self.trails.insert(ino, Trail { unmarked: false, flush });
+    }
+
+    /// Blocks of the chain that are durable.
+    pub fn durable(&mut self, has_succeeded: impl Fn(u64) -> bool) -> u32 {
+        while let Some((_, blocks)) = self.flushing.pop_front_if(|(flush, _)| has_succeeded(*flush)) {
+            self.durable = blocks;
+        }
+        self.durable
+    }
+}
+
+/// What the next seal has to list.
+impl SinceCheckpoint {
+    /// A block is on its way to the device, and no seal lists it.
+    pub fn note_unsealed(&mut self, address: Address, bytes: &[u8]) {
+        self.unsealed.note(address, bytes);
+    }
+
+    /// Whether one seal can list all of it and `more` entries.
+    pub fn fits_seal(&self, more: usize) -> bool {
+        self.unsealed.fits(more)
+    }
+
+    /// Hands out what a seal lists.
+    pub fn take_unsealed(&mut self) -> Vec<Sealed> {
+        self.unsealed.take()
+    }
+
+    /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
+    pub fn forget_unsealed(&mut self, is_reused: impl Fn(Address) -> bool) {
+        self.unsealed.entries.retain(|entry| !is_reused(entry.address));
+    }
+
+    /// Leaves all so far to flush number `flush`, which has not begun. Until it has succeeded no seal may be written: it would vouch for
+    /// blocks that it does not list.
+    pub fn leave_to_flush(&mut self, flush: u64) {
+        self.unsealed.take();
+        self.unsealed.left_to = Some(flush);
+    }
+
+    /// The flush that has to succeed before the next seal, if blocks were left to one.
+    pub fn left_to_flush(&self) -> Option<u64> {
+        self.unsealed.left_to
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Ino = Ino::new(7);
+
+    #[test]
+    fn what_is_durable_grows_with_the_flushes_in_their_order() {
+        let mut since = SinceCheckpoint::default();
+        since.note_unmarked(FILE);
+        assert_eq!(since.trail(FILE), Trail { unmarked: true, flush: 0 });
+        since.note_chained();
+        since.note_fsynced(FILE, 3);
+        since.note_chained();
+        since.note_chained();
+        since.note_fsynced(FILE, 5);
+        assert_eq!(since.trail(FILE), Trail { unmarked: false, flush: 5 });
+        assert_eq!(since.durable(|_| false), 0);
+        assert_eq!(since.durable(|flush| flush <= 4), 1);
+        assert_eq!((since.durable(|flush| flush <= 5), since.chained()), (3, 3));
+        assert_eq!(since.durable(|_| false), 3, "what is durable stays so");
+    }
+
+    #[test]
+    fn a_seal_lists_what_was_written_since_the_last_or_nothing() {
+        let mut since = SinceCheckpoint::default();
+        for at in [100, 101, 102] {
+            since.note_unsealed(Address::new(at), &[1; 4096]);
+        }
+        since.forget_unsealed(|address| address == Address::new(101));
+        let listed: Vec<Address> = since.take_unsealed().iter().map(|entry| entry.address).collect();
+        assert_eq!(listed, [100, 102].map(Address::new));
+        for at in 0..ENTRIES_MAX as u32 {
+            assert!(since.fits_seal(1), "{at}");
+            since.note_unsealed(Address::new(at), &[1; 4096]);
+        }
+        assert!(since.fits_seal(0) && !since.fits_seal(1));
+        since.note_unsealed(Address::new(9999), &[1; 4096]);
+        assert!(!since.fits_seal(0));
+        since.leave_to_flush(8);
+        assert_eq!((since.left_to_flush(), since.take_unsealed().len()), (Some(8), 0));
+        assert!(since.fits_seal(ENTRIES_MAX));
+    }
+
+    #[test]
+    fn nodes_of_others_behind_the_checkpoint_close_the_chain() {
+        let mut since = SinceCheckpoint::default();
+        assert!(!since.must_look_behind() && !since.is_behind_open());
+        since.begin_behind_open();
+        assert!(since.must_look_behind());
+        since.note_behind(true);
+        assert!(!since.must_look_behind() && since.is_behind_open() && !since.is_closed());
+        since.begin_behind_open();
+        since.note_behind(false);
+        assert!(!since.must_look_behind() && !since.is_behind_open() && since.is_closed());
     }
 }

@@ -18,14 +18,12 @@ use crate::file::cache::Pages;
 use crate::geometry::Geometry;
 use crate::journal::state::Journal;
 use crate::layout::Ino;
-use crate::layout::checkpoint::CheckpointFlags;
 use crate::log::active::ActiveLog;
 use crate::log::logs::Logs;
 use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
-use crate::since::SinceCheckpoint;
 use crate::statistics::{CheckpointStatistics, CleaningStatistics, Counters, Statistics};
 
 /// Everything the engine knows about an open volume.
@@ -35,6 +33,7 @@ pub(crate) struct Volume {
     pub clock: Arc<dyn Clock>,
     pub options: OpenOptions,
     pub placement: Box<dyn Placement>,
+    /// The last checkpoint, and what came since.
     pub checkpoint: CheckpointState,
     pub table: SegmentTable,
     pub logs: Logs,
@@ -44,12 +43,6 @@ pub(crate) struct Volume {
     pub pages: Pages,
     pub orphans: BTreeSet<Ino>,
     pub counts: Counts,
-    /// What fsync has to know.
-    pub since: SinceCheckpoint,
-    /// A checkpoint was prepared, but does not hold yet.
-    pub checkpoint_under_way: bool,
-    /// Something differs from the last checkpoint.
-    pub changed: bool,
     /// The volume is being closed, or is: access times stay as they are.
     pub closing: bool,
     /// Why the volume takes no more changes: an error that left memory and device apart.
@@ -98,7 +91,7 @@ impl Volume {
             .ok_or(basalt_vfs::Error::Invalid("the placement does not work with this number of logs"))?;
         let logs = Logs::new(logs, placement.more_logs());
         let now = clock.now();
-        let raw = checkpoint.raw;
+        let raw = *checkpoint.raw();
         Ok(Volume {
             checkpoint,
             placement,
@@ -107,9 +100,6 @@ impl Volume {
             pages: Pages::new(options.cache_bytes),
             orphans,
             counts: Counts::of(&raw),
-            since: SinceCheckpoint::default(),
-            checkpoint_under_way: false,
-            changed: false,
             closing: false,
             failed: None,
             cleaner: Cleaner::default(),
@@ -153,7 +143,7 @@ impl Volume {
 
     /// Sections that the format reserves for cleaning.
     pub(crate) fn sections_reserved(&self) -> u32 {
-        self.checkpoint.raw.rsvd_segment_count.get() / self.geometry.segments_per_section
+        self.checkpoint.raw().rsvd_segment_count.get() / self.geometry.segments_per_section
     }
 
     /// Whether changes are possible.
@@ -184,10 +174,12 @@ impl Volume {
     /// Carries a change out. A failed write turns the volume read-only, and so does any failure once something has changed. What was
     /// met before that, while looking, concerns only whoever asked: the volume is as it was.
     pub(crate) fn attempt<T>(&mut self, change: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
-        let changed_before = std::mem::replace(&mut self.changed, false);
+        let changed_before = self.checkpoint.since_mut().take_changes();
         let result = change(self);
-        let has_begun = self.changed;
-        self.changed |= changed_before;
+        let has_begun = self.checkpoint.has_changes();
+        if changed_before {
+            self.checkpoint.note_change();
+        }
         if let Err(error) = &result
             && error.is_failure()
             && (has_begun || !error.is_from_reading())
@@ -199,8 +191,7 @@ impl Volume {
 
     /// Seconds that the volume has ever been mounted: the time of the SIT.
     pub(crate) fn mounted_seconds(&self) -> u64 {
-        let here = self.clock.now().seconds.saturating_sub(self.opened_at).max(0) as u64;
-        self.checkpoint.raw.elapsed_time.get().saturating_add(here).saturating_sub(self.checkpoint.seconds_counted)
+        self.checkpoint.mounted_seconds(self.seconds_open())
     }
 
     /// Seconds since the volume was opened.
@@ -216,6 +207,6 @@ impl Volume {
 
     /// Whether the last shutdown was not clean.
     pub(crate) fn was_unclean(&self) -> bool {
-        self.journal.guarded || !self.checkpoint.raw.flags().contains(CheckpointFlags::UMOUNT)
+        self.journal.is_guarded() || !self.checkpoint.is_of_closed_volume()
     }
 }

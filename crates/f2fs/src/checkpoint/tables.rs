@@ -56,7 +56,7 @@ impl Volume {
 
     /// Writes the SIT's changes; returns the journal of the new checkpoint.
     pub(super) fn flush_sit(&mut self) -> Result<[u8; JOURNAL_SIZE]> {
-        let mut changed = std::mem::take(&mut self.checkpoint.sit_journaled);
+        let mut changed = self.checkpoint.take_sit_journaled();
         changed.extend(self.table.dirty_entries());
         self.table.clear_dirty();
         if mutant::active(Mutant::SitChangeLost) {
@@ -67,7 +67,7 @@ impl Volume {
                 .iter()
                 .map(|&segment| RawSitJournalEntry { segno: U32::new(segment.get()), entry: self.sit_entry(segment) })
                 .collect();
-            self.checkpoint.sit_journaled = changed;
+            self.checkpoint.keep_sit_journaled(changed);
             return Ok(encode_journal(&entries));
         }
         let mut blocks: Vec<u32> = changed.into_iter().map(|segment| self.geometry.sit_place(segment).0).collect();
@@ -78,10 +78,7 @@ impl Volume {
             let mut bytes = vec![0; BLOCK_SIZE];
             let used = entries.as_bytes();
             bytes[..used.len()].copy_from_slice(used);
-            if !mutant::active(Mutant::TablesInPlace) {
-                flip_bit_msb(&mut self.checkpoint.sit_bitmap, index as usize);
-            }
-            let address = self.geometry.sit_block(index, bit_msb(&self.checkpoint.sit_bitmap, index as usize));
+            let address = self.geometry.sit_block(index, self.checkpoint.flip_sit_block(index));
             self.write_metadata(address, &bytes)?;
         }
         Ok(encode_journal::<RawSitJournalEntry>(&[]))

@@ -25,7 +25,6 @@ use crate::layout::summary::{
 use crate::layout::superblock::Features;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
 use crate::mutant::{self, Mutant};
-use crate::since::SinceCheckpoint;
 use crate::volume::Volume;
 
 /// A checkpoint that lacks only its last block.
@@ -69,22 +68,20 @@ impl Volume {
         self.write_metadata(start, body)?;
         self.counters.metadata_blocks += 1;
         self.counters.checkpoints += 1;
-        self.changed = false;
-        self.since = SinceCheckpoint::default();
-        self.checkpoint_under_way = true;
+        self.checkpoint.begin();
         self.table.begin_checkpoint();
         self.pin_chain();
-        self.journal.note_checkpoint_taken();
+        self.journal.begin_checkpoint();
         Ok(Prepared { tail_address: start + (body.len() / BLOCK_SIZE) as u32, tail: tail.to_vec(), freed })
     }
 
     /// Step 4: the checkpoint holds.
     pub(crate) fn finish_checkpoint(&mut self, prepared: &Prepared, durable: Durable) {
         self.table.end_checkpoint();
-        self.journal.note_checkpoint();
+        self.journal.end_checkpoint();
         self.table.release(&prepared.freed, durable);
         prepared.freed.iter().for_each(|&segment| self.placement.note_free(segment));
-        self.checkpoint_under_way = false;
+        self.checkpoint.end();
         let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);
     }
@@ -112,25 +109,14 @@ impl Volume {
         pack.extend_from_slice(&summaries);
         pack.extend_from_slice(&nodes);
         pack.extend_from_slice(&head[..BLOCK_SIZE]);
-        self.checkpoint.seconds_counted = self.seconds_open();
-        self.checkpoint.raw = raw;
-        self.checkpoint.checksum = checksum;
-        self.checkpoint.pack ^= u32::from(!mutant::active(Mutant::CheckpointInPlace));
-        (pack, self.geometry.checkpoint + self.checkpoint.pack * BLOCKS_PER_SEGMENT)
-    }
-
-    /// The version of the next checkpoint. Readers that find the newest pack by parity want odd versions in the first pack and even
-    /// ones in the second; after `resize.f2fs`, which writes the pack that did not count with the same version, one is left out to get there.
-    fn next_version(&self) -> u64 {
-        let next = self.checkpoint.raw.checkpoint_ver.get().wrapping_add(1);
-        let place = self.checkpoint.pack ^ 1;
-        if next % 2 == u64::from(place) { next.wrapping_add(1) } else { next }
+        self.checkpoint.advance(raw, checksum, self.seconds_open());
+        (pack, self.geometry.checkpoint + self.checkpoint.pack() * BLOCKS_PER_SEGMENT)
     }
 
     /// The fixed fields of the next checkpoint, counts of the pack's blocks left out.
     fn next_checkpoint(&self, unmount: bool, compact: bool, orphans: bool) -> RawCheckpoint {
-        let mut raw = self.checkpoint.raw;
-        raw.checkpoint_ver = U64::new(self.next_version());
+        let mut raw = *self.checkpoint.raw();
+        raw.checkpoint_ver = U64::new(self.checkpoint.next_version());
         raw.elapsed_time = U64::new(self.mounted_seconds());
         self.counts.put(&mut raw);
         raw.next_free_nid = U32::new(self.nat.next_free().get());
@@ -173,7 +159,8 @@ impl Volume {
         let mut head = vec![0; BLOCK_SIZE * (1 + self.geometry.payload as usize)];
         head[..BITMAP_OFFSET].copy_from_slice(raw.as_bytes());
         let (sit_at, nat_at) = bitmap_places(raw.flags(), &self.geometry);
-        head[sit_at..sit_at + self.checkpoint.sit_bitmap.len()].copy_from_slice(&self.checkpoint.sit_bitmap);
+        let sit_bitmap = self.checkpoint.sit_bitmap();
+        head[sit_at..sit_at + sit_bitmap.len()].copy_from_slice(sit_bitmap);
         head[nat_at..nat_at + self.nat.bitmap.len()].copy_from_slice(&self.nat.bitmap);
         let offset = raw.checksum_offset.get() as usize;
         let checksum = expected_checksum(&head[..BLOCK_SIZE], offset);

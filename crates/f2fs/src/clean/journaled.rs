@@ -29,7 +29,7 @@ impl Volume {
     /// Notes that a block went from `old` to `new`, if recovery has to know: unless it was fresh.
     pub(super) fn note_move(&mut self, old: Address, new: Address, owner: Owner, bytes: &[u8; BLOCK_SIZE]) {
         self.table.make_durable(self.geometry.main_block(new));
-        self.journal.moves.add(old, new, owner, self.since.chained, crc(bytes));
+        self.journal.note_move(old, new, owner, self.checkpoint.since().chained(), crc(bytes));
     }
 
     /// Copies a dead data block that something durable refers to; `owner` is who pointed to it.

@@ -154,7 +154,7 @@ impl Volume {
             let block = self.geometry.main_block(base + offset);
             if mutant::active(Mutant::PreInvalidNotCopied) && !self.table.is_live(block) {
                 self.table.forget_pre_invalid(block);
-            } else if !self.journal.moves.has_left(base + offset) {
+            } else if !self.journal.has_left(base + offset) {
                 wanted.push(offset);
             }
         }

@@ -25,7 +25,7 @@ impl Volume {
             is_memory_full: self.holds_too_much_for_checkpoint(),
             is_recovery_cramped: self.is_recovery_cramped(),
             is_held_by_checkpoint: self.is_held_by_checkpoint(),
-            committing: self.journal.written.as_ref().map(|written| written.sections),
+            committing: self.journal.sections_committing(),
             sections_per_commit: self.options.sections_per_commit.unwrap_or(u32::MAX).max(1),
         }
     }

@@ -111,7 +111,7 @@ impl Volume {
         let base = self.geometry.in_segment(next.segment, 0);
         let is_in_memory =
             |offset: u32| summary.is_some_and(|summary| self.nodes.contains(summary.entries[offset as usize].nid()));
-        let is_read = |offset: &u32| !self.journal.moves.has_left(base + *offset) && !is_in_memory(*offset);
+        let is_read = |offset: &u32| !self.journal.has_left(base + *offset) && !is_in_memory(*offset);
         let read: Vec<u32> = next.offsets.iter().copied().filter(is_read).collect();
         let near = near_each_other(&read).filter_map(|near| Some((near.first()?, near.last()?)));
         ranges.extend(near.map(|(first, last)| bytes(base + *first, base + *last)));
@@ -123,7 +123,7 @@ impl Volume {
         let before = *self.cleaning.of(cause);
         let part = self.clean_part(section, position, most, cause)?;
         let copied = *self.cleaning.of(cause) - before;
-        self.journal.ledger.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
+        self.journal.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
         let ends_section = self.cleaner.advance(&self.table, part.moved, part.next);
         if ends_section {
             self.cleaning.of(cause).victims += 1;

@@ -127,7 +127,7 @@ impl Volume {
         let generation = self.next_generation();
         let time = self.clock.now();
         let ino = self.new_node(None, 0, !is_directory)?.as_inode();
-        self.since.note_created(ino);
+        self.checkpoint.since_mut().note_created(ino);
         self.counts.add_inode();
         let new = NewInode {
             kind: node.kind,
@@ -200,7 +200,7 @@ impl Volume {
             return Err(basalt_vfs::Error::Exists.into());
         }
         self.add_entry(dir, name, ino, kind)?;
-        self.since.note_renamed(ino);
+        self.checkpoint.since_mut().note_renamed(ino);
         self.orphans.remove(&ino);
         self.change_links(ino, 1)?;
         if links == 0 {
@@ -218,7 +218,7 @@ impl Volume {
             return Err(basalt_vfs::Error::IsDirectory.into());
         }
         if self.inode(found.ino)?.i_links.get() > 1 {
-            self.since.note_left(dir, name);
+            self.checkpoint.since_mut().note_left(dir, name);
         }
         self.remove_entry(dir, &found)?;
         self.take_link(found.ino)
@@ -236,7 +236,7 @@ impl Volume {
         if !self.is_empty_directory(found.ino)? {
             return Err(basalt_vfs::Error::NotEmpty.into());
         }
-        self.since.note_left(dir, name);
+        self.checkpoint.since_mut().note_left(dir, name);
         self.remove_entry(dir, &found)?;
         self.take_directory(dir, found.ino)
     }
@@ -298,8 +298,8 @@ impl Volume {
             self.expect_inode_of(new_dir, new)?;
         }
         self.expect_no_cycle(&old, new_dir)?;
-        self.since.note_left(dir, name);
-        self.since.note_left(new_dir, new_name);
+        self.checkpoint.since_mut().note_left(dir, name);
+        self.checkpoint.since_mut().note_left(new_dir, new_name);
         match new {
             Some(new) if exchange => {
                 self.expect_changeable(new.ino)?;
@@ -427,9 +427,9 @@ impl Volume {
     /// Tells the moved inode where it is now.
     fn arrive(&mut self, moved: &Found, from: Ino, to: Ino, name: &[u8]) -> Result<()> {
         inode::set_name(self.inode_mut(moved.ino)?, to, name);
-        self.since.note_renamed(moved.ino);
+        self.checkpoint.since_mut().note_renamed(moved.ino);
         if self.is_directory(moved.ino)? {
-            self.since.close("a directory was renamed");
+            self.checkpoint.since_mut().close("a directory was renamed");
         } else {
             // The name must lead to all of it.
             self.order_pages(moved.ino, FileBlock::FIRST);

@@ -52,7 +52,7 @@ impl Volume {
             self.counts.expect_room(1)?;
             self.node_mut(slot.nid)?.set_address(slot.byte, Address::NEW);
             self.counts.add_block();
-            self.since.reserved += 1;
+            self.checkpoint.since_mut().note_reserved();
             self.add_blocks(ino, 1)?;
         }
         Ok(())

@@ -28,7 +28,7 @@ impl Volume {
 
     /// Takes note that an inode lost its last link: freed now if nobody uses it, an orphan until then.
     pub(crate) fn drop_unlinked(&mut self, ino: Ino) -> Result<()> {
-        self.changed = true;
+        self.checkpoint.note_change();
         if self.pages.is_held(ino) {
             self.orphans.insert(ino);
             return Ok(());
@@ -64,7 +64,9 @@ impl Volume {
 
     /// Frees an inode with everything it holds.
     pub(crate) fn evict(&mut self, ino: Ino) -> Result<()> {
-        self.changed |= self.pages.forget_inode(ino);
+        if self.pages.forget_inode(ino) {
+            self.checkpoint.note_change();
+        }
         self.check_xattr_node(ino)?;
         let xattr = self.inode(ino)?.xattr_nid();
         if self.has_blocks(ino)? {

@@ -23,19 +23,21 @@ impl Volume {
     pub(crate) fn page_mut(&mut self, ino: Ino, index: FileBlock) -> Result<&mut Page> {
         self.reserve_block(ino, index)?;
         self.page(ino, index)?;
-        self.changed = true;
+        self.checkpoint.note_change();
         Ok(self.pages.change(ino, index))
     }
 
     /// Puts a whole page in place, dirty; its block must be reserved.
     pub(crate) fn put_page(&mut self, ino: Ino, index: FileBlock, bytes: &[u8; BLOCK_SIZE]) {
-        self.changed = true;
+        self.checkpoint.note_change();
         self.pages.replace(ino, index, bytes, |bytes| self.writer.copy_of(bytes));
     }
 
     /// Forgets cached pages from `from` to `to` (exclusive): their blocks are being freed.
     pub(crate) fn drop_pages(&mut self, ino: Ino, from: FileBlock, to: FileBlock) {
-        self.changed |= self.pages.discard(ino, from, to);
+        if self.pages.discard(ino, from, to) {
+            self.checkpoint.note_change();
+        }
     }
 
     /// Has the dirty pages of a file from block `from` on written before the next checkpoint; not those of one without a name, which is

@@ -81,7 +81,7 @@ impl Volume {
     fn write_placed(&mut self, placed: &Placed, data: &[u8]) -> Result<()> {
         let bytes = &data[placed.before * BLOCK_SIZE..(placed.before + placed.count) * BLOCK_SIZE];
         for (address, block) in placed.address.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
-            self.since.unsealed.note(address, block);
+            self.checkpoint.since_mut().note_unsealed(address, block);
         }
         self.device.write_at(u64::from(placed.address) * BLOCK_SIZE as u64, bytes)?;
         Ok(())

@@ -137,7 +137,7 @@ impl Volume {
         if mutant::active(Mutant::StaleBlockExposed) && index.get() % 3 == 2 {
             return Ok(None);
         }
-        self.since.unsealed.note(address, bytes);
+        self.checkpoint.since_mut().note_unsealed(address, bytes);
         self.writer.make_way(&*self.device, log.index(), address)?;
         Ok(Some(log))
     }
@@ -163,7 +163,7 @@ impl Volume {
         let (log, address) = self.place(traits, data_owner(slot.nid, version, slot.index))?;
         self.node_mut(slot.nid)?.set_address(slot.byte, address);
         if self.journal.is_on() {
-            self.since.note_placed(slot.nid, address);
+            self.checkpoint.since_mut().note_placed(slot.nid, address);
         }
         self.counters.data_blocks += 1;
         if old != Address::NEW {

@@ -152,7 +152,7 @@ impl Volume {
             self.add_blocks(ino, 1)?;
         }
         if self.is_directory(ino)? {
-            self.since.note_reshaped(ino);
+            self.checkpoint.since_mut().note_reshaped(ino);
         }
         let (front, back) = bytes.split_at(bytes.len().min(inline.len()));
         let space = &mut self.node_mut(ino.nid())?.bytes_mut()[inline];

@@ -19,7 +19,7 @@ use super::guard;
 use super::moves::Written;
 use crate::error::Result;
 use crate::flushes::Flushes;
-use crate::layout::journal::{ENTRIES_PER_BLOCK, KIND_DATA, RawJournalHeader, RawMove, encode};
+use crate::layout::journal::{ENTRIES_PER_BLOCK, RawJournalHeader, RawMove, encode};
 use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
@@ -30,7 +30,7 @@ impl F2fs {
     /// Frees emptied sections by the journal, if the volume has one and a checkpoint is not the better choice; whether it did, or will
     /// with the next flush. With `wait` they are free on return. In the turn of checkpoints.
     pub(crate) fn commit_by_journal(&self, cause: CleaningCause, wait: bool) -> Result<bool> {
-        let is_under_way = self.with_volume(|volume| volume.journal.written.is_some());
+        let is_under_way = self.with_volume(|volume| volume.journal.awaited_flush().is_some());
         if is_under_way && !wait || self.finish_commit()? {
             return Ok(true);
         }
@@ -41,10 +41,10 @@ impl F2fs {
         {
             let mut volume = self.volume.lock();
             let Some(prospect) = volume.journal_prospect() else { return Ok(false) };
-            volume.journal.ledger.note_journal(&prospect);
+            volume.journal.note_chosen(&prospect);
             let result = volume.write_journal(&self.flushes);
             note_failure(&mut volume, &result);
-            volume.journal.written = Some(result?);
+            volume.journal.await_flush(result?);
             volume.cleaning.of(cause).journal_commits += 1;
         }
         self.submit()?;
@@ -56,8 +56,8 @@ impl F2fs {
 
     /// Frees what the last commit emptied, if a flush has come by since. Called before every change.
     pub(crate) fn finish_flushed_commit(&self) -> Result<()> {
-        let is_flushed = |written: &Written| self.flushes.has_succeeded(written.flush);
-        if !self.with_volume(|volume| volume.journal.written.as_ref().is_some_and(is_flushed)) {
+        let awaited = self.with_volume(|volume| volume.journal.awaited_flush());
+        if !awaited.is_some_and(|flush| self.flushes.has_succeeded(flush)) {
             return Ok(());
         }
         // Whoever has the turn takes a checkpoint, or does the same.
@@ -67,8 +67,7 @@ impl F2fs {
 
     /// Waits for the flush of the last commit, and frees what it emptied; false if there is none under way. In the turn of checkpoints.
     fn finish_commit(&self) -> Result<bool> {
-        let Some(flush) = self.with_volume(|volume| volume.journal.written.as_ref().map(|written| written.flush))
-        else {
+        let Some(flush) = self.with_volume(|volume| volume.journal.awaited_flush()) else {
             return Ok(false);
         };
         let durable = if mutant::active(Mutant::JournalNotFlushed) {
@@ -78,7 +77,7 @@ impl F2fs {
         };
         let freed = {
             let mut volume = self.volume.lock();
-            let Some(written) = volume.journal.written.take() else { return Ok(false) };
+            let Some(written) = volume.journal.end_commit() else { return Ok(false) };
             volume.forget_moved(written)
         };
         let _reuse = self.reuse.write();
@@ -92,13 +91,13 @@ impl F2fs {
     fn set_guard(&self) -> Result<()> {
         let geometry = {
             let volume = self.volume.lock();
-            if volume.journal.guarded {
+            if volume.journal.is_guarded() {
                 return Ok(());
             }
             volume.geometry.clone()
         };
         self.tell_failure(guard::set(&*self.device, &geometry))?;
-        self.volume.lock().journal.guarded = true;
+        self.volume.lock().journal.note_guard_set();
         Ok(())
     }
 
@@ -106,16 +105,13 @@ impl F2fs {
     pub(crate) fn clear_guard(&self) -> Result<()> {
         let geometry = {
             let volume = self.volume.lock();
-            let journal = &volume.journal;
-            let is_needed = journal.guarded || journal.guard_is_torn && journal.is_on();
-            if !is_needed || !volume.is_writable() {
+            if !volume.journal.has_guard_to_clear() || !volume.is_writable() {
                 return Ok(());
             }
             volume.geometry.clone()
         };
         self.tell_failure(guard::clear(&*self.device, &geometry))?;
-        let mut volume = self.volume.lock();
-        (volume.journal.guarded, volume.journal.guard_is_torn) = (false, false);
+        self.volume.lock().journal.note_guard_cleared();
         Ok(())
     }
 
@@ -130,19 +126,14 @@ impl F2fs {
 impl Volume {
     /// What a commit by the journal would bring; `None` where there is no journal, it is full, or a checkpoint is better.
     fn journal_prospect(&self) -> Option<Prospect> {
-        let journal = &self.journal;
-        let area = journal.area.filter(|_| self.is_writable())?;
-        let blocks = journal.moves.blocks();
-        if blocks > area.blocks - journal.next || blocks > u32::from(u16::MAX) {
-            return None;
-        }
+        let moves = self.journal.moves_to_commit().filter(|_| self.is_writable())?;
         // At most as many as a segment has.
         let mut leaving: FxHashMap<Segment, u16> = FxHashMap::default();
-        journal.moves.left().for_each(|left| *leaving.entry(self.geometry.segment_of(left)).or_default() += 1);
+        moves.left().for_each(|left| *leaving.entry(self.geometry.segment_of(left)).or_default() += 1);
         let is_unneeded = |segment| self.table.is_unneeded(segment, leaving.get(&segment).copied().unwrap_or(0));
         let freed_by_journal = self.table.sections_freed_by(is_unneeded);
         let free = self.table.free_segments() + freed_by_journal * self.geometry.segments_per_section;
-        if free < self.recovery_segments(journal.pointing.len() + journal.moves.count()) {
+        if free < self.recovery_segments(self.journal.notes()) {
             return None;
         }
         let prospect = Prospect {
@@ -151,22 +142,20 @@ impl Volume {
             pre_invalid: self.table.pre_invalid_blocks(),
             checkpoint_price: self.checkpoint_price(),
         };
-        (journal.ledger.choose(journal.rule, &prospect) == Commit::Journal).then_some(prospect)
+        (self.journal.choose(&prospect) == Commit::Journal).then_some(prospect)
     }
 
     /// Hands everything that waits, and the journal blocks of all moves since the last commit, to the device.
     fn write_journal(&mut self, flushes: &Flushes) -> Result<Written> {
         self.writer.write_all(&*self.device)?;
-        let moves = self.journal.moves.take();
-        self.journal.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid()));
+        let moves = self.journal.begin_commit();
         let blocks = self.compose_journal(moves.list());
-        if let Some(area) = self.journal.area {
+        if let Some(area) = self.journal.area() {
             let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
-            let address = u64::from(area.first + self.journal.next) * BLOCK_SIZE as u64;
+            let address = u64::from(area.first + self.journal.position().0) * BLOCK_SIZE as u64;
             self.device.write_vectored_at(address, &slices)?;
             self.counters.journal_blocks += blocks.len() as u64;
-            self.journal.next += blocks.len() as u32;
-            self.journal.commits += 1;
+            self.journal.note_blocks_written(blocks.len() as u32);
         }
         // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.
         let (emptied, sections) = (self.table.prefree(), self.cleaner.emptied_sections());
@@ -175,13 +164,14 @@ impl Volume {
 
     fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
         let count = moves.len().div_ceil(ENTRIES_PER_BLOCK).max(1);
+        let (next, commit) = self.journal.position();
         let block = |(index, part): (usize, &[RawMove])| {
             let header = RawJournalHeader {
                 magic: U32::new(0),
                 crc: U32::new(0),
                 checkpoint_version: U64::new(self.checkpoint.node_version()),
-                sequence: U32::new(self.journal.next + index as u32),
-                commit: U32::new(self.journal.commits),
+                sequence: U32::new(next + index as u32),
+                commit: U32::new(commit),
                 blocks_in_commit: U16::new(count as u16),
                 index_in_commit: U16::new(index as u16),
                 count: U32::new(0),
@@ -209,7 +199,7 @@ impl Volume {
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
         freed.iter().for_each(|&segment| self.placement.note_free(segment));
-        self.since.unsealed.forget(|address| {
+        self.checkpoint.since_mut().forget_unsealed(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()
         });

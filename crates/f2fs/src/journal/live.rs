@@ -35,8 +35,8 @@ struct Found {
 }
 
 impl Volume {
-    /// Sets right which blocks are live. Nothing of the journal has been applied; `translation` is its.
-    pub(super) fn find_live(&mut self, translation: &Translation, owners: &mut Owners) -> Result<()> {
+    /// Sets right which blocks are live, and says what was wrong. Nothing of the journal has been applied; `translation` is its.
+    pub(super) fn find_live(&mut self, translation: &Translation, owners: &mut Owners) -> Result<SetRight> {
         let mut found = self.walk_nodes(translation);
         if !found.is_complete && !found.missing.is_empty() {
             self.search_nodes(translation, &mut found);
@@ -49,8 +49,7 @@ impl Volume {
             let summary = self.summary_entry(*owner)?;
             self.set_owner(*block, summary, owners)?;
         }
-        self.journal.set_right = SetRight { missing: found.missing.len(), too_many, broken: None };
-        Ok(())
+        Ok(SetRight { missing: found.missing.len(), too_many, broken: None })
     }
 
     /// Makes a segment what was found of it; returns how many blocks of it were nobody's. Where a node could not be read, they may be its.
@@ -107,7 +106,7 @@ impl Volume {
                 self.note_live(&mut found, Address::from(*slot), Owner { nid, index, kind: KIND_DATA });
             }
         }
-        found.is_complete &= nodes == self.checkpoint.raw.valid_node_count.get();
+        found.is_complete &= nodes == self.checkpoint.raw().valid_node_count.get();
         found
     }
 

@@ -96,7 +96,7 @@ pub struct Written {
     /// The flush that makes them so.
     pub(super) flush: u64,
     /// Sections that cleaning had emptied.
-    pub sections: u32,
+    pub(super) sections: u32,
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Volume {
     /// now, and for the nodes that point to moved blocks. Only a checkpoint helps. Without a commit since the last one there is room, because
     /// what was free then is free after a power cut.
     pub(crate) fn is_recovery_cramped(&self) -> bool {
-        self.journal.commits > 0 && self.table.free_segments() < self.recovery_segments(self.journal.pointing.len())
+        self.journal.has_commits() && self.table.free_segments() < self.recovery_segments(self.journal.pointing())
     }
 
     /// Whether sections' worth of dead blocks wait for a checkpoint: where cleaning finds nothing to gain, that is what to do.
@@ -39,7 +39,7 @@ impl Volume {
 
     /// Segments that recovery may need where so many nodes point to moved blocks.
     pub(super) fn recovery_segments(&self, pointing: usize) -> u32 {
-        let nodes = pointing as u32 + self.since.chained;
+        let nodes = pointing as u32 + self.checkpoint.since().chained();
         LogId::RECORDED as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
     }
 
@@ -48,11 +48,11 @@ impl Volume {
         let is_wanted = self.options.journal && self.options.logs == 6 && self.is_writable();
         let Some(area) = area.filter(|_| is_wanted) else { return };
         let scaled = (u64::from(self.geometry.main_blocks()) / PRE_INVALID_SHARE).min(PRE_INVALID_MAX);
-        self.journal.rule = match self.options.pre_invalid_bytes {
+        let rule = match self.options.pre_invalid_bytes {
             Some(bytes) => Rule::Threshold(bytes / BLOCK_SIZE as u64),
             None => Rule::Adaptive(scaled),
         };
-        self.journal.area = Some(area);
+        self.journal.start(area, rule);
         self.table.track_durability();
         self.pin_chain();
     }

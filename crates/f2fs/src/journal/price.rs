@@ -14,7 +14,7 @@ const PACK_BLOCKS: u64 = 8;
 impl Volume {
     /// What a checkpoint would cost now, about, in blocks copied: those that it writes, and what could be copied while it waits.
     pub(crate) fn checkpoint_price(&self) -> u64 {
-        self.checkpoint_blocks() + self.journal.checkpoint_wait.blocks()
+        self.checkpoint_blocks() + self.journal.checkpoint_wait()
     }
 
     /// Blocks that a checkpoint would write now, about.
@@ -31,6 +31,6 @@ impl Volume {
         let cleaning = self.cleaning.total();
         let copied = u32::try_from(cleaning.blocks_copied).unwrap_or(u32::MAX);
         let each = cleaning.copy.checked_div(copied).unwrap_or_default();
-        self.journal.checkpoint_wait.note(took, blocks, each);
+        self.journal.note_checkpoint_wait(took, blocks, each);
     }
 }

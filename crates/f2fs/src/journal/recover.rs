@@ -14,6 +14,7 @@ use basalt_segments::{Durable, LogId, MainBlock, Segment, SegmentKind, SegmentSt
 
 use super::area::{Area, Replay};
 use super::moves::Owner;
+use super::state::FoundAtOpen;
 use super::translation::Translation;
 use crate::error::{Error, Result};
 use crate::layout::Address;
@@ -34,31 +35,31 @@ struct Moved {
 }
 
 impl Volume {
-    /// Applies the journal behind the last checkpoint, in memory; returns the summaries that are to be written. If it is damaged,
+    /// Applies the journal behind the last checkpoint, in memory; returns what rolling forward has to know. If it is damaged,
     /// whatever of it makes sense is applied. `finds_live`: whether the SIT cannot be believed.
     ///
     /// Errors: the device's; damage where a move contradicts the checkpoint, unless it is known to be damaged.
-    pub(crate) fn recover_journal(&mut self, area: Area, extent: Extent, finds_live: bool) -> Result<Owners> {
+    pub(crate) fn recover_journal(&mut self, area: Area, extent: Extent, finds_live: bool) -> Result<FoundAtOpen> {
         let is_damaged = extent == Extent::RestOfJournal;
         let Replay { commits, moves } = self.read_journal(area, is_damaged)?;
         let translation = Translation::new(&moves);
-        let mut owners = Owners::default();
+        let mut found = FoundAtOpen::default();
         if finds_live {
-            self.find_live(&translation, &mut owners)?;
+            found.set_right = self.find_live(&translation, &mut found.owners)?;
         }
         if commits == 0 {
-            return Ok(owners);
+            return Ok(found);
         }
         let moved = self.moved_of_checkpoint(&moves, &translation)?;
         self.clear_old_places(&moved)?;
-        self.leave_logs(&mut owners);
+        self.leave_logs(&mut found.owners);
         for last in translation.last_places() {
             self.table.hold(self.geometry.segment_of(last));
         }
-        self.put_at_last_places(&moved, &mut owners, is_damaged)?;
-        self.journal.translation = translation;
-        self.changed = true;
-        Ok(owners)
+        self.put_at_last_places(&moved, &mut found.owners, is_damaged)?;
+        found.translation = translation;
+        self.checkpoint.note_change();
+        Ok(found)
     }
 
     /// What the journal says. Each move is one that there can be.

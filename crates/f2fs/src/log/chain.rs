@@ -9,39 +9,36 @@
 
 use zerocopy::FromBytes;
 
-use basalt_segments::{LogId, Segment, SegmentKind};
+use basalt_segments::{LogId, SegmentKind};
 
 use crate::blocks::read_blocks;
 use crate::layout::node::RawNode;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid};
 use crate::mutant::{self, Mutant};
-use crate::since::Beginning;
 use crate::volume::Volume;
 
 impl Volume {
     /// Lets the chain begin behind the checkpoint that the volume was opened with, if that is safe once it is needed; `offset` is where
     /// the warm node log was in its segment.
     pub(crate) fn begin_chain_behind_open(&mut self, offset: u32) {
-        let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
+        let (named, _) = self.checkpoint.chain_start();
         let log = &mut self.logs[LogId::of(SegmentKind::WarmNode)];
         if offset < BLOCKS_PER_SEGMENT && log.segment == named && !log.left {
             log.offset = offset;
-            self.since.beginning = Beginning::Unknown;
+            self.checkpoint.since_mut().begin_behind_open();
         } else {
-            self.since.close("no place for the chain behind the checkpoint");
+            self.checkpoint.since_mut().close("no place for the chain behind the checkpoint");
         }
     }
 
     /// Before the first block goes to the warm node log: looks at what lies behind the checkpoint.
     pub(crate) fn look_behind_checkpoint(&mut self) {
-        if self.since.beginning != Beginning::Unknown {
+        if !self.checkpoint.since().must_look_behind() {
             return;
         }
-        if self.is_beginning_free() {
-            self.since.beginning = Beginning::Free;
-        } else {
-            self.since.beginning = Beginning::Past;
-            self.since.close("nodes of an interrupted fsync lie behind the checkpoint");
+        let is_free = self.is_beginning_free();
+        self.checkpoint.since_mut().note_behind(is_free);
+        if !is_free {
             self.leave_segment(LogId::of(SegmentKind::WarmNode));
         }
     }
@@ -62,16 +59,16 @@ impl Volume {
         if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
             return;
         }
-        for address in self.since.take_placed(nid) {
+        for address in self.checkpoint.since_mut().take_placed(nid) {
             self.table.make_durable(self.geometry.main_block(address));
         }
     }
 
     /// Takes note of a block that the warm node log got: a chain whose last link leads nowhere can carry nothing more.
     pub(crate) fn note_chained(&mut self) {
-        self.since.chained += 1;
+        self.checkpoint.since_mut().note_chained();
         if self.logs[LogId::of(SegmentKind::WarmNode)].offset >= BLOCKS_PER_SEGMENT {
-            self.since.close("no segment for the next node");
+            self.checkpoint.since_mut().close("no segment for the next node");
         }
     }
 
@@ -81,7 +78,7 @@ impl Volume {
             return;
         }
         let log = &self.logs[LogId::of(SegmentKind::WarmNode)];
-        let named = Segment::new(self.checkpoint.raw.cur_node_segno[1].get());
+        let (named, _) = self.checkpoint.chain_start();
         self.table.pin(log.segment);
         if self.geometry.has_segment(named) {
             self.table.pin(named);

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::layout::summary::RawSummary;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
-use crate::since::Beginning;
 use crate::volume::Volume;
 
 /// The owner that a log's summary gets for a block.
@@ -91,7 +90,7 @@ impl Volume {
     /// Lets a recorded log that has filled its segment go on in another one at once: so the chain knows where it goes on.
     fn roll_when_full(&mut self, log: LogId) -> Result<()> {
         // Nobody has looked at what the next segment holds, and the chain would lead there.
-        let ends_here = log == LogId::of(SegmentKind::WarmNode) && self.since.beginning == Beginning::Free;
+        let ends_here = log == LogId::of(SegmentKind::WarmNode) && self.checkpoint.since().is_behind_open();
         if self.logs[log].offset == BLOCKS_PER_SEGMENT && log.is_recorded() && !ends_here {
             // That no segment is free shows when the next block is wanted; this one has its place.
             if let Err(error) = self.roll_log(log)
@@ -208,7 +207,7 @@ impl Volume {
             return Err(Error::damaged("SIT", format!("block {address}"), "not live, but something refers to it"));
         }
         self.free_early(Mutant::SegmentReusedEarly);
-        self.changed = true;
+        self.checkpoint.note_change();
         Ok(())
     }
 

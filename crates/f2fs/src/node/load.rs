@@ -34,7 +34,7 @@ impl Volume {
         if !self.nodes.contains(nid) {
             self.load_node(nid)?;
         }
-        self.changed = true;
+        self.checkpoint.note_change();
         self.nodes.mark_dirty(nid, essential).ok_or_else(|| not_in_memory(nid))
     }
 

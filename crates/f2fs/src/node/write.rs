@@ -22,7 +22,7 @@ impl Volume {
     fn put_node(&mut self, nid: Nid, node: Node) {
         self.nodes.insert(nid, node);
         self.nodes.mark_dirty(nid, true);
-        self.changed = true;
+        self.checkpoint.note_change();
         self.counts.add_node();
     }
 
@@ -41,7 +41,7 @@ impl Volume {
         let cold = if cold { NodeFlags::COLD.bits() } else { 0 };
         footer.flag.set(offset << OFFSET_SHIFT | cold);
         self.put_node(nid, node);
-        self.since.reserved += 1;
+        self.checkpoint.since_mut().note_reserved();
         Ok(nid)
     }
 
@@ -53,14 +53,14 @@ impl Volume {
             self.nat.give_back(nid);
         } else {
             if entry.ino().nid() != nid {
-                self.since.note_reshaped(entry.ino());
+                self.checkpoint.since_mut().note_reshaped(entry.ino());
             }
             self.invalidate(entry.address())?;
             let version = entry.version.wrapping_add(1);
             self.nat.set(nid, RawNatEntry { version, ino: U32::new(0), block_addr: Address::NULL.into() });
         }
         self.counts.remove_node()?;
-        self.changed = true;
+        self.checkpoint.note_change();
         Ok(())
     }
 
@@ -82,16 +82,16 @@ impl Volume {
         let Some((log, address)) = self.place_node(nid, NodeFlags::empty(), None)? else { return Ok(()) };
         if log == LogId::of(SegmentKind::WarmNode) {
             let Some(bytes) = self.nodes.bytes(nid) else { return Ok(()) };
-            self.since.unsealed.note(address, bytes);
+            self.checkpoint.since_mut().note_unsealed(address, bytes);
             self.keep_targets(nid);
         }
         let Some(node) = self.nodes.get(nid) else { return Ok(()) };
         // In whichever log: with two logs none is the chain's, and the node is as little durable.
         let (ino, block) = (node.footer().ino(), node_traits(node.footer()));
-        self.since.note_unmarked(ino);
+        self.checkpoint.since_mut().note_unmarked(ino);
         if block.direct_node && !block.of_directory && log != LogId::of(SegmentKind::WarmNode) {
             // It is clean now and in no chain: only a checkpoint makes it durable.
-            self.since.note_reshaped(ino);
+            self.checkpoint.since_mut().note_reshaped(ino);
         }
         self.writer.append(&*self.device, log.index(), address, node.bytes())
     }

@@ -18,6 +18,7 @@ use crate::features;
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::guard;
+use crate::journal::state::FoundAtOpen;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, bit_msb};
 use crate::log::active::ActiveLog;
@@ -36,9 +37,10 @@ impl Volume {
         mut options: OpenOptions,
         clock: Arc<dyn Clock>,
         recovery: Recovery,
-    ) -> Result<Volume> {
+    ) -> Result<(Volume, FoundAtOpen)> {
         if options.rescue {
-            return crate::rescue::open_damaged(device, options, clock);
+            let volume = crate::rescue::open_damaged(device, options, clock)?;
+            return Ok((volume, FoundAtOpen::default()));
         }
         let guard = guard::read(&*device)?;
         let geometry = guard.geometry;
@@ -93,15 +95,15 @@ impl Volume {
         let orphans = loaded.orphans.into_iter().collect();
         let parts = Parts { checkpoint, table, logs, nat, orphans, warnings };
         let mut volume = Volume::assemble(device, geometry, options, clock, parts)?;
-        volume.journal.guarded = guard.is_set;
-        volume.journal.guard_is_torn = guard.is_torn;
-        volume.journal.superblock_unreadable = guard.unreadable;
+        volume.journal.note_guard_found(guard.is_set, guard.is_torn);
+        let mut found = FoundAtOpen::default();
         if guard.is_set {
             let area = Area::find_live(&*volume.device, &volume.geometry)?;
-            volume.journal.owners = volume.recover_journal(area, recovery.extent, finds_live)?;
+            found = volume.recover_journal(area, recovery.extent, finds_live)?;
         }
+        found.superblock_unreadable = guard.unreadable;
         volume.expect_all_entries(recovery);
-        Ok(volume)
+        Ok((volume, found))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::flushes::Flushes;
 use crate::journal::area::Area;
 use crate::journal::guard;
-use crate::journal::state::SetRight;
+use crate::journal::state::{FoundAtOpen, SetRight};
 use crate::layout::Ino;
 use crate::lock::F2fs;
 use crate::lock::VolumeLock;
@@ -41,22 +41,21 @@ impl F2fs {
                 if error.is_from_reading() && !options.rescue && crate::rescue::knows_every_node(&*device) =>
             {
                 let options = OpenOptions { rescue: true, ..options };
-                let Ok(fs) = F2fs::open_to(device, options, clock, Recovery::MOUNT) else { return Err(error) };
+                let Ok((fs, _)) = F2fs::open_to(device, options, clock, Recovery::MOUNT) else { return Err(error) };
                 let warning = format!(
                     "mounted read-only, without what was fsynced after the last checkpoint: {error}; `basalt rescue` finds more"
                 );
                 fs.volume.lock().warnings.push(warning);
                 Ok(fs)
             }
-            opened => opened,
+            opened => opened.map(|(fs, _)| fs),
         }
     }
 
     /// Recovers a volume in place, and closes it; returns what was set right in the SIT. For repair.
     pub(crate) fn recover(device: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, extent: Extent) -> Result<SetRight> {
         let options = OpenOptions { journal: false, ..OpenOptions::default() };
-        let fs = F2fs::open_to(device, options, clock, Recovery { extent, is_repair: true })?;
-        let set_right = fs.volume.lock().journal.set_right.clone();
+        let (fs, set_right) = F2fs::open_to(device, options, clock, Recovery { extent, is_repair: true })?;
         fs.close_once()?;
         Ok(set_right)
     }
@@ -66,11 +65,11 @@ impl F2fs {
         options: OpenOptions,
         clock: Arc<dyn Clock>,
         recovery: Recovery,
-    ) -> Result<F2fs> {
+    ) -> Result<(F2fs, SetRight)> {
         if !options.read_only && !options.rescue {
             crate::resize::finish(&*device, &mut |_, _, _| ())?;
         }
-        let mut volume = Volume::open(device.clone(), options.clone(), clock.clone(), recovery)?;
+        let (mut volume, found) = Volume::open(device.clone(), options.clone(), clock.clone(), recovery)?;
         let root = volume.geometry.root_ino;
         if !volume.is_inode(root)? {
             return Err(Error::damaged("NAT", "root inode", "does not exist"));
@@ -82,13 +81,12 @@ impl F2fs {
         if writable {
             free_orphans(&mut volume)?;
         }
-        let (mut volume, unclean) = roll_forward(volume, options, clock, recovery)?;
+        let (mut volume, found, unclean) = roll_forward(volume, found, options, clock, recovery)?;
         // Not before: a volume that cannot be recovered is only read.
-        let owners = std::mem::take(&mut volume.journal.owners);
-        volume.write_owners(owners)?;
+        volume.write_owners(found.owners)?;
         let writable = volume.is_writable();
         if writable {
-            let area = find_journal(&mut volume)?;
+            let area = find_journal(&mut volume, found.superblock_unreadable)?;
             volume.start_journal(area);
         }
         let committed = volume.clock.now();
@@ -110,13 +108,13 @@ impl F2fs {
             fs.checkpoint_if(unclean, CheckpointCause::Open)?;
             fs.clear_guard()?;
         }
-        Ok(fs)
+        Ok((fs, found.set_right))
     }
 }
 
 /// The journal to commit cleaning by. One of a version that is not known is left alone: it is not live, or opening would have failed.
-fn find_journal(volume: &mut Volume) -> Result<Option<Area>> {
-    let is_guardable = renew_superblock(volume)?;
+fn find_journal(volume: &mut Volume, superblock_unreadable: Option<u64>) -> Result<Option<Area>> {
+    let is_guardable = renew_superblock(volume, superblock_unreadable)?;
     match Area::find(&*volume.device, &volume.geometry) {
         Err(Error::Unsupported { reason, .. }) => {
             volume.warnings.push(format!("{reason}: not used, cleaning is committed by checkpoints"));
@@ -131,9 +129,9 @@ fn find_journal(volume: &mut Volume) -> Result<Option<Area>> {
 }
 
 /// Writes the copy of the superblock anew that could not be read, if there is one. False if that does not help: a guard cannot be set then.
-fn renew_superblock(volume: &mut Volume) -> Result<bool> {
-    let Some(copy) = volume.journal.superblock_unreadable else { return Ok(true) };
-    if volume.journal.guarded {
+fn renew_superblock(volume: &mut Volume, unreadable: Option<u64>) -> Result<bool> {
+    let Some(copy) = unreadable else { return Ok(true) };
+    if volume.journal.is_guarded() {
         // Both are written when the guard goes.
         return Ok(false);
     }
@@ -148,10 +146,11 @@ fn renew_superblock(volume: &mut Volume) -> Result<bool> {
 /// checkpoint has it. Also tells whether the volume must move on to a new checkpoint before anything is written.
 fn roll_forward(
     mut volume: Volume,
+    mut found: FoundAtOpen,
     options: OpenOptions,
     clock: Arc<dyn Clock>,
     recovery: Recovery,
-) -> Result<(Volume, bool)> {
+) -> Result<(Volume, FoundAtOpen, bool)> {
     let unclean = volume.was_unclean();
     let may = recovery.extent == Extent::All && volume.may_roll_forward();
     if unclean {
@@ -165,10 +164,10 @@ fn roll_forward(
         volume.leave_segment(LogId::of(SegmentKind::WarmNode));
     }
     if !may {
-        volume.since.close("the volume has features that recovery does not know, or is damaged");
-        return Ok((volume, unclean));
+        volume.checkpoint.since_mut().close("the volume has features that recovery does not know, or is damaged");
+        return Ok((volume, found, unclean));
     }
-    match volume.roll_forward(recovery.is_repair) {
+    match volume.roll_forward(&mut found, recovery.is_repair) {
         Ok(recovered) => {
             if recovered.files > 0 {
                 let files = if recovered.files == 1 { "file" } else { "files" };
@@ -180,18 +179,19 @@ fn roll_forward(
             if is_new && !unclean {
                 volume.begin_chain_behind_open(place);
             } else {
-                volume.since.close("recovery has not ended with a checkpoint");
+                volume.checkpoint.since_mut().close("recovery has not ended with a checkpoint");
             }
-            Ok((volume, unclean || !is_new))
+            Ok((volume, found, unclean || !is_new))
         }
         Err(error) if matches!(error, Error::Damaged { .. } | Error::Refused(_)) || error.is_from_reading() => {
             let warning =
                 format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
             let device = volume.device.clone();
             let recovery = Recovery { extent: Extent::Journal, ..Recovery::MOUNT };
-            let mut volume = Volume::open(device, OpenOptions { read_only: true, ..options }, clock, recovery)?;
+            let options = OpenOptions { read_only: true, ..options };
+            let (mut volume, found) = Volume::open(device, options, clock, recovery)?;
             volume.warnings.push(warning);
-            Ok((volume, false))
+            Ok((volume, found, false))
         }
         Err(error) => Err(error),
     }
@@ -232,7 +232,7 @@ pub(crate) fn free_orphans(volume: &mut Volume) -> Result<()> {
                 .push(format!("unlinked inode {ino} cannot be freed: {error}; basalt fsck --repair frees it"));
             continue;
         }
-        volume.changed = true;
+        volume.checkpoint.note_change();
     }
     Ok(())
 }

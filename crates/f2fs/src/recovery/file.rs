@@ -16,15 +16,21 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Brings an inode to the state of its last fsync.
-    pub(super) fn recover_file(&mut self, ino: Ino, file: &Traces, chain: &Chain, owners: &mut Owners) -> Result<()> {
+    pub(super) fn recover_file(
+        &mut self,
+        ino: Ino,
+        file: &Traces,
+        chain: &Chain<'_>,
+        owners: &mut Owners,
+    ) -> Result<()> {
         let mut has_xattrs = None;
         if let Some(at) = file.inode {
-            let image = self.chain_inode(ino, &chain.nodes[at])?;
+            let image = self.chain_inode(ino, chain, at)?;
             has_xattrs = Some(as_inode(&image).xattr_nid() != Nid::NONE);
             self.recover_inode(ino, &image, owners)?;
         }
         for (&offset, &at) in &file.nodes {
-            let image = self.chain_node(ino, offset, &chain.nodes[at])?;
+            let image = self.chain_node(ino, offset, chain, at)?;
             if offset == XATTR_NODE_OFFSET {
                 if has_xattrs != Some(false) {
                     self.recover_xattr_node(ino, &image)?;
@@ -217,7 +223,7 @@ impl Volume {
         if !self.table.set_live(block, now) {
             return Err(Error::damaged("SIT", format!("block {address}"), "fsynced, and live for another owner"));
         }
-        self.changed = true;
+        self.checkpoint.note_change();
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl Followers {
     /// Looks through the rest of the segment behind a block, and then wherever the log went on. `seen`: the segments that the chain runs
     /// through. `is_live`: as for [`scan`](super::scan::scan).
     pub fn find(
-        start: &Start<'_>,
+        start: &Start<'_, '_>,
         behind: &Behind,
         seen: &BTreeSet<Segment>,
         is_live: &dyn Fn(Address) -> bool,
@@ -104,7 +104,7 @@ impl Followers {
 
     /// Whether a seal of the chain that begins at `start` says that something of it was durable: then its checkpoint was, too. Looks at the
     /// first segment only.
-    pub fn are_durable(start: &Start<'_>) -> bool {
+    pub fn are_durable(start: &Start<'_, '_>) -> bool {
         let mut found = Followers { last: (start.address, 0), ..Followers::default() };
         if start.geometry.in_main(start.address) {
             let range = start.address..segment_of(start.geometry, start.address).end;
@@ -141,7 +141,7 @@ impl Followers {
     }
 
     /// Takes note of the chain's blocks in part of a segment.
-    fn note_run(&mut self, start: &Start<'_>, run: &Run, is_live: &dyn Fn(Address) -> bool) {
+    fn note_run(&mut self, start: &Start<'_, '_>, run: &Run, is_live: &dyn Fn(Address) -> bool) {
         // Only the first block: from there on, each follows the one before.
         let mut begin = run.begin;
         each_in_chain(start, run.range.clone(), is_live, &mut |address, block, footer| {
@@ -154,14 +154,20 @@ impl Followers {
     }
 
     /// The position of a block that is found behind the last one.
-    fn position_behind_last(&self, start: &Start<'_>, address: Address) -> usize {
+    fn position_behind_last(&self, start: &Start<'_, '_>, address: Address) -> usize {
         let (before, position) = self.last;
         // What cannot be recognised in between is of the chain too.
         let is_near = segment_of(start.geometry, before).contains(&address) && address > before;
         position + if is_near { (address - before) as usize } else { 1 }
     }
 
-    fn note(&mut self, start: &Start<'_>, (address, position): (Address, usize), block: &[u8], footer: &RawNodeFooter) {
+    fn note(
+        &mut self,
+        start: &Start<'_, '_>,
+        (address, position): (Address, usize),
+        block: &[u8],
+        footer: &RawNodeFooter,
+    ) {
         self.last = (address, position);
         self.segments.insert(start.geometry.segment_of(address));
         if is_seal(footer) {
@@ -172,7 +178,7 @@ impl Followers {
         }
     }
 
-    fn note_seal(&mut self, start: &Start<'_>, seal: Option<Seal>) {
+    fn note_seal(&mut self, start: &Start<'_, '_>, seal: Option<Seal>) {
         if self.open.left.is_some() {
             self.close();
         }
@@ -251,7 +257,7 @@ fn in_order(runs: Vec<Run>) -> Vec<Run> {
 
 /// The rest of the segment where the chain ends, and then wherever the log went on, in the order in which they were found.
 fn find_runs(
-    start: &Start<'_>,
+    start: &Start<'_, '_>,
     behind: &Behind,
     seen: &BTreeSet<Segment>,
     is_live: &dyn Fn(Address) -> bool,
@@ -295,7 +301,7 @@ fn find_runs(
 
 /// Adds part of a segment to the runs if it has blocks of the chain; returns where the log went on from its last one, if that is in another.
 fn look(
-    start: &Start<'_>,
+    start: &Start<'_, '_>,
     range: Range<Address>,
     is_live: &dyn Fn(Address) -> bool,
     runs: &mut Vec<Run>,
@@ -318,7 +324,7 @@ fn look(
 
 /// Calls `each` with the blocks of the chain in part of a segment: address, bytes, footer.
 fn each_in_chain(
-    start: &Start<'_>,
+    start: &Start<'_, '_>,
     range: Range<Address>,
     is_live: &dyn Fn(Address) -> bool,
     each: &mut dyn FnMut(Address, &[u8], &RawNodeFooter),
@@ -334,26 +340,26 @@ fn each_in_chain(
     }
 }
 
-fn wrong_addresses(start: &Start<'_>, entries: &[Sealed]) -> FxHashSet<Address> {
+fn wrong_addresses(start: &Start<'_, '_>, entries: &[Sealed]) -> FxHashSet<Address> {
     wrong_in(start, entries).into_iter().map(|(address, _)| address).collect()
 }
 
 /// The footer of a block, if it is one of the chain's.
-fn footer_in_chain(start: &Start<'_>, block: &[u8]) -> Option<RawNodeFooter> {
+fn footer_in_chain(start: &Start<'_, '_>, block: &[u8]) -> Option<RawNodeFooter> {
     let footer = RawNode::ref_from_bytes(block).ok()?.footer;
     let is_chained = footer.cp_ver.get() == start.version && (is_seal(&footer) || is_direct(footer.offset()));
     is_chained.then_some(footer)
 }
 
 /// Where the log went on from a block, if that is one of the chain's.
-fn link(start: &Start<'_>, address: Address) -> Option<Address> {
+fn link(start: &Start<'_, '_>, address: Address) -> Option<Address> {
     let block = read_block(start.device, address).ok()?;
     footer_in_chain(start, &block).map(|footer| footer.next_blkaddr.into())
 }
 
 /// The starts of segments with a block of the chain, but for those that are known; of at most so many behind the one that `from` is in.
 fn firsts_of_segments(
-    start: &Start<'_>,
+    start: &Start<'_, '_>,
     from: Address,
     known: &BTreeSet<Segment>,
     most: usize,

@@ -10,14 +10,16 @@ use zerocopy::little_endian::U32;
 use basalt_segments::{LogId, Segment, SegmentKind, SegmentState};
 use basalt_vfs::FileKind;
 
-use super::scan::{Chain, ChainNode, Start, scan};
+use super::scan::{Chain, Start, scan};
 use crate::error::{Error, Result};
 use crate::features;
+use crate::journal::state::FoundAtOpen;
+use crate::journal::translation::Translation;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::inode::{InlineFlags, RawInode};
 use crate::layout::nat::RawNatEntry;
 use crate::layout::node::{ADDRS_PER_NODE, NodeFlags, RawNode, XATTR_NODE_OFFSET};
-use crate::layout::{Address, BLOCKS_PER_SEGMENT, Ino, RawBlock};
+use crate::layout::{Address, Ino, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::inode;
 use crate::node::nat;
@@ -51,21 +53,21 @@ impl Volume {
             CheckpointFlags::DISABLED | CheckpointFlags::RESIZE | CheckpointFlags::ERROR | CheckpointFlags::FSCK;
         !self.options.rescue
             && self.geometry.features.difference(features::WRITABLE).is_empty()
-            && !self.checkpoint.raw.flags().intersects(broken)
+            && !self.checkpoint.raw().flags().intersects(broken)
     }
 
     /// Recovers in memory what was fsynced after the checkpoint. For a repair also what counts behind damage; else the volume is read-only
     /// then, and shows what is in front of it.
     ///
     /// Errors: the device's, damage in what an fsync mark vouches for, `NoSpace`; the volume in memory is of no use then.
-    pub(crate) fn roll_forward(&mut self, is_repair: bool) -> Result<Recovered> {
-        let mut chain = self.scan_chain();
+    pub(crate) fn roll_forward(&mut self, found: &mut FoundAtOpen, is_repair: bool) -> Result<Recovered> {
+        let mut chain = self.scan_chain(&found.translation);
         if let Some(error) = chain.broken.take_if(|_| is_repair && !chain.is_sealed) {
             // Nothing tells which nodes behind it count: a search does better.
             return Err(error);
         }
         if is_repair {
-            self.journal.set_right.broken = chain.broken.take().map(|error| error.to_string());
+            found.set_right.broken = chain.broken.take().map(|error| error.to_string());
             let behind = std::mem::take(&mut chain.behind);
             chain.visited += behind.len();
             chain.nodes.extend(behind);
@@ -93,39 +95,40 @@ impl Volume {
                 self.revive_inode(*ino, file, &chain)?;
             }
         }
-        let mut owners = std::mem::take(&mut self.journal.owners);
         for (ino, file) in &files {
-            self.recover_file(*ino, file, &chain, &mut owners)?;
+            self.recover_file(*ino, file, &chain, &mut found.owners)?;
             if file.named
                 && !mutant::active(Mutant::NameNotRecovered)
                 && let Some(at) = file.inode
             {
-                self.recover_name(*ino, &chain.nodes[at])?;
+                self.recover_name(*ino, &chain, at)?;
             }
             recovered.files += 1;
         }
-        self.journal.owners = owners;
         Ok(recovered)
     }
 
     /// The chain behind the last checkpoint.
-    fn scan_chain(&self) -> Chain {
-        let raw = &self.checkpoint.raw;
-        let (segment, offset) = (raw.cur_node_segno[1].get(), u32::from(raw.cur_node_blkoff[1].get()));
-        let main = self.geometry.main;
+    fn scan_chain<'m>(&self, moves: &'m Translation) -> Chain<'m> {
+        let (segment, offset) = self.checkpoint.chain_start();
         let start = Start {
             device: &*self.device,
             geometry: &self.geometry,
             version: self.checkpoint.node_version(),
-            moves: &self.journal.translation,
-            address: main + segment * BLOCKS_PER_SEGMENT + offset,
+            moves,
+            address: self.geometry.in_segment(segment, offset),
         };
         scan(&start, &|address| self.table.is_live(self.geometry.main_block(address)))
     }
 
     /// Leaves out files that neither the checkpoint nor an fsync with a name has: they were never to be found.
     /// A repair searches then: the NAT may have lost them.
-    fn known_files(&mut self, files: Vec<(Ino, Traces)>, chain: &Chain, is_repair: bool) -> Result<Vec<(Ino, Traces)>> {
+    fn known_files(
+        &mut self,
+        files: Vec<(Ino, Traces)>,
+        chain: &Chain<'_>,
+        is_repair: bool,
+    ) -> Result<Vec<(Ino, Traces)>> {
         let mut known = Vec::with_capacity(files.len());
         for (ino, file) in files {
             if ino == Ino::NONE || ino.nid() >= self.geometry.node_ids() {
@@ -152,17 +155,17 @@ impl Volume {
     }
 
     /// Keeps everything that the nodes of a file point to from being written over, and checks it.
-    fn hold_targets(&mut self, ino: Ino, file: &Traces, chain: &Chain) -> Result<()> {
+    fn hold_targets(&mut self, ino: Ino, file: &Traces, chain: &Chain<'_>) -> Result<()> {
         let flexible = self.geometry.flexible_inline_xattr();
         if let Some(at) = file.inode {
-            let image = self.chain_inode(ino, &chain.nodes[at])?;
+            let image = self.chain_inode(ino, chain, at)?;
             let raw = as_inode(&image);
             if !raw.is_inline(InlineFlags::DATA) {
                 raw.addresses(flexible).iter().try_for_each(|slot| self.hold_target(ino, Address::from(*slot)))?;
             }
         }
         for (offset, &at) in &file.nodes {
-            let image = self.chain_node(ino, *offset, &chain.nodes[at])?;
+            let image = self.chain_node(ino, *offset, chain, at)?;
             if *offset != XATTR_NODE_OFFSET {
                 as_node(&image).slots.iter().try_for_each(|slot| self.hold_target(ino, Address::from(*slot)))?;
             }
@@ -204,9 +207,9 @@ impl Volume {
     }
 
     /// Gives an inode that the checkpoint does not have its number back, with nothing in it.
-    fn revive_inode(&mut self, ino: Ino, file: &Traces, chain: &Chain) -> Result<()> {
+    fn revive_inode(&mut self, ino: Ino, file: &Traces, chain: &Chain<'_>) -> Result<()> {
         let Some(at) = file.inode else { return Ok(()) };
-        let mut image = self.chain_inode(ino, &chain.nodes[at])?;
+        let mut image = self.chain_inode(ino, chain, at)?;
         self.counts.expect_room(1)?;
         let flexible = self.geometry.flexible_inline_xattr();
         let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
@@ -229,8 +232,8 @@ impl Volume {
     }
 
     /// The block of an inode in the chain, checked. What it points to is where cleaning moved that since.
-    pub(super) fn chain_inode(&self, ino: Ino, node: &ChainNode) -> Result<Box<RawBlock>> {
-        let mut image = self.chain_block(ino, 0, node.address)?;
+    pub(super) fn chain_inode(&self, ino: Ino, chain: &Chain<'_>, at: usize) -> Result<Box<RawBlock>> {
+        let mut image = self.chain_block(ino, 0, chain.nodes[at].address)?;
         let raw = as_inode(&image);
         inode::validate(raw, ino, &self.geometry)?;
         if FileKind::from_mode(u32::from(raw.i_mode.get())) != Some(FileKind::Regular) {
@@ -238,28 +241,19 @@ impl Volume {
         }
         if !raw.is_inline(InlineFlags::DATA) {
             let raw = RawInode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
-            self.follow_moves(raw.addresses_mut(self.geometry.flexible_inline_xattr()), node);
+            follow_moves(raw.addresses_mut(self.geometry.flexible_inline_xattr()), chain, at);
         }
         Ok(image)
     }
 
     /// A direct or xattr node in the chain, checked to be the one it is taken for. What it points to is where cleaning moved that since.
-    pub(super) fn chain_node(&self, ino: Ino, offset: u32, node: &ChainNode) -> Result<Box<RawBlock>> {
-        let mut image = self.chain_block(ino, offset, node.address)?;
+    pub(super) fn chain_node(&self, ino: Ino, offset: u32, chain: &Chain<'_>, at: usize) -> Result<Box<RawBlock>> {
+        let mut image = self.chain_block(ino, offset, chain.nodes[at].address)?;
         if offset != XATTR_NODE_OFFSET {
             let raw = RawNode::mut_from_bytes(&mut image.0).map_err(|_| short(ino))?;
-            self.follow_moves(&mut raw.slots, node);
+            follow_moves(&mut raw.slots, chain, at);
         }
         Ok(image)
-    }
-
-    fn follow_moves(&self, addresses: &mut [U32], node: &ChainNode) {
-        let moves = &self.journal.translation;
-        if !moves.is_empty() {
-            addresses
-                .iter_mut()
-                .for_each(|address| *address = moves.of_chain(Address::from(*address), node.position).into());
-        }
     }
 
     fn chain_block(&self, ino: Ino, offset: u32, address: Address) -> Result<Box<RawBlock>> {
@@ -273,7 +267,7 @@ impl Volume {
 }
 
 /// The files with an fsync mark, in the order of their last.
-fn traces(chain: &Chain) -> Vec<(Ino, Traces)> {
+fn traces(chain: &Chain<'_>) -> Vec<(Ino, Traces)> {
     let mut last: FxHashMap<Ino, usize> = FxHashMap::default();
     for (at, node) in chain.nodes.iter().enumerate().filter(|(_, node)| node.flags.contains(NodeFlags::FSYNC)) {
         last.insert(node.ino, at);
@@ -297,9 +291,17 @@ fn traces(chain: &Chain) -> Vec<(Ino, Traces)> {
 }
 
 /// Where the nodes of a chain are that count: of each file the last ones up to its last fsync mark.
-pub(crate) fn vouched(chain: &Chain) -> impl Iterator<Item = Address> + '_ {
+pub(crate) fn vouched<'a>(chain: &'a Chain<'_>) -> impl Iterator<Item = Address> + 'a {
     let of_file = |(_, file): (Ino, Traces)| file.inode.into_iter().chain(file.nodes.into_values());
     traces(chain).into_iter().flat_map(of_file).map(|at| chain.nodes[at].address)
+}
+
+/// Leads addresses in a node of the chain to where cleaning moved what is there.
+fn follow_moves(addresses: &mut [U32], chain: &Chain<'_>, at: usize) {
+    if !chain.moves.is_empty() {
+        let position = chain.nodes[at].position;
+        addresses.iter_mut().for_each(|one| *one = chain.moves.of_chain(Address::from(*one), position).into());
+    }
 }
 
 /// A block as a node. Sizes are asserted in `layout`.

@@ -3,7 +3,7 @@
 use basalt_vfs::FileKind;
 
 use super::forward::as_inode;
-use super::scan::ChainNode;
+use super::scan::Chain;
 use crate::dir::lookup::check_name;
 use crate::error::{Error, Result};
 use crate::layout::Ino;
@@ -15,8 +15,8 @@ impl Volume {
     /// Gives an inode the name it was fsynced under; whatever else has it loses it, as when the name was taken over.
     ///
     /// Source: the kernel's `recover_dentry`.
-    pub(super) fn recover_name(&mut self, ino: Ino, at: &ChainNode) -> Result<()> {
-        let image = self.chain_inode(ino, at)?;
+    pub(super) fn recover_name(&mut self, ino: Ino, chain: &Chain<'_>, at: usize) -> Result<()> {
+        let image = self.chain_inode(ino, chain, at)?;
         let raw = as_inode(&image);
         let parent = raw.parent();
         let name = raw.i_name[..(raw.i_namelen.get() as usize).min(raw.i_name.len())].to_vec();

@@ -42,8 +42,10 @@ pub struct ChainNode {
 }
 
 /// The chain behind a checkpoint.
-#[derive(Debug, Default)]
-pub struct Chain {
+#[derive(Debug)]
+pub struct Chain<'m> {
+    /// What was moved since the checkpoint: the nodes point to places of before.
+    pub moves: &'m Translation,
     /// The nodes that count, in order.
     pub nodes: Vec<ChainNode>,
     /// Segments of the main area that the chain runs through, the one where it ends, and those of everything that its seals list: what
@@ -79,11 +81,25 @@ struct End {
     seal: Option<Seal>,
 }
 
-impl Chain {
+impl<'m> Chain<'m> {
+    fn new(moves: &'m Translation) -> Chain<'m> {
+        Chain {
+            moves,
+            nodes: Vec::new(),
+            segments: BTreeSet::new(),
+            behind: Vec::new(),
+            is_sealed: false,
+            visited: 0,
+            dropped: 0,
+            broken: None,
+            torn: None,
+        }
+    }
+
     /// Finds out whether the chain is broken: whether more of it was there. `pending`: its last nodes, which no seal made count.
     fn look_behind_end(
         &mut self,
-        start: &Start<'_>,
+        start: &Start<'_, '_>,
         is_live: &dyn Fn(Address) -> bool,
         end: End,
         pending: &mut Vec<ChainNode>,
@@ -118,7 +134,7 @@ fn damaged(address: Address) -> Error {
 }
 
 /// Where to look, and what for.
-pub struct Start<'a> {
+pub struct Start<'a, 'm> {
     /// The device.
     pub device: &'a dyn BlockDevice,
     /// The volume's geometry.
@@ -126,7 +142,7 @@ pub struct Start<'a> {
     /// `cp_ver` of every node in the chain.
     pub version: u64,
     /// What was moved since the checkpoint.
-    pub moves: &'a Translation,
+    pub moves: &'m Translation,
     /// Address of the first.
     pub address: Address,
 }
@@ -135,9 +151,9 @@ pub struct Start<'a> {
 ///
 /// Whatever the blocks hold, the chain ends where it makes no sense, and at a block that cannot be read: a page that was being written when
 /// power went can be either, and then its fsync had not returned. Only what lies behind tells it from one that went bad later.
-pub fn scan(start: &Start<'_>, is_live: &dyn Fn(Address) -> bool) -> Chain {
-    let Start { device, geometry, version, .. } = *start;
-    let mut chain = Chain::default();
+pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Chain<'m> {
+    let Start { device, geometry, version, moves, .. } = *start;
+    let mut chain = Chain::new(moves);
     let mut reader = Reader { device, first: Address::NULL, bytes: Vec::new(), last: Address::NULL };
     let mut seen = FxHashSet::default();
     let mut pending: Vec<ChainNode> = Vec::new();
@@ -224,7 +240,7 @@ pub fn scan(start: &Start<'_>, is_live: &dyn Fn(Address) -> bool) -> Chain {
 /// What is wrong with the last node of a chain without seals, if that is an inode which power cut while it was written: its footer is
 /// there, not all of it is, and nobody fsynced anything behind it.
 fn torn_end(
-    start: &Start<'_>,
+    start: &Start<'_, '_>,
     nodes: &[ChainNode],
     seen: &BTreeSet<Segment>,
     is_live: &dyn Fn(Address) -> bool,
@@ -242,13 +258,13 @@ fn torn_end(
 }
 
 /// What a seal lists, where cleaning moved it since. `position` is the seal's in the chain.
-pub(super) fn entries_now(start: &Start<'_>, seal: &Seal, position: usize) -> Vec<Sealed> {
+pub(super) fn entries_now(start: &Start<'_, '_>, seal: &Seal, position: usize) -> Vec<Sealed> {
     let here = |entry: &Sealed| Sealed { address: start.moves.of_chain(entry.address, position), ..*entry };
     seal.entries.iter().map(here).collect()
 }
 
 /// What is not there of all that: addresses, with the device's error where it cannot be read.
-pub(super) fn wrong_in(start: &Start<'_>, entries: &[Sealed]) -> Vec<(Address, Option<Error>)> {
+pub(super) fn wrong_in(start: &Start<'_, '_>, entries: &[Sealed]) -> Vec<(Address, Option<Error>)> {
     let Start { device, geometry, .. } = *start;
     // First: a hostile address may be the last that there is.
     let (inside, outside): (Vec<&Sealed>, Vec<&Sealed>) =

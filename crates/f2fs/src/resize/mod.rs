@@ -142,7 +142,7 @@ pub fn resize(
             return Err(unsupported(&**device, format!("cannot be resized: {reasons}")));
         }
         let (geometry, usage, user) = fs.with_volume(|volume| {
-            let usage = Usage::new(&volume.geometry, &volume.checkpoint.raw, volume.counts.blocks());
+            let usage = Usage::new(&volume.geometry, volume.checkpoint.raw(), volume.counts.blocks());
             (volume.geometry.clone(), usage, volume.counts.user_blocks())
         });
         let goal = choose(&**device, &geometry, &usage, size)?;
