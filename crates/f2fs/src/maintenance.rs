@@ -18,6 +18,8 @@ use crate::mutant::{self, Mutant};
 use crate::statistics::{CheckpointCause, CleaningCause, Statistics};
 use crate::volume::Volume;
 
+/// Dirty nodes, 16 MiB of them, that a checkpoint writes under the volume's lock. Those beyond are written before, piece by piece.
+const NODES_OF_CHECKPOINT: usize = 4096;
 /// Live blocks moved by one piece of background cleaning.
 const IDLE_STEP: u32 = 128;
 /// Pause between two pieces of background cleaning.
@@ -51,6 +53,8 @@ impl F2fs {
     /// As [`checkpoint_if`](Self::checkpoint_if), by who has the turn.
     fn checkpoint_in_turn(&self, force: bool, cause: CheckpointCause) -> Result<bool> {
         self.write_ordered_in_pieces()?;
+        let nodes = self.with_volume(|volume| volume.nodes.dirty_count());
+        self.write_in_pieces(nodes.saturating_sub(NODES_OF_CHECKPOINT), Volume::write_some_nodes)?;
         let (prepared, start, blocks) = {
             let mut volume = self.volume.lock();
             let (start, blocks) = (volume.clock.uptime(), volume.checkpoint_blocks());

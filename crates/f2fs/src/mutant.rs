@@ -80,6 +80,8 @@ pub enum Mutant {
     OverflownSealForgotten,
     /// Threads: an fsync waits for a flush that begins before it has written: the flush leaves the queue as it is.
     FlushNumberedEarly,
+    /// Threads: a flush does not wait for the writes that others make.
+    UnderWayNotAwaited,
     /// Threads: an fsync beside a checkpoint does not wait for it, though its nodes lead nowhere without it.
     CheckpointNotAwaited,
     /// Threads: two may write a checkpoint at once.
@@ -96,7 +98,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 43] = [
+    pub const ALL: [Mutant; 44] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -134,6 +136,7 @@ impl Mutant {
         Mutant::GuardClearedEarly,
         Mutant::OverflownSealForgotten,
         Mutant::FlushNumberedEarly,
+        Mutant::UnderWayNotAwaited,
         Mutant::CheckpointNotAwaited,
         Mutant::TurnIgnored,
         Mutant::ChangesWhileClosing,

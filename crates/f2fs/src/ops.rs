@@ -12,6 +12,7 @@ use crate::layout::{BLOCK_SIZE, Ino};
 use crate::lock::F2fs;
 use crate::mutant::{self, Mutant};
 use crate::statistics::CheckpointCause;
+use crate::submission::Submission;
 use crate::volume::Volume;
 
 /// Bytes that one write puts into the volume before it has to make room again.
@@ -320,6 +321,17 @@ impl FileSystem for F2fs {
 
     fn tick(&self, now: Time) -> Background {
         self.do_background(now)
+    }
+
+    fn write_behind(&self) {
+        if self.is_writable() {
+            // A failure was noted: it turned the volume read-only.
+            let _ = self.noting_failure(Submission::write_behind);
+        }
+    }
+
+    fn end_write_behind(&self) {
+        self.device.end_behind();
     }
 
     fn close(&self) -> basalt_vfs::Result<()> {

@@ -9,6 +9,7 @@ use basalt_segments::cleaning::{Cleaner, Driven, Facts, Moved, PIECE, Want, make
 use crate::error::{Error, Result};
 use crate::lock::F2fs;
 use crate::statistics::{CheckpointCause, CleaningCause};
+use crate::submission::Submission;
 use crate::volume::Volume;
 
 impl F2fs {
@@ -21,7 +22,7 @@ impl F2fs {
     pub(crate) fn make_room_for(&self, weight: u32) -> Result<()> {
         self.finish_flushed_commit()?;
         if self.device.is_crowded() && self.is_writable() {
-            self.submit()?;
+            self.noting_failure(Submission::submit_or_leave)?;
         }
         make_room(&mut Writer(self), weight)
     }

@@ -116,7 +116,12 @@ impl Drop for HangUp<'_> {
 
 /// Has `work` done on a fresh volume with a witness, and says what he waited for.
 fn witnessed(journal: bool, options: OpenOptions, work: impl FnOnce(&F2fs)) {
-    let device = MemoryDevice::new(SIZE, 512);
+    witnessed_on(SIZE, journal, options, work);
+}
+
+/// As [`witnessed`], on a volume of `size` bytes.
+fn witnessed_on(size: u64, journal: bool, options: OpenOptions, work: impl FnOnce(&F2fs)) {
+    let device = MemoryDevice::new(size, 512);
     let journal_bytes = if journal { FormatOptions::DEFAULT_JOURNAL_BYTES } else { 0 };
     let format_options = FormatOptions { discard_reads_zeros: true, journal_bytes, ..FormatOptions::default() };
     format(&device, &format_options, &mut |_, _| ()).unwrap();
@@ -178,6 +183,42 @@ fn write_back_by_fsync() {
         let data = vec![7; BLOCK as usize];
         (0..8192).for_each(|at| assert_eq!(fs.write(ino, at * BLOCK, &data, false).unwrap(), data.len()));
         fs.sync_file(ino, false).unwrap();
+    });
+}
+
+/// Ends writing behind, however the work ends.
+struct EndWriteBehind<'a>(&'a F2fs);
+
+impl Drop for EndWriteBehind<'_> {
+    fn drop(&mut self) {
+        self.0.end_write_behind();
+    }
+}
+
+#[test]
+fn writing_behind() {
+    witnessed(false, OpenOptions { cache_bytes: 8 << 20, ..OpenOptions::default() }, |fs| {
+        thread::scope(|scope| {
+            scope.spawn(|| fs.write_behind());
+            let _end = EndWriteBehind(fs);
+            let ino = create(fs, "large");
+            let data = vec![7; 1 << 20];
+            (0..48).for_each(|at| assert_eq!(fs.write(ino, (at % 24) << 20, &data, false).unwrap(), data.len()));
+            fs.sync().unwrap();
+        });
+    });
+}
+
+/// More nodes than may wait for the device at once.
+#[test]
+fn a_checkpoint_of_many_nodes() {
+    let options = OpenOptions { cache_bytes: 1 << 30, ..OpenOptions::default() };
+    witnessed_on(2 << 30, false, options, |fs| {
+        for name in 0..20_000 {
+            let ino = create(fs, &format!("file {name}"));
+            fs.forget(ino, 1);
+        }
+        fs.sync().unwrap();
     });
 }
 

@@ -153,6 +153,15 @@ pub trait FileSystem: Send + Sync {
     /// Does a bounded piece of background work (writeback, checkpoint, discard, cleaning) at time `now`.
     fn tick(&self, now: Time) -> Background;
 
+    /// Hands writes to the device for callers who go on meanwhile, and returns after [`end_write_behind`](Self::end_write_behind). Threads of
+    /// the owner call it, each once. A file system that needs none returns at once, and so does one that was ended or has failed.
+    ///
+    /// What a write leaves to these threads may fail later: the file system notes that, and fsync tells it.
+    fn write_behind(&self) {}
+
+    /// Ends [`write_behind`](Self::write_behind), now and for good: from then on each caller waits for its own requests.
+    fn end_write_behind(&self) {}
+
     /// Writes everything back and leaves the volume clean. Later calls fail with EIO or do nothing.
     ///
     /// Ends all references, and with them inodes without links: the kernel does not give each one back when it unmounts.

@@ -49,6 +49,11 @@ impl Flavour {
     }
 }
 
+/// A thread that writes behind for the others, in a third of all workloads. The seed is one of its own, so that the others stay as they are.
+pub fn write_behind(seed: u64) -> Option<Vec<Act>> {
+    Rng::new(seed ^ 0xBE41).chance(33).then(|| vec![Act::WriteBehind])
+}
+
 /// A random workload.
 pub fn workload(rng: &mut Rng) -> Workload {
     let kind = rng.below(13);

@@ -3,6 +3,7 @@
 //! The order in which steps took effect is known: the engine reads its clock while it has the volume's lock for an operation, and each
 //! change of a thread is one such operation. So there is one order of states, and every step must have done in its place what it says.
 
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use basalt_device::power::History;
@@ -89,6 +90,8 @@ struct Shared {
     fs: Arc<dyn ThreadedFileSystem>,
     stage: Stage,
     record: Arc<Mutex<Record>>,
+    /// Threads that have something to do beside writing behind.
+    busy: Arc<AtomicUsize>,
 }
 
 const HELD: &str = "nothing panics with this lock";
@@ -154,7 +157,12 @@ fn play(open: &crate::engine::Opener, stage: &Stage, setup: &[Step], acts: &[Vec
     let clock = stage.clone();
     let fs = open(Arc::new(StageDevice::new(stage.clone())), Box::new(move || clock.read_clock()))?;
     let before = find_tree(&*fs, None)?;
-    let shared = Shared { fs, stage: stage.clone(), record: Arc::default() };
+    let is_busy = |acts: &&Vec<Act>| !acts.contains(&Act::WriteBehind);
+    let busy = Arc::new(AtomicUsize::new(acts.iter().filter(is_busy).count()));
+    if busy.load(SeqCst) == 0 {
+        fs.end_write_behind();
+    }
+    let shared = Shared { fs, stage: stage.clone(), record: Arc::default(), busy };
     for step in setup {
         shared.act(&Act::Do(step.clone()));
     }
@@ -181,8 +189,15 @@ fn play(open: &crate::engine::Opener, stage: &Stage, setup: &[Step], acts: &[Vec
 }
 
 impl Shared {
-    /// All steps of a thread.
+    /// All steps of a thread. The last to have done them ends writing behind.
     fn run(&self, acts: &[Act]) {
+        self.run_steps(acts);
+        if !acts.contains(&Act::WriteBehind) && self.busy.fetch_sub(1, SeqCst) == 1 {
+            self.fs.end_write_behind();
+        }
+    }
+
+    fn run_steps(&self, acts: &[Act]) {
         for act in acts {
             self.stage.begin_step();
             if self.record.lock().expect(HELD).wrong.is_some() {
@@ -228,6 +243,10 @@ impl Shared {
                 fs.stat_fs().map(|_| 0)
             }),
             Act::Trim => self.timed(call, || fs.trim(0, u64::MAX, 0).map(|_| 0)),
+            Act::WriteBehind => self.timed(call, || {
+                fs.write_behind();
+                Ok(0)
+            }),
             Act::Close => self.timed(call, || fs.close().map(|()| 0)),
             Act::Read(path) => {
                 let file = self.find(path)?;

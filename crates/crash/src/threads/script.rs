@@ -34,6 +34,8 @@ pub enum Act {
     Look,
     /// Discard what is free.
     Trim,
+    /// Hand writes to the device that others leave, until they have done all they do. The only act of its thread.
+    WriteBehind,
     /// Close the volume, whatever the others do.
     Close,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Act {
             Act::Read(path) => write!(f, "read {path}"),
             Act::Look => f.write_str("look"),
             Act::Trim => f.write_str("trim"),
+            Act::WriteBehind => f.write_str("write-behind"),
             Act::Close => f.write_str("close"),
         }
     }
@@ -59,6 +62,7 @@ impl FromStr for Act {
             "read" => Act::Read(words.word("the path")?.to_owned()),
             "look" => Act::Look,
             "trim" => Act::Trim,
+            "write-behind" => Act::WriteBehind,
             "close" => Act::Close,
             _ => return line.parse().and_then(for_threads).map(Act::Do),
         };

@@ -210,7 +210,7 @@ fn step_to_stop(rng: &mut Rng, acts: &[Act]) -> usize {
     let is_sync = |act: &Act| match act {
         Act::Do(step) => step.is_sync() || matches!(step, Step::Tick(_)),
         Act::Close | Act::Trim => true,
-        Act::Read(_) | Act::Look => false,
+        Act::Read(_) | Act::Look | Act::WriteBehind => false,
     };
     let syncs: Vec<usize> = (1..).zip(acts).filter(|(_, act)| is_sync(act)).map(|(step, _)| step).collect();
     match rng.pick(&syncs) {

@@ -1,52 +1,58 @@
 //! Writes that are decided under the volume's lock, and handed to the device without it.
 //!
 //! 1. *Decide*: under the lock, the volume writes to a [`Staged`] device. The bytes are copied to a queue; no request is made.
-//! 2. *Submit*: whoever decided gives the lock back and calls [`Submission::submit`], which hands the queue to the device, oldest first.
-//!    So only they wait for their requests.
+//! 2. *Submit*: whoever decided gives the lock back and calls [`Submission::submit`], which hands the queue to the device. Writes begin oldest
+//!    first, one for each thread that submits: the device has several at a time. Two that overlap never are.
 //! 3. *Complete*: a write leaves the queue once the device has it. Until then, reads take its bytes from the queue.
+//!
+//! Whoever has much to write can leave it to the threads that [write behind](behind), and go on.
 //!
 //! What is decided may need blocks of the device. Whoever knows which reads them ahead, before the lock is taken: [`Submission::read_ahead`].
 //!
-//! A flush submits everything first, so what was decided before it is durable after it. A failed write stays in the queue and ends all
-//! submission: nothing behind it may reach the device.
+//! A flush submits everything first and waits for it, so what was decided before it is durable after it. A failed write stays in the queue
+//! and ends all submission: nothing begins behind it.
 //!
 //! Both locks here are leaves: no lock of the volume is taken while one is held.
 
 mod ahead;
+mod behind;
+mod queue;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use basalt_device::{BlockDevice, DeviceError};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use basalt_device::{BlockDevice, DeviceError, DeviceLayer};
+use zerocopy::IntoBytes;
 
-use self::ahead::ReadAhead;
+use self::queue::{Failure, Next, Queue, UnderWay, Waiting};
 use crate::error;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
-use crate::sync::Mutex;
+use crate::sync::{Condvar, Mutex};
 use crate::volume::Volume;
 
 type Result<T> = basalt_device::Result<T>;
 
 /// Bytes that may wait. Whoever decides on more submits them at once, under whatever lock is held.
 const WAITING_MAX: usize = 64 << 20;
-/// So many make others wait before they take the volume's lock.
+/// So many make others wait before they take the volume's lock, and those who leave writes to others help them.
 const CROWD: usize = 8 << 20;
-/// Buffers that are kept for the next writes, and blocks in the largest of them.
-const SPARE_BUFFERS: usize = 8;
-const SPARE_BLOCKS: usize = 256;
 
 /// A device with the writes that wait for it. Writes, flushes and discards that are made here come after those.
 pub(crate) struct Submission {
     device: Arc<dyn BlockDevice>,
     queue: Mutex<Queue>,
-    /// Held by the one who submits, so that the order stays.
-    turn: Mutex<()>,
+    /// A write is over, or has failed.
+    over: Condvar,
+    /// Writes were left to those who write behind, or there is nothing more for them.
+    left: Condvar,
+    /// Threads that write behind.
+    behind: AtomicUsize,
     /// Writes in the queue: whether there are any shows without its lock.
     waiting: AtomicUsize,
     /// Writes that were ever added to the queue: the number that the next one gets. Changed with the queue locked.
@@ -55,65 +61,27 @@ pub(crate) struct Submission {
     has_ahead: AtomicBool,
 }
 
-#[derive(Default)]
-struct Queue {
-    writes: VecDeque<Write>,
-    bytes: usize,
-    spare: Vec<Vec<AlignedBlock>>,
-    failed: Option<Failure>,
-    ahead: ReadAhead,
-}
-
-struct Write {
-    number: u64,
-    offset: u64,
-    blocks: Arc<Vec<AlignedBlock>>,
-}
-
-impl Write {
-    fn end(&self) -> u64 {
-        self.offset + (self.blocks.len() * BLOCK_SIZE) as u64
-    }
-}
-
-/// A block that direct I/O can write as it is.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C, align(4096))]
-struct AlignedBlock([u8; BLOCK_SIZE]);
-
-/// Where a waiting write goes, and what it writes.
-type Waiting = (u64, Arc<Vec<AlignedBlock>>);
-
 /// Blocks that are about to be read ahead.
 pub(crate) struct Ahead {
     parts: Vec<(u64, Range<u64>)>,
 }
 
-/// A write that the device is making. One that a panic ends has failed.
-struct UnderWay<'a> {
+/// Ends a write that a panic ended: it has failed.
+struct MustEnd<'a> {
     submission: &'a Submission,
     offset: u64,
     length: u64,
     is_over: bool,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for MustEnd<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let reason = "a panic ended a write half-way".to_owned();
             let (offset, length, kind) = (self.offset, self.length, io::ErrorKind::Other);
-            self.submission.queue.lock().failed = Some(Failure { offset, length, kind, code: None, reason });
+            self.submission.fail(Failure { offset, length, kind, code: None, reason });
         }
     }
-}
-
-/// Why nothing is submitted any more.
-struct Failure {
-    offset: u64,
-    length: u64,
-    kind: io::ErrorKind,
-    code: Option<i32>,
-    reason: String,
 }
 
 impl Submission {
@@ -121,7 +89,9 @@ impl Submission {
         Submission {
             device,
             queue: Mutex::default(),
-            turn: Mutex::new(()),
+            over: Condvar::new(),
+            left: Condvar::new(),
+            behind: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             staged: AtomicU64::new(0),
             has_ahead: AtomicBool::new(false),
@@ -146,37 +116,53 @@ impl Submission {
             return Ok(());
         }
         let end = self.staged();
-        let _turn = self.turn.lock();
-        loop {
-            let (offset, blocks) = {
-                let queue = self.queue.lock();
-                if let Some(failure) = &queue.failed {
-                    return Err(self.error(failure));
-                }
-                match queue.writes.front() {
-                    Some(write) if write.number < end => (write.offset, write.blocks.clone()),
-                    _ => return Ok(()),
-                }
-            };
-            let length = blocks.len() * BLOCK_SIZE;
-            let mut under_way = UnderWay { submission: self, offset, length: length as u64, is_over: false };
-            let result = self.device.write_at(offset, blocks.as_bytes());
-            under_way.is_over = true;
-            let mut queue = self.queue.lock();
-            if let Err(error) = result {
-                queue.failed = Some(Failure::of(offset, length as u64, &error));
-                return Err(error);
+        self.submit_while(end, |_| true)
+    }
+
+    /// Submits writes before number `end`, as long as the queue is as `goes_on` says.
+    fn submit_while(&self, end: u64, goes_on: impl Fn(&Queue) -> bool) -> Result<()> {
+        let mut queue = self.queue.lock();
+        while goes_on(&queue) {
+            if let Some(failure) = &queue.failed {
+                return Err(self.error(failure));
             }
-            queue.writes.pop_front();
-            queue.bytes -= length;
-            if queue.spare.len() < SPARE_BUFFERS
-                && blocks.capacity() <= SPARE_BLOCKS
-                && let Some(buffer) = Arc::into_inner(blocks)
-            {
-                queue.spare.push(buffer);
+            match queue.next(end) {
+                Next::Nothing => break,
+                Next::Wait if mutant::active(Mutant::UnderWayNotAwaited) => break,
+                Next::Wait => self.over.wait(&mut queue),
+                Next::Make(write) => {
+                    drop(queue);
+                    self.make(write)?;
+                    queue = self.queue.lock();
+                }
             }
-            self.waiting.store(queue.writes.len(), SeqCst);
         }
+        Ok(())
+    }
+
+    /// Makes a write that has begun.
+    fn make(&self, write: UnderWay) -> Result<()> {
+        let (offset, length) = (write.offset, write.length() as u64);
+        let mut must_end = MustEnd { submission: self, offset, length, is_over: false };
+        let result = self.device.write_at(offset, write.blocks.as_bytes());
+        must_end.is_over = true;
+        if let Err(error) = result {
+            self.fail(Failure::of(offset, length, &error));
+            return Err(error);
+        }
+        let mut queue = self.queue.lock();
+        queue.complete(write);
+        self.waiting.store(queue.writes.len(), SeqCst);
+        drop(queue);
+        self.over.notify_all();
+        Ok(())
+    }
+
+    /// Nothing is submitted any more.
+    fn fail(&self, failure: Failure) {
+        self.queue.lock().failed.get_or_insert(failure);
+        self.over.notify_all();
+        self.left.notify_all();
     }
 
     /// How many writes were ever added to the queue. It only grows, under the volume's lock.
@@ -196,17 +182,8 @@ impl Submission {
             return Ok(false);
         }
         queue.ahead.drop_written(&(offset..offset + length as u64));
-        let mut blocks = queue.spare.pop().unwrap_or_default();
-        blocks.resize(length / BLOCK_SIZE, AlignedBlock::new_zeroed());
-        let mut left = blocks.as_mut_bytes();
-        for slice in slices {
-            let (here, behind) = left.split_at_mut(slice.len());
-            here.copy_from_slice(slice);
-            left = behind;
-        }
         let number = self.staged.fetch_add(1, SeqCst);
-        queue.bytes += length;
-        queue.writes.push_back(Write { number, offset, blocks: Arc::new(blocks) });
+        queue.add(number, offset, slices, length);
         self.waiting.store(queue.writes.len(), SeqCst);
         Ok(true)
     }
@@ -284,40 +261,14 @@ impl Submission {
     }
 }
 
-impl Failure {
-    fn of(offset: u64, length: u64, error: &DeviceError) -> Failure {
-        let source = match error {
-            DeviceError::Io { source, .. } => Some(source),
-            _ => None,
-        };
-        Failure {
-            offset,
-            length,
-            kind: source.map_or(io::ErrorKind::Other, io::Error::kind),
-            code: source.and_then(io::Error::raw_os_error),
-            reason: source.map_or_else(|| error.to_string(), ToString::to_string),
-        }
-    }
-}
+impl DeviceLayer for Submission {
+    type Below = dyn BlockDevice;
 
-impl BlockDevice for Submission {
-    fn name(&self) -> &str {
-        self.device.name()
+    fn below(&self) -> &Self::Below {
+        &*self.device
     }
 
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.device.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn on_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         if self.has_ahead.load(SeqCst) && self.queue.lock().ahead.copy(offset, buf) {
             return Ok(());
         }
@@ -326,33 +277,25 @@ impl BlockDevice for Submission {
         if writes.is_empty() { self.device.read_at(offset, buf) } else { self.read_through(&writes, offset, buf) }
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.device.prefetch(offset, length);
-    }
-
-    fn next_data(&self, offset: u64) -> Option<u64> {
+    fn on_next_data(&self, offset: u64) -> Option<u64> {
         if self.is_waiting() { (offset < self.size()).then_some(offset) } else { self.device.next_data(offset) }
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.write_vectored_at(offset, &[buf])
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
         self.queue.lock().ahead.drop_written(&(offset..offset + length as u64));
         self.submit()?;
         self.device.write_vectored_at(offset, slices)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn on_flush(&self) -> Result<()> {
         if !mutant::active(Mutant::FlushNumberedEarly) {
             self.submit()?;
         }
         self.device.flush()
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+    fn on_discard(&self, offset: u64, length: u64) -> Result<()> {
         self.submit()?;
         self.device.discard(offset, length)
     }
@@ -361,49 +304,15 @@ impl BlockDevice for Submission {
 /// The device as the volume has it under its lock: writes of whole blocks wait in the queue.
 pub(crate) struct Staged(pub Arc<Submission>);
 
-impl BlockDevice for Staged {
-    fn name(&self) -> &str {
-        self.0.name()
+impl DeviceLayer for Staged {
+    type Below = Submission;
+
+    fn below(&self) -> &Submission {
+        &self.0
     }
 
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.0.sector_size()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.0.is_read_only()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read_at(offset, buf)
-    }
-
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.0.prefetch(offset, length);
-    }
-
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        self.0.next_data(offset)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.write_vectored_at(offset, &[buf])
-    }
-
-    fn write_vectored_at(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
         if self.0.stage(offset, slices)? { Ok(()) } else { self.0.write_vectored_at(offset, slices) }
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.0.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Result<()> {
-        self.0.discard(offset, length)
     }
 }
 
@@ -424,7 +333,8 @@ impl F2fs {
         self.locked(|volume| volume.attempt(work))
     }
 
-    /// Does `work` under the volume's lock, and then hands to the device what it wrote. Who wrote nothing waits for no request.
+    /// Does `work` under the volume's lock, and then hands to the device what it wrote, or leaves much of it to the threads that write
+    /// behind. Who wrote nothing waits for no request.
     ///
     /// Errors: those of `work`, and those of the device, which turn the volume read-only.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Volume) -> error::Result<T>) -> error::Result<T> {
@@ -434,157 +344,23 @@ impl F2fs {
             (work(&mut volume), self.device.staged() != before)
         };
         if has_written {
-            self.submit()?;
+            self.noting_failure(Submission::submit_or_leave)?;
         }
         result
     }
 
     /// Hands to the device what was written under the volume's lock. The caller has given that back. A failure turns the volume read-only.
     pub(crate) fn submit(&self) -> error::Result<()> {
+        self.noting_failure(Submission::submit)
+    }
+
+    /// Has `submit` hand writes to the device. A failure turns the volume read-only.
+    pub(crate) fn noting_failure(&self, submit: impl FnOnce(&Submission) -> Result<()>) -> error::Result<()> {
         let _must_end = self.must_end();
-        let result = self.device.submit();
+        let result = submit(&self.device);
         if let Err(error) = &result {
             self.volume.lock().fail(&error.to_string());
         }
         Ok(result?)
-    }
-}
-
-#[cfg(all(test, not(feature = "shuttle")))]
-mod tests {
-    use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
-
-    use super::*;
-
-    const BLOCK: u64 = BLOCK_SIZE as u64;
-
-    /// A device whose block N is full of N, and the queue in front of it.
-    fn numbered(blocks: u64) -> (Arc<FaultyDevice<MemoryDevice>>, Submission) {
-        let memory = MemoryDevice::new(blocks * BLOCK, 512);
-        (0..blocks).for_each(|block| memory.write_at(block * BLOCK, &[block as u8; BLOCK_SIZE]).unwrap());
-        let device = Arc::new(FaultyDevice::new(memory));
-        (device.clone(), Submission::new(device))
-    }
-
-    fn stage(submission: &Submission, first: u64, bytes: &[u8]) {
-        let blocks: Vec<[u8; BLOCK_SIZE]> = bytes.iter().map(|&byte| [byte; BLOCK_SIZE]).collect();
-        assert!(submission.stage(first * BLOCK, &[blocks.as_flattened()]).unwrap());
-    }
-
-    fn read(device: &dyn BlockDevice, first: u64, blocks: usize) -> Vec<u8> {
-        let mut bytes = vec![0; blocks * BLOCK_SIZE];
-        device.read_at(first * BLOCK, &mut bytes).unwrap();
-        bytes.chunks(BLOCK_SIZE).for_each(|block| assert!(block.iter().all(|byte| *byte == block[0])));
-        bytes.chunks(BLOCK_SIZE).map(|block| block[0]).collect()
-    }
-
-    #[test]
-    fn reads_see_the_newest_of_what_waits_wherever_it_begins() {
-        let (device, queue) = numbered(8);
-        stage(&queue, 2, &[102, 103, 104]);
-        stage(&queue, 3, &[203]);
-        stage(&queue, 6, &[106]);
-        let all = [0, 1, 102, 203, 104, 5, 106, 7];
-        for first in 0..8 {
-            for end in first + 1..=8 {
-                assert_eq!(read(&queue, first as u64, end - first), all[first..end], "{first} to {end}");
-            }
-        }
-        assert_eq!(read(&*device, 0, 8), [0, 1, 2, 3, 4, 5, 6, 7], "no request was made");
-        queue.submit().unwrap();
-        assert_eq!((read(&*device, 0, 8), queue.is_waiting()), (all.to_vec(), false));
-    }
-
-    #[test]
-    fn a_write_overtakes_what_was_read_ahead_and_what_is_being_read() {
-        let (_, queue) = numbered(8);
-        let ahead = queue.begin_reading(vec![0..4 * BLOCK, 4 * BLOCK..8 * BLOCK]);
-        queue.read_ahead(ahead);
-        stage(&queue, 3, &[103]);
-        assert_eq!(read(&queue, 0, 4), [0, 1, 2, 103]);
-        queue.submit().unwrap();
-        assert_eq!(read(&queue, 0, 4), [0, 1, 2, 103]);
-        assert_eq!(read(&queue, 4, 4), [4, 5, 6, 7]);
-        // Written between the lock and the read, and while that was under way.
-        queue.end_reading();
-        let ahead = queue.begin_reading(vec![0..4 * BLOCK, 6 * BLOCK..7 * BLOCK]);
-        stage(&queue, 0, &[100]);
-        queue.read_ahead(ahead);
-        assert_eq!(read(&queue, 0, 4), [100, 1, 2, 103]);
-        let ahead = queue.begin_reading(vec![0..BLOCK, 4 * BLOCK..8 * BLOCK]);
-        queue.write_at(5 * BLOCK, &[105; BLOCK_SIZE]).unwrap();
-        queue.read_ahead(ahead);
-        assert_eq!(read(&queue, 4, 4), [4, 105, 6, 7]);
-    }
-
-    #[test]
-    fn no_more_waits_than_there_may() {
-        let (device, queue) = numbered(1);
-        let bytes = vec![1; 1 << 20];
-        for megabyte in 0..64 {
-            assert!(queue.stage(megabyte << 20, &[&bytes]).unwrap(), "{megabyte}");
-        }
-        assert!(!queue.stage(64 << 20, &[&bytes]).unwrap());
-        assert!(queue.is_crowded());
-        assert_eq!(read(&*device, 0, 1), [0]);
-    }
-
-    /// What the device has takes no room any more, however much there was.
-    #[test]
-    fn what_was_submitted_makes_room() {
-        let (device, queue) = numbered(256);
-        for round in 0..70 {
-            stage(&queue, 0, &[round; 256]);
-            assert!(!queue.is_crowded(), "round {round}");
-            queue.submit().unwrap();
-        }
-        assert_eq!(read(&*device, 255, 1), [69]);
-    }
-
-    /// Nothing behind a write that failed reaches the device, and whoever reads sees what was written all the same.
-    #[test]
-    fn a_write_that_failed_stops_all_behind_it() {
-        let (device, queue) = numbered(8);
-        device.fail_when(|request| {
-            (request.kind == RequestKind::Write && request.offset == 2 * BLOCK).then_some(io::ErrorKind::StorageFull)
-        });
-        stage(&queue, 1, &[101]);
-        stage(&queue, 2, &[102]);
-        stage(&queue, 3, &[103]);
-        for _ in 0..2 {
-            let error = queue.submit().unwrap_err();
-            assert!(matches!(error, DeviceError::Io { operation: "write", offset: 8192, .. }), "{error}");
-        }
-        assert!(queue.flush().is_err() && queue.stage(4 * BLOCK, &[&[4; BLOCK_SIZE]]).is_err());
-        assert_eq!(read(&*device, 0, 8), [0, 101, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(read(&queue, 0, 8), [0, 101, 102, 103, 4, 5, 6, 7]);
-    }
-
-    /// Knows where its zeros are.
-    struct Sparse(MemoryDevice);
-
-    impl basalt_device::DeviceLayer for Sparse {
-        type Below = MemoryDevice;
-        fn below(&self) -> &MemoryDevice {
-            &self.0
-        }
-        fn on_next_data(&self, offset: u64) -> Option<u64> {
-            let is_data = |block: &u64| read(&self.0, *block, 1) != [0];
-            (offset / BLOCK..self.0.size() / BLOCK).find(is_data).map(|block| offset.max(block * BLOCK))
-        }
-    }
-
-    #[test]
-    fn what_waits_is_no_hole() {
-        let queue = Submission::new(Arc::new(Sparse(MemoryDevice::new(8 * BLOCK, 512))));
-        assert_eq!(queue.next_data(0), None);
-        stage(&queue, 5, &[105]);
-        for offset in [0, 4 * BLOCK + 1, 5 * BLOCK, 6 * BLOCK - 1] {
-            let found = queue.next_data(offset).expect("a write waits behind it");
-            assert!((offset..=offset.max(5 * BLOCK)).contains(&found), "{found} from {offset} on");
-        }
-        assert_eq!(queue.next_data(8 * BLOCK), None);
-        queue.submit().unwrap();
-        assert_eq!((queue.next_data(0), queue.next_data(6 * BLOCK)), (Some(5 * BLOCK), None));
     }
 }

@@ -22,6 +22,7 @@ use super::wakeful::Wakeful;
 use crate::protocol::wire::{InHeader, WriteIn};
 use crate::protocol::{Fault, Operation, Request};
 use crate::transport::{ReceiveError, SendError, Transport};
+use basalt_vfs::FileSystem;
 
 /// Where a request starts in its buffer, so that the data of a WRITE starts on a page boundary.
 const START: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
@@ -62,7 +63,14 @@ struct Pool<'t, T> {
     outcome: Result<(), SessionError>,
 }
 
-/// Serves a connection with up to `threads` loops and the ticker until the kernel hangs up on all of them.
+/// Hands writes to the device that callers leave; where that ends in a panic, they do it themselves.
+fn write_behind(fs: &dyn FileSystem) {
+    if catch_unwind(AssertUnwindSafe(|| fs.write_behind())).is_err() {
+        tracing::error!("writing behind panicked");
+    }
+}
+
+/// Serves a connection with up to `threads` loops, the ticker and a thread that writes behind, until the kernel hangs up on all of them.
 pub(super) fn serve_all<T: Transport>(
     server: &Server,
     transport: T,
@@ -87,6 +95,10 @@ pub(super) fn serve_all<T: Transport>(
     std::thread::scope(|scope| {
         scope.spawn(move || cache_thread::run(server, &queue));
         scope.spawn(move || ticker::run(&server.control, server.file_system(), write_back));
+        let behind = Builder::new().name("write-behind".to_owned());
+        if let Err(error) = behind.spawn_scoped(scope, move || write_behind(server.file_system())) {
+            tracing::debug!(%error, "nobody writes behind");
+        }
         scope.spawn(move || monitor.watch(wakeful, || all.start_loop(scope)));
         all.work(scope, &transport);
     });
@@ -125,6 +137,7 @@ impl<'t, T: Transport> Loops<'t, T> {
             // Without the pool's lock: the monitor takes it while it has the token's state locked.
             self.server.control.stop();
             self.token.close();
+            self.server.file_system().end_write_behind();
         }
     }
 

@@ -1,0 +1,155 @@
+//! The queue in front of a device: which writes wait, and which begins next.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use basalt_device::DeviceError;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use super::ahead::ReadAhead;
+use crate::layout::BLOCK_SIZE;
+
+/// Buffers that are kept for the next writes, and blocks in the largest of them.
+const SPARE_BUFFERS: usize = 8;
+const SPARE_BLOCKS: usize = 256;
+
+/// Writes that were decided on, and are not over.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// In the order in which they were decided on.
+    pub(super) writes: VecDeque<Write>,
+    /// Bytes of the writes.
+    pub(super) bytes: usize,
+    spare: Vec<Vec<AlignedBlock>>,
+    /// Why nothing is submitted any more, if that is so.
+    pub(super) failed: Option<Failure>,
+    pub(super) ahead: ReadAhead,
+    /// Nobody writes behind any more.
+    pub(super) ends: bool,
+}
+
+pub(super) struct Write {
+    pub(super) number: u64,
+    /// The device is making it.
+    pub(super) has_begun: bool,
+    pub(super) offset: u64,
+    pub(super) blocks: Arc<Vec<AlignedBlock>>,
+}
+
+impl Write {
+    pub(super) fn end(&self) -> u64 {
+        self.offset + (self.blocks.len() * BLOCK_SIZE) as u64
+    }
+}
+
+/// A block that direct I/O can write as it is.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C, align(4096))]
+pub(super) struct AlignedBlock([u8; BLOCK_SIZE]);
+
+/// Where a waiting write goes, and what it writes.
+pub(super) type Waiting = (u64, Arc<Vec<AlignedBlock>>);
+
+/// What a thread that submits does next.
+pub(super) enum Next {
+    /// Makes this write, which has begun.
+    Make(UnderWay),
+    /// Waits for one that is under way.
+    Wait,
+    /// Nothing: all is over.
+    Nothing,
+}
+
+impl Queue {
+    /// Adds a write of `length` bytes.
+    pub(super) fn add(&mut self, number: u64, offset: u64, slices: &[&[u8]], length: usize) {
+        let mut blocks = self.spare.pop().unwrap_or_default();
+        blocks.resize(length / BLOCK_SIZE, AlignedBlock::new_zeroed());
+        let mut left = blocks.as_mut_bytes();
+        for slice in slices {
+            let (here, behind) = left.split_at_mut(slice.len());
+            here.copy_from_slice(slice);
+            left = behind;
+        }
+        self.bytes += length;
+        self.writes.push_back(Write { number, has_begun: false, offset, blocks: Arc::new(blocks) });
+    }
+
+    /// What to do next for the writes before number `end`.
+    pub(super) fn next(&mut self, end: u64) -> Next {
+        // Writes begin in order, so those that have begun are in front, and what is over leaves no gap.
+        let begun = self.writes.iter().take_while(|write| write.has_begun).count();
+        let Some(write) = self.writes.get(begun).filter(|write| write.number < end) else {
+            return if self.writes.front().is_some_and(|write| write.number < end) {
+                Next::Wait
+            } else {
+                Next::Nothing
+            };
+        };
+        if self.writes.iter().take(begun).any(|other| other.offset < write.end() && other.end() > write.offset) {
+            return Next::Wait;
+        }
+        let write = &mut self.writes[begun];
+        write.has_begun = true;
+        Next::Make(UnderWay { number: write.number, offset: write.offset, blocks: write.blocks.clone() })
+    }
+
+    /// Whether the device is making all that wait.
+    pub(super) fn all_have_begun(&self) -> bool {
+        self.writes.back().is_none_or(|write| write.has_begun)
+    }
+
+    /// A write is on the device: its place in the queue and its bytes are free.
+    pub(super) fn complete(&mut self, write: UnderWay) {
+        let length = write.length();
+        if let Some(index) = self.writes.iter().position(|other| other.number == write.number) {
+            self.writes.remove(index);
+            self.bytes -= length;
+        }
+        if self.spare.len() < SPARE_BUFFERS
+            && write.blocks.capacity() <= SPARE_BLOCKS
+            && let Some(buffer) = Arc::into_inner(write.blocks)
+        {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// A write that the device is making.
+pub(super) struct UnderWay {
+    pub(super) number: u64,
+    pub(super) offset: u64,
+    pub(super) blocks: Arc<Vec<AlignedBlock>>,
+}
+
+impl UnderWay {
+    pub(super) fn length(&self) -> usize {
+        self.blocks.len() * BLOCK_SIZE
+    }
+}
+
+/// Why nothing is submitted any more.
+pub(super) struct Failure {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) kind: io::ErrorKind,
+    pub(super) code: Option<i32>,
+    pub(super) reason: String,
+}
+
+impl Failure {
+    pub(super) fn of(offset: u64, length: u64, error: &DeviceError) -> Failure {
+        let source = match error {
+            DeviceError::Io { source, .. } => Some(source),
+            _ => None,
+        };
+        Failure {
+            offset,
+            length,
+            kind: source.map_or(io::ErrorKind::Other, io::Error::kind),
+            code: source.and_then(io::Error::raw_os_error),
+            reason: source.map_or_else(|| error.to_string(), ToString::to_string),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Tests of the queue in front of a device.
+
+use std::time::Duration;
+
+use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
+
+use super::*;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// A device whose block N is full of N, and the queue in front of it.
+fn numbered(blocks: u64) -> (Arc<FaultyDevice<MemoryDevice>>, Submission) {
+    let memory = MemoryDevice::new(blocks * BLOCK, 512);
+    (0..blocks).for_each(|block| memory.write_at(block * BLOCK, &[block as u8; BLOCK_SIZE]).unwrap());
+    let device = Arc::new(FaultyDevice::new(memory));
+    (device.clone(), Submission::new(device))
+}
+
+fn stage(submission: &Submission, first: u64, bytes: &[u8]) {
+    let blocks: Vec<[u8; BLOCK_SIZE]> = bytes.iter().map(|&byte| [byte; BLOCK_SIZE]).collect();
+    assert!(submission.stage(first * BLOCK, &[blocks.as_flattened()]).unwrap());
+}
+
+fn read(device: &dyn BlockDevice, first: u64, blocks: usize) -> Vec<u8> {
+    let mut bytes = vec![0; blocks * BLOCK_SIZE];
+    device.read_at(first * BLOCK, &mut bytes).unwrap();
+    bytes.chunks(BLOCK_SIZE).for_each(|block| assert!(block.iter().all(|byte| *byte == block[0])));
+    bytes.chunks(BLOCK_SIZE).map(|block| block[0]).collect()
+}
+
+#[test]
+fn reads_see_the_newest_of_what_waits_wherever_it_begins() {
+    let (device, queue) = numbered(8);
+    stage(&queue, 2, &[102, 103, 104]);
+    stage(&queue, 3, &[203]);
+    stage(&queue, 6, &[106]);
+    let all = [0, 1, 102, 203, 104, 5, 106, 7];
+    for first in 0..8 {
+        for end in first + 1..=8 {
+            assert_eq!(read(&queue, first as u64, end - first), all[first..end], "{first} to {end}");
+        }
+    }
+    assert_eq!(read(&*device, 0, 8), [0, 1, 2, 3, 4, 5, 6, 7], "no request was made");
+    queue.submit().unwrap();
+    assert_eq!((read(&*device, 0, 8), queue.is_waiting()), (all.to_vec(), false));
+}
+
+#[test]
+fn a_write_overtakes_what_was_read_ahead_and_what_is_being_read() {
+    let (_, queue) = numbered(8);
+    let ahead = queue.begin_reading(vec![0..4 * BLOCK, 4 * BLOCK..8 * BLOCK]);
+    queue.read_ahead(ahead);
+    stage(&queue, 3, &[103]);
+    assert_eq!(read(&queue, 0, 4), [0, 1, 2, 103]);
+    queue.submit().unwrap();
+    assert_eq!(read(&queue, 0, 4), [0, 1, 2, 103]);
+    assert_eq!(read(&queue, 4, 4), [4, 5, 6, 7]);
+    // Written between the lock and the read, and while that was under way.
+    queue.end_reading();
+    let ahead = queue.begin_reading(vec![0..4 * BLOCK, 6 * BLOCK..7 * BLOCK]);
+    stage(&queue, 0, &[100]);
+    queue.read_ahead(ahead);
+    assert_eq!(read(&queue, 0, 4), [100, 1, 2, 103]);
+    let ahead = queue.begin_reading(vec![0..BLOCK, 4 * BLOCK..8 * BLOCK]);
+    queue.write_at(5 * BLOCK, &[105; BLOCK_SIZE]).unwrap();
+    queue.read_ahead(ahead);
+    assert_eq!(read(&queue, 4, 4), [4, 105, 6, 7]);
+}
+
+#[test]
+fn no_more_waits_than_there_may() {
+    let (device, queue) = numbered(1);
+    let bytes = vec![1; 1 << 20];
+    for megabyte in 0..64 {
+        assert!(queue.stage(megabyte << 20, &[&bytes]).unwrap(), "{megabyte}");
+    }
+    assert!(!queue.stage(64 << 20, &[&bytes]).unwrap());
+    assert!(queue.is_crowded());
+    assert_eq!(read(&*device, 0, 1), [0]);
+}
+
+/// A device whose writes wait until so many have begun.
+struct Together {
+    device: MemoryDevice,
+    wanted: usize,
+    begun: std::sync::Mutex<usize>,
+    changed: std::sync::Condvar,
+}
+
+impl Together {
+    fn new(wanted: usize) -> Arc<Together> {
+        let device = MemoryDevice::new(64 * BLOCK, 512);
+        Arc::new(Together { device, wanted, begun: Default::default(), changed: Default::default() })
+    }
+}
+
+impl DeviceLayer for Together {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.device
+    }
+
+    fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
+        let mut begun = self.begun.lock().unwrap();
+        *begun += 1;
+        self.changed.notify_all();
+        let (begun, late) =
+            self.changed.wait_timeout_while(begun, Duration::from_secs(60), |begun| *begun < self.wanted).unwrap();
+        assert!(!late.timed_out(), "only {begun} writes at once");
+        self.device.write_vectored_at(offset, slices)
+    }
+}
+
+#[test]
+fn as_many_writes_are_under_way_as_threads_submit() {
+    let device = Together::new(3);
+    let queue = Submission::new(device.clone());
+    (0..3).for_each(|block| stage(&queue, block, &[block as u8 + 1]));
+    std::thread::scope(|scope| {
+        (0..3).for_each(|_| drop(scope.spawn(|| queue.submit().unwrap())));
+    });
+    assert_eq!(read(&*device, 0, 3), [1, 2, 3]);
+    assert!(!queue.is_waiting());
+}
+
+/// The newer bytes win, also where a thread could have begun with them.
+#[test]
+fn writes_that_overlap_are_made_one_after_the_other() {
+    for round in 0..50 {
+        let (device, queue) = numbered(4);
+        stage(&queue, 0, &[101, 102, 103]);
+        stage(&queue, 2, &[203, 204]);
+        stage(&queue, 1, &[255 - round, 255 - round]);
+        let made = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = made.clone();
+        device.fail_when(move |request| {
+            log.lock().unwrap().push(request.offset / BLOCK);
+            std::thread::yield_now();
+            None
+        });
+        std::thread::scope(|scope| {
+            (0..3).for_each(|_| drop(scope.spawn(|| queue.submit().unwrap())));
+        });
+        assert_eq!(*made.lock().unwrap(), [0, 2, 1], "round {round}");
+        assert_eq!(read(&*device, 0, 4), [101, 255 - round, 255 - round, 204], "round {round}");
+    }
+}
+
+/// Whoever flushes waits also for what others are making.
+#[test]
+fn a_flush_waits_for_writes_of_others() {
+    let device = Together::new(2);
+    let queue = Submission::new(device.clone());
+    stage(&queue, 0, &[1]);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| queue.submit().unwrap());
+        while *device.begun.lock().unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        let flush = scope.spawn(|| queue.flush().unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!flush.is_finished(), "the flush did not wait");
+        // A second write lets the first one end.
+        *device.begun.lock().unwrap() += 1;
+        device.changed.notify_all();
+        other.join().unwrap();
+        flush.join().unwrap();
+    });
+    assert_eq!(read(&*device, 0, 1), [1]);
+}
+
+/// What the device has takes no room any more, however much there was.
+#[test]
+fn what_was_submitted_makes_room() {
+    let (device, queue) = numbered(256);
+    for round in 0..70 {
+        stage(&queue, 0, &[round; 256]);
+        assert!(!queue.is_crowded(), "round {round}");
+        queue.submit().unwrap();
+    }
+    assert_eq!(read(&*device, 255, 1), [69]);
+}
+
+/// Nothing behind a write that failed reaches the device, and whoever reads sees what was written all the same.
+#[test]
+fn a_write_that_failed_stops_all_behind_it() {
+    let (device, queue) = numbered(8);
+    device.fail_when(|request| {
+        (request.kind == RequestKind::Write && request.offset == 2 * BLOCK).then_some(io::ErrorKind::StorageFull)
+    });
+    stage(&queue, 1, &[101]);
+    stage(&queue, 2, &[102]);
+    stage(&queue, 3, &[103]);
+    for _ in 0..2 {
+        let error = queue.submit().unwrap_err();
+        assert!(matches!(error, DeviceError::Io { operation: "write", offset: 8192, .. }), "{error}");
+    }
+    assert!(queue.flush().is_err() && queue.stage(4 * BLOCK, &[&[4; BLOCK_SIZE]]).is_err());
+    assert_eq!(read(&*device, 0, 8), [0, 101, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(read(&queue, 0, 8), [0, 101, 102, 103, 4, 5, 6, 7]);
+}
+
+/// Knows where its zeros are.
+struct Sparse(MemoryDevice);
+
+impl DeviceLayer for Sparse {
+    type Below = MemoryDevice;
+    fn below(&self) -> &MemoryDevice {
+        &self.0
+    }
+    fn on_next_data(&self, offset: u64) -> Option<u64> {
+        let is_data = |block: &u64| read(&self.0, *block, 1) != [0];
+        (offset / BLOCK..self.0.size() / BLOCK).find(is_data).map(|block| offset.max(block * BLOCK))
+    }
+}
+
+#[test]
+fn what_waits_is_no_hole() {
+    let queue = Submission::new(Arc::new(Sparse(MemoryDevice::new(8 * BLOCK, 512))));
+    assert_eq!(queue.next_data(0), None);
+    stage(&queue, 5, &[105]);
+    for offset in [0, 4 * BLOCK + 1, 5 * BLOCK, 6 * BLOCK - 1] {
+        let found = queue.next_data(offset).expect("a write waits behind it");
+        assert!((offset..=offset.max(5 * BLOCK)).contains(&found), "{found} from {offset} on");
+    }
+    assert_eq!(queue.next_data(8 * BLOCK), None);
+    queue.submit().unwrap();
+    assert_eq!((queue.next_data(0), queue.next_data(6 * BLOCK)), (Some(5 * BLOCK), None));
+}
