@@ -163,7 +163,8 @@ fn write_versions(
     acknowledged
 }
 
-/// Writers with fsync, somebody who syncs, background work, a look around; every acknowledged version must be in what was durable.
+/// Writers with fsync, somebody who syncs, background work, a look around, and a thread that writes behind; every acknowledged version must be
+/// in what was durable.
 fn fsync_keeps_its_promise(failing: bool) {
     let device = Watched::new(fresh());
     let fs = Arc::new(open(device.clone()));
@@ -177,6 +178,10 @@ fn fsync_keeps_its_promise(failing: bool) {
             thread::spawn(move || write_versions(&fs, &device, &format!("file{number}"), 2, number == 1))
         })
         .collect();
+    let behind = {
+        let fs = Arc::clone(&fs);
+        thread::spawn(move || fs.write_behind())
+    };
     let other = {
         let (fs, device) = (Arc::clone(&fs), Arc::clone(&device));
         thread::spawn(move || {
@@ -188,6 +193,8 @@ fn fsync_keeps_its_promise(failing: bool) {
     };
     let acknowledged: Vec<_> = writers.into_iter().filter_map(|writer| writer.join().unwrap()).collect();
     other.join().unwrap();
+    fs.end_write_behind();
+    behind.join().unwrap();
     for (version, durable, name) in acknowledged {
         let recovered = open(Arc::new(durable));
         let found = version_in(&recovered, &name);

@@ -370,3 +370,34 @@ fn with_the_head_of_a_checkpoint_gone_for_good_nothing_that_was_synced_is_missin
         }
     }
 }
+
+/// A write that was left to the thread that writes behind: its caller has gone on, and the next who wants it durable hears of it.
+#[test]
+fn an_error_of_a_write_that_was_left_to_others_is_told_by_fsync_and_closing() {
+    let memory = fresh();
+    let device = Arc::new(FaultyDevice::new(memory.snapshot()));
+    let fs = open(device.clone());
+    let ino = make(&fs, "file");
+    fs.write(ino, 0, &[1; 1 << 20], false).unwrap();
+    fs.sync_file(ino, false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs.write_behind());
+        device.fail_when(|request| {
+            // A request that takes its time: the caller is not the one who meets the error.
+            std::thread::sleep(Duration::from_millis(5));
+            (request.kind == RequestKind::Write).then_some(ErrorKind::Other)
+        });
+        let mut told = (0..4).filter(|_| fs.write(ino, 0, &[2; 1 << 20], false).is_err()).count();
+        told += usize::from(fs.sync_file(ino, false).is_err());
+        assert!(told > 0);
+        assert!(matches!(fs.sync_file(ino, false), Err(Error::Io(_))));
+        assert!(fs.failure().is_some() && !fs.is_writable());
+        // It ends by itself.
+    });
+    assert!(fs.close().is_err());
+    drop(fs);
+    device.heal();
+    let fs = open(device);
+    let found = read(&fs, "file").unwrap();
+    assert!(found.len() == 1 << 20 && found.iter().all(|byte| *byte == found[0]) && (1..=2).contains(&found[0]));
+}

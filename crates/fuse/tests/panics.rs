@@ -10,6 +10,7 @@ use basalt_fuse::{MountOptions, ReceiveError};
 use basalt_testkit::limit;
 use rustix::io::Errno;
 use support::kernel::Message;
+use support::memory::MemoryFs;
 use support::served::{Served, options};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -98,4 +99,11 @@ fn a_panic_of_the_thread_beside_the_loops_is_an_error() {
     let seek = LseekIn { whence: 3, ..Default::default() };
     assert_eq!(answer(&mut served, LSEEK, one, &seek).code, 0);
     expect_sound_end(served);
+}
+
+#[test]
+fn a_panic_of_the_thread_that_writes_behind_changes_nothing() {
+    let fs = MemoryFs::new();
+    fs.calls.behind_panics.store(true, SeqCst);
+    expect_sound_end(Served::of(fs, &options()));
 }

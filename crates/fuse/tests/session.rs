@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
 
 use basalt_fuse::protocol::flags::InitFlags;
 use basalt_fuse::protocol::wire::{
@@ -323,6 +324,23 @@ fn the_file_system_is_closed_once_however_the_connection_ends() {
     assert_eq!(served.kernel.ask(DESTROY, 0, &[0_u8; 0]).code, 0);
     assert_eq!(served.fs.calls.closes.load(SeqCst), 1);
     served.unmount();
+}
+
+#[test]
+fn a_thread_of_the_session_writes_behind_as_long_as_it_lasts() {
+    for threads in [1, 4] {
+        let mut served = Served::with(&MountOptions { threads, ..options() });
+        served.expect_alive();
+        let fs = served.fs.clone();
+        let (begun, ended) = &fs.calls.behind;
+        let start = Instant::now();
+        while begun.load(SeqCst) == 0 && start.elapsed() < limit::SHORT {
+            std::thread::yield_now();
+        }
+        assert_eq!(ended.load(SeqCst), 0);
+        served.unmount();
+        assert_eq!((begun.load(SeqCst), ended.load(SeqCst)), (1, 1));
+    }
 }
 
 #[test]

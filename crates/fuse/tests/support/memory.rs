@@ -10,7 +10,7 @@ use basalt_vfs::*;
 mod inode;
 
 use inode::{Inode, now};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub const ROOT: InodeNumber = 3;
 const PAGE: u64 = 4096;
@@ -21,6 +21,10 @@ pub struct Calls {
     pub syncs: AtomicU64,
     pub closes: AtomicU64,
     pub ticks: AtomicU64,
+    /// Threads that have begun to write behind, and those that have ended.
+    pub behind: (AtomicU64, AtomicU64),
+    /// Writing behind panics.
+    pub behind_panics: AtomicBool,
     /// Every call of `stat_fs` panics.
     pub stat_panics: AtomicBool,
     /// From now on, this call of `stat_fs` panics: 1 is the next one, 0 none.
@@ -39,6 +43,8 @@ pub struct MemoryFs {
     pub close_delay: Duration,
     /// Refuses what the kernel's page cache hands over, as a volume that a failure has made read-only.
     pub refuses_pages: AtomicBool,
+    /// Whether writing behind has ended, and who waits for that.
+    behind: (Mutex<bool>, Condvar),
 }
 
 struct State {
@@ -134,6 +140,7 @@ impl MemoryFs {
             calls: Calls::default(),
             close_delay,
             refuses_pages: AtomicBool::new(false),
+            behind: (Mutex::new(false), Condvar::new()),
         }
     }
 
@@ -471,6 +478,19 @@ impl FileSystem for MemoryFs {
     fn tick(&self, _now: Time) -> Background {
         self.calls.ticks.fetch_add(1, SeqCst);
         Background { next: Duration::from_millis(10) }
+    }
+
+    /// Lasts until it is ended: a session that does not end it never ends either.
+    fn write_behind(&self) {
+        self.calls.behind.0.fetch_add(1, SeqCst);
+        assert!(!self.calls.behind_panics.load(SeqCst), "a panic that a test wants");
+        self.behind.1.wait_while(&mut self.behind.0.lock(), |ended| !*ended);
+        self.calls.behind.1.fetch_add(1, SeqCst);
+    }
+
+    fn end_write_behind(&self) {
+        *self.behind.0.lock() = true;
+        self.behind.1.notify_all();
     }
 
     fn close(&self) -> Result<()> {

@@ -35,8 +35,12 @@ impl Served {
     }
 
     pub fn with(options: &MountOptions) -> Served {
+        Served::of(MemoryFs::new(), options)
+    }
+
+    pub fn of(fs: MemoryFs, options: &MountOptions) -> Served {
         let (mut kernel, transport) = connection();
-        let fs = Arc::new(MemoryFs::new());
+        let fs = Arc::new(fs);
         let offer = kernel.offer(MAJOR, MINOR);
         let serving = Serving::connect(fs.clone(), transport, options).unwrap();
         kernel.agreed(offer);
