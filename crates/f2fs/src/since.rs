@@ -362,4 +362,26 @@ mod tests {
         since.note_behind(false);
         assert!(!since.must_look_behind() && !since.is_behind_open() && since.is_closed());
     }
+
+    #[test]
+    fn all_that_a_node_got_is_placed_until_it_goes_to_the_chain() {
+        let mut since = SinceCheckpoint::default();
+        let (nid, other) = (Nid::new(8), Nid::new(9));
+        [100, 101, 102].into_iter().for_each(|at| since.note_placed(nid, Address::new(at)));
+        since.note_placed(other, Address::new(200));
+        assert_eq!(since.take_placed(nid), [100, 101, 102].map(Address::new));
+        assert_eq!((since.take_placed(nid), since.take_placed(other)), (vec![], vec![Address::new(200)]));
+    }
+
+    /// What is not remembered any more must not pass for nothing.
+    #[test]
+    fn too_many_notes_close_the_chain() {
+        let mut since = SinceCheckpoint::default();
+        (0..NOTES_MAX as u32).for_each(|ino| since.note_renamed(Ino::new(ino)));
+        assert!(!since.is_closed());
+        since.note_created(Ino::new(1 << 20));
+        assert!(since.is_closed());
+        let renamed = Ino::new(7);
+        assert!(since.checkpoint_reason_of_name(renamed, Ino::new(3), Box::from(*b"name")).is_some());
+    }
 }

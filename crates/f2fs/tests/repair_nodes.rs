@@ -462,3 +462,45 @@ fn a_block_of_another_is_no_loss_for_a_file_whose_indirect_node_is_gone() {
     let report = repair("a block of names in a file, and no way to it", damage, &[]);
     assert!(report.repairs.iter().any(|one| one.kind == FaultKind::BlockDuplicate), "{:?}", report.repairs);
 }
+
+/// Eight bytes in a row of an inode's footer are damaged, its inode and its offset. Its entry, its id, all it holds and the names that lead to
+/// it are right. Up to 9821fec a repair gave it its footer back.
+#[test]
+fn an_inode_with_eight_damaged_bytes_in_its_footer_stays_one() {
+    for path in ["linked", "pipe", "big", "crowd"] {
+        for (what, ino, flag) in [("zeros and ones", 0, u32::MAX), ("garbage", 0x1234_5678, 0x9ABC_DEF0)] {
+            let damage = |e: &Editor| {
+                e.edit_inode(e.path(&[path]), |inode| {
+                    inode.footer.ino.set(ino);
+                    inode.footer.flag.set(flag);
+                });
+            };
+            repair(&format!("{path}: {what}"), damage, &[]);
+        }
+    }
+}
+
+/// The same of the root.
+#[test]
+fn a_root_with_eight_damaged_bytes_in_its_footer_stays_one() {
+    let damage = |e: &Editor| {
+        e.edit_inode(ROOT, |inode| {
+            inode.footer.ino.set(0x1234_5678);
+            inode.footer.flag.set(0x9ABC_DEF0);
+        });
+    };
+    repair("the root", damage, &[]);
+}
+
+/// Its entry and its offset are damaged; both ids in the footer, all it holds and the names that lead to it are right.
+#[test]
+fn an_inode_with_a_damaged_entry_and_offset_stays_one() {
+    for path in ["linked", "pipe", "big", "crowd"] {
+        let damage = |e: &Editor| {
+            let ino = e.path(&[path]);
+            e.edit_inode(ino, |inode| inode.footer.flag.set(0x9ABC_DEF0));
+            e.edit_nat(ino, |nat| nat.ino.set(0x1234));
+        };
+        repair(path, damage, &[]);
+    }
+}

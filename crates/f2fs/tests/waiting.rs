@@ -152,7 +152,7 @@ fn witnessed_on(size: u64, journal: bool, options: OpenOptions, work: impl FnOnc
     });
     let findings = device.findings.lock().unwrap();
     assert!(findings.waited_for.is_empty(), "waited for a {}", findings.waited_for.join("\nand for a "));
-    assert!(findings.asked > 10, "asked {} times", findings.asked);
+    assert!(findings.asked > 0, "nobody was asked");
 }
 
 #[test]

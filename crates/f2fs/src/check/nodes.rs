@@ -2,7 +2,7 @@
 //! the nodes below them come later, when it is known who points to them.
 
 use basalt_vfs::FileKind;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, transmute_ref};
 
 use super::batch::for_each_block;
 use super::blocks::Owner;
@@ -109,32 +109,28 @@ impl Checker<'_> {
         let entry = self.nat.get(nid);
         let (own_nid, own_ino) = (raw.footer.nid() == nid, raw.footer.ino().nid() == nid);
         let nat_says_inode = entry.ino().nid() == nid;
-        let is_inode = nat_says_inode && own_ino || own_nid && inode_of(nid, entry.ino(), &raw.footer).nid() == nid;
-        match (nat_says_inode, own_nid, own_ino) {
+        if nat_says_inode && !own_nid && !own_ino {
             // Somebody else's node, or garbage. If it should be an inode, the file is lost.
-            (true, false, false) => {
-                let found = format_args!("node {} of inode {}", raw.footer.nid, raw.footer.ino);
-                self.findings.add(FaultKind::NodeFooterNid, Place::Node(nid), found, format_args!("node {nid}"));
-                self.unreadable.insert(nid);
-                self.claim_node(node)?;
-            }
-            // Not an inode: whoever points to it decides.
-            _ if !is_inode => {}
-            (true, false, true) => {
-                self.findings.add(FaultKind::NodeFooterNid, Place::Node(nid), raw.footer.nid, nid);
-                self.scan_inode(node, entry, raw, block)?;
-            }
-            (true, true, false) => {
-                self.findings.add(FaultKind::NodeFooterIno, Place::Node(nid), raw.footer.ino, nid);
-                self.scan_inode(node, entry, raw, block)?;
-            }
-            (false, true, true) => {
-                self.findings.add(FaultKind::NatIno, Place::Node(nid), format_args!("inode {}", entry.ino), nid);
-                self.scan_inode(node, entry, raw, block)?;
-            }
-            _ => self.scan_inode(node, entry, raw, block)?,
+            let found = format_args!("node {} of inode {}", raw.footer.nid, raw.footer.ino);
+            self.findings.add(FaultKind::NodeFooterNid, Place::Node(nid), found, format_args!("node {nid}"));
+            self.unreadable.insert(nid);
+            return self.claim_node(node);
         }
-        Ok(())
+        let is_inode = || inode_of(nid, entry.ino(), transmute_ref!(raw), self.geometry).nid() == nid;
+        if !(nat_says_inode && own_ino || own_nid && is_inode()) {
+            // Not an inode: whoever points to it decides.
+            return Ok(());
+        }
+        if !own_nid {
+            self.findings.add(FaultKind::NodeFooterNid, Place::Node(nid), raw.footer.nid, nid);
+        }
+        if !own_ino {
+            self.findings.add(FaultKind::NodeFooterIno, Place::Node(nid), raw.footer.ino, nid);
+        }
+        if !nat_says_inode {
+            self.findings.add(FaultKind::NatIno, Place::Node(nid), format_args!("inode {}", entry.ino), nid);
+        }
+        self.scan_inode(node, entry, raw, block)
     }
 
     /// Records that a node's block is in use, and counts it.

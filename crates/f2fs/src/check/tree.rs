@@ -214,7 +214,7 @@ impl Checker<'_> {
         let Child { nid, address, reference: Reference { ino: entry, .. } } = *child;
         let Ok(node) = RawNode::ref_from_bytes(block) else { return Ok(()) };
         let is_own = node.footer.nid() == nid;
-        let ino = if is_own { inode_of(nid, entry, &node.footer) } else { entry };
+        let ino = if is_own { inode_of(nid, entry, node, self.geometry) } else { entry };
         // Entry or footer take it for an inode, which it is not.
         for (kind, said) in [(FaultKind::NatIno, entry), (FaultKind::NodeFooterIno, node.footer.ino())] {
             if is_own && said.nid() == nid {

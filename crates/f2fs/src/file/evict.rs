@@ -1,11 +1,9 @@
 //! The end of an inode: unlinked, orphaned while in use, freed with its last reference.
 
 use crate::error::Result;
-use basalt_vfs::FileKind;
-
 use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
-use crate::layout::inode::InlineFlags;
 use crate::layout::{BLOCKS_PER_SEGMENT, FileBlock, Ino, Nid};
+use crate::node::pointers::has_pointers;
 use crate::volume::Volume;
 
 /// Blocks of a checkpoint pack that orphans never get: first and last, and the six summaries.
@@ -50,10 +48,7 @@ impl Volume {
 
     /// Whether an inode has blocks below it, and not only content of its own.
     fn has_blocks(&mut self, ino: Ino) -> Result<bool> {
-        let raw = self.inode(ino)?;
-        let is_inline = raw.inline_flags().intersects(InlineFlags::DATA | InlineFlags::DENTRY);
-        let kind = FileKind::from_mode(u32::from(raw.i_mode.get()));
-        Ok(!is_inline && matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink)))
+        Ok(has_pointers(self.inode(ino)?))
     }
 
     /// Fails where [`evict`](Self::evict) would fail half-way: damage, or a node that cannot be read. Frees nothing.

@@ -4,9 +4,12 @@ use super::cache::Node;
 use super::path::first_block;
 use super::pointers::points_to;
 use crate::error::{Error, Result};
-use crate::layout::node::RawNodeFooter;
+use crate::geometry::Geometry;
+use crate::layout::node::RawNode;
 use crate::layout::{Address, FileBlock, Ino, Nid};
+use crate::node::inode::validate_fields;
 use crate::volume::Volume;
+use zerocopy::transmute_ref;
 
 impl Volume {
     /// The byte of node `nid` where pointer `index` to a data block is, which must be `address`, and the node's inode.
@@ -38,13 +41,15 @@ impl Volume {
     }
 }
 
-/// Which inode node `nid` belongs to, by its NAT entry and its footer, one of which may be damaged: itself where two of the entry's inode, the
-/// footer's inode and the offset say so, else the entry's, or the footer's if the entry takes it for an inode.
-pub(crate) fn inode_of(nid: Nid, entry: Ino, footer: &RawNodeFooter) -> Ino {
-    let own = nid.as_inode();
+/// Which inode node `nid` belongs to, by its NAT entry and its block, which may be damaged: itself where two of the entry's inode, the
+/// footer's inode and the offset say so, or one of them and the content; else the entry's, or the footer's if the entry takes it for an inode.
+pub(crate) fn inode_of(nid: Nid, entry: Ino, node: &RawNode, geometry: &Geometry) -> Ino {
+    let (own, footer) = (nid.as_inode(), &node.footer);
     let voices = [entry == own, footer.ino() == own, footer.offset() == 0];
     match voices.into_iter().filter(|voice| *voice).count() {
         2.. => own,
+        // Inode and offset are neighbours, and can be damaged together. Addresses hardly ever pass for the fields of an inode.
+        1 if validate_fields(transmute_ref!(node), own, geometry).is_ok() => own,
         _ if entry == own => footer.ino(),
         _ => entry,
     }
@@ -58,12 +63,20 @@ pub(crate) fn not_owned(structure: &'static str, nid: Nid, address: Address) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::node::{OFFSET_SHIFT, RawNode};
-    use zerocopy::FromZeros;
+    use crate::format::{FormatOptions, format};
+    use crate::layout::inode::RawInode;
+    use crate::layout::node::OFFSET_SHIFT;
+    use crate::layout::superblock::Features;
+    use basalt_device::MemoryDevice;
+    use zerocopy::{FromZeros, transmute_mut};
 
-    /// Each of the three damaged, of an inode and of a node below one.
+    /// Each of the three damaged, of an inode and of a node below one; and two of them, of a node whose content is an inode's.
     #[test]
-    fn two_of_entry_footer_and_offset_outvote_the_third() {
+    fn two_of_entry_footer_and_offset_outvote_the_third_and_content_any_two() {
+        let device = MemoryDevice::new(64 << 20, 512);
+        let plain = FormatOptions { features: Features::empty(), ..FormatOptions::default() };
+        format(&device, &plain, &mut |_, _| ()).unwrap();
+        let geometry = Geometry::read(&device).unwrap().0;
         let (own, other, third) = (7, 9, 11);
         for (entry, ino, offset, expected) in [
             (own, own, 0, own),
@@ -76,11 +89,21 @@ mod tests {
             (other, other, 0, other),
             (third, other, 5, third),
         ] {
-            let mut footer = RawNode::new_zeroed().footer;
-            footer.ino.set(ino);
-            footer.flag.set(offset << OFFSET_SHIFT);
-            let found = inode_of(Nid::new(own), Ino::new(entry), &footer);
+            let mut node = RawNode::new_zeroed();
+            node.footer.ino.set(ino);
+            node.footer.flag.set(offset << OFFSET_SHIFT);
+            let found = inode_of(Nid::new(own), Ino::new(entry), &node, &geometry);
             assert_eq!(found, Ino::new(expected), "entry {entry}, footer {ino}, offset {offset}");
+            let inode: &mut RawInode = transmute_mut!(&mut node);
+            inode.i_mode.set(0o100_644);
+            inode.i_blocks.set(1);
+            let found = inode_of(Nid::new(own), Ino::new(entry), &node, &geometry);
+            let is_inode = entry == own || ino == own || offset == 0;
+            assert_eq!(
+                found == Ino::new(own),
+                is_inode,
+                "entry {entry}, footer {ino}, offset {offset}, an inode's content"
+            );
         }
     }
 }

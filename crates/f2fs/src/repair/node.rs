@@ -103,8 +103,12 @@ impl State {
             return Ok((reference.ino, reference.offset));
         }
         let entry = self.nat(nid)?.ino();
-        let footer = self.node(nid)?.as_deref().and_then(State::footer).filter(|footer| footer.nid() == nid);
-        Ok(footer.map_or((entry, 0), |footer| (inode_of(nid, entry, &footer), footer.offset())))
+        let Some(block) = self.node(nid)? else { return Ok((entry, 0)) };
+        let node = RawNode::ref_from_bytes(&block).ok().filter(|node| node.footer.nid() == nid);
+        Ok(node.map_or((entry, 0), |node| match inode_of(nid, entry, node, &self.geometry) {
+            ino if ino.nid() == nid => (ino, 0),
+            ino => (ino, node.footer.offset()),
+        }))
     }
 
     /// Whether the pointer to node `nid` at `offset` of inode `ino` is the one that counts.

@@ -5,11 +5,11 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::queue::Next;
+use super::queue::{Next, Queue};
 use super::{CROWD, Result, Submission};
 
 /// Waiting bytes from which on a caller leaves them to others. Less is written sooner than another thread wakes up.
-const BEHIND_MIN: usize = if cfg!(feature = "shuttle") { 8 << 10 } else { 256 << 10 };
+const BEHIND_MIN: usize = if cfg!(feature = "shuttle") { 8 << 10 } else { 64 << 10 };
 /// So many make a caller help. Tests of interleavings write little.
 const BEHIND_MAX: usize = if cfg!(feature = "shuttle") { 64 << 10 } else { CROWD };
 
@@ -27,12 +27,17 @@ impl Submission {
     ///
     /// Errors: as [`submit`](Self::submit).
     pub(crate) fn submit_or_leave(&self) -> Result<()> {
-        let has_help = || self.behind.load(SeqCst) > 0;
-        if !has_help() || self.queue.lock().bytes < BEHIND_MIN {
+        let is_left = |queue: &Queue| queue.bytes >= BEHIND_MIN && self.has_help(queue);
+        if !is_left(&self.queue.lock()) {
             return self.submit();
         }
         self.left.notify_one();
-        self.submit_while(self.staged(), |queue| queue.bytes > BEHIND_MAX || !has_help())
+        self.submit_while(self.staged(), |queue| queue.bytes > BEHIND_MAX || !self.has_help(queue))
+    }
+
+    /// Whether somebody writes behind, and goes on to.
+    pub(super) fn has_help(&self, queue: &Queue) -> bool {
+        self.behind.load(SeqCst) > 0 && !queue.ends
     }
 
     /// Hands writes to the device that others leave, until [`end_behind`](Self::end_behind).
@@ -143,6 +148,39 @@ mod tests {
             queue.submit_or_leave().unwrap();
             assert!(!queue.is_waiting());
         });
+    }
+
+    /// Neighbours become one request of up to 1 MiB, but not with one that the device is making.
+    #[test]
+    fn neighbours_are_made_together() {
+        let device = Arc::new(FaultyDevice::new(MemoryDevice::new(64 << 20, 512)));
+        let (gate, made) = (Arc::new(std::sync::RwLock::new(())), Arc::new(std::sync::Mutex::new(Vec::new())));
+        let (entrance, log) = (gate.clone(), made.clone());
+        device.fail_when(move |request| {
+            if request.kind == RequestKind::Write {
+                log.lock().unwrap().push((request.offset as usize, request.length as usize));
+                drop(entrance.read());
+            }
+            None
+        });
+        let queue = Submission::new(device);
+        const STEP: usize = 256 << 10;
+        std::thread::scope(|scope| {
+            scope.spawn(|| queue.write_behind().unwrap());
+            let _end = End(&queue);
+            until(|| queue.behind.load(SeqCst) == 1);
+            let closed = gate.write().unwrap();
+            stage(&queue, 0, STEP);
+            queue.submit_or_leave().unwrap();
+            until(|| !made.lock().unwrap().is_empty());
+            (1..8).for_each(|at| stage(&queue, at * STEP, STEP));
+            stage(&queue, 9 * STEP, STEP);
+            drop(closed);
+            queue.submit().unwrap();
+        });
+        let mut made = made.lock().unwrap().clone();
+        made.sort_unstable();
+        assert_eq!(made, [(0, STEP), (STEP, 4 * STEP), (5 * STEP, 3 * STEP), (9 * STEP, STEP)]);
     }
 
     #[test]

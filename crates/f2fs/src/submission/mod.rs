@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use basalt_device::{BlockDevice, DeviceError, DeviceLayer};
 use zerocopy::IntoBytes;
 
-use self::queue::{Failure, Next, Queue, UnderWay, Waiting};
+use self::queue::{Failure, Next, Place, Queue, UnderWay, Waiting};
 use crate::error;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::{F2fs, note_failure};
@@ -183,7 +183,8 @@ impl Submission {
         }
         queue.ahead.drop_written(&(offset..offset + length as u64));
         let number = self.staged.fetch_add(1, SeqCst);
-        queue.add(number, offset, slices, length);
+        let may_join = self.has_help(&queue);
+        queue.add(Place { number, offset, may_join }, slices, length);
         self.waiting.store(queue.writes.len(), SeqCst);
         Ok(true)
     }

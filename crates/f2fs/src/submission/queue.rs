@@ -13,6 +13,8 @@ use crate::layout::BLOCK_SIZE;
 /// Buffers that are kept for the next writes, and blocks in the largest of them.
 const SPARE_BUFFERS: usize = 8;
 const SPARE_BLOCKS: usize = 256;
+/// Blocks in the largest write that several become.
+const JOINED_BLOCKS: usize = 256;
 
 /// Writes that were decided on, and are not over.
 #[derive(Default)]
@@ -61,18 +63,43 @@ pub(super) enum Next {
     Nothing,
 }
 
+/// Which write is added.
+pub(super) struct Place {
+    pub(super) number: u64,
+    pub(super) offset: u64,
+    /// Whether it may become a part of the one in front of it, where that has not begun and it goes on from there.
+    pub(super) may_join: bool,
+}
+
+fn append(blocks: &mut Vec<AlignedBlock>, slices: &[&[u8]], length: usize) {
+    let before = blocks.len();
+    blocks.resize(before + length / BLOCK_SIZE, AlignedBlock::new_zeroed());
+    let mut left = blocks[before..].as_mut_bytes();
+    for slice in slices {
+        let (here, behind) = left.split_at_mut(slice.len());
+        here.copy_from_slice(slice);
+        left = behind;
+    }
+}
+
 impl Queue {
     /// Adds a write of `length` bytes.
-    pub(super) fn add(&mut self, number: u64, offset: u64, slices: &[&[u8]], length: usize) {
-        let mut blocks = self.spare.pop().unwrap_or_default();
-        blocks.resize(length / BLOCK_SIZE, AlignedBlock::new_zeroed());
-        let mut left = blocks.as_mut_bytes();
-        for slice in slices {
-            let (here, behind) = left.split_at_mut(slice.len());
-            here.copy_from_slice(slice);
-            left = behind;
-        }
+    pub(super) fn add(&mut self, place: Place, slices: &[&[u8]], length: usize) {
         self.bytes += length;
+        let Place { number, offset, may_join } = place;
+        if may_join
+            && let Some(last) = self.writes.back_mut()
+            && !last.has_begun
+            && last.end() == offset
+            && last.blocks.len() + length / BLOCK_SIZE <= JOINED_BLOCKS
+            && let Some(blocks) = Arc::get_mut(&mut last.blocks)
+        {
+            append(blocks, slices, length);
+            return;
+        }
+        let mut blocks = self.spare.pop().unwrap_or_default();
+        blocks.clear();
+        append(&mut blocks, slices, length);
         self.writes.push_back(Write { number, has_begun: false, offset, blocks: Arc::new(blocks) });
     }
 

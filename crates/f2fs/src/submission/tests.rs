@@ -228,3 +228,100 @@ fn what_waits_is_no_hole() {
     queue.submit().unwrap();
     assert_eq!((queue.next_data(0), queue.next_data(6 * BLOCK)), (Some(5 * BLOCK), None));
 }
+
+/// Many may wait for one write, and none of them has another to wait for.
+#[test]
+fn all_who_wait_for_a_write_go_on_when_it_is_over() {
+    const WAITERS: usize = 4;
+    let device = Together::new(2);
+    let queue = Arc::new(Submission::new(device.clone()));
+    stage(&queue, 0, &[1]);
+    let submit = || {
+        let queue = queue.clone();
+        std::thread::spawn(move || queue.submit().unwrap())
+    };
+    let first = submit();
+    while *device.begun.lock().unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    let waiters: Vec<_> = (0..WAITERS).map(|_| submit()).collect();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    *device.begun.lock().unwrap() += 1;
+    device.changed.notify_all();
+    first.join().unwrap();
+    for _ in 0..1000 {
+        if waiters.iter().all(|waiter| waiter.is_finished()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("somebody still waits");
+}
+
+/// Whichever of those under way it is.
+#[test]
+fn a_write_waits_for_any_under_way_that_it_overlaps() {
+    let (_, queue) = numbered(8);
+    stage(&queue, 0, &[100]);
+    stage(&queue, 4, &[104, 105]);
+    stage(&queue, 5, &[205]);
+    let mut writes = queue.queue.lock();
+    let (Next::Make(_first), Next::Make(second)) = (writes.next(u64::MAX), writes.next(u64::MAX)) else {
+        panic!("the first two do not overlap");
+    };
+    assert!(matches!(writes.next(u64::MAX), Next::Wait));
+    writes.complete(second);
+    assert!(matches!(writes.next(u64::MAX), Next::Make(write) if write.offset == 5 * BLOCK));
+}
+
+/// Whoever waits for another's write hears that it failed.
+#[test]
+fn those_who_wait_for_a_write_that_fails_get_its_error() {
+    let (device, queue) = numbered(8);
+    let queue = Arc::new(queue);
+    let gate = Arc::new(std::sync::RwLock::new(()));
+    let (entrance, begun) = (gate.clone(), Arc::new(AtomicBool::new(false)));
+    let has_begun = begun.clone();
+    let closed = gate.write().unwrap();
+    device.fail_when(move |request| {
+        if request.kind != RequestKind::Write {
+            return None;
+        }
+        has_begun.store(true, SeqCst);
+        drop(entrance.read());
+        Some(io::ErrorKind::StorageFull)
+    });
+    stage(&queue, 0, &[1]);
+    let submit = || {
+        let queue = queue.clone();
+        std::thread::spawn(move || queue.submit().is_err())
+    };
+    let first = submit();
+    while !begun.load(SeqCst) {
+        std::thread::yield_now();
+    }
+    let waiters: Vec<_> = (0..3).map(|_| submit()).collect();
+    std::thread::sleep(Duration::from_millis(50));
+    drop(closed);
+    assert!(first.join().unwrap());
+    for _ in 0..1000 {
+        if waiters.iter().all(|waiter| waiter.is_finished()) {
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("somebody still waits");
+}
+
+/// A write that does not wait comes behind those that do.
+#[test]
+fn a_write_of_its_own_comes_behind_what_waits() {
+    let (device, queue) = numbered(8);
+    stage(&queue, 3, &[103, 104]);
+    queue.write_at(3 * BLOCK, &[203; BLOCK_SIZE]).unwrap();
+    assert_eq!(read(&queue, 3, 2), [203, 104]);
+    queue.submit().unwrap();
+    assert_eq!(read(&*device, 3, 2), [203, 104]);
+}

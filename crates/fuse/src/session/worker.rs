@@ -63,7 +63,7 @@ struct Pool<'t, T> {
     outcome: Result<(), SessionError>,
 }
 
-/// Hands writes to the device that callers leave; where that ends in a panic, they do it themselves.
+/// Hands writes to the device that callers leave. A panic has failed the volume, or else callers do it themselves from then on.
 fn write_behind(fs: &dyn FileSystem) {
     if catch_unwind(AssertUnwindSafe(|| fs.write_behind())).is_err() {
         tracing::error!("writing behind panicked");

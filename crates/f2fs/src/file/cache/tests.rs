@@ -345,3 +345,20 @@ fn a_file_without_references_is_forgotten_with_its_last_page() {
     assert!(pages.has_dirty_page(ino(6), at(0)) && pages.is_held(ino(7)));
     pages.recount();
 }
+
+#[test]
+fn what_turns_out_to_be_a_directory_is_no_ordered_file() {
+    let mut pages = dirty(&[(4, 1)]);
+    pages.order(ino(4), at(0));
+    pages.set_directory(ino(4), true);
+    assert_eq!(pages.first_ordered(), None);
+    pages.recount();
+}
+
+#[test]
+fn directories_are_listed_where_no_file_is_dirty() {
+    let mut pages = cache();
+    pages.set_directory(ino(7), true);
+    pages.change(ino(7), at(0));
+    assert_eq!((pages.dirty_directories(), pages.dirty_file_pages()), (vec![ino(7)], 0));
+}
