@@ -3,7 +3,6 @@
 //! The order in which steps took effect is known: the engine reads its clock while it has the volume's lock for an operation, and each
 //! change of a thread is one such operation. So there is one order of states, and every step must have done in its place what it says.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use basalt_device::power::History;
@@ -13,6 +12,7 @@ use basalt_vfs::{
     Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, RenameFlags, SetAttributes, XattrFlags,
 };
 
+use super::busy::Busy;
 use super::oracle::{expect_final, expect_read};
 use super::script::{Act, Switch, Threads};
 use super::stage::{Choice, Director, Moment, Stage, StageDevice};
@@ -90,8 +90,7 @@ struct Shared {
     fs: Arc<dyn ThreadedFileSystem>,
     stage: Stage,
     record: Arc<Mutex<Record>>,
-    /// Threads that have something to do beside writing behind.
-    busy: Arc<AtomicUsize>,
+    busy: Arc<Busy>,
 }
 
 const HELD: &str = "nothing panics with this lock";
@@ -157,11 +156,7 @@ fn play(open: &crate::engine::Opener, stage: &Stage, setup: &[Step], acts: &[Vec
     let clock = stage.clone();
     let fs = open(Arc::new(StageDevice::new(stage.clone())), Box::new(move || clock.read_clock()))?;
     let before = find_tree(&*fs, None)?;
-    let is_busy = |acts: &&Vec<Act>| !acts.contains(&Act::WriteBehind);
-    let busy = Arc::new(AtomicUsize::new(acts.iter().filter(is_busy).count()));
-    if busy.load(SeqCst) == 0 {
-        fs.end_write_behind();
-    }
+    let busy = Arc::new(Busy::with(acts, &*fs));
     let shared = Shared { fs, stage: stage.clone(), record: Arc::default(), busy };
     for step in setup {
         shared.act(&Act::Do(step.clone()));
@@ -189,12 +184,10 @@ fn play(open: &crate::engine::Opener, stage: &Stage, setup: &[Step], acts: &[Vec
 }
 
 impl Shared {
-    /// All steps of a thread. The last to have done them ends writing behind.
+    /// All steps of a thread.
     fn run(&self, acts: &[Act]) {
         self.run_steps(acts);
-        if !acts.contains(&Act::WriteBehind) && self.busy.fetch_sub(1, SeqCst) == 1 {
-            self.fs.end_write_behind();
-        }
+        self.busy.leave(acts, &*self.fs);
     }
 
     fn run_steps(&self, acts: &[Act]) {
