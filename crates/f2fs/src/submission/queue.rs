@@ -71,8 +71,8 @@ pub(super) struct Place {
     pub(super) may_join: bool,
 }
 
-fn append(blocks: &mut Vec<AlignedBlock>, slices: &[&[u8]], length: usize) {
-    let before = blocks.len();
+/// Puts `length` bytes behind the first `before` blocks, instead of what is there: no byte is cleared that is written anyway.
+fn put_behind(blocks: &mut Vec<AlignedBlock>, before: usize, slices: &[&[u8]], length: usize) {
     blocks.resize(before + length / BLOCK_SIZE, AlignedBlock::new_zeroed());
     let mut left = blocks[before..].as_mut_bytes();
     for slice in slices {
@@ -94,12 +94,11 @@ impl Queue {
             && last.blocks.len() + length / BLOCK_SIZE <= JOINED_BLOCKS
             && let Some(blocks) = Arc::get_mut(&mut last.blocks)
         {
-            append(blocks, slices, length);
+            put_behind(blocks, blocks.len(), slices, length);
             return;
         }
         let mut blocks = self.spare.pop().unwrap_or_default();
-        blocks.clear();
-        append(&mut blocks, slices, length);
+        put_behind(&mut blocks, 0, slices, length);
         self.writes.push_back(Write { number, has_begun: false, offset, blocks: Arc::new(blocks) });
     }
 
