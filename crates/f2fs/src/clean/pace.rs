@@ -13,7 +13,7 @@ impl Volume {
 
     /// Whether a commit is worth it while cleaning goes on.
     pub(crate) fn wants_commit(&self) -> bool {
-        self.cleaner.wants_commit(&self.table, &self.facts(), true)
+        self.cleaner.wants_commit(&self.table, &self.facts())
     }
 
     /// What the driver has to know.

@@ -185,17 +185,20 @@ impl Cleaner {
 
     /// Whether sections have to be freed; `paced`: while cleaning goes on in small steps.
     fn next_commit(&self, table: &SegmentTable, facts: &Facts, paced: bool) -> Next {
-        let is_full = paced && facts.committing.is_some() && self.is_commit_full(facts);
-        let wait = is_full || self.wants_sections_freed(table, &facts.load, false);
+        // Counted once: this is asked before and after every step.
+        let waiting = self.sections_to_be_freed(table);
+        let is_full = paced && self.is_commit_full(facts);
+        let wait = waiting > 0 && facts.load.is_low(table) || is_full && facts.committing.is_some();
         // A commit that waits for its flush frees what it can.
-        let is_due = wait || facts.committing.is_none() && self.wants_commit(table, facts, paced);
+        let is_worth_it = || paced && (is_full || facts.load.is_batch(table, waiting));
+        let is_due = wait || facts.committing.is_none() && is_worth_it();
         if is_due { Next::Commit { wait } } else { Next::Go }
     }
 
-    /// Whether a commit has to free sections before the next change; with `paced` also, whether it is worth it.
+    /// Whether a commit is worth it while cleaning goes on, or has to free sections before the next change.
     #[must_use]
-    pub fn wants_commit(&self, table: &SegmentTable, facts: &Facts, paced: bool) -> bool {
-        paced && self.is_commit_full(facts) || self.wants_sections_freed(table, &facts.load, paced)
+    pub fn wants_commit(&self, table: &SegmentTable, facts: &Facts) -> bool {
+        self.is_commit_full(facts) || self.wants_sections_freed(table, &facts.load, true)
     }
 
     /// Whether as many sections as may share a commit were emptied since the last one.

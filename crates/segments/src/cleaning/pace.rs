@@ -71,12 +71,21 @@ impl Load {
     }
 
     fn sections_needed(&self, table: &SegmentTable) -> u32 {
-        self.dirty_blocks().div_ceil(u64::from(table.section_blocks())) as u32
+        match self.dirty_blocks() {
+            // Asked before every change: no division where there is none to make.
+            0 => 0,
+            blocks => blocks.div_ceil(u64::from(table.section_blocks())) as u32,
+        }
     }
 
     /// Whether the next change, or cleaning, might run into the end of the free sections.
-    fn is_low(&self, table: &SegmentTable) -> bool {
+    pub(super) fn is_low(&self, table: &SegmentTable) -> bool {
         table.free_sections() < self.sections_needed(table) + self.reserved_sections / 2 + MARGIN_SECTIONS
+    }
+
+    /// Whether so many sections that wait to be freed are worth a checkpoint.
+    pub(super) fn is_batch(&self, table: &SegmentTable, waiting: u32) -> bool {
+        waiting > 0 && waiting >= slack(table).max(self.reserved_sections / 4)
     }
 
     /// Free sections that neither what is dirty nor cleaning needs: above them, no change has to wait or to move blocks.
@@ -134,8 +143,7 @@ impl Cleaner {
     #[must_use]
     pub fn wants_sections_freed(&self, table: &SegmentTable, load: &Load, paced: bool) -> bool {
         let waiting = self.sections_to_be_freed(table);
-        let batch = slack(table).max(load.reserved_sections / 4);
-        waiting > 0 && (paced && waiting >= batch || load.is_low(table))
+        waiting > 0 && (load.is_low(table) || paced && load.is_batch(table, waiting))
     }
 
     /// Live blocks that a change writing `weight` blocks has to move: the debt of what was written since the last call, in steps.
