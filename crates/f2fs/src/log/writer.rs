@@ -1,5 +1,7 @@
 //! Gathers the blocks of each log into large requests.
 
+use std::sync::Arc;
+
 use basalt_device::BlockDevice;
 
 use crate::error::Result;
@@ -7,6 +9,14 @@ use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 
 /// Blocks in the largest request: 1 MiB.
 const RUN_MAX: usize = 256;
+
+/// Whoever writes blocks later, and keeps them until then.
+pub trait TakeBlocks: Send + Sync {
+    /// Takes the blocks of one write at byte `offset`, and leaves free ones instead, if there are any. False if none was taken.
+    ///
+    /// Errors: what ended all writing.
+    fn take(&self, offset: u64, blocks: &mut Vec<Box<RawBlock>>) -> basalt_device::Result<bool>;
+}
 
 /// Neighbouring blocks of one log that wait to be written together.
 struct Run {
@@ -29,6 +39,8 @@ impl SpareBlocks {
 pub struct BlockWriter {
     runs: Vec<Run>,
     spare: SpareBlocks,
+    /// Who takes blocks, so that the device need not copy them.
+    taker: Option<Arc<dyn TakeBlocks>>,
     /// Blocks handed to the device.
     pub blocks_written: u64,
 }
@@ -37,7 +49,12 @@ impl BlockWriter {
     /// A writer for `logs` logs.
     pub fn new(logs: usize) -> BlockWriter {
         let runs = (0..logs).map(|_| Run { start: Address::NULL, blocks: Vec::new() }).collect();
-        BlockWriter { runs, spare: SpareBlocks::default(), blocks_written: 0 }
+        BlockWriter { runs, spare: SpareBlocks::default(), taker: None, blocks_written: 0 }
+    }
+
+    /// From now on, `taker` is asked first to take what is written. The device that the other methods get stands in front of it, or is it.
+    pub fn give_to(&mut self, taker: Arc<dyn TakeBlocks>) {
+        self.taker = Some(taker);
     }
 
     /// A block with these bytes.
@@ -102,16 +119,19 @@ impl BlockWriter {
 
     fn write_run(&mut self, device: &dyn BlockDevice, log: usize) -> Result<()> {
         let run = &mut self.runs[log];
-        let offset = u64::from(run.start) * BLOCK_SIZE as u64;
-        match run.blocks.as_slice() {
-            [] => return Ok(()),
-            [block] => device.write_at(offset, &block.0)?,
-            blocks => {
-                let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
-                device.write_vectored_at(offset, &slices)?;
-            }
+        let (offset, count) = (u64::from(run.start) * BLOCK_SIZE as u64, run.blocks.len());
+        if count == 0 {
+            return Ok(());
         }
-        self.blocks_written += run.blocks.len() as u64;
+        let is_taken = match &self.taker {
+            Some(taker) => taker.take(offset, &mut run.blocks)?,
+            None => false,
+        };
+        if !is_taken {
+            let slices: Vec<&[u8]> = run.blocks.iter().map(|block| &block.0[..]).collect();
+            device.write_vectored_at(offset, &slices)?;
+        }
+        self.blocks_written += count as u64;
         self.spare.keep(run.blocks.drain(..));
         Ok(())
     }

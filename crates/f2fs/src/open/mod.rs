@@ -92,6 +92,7 @@ impl F2fs {
         let committed = volume.clock.now();
         let device = Arc::new(Submission::new(device));
         volume.device = Arc::new(Staged(device.clone()));
+        volume.writer.give_to(device.clone());
         let fs = F2fs {
             volume: VolumeLock::new(volume),
             closed: RwLock::new(None),

@@ -81,6 +81,9 @@ mod tests {
     use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, RequestKind};
 
     use super::*;
+    use crate::layout::{BLOCK_SIZE, RawBlock};
+    use crate::log::writer::TakeBlocks;
+    use crate::submission::blocks::Source;
 
     const MIB: usize = 1 << 20;
 
@@ -99,7 +102,12 @@ mod tests {
     }
 
     fn stage(queue: &Submission, at: usize, length: usize) {
-        assert!(queue.stage(at as u64, &[&vec![7; length]]).unwrap());
+        assert!(queue.stage(at as u64, Source::Slices(&[&vec![7; length]])).unwrap());
+    }
+
+    fn give(queue: &Submission, at: usize, length: usize) {
+        let mut blocks: Vec<_> = (0..length / BLOCK_SIZE).map(|_| Box::new(RawBlock([7; BLOCK_SIZE]))).collect();
+        assert!(queue.take(at as u64, &mut blocks).unwrap());
     }
 
     fn until(mut is_so: impl FnMut() -> bool) {
@@ -175,12 +183,26 @@ mod tests {
             until(|| !made.lock().unwrap().is_empty());
             (1..8).for_each(|at| stage(&queue, at * STEP, STEP));
             stage(&queue, 9 * STEP, STEP);
+            // What is given joins what is given, and nothing else.
+            (10..16).for_each(|at| give(&queue, at * STEP, STEP));
+            stage(&queue, 16 * STEP, STEP);
             drop(closed);
             queue.submit().unwrap();
         });
         let mut made = made.lock().unwrap().clone();
         made.sort_unstable();
-        assert_eq!(made, [(0, STEP), (STEP, 4 * STEP), (5 * STEP, 3 * STEP), (9 * STEP, STEP)]);
+        assert_eq!(
+            made,
+            [
+                (0, STEP),
+                (STEP, 4 * STEP),
+                (5 * STEP, 3 * STEP),
+                (9 * STEP, STEP),
+                (10 * STEP, 4 * STEP),
+                (14 * STEP, 2 * STEP),
+                (16 * STEP, STEP)
+            ]
+        );
     }
 
     #[test]

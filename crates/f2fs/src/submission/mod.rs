@@ -1,6 +1,6 @@
 //! Writes that are decided under the volume's lock, and handed to the device without it.
 //!
-//! 1. *Decide*: under the lock, the volume writes to a [`Staged`] device. The bytes are copied to a queue; no request is made.
+//! 1. *Decide*: under the lock, the volume writes to a [`Staged`] device. The bytes are given or copied to a queue; no request is made.
 //! 2. *Submit*: whoever decided gives the lock back and calls [`Submission::submit`], which hands the queue to the device. Writes begin oldest
 //!    first, one for each thread that submits: the device has several at a time. Two that overlap never are.
 //! 3. *Complete*: a write leaves the queue once the device has it. Until then, reads take its bytes from the queue.
@@ -16,6 +16,7 @@
 
 mod ahead;
 mod behind;
+mod blocks;
 mod queue;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
@@ -26,12 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use basalt_device::{BlockDevice, DeviceError, DeviceLayer};
-use zerocopy::IntoBytes;
 
+use self::blocks::Source;
 use self::queue::{Failure, Next, Place, Queue, UnderWay, Waiting};
 use crate::error;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::lock::{F2fs, note_failure};
+use crate::log::writer::TakeBlocks;
 use crate::mutant::{self, Mutant};
 use crate::sync::{Condvar, Mutex};
 use crate::volume::Volume;
@@ -144,7 +146,10 @@ impl Submission {
     fn make(&self, write: UnderWay) -> Result<()> {
         let (offset, length) = (write.offset, write.length() as u64);
         let mut must_end = MustEnd { submission: self, offset, length, is_over: false };
-        let result = self.device.write_at(offset, write.blocks.as_bytes());
+        let result = match &*write.blocks.slices() {
+            [only] => self.device.write_at(offset, only),
+            slices => self.device.write_vectored_at(offset, slices),
+        };
         must_end.is_over = true;
         if let Err(error) = result {
             self.fail(Failure::of(offset, length, &error));
@@ -171,12 +176,12 @@ impl Submission {
     }
 
     /// Adds a write to the queue; false where too much waits already, and for parts of blocks.
-    fn stage(&self, offset: u64, slices: &[&[u8]]) -> Result<bool> {
+    fn stage(&self, offset: u64, source: Source<'_>) -> Result<bool> {
         let mut queue = self.queue.lock();
         if let Some(failure) = &queue.failed {
             return Err(self.error(failure));
         }
-        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let length = source.length();
         let is_whole = offset.is_multiple_of(BLOCK_SIZE as u64) && length.is_multiple_of(BLOCK_SIZE);
         if !is_whole || queue.bytes + length > WAITING_MAX {
             return Ok(false);
@@ -184,7 +189,7 @@ impl Submission {
         queue.ahead.drop_written(&(offset..offset + length as u64));
         let number = self.staged.fetch_add(1, SeqCst);
         let may_join = self.has_help(&queue);
-        queue.add(Place { number, offset, may_join }, slices, length);
+        queue.add(Place { number, offset, may_join }, source);
         self.waiting.store(queue.writes.len(), SeqCst);
         Ok(true)
     }
@@ -230,17 +235,16 @@ impl Submission {
         // Parts of the buffer that no write had so far.
         let mut missing: Vec<Range<usize>> = std::iter::once(0..buf.len()).collect();
         for (start, blocks) in writes.iter().rev() {
-            let bytes = blocks.as_bytes();
             let mut left = Vec::with_capacity(missing.len() + 1);
             for part in missing {
                 let (first, last) = (offset + part.start as u64, offset + part.end as u64);
-                let (from, to) = (first.max(*start), last.min(start + bytes.len() as u64));
+                let (from, to) = (first.max(*start), last.min(start + (blocks.count() * BLOCK_SIZE) as u64));
                 if from >= to {
                     left.push(part);
                     continue;
                 }
                 let here = (from - offset) as usize..(to - offset) as usize;
-                buf[here.clone()].copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
+                blocks.copy_to((from - start) as usize, &mut buf[here.clone()]);
                 left.extend([part.start..here.start, here.end..part.end].into_iter().filter(|part| !part.is_empty()));
             }
             missing = left;
@@ -313,7 +317,13 @@ impl DeviceLayer for Staged {
     }
 
     fn on_write(&self, offset: u64, slices: &[&[u8]]) -> Result<()> {
-        if self.0.stage(offset, slices)? { Ok(()) } else { self.0.write_vectored_at(offset, slices) }
+        if self.0.stage(offset, Source::Slices(slices))? { Ok(()) } else { self.0.write_vectored_at(offset, slices) }
+    }
+}
+
+impl TakeBlocks for Submission {
+    fn take(&self, offset: u64, blocks: &mut Vec<Box<RawBlock>>) -> Result<bool> {
+        self.stage(offset, Source::Blocks(blocks))
     }
 }
 

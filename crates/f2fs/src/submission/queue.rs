@@ -5,14 +5,11 @@ use std::io;
 use std::sync::Arc;
 
 use basalt_device::DeviceError;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::ahead::ReadAhead;
+use super::blocks::{Blocks, Source, Spare};
 use crate::layout::BLOCK_SIZE;
 
-/// Buffers that are kept for the next writes, and blocks in the largest of them.
-const SPARE_BUFFERS: usize = 8;
-const SPARE_BLOCKS: usize = 256;
 /// Blocks in the largest write that several become.
 const JOINED_BLOCKS: usize = 256;
 
@@ -23,7 +20,7 @@ pub(super) struct Queue {
     pub(super) writes: VecDeque<Write>,
     /// Bytes of the writes.
     pub(super) bytes: usize,
-    spare: Vec<Vec<AlignedBlock>>,
+    spare: Spare,
     /// Why nothing is submitted any more, if that is so.
     pub(super) failed: Option<Failure>,
     pub(super) ahead: ReadAhead,
@@ -36,22 +33,17 @@ pub(super) struct Write {
     /// The device is making it.
     pub(super) has_begun: bool,
     pub(super) offset: u64,
-    pub(super) blocks: Arc<Vec<AlignedBlock>>,
+    pub(super) blocks: Arc<Blocks>,
 }
 
 impl Write {
     pub(super) fn end(&self) -> u64 {
-        self.offset + (self.blocks.len() * BLOCK_SIZE) as u64
+        self.offset + (self.blocks.count() * BLOCK_SIZE) as u64
     }
 }
 
-/// A block that direct I/O can write as it is.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C, align(4096))]
-pub(super) struct AlignedBlock([u8; BLOCK_SIZE]);
-
 /// Where a waiting write goes, and what it writes.
-pub(super) type Waiting = (u64, Arc<Vec<AlignedBlock>>);
+pub(super) type Waiting = (u64, Arc<Blocks>);
 
 /// What a thread that submits does next.
 pub(super) enum Next {
@@ -71,35 +63,26 @@ pub(super) struct Place {
     pub(super) may_join: bool,
 }
 
-/// Puts `length` bytes behind the first `before` blocks, instead of what is there: no byte is cleared that is written anyway.
-fn put_behind(blocks: &mut Vec<AlignedBlock>, before: usize, slices: &[&[u8]], length: usize) {
-    blocks.resize(before + length / BLOCK_SIZE, AlignedBlock::new_zeroed());
-    let mut left = blocks[before..].as_mut_bytes();
-    for slice in slices {
-        let (here, behind) = left.split_at_mut(slice.len());
-        here.copy_from_slice(slice);
-        left = behind;
-    }
-}
-
 impl Queue {
-    /// Adds a write of `length` bytes.
-    pub(super) fn add(&mut self, place: Place, slices: &[&[u8]], length: usize) {
+    /// Adds a write.
+    pub(super) fn add(&mut self, place: Place, source: Source<'_>) {
+        let length = source.length();
         self.bytes += length;
         let Place { number, offset, may_join } = place;
+        let mut rest = Some(source);
         if may_join
             && let Some(last) = self.writes.back_mut()
             && !last.has_begun
             && last.end() == offset
-            && last.blocks.len() + length / BLOCK_SIZE <= JOINED_BLOCKS
+            && last.blocks.count() + length / BLOCK_SIZE <= JOINED_BLOCKS
             && let Some(blocks) = Arc::get_mut(&mut last.blocks)
         {
-            put_behind(blocks, blocks.len(), slices, length);
-            return;
+            rest = rest.and_then(|source| self.spare.fill_up(blocks, source));
         }
-        let mut blocks = self.spare.pop().unwrap_or_default();
-        put_behind(&mut blocks, 0, slices, length);
-        self.writes.push_back(Write { number, has_begun: false, offset, blocks: Arc::new(blocks) });
+        if let Some(source) = rest {
+            let blocks = Arc::new(self.spare.fill(source));
+            self.writes.push_back(Write { number, has_begun: false, offset, blocks });
+        }
     }
 
     /// What to do next for the writes before number `end`.
@@ -133,11 +116,8 @@ impl Queue {
             self.writes.remove(index);
             self.bytes -= length;
         }
-        if self.spare.len() < SPARE_BUFFERS
-            && write.blocks.capacity() <= SPARE_BLOCKS
-            && let Some(buffer) = Arc::into_inner(write.blocks)
-        {
-            self.spare.push(buffer);
+        if let Some(blocks) = Arc::into_inner(write.blocks) {
+            self.spare.keep(blocks);
         }
     }
 }
@@ -146,12 +126,12 @@ impl Queue {
 pub(super) struct UnderWay {
     pub(super) number: u64,
     pub(super) offset: u64,
-    pub(super) blocks: Arc<Vec<AlignedBlock>>,
+    pub(super) blocks: Arc<Blocks>,
 }
 
 impl UnderWay {
     pub(super) fn length(&self) -> usize {
-        self.blocks.len() * BLOCK_SIZE
+        self.blocks.count() * BLOCK_SIZE
     }
 }
 

@@ -17,8 +17,14 @@ fn numbered(blocks: u64) -> (Arc<FaultyDevice<MemoryDevice>>, Submission) {
 }
 
 fn stage(submission: &Submission, first: u64, bytes: &[u8]) {
-    let blocks: Vec<[u8; BLOCK_SIZE]> = bytes.iter().map(|&byte| [byte; BLOCK_SIZE]).collect();
-    assert!(submission.stage(first * BLOCK, &[blocks.as_flattened()]).unwrap());
+    // Half of what the tests write is copied, the other half given away.
+    if first.is_multiple_of(2) {
+        let blocks: Vec<[u8; BLOCK_SIZE]> = bytes.iter().map(|&byte| [byte; BLOCK_SIZE]).collect();
+        assert!(submission.stage(first * BLOCK, Source::Slices(&[blocks.as_flattened()])).unwrap());
+    } else {
+        let mut blocks: Vec<_> = bytes.iter().map(|&byte| Box::new(RawBlock([byte; BLOCK_SIZE]))).collect();
+        assert!(submission.take(first * BLOCK, &mut blocks).unwrap());
+    }
 }
 
 fn read(device: &dyn BlockDevice, first: u64, blocks: usize) -> Vec<u8> {
@@ -43,6 +49,38 @@ fn reads_see_the_newest_of_what_waits_wherever_it_begins() {
     assert_eq!(read(&*device, 0, 8), [0, 1, 2, 3, 4, 5, 6, 7], "no request was made");
     queue.submit().unwrap();
     assert_eq!((read(&*device, 0, 8), queue.is_waiting()), (all.to_vec(), false));
+}
+
+/// A read begins and ends anywhere.
+#[test]
+fn parts_of_blocks_that_wait_are_read() {
+    for first in [1, 2] {
+        let (_, queue) = numbered(8);
+        stage(&queue, first, &[101, 102, 103]);
+        let mut whole = vec![0; 8 * BLOCK_SIZE];
+        queue.read_at(0, &mut whole).unwrap();
+        for (offset, length) in [(5000, 100), (4096, 8192), (8000, 200), (6000, 9000), (100, 20_000), (12_287, 2)] {
+            let mut part = vec![0; length];
+            queue.read_at(offset as u64, &mut part).unwrap();
+            assert_eq!(part, whole[offset..offset + length], "{length} bytes at {offset}, written at block {first}");
+        }
+    }
+}
+
+/// Whoever gives blocks away gets those of earlier writes instead.
+#[test]
+fn given_blocks_come_back_when_they_are_written() {
+    let (device, queue) = numbered(8);
+    let mut blocks = vec![Box::new(RawBlock([101; BLOCK_SIZE])), Box::new(RawBlock([102; BLOCK_SIZE]))];
+    let lent: Vec<*const RawBlock> = blocks.iter().map(|block| &raw const **block).collect();
+    assert!(queue.take(BLOCK, &mut blocks).unwrap());
+    assert!(blocks.is_empty(), "the queue needs them still");
+    queue.submit().unwrap();
+    assert_eq!(read(&*device, 0, 4), [0, 101, 102, 3]);
+    blocks.push(Box::new(RawBlock([105; BLOCK_SIZE])));
+    assert!(queue.take(5 * BLOCK, &mut blocks).unwrap());
+    assert_eq!(blocks.iter().map(|block| &raw const **block).collect::<Vec<_>>(), lent);
+    assert_eq!(read(&queue, 4, 3), [4, 105, 6]);
 }
 
 #[test]
@@ -72,9 +110,9 @@ fn no_more_waits_than_there_may() {
     let (device, queue) = numbered(1);
     let bytes = vec![1; 1 << 20];
     for megabyte in 0..64 {
-        assert!(queue.stage(megabyte << 20, &[&bytes]).unwrap(), "{megabyte}");
+        assert!(queue.stage(megabyte << 20, Source::Slices(&[&bytes])).unwrap(), "{megabyte}");
     }
-    assert!(!queue.stage(64 << 20, &[&bytes]).unwrap());
+    assert!(!queue.stage(64 << 20, Source::Slices(&[&bytes])).unwrap());
     assert!(queue.is_crowded());
     assert_eq!(read(&*device, 0, 1), [0]);
 }
@@ -196,7 +234,7 @@ fn a_write_that_failed_stops_all_behind_it() {
         let error = queue.submit().unwrap_err();
         assert!(matches!(error, DeviceError::Io { operation: "write", offset: 8192, .. }), "{error}");
     }
-    assert!(queue.flush().is_err() && queue.stage(4 * BLOCK, &[&[4; BLOCK_SIZE]]).is_err());
+    assert!(queue.flush().is_err() && queue.stage(4 * BLOCK, Source::Slices(&[&[4; BLOCK_SIZE]])).is_err());
     assert_eq!(read(&*device, 0, 8), [0, 101, 2, 3, 4, 5, 6, 7]);
     assert_eq!(read(&queue, 0, 8), [0, 101, 102, 103, 4, 5, 6, 7]);
 }

@@ -1,0 +1,142 @@
+//! The bytes of a write that waits.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::layout::{BLOCK_SIZE, RawBlock};
+
+/// A block that direct I/O can write as it is.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C, align(4096))]
+pub(super) struct AlignedBlock([u8; BLOCK_SIZE]);
+
+/// The blocks of a write, in order.
+pub(super) enum Blocks {
+    /// Copied from whoever keeps the original, in one piece.
+    Copied(Vec<AlignedBlock>),
+    /// Given away by whoever had them.
+    Given(Vec<Box<RawBlock>>),
+}
+
+/// The bytes of a new write, whole blocks.
+pub(super) enum Source<'a> {
+    /// To be copied.
+    Slices(&'a [&'a [u8]]),
+    /// To be taken. Blocks that are free come instead.
+    Blocks(&'a mut Vec<Box<RawBlock>>),
+}
+
+impl Source<'_> {
+    /// Bytes of it.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Source::Slices(slices) => slices.iter().map(|slice| slice.len()).sum(),
+            Source::Blocks(blocks) => blocks.len() * BLOCK_SIZE,
+        }
+    }
+}
+
+impl Blocks {
+    /// How many.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Blocks::Copied(blocks) => blocks.len(),
+            Blocks::Given(blocks) => blocks.len(),
+        }
+    }
+
+    /// All bytes, as few slices as they are.
+    pub(super) fn slices(&self) -> Vec<&[u8]> {
+        match self {
+            Blocks::Copied(blocks) => vec![blocks.as_bytes()],
+            Blocks::Given(blocks) => blocks.iter().map(|block| &block.0[..]).collect(),
+        }
+    }
+
+    /// Fills `buf` with what begins at byte `from`.
+    pub(super) fn copy_to(&self, from: usize, buf: &mut [u8]) {
+        match self {
+            Blocks::Copied(blocks) => buf.copy_from_slice(&blocks.as_bytes()[from..from + buf.len()]),
+            Blocks::Given(blocks) => {
+                let mut at = from;
+                let mut left = buf;
+                while !left.is_empty() {
+                    let within = at % BLOCK_SIZE;
+                    let (here, behind) = left.split_at_mut(left.len().min(BLOCK_SIZE - within));
+                    here.copy_from_slice(&blocks[at / BLOCK_SIZE].0[within..within + here.len()]);
+                    at += here.len();
+                    left = behind;
+                }
+            }
+        }
+    }
+}
+
+/// Puts slices of `length` bytes behind the first `before` blocks, instead of what is there: no byte is cleared that is written anyway.
+pub(super) fn put_behind(blocks: &mut Vec<AlignedBlock>, before: usize, slices: &[&[u8]], length: usize) {
+    blocks.resize(before + length / BLOCK_SIZE, AlignedBlock::new_zeroed());
+    let mut left = blocks[before..].as_mut_bytes();
+    for slice in slices {
+        let (here, behind) = left.split_at_mut(slice.len());
+        here.copy_from_slice(slice);
+        left = behind;
+    }
+}
+
+/// Buffers that are kept for the next writes, and blocks in the largest of them.
+const SPARE_BUFFERS: usize = 8;
+const SPARE_BLOCKS: usize = 256;
+
+/// What writes that are over leave for the next ones: warm in the processor's cache, and no work for the allocator.
+#[derive(Default)]
+pub(super) struct Spare {
+    buffers: Vec<Vec<AlignedBlock>>,
+    blocks: Vec<Box<RawBlock>>,
+}
+
+impl Spare {
+    /// The blocks of a new write.
+    pub(super) fn fill(&mut self, source: Source<'_>) -> Blocks {
+        let length = source.length();
+        match source {
+            Source::Slices(slices) => {
+                // The shortest that is long enough need not be cleared.
+                let fits = self.buffers.iter().position(|buffer| buffer.len() * BLOCK_SIZE >= length);
+                let found = fits.map(|index| self.buffers.swap_remove(index)).or_else(|| self.buffers.pop());
+                let mut buffer = found.unwrap_or_default();
+                put_behind(&mut buffer, 0, slices, length);
+                Blocks::Copied(buffer)
+            }
+            Source::Blocks(blocks) => Blocks::Given(std::mem::replace(blocks, std::mem::take(&mut self.blocks))),
+        }
+    }
+
+    /// Adds to the blocks of a write; hands back what cannot be added.
+    pub(super) fn fill_up<'a>(&mut self, blocks: &mut Blocks, source: Source<'a>) -> Option<Source<'a>> {
+        let length = source.length();
+        match (blocks, source) {
+            (Blocks::Copied(blocks), Source::Slices(slices)) => put_behind(blocks, blocks.len(), slices, length),
+            (Blocks::Given(blocks), Source::Blocks(more)) => {
+                blocks.append(more);
+                more.append(&mut self.blocks);
+            }
+            (_, source) => return Some(source),
+        }
+        None
+    }
+
+    /// Keeps what a write needs no longer.
+    pub(super) fn keep(&mut self, blocks: Blocks) {
+        match blocks {
+            Blocks::Copied(buffer) => {
+                if self.buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BLOCKS {
+                    self.buffers.push(buffer);
+                }
+            }
+            Blocks::Given(blocks) if self.blocks.is_empty() => self.blocks = blocks,
+            Blocks::Given(blocks) => {
+                let room = SPARE_BLOCKS.saturating_sub(self.blocks.len());
+                self.blocks.extend(blocks.into_iter().take(room));
+            }
+        }
+    }
+}
