@@ -185,7 +185,7 @@ impl Volume {
         }
         let seal = Seal { nodes: placed.len() as u32, entries, durable, position: Some(position) };
         let block = seal.encode(self.checkpoint.node_version(), next);
-        self.counters.node_blocks += 1;
+        self.record.wrote_node();
         self.writer.append(&*self.device, log.index(), place, &block.0)?;
         for (nid, address) in placed {
             let Some(bytes) = self.nodes.bytes(nid) else { continue };

@@ -189,7 +189,7 @@ fn describe(volume: &Volume) -> VolumeInfo {
             .collect(),
         journal_bytes: journal_bytes(volume),
         journal_live: volume.journal.is_guarded(),
-        counters: volume.counters,
+        counters: *volume.record.written(),
         read_only: !volume.is_writable(),
         warnings: volume.warnings.clone(),
     }

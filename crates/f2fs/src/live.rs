@@ -70,7 +70,7 @@ fn describe(volume: &Volume) -> Live {
     let (usage, states) = (info::usage(volume), info::states(volume));
     Live {
         block_size: BLOCK_SIZE as u32,
-        counters: counters(&volume.statistics()),
+        counters: counters(&volume.record.statistics()),
         usage: Usage { user_blocks: usage.user_blocks, used_blocks: usage.used_blocks, inodes: usage.inodes.into() },
         segments: SegmentStates {
             free: states.free.into(),

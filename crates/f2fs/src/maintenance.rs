@@ -37,9 +37,7 @@ impl F2fs {
         let written = !journaled && self.checkpoint_in_turn(false, CheckpointCause::Cleaning(cause))?;
         let took = uptime().saturating_sub(start);
         let mut volume = self.volume.lock();
-        let work = volume.cleaning.of(cause);
-        work.commit += took;
-        work.checkpoints += u64::from(written);
+        volume.record.spent_committing(cause, took, written);
         Ok(())
     }
 
@@ -72,7 +70,7 @@ impl F2fs {
             if !due || !volume.is_writable() {
                 return Ok(false);
             }
-            volume.checkpoints.count(cause);
+            volume.record.began_checkpoint(cause);
             let result = volume.prepare_checkpoint(unmount);
             note_failure(&mut volume, &result);
             (result?, start, blocks)
@@ -169,7 +167,7 @@ impl F2fs {
     /// What was written, cleaned and committed since the volume was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.with_volume(Volume::statistics)
+        self.with_volume(|volume| volume.record.statistics())
     }
 
     /// The sections that cleaning emptied last, oldest first, at most 1024; their numbers tell whether some were missed. Those

@@ -1,5 +1,7 @@
 //! What was written, cleaned and committed since a volume was opened, and why.
 
+use std::time::Duration;
+
 pub use basalt_vfs::{CleaningCause, CleaningStatistics, CleaningWork};
 
 /// Why a checkpoint is written.
@@ -114,6 +116,101 @@ impl Statistics {
     #[must_use]
     pub fn since(&self, earlier: &Statistics) -> Statistics {
         *self - *earlier
+    }
+}
+
+/// Counts what an open volume does. The only one that changes its [`Statistics`].
+#[derive(Debug, Default)]
+pub(crate) struct Record(Statistics);
+
+impl Record {
+    /// What was counted so far.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.0
+    }
+
+    /// What was written so far.
+    pub(crate) fn written(&self) -> &Counters {
+        &self.0.written
+    }
+
+    /// A block of a file or directory was written.
+    pub(crate) fn wrote_data(&mut self) {
+        self.0.written.data_blocks += 1;
+    }
+
+    /// A node was written.
+    pub(crate) fn wrote_node(&mut self) {
+        self.0.written.node_blocks += 1;
+    }
+
+    /// So many blocks of NAT, SIT, SSA or checkpoint were written.
+    pub(crate) fn wrote_metadata(&mut self, blocks: u64) {
+        self.0.written.metadata_blocks += blocks;
+    }
+
+    /// So many blocks of the cleaning journal were written.
+    pub(crate) fn wrote_journal(&mut self, blocks: u64) {
+        self.0.written.journal_blocks += blocks;
+    }
+
+    /// A checkpoint is written for this cause.
+    pub(crate) fn began_checkpoint(&mut self, cause: CheckpointCause) {
+        self.0.checkpoints.count(cause);
+    }
+
+    /// The pack of a checkpoint is complete but for its last block.
+    pub(crate) fn wrote_checkpoint(&mut self) {
+        self.0.written.checkpoints += 1;
+    }
+
+    /// Cleaning chose a victim, and took so long.
+    pub(crate) fn chose_victim(&mut self, cause: CleaningCause, took: Duration) {
+        self.0.cleaning.of(cause).select += took;
+    }
+
+    /// Cleaning read so many blocks.
+    pub(crate) fn read_victim(&mut self, cause: CleaningCause, blocks: u64) {
+        self.0.cleaning.of(cause).blocks_read += blocks;
+    }
+
+    /// Cleaning copied a block.
+    pub(crate) fn copied_block(&mut self, cause: CleaningCause) {
+        self.0.written.blocks_moved += 1;
+        self.0.cleaning.of(cause).blocks_copied += 1;
+    }
+
+    /// The block that cleaning copied is one of data.
+    pub(crate) fn copied_data(&mut self, cause: CleaningCause) {
+        self.0.cleaning.of(cause).data_blocks_copied += 1;
+    }
+
+    /// The block that cleaning copied is dead, and a durable pointer still refers to it.
+    pub(crate) fn copied_pre_invalid(&mut self, cause: CleaningCause) {
+        self.0.cleaning.of(cause).pre_invalid_copied += 1;
+    }
+
+    /// Copying took so long.
+    pub(crate) fn spent_copying(&mut self, cause: CleaningCause, took: Duration) {
+        self.0.cleaning.of(cause).copy += took;
+    }
+
+    /// A section is clean.
+    pub(crate) fn cleaned_section(&mut self, cause: CleaningCause) {
+        self.0.cleaning.of(cause).victims += 1;
+        self.0.written.sections_cleaned += 1;
+    }
+
+    /// The journal committed what cleaning moved.
+    pub(crate) fn committed_by_journal(&mut self, cause: CleaningCause) {
+        self.0.cleaning.of(cause).journal_commits += 1;
+    }
+
+    /// A commit of cleaning took so long; `checkpoint` says whether by a checkpoint of its own.
+    pub(crate) fn spent_committing(&mut self, cause: CleaningCause, took: Duration, checkpoint: bool) {
+        let work = self.0.cleaning.of(cause);
+        work.commit += took;
+        work.checkpoints += u64::from(checkpoint);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
 use crate::options::OpenOptions;
-use crate::statistics::{CheckpointStatistics, CleaningStatistics, Counters, Statistics};
+use crate::statistics::Record;
 
 /// Everything the engine knows about an open volume.
 pub(crate) struct Volume {
@@ -54,10 +54,8 @@ pub(crate) struct Volume {
     pub journal: Journal,
     /// For rescue: what cleaning and fsync left behind the checkpoint.
     pub behind: Option<Box<dyn LeadPointers>>,
-    /// What cleaning cost.
-    pub cleaning: CleaningStatistics,
-    pub counters: Counters,
-    pub checkpoints: CheckpointStatistics,
+    /// What was written, cleaned and committed since it was opened.
+    pub record: Record,
     /// When an operation last came, by the clock's uptime.
     pub last_used: Duration,
     /// Whether whoever changes content keeps its times, and sets them.
@@ -106,9 +104,7 @@ impl Volume {
             undiscarded: BTreeSet::new(),
             journal: Journal::default(),
             behind: None,
-            cleaning: CleaningStatistics::default(),
-            counters: Counters::default(),
-            checkpoints: CheckpointStatistics::default(),
+            record: Record::default(),
             last_used: clock.uptime(),
             times_are_set: false,
             warnings,
@@ -125,19 +121,15 @@ impl Volume {
         })
     }
 
-    /// What was written, cleaned and committed since it was opened.
-    pub(crate) fn statistics(&self) -> Statistics {
-        Statistics { written: self.counters, cleaning: self.cleaning, checkpoints: self.checkpoints }
-    }
-
     /// What was written and what is dirty.
     pub(crate) fn load(&self) -> Load {
-        let written = self.counters.data_blocks + self.counters.node_blocks;
+        let counters = self.record.written();
+        let written = counters.data_blocks + counters.node_blocks;
         Load {
             reserved_sections: self.sections_reserved(),
             dirty_nodes: self.nodes.dirty_count() as u64,
             dirty_pages: self.pages.dirty_pages() as u64,
-            written: written.saturating_sub(self.counters.blocks_moved),
+            written: written.saturating_sub(counters.blocks_moved),
         }
     }
 

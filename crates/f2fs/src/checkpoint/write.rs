@@ -66,8 +66,8 @@ impl Volume {
         let (pack, start) = self.compose_pack(unmount, &journals.0, &journals.1);
         let (body, tail) = pack.split_at(pack.len() - BLOCK_SIZE);
         self.write_metadata(start, body)?;
-        self.counters.metadata_blocks += 1;
-        self.counters.checkpoints += 1;
+        self.record.wrote_metadata(1);
+        self.record.wrote_checkpoint();
         self.checkpoint.begin();
         self.table.begin_checkpoint();
         self.pin_chain();

@@ -42,8 +42,8 @@ impl Volume {
     ) -> Result<()> {
         let entry = Owner { nid: owner.nid(), index: u32::from(owner.ofs_in_node.get()), kind: KIND_DATA };
         self.copy_pre_invalid(LogId::of(SegmentKind::ColdData), owner, entry, address, bytes, cause)?;
-        self.counters.data_blocks += 1;
-        self.cleaning.of(cause).data_blocks_copied += 1;
+        self.record.wrote_data();
+        self.record.copied_data(cause);
         Ok(())
     }
 
@@ -61,8 +61,8 @@ impl Volume {
         self.invalidate_unplaced(new)?;
         self.table.set_pre_invalid(self.geometry.main_block(new));
         self.note_move(address, new, owner, bytes);
-        self.note_moved(cause);
-        self.cleaning.of(cause).pre_invalid_copied += 1;
+        self.record.copied_block(cause);
+        self.record.copied_pre_invalid(cause);
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Volume {
         let log = LogId::of(SegmentKind::ColdNode);
         if self.table.is_pre_invalid(self.geometry.main_block(address)) {
             self.copy_pre_invalid(log, node_owner(nid), owner, address, bytes, cause)?;
-            self.counters.node_blocks += 1;
+            self.record.wrote_node();
             return Ok(());
         }
         let entry = self.nat_entry(nid)?;
@@ -93,11 +93,11 @@ impl Volume {
         self.writer.append(&*self.device, log.index(), new, bytes)?;
         self.nat.set(nid, RawNatEntry { block_addr: new.into(), ..entry });
         self.invalidate(address)?;
-        self.counters.node_blocks += 1;
+        self.record.wrote_node();
         if !was_fresh {
             self.note_move(address, new, owner, bytes);
         }
-        self.note_moved(cause);
+        self.record.copied_block(cause);
         Ok(())
     }
 }

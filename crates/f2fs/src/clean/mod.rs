@@ -46,10 +46,9 @@ impl Volume {
     pub(crate) fn clean_section(&mut self, section: Section, cause: CleaningCause) -> Result<()> {
         let start = self.clock.uptime();
         let result = self.clean_part(section, 0, u32::MAX, cause);
-        self.cleaning.of(cause).copy += self.clock.uptime().saturating_sub(start);
+        self.record.spent_copying(cause, self.clock.uptime().saturating_sub(start));
         result?;
-        self.cleaning.of(cause).victims += 1;
-        self.counters.sections_cleaned += 1;
+        self.record.cleaned_section(cause);
         Ok(())
     }
 
@@ -85,7 +84,7 @@ impl Volume {
     fn move_blocks(&mut self, segment: Segment, live: &[u32], cause: CleaningCause) -> Result<()> {
         let base = self.geometry.in_segment(segment, 0);
         let summary = self.read_block(self.geometry.summary_block(segment))?;
-        self.cleaning.of(cause).blocks_read += 1;
+        self.record.read_victim(cause, 1);
         let summary = RawSummaryBlock::ref_from_bytes(&summary.0)
             .map_err(|_| Error::damaged("summary", format!("segment {segment}"), "short"))?;
         let wanted = self.without_copied(base, live);
@@ -112,7 +111,7 @@ impl Volume {
         let base = self.geometry.in_segment(segment, 0);
         let are_nodes = self.table.kind(segment).is_node();
         let bytes = read_blocks(&*self.device, base + first, (last - first + 1) as usize)?;
-        self.cleaning.of(cause).blocks_read += u64::from(last - first + 1);
+        self.record.read_victim(cause, u64::from(last - first + 1));
         for &offset in near {
             let from = if mutant::active(Mutant::WrongBlockCopied) { first } else { offset };
             let at = (from - first) as usize * BLOCK_SIZE;
@@ -177,7 +176,7 @@ impl Volume {
             self.keep_node(nid, &entry, Box::new(RawBlock(block)))?;
         }
         self.node_mut(nid)?;
-        self.note_moved(cause);
+        self.record.copied_block(cause);
         Ok(())
     }
 
@@ -203,14 +202,9 @@ impl Volume {
         if mutant::active(Mutant::MovedBlockForgotten) {
             self.node_mut(nid)?.set_address(byte, address);
         }
-        self.note_moved(cause);
-        self.cleaning.of(cause).data_blocks_copied += 1;
+        self.record.copied_block(cause);
+        self.record.copied_data(cause);
         Ok(())
-    }
-
-    fn note_moved(&mut self, cause: CleaningCause) {
-        self.counters.blocks_moved += 1;
-        self.cleaning.of(cause).blocks_copied += 1;
     }
 }
 

@@ -25,7 +25,7 @@ impl F2fs {
                 let start = volume.clock.uptime();
                 let now = volume.mounted_seconds();
                 let planned = volume.cleaner.plan_background(&volume.table, volume.options.background_victim, now);
-                volume.cleaning.background.select += volume.clock.uptime().saturating_sub(start);
+                volume.record.chose_victim(CleaningCause::Background, volume.clock.uptime().saturating_sub(start));
                 if !planned {
                     return Ok(false);
                 }
@@ -49,7 +49,7 @@ impl F2fs {
         self.device.end_reading();
         let mut volume = self.volume.lock();
         let took = volume.clock.uptime().saturating_sub(start);
-        volume.cleaning.of(cause).copy += took;
+        volume.record.spent_copying(cause, took);
         moved
     }
 
@@ -120,14 +120,13 @@ impl Volume {
 
     fn follow_plan(&mut self, cause: CleaningCause, most: u32) -> Result<Option<Moved>> {
         let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
-        let before = *self.cleaning.of(cause);
+        let before = self.record.statistics();
         let part = self.clean_part(section, position, most, cause)?;
-        let copied = *self.cleaning.of(cause) - before;
+        let copied = self.record.statistics().since(&before).cleaning.total();
         self.journal.note_copied(copied.blocks_copied - copied.pre_invalid_copied, copied.pre_invalid_copied);
         let ends_section = self.cleaner.advance(&self.table, part.moved, part.next);
         if ends_section {
-            self.cleaning.of(cause).victims += 1;
-            self.counters.sections_cleaned += 1;
+            self.record.cleaned_section(cause);
         }
         Ok(Some(Moved { blocks: part.moved, ends_section }))
     }
@@ -137,7 +136,7 @@ impl Volume {
         let start = self.clock.uptime();
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());
         let gains = self.cleaner.plan_when_needed(&self.table, self.options.victim, reserved, now);
-        self.cleaning.foreground.select += self.clock.uptime().saturating_sub(start);
+        self.record.chose_victim(CleaningCause::Foreground, self.clock.uptime().saturating_sub(start));
         gains
     }
 }

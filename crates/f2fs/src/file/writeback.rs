@@ -165,7 +165,7 @@ impl Volume {
         if self.journal.is_on() {
             self.checkpoint.since_mut().note_placed(slot.nid, address);
         }
-        self.counters.data_blocks += 1;
+        self.record.wrote_data();
         if old != Address::NEW {
             self.invalidate(old)?;
         }

@@ -45,7 +45,7 @@ impl F2fs {
             let result = volume.write_journal(&self.flushes);
             note_failure(&mut volume, &result);
             volume.journal.await_flush(result?);
-            volume.cleaning.of(cause).journal_commits += 1;
+            volume.record.committed_by_journal(cause);
         }
         self.submit()?;
         if wait {
@@ -154,7 +154,7 @@ impl Volume {
             let slices: Vec<&[u8]> = blocks.iter().map(|block| &block.0[..]).collect();
             let address = u64::from(area.first + self.journal.position().0) * BLOCK_SIZE as u64;
             self.device.write_vectored_at(address, &slices)?;
-            self.counters.journal_blocks += blocks.len() as u64;
+            self.record.wrote_journal(blocks.len() as u64);
             self.journal.note_blocks_written(blocks.len() as u32);
         }
         // What became prefree has no block that waits to be written: that is why this comes last, and before the flush.

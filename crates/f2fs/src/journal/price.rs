@@ -28,7 +28,7 @@ impl Volume {
 
     /// A checkpoint of so many blocks took so long.
     pub(crate) fn note_checkpoint_time(&mut self, took: Duration, blocks: u64) {
-        let cleaning = self.cleaning.total();
+        let cleaning = self.record.statistics().cleaning.total();
         let copied = u32::try_from(cleaning.blocks_copied).unwrap_or(u32::MAX);
         let each = cleaning.copy.checked_div(copied).unwrap_or_default();
         self.journal.note_checkpoint_wait(took, blocks, each);

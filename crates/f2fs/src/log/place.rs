@@ -221,7 +221,7 @@ impl Volume {
 
     /// Writes a block outside the logs: NAT, SIT, SSA, checkpoint.
     pub(crate) fn write_metadata(&mut self, address: Address, bytes: &[u8]) -> Result<()> {
-        self.counters.metadata_blocks += (bytes.len() / BLOCK_SIZE) as u64;
+        self.record.wrote_metadata((bytes.len() / BLOCK_SIZE) as u64);
         self.device.write_at(u64::from(address) * BLOCK_SIZE as u64, bytes)?;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What is below a node of a file's tree, by the node's offset in it.
 
-use super::path::{DOUBLE_INDIRECT, SECOND_INDIRECT};
+use super::path::{BLOCKS_MAX, DOUBLE_INDIRECT, SECOND_INDIRECT};
+use crate::layout::FileBlock;
 use crate::layout::node::ADDRS_PER_NODE;
 
 /// Node ids in an indirect node.
@@ -42,9 +43,25 @@ pub(crate) fn level(offset: u32, own: u32, per_node: u32) -> Level {
     }
 }
 
+/// The first file block of a direct node by its offset in the tree of an inode with `own` addresses; `None` for other nodes, and
+/// past the end of a tree.
+pub(crate) fn first_block(own: u32, offset: u32) -> Option<FileBlock> {
+    if offset == 0 {
+        return None;
+    }
+    match level(offset, own, ADDRS_PER_NODE) {
+        Level::Direct { file_block } if file_block < u64::from(own) + BLOCKS_MAX => {
+            Some(FileBlock::clamped(file_block))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::path::path;
     use super::*;
+    use crate::layout::node::XATTR_NODE_OFFSET;
 
     #[test]
     fn levels_follow_depth_first_order() {
@@ -61,5 +78,20 @@ mod tests {
         assert_eq!(level(2043), Level::Direct { file_block: 2936 + 2 * 1018 * 1018 });
         assert_eq!(level(2042 + 1019), Level::Indirect { first: 2043 + 1019, step: 1 });
         assert_eq!(level(2043 + 1019), Level::Direct { file_block: 2936 + 3 * 1018 * 1018 });
+    }
+    #[test]
+    fn direct_nodes_know_their_first_block() {
+        for (own, block) in [0, 1018, 2 * 1018, 500 * 1018, 1018 * 1018, 1020 * 1018, 1021 * 1018, 2000 * 1018]
+            .into_iter()
+            .chain([2 * 1018 + 2 * 1018 * 1018, 1018 * 1018 * 1018 + 77 * 1018, BLOCKS_MAX - 1018])
+            .flat_map(|block: u64| [(873, block), (923, block)])
+        {
+            let first = FileBlock::clamped(u64::from(own) + block);
+            let way = path(own, first).unwrap();
+            assert_eq!(first_block(own, way.steps[way.depth - 1].node_offset), Some(first), "{block}");
+        }
+        for offset in [0, 3, SECOND_INDIRECT, DOUBLE_INDIRECT, DOUBLE_INDIRECT + 1, XATTR_NODE_OFFSET] {
+            assert_eq!(first_block(873, offset), None, "{offset}");
+        }
     }
 }

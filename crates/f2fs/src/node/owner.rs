@@ -1,7 +1,7 @@
 //! The way back from a data block to its owner: the node and pointer that a summary or a journal names, which may be wrong.
 
 use super::cache::Node;
-use super::path::first_block;
+use super::level::first_block;
 use super::pointers::points_to;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;

@@ -96,27 +96,6 @@ pub fn has_data(node_offset: u32) -> bool {
     node_offset != XATTR_NODE_OFFSET && is_direct(node_offset)
 }
 
-/// The first file block of a direct node by its offset in the tree of an inode with `own` addresses; `None` for other nodes.
-pub fn first_block(own: u32, node_offset: u32) -> Option<FileBlock> {
-    let behind = u64::from(own) + 2 * PER_NODE;
-    let count = |first: u32| u64::from(node_offset - first);
-    let first = match node_offset {
-        1 | 2 => Some(u64::from(own) + count(1) * PER_NODE),
-        4..SECOND_INDIRECT => Some(behind + count(4) * PER_NODE),
-        offset if offset > SECOND_INDIRECT && offset < DOUBLE_INDIRECT => {
-            Some(behind + (PER_NODE + count(SECOND_INDIRECT + 1)) * PER_NODE)
-        }
-        offset if offset > DOUBLE_INDIRECT => {
-            let below = count(DOUBLE_INDIRECT + 1);
-            let (child, within) = (below / (PER_NODE + 1), below % (PER_NODE + 1));
-            let index = (2 * PER_NODE + child * PER_NODE + within.checked_sub(1)?) * PER_NODE;
-            (child < PER_NODE).then_some(behind + index)
-        }
-        _ => None,
-    };
-    first.map(FileBlock::clamped)
-}
-
 /// Byte of slot `index` in an inode whose extra attributes take `extra` bytes.
 pub fn inode_slot(extra: u32, index: u32) -> usize {
     SLOTS_OFFSET + (extra + 4 * index) as usize
@@ -197,22 +176,6 @@ mod tests {
         assert_eq!(at(873 + 2 * 1018 + 2 * 1018 * 1018), Some((3, 2043, 0)));
         assert_eq!(at(873 + BLOCKS_MAX - 1).map(|(depth, _, index)| (depth, index)), Some((3, 1017)));
         assert_eq!(at(873 + BLOCKS_MAX), None);
-    }
-
-    #[test]
-    fn direct_nodes_know_their_first_block() {
-        for (own, block) in [0, 1018, 2 * 1018, 500 * 1018, 1018 * 1018, 1020 * 1018, 1021 * 1018, 2000 * 1018]
-            .into_iter()
-            .chain([2 * 1018 + 2 * 1018 * 1018, 1018 * 1018 * 1018 + 77 * 1018, BLOCKS_MAX - 1018])
-            .flat_map(|block: u64| [(873, block), (923, block)])
-        {
-            let first = FileBlock::clamped(u64::from(own) + block);
-            let way = path(own, first).unwrap();
-            assert_eq!(first_block(own, way.steps[way.depth - 1].node_offset), Some(first), "{block}");
-        }
-        for offset in [0, 3, SECOND_INDIRECT, DOUBLE_INDIRECT, DOUBLE_INDIRECT + 1, XATTR_NODE_OFFSET] {
-            assert_eq!(first_block(873, offset), None, "{offset}");
-        }
     }
 
     #[test]

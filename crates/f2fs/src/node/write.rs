@@ -130,7 +130,7 @@ impl Volume {
         }
         self.nodes.mark_clean(nid);
         self.nat.set(nid, RawNatEntry { block_addr: address.into(), ..entry });
-        self.counters.node_blocks += 1;
+        self.record.wrote_node();
         if !nat::is_new(&entry) {
             self.invalidate(entry.address())?;
         }

@@ -11,7 +11,8 @@ use crate::layout::xattr::NODE_CAPACITY;
 use crate::layout::{Address, BLOCK_BITS, FileBlock, Ino, Nid, RawBlock};
 use crate::log::active::{Owners, data_owner};
 use crate::mutant::{self, Mutant};
-use crate::node::path::{Mapped, first_block, inode_slot};
+use crate::node::level::first_block;
+use crate::node::path::{Mapped, inode_slot};
 use crate::volume::Volume;
 
 impl Volume {

@@ -172,7 +172,7 @@ pub fn resize(
             });
         }
         close(&fs)?;
-        report.blocks_moved += fs.with_volume(|volume| volume.counters.blocks_moved);
+        report.blocks_moved += fs.with_volume(|volume| volume.record.written().blocks_moved);
         drop(fs);
         report.metadata_blocks += replace(&**device, &geometry, &target, progress)?;
         report.after = size_of_target(&target);
