@@ -36,6 +36,11 @@ fn copy_sources(to: &Path) {
     let text = fs::read_to_string(&manifest).unwrap().replacen("[package]\n", "[package]\nautobins = false\n", 1);
     let program = format!("\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n");
     write(&manifest, &(text + &program), to);
+    // Nor may the crate that is changed be taken for the one that is not: in one directory, equal versions are one package.
+    let manifest = to.join("crates/segments/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains("version.workspace = true"));
+    write(&manifest, &text.replacen("version.workspace = true", "version = \"0.1.1\"", 1), to);
 }
 
 /// Writes a file that counts as no newer than what it was made from.
