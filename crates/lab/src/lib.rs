@@ -11,6 +11,8 @@
 //! | [`peers`] | the file systems of Linux, in User-Mode Linux |
 //! | [`mod@replay`] | a trace on a simulated device: busy time, write amplification, erases, latencies |
 //! | [`size`] | sizes and durations as people write them |
+//! | [`trace_load`] | the writes of a trace, on a volume as large as they need |
+//! | [`volume`] | a run of the volume simulator |
 
 pub mod compare;
 pub mod engine;
@@ -21,3 +23,5 @@ pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod size;
+pub mod trace_load;
+pub mod volume;

@@ -59,10 +59,10 @@ fn points_are_the_product_of_all_lists_in_the_order_of_the_file() {
     let points = experiment.points();
     let shown: Vec<String> = points.iter().map(|point| point.arguments().join(" ")).collect();
     assert_eq!(shown.len(), 8);
-    assert_eq!(shown[0], "volume policy=greedy size=128M utilization=60 warm-up=20000 writes=20000");
-    assert_eq!(shown[1], "volume policy=greedy size=128M utilization=60 warm-up=20000 writes=20000 seed=2");
-    assert_eq!(shown[2], "volume policy=greedy size=128M utilization=95 warm-up=20000 writes=20000");
-    assert_eq!(shown[7], "volume size=128M utilization=95 warm-up=20000 writes=20000 seed=2");
+    assert_eq!(shown[0], "volume size=128M utilization=60 warm-up=20000 writes=20000");
+    assert_eq!(shown[1], "volume size=128M utilization=60 warm-up=20000 writes=20000 seed=2");
+    assert_eq!(shown[2], "volume size=128M utilization=95 warm-up=20000 writes=20000");
+    assert_eq!(shown[7], "volume policy=cost-benefit size=128M utilization=95 warm-up=20000 writes=20000 seed=2");
     assert_eq!(points.iter().collect::<HashSet<_>>().len(), 8);
 }
 

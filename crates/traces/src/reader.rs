@@ -1,5 +1,6 @@
 //! Reading traces: a stream of requests out of a file of any known format.
 
+use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,6 +13,7 @@ use crate::error::{BadLine, Result, TraceError};
 use crate::format::{self, Entry, Event, Format, LineParser, Parsed};
 use crate::lines::{LONGEST_LINE, Line, Lines};
 use crate::packed::{self, Input};
+use crate::recording::trace_path;
 use crate::request::{LONGEST_TRANSFER, TraceRequest};
 
 /// How much of a trace is looked at to find out its format, in bytes.
@@ -78,12 +80,13 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Opens a trace file, packed by gzip, zstd or lz4 or not.
+    /// Opens a trace file, packed by gzip, zstd or lz4 or not, or the trace in the directory of a recording.
     ///
     /// # Errors
     /// When it cannot be read, or its format is not known.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TraceReader> {
-        let path = path.as_ref();
+        let given = path.as_ref();
+        let path = &*if given.is_dir() { Cow::Owned(trace_path(given)) } else { Cow::Borrowed(given) };
         let file = File::open(path).map_err(|source| TraceError::File {
             path: path.to_owned(),
             doing: "opening the trace",

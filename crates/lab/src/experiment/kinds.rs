@@ -15,6 +15,8 @@ pub mod volume;
 const SEGMENT: u64 = 2 << 20;
 /// A whole number of any size.
 const ANY_NUMBER: Form = Form::Number { least: 0, largest: u64::MAX };
+/// A size of any number of bytes.
+const ANY_SIZE: Form = Form::Size { least: 0 };
 
 const fn parameter(name: &'static str, default: &'static str, form: Form, about: &'static str) -> Parameter {
     Parameter { name, default, form, about }

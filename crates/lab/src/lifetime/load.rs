@@ -40,13 +40,14 @@ pub fn of_workload(
         run.layers = TranslationKind::ALL.to_vec();
         let mut load = by_name(workload, settings).map_err(|error| error.to_string())?;
         let result = engine::run(load.as_mut(), &run).map_err(|error| format!("{}: {error}", policy.name))?;
-        let Some(waf) = result.write_amplification() else {
+        let bytes = result.workload.measure.written_bytes;
+        if bytes == 0 {
             return Err(format!("{workload}: nothing is written in its measured phase"));
-        };
+        }
         all.extend(result.layers.iter().map(|layer| Amplification {
             policy: policy.name.into(),
             layer: Some(layer.kind),
-            waf,
+            waf: (layer.statistics.pages_written * u64::from(layer.end.geometry.page_bytes())) as f64 / bytes as f64,
             wa: layer.statistics.write_amplification(),
             unevenness: unevenness(&layer.end.wear),
         }));

@@ -6,8 +6,8 @@
 //! | `load` | a workload on the F2FS engine as the load |
 //!
 //! A device can program `capacity × (1 + over-provisioning) × cycles` bytes before its blocks are worn. A load that writes `rate`
-//! bytes a day makes it program `rate × WAF × WA`: WAF is what the file system or the log adds, WA what the translation layer
-//! adds, both measured here. Blocks wear unevenly: the second number of each estimate is when the block erased most is worn,
+//! bytes a day makes it program `rate × WAF × WA`: WAF is what the file system or the log adds, and what is programmed of a page that is
+//! written in part; WA what the translation layer adds. Both are measured here. Blocks wear unevenly: the second number of each estimate is when the block erased most is worn,
 //! in the proportion that the simulation found.
 
 mod load;
@@ -18,7 +18,7 @@ use basalt_flash::ftl::{TranslationKind, Wear};
 use serde::Serialize;
 
 pub use load::of_workload;
-pub use trace::{TraceLoad, of_trace};
+pub use trace::of_trace;
 
 /// Days of a year.
 const YEAR: f64 = 365.25;
@@ -71,7 +71,8 @@ pub struct Amplification {
     pub policy: String,
     /// The translation layer below; none where the policy leaves it nothing to copy.
     pub layer: Option<TranslationKind>,
-    /// Bytes written to the device for each byte of the load.
+    /// Bytes of the flash pages, or of a log's blocks, that are written to for each byte of the load. A page that is written in part
+    /// counts as a whole.
     pub waf: f64,
     /// Pages programmed for each page written to the device.
     pub wa: f64,
@@ -112,6 +113,7 @@ pub fn assumptions(flash: &Flash, bytes_per_day: f64, source_of_rate: &str) -> V
             flash.rated_cycles
         ),
         "a block is worn when its rated cycles are used; retention, read disturb and early failures are left out".into(),
+        "a write of part of a flash page programs the whole page: WAF has it".into(),
         "WAF and WA are those of the simulated steady state, and stay so for the device's whole life".into(),
         "the simulated flash has the device's page, erase block and over-provisioning, and is as large as the load needs".into(),
     ]

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use basalt_flash::device::{DeviceModel, find};
-use basalt_lab::lifetime::{Amplification, Estimate, Flash, TraceLoad, assumptions, of_trace, of_workload};
+use basalt_lab::lifetime::{Amplification, Estimate, Flash, assumptions, of_trace, of_workload};
+use basalt_lab::trace_load::TraceLoad;
 use basalt_traces::{Format, ReadOptions, TraceReader};
 use basalt_workloads::Settings;
 use serde::Serialize;
@@ -20,8 +21,8 @@ use crate::size;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("load").required(true))]
 pub struct Args {
-    /// Block trace: fio iolog, blkparse, MSR, Alibaba, MQSim or vscsi; may be compressed
-    #[arg(long, value_name = "FILE", group = "load", value_hint = clap::ValueHint::FilePath)]
+    /// Block trace: fio iolog, blkparse, MSR, Alibaba, MQSim or vscsi, which may be compressed; or the directory of a recording
+    #[arg(long, value_name = "FILE", group = "load", value_hint = clap::ValueHint::AnyPath)]
     trace: Option<PathBuf>,
 
     /// Format of the trace [default: detected from its content]
@@ -59,6 +60,10 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Do not show what is simulated meanwhile
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// Bytes that a workload writes in a day, unless an option sets it.
@@ -124,9 +129,16 @@ fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Me
             )
         }
     };
-    let say = &mut |what: &str| eprintln!("simulating: {what}");
+    let say = &mut |what: &str| say(args, what);
     let all = of_trace(&load, device, args.utilization, say).map_err(|why| Failure::at(path.display(), why))?;
     Ok((all, rate, source))
+}
+
+/// Shows what is simulated.
+fn say(args: &Args, what: &str) {
+    if !args.quiet {
+        eprintln!("simulating: {what}");
+    }
 }
 
 fn load(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured, Failure> {
@@ -136,7 +148,7 @@ fn load(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured, F
         seed: args.seed,
         ..Settings::default()
     };
-    let say = &mut |what: &str| eprintln!("simulating: {what}");
+    let say = &mut |what: &str| say(args, what);
     let all = of_workload(workload, &settings, device, say).map_err(Failure::new)?;
     let source = if args.per_day.is_some() { "as given" } else { "assumed; set it with --per-day" };
     Ok((all, args.per_day.unwrap_or(USUAL_PER_DAY) as f64, source.to_owned()))

@@ -94,8 +94,7 @@ pub fn run(args: &Args) -> Outcome {
     let device = simulated(args)?;
     let mut output = Output::streaming();
     for (index, file) in args.files.iter().enumerate() {
-        let path = if file.is_dir() { file.join("trace.fio") } else { file.clone() };
-        let result = study(args, &path, device.as_ref())?;
+        let result = study(args, file, device.as_ref())?;
         if args.json {
             // A plain structure always has a JSON form.
             output.line(serde_json::to_string(&result).map_err(Failure::new)?)?;

@@ -1,8 +1,8 @@
 //! `basalt lab volume`: what a cleaning policy costs, on a volume without a file system.
 
+use basalt_lab::volume::{Lengths, Setup, Source, defaults, run as run_volume};
 use basalt_segments::{placement, victim};
-use basalt_simulator::{Age, Cleaning, Memory, Options, Statistics, UTILIZATION_BINS, Volume};
-use basalt_workloads::Stream;
+use basalt_simulator::{Age, Memory, Statistics, UTILIZATION_BINS};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
 
@@ -11,12 +11,6 @@ use crate::output::Output;
 use crate::progress::{Progress, Unit};
 use crate::size::{human, parse};
 
-/// Writes between two looks at the progress bar.
-const PIECE: u64 = 1 << 20;
-/// Before it is measured, a volume ages by this many writes of all blocks.
-const AGED: u64 = 2;
-/// Measured unless told otherwise: this many writes of all blocks.
-const MEASURED: u64 = 3;
 /// Characters of the longest bar of the histogram.
 const BAR: u64 = 40;
 
@@ -28,19 +22,19 @@ const BAR: u64 = 40;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Size of the volume
-    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse)]
+    #[arg(long, value_name = "SIZE", default_value = defaults::SIZE, value_parser = parse)]
     size: u64,
 
     /// Blocks in use, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=99))]
+    #[arg(long, value_name = "PERCENT", default_value = defaults::UTILIZATION, value_parser = clap::value_parser!(u8).range(1..=99))]
     utilization: u8,
 
     /// Stream of blocks to write: sequential, uniform, zipf:THETA, hotcold:WRITES/BLOCKS or tpcc
-    #[arg(long, value_name = "STREAM", default_value = "zipf:0.99")]
+    #[arg(long, value_name = "STREAM", default_value = defaults::STREAM)]
     stream: String,
 
     /// Which section is cleaned next
-    #[arg(long, value_name = "POLICY", default_value = "greedy", value_parser = victims())]
+    #[arg(long, value_name = "POLICY", default_value = defaults::POLICY, value_parser = victims())]
     policy: String,
 
     /// Which log each block is written to
@@ -52,24 +46,24 @@ pub struct Args {
     section: u32,
 
     /// Active logs: with 6, cleaning copies to a log of its own; with 2, it does not
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::builder::RangedU64ValueParser::<u8>::new().range(2..=6))]
+    #[arg(long, value_name = "N", default_value = defaults::LOGS, value_parser = clap::builder::RangedU64ValueParser::<u8>::new().range(2..=6))]
     logs: u8,
 
     /// When to clean: `free:N` keeps N sections free, `garbage:PERCENT` limits the dead share of written blocks, `paced` cleans as the
     /// F2FS engine does
-    #[arg(long, value_name = "RULE", default_value = "free:4")]
+    #[arg(long, value_name = "RULE", default_value = defaults::CLEANING)]
     cleaning: String,
 
     /// Count the age of a section from the last write to it, not from the last change
     #[arg(long)]
     age_by_writes: bool,
 
-    /// Block writes to measure [default: three for each block in use]
+    /// Block writes to measure [default: four for each block in use]
     #[arg(long, value_name = "N")]
     writes: Option<u64>,
 
-    /// Block writes before measuring [default: two for each block in use]
-    #[arg(long, value_name = "N")]
+    /// Block writes before measuring [default: four for each block in use]
+    #[arg(long, value_name = "N", alias = "warm-up")]
     age: Option<u64>,
 
     /// Show the write cost of the SFS paper for a device's random reads of 4 KiB and sequential writes, as in 10.6/87 (MB/s)
@@ -113,25 +107,14 @@ struct Report<'a> {
 /// # Errors
 /// When there is no such stream or rule, or the volume has no room for what it keeps free.
 pub fn run(args: &Args) -> Outcome {
-    let options = options(args)?;
-    let blocks = u64::from(options.blocks);
-    let mut stream = Stream::parse(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
-    let name = stream.name().to_owned();
-    let mut volume = Volume::new(options).map_err(Failure::usage)?;
-    let (aged, measured) = (args.age.unwrap_or(AGED * blocks), args.writes.unwrap_or(MEASURED * blocks));
+    let options = setup(args)?.options().map_err(Failure::usage)?;
+    let mut source = Source::stream(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
+    let name = source.name().to_owned();
+    let lengths = Lengths::or_usual(args.age, args.writes, options.blocks);
     let mut progress = Progress::new("writing", Unit::Things, args.quiet);
-    let total = blocks.saturating_add(aged).saturating_add(measured);
-    let mut next = 0;
-    let in_order = std::iter::from_fn(|| {
-        next += 1;
-        Some(next - 1)
-    });
-    write(&mut volume, in_order, blocks, &mut |done| progress.update(done, total))?;
-    write(&mut volume, &mut stream, aged, &mut |done| progress.update(blocks + done, total))?;
-    volume.take_statistics();
-    write(&mut volume, &mut stream, measured, &mut |done| progress.update(blocks + aged + done, total))?;
+    let ran = run_volume(options, &mut source, lengths, &mut |done, total| progress.update(done, total));
     drop(progress);
-    let statistics = *volume.statistics();
+    let (statistics, volume) = ran.map_err(Failure::new)?;
     let report = Report {
         size: args.size,
         utilization: args.utilization,
@@ -174,42 +157,18 @@ fn placements() -> PossibleValuesParser {
         .into()
 }
 
-fn options(args: &Args) -> Result<Options, Failure> {
+fn setup(args: &Args) -> Result<Setup, Failure> {
     let no_such = |name: &str| Failure::usage(format_args!("{name}: no such policy"));
-    let policy = victim::by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?;
-    let placement = placement::by_name(&args.placement).ok_or_else(|| no_such(&args.placement))?;
-    let options = Options::of(args.size, args.utilization).map_err(Failure::usage)?;
-    // Whole sections: what is left over at the end is not used.
-    let segments = options.segments / args.section * args.section;
-    let victims = Options::victims_for(policy, segments / args.section);
-    Ok(Options {
-        segments,
+    Ok(Setup {
+        size: args.size,
+        utilization: args.utilization,
         segments_per_section: args.section,
         logs: args.logs,
-        policy,
-        placement,
-        cleaning: cleaning(&args.cleaning, args.utilization, victims)?,
+        policy: victim::by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?,
+        placement: placement::by_name(&args.placement).ok_or_else(|| no_such(&args.placement))?,
+        cleaning: args.cleaning.clone(),
         age: if args.age_by_writes { Age::Written } else { Age::Modified },
-        ..options
     })
-}
-
-/// Reads a rule of cleaning.
-fn cleaning(rule: &str, utilization: u8, victims: u32) -> Result<Cleaning, Failure> {
-    let wrong = || Failure::usage(format_args!("--cleaning {rule}: write free:4, garbage:15 or paced"));
-    match rule.split_once(':') {
-        None if rule == "paced" => {
-            // As mkfs reserves for this much over-provisioning: enough that victims always gain a section, and the logs.
-            let spare = 100 - u32::from(utilization);
-            Ok(Cleaning::Paced { reserved_sections: 2 * (100 / spare + 1) + 6 })
-        }
-        Some(("free", least)) => Ok(Cleaning::FreeSections { least: least.parse().map_err(|_| wrong())?, victims }),
-        Some(("garbage", percent)) => {
-            let percent: f64 = percent.parse().map_err(|_| wrong())?;
-            Ok(Cleaning::GarbageShare { most: percent / 100.0, victims })
-        }
-        _ => Err(wrong()),
-    }
 }
 
 fn bandwidths(text: &str) -> Result<(f64, f64), String> {
@@ -217,24 +176,6 @@ fn bandwidths(text: &str) -> Result<(f64, f64), String> {
     text.split_once('/')
         .and_then(|(read, write)| Some((number(read)?, number(write)?)))
         .ok_or_else(|| format!("`{text}` is not two bandwidths; write for example 10.6/87"))
-}
-
-fn write(
-    volume: &mut Volume,
-    mut stream: impl Iterator<Item = u32>,
-    writes: u64,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(), Failure> {
-    let mut done = 0;
-    while done < writes {
-        let piece = PIECE.min(writes - done);
-        for block in stream.by_ref().take(piece as usize) {
-            volume.write(block).map_err(Failure::new)?;
-        }
-        done += piece;
-        progress(done);
-    }
-    Ok(())
 }
 
 fn describe(report: &Report<'_>, output: &mut Output) -> Result<(), Failure> {

@@ -6,11 +6,14 @@ use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_workloads::{Kind as Operation, Limit, Settings};
 
-use super::{ANY_NUMBER, SEGMENT, parameter};
+use super::{ANY_NUMBER, ANY_SIZE, SEGMENT, parameter};
 use crate::engine::{EngineRun, EngineSettings, run as run_engine};
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
+
+/// From a second on.
+const SECONDS: Form = Form::Number { least: 1, largest: 1 << 32 };
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -31,6 +34,22 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("background-victim", "cost-benefit", Form::Victim, "which section is cleaned while the volume is idle"),
     parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for cached data and data not yet written"),
     parameter("background", "on", Form::Choice(&["on", "off"]), "clean while the volume is idle"),
+    parameter("journal", "0", ANY_SIZE, "size of the cleaning journal; 0: the volume has none"),
+    parameter(
+        "pre-invalid",
+        "",
+        Form::Size { least: 4096 },
+        "dead but needed blocks at which a checkpoint is taken instead of a journal block [default: the adaptive rule]",
+    ),
+    parameter(
+        "sections-per-commit",
+        "",
+        Form::Number { least: 1, largest: 1 << 20 },
+        "maximum sections freed by one commit [default: as many as there is room for]",
+    ),
+    parameter("discard", "on", Form::Choice(&["on", "off"]), "tell the device which blocks are free"),
+    parameter("checkpoint", "60", SECONDS, "longest time between checkpoints, in seconds"),
+    parameter("commit", "5", SECONDS, "longest time until a change is durable without being asked for, in seconds"),
     parameter("think", "0", ANY_NUMBER, "microseconds that pass after each operation"),
     parameter(
         "age",
@@ -81,6 +100,8 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("checkpoints", "checkpoints"),
     Metric::plain("checkpoints_fsync", "checkpoints for fsync"),
     Metric::plain("checkpoints_cleaning", "checkpoints for cleaning"),
+    Metric::plain("journal_commits", "journal commits"),
+    Metric::plain("journal_blocks", "journal blocks written"),
     Metric::time("device_busy_ns", "device time"),
     Metric::plain("device_reads", "reads of the device"),
     Metric::plain("device_writes", "writes to the device"),
@@ -120,6 +141,13 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.background_victim = super::victim(point, "background-victim")?;
     settings.options.cache_bytes = usize::try_from(point.number("cache").unwrap_or(64 << 20)).unwrap_or(usize::MAX);
     settings.options.background_cleaning = point.value("background") == "on";
+    settings.options.discard = point.value("discard") == "on";
+    settings.journal_bytes = point.number("journal").unwrap_or(0);
+    settings.options.pre_invalid_bytes = point.number("pre-invalid");
+    settings.options.sections_per_commit =
+        point.number("sections-per-commit").and_then(|most| u32::try_from(most).ok());
+    settings.options.checkpoint_interval = Duration::from_secs(point.number("checkpoint").unwrap_or(60));
+    settings.options.commit_interval = Duration::from_secs(point.number("commit").unwrap_or(5));
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
     let mut workload =
@@ -195,7 +223,9 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
     measured.count("data_blocks", run.engine.written.data_blocks);
     measured.count("node_blocks", run.engine.written.node_blocks);
     measured.count("metadata_blocks", run.engine.written.metadata_blocks);
+    measured.count("journal_commits", cleaning.journal_commits);
     let named = &run.engine.named;
+    measured.count("journal_blocks", run.engine.written.journal_blocks);
     measured.count("checkpoints", named.sum("checkpoints").unwrap_or(0));
     measured.count("checkpoints_fsync", named.get("checkpoints/fsync").unwrap_or(0));
     measured.count("checkpoints_cleaning", named.get("checkpoints/cleaning").unwrap_or(0));

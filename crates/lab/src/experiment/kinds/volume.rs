@@ -3,39 +3,65 @@
 use std::sync::Arc;
 
 use basalt_flash::device::presets;
-use basalt_simulator::{Age, Cleaning, Options, Statistics, Volume};
-use basalt_workloads::Stream;
+use basalt_segments::BLOCKS_PER_SEGMENT;
+use basalt_simulator::{Age, Statistics};
+use basalt_traces::{ReadOptions, TraceReader};
 
 use super::{ANY_NUMBER, SEGMENT, parameter};
 use crate::engine::read_weight;
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
-
-/// Writes before measuring, and measured, if nobody says: so often the blocks in use.
-const TIMES: u64 = 4;
+use crate::trace_load::TraceLoad;
+use crate::volume::{Lengths, Setup, Source, defaults, run as run_volume, size_of_trace};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
     parameter(
         "stream",
-        "zipf:0.99",
+        defaults::STREAM,
         Form::Text,
         "which blocks are written: zipf:THETA, uniform, hotcold:90/10, sequential, tpcc",
     ),
-    parameter("policy", "cost-benefit", Form::Victim, "which section is cleaned next"),
+    parameter(
+        "trace",
+        "",
+        Form::Text,
+        "block trace whose writes are the stream, over and over; or the directory of a recording",
+    ),
+    parameter("policy", defaults::POLICY, Form::Victim, "which section is cleaned next"),
     parameter("placement", "static", Form::Placement, "which log each block is written to"),
-    parameter("size", "1G", Form::Size { least: 32 << 20 }, "size of the volume"),
-    parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "blocks in use, in percent"),
+    parameter(
+        "size",
+        "",
+        Form::Size { least: 32 << 20 },
+        "size of the volume [default: 1G; with a trace, as large as its blocks need]",
+    ),
+    parameter(
+        "utilization",
+        defaults::UTILIZATION,
+        Form::Percent { least: 1, largest: 99 },
+        "blocks in use, in percent",
+    ),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
-    parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs; with 6, cleaning copies to a log of its own"),
+    parameter(
+        "logs",
+        defaults::LOGS,
+        Form::Choice(&["2", "4", "6"]),
+        "active logs; with 6, cleaning copies to a log of its own",
+    ),
+    parameter(
+        "cleaning",
+        defaults::CLEANING,
+        Form::Text,
+        "when to clean: free:N keeps N sections free, garbage:PERCENT limits the dead share of written blocks, paced is the engine's way",
+    ),
     parameter(
         "age-from",
         "modified",
         Form::Choice(&["modified", "written"]),
         "start of the age of a section: its last change or its last write",
     ),
-    parameter("free-sections", "4", Form::Number { least: 2, largest: 1 << 20 }, "free sections that cleaning keeps"),
     parameter("warm-up", "", ANY_NUMBER, "writes before measuring [default: four times the blocks in use]"),
     parameter("writes", "", ANY_NUMBER, "writes to measure [default: four times the blocks in use]"),
     parameter("device", "ssd-m", Form::Text, "device whose bandwidths weigh the write cost"),
@@ -61,51 +87,60 @@ pub const MAIN_METRICS: &[&str] =
 
 /// Runs a point.
 pub(super) fn run(point: &Point) -> Result<Measured, String> {
-    let options = options(point)?;
     let device = Arc::new(presets::find(point.value("device")).map_err(|error| error.to_string())?);
-    let section_blocks = options.segments_per_section * basalt_segments::BLOCKS_PER_SEGMENT;
-    let blocks = options.blocks;
-    let seed = point.number("seed").unwrap_or(1);
-    let mut stream = Stream::parse(point.value("stream"), blocks, seed).map_err(|error| error.to_string())?;
-    let mut volume = Volume::new(options).map_err(|error| error.to_string())?;
-    let default = TIMES * u64::from(blocks);
-    // Every block is in use before anything is overwritten.
-    for block in 0..blocks {
-        volume.write(block).map_err(|error| error.to_string())?;
-    }
-    overwrite(&mut volume, &mut stream, point.number("warm-up").unwrap_or(default))?;
-    volume.take_statistics();
-    overwrite(&mut volume, &mut stream, point.number("writes").unwrap_or(default))?;
-    let statistics = volume.take_statistics();
+    let trace = trace(point)?;
+    let setup = setup(point, trace.as_ref())?;
+    let mut options = setup.options()?;
+    let mut source = match &trace {
+        None => Source::stream(point.value("stream"), options.blocks, point.number("seed").unwrap_or(1))?,
+        Some(trace) => {
+            // Pieces and sections were rounded up.
+            options.blocks = trace.blocks();
+            Source::Trace(trace)
+        }
+    };
+    let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), options.blocks);
+    let section_blocks = options.segments_per_section * BLOCKS_PER_SEGMENT;
+    let (statistics, volume) = run_volume(options, &mut source, lengths, &mut |_, _| ())?;
     Ok(measured(&statistics, section_blocks, read_weight(&device), volume.memory().bytes))
 }
 
-fn overwrite(volume: &mut Volume, stream: &mut Stream, count: u64) -> Result<(), String> {
-    (0..count).try_for_each(|_| volume.write(stream.next_block())).map_err(|error| error.to_string())
+/// The trace that a point names, if it does.
+fn trace(point: &Point) -> Result<Option<TraceLoad>, String> {
+    let path = point.value("trace");
+    if path.is_empty() {
+        return Ok(None);
+    }
+    for (name, usual) in [("stream", defaults::STREAM), ("size", "")] {
+        if point.value(name) != usual {
+            return Err(format!("{name} and trace exclude each other"));
+        }
+    }
+    let mut reader = TraceReader::open(path, &ReadOptions::default()).map_err(|error| error.to_string())?;
+    TraceLoad::read(&mut reader).map(Some).map_err(|why| format!("{path}: {why}"))
 }
 
-fn options(point: &Point) -> Result<Options, String> {
-    let bytes = point.number("size").unwrap_or(1 << 30);
-    let utilization = point.number("utilization").unwrap_or(85) as u8;
+fn setup(point: &Point, trace: Option<&TraceLoad>) -> Result<Setup, String> {
     let section = point.number("section").unwrap_or(SEGMENT);
     if !section.is_multiple_of(SEGMENT) {
         return Err(format!("section: {} is not a multiple of {}", size::exact(section), size::exact(SEGMENT)));
     }
-    let options = Options::of(bytes / section * section, utilization).map_err(|error| error.to_string())?;
-    let policy = super::victim(point, "policy")?;
-    let segments_per_section = (section / SEGMENT) as u32;
-    let sections = options.segments / segments_per_section.max(1);
-    Ok(Options {
+    let segments_per_section = u32::try_from(section / SEGMENT).map_err(|_| "section: too large".to_owned())?;
+    let utilization = point.number("utilization").unwrap_or(85) as u8;
+    let size = match (point.number("size"), trace) {
+        (_, Some(trace)) => size_of_trace(trace, utilization, segments_per_section),
+        (Some(bytes), None) => bytes,
+        (None, None) => size::parse(defaults::SIZE)?,
+    };
+    Ok(Setup {
+        size,
+        utilization,
         segments_per_section,
         logs: point.number("logs").unwrap_or(6) as u8,
-        policy,
+        policy: super::victim(point, "policy")?,
         placement: super::placement(point)?,
-        cleaning: Cleaning::FreeSections {
-            least: point.number("free-sections").unwrap_or(4) as u32,
-            victims: Options::victims_for(policy, sections),
-        },
+        cleaning: point.value("cleaning").to_owned(),
         age: if point.value("age-from") == "written" { Age::Written } else { Age::Modified },
-        ..options
     })
 }
 

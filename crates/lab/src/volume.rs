@@ -1,0 +1,223 @@
+//! A run of the volume simulator: blocks are written once in order, then as a stream or a trace says, first to age the volume, then to be
+//! measured.
+//!
+//! `basalt lab volume` and points of the kind `volume` both do this, with the same defaults.
+
+use basalt_segments::{BLOCKS_PER_SEGMENT, VictimPolicy, placement};
+use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume};
+use basalt_workloads::Stream;
+
+use crate::trace_load::TraceLoad;
+
+/// What a run has unless told otherwise, as it is written on command lines and in experiments.
+pub mod defaults {
+    /// Size of the volume.
+    pub const SIZE: &str = "1G";
+    /// Blocks in use, in percent.
+    pub const UTILIZATION: &str = "85";
+    /// Which blocks are written.
+    pub const STREAM: &str = "zipf:0.99";
+    /// Which section is cleaned next: what the engine takes while a writer waits.
+    pub const POLICY: &str = "greedy";
+    /// Active logs.
+    pub const LOGS: &str = "6";
+    /// When to clean.
+    pub const CLEANING: &str = "free:4";
+    /// Writes before measuring, and writes measured, for each block in use.
+    pub const TIMES: u64 = 4;
+}
+
+/// Sections of the smallest volume of a trace that it does not write to: logs, what cleaning keeps free, and one to gain.
+const SPARE_SECTIONS: u64 = 8;
+
+/// The volume, and how it is cleaned.
+#[derive(Clone)]
+pub struct Setup {
+    /// Size in bytes; of a trace, see [`size_of_trace`].
+    pub size: u64,
+    /// Blocks in use, in percent: 1 to 99.
+    pub utilization: u8,
+    /// Segments of 2 MiB in a section.
+    pub segments_per_section: u32,
+    /// Active logs: 2, 4 or 6.
+    pub logs: u8,
+    /// Which section is cleaned next.
+    pub policy: &'static dyn VictimPolicy,
+    /// Which log each block is written to.
+    pub placement: &'static placement::Policy,
+    /// When to clean: `free:N`, `garbage:PERCENT` or `paced`.
+    pub cleaning: String,
+    /// From when on a section ages.
+    pub age: Age,
+}
+
+impl Setup {
+    /// The simulator's options: whole sections, so what is left over at the end is not used.
+    ///
+    /// # Errors
+    /// In words, when they contradict each other.
+    pub fn options(&self) -> Result<Options, String> {
+        // What is in use is set below, and checked with all the rest.
+        let options = Options::of(self.size, 1).map_err(|error| error.to_string())?;
+        let per_section = self.segments_per_section.max(1);
+        let segments = options.segments / per_section * per_section;
+        let victims = Options::victims_for(self.policy, segments / per_section);
+        let blocks = u64::from(segments) * u64::from(BLOCKS_PER_SEGMENT) * u64::from(self.utilization) / 100;
+        Ok(Options {
+            segments,
+            segments_per_section: per_section,
+            // A share of blocks that a `u32` numbers.
+            blocks: blocks as u32,
+            logs: self.logs,
+            placement: self.placement,
+            policy: self.policy,
+            cleaning: cleaning(&self.cleaning, self.utilization, victims)?,
+            age: self.age,
+            ..options
+        })
+    }
+}
+
+/// Reads a rule of cleaning; `victims` are chosen in one search.
+///
+/// # Errors
+/// In words, when it is none.
+pub fn cleaning(rule: &str, utilization: u8, victims: u32) -> Result<Cleaning, String> {
+    let wrong = || format!("`{rule}` is no rule of cleaning; write free:4, garbage:15 or paced");
+    match rule.split_once(':') {
+        None if rule == "paced" => {
+            // As mkfs reserves for this much over-provisioning: enough that victims always gain a section, and the logs.
+            let spare = 100 - u32::from(utilization.min(99));
+            Ok(Cleaning::Paced { reserved_sections: 2 * (100 / spare + 1) + 6 })
+        }
+        Some(("free", least)) => Ok(Cleaning::FreeSections { least: least.parse().map_err(|_| wrong())?, victims }),
+        Some(("garbage", percent)) => {
+            let percent: f64 = percent.parse().map_err(|_| wrong())?;
+            Ok(Cleaning::GarbageShare { most: percent / 100.0, victims })
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Bytes of a volume, in whole sections, of which the blocks of a trace take at most `utilization` percent: less where a trace writes to so
+/// little that logs and free sections would have no room.
+#[must_use]
+pub fn size_of_trace(load: &TraceLoad, utilization: u8, segments_per_section: u32) -> u64 {
+    let section_blocks = u64::from(segments_per_section.max(1)) * u64::from(BLOCKS_PER_SEGMENT);
+    let blocks = u64::from(load.blocks());
+    let sections = (blocks * 100).div_ceil(u64::from(utilization.clamp(1, 99)) * section_blocks);
+    sections.max(blocks.div_ceil(section_blocks) + SPARE_SECTIONS) * section_blocks * BLOCK_SIZE
+}
+
+/// Which blocks are written, over and over.
+pub enum Source<'a> {
+    /// By chance, or in an order of its own.
+    Stream(Stream),
+    /// As a trace has them, from its first write to its last and then again.
+    Trace(&'a TraceLoad),
+}
+
+impl Source<'_> {
+    /// A stream by its name: `zipf:0.99`, `uniform`, …
+    ///
+    /// # Errors
+    /// In words, when there is none of that name.
+    pub fn stream(name: &str, blocks: u32, seed: u64) -> Result<Source<'static>, String> {
+        Stream::parse(name, blocks, seed).map(Source::Stream).map_err(|error| error.to_string())
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Source::Stream(stream) => stream.name(),
+            Source::Trace(_) => "trace",
+        }
+    }
+
+    /// Hands out block after block, without end, until `write` fails or has had `count`.
+    fn write<E>(
+        &mut self,
+        from: &mut Position,
+        count: u64,
+        mut write: impl FnMut(u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Source::Stream(stream) => (0..count).try_for_each(|_| write(stream.next_block())),
+            Source::Trace(load) => (0..count).try_for_each(|_| write(from.next(load))),
+        }
+    }
+}
+
+/// Where in a trace a run is.
+#[derive(Default)]
+struct Position {
+    write: usize,
+    block: u32,
+}
+
+impl Position {
+    fn next(&mut self, load: &TraceLoad) -> u32 {
+        let writes = load.writes();
+        let blocks = writes[self.write].blocks();
+        let block = blocks.start + self.block;
+        if block + 1 < blocks.end {
+            self.block += 1;
+        } else {
+            (self.write, self.block) = ((self.write + 1) % writes.len(), 0);
+        }
+        block
+    }
+}
+
+/// How much is written, in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// Before measuring, behind the first time that every block is written.
+    pub warm_up: u64,
+    /// Measured.
+    pub measured: u64,
+}
+
+impl Lengths {
+    /// What is given, and else so many for each block in use as is usual.
+    #[must_use]
+    pub fn or_usual(warm_up: Option<u64>, measured: Option<u64>, blocks: u32) -> Lengths {
+        let usual = defaults::TIMES * u64::from(blocks);
+        Lengths { warm_up: warm_up.unwrap_or(usual), measured: measured.unwrap_or(usual) }
+    }
+}
+
+/// Writes that go by between two calls of `progress`.
+const PIECE: u64 = 1 << 20;
+
+/// Runs it; `progress` hears of blocks written and of all there are to write. Returns what was measured, and the volume as it is then.
+///
+/// # Errors
+/// In words, when the volume cannot be or has no room.
+pub fn run(
+    options: Options,
+    source: &mut Source<'_>,
+    lengths: Lengths,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Statistics, Volume), String> {
+    let text = |error: basalt_simulator::Error| error.to_string();
+    let blocks = options.blocks;
+    let mut volume = Volume::new(options).map_err(text)?;
+    let total = u64::from(blocks).saturating_add(lengths.warm_up).saturating_add(lengths.measured);
+    let mut done = 0;
+    let mut count = |volume: &mut Volume, block: u32| {
+        done += 1;
+        if done % PIECE == 0 {
+            progress(done, total);
+        }
+        volume.write(block)
+    };
+    // Every block is in use before anything is overwritten.
+    (0..blocks).try_for_each(|block| count(&mut volume, block)).map_err(text)?;
+    let mut position = Position::default();
+    source.write(&mut position, lengths.warm_up, |block| count(&mut volume, block)).map_err(text)?;
+    volume.take_statistics();
+    source.write(&mut position, lengths.measured, |block| count(&mut volume, block)).map_err(text)?;
+    Ok((volume.take_statistics(), volume))
+}
