@@ -87,6 +87,21 @@ pub fn expect_set(step: &Step, meta: &Meta) -> Result<(), String> {
     difference.map_or(Ok(()), |difference| Err(format!("`{step}` left {difference}")))
 }
 
+/// Writes; half of what is written may be kept by the file system.
+pub fn write<F: FileSystem + ?Sized>(
+    fs: &F,
+    ino: InodeNumber,
+    offset: u64,
+    data: Vec<u8>,
+    seed: u64,
+) -> Result<usize, Error> {
+    if seed.is_multiple_of(2) {
+        fs.write_shared(ino, offset, data.into(), false)
+    } else {
+        fs.write(ino, offset, &data, false)
+    }
+}
+
 /// A file system, and what steps hold of it.
 pub struct Performer<'a> {
     /// The file system.
@@ -167,10 +182,10 @@ impl Performer<'_> {
             Step::Exchange(from, to) => self.rename(from, to, RenameFlags::EXCHANGE),
             Step::Write(path, offset, length, seed) => {
                 let data = bytes(*seed, *length);
-                let written = fs.write(self.find(path)?, *offset, &data, false)?;
-                match written {
-                    0 if !data.is_empty() => Err(Error::Corrupted("a write of no bytes is no error".to_owned())),
-                    written if written < data.len() => Err(Error::NoSpace),
+                let (ino, length) = (self.find(path)?, data.len());
+                match write(fs, ino, *offset, data, *seed)? {
+                    0 if length > 0 => Err(Error::Corrupted("a write of no bytes is no error".to_owned())),
+                    written if written < length => Err(Error::NoSpace),
                     _ => Ok(0),
                 }
             }

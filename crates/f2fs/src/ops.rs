@@ -2,11 +2,12 @@
 
 use basalt_device::BlockDevice;
 use basalt_vfs::{
-    Attributes, Background, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags, InodeNumber,
-    NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
+    Attributes, Background, Bytes, Caller, DirectoryEntry, FallocateMode, FileKind, FileSystem, InodeFlags,
+    InodeNumber, NewNode, OpenFlags, RenameFlags, Seek, SetAttributes, StatFs, Time, XattrFlags,
 };
 
 use crate::error::{Error, Result};
+use crate::file::data::Data;
 use crate::file::write::Times;
 use crate::layout::{BLOCK_SIZE, Ino};
 use crate::lock::F2fs;
@@ -65,8 +66,8 @@ impl F2fs {
     fn write_pieces(
         &self,
         offset: u64,
-        data: &[u8],
-        write: impl Fn(&mut Volume, u64, &[u8]) -> Result<usize>,
+        data: Data<'_>,
+        write: impl Fn(&mut Volume, u64, Data<'_>) -> Result<usize>,
     ) -> (usize, basalt_vfs::Result<()>) {
         let end = offset.checked_add(data.len() as u64);
         let is_too_large = end.is_none_or(|end| end > crate::file::write::SIZE_MAX);
@@ -76,7 +77,7 @@ impl F2fs {
             let left = data.len() - done;
             // What is refused is refused whole.
             let length = if is_too_large { left } else { left.min(PIECE - (at % PIECE as u64) as usize) };
-            let piece = &data[done..done + length];
+            let piece = data.part(done..done + length);
             match self.change_much(length.div_ceil(BLOCK_SIZE) as u32, |volume| write(volume, at, piece)) {
                 Ok(written) if written < length => return (done + written, Err(basalt_vfs::Error::NoSpace)),
                 Ok(written) => done += written,
@@ -86,6 +87,37 @@ impl F2fs {
                 return (done, Ok(()));
             }
         }
+    }
+
+    fn write_data(
+        &self,
+        ino: InodeNumber,
+        offset: u64,
+        data: Data<'_>,
+        clear_suid_sgid: bool,
+    ) -> basalt_vfs::Result<usize> {
+        let ino = Self::inode_number(ino)?;
+        let (written, result) = self.write_pieces(offset, data, |volume, offset, piece| {
+            volume.expect_file(ino, true)?;
+            volume.expect_mutable(ino)?;
+            let written = volume.write_file(ino, offset, piece, Times::Renew)?;
+            if clear_suid_sgid {
+                volume.clear_set_ids(ino)?;
+            }
+            Ok(written)
+        });
+        // What stopped it behind the beginning is for the next call to meet.
+        if written > 0 { Ok(written) } else { result.map(|()| 0) }
+    }
+
+    fn write_data_back(&self, ino: InodeNumber, offset: u64, data: Data<'_>) -> basalt_vfs::Result<()> {
+        let ino = Self::inode_number(ino)?;
+        // Also what has become immutable since: it was written before.
+        let write = |volume: &mut Volume, offset, piece: Data<'_>| {
+            volume.expect_file(ino, true)?;
+            volume.write_file(ino, offset, piece, Times::Keep)
+        };
+        self.write_pieces(offset, data, write).1
     }
 
     fn inode_number(ino: InodeNumber) -> basalt_vfs::Result<Ino> {
@@ -221,28 +253,25 @@ impl FileSystem for F2fs {
     }
 
     fn write(&self, ino: InodeNumber, offset: u64, data: &[u8], clear_suid_sgid: bool) -> basalt_vfs::Result<usize> {
-        let ino = Self::inode_number(ino)?;
-        let (written, result) = self.write_pieces(offset, data, |volume, offset, piece| {
-            volume.expect_file(ino, true)?;
-            volume.expect_mutable(ino)?;
-            let written = volume.write_file(ino, offset, piece, Times::Renew)?;
-            if clear_suid_sgid {
-                volume.clear_set_ids(ino)?;
-            }
-            Ok(written)
-        });
-        // What stopped it behind the beginning is for the next call to meet.
-        if written > 0 { Ok(written) } else { result.map(|()| 0) }
+        self.write_data(ino, offset, data.into(), clear_suid_sgid)
     }
 
     fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> basalt_vfs::Result<()> {
-        let ino = Self::inode_number(ino)?;
-        // Also what has become immutable since: it was written before.
-        let write = |volume: &mut Volume, offset, piece: &[u8]| {
-            volume.expect_file(ino, true)?;
-            volume.write_file(ino, offset, piece, Times::Keep)
-        };
-        self.write_pieces(offset, data, write).1
+        self.write_data_back(ino, offset, data.into())
+    }
+
+    fn write_shared(
+        &self,
+        ino: InodeNumber,
+        offset: u64,
+        data: Bytes,
+        clear_suid_sgid: bool,
+    ) -> basalt_vfs::Result<usize> {
+        self.write_data(ino, offset, Data::shared(&data), clear_suid_sgid)
+    }
+
+    fn write_back_shared(&self, ino: InodeNumber, offset: u64, data: Bytes) -> basalt_vfs::Result<()> {
+        self.write_data_back(ino, offset, Data::shared(&data))
     }
 
     fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> basalt_vfs::Result<()> {

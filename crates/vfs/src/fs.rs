@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::error::{Error, Result};
 use crate::types::{
     Attributes, Caller, DirectoryEntry, FallocateMode, InodeFlags, InodeNumber, NewNode, OpenFlags, RenameFlags, Seek,
@@ -95,6 +97,16 @@ pub trait FileSystem: Send + Sync {
     /// left out would be lost without a word.
     fn write_back(&self, ino: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         if self.write(ino, offset, data, false)? < data.len() { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// As [`write`](Self::write), of bytes that the file system may keep until they are on its device. One that does not copies what it needs.
+    fn write_shared(&self, ino: InodeNumber, offset: u64, data: Bytes, clear_suid_sgid: bool) -> Result<usize> {
+        self.write(ino, offset, &data, clear_suid_sgid)
+    }
+
+    /// As [`write_back`](Self::write_back), of bytes that the file system may keep.
+    fn write_back_shared(&self, ino: InodeNumber, offset: u64, data: Bytes) -> Result<()> {
+        self.write_back(ino, offset, &data)
     }
 
     /// Bytes of free space that writing `length` bytes at `offset` takes at most; 0 where the file has all blocks for it.

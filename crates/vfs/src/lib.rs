@@ -26,6 +26,7 @@ pub mod fs;
 pub mod path;
 pub mod types;
 
+pub use bytes::Bytes;
 pub use counters::{CleaningCause, CleaningStatistics, CleaningWork, Counters, Named, WrittenBlocks};
 pub use engine::{Engine, Identity, Live, SegmentStates, Usage};
 pub use error::{Error, ErrorKind, Result};

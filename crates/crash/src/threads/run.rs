@@ -19,6 +19,7 @@ use super::stage::{Choice, Director, Moment, Stage, StageDevice};
 use crate::engine::{Engine, StepClock, ThreadedFileSystem};
 use crate::explore::guarded;
 use crate::found::find_tree;
+use crate::perform::write;
 use crate::script::Step;
 use crate::session::Promise;
 use crate::tree::{Id, Tree, bytes, symlink_target, xattr_name};
@@ -283,8 +284,7 @@ impl Shared {
             Step::Write(path, offset, length, seed) => {
                 let data = bytes(*seed, *length);
                 self.on_file(path, call, |ino| {
-                    let written = fs.write(ino, *offset, &data, false)?;
-                    if written < data.len() { Err(Error::NoSpace) } else { Ok(()) }
+                    if write(fs, ino, *offset, data, *seed)? < *length as usize { Err(Error::NoSpace) } else { Ok(()) }
                 })
             }
             Step::Truncate(path, size) => {

@@ -170,7 +170,7 @@ impl Volume {
     fn fill_new(&mut self, dir: Ino, ino: Ino, node: &NewNode<'_>) -> Result<()> {
         match node.kind {
             FileKind::Directory => self.make_empty_directory(ino, dir),
-            FileKind::Symlink => match self.write_file(ino, 0, node.target, Times::Renew)? {
+            FileKind::Symlink => match self.write_file(ino, 0, node.target.into(), Times::Renew)? {
                 written if written < node.target.len() => Err(basalt_vfs::Error::NoSpace.into()),
                 _ => Ok(()),
             },

@@ -3,6 +3,7 @@
 pub mod attributes;
 mod block;
 pub mod cache;
+pub mod data;
 pub mod evict;
 mod expect;
 pub mod growth;

@@ -3,6 +3,7 @@
 
 use basalt_segments::BlockTraits;
 
+use super::data::Data;
 use crate::error::{Error, Result};
 use crate::layout::{Address, BLOCK_SIZE, FileBlock, Ino};
 use crate::node::path::Slot;
@@ -26,7 +27,7 @@ impl Volume {
         &mut self,
         ino: Ino,
         first: FileBlock,
-        data: &[u8],
+        data: Data<'_>,
     ) -> std::result::Result<(), (usize, Error)> {
         let count = data.len() / BLOCK_SIZE;
         let mut placed = Placed::default();
@@ -44,7 +45,7 @@ impl Volume {
         ino: Ino,
         first: FileBlock,
         count: usize,
-        data: &[u8],
+        data: Data<'_>,
         placed: &mut Placed,
         done: &mut usize,
     ) -> Result<()> {
@@ -78,13 +79,16 @@ impl Volume {
         Ok(())
     }
 
-    fn write_placed(&mut self, placed: &Placed, data: &[u8]) -> Result<()> {
-        let bytes = &data[placed.before * BLOCK_SIZE..(placed.before + placed.count) * BLOCK_SIZE];
+    fn write_placed(&mut self, placed: &Placed, data: Data<'_>) -> Result<()> {
+        let bytes = data.part(placed.before * BLOCK_SIZE..(placed.before + placed.count) * BLOCK_SIZE);
         for (address, block) in placed.address.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
             self.checkpoint.since_mut().note_unsealed(address, block);
         }
-        self.device.write_at(u64::from(placed.address) * BLOCK_SIZE as u64, bytes)?;
-        Ok(())
+        let offset = u64::from(placed.address) * BLOCK_SIZE as u64;
+        match bytes.to_keep() {
+            Some(shared) => self.writer.write_shared(&*self.device, offset, shared),
+            None => Ok(self.device.write_at(offset, &bytes)?),
+        }
     }
 }
 
@@ -115,7 +119,8 @@ mod tests {
         let ino = Ino::new(ino as u32);
         let mut volume = fs.volume.lock();
         while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
-        let (done, error) = volume.write_through(ino, FileBlock::new(3), &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
+        let (done, error) =
+            volume.write_through(ino, FileBlock::new(3), (&*vec![1; 1024 * BLOCK_SIZE]).into()).unwrap_err();
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
         assert_eq!(volume.address(ino, FileBlock::new(3) + done as u32).unwrap(), Address::NULL);
@@ -134,7 +139,8 @@ mod tests {
         let ino = Ino::new(ino as u32);
         let mut volume = fs.volume.lock();
         while volume.table.open_segment(SegmentKind::WarmData, None).is_some() {}
-        let (done, error) = volume.write_through(ino, FileBlock::FIRST, &vec![1; 1024 * BLOCK_SIZE]).unwrap_err();
+        let (done, error) =
+            volume.write_through(ino, FileBlock::FIRST, (&*vec![1; 1024 * BLOCK_SIZE]).into()).unwrap_err();
         assert!(matches!(error, Error::Refused(basalt_vfs::Error::NoSpace)), "{error}");
         assert!((1..1024).contains(&done), "{done}");
         assert_eq!(volume.address(ino, FileBlock::new(done as u32)).unwrap(), Address::NEW);

@@ -1,5 +1,6 @@
 //! Writing files: bytes go into the page cache and blocks are reserved; only large writes go on to the device.
 
+use super::data::Data;
 use super::through::THROUGH_MIN;
 use crate::error::Result;
 use crate::layout::inode::InlineFlags;
@@ -25,7 +26,7 @@ impl Volume {
     /// Returns how many bytes were written: fewer than all, but at least one, where space ran out behind them.
     ///
     /// Errors: `FileTooLarge` past [`SIZE_MAX`]; `NoSpace`.
-    pub(crate) fn write_file(&mut self, ino: Ino, offset: u64, data: &[u8], times: Times) -> Result<usize> {
+    pub(crate) fn write_file(&mut self, ino: Ino, offset: u64, data: Data<'_>, times: Times) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
@@ -34,7 +35,7 @@ impl Volume {
         self.clear_behind_end(ino, offset, end)?;
         if self.has_inline_data(ino)? {
             if end <= self.inline_capacity(ino)? {
-                self.write_inline(ino, offset as usize, data)?;
+                self.write_inline(ino, offset as usize, &data)?;
                 self.finish_write(ino, end, times)?;
                 return Ok(data.len());
             }
@@ -56,7 +57,7 @@ impl Volume {
     }
 
     /// Puts data into pages, long runs of whole blocks into their log; an error comes with the file offset it was reached at.
-    fn write_pages(&mut self, ino: Ino, offset: u64, data: &[u8]) -> std::result::Result<(), (u64, crate::Error)> {
+    fn write_pages(&mut self, ino: Ino, offset: u64, data: Data<'_>) -> std::result::Result<(), (u64, crate::Error)> {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
@@ -64,7 +65,7 @@ impl Volume {
             let within = (at & (BLOCK_SIZE as u64 - 1)) as usize;
             let whole = (data.len() - done) / BLOCK_SIZE;
             if within == 0 && whole >= THROUGH_MIN {
-                let piece = &data[done..done + whole * BLOCK_SIZE];
+                let piece = data.part(done..done + whole * BLOCK_SIZE);
                 let result = self.write_through(ino, index, piece);
                 result.map_err(|(blocks, error)| (at + (blocks * BLOCK_SIZE) as u64, error))?;
                 done += piece.len();

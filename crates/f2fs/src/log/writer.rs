@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
+use basalt_vfs::Bytes;
 
 use crate::error::Result;
 use crate::layout::{Address, BLOCK_SIZE, RawBlock};
@@ -16,6 +17,11 @@ pub trait TakeBlocks: Send + Sync {
     ///
     /// Errors: what ended all writing.
     fn take(&self, offset: u64, blocks: &mut Vec<Box<RawBlock>>) -> basalt_device::Result<bool>;
+
+    /// Keeps the bytes of one write, whole blocks. False if they are not kept.
+    ///
+    /// Errors: as [`take`](Self::take).
+    fn keep(&self, offset: u64, bytes: Bytes) -> basalt_device::Result<bool>;
 }
 
 /// Neighbouring blocks of one log that wait to be written together.
@@ -101,6 +107,15 @@ impl BlockWriter {
     /// Hands everything that waits to the device.
     pub fn write_all(&mut self, device: &dyn BlockDevice) -> Result<()> {
         (0..self.runs.len()).try_for_each(|log| self.write_run(device, log))
+    }
+
+    /// Writes whole blocks of their own at byte `offset`, without a copy where somebody keeps them.
+    pub fn write_shared(&self, device: &dyn BlockDevice, offset: u64, bytes: Bytes) -> Result<()> {
+        let is_kept = match &self.taker {
+            Some(taker) => taker.keep(offset, bytes.clone())?,
+            None => false,
+        };
+        if is_kept { Ok(()) } else { Ok(device.write_at(offset, &bytes)?) }
     }
 
     /// Whether a block of this range of addresses waits.

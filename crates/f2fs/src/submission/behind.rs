@@ -186,6 +186,7 @@ mod tests {
             // What is given joins what is given, and nothing else.
             (10..16).for_each(|at| give(&queue, at * STEP, STEP));
             stage(&queue, 16 * STEP, STEP);
+            (17..19).for_each(|at| assert!(queue.keep((at * STEP) as u64, vec![7; STEP].into()).unwrap()));
             drop(closed);
             queue.submit().unwrap();
         });
@@ -200,7 +201,8 @@ mod tests {
                 (9 * STEP, STEP),
                 (10 * STEP, 4 * STEP),
                 (14 * STEP, 2 * STEP),
-                (16 * STEP, STEP)
+                (16 * STEP, STEP),
+                (17 * STEP, 2 * STEP)
             ]
         );
     }

@@ -1,5 +1,6 @@
 //! The bytes of a write that waits.
 
+use basalt_vfs::Bytes;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::layout::{BLOCK_SIZE, RawBlock};
@@ -15,6 +16,8 @@ pub(super) enum Blocks {
     Copied(Vec<AlignedBlock>),
     /// Given away by whoever had them.
     Given(Vec<Box<RawBlock>>),
+    /// In pieces of whole blocks that others may have too.
+    Shared(Vec<Bytes>),
 }
 
 /// The bytes of a new write, whole blocks.
@@ -23,6 +26,8 @@ pub(super) enum Source<'a> {
     Slices(&'a [&'a [u8]]),
     /// To be taken. Blocks that are free come instead.
     Blocks(&'a mut Vec<Box<RawBlock>>),
+    /// To be kept as they are.
+    Shared(Bytes),
 }
 
 impl Source<'_> {
@@ -31,6 +36,7 @@ impl Source<'_> {
         match self {
             Source::Slices(slices) => slices.iter().map(|slice| slice.len()).sum(),
             Source::Blocks(blocks) => blocks.len() * BLOCK_SIZE,
+            Source::Shared(bytes) => bytes.len(),
         }
     }
 }
@@ -41,6 +47,7 @@ impl Blocks {
         match self {
             Blocks::Copied(blocks) => blocks.len(),
             Blocks::Given(blocks) => blocks.len(),
+            Blocks::Shared(pieces) => pieces.iter().map(Bytes::len).sum::<usize>() / BLOCK_SIZE,
         }
     }
 
@@ -49,24 +56,19 @@ impl Blocks {
         match self {
             Blocks::Copied(blocks) => vec![blocks.as_bytes()],
             Blocks::Given(blocks) => blocks.iter().map(|block| &block.0[..]).collect(),
+            Blocks::Shared(pieces) => pieces.iter().map(|piece| &piece[..]).collect(),
         }
     }
 
     /// Fills `buf` with what begins at byte `from`.
     pub(super) fn copy_to(&self, from: usize, buf: &mut [u8]) {
-        match self {
-            Blocks::Copied(blocks) => buf.copy_from_slice(&blocks.as_bytes()[from..from + buf.len()]),
-            Blocks::Given(blocks) => {
-                let mut at = from;
-                let mut left = buf;
-                while !left.is_empty() {
-                    let within = at % BLOCK_SIZE;
-                    let (here, behind) = left.split_at_mut(left.len().min(BLOCK_SIZE - within));
-                    here.copy_from_slice(&blocks[at / BLOCK_SIZE].0[within..within + here.len()]);
-                    at += here.len();
-                    left = behind;
-                }
-            }
+        let (mut skip, mut left) = (from, buf);
+        for slice in self.slices() {
+            let here = &slice[skip.min(slice.len())..];
+            skip -= slice.len() - here.len();
+            let (filled, behind) = left.split_at_mut(here.len().min(left.len()));
+            filled.copy_from_slice(&here[..filled.len()]);
+            left = behind;
         }
     }
 }
@@ -107,6 +109,7 @@ impl Spare {
                 Blocks::Copied(buffer)
             }
             Source::Blocks(blocks) => Blocks::Given(std::mem::replace(blocks, std::mem::take(&mut self.blocks))),
+            Source::Shared(bytes) => Blocks::Shared(vec![bytes]),
         }
     }
 
@@ -119,6 +122,7 @@ impl Spare {
                 blocks.append(more);
                 more.append(&mut self.blocks);
             }
+            (Blocks::Shared(pieces), Source::Shared(bytes)) => pieces.push(bytes),
             (_, source) => return Some(source),
         }
         None
@@ -132,6 +136,8 @@ impl Spare {
                     self.buffers.push(buffer);
                 }
             }
+            // Theirs is the owner's, who learns of it.
+            Blocks::Shared(_) => {}
             Blocks::Given(blocks) if self.blocks.is_empty() => self.blocks = blocks,
             Blocks::Given(blocks) => {
                 let room = SPARE_BLOCKS.saturating_sub(self.blocks.len());

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use basalt_device::{BlockDevice, DeviceError, DeviceLayer};
+use basalt_vfs::Bytes;
 
 use self::blocks::Source;
 use self::queue::{Failure, Next, Place, Queue, UnderWay, Waiting};
@@ -324,6 +325,10 @@ impl DeviceLayer for Staged {
 impl TakeBlocks for Submission {
     fn take(&self, offset: u64, blocks: &mut Vec<Box<RawBlock>>) -> Result<bool> {
         self.stage(offset, Source::Blocks(blocks))
+    }
+
+    fn keep(&self, offset: u64, bytes: Bytes) -> Result<bool> {
+        self.stage(offset, Source::Shared(bytes))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One message from the kernel.
 
+use basalt_vfs::Bytes;
 use zerocopy::FromBytes;
 
 use super::operation::{self, Operation};
@@ -36,6 +37,8 @@ pub struct Request<'a> {
     pub header: InHeader,
     /// Its operation with the arguments decoded.
     pub operation: Operation<'a>,
+    /// All bytes that it came with, if they may be kept.
+    pub shared: Option<&'a Bytes>,
 }
 
 impl<'a> Request<'a> {
@@ -48,7 +51,7 @@ impl<'a> Request<'a> {
         }
         let operation = operation::decode(header.opcode, rest)
             .ok_or_else(|| Fault::Arguments { unique: header.unique, name: operation::name(header.opcode) })?;
-        Ok(Request { header, operation })
+        Ok(Request { header, operation, shared: None })
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn run<T: Transport>(server: &Server, queue: &Receiver<Task<'_, T>>) 
         match task {
             Task::Answer { channel, header, operation } => {
                 let takes_much = matches!(operation, Operation::Fallocate(_));
-                let request = Request { header, operation };
+                let request = Request { header, operation, shared: None };
                 worker::unless_it_panics(channel, &header, &mut reply, |reply| {
                     answer(server, channel, &request, reply)
                 });

@@ -263,7 +263,7 @@ impl Server {
     /// Carries a request out.
     pub(super) fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Verdict {
         let header = &request.header;
-        match self.dispatch(header, &request.operation, reply) {
+        match self.dispatch(request, reply) {
             Ok(()) => match request.operation {
                 Operation::Forget { .. } | Operation::BatchForget(_) => Verdict::Silence,
                 _ => {
@@ -279,7 +279,8 @@ impl Server {
         }
     }
 
-    fn dispatch(&self, header: &InHeader, operation: &Operation<'_>, reply: &mut Reply) -> Answer {
+    fn dispatch(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let Request { header, operation, shared } = request;
         let ino = self.nodes.inode(header.node);
         match *operation {
             // Only the handshake expects one.
@@ -331,7 +332,7 @@ impl Server {
             Operation::Ioctl { arguments, input } => self.ioctl(header, &arguments, input, reply),
 
             Operation::Read(arguments) => self.read(ino, &arguments, reply),
-            Operation::Write { arguments, data } => self.write(header, &arguments, data, reply),
+            Operation::Write { arguments, data } => self.write(header, &arguments, (data, *shared), reply),
             Operation::Fallocate(arguments) => self.fallocate(header, &arguments, reply),
             Operation::Lseek(arguments) => self.lseek(ino, &arguments, reply),
             Operation::CopyFileRange(arguments) => self.copy_file_range(header, &arguments, false, reply),

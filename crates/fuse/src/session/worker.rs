@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::SessionError;
-use super::buffer::{PAGE, PageBuffer};
+use super::buffer::{Inboxes, PAGE};
 use super::cache_thread::{self, Task};
 use super::notify;
 use super::reply::Reply;
@@ -29,6 +29,8 @@ const START: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
 
 /// A payload from which on another loop receives meanwhile, in bytes.
 const LARGE: u32 = 128 << 10;
+/// A write from which on the file system may keep the buffer, in bytes: less would hold much memory for few bytes.
+const KEPT: u32 = 512 << 10;
 /// A receive that is over so quickly has found its request waiting.
 const AT_ONCE: Duration = Duration::from_micros(2);
 /// From so many requests found waiting one after the other on, loops work in parallel.
@@ -44,6 +46,7 @@ struct Loops<'t, T> {
     transport: &'t T,
     /// Channels of the loops but the first, opened when they are started.
     channels: &'t [OnceLock<T>],
+    inboxes: &'t Inboxes,
     /// Loops that may work in parallel on what takes processor time.
     useful: usize,
     /// Those that do so and have let others receive.
@@ -79,12 +82,14 @@ pub(super) fn serve_all<T: Transport>(
 ) -> Result<(), SessionError> {
     let channels: Vec<OnceLock<T>> = (1..threads).map(|_| OnceLock::new()).collect();
     let token = Token::new(IDLE_LOOKS);
+    let inboxes = Inboxes::new(PAGE + server.max_payload());
     let (cache_tasks, queue) = mpsc::channel();
     let loops = Loops {
         server,
         token: &token,
         transport: &transport,
         channels: &channels,
+        inboxes: &inboxes,
         useful: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(threads),
         parallel: AtomicUsize::new(0),
         pool: Mutex::new(Pool { started: 0, alive: 1, cache_tasks: Some(cache_tasks), outcome: Ok(()) }),
@@ -161,7 +166,7 @@ impl<'t, T: Transport> Loops<'t, T> {
         channel: &'t T,
         cache_tasks: &Sender<Task<'t, T>>,
     ) -> Result<(), SessionError> {
-        let mut inbox = PageBuffer::new(PAGE + self.server.max_payload());
+        let mut inbox = self.inboxes.take();
         let mut reply = Reply::new(self.server.max_payload().max(2 * PAGE));
         let mut waiting = 0;
         self.token.take();
@@ -188,7 +193,14 @@ impl<'t, T: Transport> Loops<'t, T> {
             if (in_parallel || parsed.as_ref().is_ok_and(may_wait)) && self.token.pass(ticket) {
                 self.start_loop(scope);
             }
-            self.carry_out(parsed, channel, cache_tasks, &mut reply);
+            if parsed.as_ref().is_ok_and(may_be_kept) {
+                let all = self.inboxes.share(std::mem::replace(&mut inbox, self.inboxes.take()));
+                let parsed = Request::parse(&all[START..START + len]);
+                let parsed = parsed.map(|request| Request { shared: Some(&all), ..request });
+                self.carry_out(parsed, channel, cache_tasks, &mut reply);
+            } else {
+                self.carry_out(parsed, channel, cache_tasks, &mut reply);
+            }
             if in_parallel {
                 self.parallel.fetch_sub(1, Ordering::SeqCst);
             }
@@ -275,6 +287,11 @@ fn is_large(request: &Request<'_>) -> bool {
         Operation::Read(arguments) => arguments.size >= LARGE,
         _ => false,
     }
+}
+
+/// Whether the file system may keep the buffer of a request.
+fn may_be_kept(request: &Request<'_>) -> bool {
+    matches!(request.operation, Operation::Write { arguments, .. } if arguments.size >= KEPT)
 }
 
 /// Whether a request may wait for the device, or long: others must not wait for it.

@@ -7,8 +7,8 @@
 //!
 //! A device can program `capacity × (1 + over-provisioning) × cycles` bytes before its blocks are worn. A load that writes `rate`
 //! bytes a day makes it program `rate × WAF × WA`: WAF is what the file system or the log adds, and what is programmed of a page that is
-//! written in part; WA what the translation layer adds. Both are measured here. Blocks wear unevenly: the second number of each estimate is when the block erased most is worn,
-//! in the proportion that the simulation found.
+//! written in part; WA what the translation layer adds. Both are measured here. Blocks wear unevenly: the second number of each estimate
+//! is when the block erased most is worn, in the proportion that the simulation found.
 
 mod load;
 mod trace;

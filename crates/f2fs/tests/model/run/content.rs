@@ -1,7 +1,7 @@
 //! Content: reading, writing, allocating, seeking.
 
 use basalt_testkit::rng::Rng;
-use basalt_vfs::{Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Seek};
+use basalt_vfs::{Bytes, Caller, Error, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Seek};
 
 use super::{Outcome, PLENTY, World, failed};
 use crate::content::PAGE;
@@ -25,9 +25,13 @@ impl World {
         Rng::new(fill).fill(&mut data);
         let (buffered, clear) = (how.0, how.1 && !how.0);
         let (free, now) = (self.free()?, self.now());
-        let count = match buffered {
-            true => self.fs.write_back(ino, offset, &data).map(|()| length),
-            false => self.fs.write(ino, offset, &data, clear),
+        // Half of what is written may be kept.
+        let shared = || Bytes::copy_from_slice(&data);
+        let count = match (buffered, fill.is_multiple_of(2)) {
+            (true, false) => self.fs.write_back(ino, offset, &data).map(|()| length),
+            (true, true) => self.fs.write_back_shared(ino, offset, shared()).map(|()| length),
+            (false, false) => self.fs.write(ino, offset, &data, clear),
+            (false, true) => self.fs.write_shared(ino, offset, shared(), clear),
         };
         // Fewer bytes than wanted are as good as the error that the next call would meet.
         let short = count.as_ref().ok().copied().filter(|&count| count < length);

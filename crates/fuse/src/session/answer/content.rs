@@ -1,6 +1,6 @@
 //! File content: reading, writing, preallocating, seeking, copying.
 
-use basalt_vfs::{FallocateMode, InodeNumber, Seek};
+use basalt_vfs::{Bytes, FallocateMode, FileSystem, InodeNumber, Seek};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -17,6 +17,37 @@ const LARGEST_COPY: u64 = 16 << 20;
 /// Bytes copied at a time.
 const COPY_PIECE: u64 = 128 << 10;
 
+/// The data of a WRITE.
+enum Sent<'a> {
+    /// In a buffer that is used again for the next request.
+    Lent(&'a [u8]),
+    /// The file system may keep it.
+    Shared(Bytes),
+}
+
+impl Sent<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Sent::Lent(data) => data.len(),
+            Sent::Shared(data) => data.len(),
+        }
+    }
+
+    fn write(self, fs: &dyn FileSystem, ino: InodeNumber, offset: u64) -> basalt_vfs::Result<usize> {
+        match self {
+            Sent::Lent(data) => fs.write(ino, offset, data, false),
+            Sent::Shared(data) => fs.write_shared(ino, offset, data, false),
+        }
+    }
+
+    fn write_back(self, fs: &dyn FileSystem, ino: InodeNumber, offset: u64) -> basalt_vfs::Result<()> {
+        match self {
+            Sent::Lent(data) => fs.write_back(ino, offset, data),
+            Sent::Shared(data) => fs.write_back_shared(ino, offset, data),
+        }
+    }
+}
+
 impl Server {
     pub(in crate::session) fn read(&self, ino: InodeNumber, arguments: &ReadIn, reply: &mut Reply) -> Answer {
         if !ReadFlags::from_bits_retain(arguments.read_flags).contains(ReadFlags::LOCK_OWNER) {
@@ -27,31 +58,32 @@ impl Server {
         Ok(())
     }
 
-    /// Writes straight from the receive buffer. What comes out of the kernel's page cache carries no times: the kernel
-    /// keeps those, and sends them behind the data.
+    /// Writes straight from the receive buffer, which the file system may keep if it is shared. What comes out of the kernel's page
+    /// cache carries no times: the kernel keeps those, and sends them behind the data.
     pub(in crate::session) fn write(
         &self,
         header: &InHeader,
         arguments: &WriteIn,
-        data: &[u8],
+        (data, shared): (&[u8], Option<&Bytes>),
         reply: &mut Reply,
     ) -> Answer {
-        let ino = self.target(header);
+        let data = shared.map_or(Sent::Lent(data), |all| Sent::Shared(all.slice_ref(data)));
+        let (ino, length) = (self.target(header), data.len());
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
         if flags.contains(WriteFlags::KILL_SUIDGID) {
             self.drop_privileges_always(header, ino, reply)?;
         }
         if !flags.contains(WriteFlags::CACHE) || !self.kernel_keeps_dirty_pages() {
-            if !self.shortage.leaves_room(ino, arguments.offset, data.len() as u64, &*self.fs) {
+            if !self.shortage.leaves_room(ino, arguments.offset, length as u64, &*self.fs) {
                 return Err(basalt_vfs::Error::NoSpace.into());
             }
             let is_direct = flags.contains(WriteFlags::LOCK_OWNER);
             if is_direct {
                 self.overwritten.begin_write(ino);
             }
-            let written = self.fs.write(ino, arguments.offset, data, false);
+            let written = data.write(&*self.fs, ino, arguments.offset);
             if is_direct
-                && let Some((offset, length)) = self.overwritten.end_write(ino, arguments.offset, data.len() as u64)
+                && let Some((offset, length)) = self.overwritten.end_write(ino, arguments.offset, length as u64)
             {
                 reply.drops_pages(offset, length);
             }
@@ -62,12 +94,12 @@ impl Server {
                 self.fs.sync_file(ino, !how.contains(OFlags::SYNC))?;
             }
             // A direct write that comes back short is EIO for the program, whatever was the matter.
-            if written < data.len() {
+            if written < length {
                 return Err(basalt_vfs::Error::NoSpace.into());
             }
             return reply.push(&WriteOut { size: arguments.size, padding: 0 });
         }
-        let result = self.fs.write_back(ino, arguments.offset, data);
+        let result = data.write_back(&*self.fs, ino, arguments.offset);
         match result {
             // The program wrote when it still could: for its fsync, the device has failed.
             Err(basalt_vfs::Error::ReadOnly) => {
