@@ -43,7 +43,7 @@ fn a_printed_device_can_be_changed_and_is_checked() {
     basalt(["lab", "devices", &path]).fails(1, &["bad.toml: write.streams: 6000 is not from 1 to 1024"]);
     let path = scratch.file("worse.toml", "name = ");
     basalt(["lab", "devices", &path]).fails(1, &["worse.toml, line 1"]);
-    run("lab devices floppy").fails(1, &["no device `floppy`", "sd-a"]);
+    run("lab devices floppy").fails(2, &["no device `floppy`", "sd-a"]);
 }
 
 #[test]

@@ -100,3 +100,23 @@ fn an_engine_is_told_how_it_commits() {
     assert!(journaled["checkpoints"].as_u64() < each["checkpoints"].as_u64(), "{journaled} {each}");
     assert_eq!(point(&["discard=off"])["device_discards"], 0);
 }
+
+/// A device that there is not is a wrong argument, wherever it is given.
+#[test]
+fn an_unknown_device_is_a_wrong_argument_everywhere() {
+    let scratch = Scratch::new();
+    let trace = scratch.file("trace.fio", iolog(10, 4096));
+    for words in [
+        &["devices", "nope"][..],
+        &["lifetime", "--trace", &trace, "--device", "nope"],
+        &["trace", &trace, "--device", "nope"],
+        &["compare", "--workload", "zipf", "--device", "nope"],
+        &["point", "engine", "device=nope"],
+        &["point", "volume", "device=nope"],
+        &["point", "replay", "device=nope"],
+    ] {
+        basalt([&["lab"], words].concat()).fails(2, &["there is no device `nope`", "ssd-m"]);
+    }
+    // A file is looked for where the point runs.
+    basalt(["lab", "point", "volume", "device=./nope.toml"]).fails(1, &["./nope.toml"]);
+}

@@ -70,6 +70,30 @@ pub fn exact(bytes: u64) -> String {
     }
 }
 
+/// Options of workloads that are bytes.
+const SIZES: [&str; 7] = ["append", "databases", "extent", "mean", "pictures", "request", "set"];
+
+/// A workload with its options for people to read: `zipf:0.99, set 128 MiB, request 4 KiB`.
+pub fn workload(name: &str) -> String {
+    let option = |option: &str| match option.split_once('=') {
+        Some((key, value)) => match value.parse().ok().filter(|_| SIZES.contains(&key)) {
+            Some(bytes) => format!("{key} {}", human(bytes)),
+            None => format!("{key} {value}"),
+        },
+        None => option.to_owned(),
+    };
+    let (kind, options) = name.split_once(':').unwrap_or((name, ""));
+    let options: Vec<String> = options.split(',').filter(|one| !one.is_empty()).map(option).collect();
+    match options.first() {
+        None => kind.to_owned(),
+        // What has no key belongs to the name.
+        Some(_) if !name.split(',').next().is_some_and(|first| first.contains('=')) => {
+            format!("{kind}:{}", options.join(", "))
+        }
+        Some(_) => format!("{kind}, {}", options.join(", ")),
+    }
+}
+
 fn scaled(bytes: u64) -> (String, Option<char>) {
     // Tenths of the unit, rounded; 2^64 * 10 fits 128 bits. 1023.95 would be written as 1024.
     let tenths = |shift: usize| (u128::from(bytes) * 10 + ((1 << shift) >> 1)) >> shift;
@@ -98,6 +122,17 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workloads_are_readable() {
+        assert_eq!(workload("zipf:0.99,set=134217728,request=4096"), "zipf:0.99, set 128 MiB, request 4 KiB");
+        assert_eq!(
+            workload("fileserver:set=547608330,width=20,threads=50"),
+            "fileserver, set 522 MiB, width 20, threads 50"
+        );
+        assert_eq!(workload("uniform"), "uniform");
+        assert_eq!(workload("postmark:classic,files=2000,request=512"), "postmark:classic, files 2000, request 512 B");
+    }
 
     #[test]
     fn sizes_are_read() {

@@ -27,7 +27,7 @@ pub fn report(comparison: &Comparison, rows: &[Row], command: &str) -> Report {
 
 fn section(rows: &[Row]) -> Section {
     let named = rows.iter().find(|row| row.measured.is_some()).or(rows.first());
-    let title = named.map(|row| row.workload.clone()).unwrap_or_default();
+    let title = named.map(|row| crate::size::workload(&row.workload)).unwrap_or_default();
     let mut section = Section::new(title)
         .bars(bars(
             rows,

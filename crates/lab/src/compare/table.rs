@@ -34,7 +34,7 @@ pub fn table(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "{} on {}, {}, {} % full, seed {}",
-            same.iter().find(|row| row.measured.is_some()).unwrap_or(first).workload,
+            crate::size::workload(&same.iter().find(|row| row.measured.is_some()).unwrap_or(first).workload),
             first.device,
             crate::size::human(first.size_bytes),
             first.utilization_percent,

@@ -1,5 +1,6 @@
 //! What a kind of point can be asked for, and what it measures.
 
+use basalt_flash::device::presets;
 use basalt_segments::{placement, victim};
 
 use crate::report::Unit;
@@ -31,6 +32,8 @@ pub enum Form {
     },
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A device: a preset, or the path of a TOML file.
+    Device,
     /// A placement policy.
     Placement,
     /// A victim policy.
@@ -44,7 +47,7 @@ impl Form {
             Form::Choice(words) => Some(words.to_vec()),
             Form::Placement => Some(placement::names()),
             Form::Victim => Some(victim::names()),
-            Form::Text | Form::Size { .. } | Form::Number { .. } | Form::Percent { .. } => None,
+            Form::Text | Form::Device | Form::Size { .. } | Form::Number { .. } | Form::Percent { .. } => None,
         }
     }
 }
@@ -72,9 +75,14 @@ impl Parameter {
             return Ok(text.to_owned());
         }
         match self.form {
-            Form::Text if text.is_empty() => Err("is empty".to_owned()),
-            Form::Text if text.contains(['\n', '\r', '\0']) => Err("contains a control character".to_owned()),
+            Form::Text | Form::Device if text.is_empty() => Err("is empty".to_owned()),
+            Form::Text | Form::Device if text.contains(['\n', '\r', '\0']) => {
+                Err("contains a control character".to_owned())
+            }
             Form::Text => Ok(text.to_owned()),
+            // A file may be on the machine that runs the point, and not on this one.
+            Form::Device if text.contains('/') || text.ends_with(".toml") => Ok(text.to_owned()),
+            Form::Device => presets::find(text).map(|_| text.to_owned()).map_err(|error| error.to_string()),
             Form::Size { least } => match size::parse(text)? {
                 bytes if bytes < least => Err(format!("`{text}` is less than {}", size::human(least))),
                 bytes => Ok(size::exact(bytes)),
@@ -97,7 +105,7 @@ impl Parameter {
         match self.form {
             Form::Size { .. } => size::parse(value).ok().map(|bytes| bytes as f64),
             Form::Number { .. } | Form::Percent { .. } => value.parse().ok(),
-            Form::Text | Form::Choice(_) | Form::Placement | Form::Victim => None,
+            Form::Text | Form::Device | Form::Choice(_) | Form::Placement | Form::Victim => None,
         }
     }
 

@@ -135,7 +135,7 @@ impl Table {
     }
 
     pub(super) fn html(&self, out: &mut String) {
-        out.push_str("<div class=\"box\" tabindex=\"0\"><table>");
+        out.push_str("<div class=\"box wide\" tabindex=\"0\"><table>");
         if !self.caption.is_empty() {
             let _ = write!(out, "<caption>{}</caption>", escape(&self.caption));
         }

@@ -79,7 +79,7 @@ pub struct Args {
 /// # Errors
 /// When a workload or the device does not exist, files cannot be written, or nothing could be measured.
 pub fn run(args: &Args) -> Outcome {
-    let device = basalt_flash::find(&args.device).map_err(|error| Failure::usage(format_args!("--device: {error}")))?;
+    let device = super::device(&args.device)?;
     if let Some(directory) = &args.output {
         std::fs::create_dir_all(directory).map_err(|error| Failure::at(directory.display(), error))?;
     }

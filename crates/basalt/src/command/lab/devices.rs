@@ -1,7 +1,7 @@
 //! `basalt lab devices`: the simulated devices there are.
 
 use basalt_flash::device::{ChipModel, DeviceSummary};
-use basalt_flash::{ModelError, chip, chips, find, preset_text, presets};
+use basalt_flash::{ModelError, chip, chips, preset_text, presets};
 use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome};
@@ -55,7 +55,7 @@ fn print_one(name: &str, json: bool, output: &mut Output) -> Result<(), Failure>
     if let Ok(chip) = chip(name) {
         return if json { output.json(&chip) } else { print_text(name, output) };
     }
-    let model = find(name).map_err(failure)?;
+    let model = super::device(name)?;
     if json {
         return output.json(&model);
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use basalt_flash::device::{DeviceModel, find};
+use basalt_flash::device::DeviceModel;
 use basalt_lab::lifetime::{Amplification, Estimate, Flash, assumptions, of_trace, of_workload};
 use basalt_lab::trace_load::TraceLoad;
 use basalt_traces::{Format, ReadOptions, TraceReader};
@@ -84,7 +84,7 @@ struct Answer {
 /// # Errors
 /// When the device, trace or workload is not known or cannot be simulated.
 pub fn run(args: &Args) -> Outcome {
-    let device = find(&args.device).map_err(Failure::usage)?;
+    let device = super::device(&args.device)?;
     let flash = Flash::of(&device, args.capacity).map_err(Failure::usage)?;
     let (amplifications, bytes_per_day, source) = match (&args.trace, &args.workload) {
         (Some(path), _) => trace(args, path, &device)?,

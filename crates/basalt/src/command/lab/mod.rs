@@ -18,9 +18,10 @@ pub mod record;
 pub mod replay;
 pub mod trace;
 
+use basalt_flash::device::{DeviceModel, ModelError, find};
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// Simulated flash, workloads, traces, comparisons and experiments
 #[derive(Debug, ClapArgs)]
@@ -49,6 +50,14 @@ enum Command {
     Volume(volume::Args),
     Workload(workload::Args),
     Workloads(workloads::Args),
+}
+
+/// The device of this name: a name that is none is a wrong argument, a file that cannot be read is not.
+fn device(name: &str) -> Result<DeviceModel, Failure> {
+    find(name).map_err(|error| match error {
+        ModelError::Unknown { .. } => Failure::usage(error),
+        error => Failure::new(error),
+    })
 }
 
 /// Runs a command of the lab.

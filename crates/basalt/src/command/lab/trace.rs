@@ -217,7 +217,7 @@ fn simulated(args: &Args) -> Result<Option<Simulated>, Failure> {
     if args.device.is_none() && args.ftl.is_none() {
         return Ok(None);
     }
-    let model = basalt_flash::find(args.device.as_deref().unwrap_or("ssd-m")).map_err(Failure::new)?;
+    let model = super::device(args.device.as_deref().unwrap_or("ssd-m"))?;
     let layers = match args.ftl.as_deref() {
         Some("none") => Vec::new(),
         None | Some("both") => TranslationKind::ALL.to_vec(),

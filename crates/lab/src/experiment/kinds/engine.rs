@@ -18,7 +18,7 @@ const SECONDS: Form = Form::Number { least: 1, largest: 1 << 32 };
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
     parameter("workload", "zipf:0.99", Form::Text, "workload with its options, as `basalt lab workloads` lists them"),
-    parameter("device", "ssd-m", Form::Text, "preset of `basalt lab devices`, or the path of a device's TOML file"),
+    parameter("device", "ssd-m", Form::Device, "preset of `basalt lab devices`, or the path of a device's TOML file"),
     parameter("size", "1G", Form::Size { least: 64 << 20 }, "size of the volume"),
     parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "how full the volume is, in percent"),
     parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),

@@ -16,7 +16,7 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("trace", "", Form::Text, "the trace, in any format that `basalt lab trace` reads"),
     parameter("format", "", Form::Text, "format of the trace [default: detected from its content]"),
     parameter("volume", "", Form::Text, "only the requests to this volume of the trace"),
-    parameter("device", "ssd-m", Form::Text, "preset of `basalt lab devices`, or the path of a device's TOML file"),
+    parameter("device", "ssd-m", Form::Device, "preset of `basalt lab devices`, or the path of a device's TOML file"),
     parameter("size", "", Form::Size { least: 1 << 20 }, "size of the device [default: as far as the trace reaches]"),
     parameter("ftl", "page-level", Form::Choice(&["page-level", "fast"]), "flash translation layer"),
     parameter(

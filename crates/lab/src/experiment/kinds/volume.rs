@@ -64,7 +64,7 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     parameter("warm-up", "", ANY_NUMBER, "writes before measuring [default: four times the blocks in use]"),
     parameter("writes", "", ANY_NUMBER, "writes to measure [default: four times the blocks in use]"),
-    parameter("device", "ssd-m", Form::Text, "device whose bandwidths weigh the write cost"),
+    parameter("device", "ssd-m", Form::Device, "device whose bandwidths weigh the write cost"),
     parameter("seed", "1", ANY_NUMBER, "seed of the stream"),
 ];
 
