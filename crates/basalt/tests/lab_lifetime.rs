@@ -77,6 +77,10 @@ fn a_trace_sets_the_size_of_its_volume() {
     let point = basalt(["lab", "point", "volume", &trace, "utilization=80", "writes=100000", "--json"]).json();
     assert_eq!(point["metrics"]["writes"], 100_000, "{point}");
     assert!(point["metrics"]["write_amplification"].as_f64().unwrap() > 1.0, "{point}");
+    // However many sections the rule of cleaning keeps.
+    for rule in ["cleaning=paced", "cleaning=free:20", "cleaning=garbage:15"] {
+        basalt(["lab", "point", "volume", &trace, rule, "writes=1000", "--json"]).json();
+    }
     for wrong in ["size=1G", "stream=uniform"] {
         basalt(["lab", "point", "volume", &trace, wrong]).fails(1, &["exclude each other"]);
     }

@@ -4,7 +4,7 @@
 //! `basalt lab volume` and points of the kind `volume` both do this, with the same defaults.
 
 use basalt_segments::{BLOCKS_PER_SEGMENT, VictimPolicy, placement};
-use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume};
+use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume, WORKING_SECTIONS};
 use basalt_workloads::Stream;
 
 use crate::trace_load::TraceLoad;
@@ -26,9 +26,6 @@ pub mod defaults {
     /// Writes before measuring, and writes measured, for each block in use.
     pub const TIMES: u64 = 4;
 }
-
-/// Sections of the smallest volume of a trace that it does not write to: logs, what cleaning keeps free, and one to gain.
-const SPARE_SECTIONS: u64 = 8;
 
 /// The volume, and how it is cleaned.
 #[derive(Clone)]
@@ -100,13 +97,22 @@ pub fn cleaning(rule: &str, utilization: u8, victims: u32) -> Result<Cleaning, S
 }
 
 /// Bytes of a volume, in whole sections, of which the blocks of a trace take at most `utilization` percent: less where a trace writes to so
-/// little that logs and free sections would have no room.
-#[must_use]
-pub fn size_of_trace(load: &TraceLoad, utilization: u8, segments_per_section: u32) -> u64 {
+/// little that logs and the sections that the rule of cleaning keeps would have no room.
+///
+/// # Errors
+/// In words, when the rule is none.
+pub fn size_of_trace(
+    load: &TraceLoad,
+    utilization: u8,
+    segments_per_section: u32,
+    cleaning_rule: &str,
+) -> Result<u64, String> {
     let section_blocks = u64::from(segments_per_section.max(1)) * u64::from(BLOCKS_PER_SEGMENT);
     let blocks = u64::from(load.blocks());
+    let kept = cleaning(cleaning_rule, utilization, 1)?.kept_sections();
     let sections = (blocks * 100).div_ceil(u64::from(utilization.clamp(1, 99)) * section_blocks);
-    sections.max(blocks.div_ceil(section_blocks) + SPARE_SECTIONS) * section_blocks * BLOCK_SIZE
+    let least = blocks.div_ceil(section_blocks) + u64::from(kept) + u64::from(WORKING_SECTIONS);
+    Ok(sections.max(least) * section_blocks * BLOCK_SIZE)
 }
 
 /// Which blocks are written, over and over.

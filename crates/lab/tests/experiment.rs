@@ -280,3 +280,11 @@ fn the_examples_run() {
     assert!(found >= 2, "no examples in {}", examples.display());
     assert!(failed.lock().unwrap().is_empty(), "{failed:?}");
 }
+
+/// What an earlier version measured is read: it had `free-sections` instead of a rule of cleaning.
+#[test]
+fn results_of_an_earlier_version_are_read() {
+    let line = r#"{"kind":"volume","parameters":{"policy":"greedy","free-sections":"8"},"metrics":{"write_cost":2}}"#;
+    let record = Record::from_line(line).unwrap();
+    assert_eq!((record.point.value("cleaning"), record.metric("write_cost")), ("free:8", Some(2.0)));
+}

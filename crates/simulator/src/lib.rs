@@ -36,7 +36,7 @@ mod statistics;
 mod volume;
 
 pub use error::Error;
-pub use options::{Age, Cleaning, FileModel, LogStart, Options};
+pub use options::{Age, Cleaning, FileModel, LogStart, Options, WORKING_SECTIONS};
 pub use statistics::{Memory, Statistics, UTILIZATION_BINS};
 pub use volume::Volume;
 

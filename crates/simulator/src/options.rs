@@ -35,6 +35,21 @@ pub enum Cleaning {
     },
 }
 
+impl Cleaning {
+    /// Sections that are kept free of live blocks.
+    #[must_use]
+    pub fn kept_sections(&self) -> u32 {
+        match *self {
+            Cleaning::Paced { reserved_sections } => reserved_sections,
+            Cleaning::FreeSections { least, .. } => least,
+            Cleaning::GarbageShare { .. } => 2,
+        }
+    }
+}
+
+/// Sections beyond those kept free that a volume needs: two open data logs, and one to gain.
+pub const WORKING_SECTIONS: u32 = 3;
+
 /// From when on a section ages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Age {
@@ -164,17 +179,16 @@ impl Options {
             return wrong(format!("{} segments are not whole sections of {per_section}", self.segments));
         }
         self.make_placement()?;
-        let kept = match self.cleaning {
-            Cleaning::Paced { reserved_sections } => u64::from(reserved_sections),
+        match self.cleaning {
             Cleaning::FreeSections { least, .. } if least < 2 => {
                 return wrong(format!("{least} free sections, expected at least 2"));
             }
-            Cleaning::FreeSections { least, .. } => u64::from(least),
             Cleaning::GarbageShare { most, .. } if !(0.001..0.999).contains(&most) => {
                 return wrong(format!("a garbage share of {most}, expected a number between 0 and 1"));
             }
-            Cleaning::GarbageShare { .. } => 2,
-        };
+            _ => {}
+        }
+        let kept = u64::from(self.cleaning.kept_sections());
         let victims = match self.cleaning {
             Cleaning::FreeSections { victims, .. } | Cleaning::GarbageShare { victims, .. } => victims,
             Cleaning::Paced { .. } => 1,
@@ -183,8 +197,7 @@ impl Options {
             return wrong("no victims are chosen, expected at least 1".into());
         }
         let section_blocks = u64::from(per_section) * u64::from(BLOCKS_PER_SEGMENT);
-        // Two open data logs, what is kept free, and at least one section to gain.
-        let usable = u64::from(self.sections()).saturating_sub(kept + 3) * section_blocks;
+        let usable = u64::from(self.sections()).saturating_sub(kept + u64::from(WORKING_SECTIONS)) * section_blocks;
         if self.blocks == 0 || u64::from(self.blocks) > usable {
             let sections = self.sections();
             return wrong(format!(

@@ -16,7 +16,7 @@ pub(super) const BOUNCE: usize = 1 << 20;
 const ALIGNMENT: usize = 64 << 10;
 
 /// Buffers kept for the next request; more are made when more threads ask, and freed after.
-const KEPT: usize = 4;
+const KEPT: usize = 8;
 
 /// [`BOUNCE`] bytes, aligned for any device.
 pub(super) struct AlignedBuffer {

@@ -11,6 +11,10 @@ use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 /// Blocks in the largest request: 1 MiB.
 const RUN_MAX: usize = 256;
 
+/// Blocks from which on a run is given away: more than 64 KiB. Less is sooner copied into memory that direct I/O takes as it is, than by the
+/// device.
+const GIVE_MIN: usize = 17;
+
 /// Whoever writes blocks later, and keeps them until then.
 pub trait TakeBlocks: Send + Sync {
     /// Takes the blocks of one write at byte `offset`, and leaves free ones instead, if there are any. False if none was taken.
@@ -139,8 +143,8 @@ impl BlockWriter {
             return Ok(());
         }
         let is_taken = match &self.taker {
-            Some(taker) => taker.take(offset, &mut run.blocks)?,
-            None => false,
+            Some(taker) if count >= GIVE_MIN => taker.take(offset, &mut run.blocks)?,
+            _ => false,
         };
         if !is_taken {
             let slices: Vec<&[u8]> = run.blocks.iter().map(|block| &block.0[..]).collect();
@@ -149,5 +153,51 @@ impl BlockWriter {
         self.blocks_written += count as u64;
         self.spare.keep(run.blocks.drain(..));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::MemoryDevice;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Takes all, and remembers how many blocks.
+    #[derive(Default)]
+    struct Taker(Mutex<Vec<usize>>);
+
+    impl TakeBlocks for Taker {
+        fn take(&self, _: u64, blocks: &mut Vec<Box<RawBlock>>) -> basalt_device::Result<bool> {
+            self.0.lock().push(blocks.len());
+            blocks.clear();
+            Ok(true)
+        }
+
+        fn keep(&self, _: u64, _: Bytes) -> basalt_device::Result<bool> {
+            Ok(false)
+        }
+    }
+
+    /// So that direct I/O need not copy what is little.
+    #[test]
+    fn only_long_runs_are_given_away() {
+        let device = MemoryDevice::new(1 << 20, 512);
+        let taker = Arc::new(Taker::default());
+        let mut writer = BlockWriter::new(1);
+        writer.give_to(taker.clone());
+        for (first, count) in [(0, 16), (32, 17), (64, 1)] {
+            for index in 0..count {
+                writer.append(&device, 0, Address::new(first + index), &[first as u8 + 1; BLOCK_SIZE]).unwrap();
+            }
+        }
+        writer.write_all(&device).unwrap();
+        assert_eq!(*taker.0.lock(), [17]);
+        assert_eq!(writer.blocks_written, 34);
+        let mut block = [0; BLOCK_SIZE];
+        for (address, expected) in [(15, 1), (32, 0), (64, 65)] {
+            device.read_at(address * BLOCK_SIZE as u64, &mut block).unwrap();
+            assert_eq!(block, [expected; BLOCK_SIZE], "{address}");
+        }
     }
 }

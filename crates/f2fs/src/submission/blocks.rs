@@ -101,7 +101,7 @@ impl Spare {
         let length = source.length();
         match source {
             Source::Slices(slices) => {
-                // The shortest that is long enough need not be cleared.
+                // One that is long enough need not be cleared.
                 let fits = self.buffers.iter().position(|buffer| buffer.len() * BLOCK_SIZE >= length);
                 let found = fits.map(|index| self.buffers.swap_remove(index)).or_else(|| self.buffers.pop());
                 let mut buffer = found.unwrap_or_default();
@@ -128,21 +128,19 @@ impl Spare {
         None
     }
 
-    /// Keeps what a write needs no longer.
-    pub(super) fn keep(&mut self, blocks: Blocks) {
+    /// Keeps what a write needs no longer; hands back what is too much, or another's.
+    pub(super) fn keep(&mut self, blocks: Blocks) -> Option<Blocks> {
         match blocks {
-            Blocks::Copied(buffer) => {
-                if self.buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BLOCKS {
-                    self.buffers.push(buffer);
-                }
+            Blocks::Copied(buffer) if self.buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BLOCKS => {
+                self.buffers.push(buffer);
+                None
             }
-            // Theirs is the owner's, who learns of it.
-            Blocks::Shared(_) => {}
-            Blocks::Given(blocks) if self.blocks.is_empty() => self.blocks = blocks,
-            Blocks::Given(blocks) => {
+            Blocks::Given(mut blocks) => {
                 let room = SPARE_BLOCKS.saturating_sub(self.blocks.len());
-                self.blocks.extend(blocks.into_iter().take(room));
+                self.blocks.extend(blocks.drain(..room.min(blocks.len())));
+                (!blocks.is_empty()).then_some(Blocks::Given(blocks))
             }
+            unneeded => Some(unneeded),
         }
     }
 }

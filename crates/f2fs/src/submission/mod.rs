@@ -157,10 +157,11 @@ impl Submission {
             return Err(error);
         }
         let mut queue = self.queue.lock();
-        queue.complete(write);
+        let unneeded = queue.complete(write);
         self.waiting.store(queue.writes.len(), SeqCst);
         drop(queue);
         self.over.notify_all();
+        drop(unneeded);
         Ok(())
     }
 

@@ -109,16 +109,15 @@ impl Queue {
         self.writes.back().is_none_or(|write| write.has_begun)
     }
 
-    /// A write is on the device: its place in the queue and its bytes are free.
-    pub(super) fn complete(&mut self, write: UnderWay) {
+    /// A write is on the device: its place in the queue and its bytes are free. Those that nobody needs come back, to be dropped without
+    /// the queue's lock: they may have an owner who wants to know.
+    pub(super) fn complete(&mut self, write: UnderWay) -> Option<Blocks> {
         let length = write.length();
         if let Some(index) = self.writes.iter().position(|other| other.number == write.number) {
             self.writes.remove(index);
             self.bytes -= length;
         }
-        if let Some(blocks) = Arc::into_inner(write.blocks) {
-            self.spare.keep(blocks);
-        }
+        Arc::into_inner(write.blocks).and_then(|blocks| self.spare.keep(blocks))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
+use basalt_testkit::rng::Rng;
 
 use super::*;
 
@@ -362,4 +363,101 @@ fn a_write_of_its_own_comes_behind_what_waits() {
     assert_eq!(read(&queue, 3, 2), [203, 104]);
     queue.submit().unwrap();
     assert_eq!(read(&*device, 3, 2), [203, 104]);
+}
+
+/// A write of random bytes in one of three ways: a part of the slices may be empty, and shared bytes are a part of more.
+fn stage_somehow(queue: &Submission, first: u64, bytes: &[u8], rng: &mut Rng) {
+    let is_staged = match rng.below(3) {
+        0 => {
+            let cut = rng.below(bytes.len() as u64) as usize;
+            queue.stage(first * BLOCK, Source::Slices(&[&bytes[..cut], &[], &bytes[cut..]]))
+        }
+        1 => {
+            let blocks = bytes.chunks_exact(BLOCK_SIZE).map(|block| Box::new(RawBlock(block.try_into().unwrap())));
+            let mut given: Vec<_> = blocks.collect();
+            let taken = queue.take(first * BLOCK, &mut given);
+            // What came back is free.
+            given.iter_mut().for_each(|block| block.0.fill(0xEE));
+            taken
+        }
+        _ => queue.keep(first * BLOCK, Bytes::from([&[0xDD; 100], bytes].concat()).slice(100..)),
+    };
+    assert!(is_staged.unwrap());
+}
+
+/// Given, shared and copied writes, joined or not, begun or not: reads see the newest bytes, and nothing is lost.
+#[test]
+fn writes_of_all_kinds_are_read_and_made() {
+    const BLOCKS: u64 = 48;
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let (device, queue) = numbered(BLOCKS);
+        // As if somebody wrote behind: writes join.
+        queue.behind.fetch_add(usize::from(seed % 4 != 0), SeqCst);
+        let mut model = vec![0; BLOCKS as usize * BLOCK_SIZE];
+        device.read_at(0, &mut model).unwrap();
+        let (mut under_way, mut next_block) = (Vec::new(), 0);
+        for step in 0..300 {
+            match rng.below(10) {
+                0..=4 => {
+                    let count = 1 + rng.below(6);
+                    let follows = rng.below(3) > 0 && next_block + count <= BLOCKS;
+                    let first = if follows { next_block } else { rng.below(BLOCKS - count) };
+                    next_block = first + count;
+                    let mut bytes = vec![0; count as usize * BLOCK_SIZE];
+                    rng.fill(&mut bytes);
+                    let start = first as usize * BLOCK_SIZE;
+                    model[start..start + bytes.len()].copy_from_slice(&bytes);
+                    stage_somehow(&queue, first, &bytes, &mut rng);
+                }
+                5..=7 => {
+                    let from = rng.below(model.len() as u64) as usize;
+                    let mut got = vec![1; rng.below((model.len() - from) as u64 + 1) as usize];
+                    queue.read_at(from as u64, &mut got).unwrap();
+                    assert!(got == model[from..from + got.len()], "seed {seed}, step {step}: {} at {from}", got.len());
+                }
+                8 => {
+                    let next = queue.queue.lock().next(u64::MAX);
+                    under_way.extend(if let Next::Make(write) = next { Some(write) } else { None });
+                }
+                _ if under_way.is_empty() => {}
+                _ => {
+                    let index = rng.below(under_way.len() as u64) as usize;
+                    queue.make(under_way.swap_remove(index)).unwrap();
+                }
+            }
+        }
+        under_way.into_iter().for_each(|write| queue.make(write).unwrap());
+        queue.submit().unwrap();
+        assert_eq!(queue.queue.lock().bytes, 0);
+        let mut got = vec![0; model.len()];
+        device.read_at(0, &mut got).unwrap();
+        assert!(got == model, "seed {seed}");
+    }
+}
+
+/// An owner of shared bytes whose last use is over: whether the queue was locked then.
+struct Owner(Vec<u8>, Arc<Submission>, Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.2.store(self.1.queue.try_lock().is_none(), SeqCst);
+    }
+}
+
+/// Whoever shares bytes may do what he likes when they are free.
+#[test]
+fn owners_of_shared_bytes_learn_of_their_end_without_a_lock() {
+    let queue = Arc::new(numbered(64).1);
+    let was_locked = Arc::new(AtomicBool::new(true));
+    let owner = Owner(vec![1; BLOCK_SIZE], queue.clone(), was_locked.clone());
+    assert!(queue.keep(0, Bytes::from_owner(owner)).unwrap());
+    queue.submit().unwrap();
+    assert!(!was_locked.load(SeqCst));
 }

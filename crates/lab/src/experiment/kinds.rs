@@ -105,6 +105,11 @@ impl Kind {
         })
     }
 
+    /// The name and value that a parameter of an earlier version has now; `None` where it has not changed.
+    pub(super) fn renamed(self, name: &str, value: &str) -> Option<(&'static str, String)> {
+        matches!((self, name), (Kind::Volume, "free-sections")).then(|| ("cleaning", format!("free:{value}")))
+    }
+
     /// Runs a point of this kind.
     pub(super) fn run(self, point: &Point) -> Result<Measured, String> {
         match self {

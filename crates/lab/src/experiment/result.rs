@@ -80,11 +80,15 @@ impl Record {
         let line: Line<BTreeMap<String, Value>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let kind: Kind = line.kind.parse()?;
         let parameters = line.parameters.iter().map(|(name, value)| match value {
-            Value::String(text) => Ok((name.as_str(), text.as_str())),
+            Value::String(text) => {
+                let (name, text) = (name.as_str(), text.as_str());
+                let now = kind.renamed(name, text);
+                Ok(now.map_or((name, text.to_owned()), |(name, text)| (name, text)))
+            }
             _ => Err(format!("{name} is no text")),
         });
         let parameters = parameters.collect::<Result<Vec<_>, String>>()?;
-        let point = Point::new(kind, parameters)?;
+        let point = Point::new(kind, parameters.iter().map(|(name, text)| (*name, text.as_str())))?;
         let outcome = match (line.metrics, line.error) {
             (Some(metrics), None) => {
                 let value = |(name, value): (String, Value)| match value.as_f64() {

@@ -88,7 +88,7 @@ fn overwrite(layer: &mut dyn TranslationLayer, offset: u64, length: u64) -> Resu
 /// Segments are whole erase blocks and are discarded when they are empty: the layer below copies nothing.
 fn logged(load: &TraceLoad, policy: &'static dyn VictimPolicy, utilization: u8) -> Result<Amplification, String> {
     let setup = Setup {
-        size: size_of_trace(load, utilization, 1),
+        size: size_of_trace(load, utilization, 1, defaults::CLEANING)?,
         utilization: utilization.clamp(1, 99),
         segments_per_section: 1,
         logs: 6,

@@ -128,7 +128,7 @@ fn setup(point: &Point, trace: Option<&TraceLoad>) -> Result<Setup, String> {
     let segments_per_section = u32::try_from(section / SEGMENT).map_err(|_| "section: too large".to_owned())?;
     let utilization = point.number("utilization").unwrap_or(85) as u8;
     let size = match (point.number("size"), trace) {
-        (_, Some(trace)) => size_of_trace(trace, utilization, segments_per_section),
+        (_, Some(trace)) => size_of_trace(trace, utilization, segments_per_section, point.value("cleaning"))?,
         (Some(bytes), None) => bytes,
         (None, None) => size::parse(defaults::SIZE)?,
     };
