@@ -244,6 +244,39 @@ fn content_comes_back_as_it_was_written() {
     served.unmount();
 }
 
+/// The file system may keep the bytes of a large write: no later request changes them.
+#[test]
+fn large_writes_may_be_kept() {
+    const LARGE: usize = 512 << 10;
+    for threads in [1, 4] {
+        let mut served = Served::with(&MountOptions { threads, ..options() });
+        let file = served.unnamed_file().node;
+        let lengths = [LARGE, LARGE - 1, 1 << 20, LARGE + 4096, 4096, LARGE];
+        let content = |number: usize, length: usize| -> Vec<u8> {
+            (number..number + length).map(|at| (at % 251) as u8).collect()
+        };
+        for (number, length) in lengths.into_iter().enumerate() {
+            // Every second one comes from the kernel's page cache.
+            let write_flags = number as u32 % 2;
+            let write = WriteIn { size: length as u32, offset: number as u64 * 7, write_flags, ..Default::default() };
+            let data = content(number, length);
+            let reply = served.kernel.ask(WRITE, file, &[write.as_bytes(), &data].concat()[..]);
+            assert_eq!((reply.code, reply.content::<WriteOut>().size), (0, write.size));
+            let read = ReadIn { size: write.size, offset: write.offset, ..Default::default() };
+            assert!(served.kernel.ask(READ, file, &read).payload == data, "write {number}");
+        }
+        let kept = served.fs.calls.kept.lock().clone();
+        let large: Vec<usize> = (0..lengths.len()).filter(|&number| lengths[number] >= LARGE).collect();
+        assert_eq!(kept.len(), large.len());
+        for ((bytes, is_from_cache), number) in kept.iter().zip(large) {
+            assert!(**bytes == content(number, lengths[number]), "write {number} has changed");
+            assert_eq!(*is_from_cache, number % 2 == 1, "write {number}");
+            assert!(bytes.as_ptr().addr().is_multiple_of(4096), "direct I/O takes them as they are");
+        }
+        served.unmount();
+    }
+}
+
 #[test]
 fn the_kernel_hears_of_what_is_out_of_date_before_the_reply() {
     let mut served = Served::new();

@@ -137,3 +137,17 @@ impl TraceLoad {
         (self.pieces * PIECE_BLOCKS) as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace lasts until its last request, whatever that is: the bytes of a day are counted from it.
+    #[test]
+    fn reads_count_for_how_long_a_trace_lasts() {
+        let request = |time_ns, kind| Ok(TraceRequest { time_ns, kind, offset: 0, length: 4096 });
+        let requests = [request(0, RequestKind::Write), request(9_000_000_000, RequestKind::Read)];
+        let load = TraceLoad::read(requests.into_iter()).unwrap();
+        assert_eq!((load.duration_ns, load.written_bytes, load.writes().len()), (9_000_000_000, 4096, 1));
+    }
+}

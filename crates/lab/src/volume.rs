@@ -227,3 +227,39 @@ pub fn run(
     source.write(&mut position, lengths.measured, |block| count(&mut volume, block)).map_err(text)?;
     Ok((volume.take_statistics(), volume))
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::RequestKind;
+    use basalt_traces::TraceRequest;
+
+    use super::*;
+
+    /// Measuring goes on in a trace where aging ended.
+    #[test]
+    fn a_trace_goes_on_where_aging_ended() {
+        let request = |time_ns| {
+            let offset = (time_ns * 7919) % 8192 * 4096;
+            Ok(TraceRequest { time_ns, kind: RequestKind::Write, offset, length: 4096 })
+        };
+        let load = TraceLoad::read((0..8000).map(request)).unwrap();
+        let setup = Setup {
+            size: size_of_trace(&load, 80, 1, defaults::CLEANING).unwrap(),
+            utilization: 50,
+            segments_per_section: 1,
+            logs: 6,
+            policy: &basalt_segments::Greedy,
+            placement: Default::default(),
+            cleaning: defaults::CLEANING.to_owned(),
+            age: Age::Modified,
+        };
+        let places = |warm_up, measured| {
+            let mut options = setup.options().unwrap();
+            options.blocks = load.blocks();
+            let lengths = Lengths { warm_up, measured };
+            let (_, volume) = run(options, &mut Source::Trace(&load), lengths, &mut |_, _| ()).unwrap();
+            (0..load.blocks()).map(|block| volume.place_of(block)).collect::<Vec<_>>()
+        };
+        assert!(places(3000, 4000) == places(0, 7000));
+    }
+}

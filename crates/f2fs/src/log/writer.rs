@@ -51,15 +51,13 @@ pub struct BlockWriter {
     spare: SpareBlocks,
     /// Who takes blocks, so that the device need not copy them.
     taker: Option<Arc<dyn TakeBlocks>>,
-    /// Blocks handed to the device.
-    pub blocks_written: u64,
 }
 
 impl BlockWriter {
     /// A writer for `logs` logs.
     pub fn new(logs: usize) -> BlockWriter {
         let runs = (0..logs).map(|_| Run { start: Address::NULL, blocks: Vec::new() }).collect();
-        BlockWriter { runs, spare: SpareBlocks::default(), taker: None, blocks_written: 0 }
+        BlockWriter { runs, spare: SpareBlocks::default(), taker: None }
     }
 
     /// From now on, `taker` is asked first to take what is written. The device that the other methods get stands in front of it, or is it.
@@ -150,7 +148,6 @@ impl BlockWriter {
             let slices: Vec<&[u8]> = run.blocks.iter().map(|block| &block.0[..]).collect();
             device.write_vectored_at(offset, &slices)?;
         }
-        self.blocks_written += count as u64;
         self.spare.keep(run.blocks.drain(..));
         Ok(())
     }
@@ -193,7 +190,6 @@ mod tests {
         }
         writer.write_all(&device).unwrap();
         assert_eq!(*taker.0.lock(), [17]);
-        assert_eq!(writer.blocks_written, 34);
         let mut block = [0; BLOCK_SIZE];
         for (address, expected) in [(15, 1), (32, 0), (64, 65)] {
             device.read_at(address * BLOCK_SIZE as u64, &mut block).unwrap();

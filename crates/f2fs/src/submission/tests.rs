@@ -6,6 +6,8 @@ use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
 use basalt_testkit::rng::Rng;
 
 use super::*;
+use crate::layout::Address;
+use crate::log::writer::BlockWriter;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -460,4 +462,39 @@ fn owners_of_shared_bytes_learn_of_their_end_without_a_lock() {
     assert!(queue.keep(0, Bytes::from_owner(owner)).unwrap());
     queue.submit().unwrap();
     assert!(!was_locked.load(SeqCst));
+}
+/// What is given or shared is not read from what was read ahead.
+#[test]
+fn whatever_is_staged_overtakes_what_was_read_ahead() {
+    // Copied, given and shared: see `stage`.
+    for first in [3, 4, 5] {
+        let (_, queue) = numbered(8);
+        let ahead = queue.begin_reading(vec![0..8 * BLOCK]);
+        queue.read_ahead(ahead);
+        stage(&queue, first, &[100]);
+        assert_eq!(read(&queue, first, 1), [100], "block {first}, waiting");
+        queue.submit().unwrap();
+        assert_eq!(read(&queue, first, 1), [100], "block {first}, written");
+    }
+}
+
+/// What the full queue refuses, the block writer writes.
+#[test]
+fn what_is_not_taken_is_written_to_the_device() {
+    let (device, queue) = numbered(32);
+    let queue = Arc::new(queue);
+    let staged = Staged(queue.clone());
+    let mut writer = BlockWriter::new(1);
+    writer.give_to(queue.clone());
+    let bytes = vec![9; 1 << 20];
+    (1..65).for_each(|mib| assert!(queue.stage(mib << 20, Source::Slices(&[&bytes])).unwrap()));
+    // As many as are given away.
+    (2..20).for_each(|at| writer.append(&staged, 0, Address::new(at), &[100 + at as u8; BLOCK_SIZE]).unwrap());
+    // The device ends before what waits does, so only the refusal counts here.
+    queue.queue.lock().writes.clear();
+    queue.waiting.store(0, SeqCst);
+    writer.write_all(&staged).unwrap();
+    writer.write_shared(&staged, 30 * BLOCK, vec![130; BLOCK_SIZE].into()).unwrap();
+    let written: Vec<u8> = [0, 1].into_iter().chain(102..120).collect();
+    assert_eq!((read(&*device, 0, 20), read(&*device, 29, 3)), (written, vec![29, 130, 31]));
 }

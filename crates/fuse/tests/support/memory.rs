@@ -34,6 +34,8 @@ pub struct Calls {
     /// Bytes of content.
     pub written: AtomicU64,
     pub synced_files: Mutex<Vec<(InodeNumber, bool)>>,
+    /// Bytes of writes that may be kept, and whether the kernel's page cache held them.
+    pub kept: Mutex<Vec<(Bytes, bool)>>,
 }
 
 pub struct MemoryFs {
@@ -344,6 +346,16 @@ impl FileSystem for MemoryFs {
             return Err(Error::ReadOnly);
         }
         self.put(ino, offset, data, false, false)
+    }
+
+    fn write_shared(&self, ino: InodeNumber, offset: u64, data: Bytes, clear_suid_sgid: bool) -> Result<usize> {
+        self.calls.kept.lock().push((data.clone(), false));
+        self.write(ino, offset, &data, clear_suid_sgid)
+    }
+
+    fn write_back_shared(&self, ino: InodeNumber, offset: u64, data: Bytes) -> Result<()> {
+        self.calls.kept.lock().push((data.clone(), true));
+        self.write_back(ino, offset, &data)
     }
 
     fn fallocate(&self, ino: InodeNumber, mode: FallocateMode, offset: u64, length: u64) -> Result<()> {
