@@ -87,7 +87,7 @@ fn a_run_that_reaches_its_limit_says_how_far_it_came() {
 fn what_cannot_be_compared_is_said_in_one_line() {
     run("lab compare --workload nonsense --fs basalt").fails(2, &["nonsense"]);
     run("lab compare --workload zipf --fs zfs").fails(2, &["zfs", "there are basalt, ext4"]);
-    run("lab compare --workload zipf --device floppy").fails(2, &["--device", "floppy"]);
+    run("lab compare --workload zipf --device floppy").fails(2, &["no device `floppy`", "ssd-m"]);
     run("lab compare --workload zipf --keep").fails(2, &["--output"]);
     let full = "lab compare --workload zipf:set=90% --utilization 50 --size 256M --fs basalt";
     let ended = run(full);
