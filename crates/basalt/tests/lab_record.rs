@@ -322,5 +322,5 @@ fn traces_are_described_converted_and_simulated() {
     let same = basalt(["lab", "trace", "--json", "--ftl", "both", &trace]).out();
     assert_eq!(same, basalt(["lab", "trace", "--json", "--ftl", "both", &trace]).out());
     assert!(basalt(["lab", "trace", "--ftl", "fast", &trace]).ok().contains("\n  fast        WA "));
-    basalt(["lab", "trace", "--size", "64M", "--device", "nowhere", &trace]).fails(1, &["nowhere"]);
+    basalt(["lab", "trace", "--size", "64M", "--device", "nowhere", &trace]).fails(2, &["nowhere"]);
 }
