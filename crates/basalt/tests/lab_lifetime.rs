@@ -105,9 +105,9 @@ fn an_engine_is_told_how_it_commits() {
     assert_eq!(point(&["discard=off"])["device_discards"], 0);
 }
 
-/// A device that there is not is a wrong argument, wherever it is given.
+/// A device that there is not is a wrong argument, wherever it is given; so is a volume that cannot be.
 #[test]
-fn an_unknown_device_is_a_wrong_argument_everywhere() {
+fn what_cannot_be_is_a_wrong_argument() {
     let scratch = Scratch::new();
     let trace = scratch.file("trace.fio", iolog(10, 4096));
     for words in [
@@ -120,6 +120,14 @@ fn an_unknown_device_is_a_wrong_argument_everywhere() {
         &["point", "replay", "device=nope"],
     ] {
         basalt([&["lab"], words].concat()).fails(2, &["there is no device `nope`", "ssd-m"]);
+    }
+    for words in [
+        &["lifetime", "--trace", &trace, "--device", "sd-b", "--per-day", "0"][..],
+        &["volume", "--logs", "3"],
+        &["volume", "--size", "64M", "--cleaning", "free:0"],
+        &["volume", "--size", "64M", "--cleaning", "paced"],
+    ] {
+        assert_eq!(basalt([&["lab"], words].concat()).code(), 2, "{words:?}");
     }
     // A file is looked for where the point runs.
     basalt(["lab", "point", "volume", "device=./nope.toml"]).fails(1, &["./nope.toml"]);

@@ -167,9 +167,11 @@ impl Options {
         self.segments / self.segments_per_section.max(1)
     }
 
+    /// Whether there can be such a volume; [`Volume::new`](crate::Volume::new) asks too.
+    ///
     /// # Errors
     /// When the options contradict each other.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let wrong = |reason: String| Err(Error::Options(reason));
         let per_section = self.segments_per_section;
         if per_section == 0 || per_section > MAX_SEGMENTS / 2 || self.segments > MAX_SEGMENTS {

@@ -86,6 +86,9 @@ struct Answer {
 pub fn run(args: &Args) -> Outcome {
     let device = super::device(&args.device)?;
     let flash = Flash::of(&device, args.capacity).map_err(Failure::usage)?;
+    if args.per_day == Some(0) {
+        return Err(Failure::usage("--per-day 0: nothing is written, and nothing wears"));
+    }
     let (amplifications, bytes_per_day, source) = match (&args.trace, &args.workload) {
         (Some(path), _) => trace(args, path, &device)?,
         (None, workload) => load(args, workload.as_deref().unwrap_or_default(), &device)?,

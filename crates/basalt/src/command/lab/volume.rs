@@ -108,6 +108,7 @@ struct Report<'a> {
 /// When there is no such stream or rule, or the volume has no room for what it keeps free.
 pub fn run(args: &Args) -> Outcome {
     let options = setup(args)?.options().map_err(Failure::usage)?;
+    options.check().map_err(Failure::usage)?;
     let mut source = Source::stream(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
     let name = source.name().to_owned();
     let lengths = Lengths::or_usual(args.age, args.writes, options.blocks);

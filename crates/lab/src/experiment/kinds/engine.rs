@@ -39,7 +39,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "pre-invalid",
         "",
         Form::Size { least: 4096 },
-        "dead but needed blocks at which a checkpoint is taken instead of a journal block [default: the adaptive rule]",
+        "bytes of dead but needed blocks at which a checkpoint is taken instead of a journal block [default: the adaptive rule]",
     ),
     parameter(
         "sections-per-commit",
