@@ -105,7 +105,7 @@ fn an_engine_is_told_how_it_commits() {
     assert_eq!(point(&["discard=off"])["device_discards"], 0);
 }
 
-/// A device that there is not is a wrong argument, wherever it is given; so is a volume that cannot be.
+/// Every command exits with 2 for an unknown device and for a volume that cannot exist.
 #[test]
 fn what_cannot_be_is_a_wrong_argument() {
     let scratch = Scratch::new();

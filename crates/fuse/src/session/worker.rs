@@ -46,6 +46,7 @@ struct Loops<'t, T> {
     transport: &'t T,
     /// Channels of the loops but the first, opened when they are started.
     channels: &'t [OnceLock<T>],
+    /// Buffers that loops receive requests in.
     inboxes: &'t Inboxes,
     /// Loops that may work in parallel on what takes processor time.
     useful: usize,

@@ -52,7 +52,7 @@ enum Command {
     Workloads(workloads::Args),
 }
 
-/// The device of this name: a name that is none is a wrong argument, a file that cannot be read is not.
+/// The device of this name. An unknown name is a wrong argument; a device file that cannot be read is a failure.
 fn device(name: &str) -> Result<DeviceModel, Failure> {
     find(name).map_err(|error| match error {
         ModelError::Unknown { .. } => Failure::usage(error),
