@@ -463,13 +463,14 @@ fn owners_of_shared_bytes_learn_of_their_end_without_a_lock() {
     queue.submit().unwrap();
     assert!(!was_locked.load(SeqCst));
 }
+
 /// What is given or shared is not read from what was read ahead.
 #[test]
 fn whatever_is_staged_overtakes_what_was_read_ahead() {
     // Copied, given and shared: see `stage`.
     for first in [3, 4, 5] {
         let (_, queue) = numbered(8);
-        let ahead = queue.begin_reading(vec![0..8 * BLOCK]);
+        let ahead = queue.begin_reading(vec![0..4 * BLOCK, 4 * BLOCK..8 * BLOCK]);
         queue.read_ahead(ahead);
         stage(&queue, first, &[100]);
         assert_eq!(read(&queue, first, 1), [100], "block {first}, waiting");
