@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::crc::crc;
 use crate::layout::journal::{
-    BLOCKS_MAX, DESCRIPTOR_BLOCK, DESCRIPTOR_MAGIC, FORMAT_VERSION, KIND_NODE, RawDescriptor, RawJournalHeader,
-    RawMove, decode,
+    BLOCKS_MAX, DESCRIPTOR_BLOCK, DESCRIPTOR_MAGIC, FIRST_VERSION, FORMAT_VERSION, KIND_NODE, Move, RawDescriptor,
+    RawJournalHeader, decode,
 };
 use crate::layout::node::RawNode;
 use crate::layout::{Address, BLOCK_SIZE, RawBlock};
@@ -19,7 +19,7 @@ use crate::mutant::{self, Mutant};
 const READ_BLOCKS: u32 = 256;
 
 /// A journal block that is whole.
-type Found = (RawJournalHeader, Vec<RawMove>);
+type Found = (RawJournalHeader, Vec<Move>);
 
 /// What a journal says.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Replay {
     /// Commits since the checkpoint. Each may have freed segments, also those without a move.
     pub commits: usize,
     /// Their moves, in the order they were made.
-    pub moves: Vec<RawMove>,
+    pub moves: Vec<Move>,
 }
 
 /// The blocks of a journal.
@@ -37,6 +37,8 @@ pub struct Area {
     pub first: Address,
     /// How many.
     pub blocks: u32,
+    /// The version of the format that the descriptor has: blocks of later ones must not be written before it is [renewed](Self::renew).
+    pub version: u32,
 }
 
 impl Area {
@@ -60,15 +62,16 @@ impl Area {
         if raw.magic != DESCRIPTOR_MAGIC || raw.uuid != geometry.uuid {
             return Ok(None);
         }
-        if raw.version.get() != FORMAT_VERSION {
+        let version = raw.version.get();
+        if !(FIRST_VERSION..=FORMAT_VERSION).contains(&version) {
             return Err(Error::Unsupported {
                 device: device.name().into(),
-                reason: format!("a cleaning journal of version {}, this Basalt knows {FORMAT_VERSION}", raw.version),
+                reason: format!("a cleaning journal of version {version}, this Basalt knows {FORMAT_VERSION}"),
             });
         }
         let (first, blocks) = (Address::from(raw.first), raw.blocks.get());
         let is_sound = raw.crc.get() == raw.expected_crc() && first == DESCRIPTOR_BLOCK + 1 && blocks <= capacity;
-        Ok((is_sound && blocks > 0).then_some(Area { first, blocks }))
+        Ok((is_sound && blocks > 0).then_some(Area { first, blocks, version }))
     }
 
     /// As [`find`](Self::find), for a volume whose journal is live. Where the descriptor cannot be read, the journal is as long as it could
@@ -78,7 +81,10 @@ impl Area {
     /// As [`find`](Self::find), and damage where there is no descriptor.
     pub fn find_live(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Area> {
         match Area::find(device, geometry) {
-            Err(Error::Device(_)) => Ok(Area { first: DESCRIPTOR_BLOCK + 1, blocks: Area::capacity(geometry) }),
+            Err(Error::Device(_)) => {
+                let (first, blocks) = (DESCRIPTOR_BLOCK + 1, Area::capacity(geometry));
+                Ok(Area { first, blocks, version: FORMAT_VERSION })
+            }
             found => found?.ok_or_else(|| {
                 let place = format!("block {DESCRIPTOR_BLOCK}");
                 Error::damaged("journal", place, "no descriptor, but the volume is guarded")
@@ -109,6 +115,25 @@ impl Area {
         Ok(())
     }
 
+    /// Whether blocks may be written as they are now.
+    pub fn is_renewed(&self) -> bool {
+        self.version == FORMAT_VERSION
+    }
+
+    /// Brings the descriptor to the version of the blocks that are written, so that a Basalt that does not know these leaves them alone.
+    /// Durable on return.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn renew(&mut self, device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+        if !self.is_renewed() {
+            Area::write(device, geometry, self.blocks)?;
+            device.flush()?;
+            self.version = FORMAT_VERSION;
+        }
+        Ok(())
+    }
+
     /// The commits that count behind the checkpoint of this version.
     ///
     /// A commit counts if all its blocks are there and whole. All but the last were followed by a flush before anything came behind them;
@@ -118,7 +143,7 @@ impl Area {
     /// The device's where the next block cannot be read; damage where a commit is missing that others follow: it was durable once.
     pub fn read_moves(&self, device: &dyn BlockDevice, geometry: &Geometry, version: u64) -> Result<Replay> {
         let (blocks, unreadable) = self.read(device, geometry, version);
-        let mut commits: Vec<Vec<RawMove>> = Vec::new();
+        let mut commits: Vec<Vec<Move>> = Vec::new();
         let mut read = 0;
         let mut rest = blocks.iter().enumerate().peekable();
         'commits: while let Some((at, Some((header, _)))) = rest.peek().copied() {
@@ -224,14 +249,14 @@ impl Area {
     ///
     /// A copy that cannot be read was being written when power went, or went bad later. If all that was moved is still at its old
     /// places, nothing was written over them, and the commit need not count; if not, they had been freed: it was durable.
-    fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[RawMove]) -> bool {
+    fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[Move]) -> bool {
         let mut unreadable = false;
         for one in moves {
-            if !geometry.in_main(one.new.into()) || !geometry.in_main(one.old.into()) {
+            if !geometry.in_main(one.new) || !geometry.in_main(one.old) {
                 return false;
             }
-            match read_blocks(device, one.new.into(), 1) {
-                Ok(block) if crc(&block) == one.crc.get() => {}
+            match read_blocks(device, one.new, 1) {
+                Ok(block) if crc(&block) == one.crc => {}
                 Ok(_) => return false,
                 Err(_) => unreadable = true,
             }
@@ -241,11 +266,11 @@ impl Area {
 }
 
 /// Whether what was moved is still where it was.
-fn is_at_old_place(device: &dyn BlockDevice, one: &RawMove) -> bool {
-    let Ok(block) = read_blocks(device, one.old.into(), 1) else { return false };
+fn is_at_old_place(device: &dyn BlockDevice, one: &Move) -> bool {
+    let Ok(block) = read_blocks(device, one.old, 1) else { return false };
     match one.kind {
         // A node that was moved says where its log goes on from its new place.
-        KIND_NODE => RawNode::ref_from_bytes(&block).is_ok_and(|node| node.footer.nid == one.nid),
-        _ => crc(&block) == one.crc.get(),
+        KIND_NODE => RawNode::ref_from_bytes(&block).is_ok_and(|node| node.footer.nid() == one.nid),
+        _ => crc(&block) == one.crc,
     }
 }

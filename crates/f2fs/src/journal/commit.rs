@@ -19,7 +19,7 @@ use super::guard;
 use super::moves::Written;
 use crate::error::Result;
 use crate::flushes::Flushes;
-use crate::layout::journal::{ENTRIES_PER_BLOCK, RawJournalHeader, RawMove, encode};
+use crate::layout::journal::{Move, RawJournalHeader, cut, encode};
 use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
@@ -89,15 +89,16 @@ impl F2fs {
 
     /// Keeps every other F2FS off the volume, before the first journal block is written.
     fn set_guard(&self) -> Result<()> {
-        let geometry = {
+        let (geometry, mut area) = {
             let volume = self.volume.lock();
-            if volume.journal.is_guarded() {
+            let Some(area) = volume.journal.area() else { return Ok(()) };
+            if volume.journal.is_guarded() && area.is_renewed() {
                 return Ok(());
             }
-            volume.geometry.clone()
+            (volume.geometry.clone(), area)
         };
-        self.tell_failure(guard::set(&*self.device, &geometry))?;
-        self.volume.lock().journal.note_guard_set();
+        self.tell_failure(area.renew(&*self.device, &geometry).and_then(|()| guard::set(&*self.device, &geometry)))?;
+        self.volume.lock().journal.note_guard_set(area);
         Ok(())
     }
 
@@ -162,33 +163,30 @@ impl Volume {
         Ok(Written { moves, emptied, flush: flushes.next(), sections })
     }
 
-    fn compose_journal(&self, moves: &[RawMove]) -> Vec<Box<RawBlock>> {
-        let count = moves.len().div_ceil(ENTRIES_PER_BLOCK).max(1);
+    fn compose_journal(&self, moves: &[Move]) -> Vec<Box<RawBlock>> {
+        // One without a move too: segments may be freed all the same, by blocks that died fresh, and logs may have been in them.
+        let parts = cut(moves);
         let (next, commit) = self.journal.position();
-        let block = |(index, part): (usize, &[RawMove])| {
+        let block = |(index, part): (usize, &&[Move])| {
             let header = RawJournalHeader {
                 magic: U32::new(0),
                 crc: U32::new(0),
                 checkpoint_version: U64::new(self.checkpoint.node_version()),
                 sequence: U32::new(next + index as u32),
                 commit: U32::new(commit),
-                blocks_in_commit: U16::new(count as u16),
+                blocks_in_commit: U16::new(parts.len() as u16),
                 index_in_commit: U16::new(index as u16),
                 count: U32::new(0),
             };
             encode(header, part, self.geometry.checksum_seed)
         };
-        if moves.is_empty() {
-            // Segments may be freed all the same, by blocks that died fresh: recovery has to know that logs may have been in them.
-            return vec![block((0, moves))];
-        }
-        moves.chunks(ENTRIES_PER_BLOCK).enumerate().map(block).collect()
+        parts.iter().enumerate().map(block).collect()
     }
 
     /// The moves are durable: nothing needs the old places. Returns the segments that are free by that.
     fn forget_moved(&mut self, written: Written) -> Vec<Segment> {
         for one in written.moves.list() {
-            self.table.forget_pre_invalid(self.geometry.main_block(one.old.into()));
+            self.table.forget_pre_invalid(self.geometry.main_block(one.old));
         }
         let mut freed = written.emptied;
         freed.retain(|&segment| self.table.is_unneeded(segment, 0));

@@ -2,9 +2,8 @@
 
 use basalt_segments::Segment;
 use rustc_hash::FxHashMap;
-use zerocopy::little_endian::{U16, U32};
 
-use crate::layout::journal::{ENTRIES_PER_BLOCK, RawMove};
+use crate::layout::journal::{Move, cut};
 use crate::layout::{Address, Nid};
 
 /// Who points to a block that is moved.
@@ -21,7 +20,7 @@ pub struct Owner {
 /// The moves of the next commit, in the order they were made.
 #[derive(Debug, Default)]
 pub struct Moves {
-    list: Vec<RawMove>,
+    list: Vec<Move>,
     /// Which of them led to an address.
     to: FxHashMap<Address, Vec<usize>>,
     /// Which addresses were left.
@@ -35,29 +34,21 @@ impl Moves {
     /// between may be reused as soon as the commit is durable.
     pub fn add(&mut self, old: Address, new: Address, owner: Owner, chained: u32, crc: u32) {
         let mut here = self.to.remove(&old).unwrap_or_default();
-        here.iter().for_each(|&at| self.list[at].new.set(new.get()));
+        here.iter().for_each(|&at| self.list[at].new = new);
         here.push(self.list.len());
         self.from.insert(old, self.list.len());
         self.to.insert(new, here);
-        self.list.push(RawMove {
-            old: old.into(),
-            new: new.into(),
-            nid: U32::new(owner.nid.get()),
-            chained: U32::new(chained),
-            crc: U32::new(crc),
-            ofs_in_node: U16::new(owner.index as u16),
-            kind: owner.kind,
-            reserved: 0,
-        });
+        let Owner { nid, index, kind } = owner;
+        self.list.push(Move { old, new, nid, ofs_in_node: index as u16, kind, chained, crc });
     }
 
     /// Where the block at this address went, if it was moved.
     pub fn place_of(&self, address: Address) -> Option<Address> {
-        self.from.get(&address).map(|&at| self.list[at].new.into())
+        self.from.get(&address).map(|&at| self.list[at].new)
     }
 
     /// The moves, in the order they were made.
-    pub fn list(&self) -> &[RawMove] {
+    pub fn list(&self) -> &[Move] {
         &self.list
     }
 
@@ -68,7 +59,7 @@ impl Moves {
 
     /// The addresses that were left, each once.
     pub fn left(&self) -> impl Iterator<Item = Address> + '_ {
-        self.list.iter().map(|one| one.old.into())
+        self.list.iter().map(|one| one.old)
     }
 
     /// How many.
@@ -78,7 +69,7 @@ impl Moves {
 
     /// Journal blocks that they take: at least one, which tells recovery that there was a commit.
     pub fn blocks(&self) -> u32 {
-        self.list.len().div_ceil(ENTRIES_PER_BLOCK).max(1) as u32
+        cut(&self.list).len() as u32
     }
 
     /// Hands the moves out, and begins anew.
@@ -124,7 +115,7 @@ mod tests {
         );
         let taken = moves.take();
         let list: Vec<(u32, u32, u32)> =
-            taken.list().iter().map(|one| (one.old.get(), one.new.get(), one.chained.get())).collect();
+            taken.list().iter().map(|one| (one.old.get(), one.new.get(), one.chained)).collect();
         assert_eq!(list, [(100, 400, 1), (101, 201, 1), (200, 400, 5), (300, 400, 6)]);
         assert_eq!((moves.count(), moves.blocks()), (0, 1));
     }

@@ -19,7 +19,7 @@ use super::translation::Translation;
 use crate::error::{Error, Result};
 use crate::layout::Address;
 use crate::layout::BLOCKS_PER_SEGMENT;
-use crate::layout::journal::{KIND_DATA, KIND_NODE, RawMove};
+use crate::layout::journal::{KIND_DATA, KIND_NODE, Move};
 use crate::layout::summary::RawSummary;
 use crate::log::active::Owners;
 use crate::log::active::{data_owner, node_owner};
@@ -65,9 +65,8 @@ impl Volume {
     /// What the journal says. Each move is one that there can be.
     fn read_journal(&self, area: Area, is_damaged: bool) -> Result<Replay> {
         let version = self.checkpoint.node_version();
-        let is_possible = |one: &RawMove| {
-            self.geometry.in_main(one.old.into()) && self.geometry.in_main(one.new.into()) && one.kind <= KIND_NODE
-        };
+        let is_possible =
+            |one: &Move| self.geometry.in_main(one.old) && self.geometry.in_main(one.new) && one.kind <= KIND_NODE;
         if is_damaged {
             let mut replay = area.read_whole_blocks(&*self.device, &self.geometry, version);
             replay.moves.retain(is_possible);
@@ -75,7 +74,7 @@ impl Volume {
         }
         let replay = area.read_moves(&*self.device, &self.geometry, version)?;
         match replay.moves.iter().find(|one| !is_possible(one)) {
-            Some(one) => Err(damaged(one.old.into(), "a move outside the main area, or of a kind that is not known")),
+            Some(one) => Err(damaged(one.old, "a move outside the main area, or of a kind that is not known")),
             None => Ok(replay),
         }
     }
@@ -106,15 +105,15 @@ impl Volume {
     }
 
     /// The blocks that the checkpoint has live and the journal moved, with their last places.
-    fn moved_of_checkpoint(&self, moves: &[RawMove], translation: &Translation) -> Result<Vec<Moved>> {
+    fn moved_of_checkpoint(&self, moves: &[Move], translation: &Translation) -> Result<Vec<Moved>> {
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         for one in moves {
-            let old = Address::from(one.old);
+            let old = one.old;
             if !seen.insert(old) || !self.table.is_live(self.geometry.main_block(old)) {
                 continue;
             }
-            let mut owner = Owner { nid: one.nid(), index: u32::from(one.ofs_in_node.get()), kind: one.kind };
+            let mut owner = Owner { nid: one.nid, index: one.ofs_in_node.into(), kind: one.kind };
             if mutant::active(Mutant::SummaryTrustedAfterReuse) {
                 owner = self.owner_by_summary(self.geometry.main_block(old), owner)?;
             }

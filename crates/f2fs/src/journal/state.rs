@@ -129,9 +129,9 @@ impl Journal {
         (self.is_guarded, self.is_guard_torn) = (is_set, is_torn);
     }
 
-    /// It is set, in both copies.
-    pub fn note_guard_set(&mut self) {
-        self.is_guarded = true;
+    /// It is set, in both copies, and this is the journal that may be written now.
+    pub fn note_guard_set(&mut self, area: Area) {
+        (self.area, self.is_guarded) = (Some(area), true);
     }
 
     /// It is gone from both copies.
@@ -203,7 +203,7 @@ impl Journal {
     /// A commit begins: hands out its moves. The nodes that point to what was moved are recovery's from now on.
     pub(super) fn begin_commit(&mut self) -> Moves {
         let moves = self.moves.take();
-        self.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid()));
+        self.pointing.extend(moves.list().iter().filter(|one| one.kind == KIND_DATA).map(|one| one.nid));
         moves
     }
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::layout::Address;
-use crate::layout::journal::RawMove;
+use crate::layout::journal::Move;
 use crate::mutant::{self, Mutant};
 
 /// The last place of a block, as of one of its moves.
@@ -23,16 +23,16 @@ pub struct Translation {
 
 impl Translation {
     /// From moves in the order they were made.
-    pub fn new(moves: &[RawMove]) -> Translation {
+    pub fn new(moves: &[Move]) -> Translation {
         // Backwards: what is at an address in front of a move is known from what comes behind it.
         let mut last: FxHashMap<Address, Address> = FxHashMap::default();
         let mut left: FxHashMap<Address, Vec<Step>> = FxHashMap::default();
         for one in moves.iter().rev() {
-            let (old, new) = (Address::from(one.old), Address::from(one.new));
+            let (old, new) = (one.old, one.new);
             let merged = last.get(&new).copied().filter(|_| !mutant::active(Mutant::ChainMergedWrongly));
             let end = merged.unwrap_or(new);
             last.insert(old, end);
-            left.entry(old).or_default().push(Step { chained: one.chained.get(), last: end });
+            left.entry(old).or_default().push(Step { chained: one.chained, last: end });
         }
         left.values_mut().for_each(|steps| steps.reverse());
         Translation { left }
@@ -67,19 +67,17 @@ impl Translation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Nid;
     use crate::layout::journal::KIND_DATA;
-    use zerocopy::little_endian::{U16, U32};
 
-    fn moved(old: u32, new: u32, chained: u32) -> RawMove {
-        RawMove {
-            old: U32::new(old),
-            new: U32::new(new),
-            nid: U32::new(1),
-            chained: U32::new(chained),
-            crc: U32::new(0),
-            ofs_in_node: U16::new(0),
+    fn moved(old: u32, new: u32, chained: u32) -> Move {
+        Move {
+            old: Address::new(old),
+            new: Address::new(new),
+            nid: Nid::new(1),
             kind: KIND_DATA,
-            reserved: 0,
+            chained,
+            ..Move::default()
         }
     }
 

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
-use crate::layout::journal::{KIND_NODE, RawMove};
+use crate::layout::journal::{KIND_NODE, Move};
 use crate::layout::{Address, Nid};
 use crate::node::cache::{LeadPointers, Node};
 use crate::node::pointers::data_slots;
@@ -57,7 +57,7 @@ impl Behind {
             notes.push(format!("{error}; what was cleaned since the checkpoint may be wrong"));
             Vec::new()
         });
-        moves.retain(|one| geometry.in_main(one.old.into()) && geometry.in_main(one.new.into()));
+        moves.retain(|one| geometry.in_main(one.old) && geometry.in_main(one.new));
         if !moves.is_empty() {
             let count = moves.len();
             notes
@@ -130,7 +130,7 @@ fn read_moves(
     geometry: &Geometry,
     version: u64,
     notes: &mut Vec<String>,
-) -> Result<Vec<RawMove>> {
+) -> Result<Vec<Move>> {
     let found = match Area::find(device, geometry) {
         // What is not live has no block of this version.
         Err(Error::Device(_)) => Some(Area::find_live(device, geometry)?),
@@ -147,11 +147,11 @@ fn read_moves(
 }
 
 /// The nodes that the checkpoint knows: an address may have been left several times, and the first counts.
-fn moved_nodes(moves: &[RawMove], translation: &Translation) -> Vec<MovedNode> {
+fn moved_nodes(moves: &[Move], translation: &Translation) -> Vec<MovedNode> {
     let mut seen: FxHashSet<Address> = FxHashSet::default();
-    let firsts = moves.iter().filter(|one| seen.insert(one.old.into()) && one.kind == KIND_NODE);
-    let moved = |one: &RawMove| {
-        let (nid, old) = (one.nid(), one.old.into());
+    let firsts = moves.iter().filter(|one| seen.insert(one.old) && one.kind == KIND_NODE);
+    let moved = |one: &Move| {
+        let (nid, old) = (one.nid, one.old);
         translation.of_checkpoint(old).map(|last| MovedNode { nid, old, last })
     };
     firsts.filter_map(moved).collect()
