@@ -3,7 +3,7 @@
 //! [`run`] formats a volume in memory, lets the workload prepare, age and be measured on it, and reports the measured phase alone:
 //! what the application asked for, what the engine did, what the device and its translation layers did. The engine is the one that
 //! mounts volumes; it runs on one thread, its clock is the device's, and [`FileSystem::tick`] is called when that clock says so.
-//! Only requests to the device take time: neither processors nor memory do. Whatever the engine learns to do otherwise is a field
+//! Only requests to the device take time: neither processors nor memory do, nor a page cache, if the settings have one. Whatever the engine learns to do otherwise is a field
 //! of its [`OpenOptions`], and so of [`EngineSettings`].
 //!
 //! The same settings give the same [`EngineRun`], byte for byte, on any machine.
@@ -18,7 +18,10 @@ use basalt_f2fs::{Clock, F2fs, OpenOptions};
 use basalt_flash::device::{DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock};
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
 use basalt_vfs::{Counters, Engine, FileSystem, Time};
-use basalt_workloads::{Event, Observer, Phase, Runner, Settings, VfsFiles, Workload, WorkloadReport};
+use basalt_workloads::{
+    Event, Observer, PageCache, PageCacheSettings, PageCacheStatistics, Phase, Runner, Settings, VfsFiles, Workload,
+    WorkloadReport,
+};
 
 /// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
 const EPOCH_SECONDS: i64 = 1_767_225_600;
@@ -42,6 +45,8 @@ pub struct EngineSettings {
     pub overprovision_percent: Option<f64>,
     /// Bytes of the volume's cleaning journal; 0 leaves it out.
     pub journal_bytes: u64,
+    /// The page cache between the workload and the engine; `None`: every read and write is the engine's.
+    pub page_cache: Option<PageCacheSettings>,
     /// How the volume is opened.
     pub options: OpenOptions,
     /// Time that passes after each operation before the application asks for the next one.
@@ -60,6 +65,7 @@ impl EngineSettings {
             segments_per_section: 1,
             overprovision_percent: None,
             journal_bytes: FormatOptions::default().journal_bytes,
+            page_cache: None,
             options: OpenOptions::default(),
             think: Duration::ZERO,
             layers: Vec::new(),
@@ -104,6 +110,8 @@ pub struct EngineRun {
     pub engine: Counters,
     /// What the device did.
     pub device: DeviceStatistics,
+    /// What the page cache did, if there was one.
+    pub page_cache: Option<PageCacheStatistics>,
     /// What each listening translation layer did, in the order of the settings.
     pub layers: Vec<LayerRun>,
     /// [`read_weight`] of the device.
@@ -265,13 +273,21 @@ fn measure(
 ) -> Result<EngineRun, EngineError> {
     let name = workload.name();
     let think_ns = u64::try_from(settings.think.as_nanos()).unwrap_or(u64::MAX);
+    let mut files = match settings.page_cache {
+        Some(cache) => {
+            let clock = clock.0.clone();
+            VfsFiles::with_page_cache(engine, PageCache::new(cache, move || clock.now()))
+        }
+        None => VfsFiles::new(engine),
+    };
     let mut ticker = Ticker { engine, clock, think_ns, next_tick: 0, watch };
-    let mut files = VfsFiles::new(engine);
     let mut runner = Runner::new(workload, &settings.workload, &mut files, &mut ticker);
     let mut before = vec![runner.prepare()?, runner.fill()?];
     before.extend(runner.age()?);
     let (engine_before, device_before, layers_before) = (engine.counters(), device.statistics(), device.layers());
+    let cache_before = runner.page_cache_statistics().unwrap_or_default();
     let measure = runner.measure()?;
+    let page_cache = runner.page_cache_statistics().map(|now| now.since(&cache_before));
     let engine = engine.counters().since(&engine_before);
     let statistics = device.statistics().since(&device_before);
     let layers = device.layers().into_iter().zip(layers_before);
@@ -291,7 +307,14 @@ fn measure(
         measure,
         before,
     };
-    Ok(EngineRun { workload, engine, device: statistics, layers, read_weight: read_weight(&settings.device) })
+    Ok(EngineRun {
+        workload,
+        engine,
+        device: statistics,
+        page_cache,
+        layers,
+        read_weight: read_weight(&settings.device),
+    })
 }
 
 /// How long a block of 4 KiB read at random takes on a device compared with one of a long sequential write.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_lab::engine::{EngineRun, EngineSettings, run};
-use basalt_workloads::{Limit, Settings, by_name};
+use basalt_workloads::{Limit, PageCacheSettings, Settings, by_name};
 
 fn settings(device: &str, utilization_percent: u32) -> EngineSettings {
     let workload = Settings {
@@ -106,4 +106,29 @@ fn a_checkpoint_behind_each_victim_can_be_asked_for() {
     let each = run_named("uniform", &settings).engine.cleaning.foreground;
     assert!(each.victims > 0 && each.checkpoints * 5 >= each.victims * 4, "{each:?}");
     assert!(shared.checkpoints * 2 < shared.victims, "{shared:?}");
+}
+
+/// With memory for everything, what a workload reads costs the device nothing, and its operations are the same.
+#[test]
+fn a_page_cache_takes_reads_off_the_device() {
+    for name in ["varmail", "ycsb-a"] {
+        let mut settings = settings("nvme", 70);
+        let without = run_named(name, &settings);
+        assert_eq!(without.page_cache, None);
+        settings.page_cache = Some(PageCacheSettings::new(512 << 20));
+        let with = run_named(name, &settings);
+        assert_eq!(with.workload.measure.operation_hash, without.workload.measure.operation_hash, "{name}");
+        assert_eq!(with.workload.measure.read_bytes, without.workload.measure.read_bytes, "{name}");
+        let cache = with.page_cache.unwrap();
+        assert_eq!(cache.misses, 0, "{name}");
+        assert!(cache.hits >= with.workload.measure.read_bytes.div_ceil(4096), "{name}: {cache:?}");
+        // What is left is read by cleaning.
+        let (left, all) = (with.device.read.bytes, without.device.read.bytes);
+        assert!(left + without.workload.measure.read_bytes * 9 / 10 <= all, "{name}: {left} of {all}");
+        // With less memory than pages, some are read again.
+        settings.page_cache = Some(PageCacheSettings::new(16 << 20));
+        let small = run_named(name, &settings);
+        let cache = small.page_cache.unwrap();
+        assert!(cache.misses > 0 && cache.hits > 0 && small.device.read.bytes > left, "{name}: {cache:?}");
+    }
 }

@@ -6,9 +6,11 @@
 //! | [`DirectoryFiles`] | a directory of any mounted file system |
 
 mod directory;
+mod page_cache;
 mod vfs;
 
 pub use directory::DirectoryFiles;
+pub use page_cache::{List, PAGE, PageCache, PageCacheSettings, PageCacheStatistics};
 pub use vfs::VfsFiles;
 
 use crate::error::Result;
@@ -94,6 +96,11 @@ pub trait Files {
 
     /// The space of the file system now.
     fn space(&mut self) -> Result<Space>;
+
+    /// What the page cache in front of the file system did; `None` where it is not ours to count.
+    fn page_cache_statistics(&self) -> Option<PageCacheStatistics> {
+        None
+    }
 
     /// Bytes still available to users.
     fn free_bytes(&mut self) -> Result<u64> {

@@ -36,6 +36,7 @@ mod specification;
 pub use catalog::{Description, by_name, list};
 pub use error::{Error, Result};
 pub use files::{DirectoryFiles, Files, Handle, Space, VfsFiles};
+pub use files::{List, PAGE, PageCache, PageCacheSettings, PageCacheStatistics};
 pub use operation::{File, Kind, Operation};
 pub use report::{KindReport, Latencies, LatencySummary, PhaseReport, WorkloadReport};
 pub use run::{Event, Observer, Runner, Unobserved, WallClock, run};

@@ -9,7 +9,7 @@ use counts::Counts;
 use target::{OWN_FILE, Target};
 
 use crate::error::{Error, Result};
-use crate::files::Files;
+use crate::files::{Files, PageCacheStatistics};
 use crate::operation::{Kind, MAX_REQUEST, Operation};
 use crate::report::{PhaseReport, WorkloadReport};
 use crate::settings::{BLOCK, Limit, Settings};
@@ -156,6 +156,11 @@ impl<'r> Runner<'r> {
     /// The observer, between phases.
     pub fn observer(&mut self) -> &mut dyn Observer {
         self.observer
+    }
+
+    /// What the page cache in front of the target did so far, as [`Files::page_cache_statistics`].
+    pub fn page_cache_statistics(&self) -> Option<PageCacheStatistics> {
+        self.target.files.page_cache_statistics()
     }
 
     /// Bytes of dummy data written by [`fill`](Self::fill).

@@ -4,7 +4,7 @@ use crate::support::{SIZE, Volume, clock};
 use basalt_workloads::{Files, Kind, Limit, Phase, Settings, Unobserved, VfsFiles, by_name, list, run};
 
 /// Every workload in each of its shapes.
-const SHAPES: [&str; 20] = [
+pub const SHAPES: [&str; 20] = [
     "zipf",
     "zipf:0.8,set=30%,request=16K",
     "uniform",
@@ -27,7 +27,7 @@ const SHAPES: [&str; 20] = [
     "mobile",
 ];
 
-fn settings(utilization: u32) -> Settings {
+pub fn settings(utilization: u32) -> Settings {
     Settings {
         size_bytes: SIZE,
         utilization_percent: utilization,

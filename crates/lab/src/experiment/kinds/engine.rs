@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
-use basalt_workloads::{Kind as Operation, Limit, Settings};
+use basalt_workloads::{Kind as Operation, Limit, PageCacheSettings, Settings};
 
 use super::{ANY_NUMBER, ANY_SIZE, SEGMENT, parameter};
 use crate::engine::{EngineRun, EngineSettings, run as run_engine};
@@ -33,6 +33,12 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("victim", "greedy", Form::Victim, "which section is cleaned while a writer waits"),
     parameter("background-victim", "cost-benefit", Form::Victim, "which section is cleaned while the volume is idle"),
     parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for cached data and data not yet written"),
+    parameter(
+        "page-cache",
+        "0",
+        ANY_SIZE,
+        "memory for pages of files in front of the engine, a fifth of it dirty at most, as a kernel has it; 0: none",
+    ),
     parameter("background", "on", Form::Choice(&["on", "off"]), "clean while the volume is idle"),
     parameter("journal", "0", ANY_SIZE, "size of the cleaning journal; 0: the volume has none"),
     parameter(
@@ -102,6 +108,9 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("checkpoints_cleaning", "checkpoints for cleaning"),
     Metric::plain("journal_commits", "journal commits"),
     Metric::plain("journal_blocks", "journal blocks written"),
+    Metric::plain("page_cache_hits", "pages read that were in the page cache"),
+    Metric::plain("page_cache_misses", "pages read into the page cache"),
+    Metric::plain("page_cache_absorbed", "writes to pages that were dirty already"),
     Metric::time("device_busy_ns", "device time"),
     Metric::plain("device_reads", "reads of the device"),
     Metric::plain("device_writes", "writes to the device"),
@@ -140,6 +149,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.victim = super::victim(point, "victim")?;
     settings.options.background_victim = super::victim(point, "background-victim")?;
     settings.options.cache_bytes = usize::try_from(point.number("cache").unwrap_or(64 << 20)).unwrap_or(usize::MAX);
+    settings.page_cache = point.number("page-cache").filter(|bytes| *bytes > 0).map(PageCacheSettings::new);
     settings.options.background_cleaning = point.value("background") == "on";
     settings.options.discard = point.value("discard") == "on";
     settings.journal_bytes = point.number("journal").unwrap_or(0);
@@ -232,6 +242,11 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
 }
 
 fn device(run: &EngineRun, measured: &mut Measured) {
+    if let Some(cache) = run.page_cache {
+        measured.count("page_cache_hits", cache.hits);
+        measured.count("page_cache_misses", cache.misses);
+        measured.count("page_cache_absorbed", cache.absorbed);
+    }
     measured.count("device_busy_ns", run.device.busy_ns());
     measured.count("device_reads", run.device.read.requests);
     measured.count("device_writes", run.device.write.requests);
