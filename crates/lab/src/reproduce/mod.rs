@@ -2,14 +2,20 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `item` | a number of a paper, ours, and the verdict |
-//! | `sfs_figure_1`, … | one module a figure: the experiment, and what is compared |
+//! | `expectation` | what a paper leads one to expect of a number, and where ours lies beside it |
+//! | `verdict` | what is to be thought of that: by rule, from what a row declares |
+//! | `item` | a number of a paper and ours, with one seed |
+//! | `row` | the same with several seeds: the median, the spread, the verdict |
+//! | `uncovered` | what the papers' text says that no row covers |
+//! | `scj_figure_1`, … | one module a figure: the experiment, and what is compared |
 //! | `scj` | what the SCJ paper's figures share: volume, workloads, ways of committing, and runs made once for all |
 //! | `markdown` | the tables of docs/reproduction.md |
 
+mod expectation;
 mod item;
 mod markdown;
 mod page_cache;
+mod row;
 mod scj;
 mod scj_figure_1;
 mod scj_figure_10;
@@ -19,19 +25,28 @@ mod scj_figure_6;
 mod scj_figure_7;
 mod scj_figure_8;
 mod scj_figure_9;
-mod sfs_figure_1;
 mod sfs_figure_15;
 mod sfs_figure_9;
+mod uncovered;
+mod verdict;
 
-pub use item::{Expectation, Item, Verdict, number};
-pub use markdown::markdown;
+use std::ops::Range;
+
+pub use expectation::{Expectation, Position, Side, Tolerance, number};
+pub use item::Item;
+pub use markdown::{markdown, markdown_uncovered};
+pub use row::{BaselineRow, Row};
 pub use scj::Runs;
+pub use uncovered::{UNCOVERED, Uncovered, uncovered};
+pub use verdict::{Baseline, Claim, Source, Verdict};
 
 /// How large and with which seed experiments run.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// The paper's own size instead of the usual fraction of it: hours instead of minutes.
     pub full: bool,
+    /// A fraction of the usual size, for a first look: seconds instead of minutes. Not with `full`. SFS figure 15 has none.
+    pub small: bool,
     /// Seed of every random choice.
     pub seed: u64,
 }
@@ -39,8 +54,8 @@ pub struct Scale {
 /// What an experiment says while it runs: the step it begins.
 pub type Say<'a> = &'a mut dyn FnMut(&str);
 
-/// What a figure's experiment gives: its items, or why it could not be run.
-pub type Outcome = Result<Vec<Item>, String>;
+/// What a figure's experiment gives with one seed: its items, or why it could not be run.
+type Outcome = Result<Vec<Item>, String>;
 
 /// A figure or table of a paper that is measured again.
 pub struct Figure {
@@ -50,9 +65,9 @@ pub struct Figure {
     pub figure: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// About how long the experiment takes, when none of its runs is made yet and full size is not asked for.
+    /// About how long the experiment takes with one seed, when none of its runs is made yet and full size is not asked for.
     pub takes: &'static str,
-    /// The experiment.
+    /// The experiment with one seed.
     run: fn(&Scale, &mut Runs, Say<'_>) -> Outcome,
 }
 
@@ -62,9 +77,20 @@ impl Figure {
         format!("{} figure {}", self.paper.to_uppercase(), self.figure)
     }
 
-    /// Runs the experiment; `say` hears what is done. What other figures have run already is taken from `runs`.
-    pub fn run(&self, scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome {
-        (self.run)(scale, runs, say)
+    /// Runs the experiment with each of these seeds, and merges what they give; `say` hears what is done. What other figures have
+    /// run already is taken from `runs`. The seed of `scale` is not used.
+    ///
+    /// # Errors
+    /// When the experiment cannot be run with one of the seeds.
+    pub fn run(&self, scale: &Scale, seeds: Range<u64>, runs: &mut Runs, say: Say<'_>) -> Result<Vec<Row>, String> {
+        let several = seeds.end.saturating_sub(seeds.start) > 1;
+        let mut measured = Vec::new();
+        for seed in seeds {
+            let scale = Scale { seed, ..*scale };
+            let mut tell = |step: &str| say(&if several { format!("seed {seed}: {step}") } else { step.to_owned() });
+            measured.push((seed, (self.run)(&scale, runs, &mut tell)?));
+        }
+        Ok(Row::merge(measured))
     }
 }
 
@@ -132,13 +158,6 @@ pub const FIGURES: &[Figure] = &[
         title: "speed and writes over the locality of random writes (section VI.G)",
         takes: "1 min",
         run: scj_figure_11::run,
-    },
-    Figure {
-        paper: "sfs",
-        figure: "1",
-        title: "random writes catch up with sequential ones when requests are large (with table 1)",
-        takes: "1 s",
-        run: sfs_figure_1::run,
     },
     Figure {
         paper: "sfs",

@@ -9,16 +9,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use basalt_flash::device::preset;
-use basalt_vfs::{CleaningWork, Counters};
+use basalt_vfs::{CleaningWork, Counters, WrittenBlocks};
 use basalt_workloads::{Event, Kind, Latencies, LatencySummary, Limit, Settings, by_name};
 
-use super::{Say, Scale};
+use super::{Baseline, Say, Scale, Tolerance};
 use crate::engine::{EngineRun, EngineSettings, Watch, run_watched};
 use crate::size;
 
-/// Size of the paper's file system in bytes, and what it is divided by unless asked otherwise.
+/// Size of the paper's file system in bytes, and what it is divided by unless asked otherwise, and for a first look.
 const SIZE: u64 = 16 << 30;
 const DIVISOR: u64 = 8;
+const SMALL_DIVISOR: u64 = 32;
 /// Utilization of the paper's runs, in percent, unless it is what varies.
 pub(super) const UTILIZATION: u32 = 80;
 /// Bytes that the application writes before and while it is measured, as shares of the volume in sixteenths.
@@ -38,6 +39,12 @@ pub(super) const LOADS: [(&str, &str); 4] =
     [("fileserver", "fileserver"), ("varmail", "varmail"), ("tpcc", "tpcc:set=48%"), ("ycsb-a", "ycsb-a")];
 /// The workload of figures 4 to 7 and 10.
 pub(super) const FILESERVER: &str = LOADS[0].1;
+/// The checkpoint's share of the baseline's time of cleaning, in the order of the workloads (section III), and how far a share may be
+/// off: two systems with other code differ by this much and still tell the same.
+pub(super) const SHARES: [f64; 4] = [0.52, 0.44, 0.57, 0.56];
+pub(super) const SHARE_TOLERANCE: Tolerance = Tolerance::OfValue(0.35);
+/// How far a gain may be off that the paper states or that follows from what it states.
+pub(super) const GAIN_TOLERANCE: Tolerance = Tolerance::OfGain(0.2);
 
 /// By what cleaning is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +76,21 @@ pub(super) const PAPER: Way = Way { commit: Commit::Threshold(THRESHOLD), shared
 pub(super) const OURS: Way = Way { commit: Commit::Rule, shared: true };
 /// The journalled ways that are held against the baseline, as rows name them.
 pub(super) const JOURNALED: [(&str, Way); 2] = [("journal as in the paper", PAPER), ("journal as Basalt's", OURS)];
+
+/// Whether a run is the paper's subject on its own terms: its scheme at its size. On a smaller volume the threshold shrinks and victims
+/// do not, so fewer of them share a checkpoint.
+pub(super) fn on_paper_terms(way: Way, scale: &Scale) -> bool {
+    scale.full && way == PAPER
+}
+
+/// The size of the volume in bytes.
+pub(super) fn volume_bytes(scale: &Scale) -> u64 {
+    match (scale.full, scale.small) {
+        (true, _) => SIZE,
+        (false, true) => SIZE / SMALL_DIVISOR,
+        (false, false) => SIZE / DIVISOR,
+    }
+}
 
 /// One run: what runs on which volume.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -109,12 +131,16 @@ pub(super) fn mebibytes(bytes: u64) -> String {
 }
 
 /// One commit of cleaning in the foreground.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Cleaning {
     /// Victims that it freed.
     pub victims: u64,
     /// Device time of choosing and copying them and of the commit.
     pub took: Duration,
+    /// Of that, of the commit.
+    pub commit: Duration,
+    /// Blocks of nodes and other metadata written in the operation that had to clean: those of the commit.
+    pub metadata: u64,
 }
 
 impl Cleaning {
@@ -183,6 +209,18 @@ impl Measured {
         (work.select + work.copy + work.commit) / u32::try_from(work.victims.max(1)).unwrap_or(u32::MAX)
     }
 
+    /// The commits' share of the time of foreground cleaning; not a number where nothing was cleaned.
+    pub(super) fn commit_share(&self) -> f64 {
+        let work = self.cleaning();
+        work.commit.as_secs_f64() / (work.select + work.copy + work.commit).as_secs_f64()
+    }
+
+    /// What the paper gives of the baseline of one of its workloads, if this is it: what a ratio to this run rests on.
+    pub(super) fn as_baseline(&self, load: usize) -> Option<Baseline> {
+        let what = "the checkpoint's share of the baseline's cleaning";
+        Some(Baseline { what, paper: *SHARES.get(load)?, ours: self.commit_share(), tolerance: SHARE_TOLERANCE })
+    }
+
     /// The device time of cleaning for each victim in words, by phase.
     pub(super) fn phases(&self) -> String {
         let work = self.cleaning();
@@ -230,16 +268,16 @@ pub(super) fn ratio(part: f64, whole: f64) -> f64 {
 /// Runs that figures have in common: each is made once.
 #[derive(Debug, Default)]
 pub struct Runs {
-    done: HashMap<(Setup, bool, u64), Result<Rc<Measured>, String>>,
+    /// By setup, size of the volume in bytes, and seed.
+    done: HashMap<(Setup, u64, u64), Result<Rc<Measured>, String>>,
 }
 
 impl Runs {
     /// The result of a run, made now or before.
     pub(super) fn get(&mut self, scale: &Scale, setup: &Setup, say: Say<'_>) -> Result<Rc<Measured>, String> {
-        let key = (setup.clone(), scale.full, scale.seed);
-        let run = self.done.entry(key).or_insert_with(|| {
+        let size = volume_bytes(scale);
+        let run = self.done.entry((setup.clone(), size, scale.seed)).or_insert_with(|| {
             say(&setup.label());
-            let size = if scale.full { SIZE } else { SIZE / DIVISOR };
             measure(setup, size, scale.seed).map(Rc::new)
         });
         run.clone().map_err(|error| format!("{}: {error}", setup.label()))
@@ -280,6 +318,8 @@ struct Watched {
     checkpointing: Duration,
     /// Foreground cleaning up to the last commit.
     committed: Option<CleaningWork>,
+    /// Blocks written up to the last operation.
+    written: WrittenBlocks,
     queue: Queue,
     kind: Option<Kind>,
     reads: Latencies,
@@ -292,6 +332,7 @@ impl Watched {
             cleanings: Vec::new(),
             checkpointing: Duration::ZERO,
             committed: None,
+            written: WrittenBlocks::default(),
             queue: Queue::new(CONNECTIONS),
             kind: None,
             reads: Latencies::default(),
@@ -299,8 +340,9 @@ impl Watched {
         }
     }
 
-    /// Notes a commit if there was one since the last call.
-    fn cleaned(&mut self, now: CleaningWork) {
+    /// Notes a commit if there was one since the last call, behind the operation before.
+    fn cleaned(&mut self, now: CleaningWork, written: WrittenBlocks) {
+        let written = written - std::mem::replace(&mut self.written, written);
         let Some(before) = self.committed else {
             self.committed = Some(now);
             return;
@@ -315,8 +357,12 @@ impl Watched {
         }
         // Sections that died by themselves may be all that was freed.
         if since.victims > 0 {
-            let took = since.select + since.copy + since.commit;
-            self.cleanings.push(Cleaning { victims: since.victims, took });
+            self.cleanings.push(Cleaning {
+                victims: since.victims,
+                took: since.select + since.copy + since.commit,
+                commit: since.commit,
+                metadata: written.node_blocks + written.metadata_blocks,
+            });
         }
     }
 }
@@ -324,7 +370,7 @@ impl Watched {
 impl Watch for Watched {
     fn operation(&mut self, event: &Event, counters: &Counters) {
         self.queue.begin(event.start_ns);
-        self.cleaned(counters.cleaning.foreground);
+        self.cleaned(counters.cleaning.foreground, counters.written);
         match event.kind {
             Kind::Read => self.kind = self.kind.or(Some(Kind::Read)),
             Kind::Fsync | Kind::Fdatasync => self.kind = Some(event.kind),
@@ -408,7 +454,7 @@ mod tests {
 
     #[test]
     fn each_commit_of_cleaning_is_one_of_the_series() {
-        let mut watched = Watched::new();
+        let (mut watched, mut written) = (Watched::new(), WrittenBlocks::default());
         let work = |victims, journal_commits, checkpoints, milliseconds| CleaningWork {
             victims,
             journal_commits,
@@ -426,10 +472,16 @@ mod tests {
             work(7, 3, 2, 120),
             work(8, 3, 3, 121),
         ] {
-            watched.cleaned(now);
+            written.data_blocks += 100;
+            (written.node_blocks, written.metadata_blocks) = (written.node_blocks * 2 + 1, written.metadata_blocks + 1);
+            watched.cleaned(now, written);
         }
-        let cleaning = |victims, milliseconds| Cleaning { victims, took: Duration::from_millis(milliseconds) };
-        assert_eq!(watched.cleanings, [cleaning(2, 88), cleaning(1, 11)]);
+        let cleaning = |victims, took, commit, metadata| {
+            let [took, commit] = [took, commit].map(Duration::from_millis);
+            Cleaning { victims, took, commit, metadata }
+        };
+        // Nodes: 1, 3, 7, 15, 31, 63 by then.
+        assert_eq!(watched.cleanings, [cleaning(2, 88, 80, 8 + 1), cleaning(1, 11, 10, 32 + 1)]);
         assert_eq!(watched.cleanings[0].each(), Duration::from_millis(44));
         assert_eq!(watched.checkpointing, Duration::from_millis(130));
     }
@@ -463,7 +515,7 @@ mod tests {
 
     #[test]
     fn runs_are_made_once_and_failures_are_kept() {
-        let scale = Scale { full: false, seed: 1 };
+        let scale = Scale { full: false, small: false, seed: 1 };
         let setup = Setup::new("no such workload", OURS);
         let (mut runs, mut said) = (Runs::default(), 0);
         for _ in 0..2 {

@@ -1,14 +1,17 @@
 //! `basalt lab reproduce`: the papers' results, measured again.
 
-use basalt_lab::reproduce::{Figure, Item, Runs, Scale, Verdict, markdown, select};
+use std::ops::Range;
+
+use basalt_lab::reproduce::{Figure, Row, Runs, Scale, Uncovered, markdown, markdown_uncovered, select, uncovered};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
 
 /// Measure the papers' results again, and compare
 ///
-/// Each item has a number of a paper's text, our number, a verdict (bettered, holds or differs) and the reason. Figures that compare file
-/// systems boot a small Linux (User-Mode Linux) and take minutes.
+/// Each row has a number of a paper, where it is from (stated in the text, derived from it, or ours), our number, a verdict (bettered,
+/// holds, differs or baseline differs) and the reason. Behind the rows of whole papers comes a list of what their text says that no row
+/// covers. Figures that compare file systems boot a small Linux (User-Mode Linux) and take minutes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this paper: sfs or scj
@@ -27,11 +30,19 @@ pub struct Args {
     #[arg(long)]
     full: bool,
 
+    /// Use a quarter of the usual sizes, for a first look; SFS figure 15 is as usual
+    #[arg(long, conflicts_with = "full")]
+    small: bool,
+
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Print one line of JSON for each item
+    /// Run everything with so many seeds, from --seed on; rows show the median and the spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+
+    /// Print one line of JSON for each row
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
 
@@ -59,44 +70,73 @@ pub fn run(args: &Args) -> Outcome {
         output.finish()?;
         return Ok(DONE);
     }
-    let scale = Scale { full: args.full, seed: args.seed };
+    let end = args.seed.checked_add(args.seeds);
+    let seeds = args.seed..end.ok_or_else(|| Failure::usage(format_args!("--seed {}: too large", args.seed)))?;
+    let scale = Scale { full: args.full, small: args.small, seed: args.seed };
     let mut runs = Runs::default();
     for figure in figures {
-        let items = measure(figure, &scale, &mut runs)?;
-        show(figure, items, args)?;
+        let rows = measure(figure, &scale, seeds.clone(), &mut runs)?;
+        show(figure, rows, args)?;
+    }
+    // One figure is asked for by somebody who knows what is in it.
+    if args.figure.is_none() {
+        show_uncovered(&uncovered(args.paper.as_deref()).collect::<Vec<_>>(), args)?;
     }
     Ok(DONE)
 }
 
-fn measure(figure: &Figure, scale: &Scale, runs: &mut Runs) -> Result<Vec<Item>, Failure> {
+fn measure(figure: &Figure, scale: &Scale, seeds: Range<u64>, runs: &mut Runs) -> Result<Vec<Row>, Failure> {
     eprintln!("{}: {}", figure.label(), figure.title);
-    figure.run(scale, runs, &mut |step| eprintln!("  {step}")).map_err(|why| Failure::at(figure.label(), why))
+    let mut say = |step: &str| eprintln!("  {step}");
+    figure.run(scale, seeds, runs, &mut say).map_err(|why| Failure::at(figure.label(), why))
 }
 
-/// Shows the items of a figure as soon as they are there.
-fn show(figure: &'static Figure, items: Vec<Item>, args: &Args) -> Result<(), Failure> {
+/// Shows the rows of a figure as soon as they are there.
+fn show(figure: &'static Figure, rows: Vec<Row>, args: &Args) -> Result<(), Failure> {
     let mut output = Output::new();
     if args.markdown {
-        output.bytes(markdown(&[(figure, items)]).as_bytes())?;
+        output.bytes(markdown(&[(figure, rows)]).as_bytes())?;
         return output.finish();
     }
     if args.json {
-        items.iter().try_for_each(|item| output.json_line(item))?;
+        rows.iter().try_for_each(|row| output.json_line(row))?;
         return output.finish();
     }
     output.line(format_args!("{}: {}", figure.label(), figure.title))?;
-    for item in &items {
-        let mark = if item.verdict == Verdict::Differs { "!" } else { " " };
+    for row in &rows {
+        let mark = if row.verdict.is_met() { " " } else { "!" };
+        let spread = match row.spread_text() {
+            spread if spread.is_empty() => spread,
+            spread => format!(" ({spread})"),
+        };
         output.line(format_args!(
-            "{mark} {:<9} {:<58} paper {:>9}  ours {:>9}",
-            item.verdict.name(),
-            item.item,
-            item.paper_text,
-            item.ours_text()
+            "{mark} {:<16} {:<58} paper {:>9} ({})  ours {:>9}{spread}",
+            row.verdict.name(),
+            row.item,
+            row.paper_text,
+            row.source,
+            row.ours_text()
         ))?;
-        if !item.why.is_empty() {
-            output.line(format_args!("            {}", item.why))?;
-        }
+        output.line(format_args!("            paper: {}; ours: {}", row.source_note, row.remarks()))?;
+    }
+    output.finish()
+}
+
+/// Shows what no row covers.
+fn show_uncovered(list: &[&Uncovered], args: &Args) -> Result<(), Failure> {
+    let mut output = Output::new();
+    if args.markdown {
+        output.bytes(markdown_uncovered(list).as_bytes())?;
+        return output.finish();
+    }
+    if args.json {
+        list.iter().try_for_each(|one| output.json_line(one))?;
+        return output.finish();
+    }
+    output.line("What no row covers:")?;
+    for one in list {
+        output.line(format_args!("  {} {}: {}", one.paper.to_uppercase(), one.place, one.uncovered))?;
+        output.line(format_args!("            {}", one.why))?;
     }
     output.finish()
 }
