@@ -78,7 +78,7 @@ pub use main_block::MainBlock;
 pub use placement::{BlockTraits, Placement, Reason, StaticPlacement};
 pub use segment::{Section, Segment, Segments};
 pub use table::{Durable, Held, MAX_SEGMENTS, SegmentState, SegmentTable};
-pub use victim::{CostBenefit, Greedy, SectionView, VictimPolicy};
+pub use victim::{CostBenefit, Greedy, Informed, SectionView, VictimPolicy};
 
 /// Blocks in a segment (F2FS: 512, that is 2 MiB).
 pub const BLOCKS_PER_SEGMENT: u32 = 512;

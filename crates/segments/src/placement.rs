@@ -9,7 +9,7 @@ mod static_f2fs;
 
 pub use static_f2fs::StaticPlacement;
 
-use crate::{LogId, MainBlock, Segment, SegmentKind};
+use crate::{LogId, MainBlock, SectionView, Segment, SegmentKind};
 
 /// Every placement policy, by which options, help texts and reports list them. The first is the default.
 pub static POLICIES: &[Policy] = &[static_f2fs::POLICY];
@@ -114,6 +114,13 @@ pub trait Placement: Send + Sync {
 
     /// This segment is free: what was in it is gone.
     fn note_free(&self, _segment: Segment) {}
+
+    /// How soon the live blocks of a section will die, as far as the policy has learned it: the expected deaths of one block for each
+    /// block that is written from now on. `None` if it does not know. Victim policies that [weigh it](crate::VictimPolicy::weighs_rate)
+    /// get it as [`SectionView::rate`]; the other fields of the section are set.
+    fn rate(&self, _section: &SectionView) -> Option<f64> {
+        None
+    }
 
     /// Whether the answer depends neither on [`file`](BlockTraits::file) and [`index`](BlockTraits::index) nor on what came before, so
     /// that one answer does for many blocks.

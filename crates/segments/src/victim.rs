@@ -9,7 +9,7 @@
 mod cost_benefit;
 mod greedy;
 
-use crate::Section;
+use crate::{Placement, Section};
 
 pub use cost_benefit::CostBenefit;
 pub use greedy::Greedy;
@@ -30,7 +30,7 @@ pub fn by_name(name: &str) -> Option<&'static dyn VictimPolicy> {
 }
 
 /// What a policy may look at. Only sections with at least one live and one dead block are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SectionView {
     /// The section's number.
     pub section: Section,
@@ -41,6 +41,9 @@ pub struct SectionView {
     /// When the section was modified last: the mean over its segments, weighted by their live blocks (a segment
     /// without any says nothing about what would be moved). In the engine's unit of time (F2FS: seconds).
     pub modified: u64,
+    /// What the placement [expects](Placement::rate) of the live blocks; `None` where it does not know, or where the victim policy does
+    /// not [weigh it](VictimPolicy::weighs_rate).
+    pub rate: Option<f64>,
 }
 
 /// Decides which section is the best to clean.
@@ -62,9 +65,57 @@ pub trait VictimPolicy: Send + Sync {
         true
     }
 
+    /// Whether [`cost`](VictimPolicy::cost) looks at [`SectionView::rate`]; without, the placement is not asked.
+    fn weighs_rate(&self) -> bool {
+        false
+    }
+
     /// Whether the cost rises with the live blocks and depends on nothing else, so that an index can stand in for it.
     fn is_by_live_alone(&self) -> bool {
         false
+    }
+}
+
+/// A victim policy that gets what the placement has learned: [`SectionView::rate`] is filled in.
+pub struct Informed<'a> {
+    policy: &'a dyn VictimPolicy,
+    placement: &'a dyn Placement,
+}
+
+impl<'a> Informed<'a> {
+    /// Both together.
+    #[must_use]
+    pub fn new(policy: &'a dyn VictimPolicy, placement: &'a dyn Placement) -> Informed<'a> {
+        Informed { policy, placement }
+    }
+
+    /// The policy to search with: itself, or the bare one where that does not look at rates.
+    #[must_use]
+    pub fn policy(&self) -> &dyn VictimPolicy {
+        if self.policy.weighs_rate() { self } else { self.policy }
+    }
+}
+
+impl VictimPolicy for Informed<'_> {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn about(&self) -> &'static str {
+        self.policy.about()
+    }
+
+    fn cost(&self, section: &SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
+        let section = SectionView { rate: self.placement.rate(section), ..*section };
+        self.policy.cost(&section, now, oldest, youngest)
+    }
+
+    fn ranks_ages(&self) -> bool {
+        self.policy.ranks_ages()
+    }
+
+    fn weighs_rate(&self) -> bool {
+        true
     }
 }
 

@@ -83,7 +83,7 @@ impl Model {
                 let segments = self.section(section.get());
                 let live: u32 = segments.iter().map(|segment| segment.live.len() as u32).sum();
                 let weighted: u64 = segments.iter().map(|segment| segment.modified * segment.live.len() as u64).sum();
-                SectionView { section, live, capacity, modified: weighted / u64::from(live.max(1)) }
+                SectionView { section, live, capacity, modified: weighted / u64::from(live.max(1)), rate: None }
             })
             .filter(|view| view.live > 0 && view.live < capacity)
             .collect()

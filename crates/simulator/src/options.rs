@@ -172,6 +172,12 @@ impl Options {
     /// # Errors
     /// When the options contradict each other.
     pub fn check(&self) -> Result<()> {
+        self.check_volume()?;
+        self.make_placement().map(|_| ())
+    }
+
+    /// As [`check`](Options::check), whatever the placement.
+    pub(crate) fn check_volume(&self) -> Result<()> {
         let wrong = |reason: String| Err(Error::Options(reason));
         let per_section = self.segments_per_section;
         if per_section == 0 || per_section > MAX_SEGMENTS / 2 || self.segments > MAX_SEGMENTS {
@@ -180,7 +186,9 @@ impl Options {
         if !self.segments.is_multiple_of(per_section) {
             return wrong(format!("{} segments are not whole sections of {per_section}", self.segments));
         }
-        self.make_placement()?;
+        if ![2, 4, 6].contains(&self.logs) {
+            return wrong(format!("{} logs, expected 2, 4 or 6", self.logs));
+        }
         match self.cleaning {
             Cleaning::FreeSections { least, .. } if least < 2 => {
                 return wrong(format!("{least} free sections, expected at least 2"));
@@ -211,9 +219,6 @@ impl Options {
     }
 
     pub(crate) fn make_placement(&self) -> Result<Box<dyn Placement>> {
-        if ![2, 4, 6].contains(&self.logs) {
-            return Err(Error::Options(format!("{} logs, expected 2, 4 or 6", self.logs)));
-        }
         let made = (self.placement.make)(self.logs);
         made.ok_or_else(|| {
             Error::Options(format!("{} logs: placement `{}` needs another number", self.logs, self.placement.name))

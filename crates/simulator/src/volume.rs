@@ -5,18 +5,23 @@ mod file;
 mod logs;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
-use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, LogId, MainBlock, Section, Segment, SegmentKind, SegmentTable};
+use basalt_segments::{
+    BLOCKS_PER_SEGMENT, Durable, LogId, MainBlock, Placement, Section, Segment, SegmentKind, SegmentTable,
+};
 
 use crate::error::{Error, Result};
-use crate::options::{Age, FileModel, Options};
+use crate::options::{Age, Cleaning, FileModel, Options};
 use crate::statistics::{Memory, Statistics};
 use file::File;
-use logs::DataLogs;
+use logs::Logs;
 
 /// A block that was never written; no volume has as many places.
 const NOWHERE: MainBlock = MainBlock::new(u32::MAX);
 /// The owner of live blocks that were there from the start and are not the simulator's.
 const STRANGER: u32 = u32::MAX;
+
+/// Free sections that only recorded logs may take where no reserve is kept for cleaning: one to copy to, one to write to.
+const KEPT_FOR_RECORDED: u32 = 2;
 
 /// A log: the segment that it fills from front to back.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +29,8 @@ struct Log {
     /// `None` until something is written to it.
     segment: Option<Segment>,
     offset: u32,
+    /// Without a segment: where the search for the next begins.
+    after: Option<Segment>,
 }
 
 /// A volume under simulation.
@@ -31,7 +38,7 @@ pub struct Volume {
     options: Options,
     table: SegmentTable,
     logs: Vec<Log>,
-    data_logs: DataLogs,
+    choices: Logs,
     /// Where each block is.
     places: Vec<MainBlock>,
     /// Of each place: the block there, or the node.
@@ -55,16 +62,26 @@ impl Volume {
     /// # Errors
     /// When the options contradict each other.
     pub fn new(options: Options) -> Result<Volume> {
-        options.check()?;
+        options.check_volume()?;
         let placement = options.make_placement()?;
+        Volume::with_placement(options, placement)
+    }
+
+    /// As [`new`](Volume::new), with a placement of the caller's instead of the one that the options name: one that no name can make,
+    /// because it needs more than the number of logs.
+    ///
+    /// # Errors
+    /// When the options contradict each other.
+    pub fn with_placement(options: Options, placement: Box<dyn Placement>) -> Result<Volume> {
+        options.check_volume()?;
         let mut table = SegmentTable::new(options.segments, options.segments_per_section);
         if options.policy.is_by_live_alone() {
             table.index_by_live();
         }
-        let data_logs = DataLogs::new(placement);
+        let choices = Logs::new(placement);
         let mut volume = Volume {
-            logs: vec![Log::default(); data_logs.count()],
-            data_logs,
+            logs: vec![Log::default(); choices.count()],
+            choices,
             places: vec![NOWHERE; options.blocks as usize],
             owners: vec![STRANGER; (options.segments * BLOCKS_PER_SEGMENT) as usize],
             file: None,
@@ -87,10 +104,16 @@ impl Volume {
     fn start_logs(&mut self, model: &FileModel) {
         let mut file = File::new(model);
         for (kind, start) in SegmentKind::ALL.into_iter().zip(&model.logs) {
-            self.logs[kind.index()] = Log { segment: Some(Segment::new(start.segment)), offset: start.offset };
+            self.logs[kind.index()] =
+                Log { segment: Some(Segment::new(start.segment)), offset: start.offset, after: None };
             self.table.set_active(Segment::new(start.segment));
             self.table.set_kind(Segment::new(start.segment), kind);
-            for offset in start.offset - start.live..start.offset {
+            // Of directories, the root was written last, and its number is the lowest.
+            let mut offsets: Vec<u32> = (start.offset - start.live..start.offset).collect();
+            if kind == SegmentKind::HotNode {
+                offsets.reverse();
+            }
+            for offset in offsets {
                 let place = MainBlock::in_segment(Segment::new(start.segment), offset);
                 // The segments are distinct and were empty.
                 let _ = self.table.set_live(place, 0);
@@ -101,6 +124,10 @@ impl Volume {
             if kind == SegmentKind::WarmNode {
                 file.name_inode();
             }
+        }
+        for log in LogId::all(self.logs.len()).skip(LogId::RECORDED) {
+            // As in the engine: near the segment of the recorded log of its kind.
+            self.logs[log.index()].after = self.logs[self.choices.kind(log).index()].segment;
         }
         self.table.finish_load();
         self.file = Some(file);
@@ -139,26 +166,36 @@ impl Volume {
     #[inline]
     fn write_out(&mut self, block: u32) -> Result<()> {
         self.statistics.user_blocks += 1;
-        let log = self.log_with_room(self.data_logs.for_user(block));
+        let log = self.log_with_room(self.choices.for_data(block, false));
         self.place(block, log, false)
     }
 
     /// As in the engine: a log that the checkpoint does not record opens no segment where they run short.
     #[inline]
     fn log_with_room(&self, log: LogId) -> LogId {
-        let state = self.logs[log.index()];
-        let needs_segment = state.segment.is_none() || state.offset >= BLOCKS_PER_SEGMENT;
-        if log.is_recorded() || !needs_segment || self.facts().load.spare_sections(&self.table) > 0 {
+        if log.is_recorded() {
             return log;
         }
-        LogId::of(self.data_logs.kind(log))
+        let state = self.logs[log.index()];
+        let needs_segment = state.segment.is_none() || state.offset >= BLOCKS_PER_SEGMENT;
+        if !needs_segment || self.has_spare_sections() { log } else { LogId::of(self.choices.kind(log)) }
+    }
+
+    /// Whether there are free sections that neither what is dirty nor cleaning needs.
+    fn has_spare_sections(&self) -> bool {
+        match self.options.cleaning {
+            Cleaning::Paced { .. } => self.facts().load.spare_sections(&self.table) > 0,
+            Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => {
+                self.table.free_sections() > KEPT_FOR_RECORDED
+            }
+        }
     }
 
     /// Gives a block its next place, in this log.
     #[inline]
     fn place(&mut self, block: u32, log: LogId, copied: bool) -> Result<()> {
         let place = self.allocate(log, block)?;
-        self.data_logs.note_written(block, copied, place);
+        self.choices.note_data(block, copied, place);
         self.roll_when_full(log);
         self.written += 1;
         let old = std::mem::replace(&mut self.places[block as usize], place);
@@ -215,22 +252,38 @@ impl Volume {
 
     /// Goes on in a free segment.
     fn roll(&mut self, log: LogId) -> Result<Segment> {
-        let old = self.logs[log.index()].segment;
-        let kind = self.data_logs.kind(log);
-        let next = self.table.open_segment(kind, old).ok_or(Error::Full { writes: self.clock })?;
+        if log.is_recorded() && self.logs.len() > LogId::RECORDED && !self.has_spare_sections() {
+            // As in the engine: cleaning needs what is left of their segments.
+            self.close_more_logs(|_| true);
+        }
+        let Log { segment: old, after, .. } = self.logs[log.index()];
+        let kind = self.choices.kind(log);
+        let next = self.table.open_segment(kind, old.or(after)).ok_or(Error::Full { writes: self.clock })?;
         if let Some(old) = old {
             self.table.close_segment(old);
-            self.data_logs.note_sealed(log, old);
+            self.choices.note_sealed(log, old);
         }
-        self.logs[log.index()] = Log { segment: Some(next), offset: 0 };
+        self.logs[log.index()] = Log { segment: Some(next), offset: 0, after: None };
         Ok(next)
+    }
+
+    /// Closes the segments of these logs of the placement's own. Each opens the next one when it is needed.
+    fn close_more_logs(&mut self, closes: impl Fn(Log) -> bool) {
+        for log in LogId::all(self.logs.len()).skip(LogId::RECORDED) {
+            let state = self.logs[log.index()];
+            if let Some(segment) = state.segment.filter(|_| closes(state)) {
+                self.table.close_segment(segment);
+                self.choices.note_sealed(log, segment);
+                self.logs[log.index()] = Log { segment: None, offset: 0, after: Some(segment) };
+            }
+        }
     }
 
     #[inline]
     fn invalidate(&mut self, place: MainBlock) {
         let was_live = self.table.clear_live(place, self.death_time(place.segment()));
         debug_assert!(was_live, "block {place} is dead, but something is there");
-        self.data_logs.note_dead(place);
+        self.choices.note_dead(place);
         self.changed = true;
     }
 
@@ -250,17 +303,10 @@ impl Volume {
                 self.roll(log)?;
             }
         }
-        for log in LogId::all(self.logs.len()).skip(LogId::RECORDED) {
-            // As in the engine: the next one is opened when it is needed.
-            if let Log { segment: Some(segment), offset: BLOCKS_PER_SEGMENT } = self.logs[log.index()] {
-                self.table.close_segment(segment);
-                self.data_logs.note_sealed(log, segment);
-                self.logs[log.index()].segment = None;
-            }
-        }
+        self.close_more_logs(|log| log.offset >= BLOCKS_PER_SEGMENT);
         let freed = self.table.prefree();
         self.table.release(&freed, Durable::without_device());
-        self.data_logs.note_free(&freed);
+        self.choices.note_free(&freed);
         self.table.clear_dirty();
         let sections: Vec<Section> = freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);

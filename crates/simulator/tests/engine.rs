@@ -1,11 +1,13 @@
 //! The F2FS engine and the simulator under the same overwrites: the same victims, with the same number of blocks moved out of each,
-//! data and nodes alike, and the same number of blocks written in all.
+//! data and nodes alike, and the same number of blocks written in all. A placement with logs of its own hears the same of both, event by
+//! event: what is written where and why, what dies, what is sealed, what is free.
 //!
 //! Conditions: one file, made after mkfs and the only one; writes of one block each; background cleaning off, because it follows the
 //! clock; nothing else that touches the volume. The page cache, its limits and the order of writeback are part of what is
 //! simulated, so neither the size of the cache nor the moments of sync(2) matter, as long as both get the same.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -14,7 +16,10 @@ use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::{Atime, Clock, F2fs, OpenOptions};
 use basalt_random::Rng;
 use basalt_segments::cleaning::Victim;
-use basalt_segments::{Greedy, SegmentKind};
+use basalt_segments::placement::Policy;
+use basalt_segments::{
+    BlockTraits, Greedy, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement,
+};
 use basalt_simulator::{Age, Cleaning, FileModel, LogStart, Options, Volume};
 use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode, Time};
 use zerocopy::FromBytes;
@@ -46,6 +51,86 @@ struct Case {
     /// Zipf's exponent; 0 is uniform.
     theta: f64,
     seed: u64,
+    placement: &'static Policy,
+}
+
+/// What a placement hears.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Written { block: BlockTraits, place: MainBlock },
+    Dead(MainBlock),
+    Sealed(LogId, Segment),
+    Free(Segment),
+}
+
+/// `None` until it matters: the file is not made in groups.
+type Told = Arc<Mutex<Option<Vec<Event>>>>;
+
+thread_local! {
+    /// What the placement was told that this thread made last.
+    static MADE_LAST: RefCell<Told> = RefCell::default();
+}
+
+/// Blocks of the file in three groups, copies of them in a fourth, indirect nodes in a log of their own.
+static GROUPS: Policy = Policy {
+    name: "groups",
+    about: "blocks by number",
+    make: |_| {
+        let groups = Groups(Told::default());
+        MADE_LAST.set(groups.0.clone());
+        Some(Box::new(groups))
+    },
+};
+
+struct Groups(Told);
+
+impl Groups {
+    fn tell(&self, event: Event) {
+        self.0.lock().unwrap().iter_mut().for_each(|told| told.push(event));
+    }
+}
+
+impl Placement for Groups {
+    fn more_logs(&self) -> &[SegmentKind] {
+        const KINDS: [SegmentKind; 5] = {
+            use SegmentKind::{ColdData, ColdNode, HotData, WarmData};
+            [HotData, WarmData, WarmData, ColdData, ColdNode]
+        };
+        &KINDS
+    }
+
+    fn log(&self, block: &BlockTraits) -> LogId {
+        if self.0.lock().unwrap().is_none() {
+            return StaticPlacement::default().log(block);
+        }
+        match block {
+            BlockTraits { node: true, direct_node: false, .. } => LogId::more(4),
+            BlockTraits { node: true, .. } | BlockTraits { of_directory: true, .. } => {
+                StaticPlacement::default().log(block)
+            }
+            BlockTraits { reason: Reason::Cleaning, .. } => LogId::more(3),
+            // One in four answers names no log of data.
+            _ => LogId::more([0, 1, 2, 9][(block.index / 1000 % 4) as usize]),
+        }
+    }
+
+    fn note_written(&self, block: &BlockTraits, place: MainBlock) {
+        // Files have other numbers in the simulator, which does not know what a directory has.
+        let index = if block.of_directory { 0 } else { block.index };
+        self.tell(Event::Written { block: BlockTraits { file: 0, index, ..*block }, place });
+    }
+
+    fn note_dead(&self, place: MainBlock) {
+        self.tell(Event::Dead(place));
+    }
+
+    fn note_sealed(&self, log: LogId, segment: Segment) {
+        self.tell(Event::Sealed(log, segment));
+    }
+
+    fn note_free(&self, segment: Segment) {
+        self.tell(Event::Free(segment));
+    }
 }
 
 /// Blocks by rank from Zipf's law, ranks scattered over the file.
@@ -112,6 +197,7 @@ impl Engine {
             cache_bytes: case.cache_bytes,
             background_cleaning: false,
             atime: Atime::Noatime,
+            placement: case.placement,
             discard: false,
             ..OpenOptions::default()
         };
@@ -141,7 +227,7 @@ impl Engine {
             segments_per_section: info.segments_per_section,
             blocks,
             logs: 6,
-            placement: Default::default(),
+            placement: case.placement,
             policy: &Greedy,
             cleaning: Cleaning::Paced { reserved_sections: info.usage.reserved_segments / info.segments_per_section },
             age: Age::Modified,
@@ -174,12 +260,16 @@ impl Engine {
 /// Fills a file and overwrites it until `wanted` data sections were emptied.
 fn compare(case: Case, wanted: usize) {
     let engine = Engine::new(&case);
+    let engine_told = MADE_LAST.take();
+    *engine_told.lock().unwrap() = Some(Vec::new());
     let usage = engine.fs.info().usage;
     let blocks = ((usage.user_blocks - usage.used_blocks) * case.filled / 100) as u32;
     let mut volume = Volume::new(engine.options(&case, blocks)).unwrap();
+    let told = MADE_LAST.take();
+    *told.lock().unwrap() = Some(Vec::new());
     let (before, mut stream) = (engine.fs.statistics().written, Stream::new(blocks, case.theta, case.seed));
     let (mut ours, mut theirs) = (Gathered::default(), Gathered::default());
-    let (mut writes, mut data) = (0u64, 0);
+    let (mut writes, mut data, mut events) = (0u64, 0, 0);
     while data < wanted {
         let block = if writes < u64::from(blocks) { writes as u32 } else { stream.next() };
         engine.write(block);
@@ -190,6 +280,7 @@ fn compare(case: Case, wanted: usize) {
             volume.sync().unwrap();
         }
         if writes.is_multiple_of(1000) {
+            events += same_events(&told, &engine_told, writes);
             theirs.add(&engine.fs.recent_victims());
             ours.add(&volume.recent_victims());
             let at = ours.0.iter().zip(&theirs.0).position(|(ours, theirs)| ours != theirs);
@@ -208,7 +299,37 @@ fn compare(case: Case, wanted: usize) {
     assert_eq!(written.blocks_moved, simulated.copies + simulated.nodes_moved, "{case:?}");
     assert_eq!(written.checkpoints - before.checkpoints, simulated.checkpoints, "{case:?}");
     let nodes = ours.0.len() - data;
-    println!("{case:?}: {writes} writes, {data} data victims, {nodes} node victims, {simulated:?}");
+    println!("{case:?}: {writes} writes, {data} data victims, {nodes} node victims, {events} events, {simulated:?}");
+    if case.placement.name == GROUPS.name {
+        assert!(events as u64 > 2 * writes, "{events} events of {writes} writes");
+    }
+}
+
+/// Compares what both placements were told since the last time, and forgets it: the number of events.
+fn same_events(ours: &Told, theirs: &Told, writes: u64) -> usize {
+    let [ours, theirs] = [ours, theirs].map(|told| told.lock().unwrap().replace(Vec::new()).unwrap());
+    if let Some(at) = ours.iter().zip(theirs.iter()).position(|(ours, theirs)| ours != theirs) {
+        panic!("before {writes} writes, event {at}: simulated {:?}, the engine {:?}", ours[at], theirs[at]);
+    }
+    assert_eq!(ours.len(), theirs.len(), "number of events before {writes} writes");
+    ours.len()
+}
+
+#[test]
+fn a_placement_with_groups_hears_the_same() {
+    for (sync_every, cache_bytes) in [(1000, 8 << 20), (u64::MAX, 1 << 20)] {
+        let case = Case {
+            mib: 512,
+            segments_per_section: 1,
+            cache_bytes,
+            filled: 92,
+            sync_every,
+            theta: 0.99,
+            seed: 5,
+            placement: &GROUPS,
+        };
+        compare(case, 300);
+    }
 }
 
 #[test]
@@ -221,6 +342,7 @@ fn uniform_overwrites_choose_the_same_victims() {
         sync_every: 4096,
         theta: 0.0,
         seed: 1,
+        placement: Default::default(),
     };
     compare(case, 1000);
 }
@@ -235,6 +357,7 @@ fn skewed_overwrites_choose_the_same_victims() {
         sync_every: 1000,
         theta: 0.99,
         seed: 2,
+        placement: Default::default(),
     };
     compare(case, 600);
 }
@@ -249,6 +372,7 @@ fn so_they_do_without_sync_and_with_a_small_cache() {
         sync_every: u64::MAX,
         theta: 0.6,
         seed: 3,
+        placement: Default::default(),
     };
     compare(case, 400);
 }
@@ -263,6 +387,7 @@ fn so_they_do_in_large_sections() {
         sync_every: 2500,
         theta: 0.8,
         seed: 4,
+        placement: Default::default(),
     };
     compare(case, 150);
 }

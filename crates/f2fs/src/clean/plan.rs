@@ -1,6 +1,6 @@
 //! Following the plan of cleaning: in the foreground, while a writer waits, and in the background, while nobody does.
 
-use basalt_segments::Segment;
+use basalt_segments::{Informed, Segment};
 use std::ops::Range;
 
 use zerocopy::FromBytes;
@@ -24,7 +24,8 @@ impl F2fs {
             if !volume.cleaner.is_planned(Purpose::Background) {
                 let start = volume.clock.uptime();
                 let now = volume.mounted_seconds();
-                let planned = volume.cleaner.plan_background(&volume.table, volume.options.background_victim, now);
+                let policy = Informed::new(volume.options.background_victim, &*volume.placement);
+                let planned = volume.cleaner.plan_background(&volume.table, policy.policy(), now);
                 volume.record.chose_victim(CleaningCause::Background, volume.clock.uptime().saturating_sub(start));
                 if !planned {
                     return Ok(false);
@@ -135,7 +136,8 @@ impl Volume {
     pub(crate) fn plan_foreground(&mut self) -> bool {
         let start = self.clock.uptime();
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());
-        let gains = self.cleaner.plan_when_needed(&self.table, self.options.victim, reserved, now);
+        let policy = Informed::new(self.options.victim, &*self.placement);
+        let gains = self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, now);
         self.record.chose_victim(CleaningCause::Foreground, self.clock.uptime().saturating_sub(start));
         gains
     }

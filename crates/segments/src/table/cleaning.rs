@@ -146,7 +146,7 @@ impl SegmentTable {
             // The common layout, without the sums of the general one: it has the most sections to go through.
             for (section, (&live, &modified)) in Section::all(self.sections).zip(self.live.iter().zip(&self.modified)) {
                 if live != 0 && live != FULL {
-                    visit(SectionView { section, live: u32::from(live), capacity, modified });
+                    visit(SectionView { section, live: u32::from(live), capacity, modified, rate: None });
                 }
             }
             return;
@@ -156,7 +156,7 @@ impl SegmentTable {
             let total = live.iter().map(|&live| u32::from(live)).sum();
             if total != 0 && total != capacity {
                 let modified = mean_modified(live, modified, total);
-                visit(SectionView { section, live: total, capacity, modified });
+                visit(SectionView { section, live: total, capacity, modified, rate: None });
             }
         }
     }
@@ -169,7 +169,7 @@ impl SegmentTable {
             if live != 0 && needed != capacity {
                 let segments = self.indices_of(section);
                 let modified = mean_modified(&self.live[segments.clone()], &self.modified[segments], live);
-                visit(SectionView { section, live: needed, capacity, modified });
+                visit(SectionView { section, live: needed, capacity, modified, rate: None });
             }
         }
     }

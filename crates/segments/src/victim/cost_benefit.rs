@@ -53,7 +53,7 @@ mod tests {
     use crate::Section;
 
     fn cost(live: u32, modified: u64, now: u64) -> f64 {
-        let section = SectionView { section: Section::new(0), live, capacity: 512, modified };
+        let section = SectionView { section: Section::new(0), live, capacity: 512, modified, rate: None };
         CostBenefit.cost(&section, now, 0, now)
     }
 

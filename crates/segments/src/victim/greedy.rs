@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn only_the_live_blocks_count() {
         let cost = |live, modified| {
-            let section = SectionView { section: Section::new(9), live, capacity: 512, modified };
+            let section = SectionView { section: Section::new(9), live, capacity: 512, modified, rate: None };
             Greedy.cost(&section, 100, 0, 100)
         };
         assert!(cost(10, 100) < cost(11, 0));

@@ -1,9 +1,9 @@
 //! When the simulated volume is cleaned, and moving live blocks.
 
-use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, Want, make_room, relieve_memory};
+use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room, relieve_memory};
 use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment, SegmentTable};
 
-use super::{STRANGER, Volume};
+use super::{STRANGER, Volume, logs};
 use crate::error::{Error, Result};
 use crate::options::Cleaning;
 
@@ -21,7 +21,8 @@ impl Driven for Volume {
 
     fn plan(&mut self) -> bool {
         let reserved = self.facts().load.reserved_sections;
-        self.cleaner.plan_when_needed(&self.table, self.options.policy, reserved, self.clock)
+        let policy = self.choices.inform(self.options.policy);
+        self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, self.clock)
     }
 
     fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
@@ -38,7 +39,14 @@ impl Driven for Volume {
     }
 
     fn write_nodes(&mut self, count: usize) -> Result<()> {
-        Volume::write_nodes(self, count)
+        // As in the engine, which lets others in between: each piece goes on where the last one ended.
+        let mut left = count;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            Volume::write_nodes(self, piece)?;
+            left -= piece;
+        }
+        Ok(())
     }
 
     fn commit(&mut self, _wait: bool) -> Result<()> {
@@ -108,7 +116,8 @@ impl Volume {
 
     /// Empties the best sections and frees them; false if there are none.
     fn clean_victims(&mut self, victims: u32) -> Result<bool> {
-        let best = self.table.select_victims(self.options.policy, self.clock, &|_| false, victims as usize);
+        let policy = self.choices.inform(self.options.policy);
+        let best = self.table.select_victims(policy.policy(), self.clock, &|_| false, victims as usize);
         if best.is_empty() {
             return Ok(false);
         }
@@ -164,7 +173,7 @@ impl Volume {
     fn move_blocks(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let is_node = self.table.kind(segment).is_node();
         self.moved += live.len() as u64;
-        if self.file.is_none() {
+        if self.file.is_none() && self.choices.is_fixed() {
             return self.move_together(segment, live);
         }
         for &offset in live {
@@ -173,13 +182,19 @@ impl Volume {
             if is_node {
                 self.move_node(owner);
             } else if owner == STRANGER {
-                let log = self.log_with_room(self.data_logs.for_copy(STRANGER));
-                self.allocate(log, STRANGER)?;
+                let block = logs::stranger(place);
+                let log = self.log_with_room(self.choices.for_block(&block));
+                let copy = self.allocate(log, STRANGER)?;
+                self.choices.note_written(&block, copy);
+                self.written += 1;
                 self.roll_when_full(log);
+                if let Some(file) = &mut self.file {
+                    file.mark_directories_dirty();
+                }
                 self.invalidate(place);
                 self.statistics.copies += 1;
             } else {
-                let log = self.log_with_room(self.data_logs.for_copy(owner));
+                let log = self.log_with_room(self.choices.for_data(owner, true));
                 self.place(owner, log, true)?;
                 self.statistics.copies += 1;
             }
@@ -187,22 +202,19 @@ impl Volume {
         Ok(())
     }
 
-    /// As [`move_blocks`](Volume::move_blocks) where nothing but the map points to them: run by run of what the log takes.
+    /// As [`move_blocks`](Volume::move_blocks) where nothing but the map points to them and all copies go to one log, of which
+    /// the placement hears nothing: run by run of what the log takes.
     fn move_together(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let mut rest = live;
-        let owner = |owners: &[u32], offset: u32| owners[MainBlock::in_segment(segment, offset).get() as usize];
-        while let Some(&next) = rest.first() {
-            let log = self.log_with_room(self.data_logs.for_copy(owner(&self.owners, next)));
-            let most = if self.data_logs.is_fixed() { rest.len() as u32 } else { 1 };
-            let (first, count) = self.allocate_run(log, most)?;
+        while !rest.is_empty() {
+            let log = self.log_with_room(self.choices.for_data(0, true));
+            let (first, count) = self.allocate_run(log, rest.len() as u32)?;
             let (run, behind) = rest.split_at(count as usize);
             for (at, &offset) in (0..).zip(run) {
                 let place = first + at;
-                let owner = owner(&self.owners, offset);
+                let owner = self.owners[MainBlock::in_segment(segment, offset).get() as usize];
                 self.owners[place.get() as usize] = owner;
                 self.places[owner as usize] = place;
-                self.data_logs.note_written(owner, true, place);
-                self.data_logs.note_dead(MainBlock::in_segment(segment, offset));
             }
             self.roll_when_full(log);
             let was_live = self.table.clear_live_all(segment, run, self.death_time(segment));

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use basalt_segments::{LogId, MainBlock, SegmentKind};
+use basalt_segments::cleaning::PIECE;
+use basalt_segments::{MainBlock, SegmentKind};
 
-use super::{NOWHERE, Volume};
+use super::{NOWHERE, Volume, logs};
 use crate::error::Result;
 use crate::options::FileModel;
 
@@ -30,11 +31,15 @@ pub(super) struct File {
     pub(super) cache_blocks: usize,
     nodes: Vec<Node>,
     inode: u32,
+    /// Inodes of directories, which own the blocks that were there from the start.
+    directories: Vec<u32>,
     /// The nodes that hold addresses, by their place in the file: the inode, then the direct nodes.
     holders: Vec<u32>,
     indirect: Vec<u32>,
     double_indirect: u32,
+    /// Dirty nodes, and those among them that were written since the list was tidied.
     dirty: Vec<u32>,
+    dirty_count: u64,
     /// The node to go on with when not all are written.
     node_cursor: u32,
     pages: BTreeSet<u32>,
@@ -49,10 +54,12 @@ impl File {
             cache_blocks: model.cache_blocks,
             nodes: Vec::new(),
             inode: NO_NODE,
+            directories: Vec::new(),
             holders: Vec::new(),
             indirect: Vec::new(),
             double_indirect: NO_NODE,
             dirty: Vec::new(),
+            dirty_count: 0,
             node_cursor: 0,
             pages: BTreeSet::new(),
             page_cursor: 0,
@@ -62,7 +69,11 @@ impl File {
     /// Adds a node that is written already; its number.
     pub(super) fn add_written(&mut self, place: MainBlock, kind: SegmentKind) -> u32 {
         self.nodes.push(Node { place, kind, dirty: false });
-        self.nodes.len() as u32 - 1
+        let node = self.nodes.len() as u32 - 1;
+        if kind == SegmentKind::HotNode {
+            self.directories.push(node);
+        }
+        node
     }
 
     /// The node added last is the file's inode.
@@ -72,7 +83,7 @@ impl File {
     }
 
     pub(super) fn dirty_nodes(&self) -> u64 {
-        self.dirty.len() as u64
+        self.dirty_count
     }
 
     pub(super) fn dirty_pages(&self) -> u64 {
@@ -91,7 +102,15 @@ impl File {
             && !state.dirty
         {
             state.dirty = true;
+            self.dirty_count += 1;
             self.dirty.push(node);
+        }
+    }
+
+    /// A directory's block moved. They lie side by side, and cleaning moves them in one step: whose block it was does not matter.
+    pub(super) fn mark_directories_dirty(&mut self) {
+        for at in 0..self.directories.len() {
+            self.mark_dirty(self.directories[at]);
         }
     }
 
@@ -208,10 +227,11 @@ impl Volume {
     }
 
     pub(super) fn write_each(&mut self, pages: &[u32]) -> Result<()> {
-        for page in pages {
-            self.write_out(*page)?;
+        for piece in pages.chunks(PIECE) {
+            // As in the engine: what is written counts as dirty until its piece is done.
+            piece.iter().try_for_each(|&page| self.write_out(page))?;
             if let Some(file) = &mut self.file {
-                file.pages.remove(page);
+                piece.iter().for_each(|page| _ = file.pages.remove(page));
             }
         }
         Ok(())
@@ -232,13 +252,17 @@ impl Volume {
 
     fn write_node(&mut self, node: u32) -> Result<()> {
         let Some(kind) = self.file.as_ref().map(|file| file.nodes[node as usize].kind) else { return Ok(()) };
-        let place = self.allocate(LogId::of(kind), node)?;
-        self.roll_when_full(LogId::of(kind));
+        let block = logs::node(kind);
+        let log = self.log_with_room(self.choices.for_block(&block));
+        let place = self.allocate(log, node)?;
+        self.choices.note_written(&block, place);
+        self.roll_when_full(log);
         self.written += 1;
         self.statistics.nodes += 1;
         let Some(file) = &mut self.file else { return Ok(()) };
         let state = &mut file.nodes[node as usize];
         state.dirty = false;
+        file.dirty_count -= 1;
         let old = std::mem::replace(&mut state.place, place);
         if old != NOWHERE {
             self.invalidate(old);

@@ -1,23 +1,33 @@
-//! Which log each block goes to.
+//! Which log each block goes to, and what the placement hears.
 
-use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Reason, Segment, SegmentKind};
+use basalt_segments::{
+    BlockTraits, Informed, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement, VictimPolicy,
+};
 
-/// What the blocks of the simulated volume are to a placement: data of one file, the number of a block its place in that.
-pub(super) struct DataLogs {
+/// What the blocks of the simulated volume are to a placement: data of one file, the number of a block its place in that. With the model
+/// of a file there are nodes too.
+pub(super) struct Logs {
     placement: Box<dyn Placement>,
     /// The logs for what users write and for what cleaning copies, where the placement looks at nothing else: nobody has to ask then,
-    /// or tell it anything.
+    /// or tell it of blocks.
     fixed: Option<[LogId; 2]>,
     /// What each log of the volume writes.
     kinds: Vec<SegmentKind>,
 }
 
-impl DataLogs {
-    pub(super) fn new(placement: Box<dyn Placement>) -> DataLogs {
-        let is_fixed = placement.is_by_type_alone();
-        let fixed = is_fixed.then(|| [false, true].map(|copied| placement.log(&traits(0, copied))));
+/// The file whose blocks are written.
+const FILE: u32 = 0;
+/// The file of what was there from the start.
+const OTHER_FILE: u32 = 1;
+
+impl Logs {
+    pub(super) fn new(placement: Box<dyn Placement>) -> Logs {
         let kinds = SegmentKind::ALL.iter().chain(placement.more_logs()).copied().collect();
-        DataLogs { placement, fixed, kinds }
+        let mut logs = Logs { placement, fixed: None, kinds };
+        if logs.placement.is_by_type_alone() {
+            logs.fixed = Some([false, true].map(|copied| logs.choose(&data(0, copied))));
+        }
+        logs
     }
 
     /// Logs of the volume.
@@ -30,16 +40,22 @@ impl DataLogs {
         self.kinds[log.index()]
     }
 
-    /// The log for a block that a user writes.
-    #[inline]
-    pub(super) fn for_user(&self, block: u32) -> LogId {
-        self.fixed.map_or_else(|| self.placement.log(&traits(block, false)), |[user, _]| user)
+    /// As in the engine: an answer that is no log for such a block counts as the one of F2FS.
+    fn choose(&self, block: &BlockTraits) -> LogId {
+        let log = self.placement.log(block);
+        let is_one = self.kinds.get(log.index()).is_some_and(|kind| kind.is_node() == block.node);
+        if is_one { log } else { StaticPlacement::default().log(block) }
     }
 
-    /// The log for a block that cleaning copies.
+    /// The log for a block of data.
     #[inline]
-    pub(super) fn for_copy(&self, block: u32) -> LogId {
-        self.fixed.map_or_else(|| self.placement.log(&traits(block, true)), |[_, copy]| copy)
+    pub(super) fn for_data(&self, block: u32, copied: bool) -> LogId {
+        self.fixed.map_or_else(|| self.choose(&data(block, copied)), |fixed| fixed[usize::from(copied)])
+    }
+
+    /// The log for any block.
+    pub(super) fn for_block(&self, block: &BlockTraits) -> LogId {
+        self.choose(block)
     }
 
     /// Whether all that cleaning copies goes to one log. Where it does not, the placement is asked once for each block.
@@ -47,11 +63,18 @@ impl DataLogs {
         self.fixed.is_some()
     }
 
-    /// A block got its place.
+    /// A block of data got its place.
     #[inline]
-    pub(super) fn note_written(&self, block: u32, copied: bool, place: MainBlock) {
+    pub(super) fn note_data(&self, block: u32, copied: bool, place: MainBlock) {
         if self.fixed.is_none() {
-            self.placement.note_written(&traits(block, copied), place);
+            self.placement.note_written(&data(block, copied), place);
+        }
+    }
+
+    /// Any block got its place.
+    pub(super) fn note_written(&self, block: &BlockTraits, place: MainBlock) {
+        if self.fixed.is_none() {
+            self.placement.note_written(block, place);
         }
     }
 
@@ -63,7 +86,7 @@ impl DataLogs {
         }
     }
 
-    /// A log has filled its segment.
+    /// A log has filled its segment, or left it.
     pub(super) fn note_sealed(&self, log: LogId, segment: Segment) {
         self.placement.note_sealed(log, segment);
     }
@@ -72,9 +95,32 @@ impl DataLogs {
     pub(super) fn note_free(&self, segments: &[Segment]) {
         segments.iter().for_each(|&segment| self.placement.note_free(segment));
     }
+
+    /// A victim policy with what the placement has learned.
+    pub(super) fn inform<'a>(&'a self, policy: &'a dyn VictimPolicy) -> Informed<'a> {
+        Informed::new(policy, &*self.placement)
+    }
 }
 
-fn traits(block: u32, copied: bool) -> BlockTraits {
+/// A block of data.
+fn data(block: u32, copied: bool) -> BlockTraits {
     let reason = if copied { Reason::Cleaning } else { Reason::Writeback };
-    BlockTraits { index: block, cold: copied, reason, ..BlockTraits::default() }
+    BlockTraits { file: FILE, index: block, cold: copied, reason, ..BlockTraits::default() }
+}
+
+/// A block of data that was there from the start and that cleaning copies: a directory's, for mkfs leaves no other. Which block of it
+/// it is, is not known.
+pub(super) fn stranger(place: MainBlock) -> BlockTraits {
+    BlockTraits { file: OTHER_FILE, of_directory: true, ..data(place.get(), true) }
+}
+
+/// A node that F2FS writes to segments of this kind.
+pub(super) fn node(kind: SegmentKind) -> BlockTraits {
+    BlockTraits {
+        node: true,
+        direct_node: kind != SegmentKind::ColdNode,
+        of_directory: kind == SegmentKind::HotNode,
+        file: FILE,
+        ..BlockTraits::default()
+    }
 }
