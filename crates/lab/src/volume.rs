@@ -3,6 +3,7 @@
 //!
 //! `basalt lab volume` and points of the kind `volume` both do this, with the same defaults.
 
+use basalt_schemes::Oracle;
 use basalt_segments::{BLOCKS_PER_SEGMENT, VictimPolicy, placement};
 use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume, WORKING_SECTIONS};
 use basalt_workloads::Stream;
@@ -27,6 +28,46 @@ pub mod defaults {
     pub const TIMES: u64 = 4;
 }
 
+/// Which log each block is written to.
+#[derive(Debug, Clone, Copy)]
+pub enum Placing {
+    /// As a policy says that needs nothing but a name.
+    Policy(&'static placement::Policy),
+    /// As [`Oracle`] says, which is told what the run will write.
+    Oracle,
+}
+
+impl Default for Placing {
+    fn default() -> Self {
+        Placing::Policy(Default::default())
+    }
+}
+
+impl Placing {
+    /// The names and descriptions of all, F2FS's placement first.
+    pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let oracle = (basalt_schemes::ORACLE, "by the time of the next overwrite, which it is told");
+        basalt_schemes::placements().map(|policy| (policy.name, policy.about)).chain([oracle])
+    }
+
+    /// The one of this name; `None` if there is none.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Placing> {
+        if name == basalt_schemes::ORACLE {
+            return Some(Placing::Oracle);
+        }
+        basalt_schemes::placement_by_name(name).map(Placing::Policy)
+    }
+
+    /// The policy for options, which the oracle does not need.
+    fn policy(self) -> &'static placement::Policy {
+        match self {
+            Placing::Policy(policy) => policy,
+            Placing::Oracle => Default::default(),
+        }
+    }
+}
+
 /// The volume, and how it is cleaned.
 #[derive(Clone)]
 pub struct Setup {
@@ -41,7 +82,7 @@ pub struct Setup {
     /// Which section is cleaned next.
     pub policy: &'static dyn VictimPolicy,
     /// Which log each block is written to.
-    pub placement: &'static placement::Policy,
+    pub placement: Placing,
     /// When to clean: `free:N`, `garbage:PERCENT` or `paced`.
     pub cleaning: String,
     /// From when on a section ages.
@@ -66,7 +107,7 @@ impl Setup {
             // A share of blocks that a `u32` numbers.
             blocks: blocks as u32,
             logs: self.logs,
-            placement: self.placement,
+            placement: self.placement.policy(),
             policy: self.policy,
             cleaning: cleaning(&self.cleaning, self.utilization, victims)?,
             age: self.age,
@@ -116,6 +157,7 @@ pub fn size_of_trace(
 }
 
 /// Which blocks are written, over and over.
+#[derive(Clone)]
 pub enum Source<'a> {
     /// By chance, or in an order of its own.
     Stream(Stream),
@@ -139,6 +181,20 @@ impl Source<'_> {
             Source::Stream(stream) => stream.name(),
             Source::Trace(_) => "trace",
         }
+    }
+
+    /// The blocks of a run over this many, as far as the oracle looks: from the first fill to as many writes behind the run as it has blocks,
+    /// four times.
+    fn future(&self, blocks: u32, lengths: Lengths) -> Vec<u32> {
+        let behind = defaults::TIMES * u64::from(blocks);
+        let (mut source, mut future) = (self.clone(), (0..blocks).collect::<Vec<_>>());
+        let count = lengths.warm_up.saturating_add(lengths.measured).saturating_add(behind);
+        let told: Result<(), std::convert::Infallible> = source.write(&mut Position::default(), count, |block| {
+            future.push(block);
+            Ok(())
+        });
+        let Ok(()) = told;
+        future
     }
 
     /// Hands out block after block, without end, until `write` fails or has had `count`.
@@ -194,6 +250,8 @@ impl Lengths {
     }
 }
 
+/// Writes of which the oracle can be told, each in eight bytes of memory.
+const ORACLE_WRITES: u64 = 1 << 31;
 /// Writes that go by between two calls of `progress`.
 const PIECE: u64 = 1 << 20;
 
@@ -207,9 +265,50 @@ pub fn run(
     lengths: Lengths,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Statistics, Volume), String> {
+    let volume = Volume::new(options).map_err(|error| error.to_string())?;
+    run_on(volume, source, lengths, progress)
+}
+
+/// As [`run`], with this placement instead of the one of the options.
+///
+/// # Errors
+/// In words, when the volume cannot be or has no room, or the oracle would need too much memory.
+pub fn run_placed(
+    options: Options,
+    placing: Placing,
+    source: &mut Source<'_>,
+    lengths: Lengths,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Statistics, Volume), String> {
     let text = |error: basalt_simulator::Error| error.to_string();
-    let blocks = options.blocks;
-    let mut volume = Volume::new(options).map_err(text)?;
+    let volume = match placing {
+        Placing::Policy(policy) => Volume::new(Options { placement: policy, ..options }).map_err(text)?,
+        Placing::Oracle => {
+            if options.logs != 6 {
+                return Err(format!(
+                    "{} logs: placement `{}` needs another number",
+                    options.logs,
+                    basalt_schemes::ORACLE
+                ));
+            }
+            if lengths.warm_up.saturating_add(lengths.measured) > ORACLE_WRITES {
+                return Err(format!("the oracle can be told of {ORACLE_WRITES} writes: write less"));
+            }
+            let oracle = Oracle::new(Oracle::GROUPS, source.future(options.blocks, lengths));
+            Volume::with_placement(options, Box::new(oracle)).map_err(text)?
+        }
+    };
+    run_on(volume, source, lengths, progress)
+}
+
+fn run_on(
+    mut volume: Volume,
+    source: &mut Source<'_>,
+    lengths: Lengths,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Statistics, Volume), String> {
+    let text = |error: basalt_simulator::Error| error.to_string();
+    let blocks = volume.options().blocks;
     let total = u64::from(blocks).saturating_add(lengths.warm_up).saturating_add(lengths.measured);
     let mut done = 0;
     let mut count = |volume: &mut Volume, block: u32| {

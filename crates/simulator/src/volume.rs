@@ -191,6 +191,14 @@ impl Volume {
         }
     }
 
+    /// Whether what logs of the placement's own have left of their segments is needed. With a reserve, that is as in the engine.
+    fn is_short(&self) -> bool {
+        match self.options.cleaning {
+            Cleaning::Paced { .. } => !self.has_spare_sections(),
+            Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => self.table.free_sections() < 2,
+        }
+    }
+
     /// Gives a block its next place, in this log.
     #[inline]
     fn place(&mut self, block: u32, log: LogId, copied: bool) -> Result<()> {
@@ -252,7 +260,7 @@ impl Volume {
 
     /// Goes on in a free segment.
     fn roll(&mut self, log: LogId) -> Result<Segment> {
-        if log.is_recorded() && self.logs.len() > LogId::RECORDED && !self.has_spare_sections() {
+        if log.is_recorded() && self.logs.len() > LogId::RECORDED && self.is_short() {
             // As in the engine: cleaning needs what is left of their segments.
             self.close_more_logs(|_| true);
         }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use basalt_segments::{VictimPolicy, placement, victim};
+use basalt_segments::{VictimPolicy, placement};
 
 use super::parameter::{Form, Measured, Metric, Parameter};
 use super::point::Point;
@@ -133,10 +133,10 @@ impl FromStr for Kind {
 
 /// The placement policy that a point names.
 fn placement(point: &Point) -> Result<&'static placement::Policy, String> {
-    placement::by_name(point.value("placement")).ok_or_else(|| "placement: no such policy".to_owned())
+    basalt_schemes::placement_by_name(point.value("placement")).ok_or_else(|| "placement: no such policy".to_owned())
 }
 
 /// The victim policy that a parameter of a point names.
 fn victim(point: &Point, name: &str) -> Result<&'static dyn VictimPolicy, String> {
-    victim::by_name(point.value(name)).ok_or_else(|| format!("{name}: no such policy"))
+    basalt_schemes::victim_by_name(point.value(name)).ok_or_else(|| format!("{name}: no such policy"))
 }

@@ -1,10 +1,10 @@
 //! What a kind of point can be asked for, and what it measures.
 
 use basalt_flash::device::presets;
-use basalt_segments::{placement, victim};
 
 use crate::report::Unit;
 use crate::size;
+use crate::volume::Placing;
 
 /// What values a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +36,8 @@ pub enum Form {
     Device,
     /// A placement policy.
     Placement,
+    /// A placement policy, or one that has to be told what is written.
+    Placing,
     /// A victim policy.
     Victim,
 }
@@ -45,8 +47,9 @@ impl Form {
     fn words(self) -> Option<Vec<&'static str>> {
         match self {
             Form::Choice(words) => Some(words.to_vec()),
-            Form::Placement => Some(placement::names()),
-            Form::Victim => Some(victim::names()),
+            Form::Placement => Some(basalt_schemes::placements().map(|policy| policy.name).collect()),
+            Form::Placing => Some(Placing::all().map(|(name, _)| name).collect()),
+            Form::Victim => Some(basalt_schemes::victims().map(|policy| policy.name()).collect()),
             Form::Text | Form::Device | Form::Size { .. } | Form::Number { .. } | Form::Percent { .. } => None,
         }
     }
@@ -92,10 +95,12 @@ impl Parameter {
                 _ if largest == u64::MAX => Err(format!("`{text}` is not a whole number of at least {least}")),
                 _ => Err(format!("`{text}` is not a whole number from {least} to {largest}")),
             },
-            Form::Choice(_) | Form::Placement | Form::Victim => match self.form.words().unwrap_or_default() {
-                words if words.contains(&text) => Ok(text.to_owned()),
-                words => Err(format!("`{text}` is not one of {}", words.join(", "))),
-            },
+            Form::Choice(_) | Form::Placement | Form::Placing | Form::Victim => {
+                match self.form.words().unwrap_or_default() {
+                    words if words.contains(&text) => Ok(text.to_owned()),
+                    words => Err(format!("`{text}` is not one of {}", words.join(", "))),
+                }
+            }
         }
     }
 
@@ -105,7 +110,7 @@ impl Parameter {
         match self.form {
             Form::Size { .. } => size::parse(value).ok().map(|bytes| bytes as f64),
             Form::Number { .. } | Form::Percent { .. } => value.parse().ok(),
-            Form::Text | Form::Device | Form::Choice(_) | Form::Placement | Form::Victim => None,
+            Form::Text | Form::Device | Form::Choice(_) | Form::Placement | Form::Placing | Form::Victim => None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! `basalt lab volume`: what a cleaning policy costs, on a volume without a file system.
 
-use basalt_lab::volume::{Lengths, Setup, Source, defaults, run as run_volume};
-use basalt_segments::{placement, victim};
+use basalt_lab::volume::{Lengths, Placing, Setup, Source, defaults, run_placed};
 use basalt_simulator::{Age, Memory, Statistics, UTILIZATION_BINS};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
@@ -107,13 +106,15 @@ struct Report<'a> {
 /// # Errors
 /// When there is no such stream or rule, or the volume has no room for what it keeps free.
 pub fn run(args: &Args) -> Outcome {
-    let options = setup(args)?.options().map_err(Failure::usage)?;
+    let setup = setup(args)?;
+    let options = setup.options().map_err(Failure::usage)?;
     options.check().map_err(Failure::usage)?;
     let mut source = Source::stream(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
     let name = source.name().to_owned();
     let lengths = Lengths::or_usual(args.age, args.writes, options.blocks);
     let mut progress = Progress::new("writing", Unit::Things, args.quiet);
-    let ran = run_volume(options, &mut source, lengths, &mut |done, total| progress.update(done, total));
+    let ran =
+        run_placed(options, setup.placement, &mut source, lengths, &mut |done, total| progress.update(done, total));
     drop(progress);
     let (statistics, volume) = ran.map_err(Failure::new)?;
     let report = Report {
@@ -143,19 +144,14 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn victims() -> PossibleValuesParser {
-    victim::POLICIES
-        .iter()
+    basalt_schemes::victims()
         .map(|policy| PossibleValue::new(policy.name()).help(policy.about()))
         .collect::<Vec<_>>()
         .into()
 }
 
 fn placements() -> PossibleValuesParser {
-    placement::POLICIES
-        .iter()
-        .map(|policy| PossibleValue::new(policy.name).help(policy.about))
-        .collect::<Vec<_>>()
-        .into()
+    Placing::all().map(|(name, about)| PossibleValue::new(name).help(about)).collect::<Vec<_>>().into()
 }
 
 fn setup(args: &Args) -> Result<Setup, Failure> {
@@ -165,8 +161,8 @@ fn setup(args: &Args) -> Result<Setup, Failure> {
         utilization: args.utilization,
         segments_per_section: args.section,
         logs: args.logs,
-        policy: victim::by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?,
-        placement: placement::by_name(&args.placement).ok_or_else(|| no_such(&args.placement))?,
+        policy: basalt_schemes::victim_by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?,
+        placement: Placing::by_name(&args.placement).ok_or_else(|| no_such(&args.placement))?,
         cleaning: args.cleaning.clone(),
         age: if args.age_by_writes { Age::Written } else { Age::Modified },
     })

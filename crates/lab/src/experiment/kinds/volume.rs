@@ -13,7 +13,7 @@ use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
 use crate::trace_load::TraceLoad;
-use crate::volume::{Lengths, Setup, Source, defaults, run as run_volume, size_of_trace};
+use crate::volume::{Lengths, Placing, Setup, Source, defaults, run_placed, size_of_trace};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -30,7 +30,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "block trace whose writes are the stream, over and over; or the directory of a recording",
     ),
     parameter("policy", defaults::POLICY, Form::Victim, "which section is cleaned next"),
-    parameter("placement", "static", Form::Placement, "which log each block is written to"),
+    parameter("placement", "static", Form::Placing, "which log each block is written to"),
     parameter(
         "size",
         "",
@@ -101,7 +101,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     };
     let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), options.blocks);
     let section_blocks = options.segments_per_section * BLOCKS_PER_SEGMENT;
-    let (statistics, volume) = run_volume(options, &mut source, lengths, &mut |_, _| ())?;
+    let (statistics, volume) = run_placed(options, setup.placement, &mut source, lengths, &mut |_, _| ())?;
     Ok(measured(&statistics, section_blocks, read_weight(&device), volume.memory().bytes))
 }
 
@@ -138,7 +138,7 @@ fn setup(point: &Point, trace: Option<&TraceLoad>) -> Result<Setup, String> {
         segments_per_section,
         logs: point.number("logs").unwrap_or(6) as u8,
         policy: super::victim(point, "policy")?,
-        placement: super::placement(point)?,
+        placement: Placing::by_name(point.value("placement")).ok_or("placement: no such policy")?,
         cleaning: point.value("cleaning").to_owned(),
         age: if point.value("age-from") == "written" { Age::Written } else { Age::Modified },
     })

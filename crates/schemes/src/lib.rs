@@ -1,0 +1,97 @@
+//! Placement schemes of the literature, to compare with: as placements and victim policies of `basalt-segments`.
+//!
+//! The volume simulator and the engine run them as they are, because they are ordinary [`Placement`](basalt_segments::Placement)s. They
+//! are for comparisons, and no options of mounts: each keeps some bytes for every block that was ever written, forgets them when the
+//! volume is closed, and gives no promise about memory.
+//!
+//! | scheme | name | groups blocks by |
+//! |---|---|---|
+//! | [`SepBit`] | `sepbit` | how long the block that they replace has lived; copies by their age |
+//! | [`Dac`] | `dac` | a level that rises with each overwrite and falls with each copy |
+//! | [`Mdc`] | `mdc` | how often their segment lost blocks; with the victim policy [`DecliningCost`] |
+//! | [`Sfs`] | `sfs-sepbit` | hotness around centres, as SepBIT's authors read SFS |
+//! | [`Sfs`] | `sfs-log` | hotness around centres, on a logarithmic scale |
+//! | [`Oracle`] | `oracle` | when they will be overwritten: it has to be told the future |
+//!
+//! Blocks of directories and nodes go where F2FS has them. All schemes need six logs.
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
+
+mod blocks;
+mod dac;
+mod declining_cost;
+mod groups;
+mod mdc;
+mod oracle;
+mod segments;
+mod sepbit;
+mod sfs;
+
+pub use dac::Dac;
+pub use declining_cost::DecliningCost;
+pub use groups::{GROUPS_MAX, Groups};
+pub use mdc::Mdc;
+pub use oracle::Oracle;
+pub use sepbit::SepBit;
+pub use sfs::{Scale, Sfs};
+
+use basalt_segments::placement::{self, Policy};
+use basalt_segments::{VictimPolicy, victim};
+
+/// The schemes that a name is enough for: all but the [`Oracle`].
+pub static PLACEMENTS: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY];
+
+/// Victim policies that belong to schemes.
+pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost];
+
+/// The name of the [`Oracle`].
+pub const ORACLE: &str = "oracle";
+
+/// The placements of `basalt-segments`, then these.
+pub fn placements() -> impl Iterator<Item = &'static Policy> {
+    placement::POLICIES.iter().chain(PLACEMENTS)
+}
+
+/// The placement of this name, of either; `None` if there is none.
+#[must_use]
+pub fn placement_by_name(name: &str) -> Option<&'static Policy> {
+    placements().find(|policy| policy.name == name)
+}
+
+/// The victim policies of `basalt-segments`, then these.
+pub fn victims() -> impl Iterator<Item = &'static dyn VictimPolicy> {
+    victim::POLICIES.iter().chain(VICTIMS).copied()
+}
+
+/// The victim policy of this name, of either; `None` if there is none.
+#[must_use]
+pub fn victim_by_name(name: &str) -> Option<&'static dyn VictimPolicy> {
+    victims().find(|policy| policy.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_one_policy_and_none_is_the_oracle() {
+        let mut names: Vec<&str> = placements().map(|policy| policy.name).collect();
+        assert!(names.iter().all(|name| placement_by_name(name).is_some_and(|found| found.name == *name)));
+        names.push(ORACLE);
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(placement_by_name(ORACLE).is_none());
+        for policy in victims() {
+            assert_eq!(victim_by_name(policy.name()).map(VictimPolicy::name), Some(policy.name()));
+        }
+    }
+
+    #[test]
+    fn schemes_need_six_logs() {
+        for policy in PLACEMENTS {
+            assert!((policy.make)(6).is_some() && (policy.make)(2).is_none() && (policy.make)(4).is_none());
+        }
+    }
+}
