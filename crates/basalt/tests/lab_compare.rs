@@ -8,7 +8,7 @@ use basalt_testkit::skip;
 use serde_json::Value;
 use support::{Scratch, basalt, run};
 
-/// Two overwriting megabytes a file system, so that booting takes most of the time.
+/// Few overwriting megabytes a file system, so that booting takes most of the time.
 const SMALL: [&str; 12] =
     ["lab", "compare", "--size", "256M", "--utilization", "60", "--age", "1M", "--measure", "4M", "--limit", "60"];
 
@@ -41,6 +41,12 @@ fn kernels_and_basalt_do_the_same_and_are_measured() {
         let waf = row["waf"].as_f64().unwrap();
         assert!((0.3..3.0).contains(&waf), "{json}");
         assert!(row["flash_pages_per_page"].as_f64().unwrap() >= waf * 0.99, "{json}");
+        // The device was full when the file system came, so what it writes is no longer free of erases.
+        assert_eq!(row["fill_percent"], 100, "{json}");
+        let (erases, per_block) = (row["erases"].as_f64().unwrap(), row["erases_per_block"].as_f64().unwrap());
+        assert!(erases > 0.0 && row["erases_per_block_fast"].as_f64().unwrap() > 0.0, "{json}");
+        // 512 blocks of 512 KiB, and a tenth as many spare ones.
+        assert!((520.0..580.0).contains(&(erases / per_block)), "{json}");
         assert!(row["device_seconds"].as_f64().unwrap() > 0.0 && row["p99_ms"].as_f64().unwrap() > 0.0, "{json}");
         // Every fsync has one flush at least.
         assert!(row["flushes"].as_u64() >= row["fsyncs"].as_u64() && row["fsyncs"].as_u64() > Some(0), "{json}");
@@ -71,6 +77,32 @@ fn basalt_alone_repeats_to_the_byte() {
 }
 
 #[test]
+fn a_device_that_was_written_before_erases_and_a_fresh_one_does_not() {
+    let on = |fill: &str| {
+        lines(&compare(&["--workload", "zipf", "--fs", "basalt", "--json", "--fill", fill]).ok()).remove(0)
+    };
+    let (filled, fresh) = (on("100"), on("0"));
+    assert_eq!((&fresh["fill_percent"], &fresh["wa"], &fresh["erases"]), (&0.into(), &1.0.into(), &0.into()));
+    assert_eq!(fresh["erases_per_block"], 0.0);
+    assert!(filled["erases"].as_u64() > Some(0) && filled["wa"].as_f64() >= Some(1.0), "{filled}");
+    // The file system knows nothing of it.
+    for same in ["operation_hash", "written_bytes", "discarded_bytes", "waf", "device_seconds"] {
+        assert_eq!(filled[same], fresh[same], "{same}");
+    }
+}
+
+#[test]
+fn few_erases_are_warned_of() {
+    let table = compare(&["--workload", "zipf", "--fs", "basalt"]).ok();
+    let warnings: Vec<&str> = table.lines().filter(|line| line.contains("Warning: ")).collect();
+    assert_eq!(warnings.len(), 1, "{table}");
+    assert!(warnings[0].contains("basalt (page-level, FAST)") && warnings[0].contains("--measure"), "{table}");
+    // With what a small volume takes if nobody chooses a set.
+    let table = run("lab compare --workload zipf --fs basalt --size 64M --utilization 60 --measure 128M").ok();
+    assert!(table.contains("set 8 MiB") && !table.contains("Warning"), "{table}");
+}
+
+#[test]
 fn a_run_that_reaches_its_limit_says_how_far_it_came() {
     if basalt_testkit::Uml::new_or_skip().is_none() || !skip::tools_or_skip(&["mkfs.ext4"]) {
         return;
@@ -89,6 +121,7 @@ fn what_cannot_be_compared_is_said_in_one_line() {
     run("lab compare --workload zipf --fs zfs").fails(2, &["zfs", "there are basalt, ext4"]);
     run("lab compare --workload zipf --device floppy").fails(2, &["no device `floppy`", "ssd-m"]);
     run("lab compare --workload zipf --keep").fails(2, &["--output"]);
+    run("lab compare --workload zipf --fill 101").fails(2, &["--fill"]);
     let full = "lab compare --workload zipf:set=90% --utilization 50 --size 256M --fs basalt";
     let ended = run(full);
     assert_eq!(ended.code(), 1);

@@ -80,7 +80,7 @@ impl Session<'_> {
             Stop::Failed(error.to_string())
         }
         let time = time_of(&self.clock);
-        // As for the others, the device is new and needs no discard.
+        // As for the others: a discard of the whole device would make a fresh one of it.
         let options = FormatOptions { uuid: Some([7; 16]), discard: false, time, ..FormatOptions::default() };
         format(&*device, &options, &mut |_, _| ()).map_err(failed)?;
         let clock = Arc::new(EngineClock(self.clock.clone()));

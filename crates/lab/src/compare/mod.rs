@@ -9,15 +9,20 @@
 //! | `engine` | Basalt in this process, on a device in virtual time |
 //! | `log` | a device that writes its requests down |
 //! | `recorded` | the requests of a recording as a device would have got them |
+//! | `flash` | these requests on the simulated device, which was written before |
+//! | `scale` | how large workloads are and how long they run here, if nobody says otherwise |
 //!
-//! What happens before the measured phase (mkfs, the workload's files, dummy data, ageing) goes through the translation layers as well, so
-//! that they are aged; everything counted is of the measured phase, from its first operation until the volume is unmounted.
+//! The translation layers are filled before the first request, and what happens before the measured phase (mkfs, the workload's files, dummy
+//! data, ageing) goes through them as well, so that they are aged; everything counted is of the measured phase, from its first
+//! operation until the volume is unmounted.
 
 mod engine;
+mod flash;
 mod log;
 pub mod page;
 mod recorded;
 pub mod row;
+mod scale;
 pub mod table;
 
 use std::fs::File;
@@ -27,13 +32,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_flash::{DeviceModel, TranslationKind};
+use basalt_flash::DeviceModel;
 use basalt_traces::{IologVersion, IologWriter};
 use basalt_workloads::Settings;
 
 use crate::peers::{self, GuestTask, Machine, Peer, PeerRun, Stop};
-use crate::replay::{Outcome, Replay};
-use recorded::{Marked, Recorded};
+use recorded::Recorded;
 pub use row::{Measured, Row};
 
 /// A file system that takes part.
@@ -93,7 +97,11 @@ pub struct Comparison {
     pub systems: Vec<System>,
     /// The device.
     pub device: Arc<DeviceModel>,
-    /// Size, utilization, seed.
+    /// Share of the device that was written once, in order, before a file system was made on it, in percent; 0 is a fresh device.
+    pub fill_percent: u8,
+    /// Size, utilization, seed. Where it leaves ageing and measuring open, endless workloads write 5/8 of the volume and the whole
+    /// of it. Those that overwrite one set (`zipf`, `uniform`, `hotcold`, `sequential`, `tpcc`) have one of 25 % of the volume,
+    /// unless it has less than 256 MiB.
     pub settings: Settings,
     /// How long each run may take in real time.
     pub limit: Duration,
@@ -123,7 +131,8 @@ impl Comparison {
     /// [`CompareError::Workload`].
     pub fn check(&self) -> Result<(), CompareError> {
         for workload in &self.workloads {
-            basalt_workloads::by_name(workload, &self.settings)
+            let workload = scale::workload(workload, &self.settings);
+            basalt_workloads::by_name(&workload, &self.settings)
                 .map_err(|error| CompareError::Workload(error.to_string()))?;
         }
         Ok(())
@@ -192,8 +201,9 @@ impl Comparison {
         requests: &Path,
         watch: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<(PeerRun, Option<Measured>), String> {
-        let task =
-            GuestTask { workload: workload.to_owned(), settings: self.settings.clone(), requests: requests.to_owned() };
+        let scaled = scale::workload(workload, &self.settings);
+        let settings = scale::settings(&scaled, &self.settings);
+        let task = GuestTask { workload: scaled, settings, requests: requests.to_owned() };
         let (run, cut) = match system {
             System::Basalt => (engine::run(&task, &self.device, &self.place, self.limit, watch)?, None),
             System::Peer(peer) => {
@@ -204,7 +214,7 @@ impl Comparison {
         self.keep(workload, system, requests, cut)?;
         let (Some(measured_from), Ok(_)) = (run.measured_from, &run.report) else { return Ok((run, None)) };
         let recorded = Recorded::open(requests, cut, measured_from).map_err(|error| error.to_string())?;
-        let outcome = self.replay(recorded)?;
+        let outcome = flash::replay(&self.device, self.settings.size_bytes, self.fill_percent, recorded)?;
         let measured = Measured::new(&run, &outcome);
         Ok((run, measured))
     }
@@ -228,24 +238,5 @@ impl Comparison {
             writer.push(&request).map_err(failed)?;
         }
         writer.finish().map(drop).map_err(failed)
-    }
-
-    /// Sends all requests to the device and its translation layers, and counts from the measured phase on.
-    fn replay(&self, recorded: Recorded) -> Result<Outcome, String> {
-        let replay = Replay::new(Arc::clone(&self.device), self.settings.size_bytes, &TranslationKind::ALL);
-        let mut replay = replay.map_err(|error| error.to_string())?;
-        let mut measuring = false;
-        for marked in recorded {
-            let Marked { request, measured } = marked.map_err(|error| error.to_string())?;
-            if measured && !measuring {
-                replay.begin_measuring();
-                measuring = true;
-            }
-            replay.request(&request).map_err(|error| error.to_string())?;
-        }
-        if !measuring {
-            replay.begin_measuring();
-        }
-        Ok(replay.outcome())
     }
 }

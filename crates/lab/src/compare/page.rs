@@ -2,7 +2,7 @@
 
 use super::Comparison;
 use super::row::{Measured, Row};
-use super::table::{LEGEND, workload_of};
+use super::table::{LEGEND, warning, workload_of};
 use crate::report::{Axis, Bars, Cell, Mark, Report, Section, Table, Unit};
 
 /// The report of a comparison; `command` repeats it.
@@ -15,6 +15,7 @@ pub fn report(comparison: &Comparison, rows: &[Row], command: &str) -> Report {
     );
     report.command(command);
     report.parameter("device", format!("{}: {}", comparison.device.name, comparison.device.description));
+    report.parameter("written before", format!("{} % of the device, once and in order", comparison.fill_percent));
     report.parameter("volume", crate::size::human(settings.size_bytes));
     report.parameter("utilization", format!("{} % of what each file system offers", settings.utilization_percent));
     report.parameter("seed", settings.seed.to_string());
@@ -39,6 +40,9 @@ fn section(rows: &[Row]) -> Section {
         .bars(bars(rows, "Time of the device", "seconds", &[""], |m| vec![m.device_seconds]))
         .table(numbers(rows))
         .text(format!("{LEGEND}."));
+    if let Some(warning) = warning(rows) {
+        section = section.text(format!("{warning}."));
+    }
     for row in rows {
         if let Some(error) = &row.error {
             section = section.text(format!("{}: {error}.", row.fs));
@@ -67,9 +71,11 @@ fn numbers(rows: &[Row]) -> Table {
         "WA page-level",
         "pages/page",
         "erases",
+        "per block",
         "WA FAST",
         "pages/page",
         "erases",
+        "per block",
         "p50",
         "p99",
         "p99.9",
@@ -102,9 +108,11 @@ fn cells_of(m: &Measured) -> Vec<Cell> {
         plain(m.wa),
         plain(m.flash_pages_per_page),
         count(m.erases),
+        plain(m.erases_per_block),
         plain(m.wa_fast),
         plain(m.flash_pages_per_page_fast),
         count(m.erases_fast),
+        plain(m.erases_per_block_fast),
         milliseconds(m.p50_ms),
         milliseconds(m.p99_ms),
         milliseconds(m.p99_9_ms),
@@ -123,7 +131,7 @@ fn settings_section(comparison: &Comparison) -> Section {
     }
     Section::new("Settings").table(table).text(
         "Utilization is of what each file system offers to users, so those that keep less back for themselves hold more data. The \
-         translation layers see every request since mkfs; what is counted is the measured phase, unmounting included. Times of the device \
-         are those of its model, one request after the other.",
+         translation layers were filled before, and see every request since mkfs; what is counted is the measured phase, unmounting included. \
+         Times of the device are those of its model, one request after the other.",
     )
 }

@@ -20,6 +20,8 @@ pub struct Row {
     pub size_bytes: u64,
     /// How full it was asked to be, in percent of what the file system offers.
     pub utilization_percent: u32,
+    /// Share of the device that was written before, in percent.
+    pub fill_percent: u8,
     /// The seed.
     pub seed: u64,
     /// What was measured.
@@ -56,6 +58,11 @@ pub struct Measured {
     pub erases: u64,
     /// Blocks erased, FAST.
     pub erases_fast: u64,
+    /// Erases for each erase block of the flash, spare ones included, page-level. Below 1 most of what was measured went to blocks that
+    /// were free before.
+    pub erases_per_block: f64,
+    /// The same with FAST.
+    pub erases_per_block_fast: f64,
     /// Time of a request that half of all requests do not exceed, in milliseconds.
     pub p50_ms: f64,
     /// 99 %.
@@ -98,6 +105,7 @@ impl Row {
             device: comparison.device.name.clone(),
             size_bytes: settings.size_bytes,
             utilization_percent: settings.utilization_percent,
+            fill_percent: comparison.fill_percent,
             seed: settings.seed,
             measured: None,
             elapsed_seconds: 0.0,
@@ -129,6 +137,8 @@ impl Measured {
             flash_pages_per_page_fast: share(fast.statistics.pages_programmed, application_pages),
             erases: page_level.statistics.erases,
             erases_fast: fast.statistics.erases,
+            erases_per_block: page_level.wear.mean,
+            erases_per_block_fast: fast.wear.mean,
             p50_ms: milliseconds(outcome.latency.p50_ns),
             p99_ms: milliseconds(outcome.latency.p99_ns),
             p99_page_level_ms: milliseconds(page_level.latency.p99_ns),

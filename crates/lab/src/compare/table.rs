@@ -13,17 +13,18 @@ const COLUMNS: [Column; 10] = [
     ("", "WAF", |m| format!("{:.2}", m.waf)),
     ("page-level", "WA", |m| format!("{:.2}", m.wa)),
     ("flash", "pages/page", |m| format!("{:.2}", m.flash_pages_per_page)),
-    ("", "erases", |m| m.erases.to_string()),
+    ("erases", "per block", |m| format!("{:.2}", m.erases_per_block)),
     ("FAST", "WA", |m| format!("{:.2}", m.wa_fast)),
     ("flash", "pages/page", |m| format!("{:.2}", m.flash_pages_per_page_fast)),
-    ("", "erases", |m| m.erases_fast.to_string()),
+    ("erases", "per block", |m| format!("{:.2}", m.erases_per_block_fast)),
     ("p99", "(ms)", |m| format!("{:.3}", m.p99_ms)),
     ("", "flushes", |m| m.flushes.to_string()),
 ];
 
 /// What the columns mean, for whoever reads the table.
 pub const LEGEND: &str = "WAF: bytes to the device for each byte written by the application; WA: flash pages programmed for each page to the \
-    device; pages/page: for each page written by the application; p99: of the device's requests";
+    device; pages/page: for each page written by the application; erases per block: of the flash, spare \
+    blocks included; p99: of the device's requests";
 
 /// A table for each workload, in the order of the rows.
 pub fn table(rows: &[Row]) -> String {
@@ -33,17 +34,41 @@ pub fn table(rows: &[Row]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{} on {}, {}, {} % full, seed {}",
+            "{} on {}, {}, {} % written before, {} % full, seed {}",
             crate::size::workload(&same.iter().find(|row| row.measured.is_some()).unwrap_or(first).workload),
             first.device,
             crate::size::human(first.size_bytes),
+            first.fill_percent,
             first.utilization_percent,
             first.seed
         );
         lines(same, &mut text);
+        if let Some(warning) = warning(same) {
+            let _ = writeln!(text, "  {warning}");
+        }
         text.push('\n');
     }
     text
+}
+
+/// What to say of rows whose flash erased less than every block once in the measured phase: which they are, and what helps.
+pub(super) fn warning(rows: &[Row]) -> Option<String> {
+    let found: Vec<String> = rows
+        .iter()
+        .filter_map(|row| {
+            let measured = row.measured.as_ref()?;
+            let layers = [("page-level", measured.erases_per_block), ("FAST", measured.erases_per_block_fast)];
+            let few: Vec<_> = layers.iter().filter(|(_, erases)| *erases < 1.0).map(|layer| layer.0).collect();
+            (!few.is_empty()).then(|| format!("{} ({})", row.fs, few.join(", ")))
+        })
+        .collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "Warning: less than one erase per block was measured with {}, so WA may not be steady: write more (--measure), with a larger set \
+             (set=)",
+            found.join(", ")
+        )
+    })
 }
 
 /// The name without options: rows that did not begin have only what was asked for.
@@ -107,6 +132,8 @@ mod tests {
             flash_pages_per_page_fast: 3.75,
             erases: 1234,
             erases_fast: 5678,
+            erases_per_block: 1.25,
+            erases_per_block_fast: 4.5,
             p50_ms: 0.1,
             p99_ms: 1.5,
             p99_page_level_ms: 1.6,
@@ -129,6 +156,7 @@ mod tests {
             device: "ssd".to_owned(),
             size_bytes: 1 << 30,
             utilization_percent: 85,
+            fill_percent: 100,
             seed: 1,
             measured,
             elapsed_seconds: 1.0,
@@ -145,5 +173,23 @@ mod tests {
         let end = lines[2].find("WAF").unwrap() + 3;
         assert_eq!(&lines[3][end - 4..end], "1.25");
         assert_eq!(lines[4], "  btrfs   no space");
+    }
+    #[test]
+    fn few_erases_are_warned_of_below_the_table() {
+        let measured = |fs, page_level, fast| {
+            let mut row = row(fs, None);
+            let numbers = row.measured.as_mut().unwrap();
+            (numbers.erases_per_block, numbers.erases_per_block_fast) = (page_level, fast);
+            row
+        };
+        let enough = [measured("basalt", 1.0, 1.5), row("btrfs", Some("no space"))];
+        assert_eq!(warning(&enough), None);
+        assert!(!table(&enough).contains("Warning"));
+        let few = [measured("basalt", 0.99, 0.5), measured("ext4", 0.2, 3.0), measured("xfs", 2.0, 2.0)];
+        let text = table(&few);
+        let warnings: Vec<&str> = text.lines().filter(|line| line.contains("Warning")).collect();
+        assert_eq!(warnings.len(), 1, "{text}");
+        assert!(warnings[0].contains("with basalt (page-level, FAST), ext4 (page-level), so"), "{text}");
+        assert!(warnings[0].contains("--measure"), "{text}");
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn script(peer: Peer, command: &[&str]) -> String {
 const STOP_CLEANER: &str =
     "kill $cleaner\nfor i in $(seq 100); do kill -0 $cleaner 2> /dev/null || break; sleep 0.1; done\n";
 
-/// Without discarding the device, which is new.
+/// Without discarding the device: the image is new, and the simulated flash would be a fresh one again.
 /// What ext4 leaves to a thread in the background is done by mkfs: else it falls into the measurement, or does not.
 fn format_command(peer: Peer) -> &'static str {
     match peer {

@@ -19,8 +19,8 @@ use crate::size;
 ///
 /// Each workload runs on each file system: Basalt in this process, those of Linux in User-Mode Linux (Debian package
 /// user-mode-linux; no privilege is needed). All requests to the disk are recorded and replayed on one simulated device and through a
-/// page-level and a hybrid (FAST) flash translation layer. Only the measured phase is counted; the phases before it age the
-/// translation layers.
+/// page-level and a hybrid (FAST) flash translation layer. Both were written once before (--fill), as those of a device in use. Only the
+/// measured phase is counted; the phases before it age the translation layers.
 ///
 /// A file system that cannot run here, runs out of space or does not finish within the limit has a row that says so.
 #[derive(Debug, clap::Args)]
@@ -49,16 +49,20 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Bytes to write before measuring [default: as the workload says]
+    /// Share of the simulated device that was written before, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
+    fill: u8,
+
+    /// Bytes to write before measuring [default: 5/8 of the volume]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     age: Option<u64>,
 
-    /// Bytes to write while measuring [default: as the workload says]
+    /// Bytes to write while measuring [default: the size of the volume]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     measure: Option<u64>,
 
     /// Maximum time of a run
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 600)]
     limit: u64,
 
     /// Write a report (report.html) and the results (results.jsonl) to this directory
@@ -89,6 +93,7 @@ pub fn run(args: &Args) -> Outcome {
         workloads: args.workload.iter().flat_map(|text| workloads(text)).collect(),
         systems: args.fs.clone(),
         device: Arc::new(device),
+        fill_percent: args.fill,
         settings: settings(args),
         limit: Duration::from_secs(args.limit),
         program,
