@@ -2,19 +2,23 @@
 //!
 //! A volume of 16 GiB at 80 % on a Samsung 970 class SSD, an eighth of that unless full size is asked for; the thresholds of the
 //! adaptive checkpoint shrink with it, the journal area does not. Time is the device's, whose requests come one after the other:
-//! processors and memory take none of it. Checkpoints by age come after 60 s, as in the paper's F2FS.
+//! processors and memory take none of it. Of the machine's 8 GB of memory a quarter holds pages of files, and a quarter nodes and what is
+//! to be written: shares of the volume, as the rest. Checkpoints by age come after 60 s, as in the paper's F2FS.
+
+mod watch;
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use basalt_flash::device::preset;
-use basalt_vfs::{CleaningWork, Counters, WrittenBlocks};
-use basalt_workloads::{Event, Kind, Latencies, LatencySummary, Limit, Settings, by_name};
+use basalt_vfs::{CleaningWork, Counters};
+use basalt_workloads::{LatencySummary, Limit, PageCacheSettings, Settings, by_name};
 
 use super::{Baseline, Say, Scale, Tolerance};
-use crate::engine::{EngineRun, EngineSettings, Watch, run_watched};
+use crate::engine::{EngineRun, EngineSettings, run_watched};
 use crate::size;
+use watch::Watched;
 
 /// Size of the paper's file system in bytes, and what it is divided by unless asked otherwise, and for a first look.
 const SIZE: u64 = 16 << 30;
@@ -25,13 +29,13 @@ pub(super) const UTILIZATION: u32 = 80;
 /// Bytes that the application writes before and while it is measured, as shares of the volume in sixteenths.
 const AGEING: u64 = 6;
 const MEASURED: u64 = 6;
+/// Size of the volume over that of the page cache, and over that of the engine's cache.
+const MEMORY_SHARE: u64 = 8;
 /// Checkpoints by age in the paper's F2FS (section II.C).
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The threshold that the paper found best, in bytes at its size, and its journal area.
 pub(super) const THRESHOLD: u64 = 128 << 20;
 pub(super) const JOURNAL: u64 = 256 << 10;
-/// Connections of the paper's YCSB (table 1).
-const CONNECTIONS: usize = 32;
 const MICROSECOND: f64 = 1e-6;
 
 /// The workloads of the paper's table 1 with its data sets, as far as the utilization leaves room for what they grow by.
@@ -159,6 +163,8 @@ pub(super) struct Measured {
     pub application_bytes: u64,
     /// Bytes that the device was given.
     pub device_bytes: u64,
+    /// Requests to read that the device was given, of cleaning too.
+    pub device_reads: u64,
     /// What the application asked for, as one number.
     pub operations: u64,
     /// What the engine did.
@@ -178,6 +184,7 @@ impl Measured {
             elapsed: Duration::from_nanos(run.workload.measure.elapsed_ns),
             application_bytes: run.workload.measure.written_bytes,
             device_bytes: run.device.write.bytes,
+            device_reads: run.device.read.requests,
             operations: run.workload.measure.operation_hash,
             engine: run.engine.clone(),
             cleanings: watched.cleanings,
@@ -193,6 +200,19 @@ impl Measured {
         ratio(other.elapsed.as_secs_f64(), self.elapsed.as_secs_f64())
     }
 
+    /// How many times as fast another run would be if its cleaning in the foreground took as long as here, and all else as long as it
+    /// does there.
+    pub(super) fn speedup_by_cleaning(&self, other: &Measured) -> f64 {
+        let spent = other.elapsed.saturating_sub(other.cleaning_time()) + self.cleaning_time();
+        ratio(other.elapsed.as_secs_f64(), spent.as_secs_f64())
+    }
+
+    /// Device time of cleaning in the foreground: select, copy and commit.
+    pub(super) fn cleaning_time(&self) -> Duration {
+        let work = self.cleaning();
+        work.select + work.copy + work.commit
+    }
+
     /// Cleaning in the foreground.
     pub(super) fn cleaning(&self) -> CleaningWork {
         self.engine.cleaning.foreground
@@ -206,13 +226,13 @@ impl Measured {
     /// Device time of cleaning for each victim: select, copy and commit.
     pub(super) fn latency(&self) -> Duration {
         let work = self.cleaning();
-        (work.select + work.copy + work.commit) / u32::try_from(work.victims.max(1)).unwrap_or(u32::MAX)
+        self.cleaning_time() / u32::try_from(work.victims.max(1)).unwrap_or(u32::MAX)
     }
 
     /// The commits' share of the time of foreground cleaning; not a number where nothing was cleaned.
     pub(super) fn commit_share(&self) -> f64 {
         let work = self.cleaning();
-        work.commit.as_secs_f64() / (work.select + work.copy + work.commit).as_secs_f64()
+        work.commit.as_secs_f64() / self.cleaning_time().as_secs_f64()
     }
 
     /// What the paper gives of the baseline of one of its workloads, if this is it: what a ratio to this run rests on.
@@ -297,7 +317,9 @@ fn measure(setup: &Setup, size_bytes: u64, seed: u64) -> Result<Measured, String
     };
     let device = preset("nvme").map_err(|error| error.to_string())?;
     let mut settings = EngineSettings::new(device, workload);
+    settings.page_cache = Some(PageCacheSettings::new(size_bytes / MEMORY_SHARE));
     let options = &mut settings.options;
+    options.cache_bytes = usize::try_from(size_bytes / MEMORY_SHARE).unwrap_or(usize::MAX);
     (options.checkpoint_interval, options.commit_interval) = (INTERVAL, INTERVAL);
     options.journal = setup.way.commit != Commit::Checkpoint;
     options.sections_per_commit = (!setup.way.shared).then_some(1);
@@ -312,112 +334,6 @@ fn measure(setup: &Setup, size_bytes: u64, seed: u64) -> Result<Measured, String
     Ok(Measured::new(&run, watched))
 }
 
-/// Collects cleanings and latencies while a run is measured.
-struct Watched {
-    cleanings: Vec<Cleaning>,
-    checkpointing: Duration,
-    /// Foreground cleaning up to the last commit.
-    committed: Option<CleaningWork>,
-    /// Blocks written up to the last operation.
-    written: WrittenBlocks,
-    queue: Queue,
-    kind: Option<Kind>,
-    reads: Latencies,
-    updates: Latencies,
-}
-
-impl Watched {
-    fn new() -> Watched {
-        Watched {
-            cleanings: Vec::new(),
-            checkpointing: Duration::ZERO,
-            committed: None,
-            written: WrittenBlocks::default(),
-            queue: Queue::new(CONNECTIONS),
-            kind: None,
-            reads: Latencies::default(),
-            updates: Latencies::default(),
-        }
-    }
-
-    /// Notes a commit if there was one since the last call, behind the operation before.
-    fn cleaned(&mut self, now: CleaningWork, written: WrittenBlocks) {
-        let written = written - std::mem::replace(&mut self.written, written);
-        let Some(before) = self.committed else {
-            self.committed = Some(now);
-            return;
-        };
-        let since = now - before;
-        if since.checkpoints + since.journal_commits == 0 {
-            return;
-        }
-        self.committed = Some(now);
-        if since.checkpoints > 0 {
-            self.checkpointing += since.commit;
-        }
-        // Sections that died by themselves may be all that was freed.
-        if since.victims > 0 {
-            self.cleanings.push(Cleaning {
-                victims: since.victims,
-                took: since.select + since.copy + since.commit,
-                commit: since.commit,
-                metadata: written.node_blocks + written.metadata_blocks,
-            });
-        }
-    }
-}
-
-impl Watch for Watched {
-    fn operation(&mut self, event: &Event, counters: &Counters) {
-        self.queue.begin(event.start_ns);
-        self.cleaned(counters.cleaning.foreground, counters.written);
-        match event.kind {
-            Kind::Read => self.kind = self.kind.or(Some(Kind::Read)),
-            Kind::Fsync | Kind::Fdatasync => self.kind = Some(event.kind),
-            _ => {}
-        }
-    }
-
-    fn step(&mut self, now: u64) {
-        let latency = self.queue.done(now);
-        match self.kind.take() {
-            Some(Kind::Read) => self.reads.record(latency),
-            Some(_) => self.updates.record(latency),
-            None => {}
-        }
-    }
-}
-
-/// A database's connections in front of a device that serves them in turn: each asks for its next access when its last is
-/// answered, so an access waits for those of all others that came before it. This is how cleaning for one delays the others'
-/// reads.
-struct Queue {
-    /// When each connection asked for its access under way; empty before the first.
-    asked: Vec<u64>,
-    next: usize,
-    connections: usize,
-}
-
-impl Queue {
-    fn new(connections: usize) -> Queue {
-        Queue { asked: Vec::new(), next: 0, connections }
-    }
-
-    /// The first call begins everything.
-    fn begin(&mut self, now: u64) {
-        if self.asked.is_empty() {
-            self.asked = vec![now; self.connections];
-        }
-    }
-
-    /// The access whose turn it was is answered: how long it took, and its connection asks for the next.
-    fn done(&mut self, now: u64) -> u64 {
-        let connection = self.next;
-        self.next = (connection + 1) % self.connections;
-        self.asked.get_mut(connection).map_or(0, |asked| now.saturating_sub(std::mem::replace(asked, now)))
-    }
-}
-
 #[cfg(test)]
 impl Measured {
     /// A run that took so long, wrote so much metadata for each block of data, and had so many checkpoints.
@@ -429,6 +345,7 @@ impl Measured {
             elapsed: Duration::from_millis(milliseconds),
             application_bytes: 4096,
             device_bytes: 4096 * (1 + metadata),
+            device_reads: 0,
             operations: 0,
             engine,
             cleanings: Vec::new(),
@@ -444,54 +361,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_access_waits_for_those_of_all_connections_before_it() {
-        let mut queue = Queue::new(3);
-        queue.begin(100);
-        // Every access takes 10, but for the third: the three behind it wait for it.
-        let latencies = [110, 120, 180, 190, 200, 210].map(|now| queue.done(now));
-        assert_eq!(latencies, [10, 20, 80, 80, 80, 30]);
-    }
-
-    #[test]
-    fn each_commit_of_cleaning_is_one_of_the_series() {
-        let (mut watched, mut written) = (Watched::new(), WrittenBlocks::default());
-        let work = |victims, journal_commits, checkpoints, milliseconds| CleaningWork {
-            victims,
-            journal_commits,
-            checkpoints,
-            copy: Duration::from_millis(milliseconds),
-            commit: Duration::from_millis(milliseconds * 10),
-            ..CleaningWork::default()
-        };
-        for now in [
-            work(5, 2, 1, 100),
-            work(6, 2, 1, 103),
-            work(7, 2, 1, 106),
-            work(7, 3, 1, 108),
-            // A checkpoint for sections that died by themselves is none of the series.
-            work(7, 3, 2, 120),
-            work(8, 3, 3, 121),
-        ] {
-            written.data_blocks += 100;
-            (written.node_blocks, written.metadata_blocks) = (written.node_blocks * 2 + 1, written.metadata_blocks + 1);
-            watched.cleaned(now, written);
-        }
-        let cleaning = |victims, took, commit, metadata| {
-            let [took, commit] = [took, commit].map(Duration::from_millis);
-            Cleaning { victims, took, commit, metadata }
-        };
-        // Nodes: 1, 3, 7, 15, 31, 63 by then.
-        assert_eq!(watched.cleanings, [cleaning(2, 88, 80, 8 + 1), cleaning(1, 11, 10, 32 + 1)]);
-        assert_eq!(watched.cleanings[0].each(), Duration::from_millis(44));
-        assert_eq!(watched.checkpointing, Duration::from_millis(130));
-    }
-
-    #[test]
     fn numbers_of_a_run() {
         let (fast, slow) = (Measured::example(10, 1, 2), Measured::example(15, 3, 9));
         assert_eq!(fast.speedup(&slow), 1.5);
         assert_eq!((slow.metadata(), slow.amplification(), slow.checkpoints()), (3.0, 4.0, 9));
         assert_eq!(ratio(1.0, 0.0), 0.0);
+        let (mut fast, mut slow) = (fast, slow);
+        fast.engine.cleaning.foreground.copy = Duration::from_millis(1);
+        slow.engine.cleaning.foreground.commit = Duration::from_millis(4);
+        // 15 ms, of which 4 become 1; the other 2 that are gone are not cleaning's.
+        assert_eq!(fast.speedup_by_cleaning(&slow), 15.0 / 12.0);
     }
 
     /// The ways of committing do the same work of the application on the same volume, and are counted apart.
