@@ -47,7 +47,7 @@ pub const UNCOVERED: &[Uncovered] = &[
     scj(
         "section IV",
         "a journal block has room for 511 entries of 8 bytes",
-        "a format, no result, and not Basalt's: its entries name the owner too; figure 8 has the journal blocks a victim",
+        "a format, no result, and Basalt's is another (docs/f2fs-format.md); figure 8 has the journal blocks a victim",
     ),
     scj(
         "section VI.B",
