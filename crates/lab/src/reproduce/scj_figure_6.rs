@@ -59,7 +59,7 @@ fn items(baseline: &Measured, points: &[Point], set: f64, on_paper_terms: bool) 
     let mut items = vec![
         compared(
             "fileserver, speed with 4 KiB over the baseline's",
-            Expectation::Near { value: 1.0, tolerance: within(0.1) },
+            Expectation::Near { value: 1.0, tolerance: within(SAME) },
             smallest.map(|run| run.speedup(baseline)),
         ),
         compared(

@@ -1,0 +1,138 @@
+//! `lab reproduce`: rows, seeds, and what no row covers, through the program.
+
+mod support;
+
+use basalt_lab::reproduce::uncovered;
+use serde_json::Value;
+use support::run;
+
+/// Rows of a figure that takes a second or two at this size.
+const SMALL: &str = "lab reproduce --small --json sfs 9";
+
+fn lines(json: &str) -> Vec<Value> {
+    json.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Standard output; steps are told on standard error.
+fn rows(line: &str) -> (Vec<Value>, String) {
+    let finished = run(line);
+    assert_eq!(finished.code(), 0, "{}", finished.err());
+    (lines(&finished.out()), finished.err())
+}
+
+#[test]
+fn seeds_are_run_one_after_the_other_and_merged() {
+    let alone: Vec<_> = [7, 8].into_iter().map(|seed| rows(&format!("{SMALL} --seed {seed}")).0).collect();
+    let (both, told) = rows(&format!("{SMALL} --seed 7 --seeds 2"));
+    for seed in [7, 8] {
+        let step = format!("  seed {seed}: LFS-CB, Zipf, 85 % in use\n");
+        assert!(told.contains(&step), "{told}");
+    }
+    assert!(!both.is_empty() && both.len() == alone[0].len() && both.len() == alone[1].len());
+    let mut spread = 0;
+    for (row, ones) in both.iter().zip(alone[0].iter().zip(&alone[1])) {
+        let values = [ones.0, ones.1].map(|one| {
+            assert_eq!(one["item"], row["item"]);
+            assert_eq!((&one["ours_min"], &one["ours_max"]), (&one["ours"], &one["ours"]), "{one}");
+            one["ours"].as_f64().unwrap()
+        });
+        assert_eq!(row["seeds"], serde_json::json!([7, 8]));
+        let number = |name: &str| row[name].as_f64().unwrap();
+        let near = |name: &str, expected: f64| assert!((number(name) - expected).abs() < 1e-12, "{name}: {row}");
+        near("ours", f64::midpoint(values[0], values[1]));
+        near("ours_min", values[0].min(values[1]));
+        near("ours_max", values[0].max(values[1]));
+        assert_eq!(row["seed_verdicts"], serde_json::json!([ones.0["verdict"], ones.1["verdict"]]));
+        spread += usize::from(values[0] != values[1]);
+    }
+    assert!(spread > 0, "both seeds gave the same");
+}
+
+/// The verdict follows from what the row says of the paper and of ours.
+#[test]
+fn a_row_has_what_its_verdict_was_decided_from() {
+    let (rows, _) = rows(SMALL);
+    for row in &rows {
+        let number = |name: &str| row[name].as_f64();
+        let (low, high) = (number("paper_low"), number("paper_high"));
+        assert_eq!(number("paper_value"), low.or(high), "{row}");
+        let slack = match row["tolerance_of"].as_str() {
+            Some("value") => number("tolerance").unwrap() * number("paper_value").unwrap().abs(),
+            Some("gain") => number("tolerance").unwrap() * (number("paper_value").unwrap() - 1.0).abs(),
+            _ => 0.0,
+        };
+        let ours = number("ours").unwrap();
+        let holds = match row["relation"].as_str().unwrap() {
+            "near" => (low.unwrap() - slack..=high.unwrap() + slack).contains(&ours),
+            "above" => ours > low.unwrap(),
+            other => panic!("{other}: {row}"),
+        };
+        assert_eq!(row["verdict"], if holds { "holds" } else { "differs" }, "{row}");
+        assert!(["stated", "derived", "ours"].contains(&row["source"].as_str().unwrap()), "{row}");
+        assert!(!row["source_note"].as_str().unwrap().is_empty() && !row["why"].as_str().unwrap().is_empty(), "{row}");
+        assert_eq!((&row["on_paper_terms"], &row["baseline"]), (&false.into(), &Value::Null), "{row}");
+    }
+    let cost = rows.iter().find(|row| row["item"] == "write cost without grouping, Zipf, 85 %").unwrap();
+    assert_eq!((&cost["paper_low"], &cost["source"]), (&6.96.into(), &"stated".into()));
+    assert_eq!((&cost["tolerance"], &cost["tolerance_of"]), (&0.2.into(), &"gain".into()));
+}
+
+/// Ratios to the baseline carry the paper's and our number of it.
+#[test]
+fn a_ratio_tells_its_baseline() {
+    let (rows, _) = rows("lab reproduce --small --json scj 7");
+    let row = rows.iter().find(|row| row["baseline"] != Value::Null).expect("a ratio to the baseline");
+    let (baseline, ours) = (&row["baseline"], row["baseline"]["ours"].as_f64().unwrap());
+    assert_eq!((&baseline["paper"], &baseline["tolerance"]), (&0.52.into(), &0.35.into()));
+    assert_eq!(baseline["is_alike"], (ours - 0.52).abs() <= 0.35 * 0.52, "{row}");
+    assert!(0.0 < ours && ours < 1.0, "{row}");
+    assert_eq!((&row["source"], &row["tolerance_of"]), (&"derived".into(), &"gain".into()));
+    assert!(rows.iter().any(|row| row["source"] == "ours"), "{rows:?}");
+    // Never better than the paper on a smaller volume.
+    assert!(rows.iter().all(|row| row["verdict"] != "bettered"), "{rows:?}");
+}
+
+#[test]
+fn tables_show_source_spread_and_disagreement() {
+    let text = run("lab reproduce --small sfs 9 --seeds 2").out();
+    assert!(text.starts_with("SFS figure 9: ") && text.contains("(stated)") && text.contains(" to "), "{text}");
+    assert!(!text.contains("What no row covers"), "{text}");
+    let markdown = run("lab reproduce --small --markdown sfs 9").out();
+    assert!(
+        markdown.contains("| what | paper | source | ours | spread | verdict | conditions and reasons |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn the_documents_list_what_no_row_covers() {
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction.md")).unwrap();
+    let lines = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction.json")).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for one in uncovered(None) {
+        let row = format!("| {} | {} | {} | {} |", one.paper.to_uppercase(), one.place, one.uncovered, one.why);
+        assert!(document.contains(&row), "docs/reproduction.md lacks\n{row}");
+        assert!(lines.contains(&serde_json::to_value(one).unwrap()), "docs/reproduction.json lacks {one:?}");
+    }
+    let rows = lines.iter().filter(|line| line["uncovered"] == Value::Null);
+    assert!(rows.clone().count() > 100);
+    for row in rows {
+        assert!(row["paper_text"].is_string() && row["source"].is_string() && row["seeds"].is_array(), "{row}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    run("lab reproduce sfs 1").fails(2, &["sfs 1: no such paper or figure"]);
+    for (arguments, part) in [
+        ("--seeds 0", "0"),
+        ("--seeds 1001", "1001"),
+        ("--small --full", "--full"),
+        ("--seed 18446744073709551615", "too large"),
+    ] {
+        let finished = run(&format!("lab reproduce sfs 9 {arguments}"));
+        assert_eq!(finished.code(), 2, "{arguments}: {}", finished.err());
+        assert!(finished.err().contains(part), "{}", finished.err());
+    }
+    assert!(run("lab reproduce --list").ok().lines().all(|line| line.split('\t').count() == 3));
+}
