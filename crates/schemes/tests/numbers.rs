@@ -121,11 +121,11 @@ fn one_group_is_the_plain_volume() {
 #[ignore = "a table to look at: a minute"]
 fn table() {
     for (name, placement, groups, policy) in [
-        ("sepbit", Box::new(SepBit::default()) as Box<dyn Placement>, 6, &CostBenefit as &dyn VictimPolicy),
+        ("one group", Box::new(Dac::new(1)) as Box<dyn Placement>, 1, &CostBenefit as &'static dyn VictimPolicy),
+        ("sepbit", Box::new(SepBit::default()), 6, &CostBenefit),
         ("dac 6", Box::new(Dac::new(6)), 6, &CostBenefit),
         ("dac 8", Box::new(Dac::new(8)), 8, &CostBenefit),
         ("mdc 6", Box::new(Mdc::new(6)), 6, &DecliningCost),
-        ("mdc 1", Box::new(Mdc::new(1)), 1, &DecliningCost),
         ("mdc 6, cb", Box::new(Mdc::new(6)), 6, &CostBenefit),
         ("sfs-sepbit 6", Box::new(Sfs::new(6, Scale::Linear)), 6, &CostBenefit),
         ("sfs-log 6", Box::new(Sfs::new(6, Scale::Logarithmic)), 6, &CostBenefit),
