@@ -3,8 +3,8 @@
 //! [`run`] formats a volume in memory, lets the workload prepare, age and be measured on it, and reports the measured phase alone:
 //! what the application asked for, what the engine did, what the device and its translation layers did. The engine is the one that
 //! mounts volumes; it runs on one thread, its clock is the device's, and [`FileSystem::tick`] is called when that clock says so.
-//! Only requests to the device take time: neither processors nor memory do, nor a page cache, if the settings have one. Whatever the engine learns to do otherwise is a field
-//! of its [`OpenOptions`], and so of [`EngineSettings`].
+//! Only requests to the device take time: neither processors nor memory do, nor a page cache, if the settings have one. Whatever the
+//! engine learns to do otherwise is a field of its [`OpenOptions`], and so of [`EngineSettings`].
 //!
 //! The same settings give the same [`EngineRun`], byte for byte, on any machine.
 

@@ -464,10 +464,9 @@ fn owners_of_shared_bytes_learn_of_their_end_without_a_lock() {
     assert!(!was_locked.load(SeqCst));
 }
 
-/// What is given or shared is not read from what was read ahead.
+/// Copied, given or shared, see `stage`: it is not read from what was read ahead.
 #[test]
 fn whatever_is_staged_overtakes_what_was_read_ahead() {
-    // Copied, given and shared: see `stage`.
     for first in [3, 4, 5] {
         let (_, queue) = numbered(8);
         let ahead = queue.begin_reading(vec![0..4 * BLOCK, 4 * BLOCK..8 * BLOCK]);
