@@ -183,8 +183,8 @@ impl Source<'_> {
         }
     }
 
-    /// The blocks of a run over this many, as far as the oracle looks: from the first fill to as many writes behind the run as it has blocks,
-    /// four times.
+    /// The blocks of a run over this many, as far as the oracle looks: from the first fill to four writes for each block behind the
+    /// end.
     fn future(&self, blocks: u32, lengths: Lengths) -> Vec<u32> {
         let behind = defaults::TIMES * u64::from(blocks);
         let (mut source, mut future) = (self.clone(), (0..blocks).collect::<Vec<_>>());

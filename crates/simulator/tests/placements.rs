@@ -91,7 +91,7 @@ fn overwritten(utilization: u8, cleaning: Cleaning) {
     let mut volume = Volume::new(options).unwrap();
     (0..blocks).for_each(|block| volume.write(block).unwrap());
     let mut rng = Rng::new(u64::from(utilization));
-    for _ in 0..8 * blocks {
+    for _ in 0..3 * blocks {
         volume.write(rng.below(u64::from(blocks)) as u32).unwrap();
     }
     volume.sync().unwrap();
