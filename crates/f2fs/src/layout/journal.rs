@@ -39,8 +39,8 @@ pub const ENTRIES_PER_OLD_BLOCK: usize = MOVES_BYTES / size_of::<RawOldMove>();
 const MOVES_BYTES: usize = BLOCK_SIZE - size_of::<RawJournalHeader>();
 /// More moves than fit a block, of at least 5 bytes each.
 const COUNT_MAX: usize = MOVES_BYTES / 5;
-/// Most blocks of a journal: 1 GiB, far more than is between the superblocks and segment 0.
-pub const BLOCKS_MAX: u32 = 1 << 18;
+/// Most blocks of a journal: 64 MiB, far more than is of use, and what recovery can keep in memory.
+pub const BLOCKS_MAX: u32 = 1 << 14;
 
 /// That there is a journal.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

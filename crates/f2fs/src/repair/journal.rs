@@ -75,6 +75,8 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
             // Nothing is given up for a write that fails: the next time it may not.
             Err(error @ Error::Refused(basalt_vfs::Error::Io(_))) => return Err(error),
             Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
+            // Nor for a journal that another Basalt can recover.
+            Err(error @ Error::Unsupported { .. }) => return Err(error),
             // What cannot be read is left out by the last attempt.
             Err(_) => {}
         }

@@ -9,8 +9,7 @@ use zerocopy::IntoBytes;
 use super::*;
 
 fn write_descriptor(device: &MemoryDevice, version: u32) {
-    let area = journal_of(device);
-    let mut raw = RawDescriptor::new([9; 16], area.blocks);
+    let mut raw = RawDescriptor::new([9; 16], journal_of(device).blocks);
     raw.version.set(version);
     raw.crc.set(raw.expected_crc());
     device.write_at(u64::from(DESCRIPTOR_BLOCK) * BLOCK, raw.as_bytes()).unwrap();
@@ -115,4 +114,23 @@ fn the_descriptor_is_renewed_before_the_first_block_of_the_new_version() {
     let image = Replay::new(&history).cut(first.unwrap(), |cached| vec![Fate::Lost; cached.len()]);
     assert_eq!(version(&image), FORMAT_VERSION);
     assert!(is_guarded(&image));
+}
+
+/// Another Basalt can recover it: a repair gives nothing up.
+#[test]
+fn repair_leaves_a_live_journal_of_a_later_version_alone() {
+    let (device, _) = left_alive();
+    write_descriptor(&device, FORMAT_VERSION + 1);
+    let before = device.snapshot();
+    let told = |error: Error| assert!(error.to_string().contains("journal of version"), "{error}");
+    let planned = plan(device.clone(), &RepairOptions::default(), &mut |_| ());
+    told(planned.err().expect("a repair that gives the journal up"));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    told(
+        check_recovered(device.clone(), &CheckOptions::default(), &clock, &mut |_| ())
+            .err()
+            .expect("a check of the rest"),
+    );
+    assert_same(&before, &device);
+    assert!(is_guarded(&device));
 }

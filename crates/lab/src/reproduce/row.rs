@@ -95,7 +95,8 @@ impl Row {
         let mut values: Vec<f64> = items.iter().filter_map(|(_, item)| item.ours).collect();
         values.sort_by(f64::total_cmp);
         let ours = median(&values);
-        let baselines: Vec<Baseline> = items.iter().filter_map(|(_, item)| item.claim.baseline).collect();
+        let baselines: Vec<Baseline> =
+            items.iter().filter(|(_, item)| item.ours.is_some()).filter_map(|(_, item)| item.claim.baseline).collect();
         let claim = Claim { baseline: middle(&baselines), ..first.claim };
         let expectation = claim.expectation;
         let [paper_low, paper_high] = expectation.ends();
@@ -152,16 +153,16 @@ impl Row {
         }
     }
 
-    /// Where seeds alone would have other verdicts than one another: how many have which.
+    /// Where a seed alone would have another verdict than the row: how many have which.
     pub fn disagreement(&self) -> Option<String> {
-        if self.seed_verdicts.windows(2).all(|pair| pair[0] == pair[1]) {
+        if self.seed_verdicts.iter().all(|one| *one == self.verdict) {
             return None;
         }
         let all = [Verdict::Bettered, Verdict::Holds, Verdict::Differs, Verdict::BaselineDiffers];
         let count = |verdict: Verdict| self.seed_verdicts.iter().filter(|one| **one == verdict).count();
         let counts = all.into_iter().map(|verdict| (verdict, count(verdict))).filter(|(_, count)| *count > 0);
         let counts: Vec<_> = counts.map(|(verdict, count)| format!("{} with {count}", verdict.name())).collect();
-        Some(format!("the seeds disagree: {}", counts.join(", ")))
+        Some(format!("of the seeds alone: {}", counts.join(", ")))
     }
 
     /// The conditions, and whether the seeds disagree.
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!((&*row.seeds, row.verdict), (&[4, 5, 6][..], Verdict::Holds));
         assert_eq!(row.seed_verdicts, [Verdict::Differs, Verdict::Holds, Verdict::Holds]);
         assert_eq!((row.spread_text(), &*row.why), ("1.45 to 1.70".to_owned(), "because 1.55"));
-        assert_eq!(row.remarks(), "because 1.55; the seeds disagree: holds with 2, differs with 1");
+        assert_eq!(row.remarks(), "because 1.55; of the seeds alone: holds with 2, differs with 1");
         assert_eq!((rows[1].disagreement(), rows[1].remarks()), (None, "because 1.5".to_owned()));
     }
 

@@ -223,7 +223,7 @@ impl Measured {
         self.engine.named.sum("checkpoints").unwrap_or(0)
     }
 
-    /// Device time of cleaning for each victim: select, copy and commit.
+    /// Device time of cleaning for each victim: select, copy and commit; nothing where nothing was cleaned.
     pub(super) fn latency(&self) -> Duration {
         let work = self.cleaning();
         self.cleaning_time() / u32::try_from(work.victims.max(1)).unwrap_or(u32::MAX)
@@ -238,7 +238,9 @@ impl Measured {
     /// What the paper gives of the baseline of one of its workloads, if this is it: what a ratio to this run rests on.
     pub(super) fn as_baseline(&self, load: usize) -> Option<Baseline> {
         let what = "the checkpoint's share of the baseline's cleaning";
-        Some(Baseline { what, paper: *SHARES.get(load)?, ours: self.commit_share(), tolerance: SHARE_TOLERANCE })
+        let ours = self.commit_share();
+        let baseline = Baseline { what, paper: *SHARES.get(load)?, ours, tolerance: SHARE_TOLERANCE };
+        ours.is_finite().then_some(baseline)
     }
 
     /// The device time of cleaning for each victim in words, by phase.
@@ -280,9 +282,9 @@ impl Measured {
     }
 }
 
-/// A share, 0 of nothing.
+/// A share; not a number of nothing.
 pub(super) fn ratio(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
+    if whole > 0.0 { part / whole } else { f64::NAN }
 }
 
 /// Runs that figures have in common: each is made once.
@@ -365,7 +367,7 @@ mod tests {
         let (fast, slow) = (Measured::example(10, 1, 2), Measured::example(15, 3, 9));
         assert_eq!(fast.speedup(&slow), 1.5);
         assert_eq!((slow.metadata(), slow.amplification(), slow.checkpoints()), (3.0, 4.0, 9));
-        assert_eq!(ratio(1.0, 0.0), 0.0);
+        assert!(ratio(1.0, 0.0).is_nan());
         let (mut fast, mut slow) = (fast, slow);
         fast.engine.cleaning.foreground.copy = Duration::from_millis(1);
         slow.engine.cleaning.foreground.commit = Duration::from_millis(4);

@@ -208,12 +208,13 @@ pub(super) fn metadata(scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome 
     let baseline = sweep.baseline.metadata();
     let why = format!("blocks for each block of data: baseline {baseline:.3}, {}", sweep.list(&shares));
     let (Some(&first), Some(&last)) = (shares.first(), shares.last()) else { return Ok(Vec::new()) };
+    let terms = super::scj::on_paper_terms(PAPER, scale);
     let less = Expectation::Near { value: 0.13, tolerance: Tolerance::OfValue(0.35) }.stated(SWEEP);
     Ok(vec![
         Item::new(
             FIVE,
             "fileserver, share of the baseline's metadata saved at 32 MiB",
-            less.better(Side::More).on_paper_terms(scale.full),
+            less.better(Side::More).on_paper_terms(terms),
             1.0 - first / baseline,
             why,
         ),

@@ -55,7 +55,8 @@ fn compare(label: &str, load: usize, baseline: &Measured, run: &Measured, on_pap
         let claim = expectation.stated(PLACE).better(better).on_paper_terms(on_paper_terms).over(rests_on);
         Item::new(LABEL, format!("{label}: {what} over the baseline's"), claim, ours, why)
     };
-    let seconds = |run: &Measured| run.latency().as_secs_f64();
+    // Without a victim there is no latency that could be lower.
+    let seconds = |run: &Measured| if run.cleaning().victims > 0 { run.latency().as_secs_f64() } else { f64::NAN };
     let (less, rests_on) = (Expectation::Below(1.0), baseline.as_baseline(load));
     let counts = [run.checkpoints(), baseline.checkpoints()];
     let fewer = ratio(counts[0] as f64, counts[1] as f64);
@@ -116,7 +117,7 @@ fn by_cleaning(label: &str, baseline: &Measured, run: &Measured) -> Item {
 fn journal_blocks(label: &str, run: &Measured) -> Item {
     let (blocks, work) = (run.engine.written.journal_blocks, run.engine.cleaning.total());
     let why = format!("{blocks} blocks in {} commits for {} victims: the mean", work.journal_commits, work.victims);
-    let ours = blocks as f64 / work.victims as f64;
+    let ours = if work.journal_commits > 0 { blocks as f64 / work.victims as f64 } else { f64::NAN };
     Item::new(LABEL, format!("{label}: journal blocks for each victim"), JOURNAL_BLOCKS.stated("section IV"), ours, why)
 }
 
@@ -169,6 +170,7 @@ mod tests {
         let mut run = Measured::example(10, 1, 3);
         assert_eq!(journal_blocks("x", &run).ours, None);
         run.engine.written.journal_blocks = 30;
+        run.engine.cleaning.foreground.journal_commits = 30;
         run.engine.cleaning.foreground.victims = 20;
         run.engine.cleaning.background.victims = 10;
         assert_eq!((journal_blocks("x", &run).ours, journal_blocks("x", &run).verdict()), (Some(1.0), Verdict::Holds));
@@ -187,5 +189,13 @@ mod tests {
         // Nine tenths of the time go into checkpoints, against the paper's 52 %: 1.05 times as fast says nothing.
         let expected = [Verdict::BaselineDiffers, Verdict::Holds, Verdict::Differs, Verdict::Holds];
         assert_eq!(verdicts(0), expected);
+    }
+
+    #[test]
+    fn what_was_not_cleaned_is_not_measured() {
+        let (baseline, run) = (Measured::example(100, 4, 0), Measured::example(100, 4, 0));
+        let items = compare("x", 0, &baseline, &run, true);
+        assert_eq!([&items[1], &items[2]].map(|item| (item.ours, item.verdict())), [(None, Verdict::Differs); 2]);
+        assert_eq!(journal_blocks("x", &run).ours, None);
     }
 }

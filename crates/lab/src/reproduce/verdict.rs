@@ -151,6 +151,9 @@ impl Claim {
 
     /// The verdict on a number of ours.
     pub fn verdict(&self, ours: f64) -> Verdict {
+        if !ours.is_finite() {
+            return Verdict::Differs;
+        }
         let alike = self.baseline.is_none_or(|baseline| baseline.is_alike());
         let side = match self.expectation.position(ours) {
             Position::Within => return Verdict::Holds,
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!(verdicts(unlike, [0.3, 0.5, 0.7]), ["baseline differs", "holds", "baseline differs"]);
         assert_eq!(unlike.reason(0.3).unwrap(), "another baseline: share 0.70, the paper's 0.50");
         assert_eq!(alike.reason(0.7), None);
-        assert!(!baseline(f64::NAN).unwrap().is_alike());
+        assert_eq!(verdicts(alike, [f64::NAN, f64::INFINITY]), ["differs", "differs"]);
         // More than was asked for is no fault of the baseline.
         let most = Expectation::AtMost { value: 0.5, tolerance: TENTH }.stated("here").on_paper_terms(true);
         assert_eq!(verdicts(most.over(baseline(0.7)), [0.3, 0.7]), ["holds", "baseline differs"]);

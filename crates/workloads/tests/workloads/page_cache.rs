@@ -218,3 +218,18 @@ fn files_that_do_not_live_long_cost_nothing() {
     let cache = files.page_cache().unwrap();
     assert_eq!(cache.pages(List::Active) + cache.pages(List::Inactive), 0);
 }
+
+#[test]
+fn a_cold_read_has_no_hits_however_long_it_is() {
+    let volume = Volume::new();
+    let mut files = with_cache(&volume, PageCacheSettings::new(64 * BLOCK));
+    let file = files.create("file").unwrap();
+    (0..1000).for_each(|page| files.write(file, page * BLOCK, &[1; PAGE]).unwrap());
+    files.sync_all().unwrap();
+    for (pages, misses, hits) in [(16, 16, 0), (20, 4, 16)] {
+        let before = statistics(&files);
+        assert_eq!(files.read(file, 0, &mut vec![0; pages * PAGE]).unwrap(), pages * PAGE);
+        let found = statistics(&files).since(&before);
+        assert_eq!((found.misses, found.hits), (misses, hits), "{pages} pages");
+    }
+}

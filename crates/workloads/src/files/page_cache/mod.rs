@@ -4,7 +4,8 @@
 //! | | as here | Linux |
 //! |---|---|---|
 //! | which page a new one replaces | [`Lists`]: active and inactive | the same lists |
-//! | what touches a page | a read; a write does not | since 4.7: "only do access activations on reads" |
+//! | what touches a page | a read; a write does not | since 4.7: "only do access activations on reads"; reads in a row within one page are one |
+//! | what is remembered of replaced pages | their file may be gone meanwhile | goes with the file |
 //! | when dirty pages are written back | fsync; 30 s; more than [`PageCacheSettings::dirty_bytes`]; when one is to be replaced | the same, in the background as well |
 //! | how | the file's pages in order, up to 1 MiB at a time | the same, for FUSE |
 //! | read-ahead | none | up to 128 KiB |
@@ -15,7 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use basalt_vfs::{Error, FileSystem, InodeNumber, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use lists::List;
 use lists::Lists;
@@ -73,7 +74,7 @@ impl PageCacheStatistics {
 /// A page of a file: its inode, and its number in the file.
 type Key = (InodeNumber, u64);
 
-/// A file that has pages here, or is open.
+/// A file that was opened, and still exists.
 #[derive(Debug, Default)]
 struct File {
     /// In bytes, as programs see it.
@@ -172,17 +173,18 @@ impl PageCache {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize> {
-        self.write_back_old(engine)?;
+        // What is refused stays dirty, and its own fsync or the next write tells.
+        let _ = self.write_back_old(engine);
         let size = self.size(ino).unwrap_or(0);
         let count = usize::try_from(size.saturating_sub(offset)).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let mut done = 0;
+        let (mut done, mut fetched) = (0, 0);
         while done < count {
             let at = offset + done as u64;
             let (page, inside) = (at / PAGE as u64, (at % PAGE as u64) as usize);
-            if self.pages.list_of((ino, page)).is_some() {
+            if self.pages.list_of((ino, page)).is_none() {
+                fetched = self.fetch(engine, ino, page, (offset + count as u64).div_ceil(PAGE as u64))?;
+            } else if page >= fetched {
                 self.statistics.hits += 1;
-            } else {
-                self.fetch(engine, ino, page, (offset + count as u64).div_ceil(PAGE as u64))?;
             }
             let length = (PAGE - inside).min(count - done);
             if let Some(bytes) = self.pages.get_mut((ino, page)) {
@@ -311,11 +313,23 @@ impl PageCache {
         } else {
             self.statistics.absorbed += 1;
         }
+        if self.order.len() > 2 * self.files.len() + 64 {
+            self.forget_written_back();
+        }
     }
 
-    /// Reads the pages from `page` on that are missing, up to the next one that is there, `end`, or what the cache holds.
-    fn fetch(&mut self, engine: &(impl FileSystem + ?Sized), ino: InodeNumber, page: u64, end: u64) -> Result<()> {
-        let end = end.min(page + (REQUEST / PAGE).min(self.most) as u64);
+    /// Leaves one entry of each dirty file in the order.
+    fn forget_written_back(&mut self) {
+        let files = &self.files;
+        let is_dirty = |since, ino| files.get(&ino).is_some_and(|file| !file.dirty.is_empty() && file.dirtied == since);
+        let mut seen = FxHashSet::default();
+        self.order.retain(|&(since, ino)| is_dirty(since, ino) && seen.insert(ino));
+    }
+
+    /// Reads the pages from `page` on that are missing, up to the next one that is there, `end`, or half of what the cache holds; the page
+    /// behind them.
+    fn fetch(&mut self, engine: &(impl FileSystem + ?Sized), ino: InodeNumber, page: u64, end: u64) -> Result<u64> {
+        let end = end.min(page + (REQUEST / PAGE).min((self.most / 2).max(1)) as u64);
         let next = (page..end).find(|&page| self.pages.list_of((ino, page)).is_some()).unwrap_or(end);
         let mut bytes = vec![0; (next - page) as usize * PAGE];
         let mut done = 0;
@@ -332,7 +346,7 @@ impl PageCache {
             self.statistics.misses += 1;
             self.insert(engine, ino, page + index as u64, Box::new(*bytes))?;
         }
-        Ok(())
+        Ok(next)
     }
 
     fn insert(
