@@ -128,8 +128,7 @@ fn repair_leaves_a_live_journal_of_a_later_version_alone() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     told(
         check_recovered(device.clone(), &CheckOptions::default(), &clock, &mut |_| ())
-            .err()
-            .expect("a check of the rest"),
+            .expect_err("a check of the rest"),
     );
     assert_same(&before, &device);
     assert!(is_guarded(&device));

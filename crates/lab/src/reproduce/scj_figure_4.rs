@@ -5,7 +5,9 @@
 
 use std::rc::Rc;
 
-use super::scj::{BASELINE, Commit, FILESERVER, LOADS, Measured, Runs, Setup, THRESHOLD, Way, mebibytes};
+use super::scj::{
+    BASELINE, Commit, FILESERVER, LOADS, Measured, PAPER, Runs, Setup, THRESHOLD, Way, mebibytes, on_paper_terms,
+};
 use super::{Expectation, Item, Outcome, Say, Scale, Side, Tolerance};
 
 const FOUR: (&str, &str) = ("scj", "4");
@@ -208,7 +210,7 @@ pub(super) fn metadata(scale: &Scale, runs: &mut Runs, say: Say<'_>) -> Outcome 
     let baseline = sweep.baseline.metadata();
     let why = format!("blocks for each block of data: baseline {baseline:.3}, {}", sweep.list(&shares));
     let (Some(&first), Some(&last)) = (shares.first(), shares.last()) else { return Ok(Vec::new()) };
-    let terms = super::scj::on_paper_terms(PAPER, scale);
+    let terms = on_paper_terms(PAPER, scale);
     let less = Expectation::Near { value: 0.13, tolerance: Tolerance::OfValue(0.35) }.stated(SWEEP);
     Ok(vec![
         Item::new(
