@@ -2,7 +2,7 @@
 //!
 //! A device whose pages were never written has as much room as garbage collection can wish for: nothing is copied and hardly anything
 //! erased until all of it has been used once. So the translation layers are filled before the first request, as `lab trace --fill` does it.
-//! A discard takes its pages out of that: a device that mkfs discards as a whole is a fresh one again, but for the blocks to be erased.
+//! A discard undoes the fill of its pages. After mkfs has discarded the whole device, only the erases of its blocks are left of the fill.
 
 use std::sync::Arc;
 
