@@ -12,6 +12,7 @@
 //! | [`mod@replay`] | a trace on a simulated device: busy time, write amplification, erases, latencies |
 //! | [`size`] | sizes and durations as people write them |
 //! | [`trace_load`] | the writes of a trace, on a volume as large as they need |
+//! | [`verdicts`] | papers' numbers beside ours: rows, rules, files |
 //! | [`volume`] | a run of the volume simulator |
 
 pub mod compare;
@@ -24,4 +25,5 @@ pub mod report;
 pub mod reproduce;
 pub mod size;
 pub mod trace_load;
+pub mod verdicts;
 pub mod volume;

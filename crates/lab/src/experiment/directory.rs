@@ -5,13 +5,18 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::change::{Change, with_changes};
 use super::file::{Experiment, FileError};
 use super::point::Point;
+use super::report::Measurement;
 use super::result::Record;
 use super::{parquet, report};
+use crate::verdicts::{Row, VerdictFile};
 
 /// The copy of the experiment.
 const EXPERIMENT: &str = "experiment.toml";
+/// The copy of its verdicts, if it has some.
+const VERDICTS: &str = "experiment.verdict.toml";
 /// One line a point.
 const RESULTS: &str = "results.jsonl";
 /// The same as a table for data programs.
@@ -80,30 +85,54 @@ pub struct ResultsDirectory {
     _lock: File,
     results: File,
     experiment: Experiment,
+    verdicts: Option<VerdictFile>,
     done: HashMap<Point, Record>,
 }
 
 impl ResultsDirectory {
-    /// Opens the directory for the experiment in `file`, making what is missing. What was measured earlier is kept; points that
-    /// failed are forgotten, and so is a last line that an interruption cut off.
+    /// Opens the directory for the experiment in `file` with some settings changed, making what is missing. What was measured
+    /// earlier is kept; points that failed are forgotten, and so is a last line that an interruption cut off. Verdicts come from the
+    /// file beside it, [`verdicts_of`], if there is one.
     ///
     /// # Errors
     /// When the file is wrong, the directory holds another experiment, or is in use.
-    pub fn create(path: &Path, file: &Path) -> Result<ResultsDirectory, DirectoryError> {
-        let experiment = Experiment::load(file)?;
-        let text = fs::read(file).map_err(io_error(file))?;
+    pub fn create(path: &Path, file: &Path, changes: &[Change]) -> Result<ResultsDirectory, DirectoryError> {
+        let text = super::file::read(file)?;
+        let verdicts = match super::file::read(&verdicts_of(file)) {
+            Ok(text) => Some(text),
+            Err(_) if !verdicts_of(file).exists() => None,
+            Err(error) => return Err(error.into()),
+        };
+        Self::create_from(path, &with_changes(&text, changes), verdicts.as_deref(), file)
+    }
+
+    /// The same for an experiment, and its verdicts if it has some, that are in no file; `origin` is for messages.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_from(
+        path: &Path,
+        text: &str,
+        verdicts: Option<&str>,
+        origin: &Path,
+    ) -> Result<ResultsDirectory, DirectoryError> {
+        let experiment = Experiment::parse(text, origin)?;
+        let checked = verdicts.map(|text| VerdictFile::parse(text, &verdicts_of(origin), &experiment)).transpose()?;
         fs::create_dir_all(path).map_err(io_error(path))?;
         let copy = path.join(EXPERIMENT);
         match Experiment::load(&copy) {
-            Ok(known) if known.kind == experiment.kind && known.settings == experiment.settings => {}
+            Ok(known) if known.kind == experiment.kind && known.entries() == experiment.entries() => {}
             // A file being written when the machine stopped is no other experiment.
             Ok(_) if path.join(RESULTS).exists() => {
                 return Err(DirectoryError::OtherExperiment { path: path.to_owned() });
             }
             _ => {}
         }
-        replace(&copy, &text)?;
-        let mut directory = Self::attach(path, experiment)?;
+        replace(&copy, text.as_bytes())?;
+        if let Some(verdicts) = verdicts {
+            replace(&path.join(VERDICTS), verdicts.as_bytes())?;
+        }
+        let mut directory = Self::attach(path, experiment, checked)?;
         directory.done.retain(|_, record| record.outcome.is_ok());
         Ok(directory)
     }
@@ -116,10 +145,20 @@ impl ResultsDirectory {
         let experiment = Experiment::load(&path.join(EXPERIMENT))?;
         let results = path.join(RESULTS);
         fs::metadata(&results).map_err(io_error(&results))?;
-        Self::attach(path, experiment)
+        let verdicts = path.join(VERDICTS);
+        let verdicts = match super::file::read(&verdicts) {
+            Ok(text) => Some(VerdictFile::parse(&text, &verdicts, &experiment)?),
+            Err(_) if !verdicts.exists() => None,
+            Err(error) => return Err(error.into()),
+        };
+        Self::attach(path, experiment, verdicts)
     }
 
-    fn attach(path: &Path, experiment: Experiment) -> Result<ResultsDirectory, DirectoryError> {
+    fn attach(
+        path: &Path,
+        experiment: Experiment,
+        verdicts: Option<VerdictFile>,
+    ) -> Result<ResultsDirectory, DirectoryError> {
         let lock = File::open(path).map_err(io_error(path))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -129,7 +168,7 @@ impl ResultsDirectory {
         let file = path.join(RESULTS);
         let mut results = append_to(&file)?;
         let done = read_results(&mut results, &file)?;
-        Ok(ResultsDirectory { path: path.to_owned(), _lock: lock, results, experiment, done })
+        Ok(ResultsDirectory { path: path.to_owned(), _lock: lock, results, experiment, verdicts, done })
     }
 
     /// The experiment.
@@ -148,6 +187,19 @@ impl ResultsDirectory {
     #[must_use]
     pub fn records(&self) -> Vec<&Record> {
         self.experiment.points().iter().filter_map(|point| self.done.get(point)).collect()
+    }
+
+    /// The same, case by case.
+    #[must_use]
+    pub fn measurements(&self) -> Vec<Measurement<'_>> {
+        let entries = self.experiment.entries().into_iter();
+        entries.filter_map(|entry| Some(Measurement { record: self.done.get(&entry.point)?, entry })).collect()
+    }
+
+    /// What the verdict file makes of the results; nothing without one.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        self.verdicts.as_ref().map_or_else(Vec::new, |verdicts| verdicts.rows(&self.experiment, &self.measurements()))
     }
 
     /// Keeps a result: one line, written at once.
@@ -175,10 +227,11 @@ impl ResultsDirectory {
             lines.push('\n');
         }
         let file = self.path.join(PARQUET);
-        let table = parquet::table(&self.experiment, &records)
+        let measurements = self.measurements();
+        let table = parquet::table(&self.experiment, &measurements)
             .map_err(|reason| DirectoryError::Parquet { path: file.clone(), reason })?;
         replace(&file, &table)?;
-        let page = report::report(&self.experiment, &records).to_html();
+        let page = report::report(&self.experiment, &measurements, &self.rows()).to_html();
         replace(&self.path.join(REPORT), page.as_bytes())?;
         let file = self.path.join(RESULTS);
         replace(&file, lines.as_bytes())?;
@@ -191,6 +244,12 @@ impl ResultsDirectory {
     pub fn report_path(&self) -> PathBuf {
         self.path.join(REPORT)
     }
+}
+
+/// Where the verdicts of an experiment file are: `scj-figure-8.toml` has `scj-figure-8.verdict.toml` beside it.
+#[must_use]
+pub fn verdicts_of(file: &Path) -> PathBuf {
+    file.with_extension("verdict.toml")
 }
 
 fn append_to(path: &Path) -> Result<File, DirectoryError> {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use super::change::{Change, with_changes};
 use super::kinds::Kind;
-use super::point::Point;
 
 /// More points than this are a mistake in the file rather than an experiment.
 const MOST_POINTS: usize = 100_000;
@@ -37,6 +37,30 @@ pub enum FileError {
     },
 }
 
+impl FileError {
+    /// What is wrong at a byte of a file's text.
+    pub(crate) fn at(path: &Path, text: &str, byte: usize, reason: &str) -> FileError {
+        FileError::Wrong {
+            path: path.to_owned(),
+            line: text.bytes().take(byte).filter(|&byte| byte == b'\n').count() + 1,
+            reason: reason.lines().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+/// The text of a file of an experiment.
+///
+/// # Errors
+/// When it cannot be read, or is too large for one.
+pub(super) fn read(path: &Path) -> Result<String, FileError> {
+    let unreadable = |reason: String| FileError::Unreadable { path: path.to_owned(), reason };
+    let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    if size > LARGEST_FILE {
+        return Err(unreadable("is too large for an experiment".to_owned()));
+    }
+    std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
+}
+
 /// How a plot is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,6 +72,9 @@ pub enum Shape {
     Bars,
 }
 
+/// What an experiment's cases are called along the bottom of a plot, in tables and in verdicts.
+pub const CASE: &str = "case";
+
 /// A plot of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlotPlan {
@@ -55,14 +82,23 @@ pub struct PlotPlan {
     pub title: String,
     /// How it is drawn.
     pub shape: Shape,
-    /// The parameter along the bottom, or that the groups of bars differ in.
+    /// The parameter along the bottom, or that the groups of bars differ in; [`CASE`] for the cases.
     pub x: &'static str,
     /// The metrics shown.
     pub y: Vec<&'static str>,
-    /// Only points with these values are shown.
-    pub only: Vec<(&'static str, String)>,
+    /// Only points with one of these values are shown; [`CASE`] for the cases.
+    pub only: Vec<(&'static str, Vec<String>)>,
     /// Whether x, and whether y is logarithmic.
     pub logarithmic: (bool, bool),
+}
+
+/// Settings with a name of their own, for what differs in more than one parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// Its settings with their values. They replace those of the same name that all cases have.
+    pub settings: Vec<(&'static str, Vec<String>)>,
 }
 
 /// A checked experiment.
@@ -76,6 +112,8 @@ pub struct Experiment {
     pub kind: Kind,
     /// Each setting of the file with its values, in the order of the file.
     pub settings: Vec<(&'static str, Vec<String>)>,
+    /// The cases; without any, there is one that has no name and no settings of its own.
+    pub cases: Vec<Case>,
     /// The metrics of the table; those of the kind if the file names none.
     pub metrics: Vec<&'static str>,
     /// The plots.
@@ -92,9 +130,18 @@ struct Raw {
     kind: Spanned<String>,
     settings: BTreeMap<Spanned<String>, Spanned<Value>>,
     #[serde(default)]
+    case: Vec<Spanned<RawCase>>,
+    #[serde(default)]
     metrics: Vec<Spanned<String>>,
     #[serde(default)]
     plot: Vec<Spanned<RawPlot>>,
+}
+
+#[derive(Deserialize)]
+struct RawCase {
+    name: Spanned<String>,
+    #[serde(flatten)]
+    settings: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -120,13 +167,15 @@ impl Experiment {
     /// # Errors
     /// [`FileError`], one line that names the file, the line and the field.
     pub fn load(path: &Path) -> Result<Experiment, FileError> {
-        let unreadable = |reason: String| FileError::Unreadable { path: path.to_owned(), reason };
-        let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-        if size > LARGEST_FILE {
-            return Err(unreadable("is too large for an experiment".to_owned()));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        Experiment::parse(&text, path)
+        Experiment::parse(&read(path)?, path)
+    }
+
+    /// The same with some settings changed.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with(path: &Path, changes: &[Change]) -> Result<Experiment, FileError> {
+        Experiment::parse(&with_changes(&read(path)?, changes), path)
     }
 
     /// Checks the text of a file; `path` is for messages.
@@ -134,39 +183,10 @@ impl Experiment {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(text: &str, path: &Path) -> Result<Experiment, FileError> {
-        let wrong = |at: usize, reason: &str| FileError::Wrong {
-            path: path.to_owned(),
-            line: text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1,
-            reason: reason.lines().collect::<Vec<_>>().join(" "),
-        };
+        let wrong = |at: usize, reason: &str| FileError::at(path, text, at, reason);
         let raw: Raw =
             toml::from_str(text).map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
         check(raw).map_err(|Wrong(at, reason)| wrong(at, &reason))
-    }
-
-    /// All points, the last setting of the file changing fastest.
-    #[must_use]
-    pub fn points(&self) -> Vec<Point> {
-        let count = self.settings.iter().map(|(_, values)| values.len()).product::<usize>();
-        (0..count).filter_map(|index| self.point(index)).collect()
-    }
-
-    /// A point by its number.
-    fn point(&self, index: usize) -> Option<Point> {
-        let mut rest = index;
-        let mut chosen = Vec::with_capacity(self.settings.len());
-        for (name, values) in self.settings.iter().rev() {
-            chosen.push((*name, values[rest % values.len()].as_str()));
-            rest /= values.len();
-        }
-        // Every value was checked with the file.
-        Point::new(self.kind, chosen).ok()
-    }
-
-    /// Settings with several values, in the order of the file.
-    pub fn axes(&self) -> impl Iterator<Item = (&'static str, &[String])> {
-        let several = self.settings.iter().filter(|(_, values)| values.len() > 1);
-        several.map(|(name, values)| (*name, values.as_slice()))
     }
 }
 
@@ -174,9 +194,11 @@ fn check(raw: Raw) -> Result<Experiment, Wrong> {
     let at = raw.kind.span().start;
     let kind: Kind = raw.kind.get_ref().parse().map_err(|why| Wrong(at, format!("kind: {why}")))?;
     let settings = settings(kind, raw.settings)?;
-    let points = settings.iter().try_fold(1_usize, |count, (_, values)| count.checked_mul(values.len()));
-    if points.is_none_or(|count| count > MOST_POINTS) {
-        return Err(Wrong(at, format!("settings: there are more than {MOST_POINTS} points")));
+    let cases = raw.case.into_iter().map(|case| check_case(kind, case)).collect::<Result<Vec<_>, Wrong>>()?;
+    for (index, case) in cases.iter().enumerate() {
+        if cases[..index].iter().any(|other| other.name == case.name) {
+            return Err(Wrong(at, format!("case: `{}` comes twice", case.name)));
+        }
     }
     let mut metrics = Vec::new();
     for name in &raw.metrics {
@@ -187,9 +209,13 @@ fn check(raw: Raw) -> Result<Experiment, Wrong> {
     }
     let mut plots = Vec::new();
     for plot in raw.plot {
-        plots.push(check_plot(kind, plot.into_inner())?);
+        plots.push(check_plot(kind, &cases, plot.into_inner())?);
     }
-    Ok(Experiment { title: raw.title, about: raw.about, kind, settings, metrics, plots })
+    let experiment = Experiment { title: raw.title, about: raw.about, kind, settings, cases, metrics, plots };
+    if experiment.size().is_none_or(|count| count > MOST_POINTS) {
+        return Err(Wrong(at, format!("settings: there are more than {MOST_POINTS} points")));
+    }
+    Ok(experiment)
 }
 
 /// Every setting with its values, sorted by where it stands in the file.
@@ -202,24 +228,47 @@ fn settings(
     let mut settings = Vec::with_capacity(raw.len());
     for (name, value) in raw {
         let wrong = |why: String| Wrong(name.span().start, format!("settings.{}: {why}", name.get_ref()));
-        let index = kind.parameter_index(name.get_ref()).map_err(wrong)?;
-        let parameter = &kind.parameters()[index];
-        let items = match value.get_ref() {
-            Value::Array(items) if items.is_empty() => return Err(wrong("is an empty list".to_owned())),
-            Value::Array(items) => items.as_slice(),
-            single => std::slice::from_ref(single),
-        };
-        let mut values = Vec::with_capacity(items.len());
-        for item in items {
-            let value = parameter.normalize(&scalar(item).map_err(wrong)?).map_err(wrong)?;
-            if values.contains(&value) {
-                return Err(wrong(format!("holds `{value}` twice")));
-            }
-            values.push(value);
-        }
-        settings.push((parameter.name, values));
+        settings.push(setting(kind, name.get_ref(), value.get_ref()).map_err(wrong)?);
     }
     Ok(settings)
+}
+
+/// A setting with its values.
+fn setting(kind: Kind, name: &str, value: &Value) -> Result<(&'static str, Vec<String>), String> {
+    let parameter = &kind.parameters()[kind.parameter_index(name)?];
+    let items = match value {
+        Value::Array(items) if items.is_empty() => return Err("is an empty list".to_owned()),
+        Value::Array(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    let mut values = Vec::with_capacity(items.len());
+    for item in items {
+        let value = parameter.normalize(&scalar(item)?)?;
+        if values.contains(&value) {
+            return Err(format!("holds `{value}` twice"));
+        }
+        values.push(value);
+    }
+    Ok((parameter.name, values))
+}
+
+/// A case; its settings come in the order of the kind's parameters.
+fn check_case(kind: Kind, raw: Spanned<RawCase>) -> Result<Case, Wrong> {
+    let at = raw.span().start;
+    let RawCase { name, settings: given } = raw.into_inner();
+    let at_name = name.span().start;
+    let name = name.into_inner();
+    if name.is_empty() {
+        return Err(Wrong(at_name, "case.name: is empty".to_owned()));
+    }
+    let mut settings = Vec::with_capacity(given.len());
+    for (parameter, value) in &given {
+        let wrong = |why: String| Wrong(at, format!("case `{name}`: {parameter}: {why}"));
+        settings.push(setting(kind, parameter, value).map_err(wrong)?);
+    }
+    let place = |name: &str| kind.parameters().iter().position(|parameter| parameter.name == name);
+    settings.sort_by_key(|(name, _)| place(name));
+    Ok(Case { name, settings })
 }
 
 /// A single value as text.
@@ -250,25 +299,35 @@ fn metric(kind: Kind, name: &Spanned<String>, field: &str) -> Result<&'static st
     }
 }
 
-fn check_plot(kind: Kind, raw: RawPlot) -> Result<PlotPlan, Wrong> {
+fn check_plot(kind: Kind, cases: &[Case], raw: RawPlot) -> Result<PlotPlan, Wrong> {
     let parameter = |name: &Spanned<String>, field: &str| {
         let index = kind.parameter_index(name.get_ref());
         index.map_err(|why| Wrong(name.span().start, format!("plot.{field}: {why}")))
     };
-    let x = &kind.parameters()[parameter(&raw.x, "x")?];
+    let is_case = |name: &Spanned<String>| name.get_ref() == CASE && !cases.is_empty();
+    let (x, is_numeric) = if is_case(&raw.x) {
+        (CASE, false)
+    } else {
+        let x = &kind.parameters()[parameter(&raw.x, "x")?];
+        (x.name, x.is_numeric())
+    };
     if raw.y.is_empty() {
         return Err(Wrong(raw.x.span().start, "plot.y: names no metric".to_owned()));
     }
     let y = raw.y.iter().map(|name| metric(kind, name, "plot.y")).collect::<Result<Vec<_>, Wrong>>()?;
-    if raw.shape == Shape::Lines && !x.is_numeric() {
-        let why = format!("plot.x: {} has no numbers; use shape = \"bars\"", x.name);
+    if raw.shape == Shape::Lines && !is_numeric {
+        let why = format!("plot.x: {x} has no numbers; use shape = \"bars\"");
         return Err(Wrong(raw.x.span().start, why));
     }
     let mut only = Vec::new();
     for (name, value) in &raw.only {
-        let parameter = &kind.parameters()[parameter(name, "only")?];
-        let wrong = |why: String| Wrong(name.span().start, format!("plot.only.{}: {why}", parameter.name));
-        only.push((parameter.name, parameter.normalize(&scalar(value.get_ref()).map_err(wrong)?).map_err(wrong)?));
+        let wrong = |why: String| Wrong(name.span().start, format!("plot.only.{}: {why}", name.get_ref()));
+        if is_case(name) {
+            only.push((CASE, known_cases(cases, value.get_ref()).map_err(wrong)?));
+        } else {
+            parameter(name, "only")?;
+            only.push(setting(kind, name.get_ref(), value.get_ref()).map_err(wrong)?);
+        }
     }
     let mut logarithmic = (false, false);
     for name in &raw.logarithmic {
@@ -278,5 +337,17 @@ fn check_plot(kind: Kind, raw: RawPlot) -> Result<PlotPlan, Wrong> {
             other => return Err(Wrong(name.span().start, format!("plot.logarithmic: `{other}` is neither x nor y"))),
         }
     }
-    Ok(PlotPlan { title: raw.title, shape: raw.shape, x: x.name, y, only, logarithmic })
+    Ok(PlotPlan { title: raw.title, shape: raw.shape, x, y, only, logarithmic })
+}
+
+/// The names of cases, one or a list of them.
+fn known_cases(cases: &[Case], value: &Value) -> Result<Vec<String>, String> {
+    let names = match value {
+        Value::Array(names) => names.iter().map(scalar).collect::<Result<Vec<_>, _>>()?,
+        name => vec![scalar(name)?],
+    };
+    match names.iter().find(|name| cases.iter().all(|case| case.name != **name)) {
+        Some(unknown) => Err(format!("there is no case `{unknown}`")),
+        None => Ok(names),
+    }
 }

@@ -17,6 +17,8 @@ const SEGMENT: u64 = 2 << 20;
 const ANY_NUMBER: Form = Form::Number { least: 0, largest: u64::MAX };
 /// A size of any number of bytes.
 const ANY_SIZE: Form = Form::Size { least: 0 };
+/// The same, or a share of the volume's.
+const ANY_SHARE: Form = Form::Share { least: 0 };
 
 const fn parameter(name: &'static str, default: &'static str, form: Form, about: &'static str) -> Parameter {
     Parameter { name, default, form, about }

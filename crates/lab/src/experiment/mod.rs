@@ -5,7 +5,9 @@
 //! | [`kinds`] | what a point can be: one file a kind |
 //! | `parameter` | parameters and metrics of kinds |
 //! | `point` | [`Point`]: one independent command with a deterministic result |
-//! | `file` | [`Experiment`]: the file, checked; its points are the product of all its lists |
+//! | `file` | [`Experiment`]: the file, checked |
+//! | `entry` | [`Entry`]: its points, case by case: the product of all lists of a case |
+//! | `change` | other values for settings of a file |
 //! | `result` | [`Record`]: what came of a point, as a line of JSON |
 //! | `run` | running points, several at a time, stopping, time limits |
 //! | `directory` | [`ResultsDirectory`]: `experiment.toml`, `results.jsonl`, `results.parquet`, `report.html` |
@@ -21,13 +23,22 @@
 //! size = "1G"
 //! seed = [1, 2, 3]                # repetitions: plots show the mean, the least and the largest
 //!
+//! [[case]]                        # an axis of several settings at a time, with a name for each
+//! name = "one section a checkpoint"
+//! sections-per-commit = 1
+//!
+//! [[case]]
+//! name = "as a mount does"
+//!
 //! [[plot]]
 //! title = "Write cost"
 //! x = "utilization"
 //! y = ["write_cost"]
 //! ```
 
+mod change;
 mod directory;
+mod entry;
 mod file;
 pub mod kinds;
 mod parameter;
@@ -37,10 +48,13 @@ mod report;
 mod result;
 mod run;
 
-pub use directory::{DirectoryError, ResultsDirectory};
-pub use file::{Experiment, FileError, PlotPlan, Shape};
+pub use change::{Change, with_changes};
+pub use directory::{DirectoryError, ResultsDirectory, verdicts_of};
+pub use entry::{Entry, SEED};
+pub use file::{CASE, Case, Experiment, FileError, PlotPlan, Shape};
 pub use kinds::Kind;
 pub use parameter::{Form, Measured, Metric, Parameter};
 pub use point::Point;
+pub use report::Measurement;
 pub use result::Record;
 pub use run::{Children, InProcess, Runner, Summary, run};

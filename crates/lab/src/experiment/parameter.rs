@@ -16,6 +16,11 @@ pub enum Form {
         /// The least, in bytes.
         least: u64,
     },
+    /// A size in bytes, or a share of the volume's: `12.5%`.
+    Share {
+        /// The least size, in bytes.
+        least: u64,
+    },
     /// A whole number.
     Number {
         /// The least.
@@ -50,7 +55,8 @@ impl Form {
             Form::Placement => Some(basalt_schemes::placements().map(|policy| policy.name).collect()),
             Form::Placing => Some(Placing::all().map(|(name, _)| name).collect()),
             Form::Victim => Some(basalt_schemes::victims().map(|policy| policy.name()).collect()),
-            Form::Text | Form::Device | Form::Size { .. } | Form::Number { .. } | Form::Percent { .. } => None,
+            Form::Text | Form::Device | Form::Size { .. } | Form::Share { .. } => None,
+            Form::Number { .. } | Form::Percent { .. } => None,
         }
     }
 }
@@ -86,7 +92,8 @@ impl Parameter {
             // A file may be on the machine that runs the point, and not on this one.
             Form::Device if text.contains('/') || text.ends_with(".toml") => Ok(text.to_owned()),
             Form::Device => presets::find(text).map(|_| text.to_owned()).map_err(|error| error.to_string()),
-            Form::Size { least } => match size::parse(text)? {
+            Form::Share { .. } if text.ends_with('%') => share(text).map(|_| text.to_owned()),
+            Form::Size { least } | Form::Share { least } => match size::parse(text)? {
                 bytes if bytes < least => Err(format!("`{text}` is less than {}", size::human(least))),
                 bytes => Ok(size::exact(bytes)),
             },
@@ -104,11 +111,12 @@ impl Parameter {
         }
     }
 
-    /// A value as a number for an axis; `None` if it is none.
+    /// A value as a number for an axis; `None` if it is none, or a share of what only its point knows:
+    /// [`Point::number`](super::Point::number).
     #[must_use]
     pub fn number(&self, value: &str) -> Option<f64> {
         match self.form {
-            Form::Size { .. } => size::parse(value).ok().map(|bytes| bytes as f64),
+            Form::Size { .. } | Form::Share { .. } => size::parse(value).ok().map(|bytes| bytes as f64),
             Form::Number { .. } | Form::Percent { .. } => value.parse().ok(),
             Form::Text | Form::Device | Form::Choice(_) | Form::Placement | Form::Placing | Form::Victim => None,
         }
@@ -117,17 +125,29 @@ impl Parameter {
     /// Whether its values are numbers.
     #[must_use]
     pub fn is_numeric(&self) -> bool {
-        matches!(self.form, Form::Size { .. } | Form::Number { .. } | Form::Percent { .. })
+        matches!(self.form, Form::Size { .. } | Form::Share { .. } | Form::Number { .. } | Form::Percent { .. })
     }
 
     /// How its numbers are written on an axis.
     #[must_use]
     pub fn unit(&self) -> Unit {
         match self.form {
-            Form::Size { .. } => Unit::Bytes,
+            Form::Size { .. } | Form::Share { .. } => Unit::Bytes,
             Form::Percent { .. } => Unit::Percent,
             _ => Unit::Plain,
         }
+    }
+}
+
+/// A share in percent as a part of 1.
+///
+/// # Errors
+/// A text that says what is wrong with it.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    match percent.filter(|percent| *percent > 0.0 && *percent <= 1000.0) {
+        Some(percent) => Ok(percent / 100.0),
+        None => Err(format!("`{text}` is not a share of the volume, such as 12.5%")),
     }
 }
 

@@ -9,8 +9,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
-use super::file::Experiment;
-use super::result::Record;
+use super::file::{CASE, Experiment};
+use super::report::Measurement;
 
 /// A column: a name, and a value for each row where there is one.
 enum Column {
@@ -18,26 +18,32 @@ enum Column {
     Number(&'static str, Vec<Option<f64>>),
 }
 
-/// The bytes of the file: parameters (numbers as numbers, sizes in bytes), metrics, `error`.
-pub(super) fn table(experiment: &Experiment, records: &[&Record]) -> Result<Vec<u8>, String> {
-    write(&columns(experiment, records)).map_err(|error| error.to_string())
+/// The bytes of the file: `case` if there are cases, parameters (numbers as numbers, sizes in bytes), metrics, `error`.
+pub(super) fn table(experiment: &Experiment, measured: &[Measurement<'_>]) -> Result<Vec<u8>, String> {
+    write(&columns(experiment, measured)).map_err(|error| error.to_string())
 }
 
-fn columns(experiment: &Experiment, records: &[&Record]) -> Vec<Column> {
+fn columns(experiment: &Experiment, measured: &[Measurement<'_>]) -> Vec<Column> {
     let kind = experiment.kind;
     let mut columns = Vec::new();
+    if !experiment.cases.is_empty() {
+        columns.push(Column::Text(CASE, measured.iter().map(|one| Some(one.entry.case.clone())).collect()));
+    }
     for parameter in kind.parameters() {
-        let values = records.iter().map(|record| record.point.value(parameter.name));
+        let name = parameter.name;
         columns.push(if parameter.is_numeric() {
-            Column::Number(parameter.name, values.map(|value| parameter.number(value)).collect())
+            let values = measured.iter().map(|one| one.entry.point.number(name).map(|value| value as f64));
+            Column::Number(name, values.collect())
         } else {
-            Column::Text(parameter.name, values.map(|value| Some(value.to_owned())).collect())
+            Column::Text(name, measured.iter().map(|one| Some(one.entry.value(name).to_owned())).collect())
         });
     }
     for metric in kind.metrics() {
-        columns.push(Column::Number(metric.name, records.iter().map(|record| record.metric(metric.name)).collect()));
+        let values = measured.iter().map(|one| one.record.metric(metric.name));
+        columns.push(Column::Number(metric.name, values.collect()));
     }
-    columns.push(Column::Text("error", records.iter().map(|record| record.outcome.as_ref().err().cloned()).collect()));
+    let errors = measured.iter().map(|one| one.record.outcome.as_ref().err().cloned());
+    columns.push(Column::Text("error", errors.collect()));
     columns
 }
 

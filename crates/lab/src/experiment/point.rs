@@ -1,8 +1,11 @@
 //! One point of an experiment: a kind and its parameters; one independent command with a deterministic result.
 
 use super::kinds::Kind;
-use super::parameter::Measured;
+use super::parameter::{Measured, share};
 use crate::size;
+
+/// Bytes of a block.
+const BLOCK: u64 = 4096;
 
 /// A point: every parameter of its kind has a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,10 +70,14 @@ impl Point {
         self.parameters().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// A value that is a size or a whole number; `None` when it was left to the point.
+    /// A value that is a size or a whole number; `None` when it was left to the point. A share of the volume is in whole blocks.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         let value = self.value(name);
+        if let Ok(share) = share(value) {
+            let volume = size::parse(self.value("size")).ok()?;
+            return Some((volume as f64 * share) as u64 / BLOCK * BLOCK);
+        }
         // Sizes are what they are, and a plain number is a size too.
         if value.is_empty() { None } else { size::parse(value).ok() }
     }

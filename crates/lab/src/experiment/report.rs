@@ -1,22 +1,35 @@
 //! From results to a report.
 
-use super::file::{Experiment, PlotPlan, Shape};
+use super::entry::{Entry, SEED};
+use super::file::{CASE, Experiment, PlotPlan, Shape};
 use super::point::Point;
 use super::result::Record;
 use crate::report::{Axis, Bars, Cell, Mark, Plot, Point as Place, Report, Section, Series, Table, Unit};
+use crate::verdicts::Row;
 
-/// The parameter whose values are repetitions.
-const SEED: &str = "seed";
 /// The most failures that are shown one by one.
 const MOST_FAILURES: usize = 50;
 
+/// A point of a case, and what came of it.
+#[derive(Debug, Clone)]
+pub struct Measurement<'a> {
+    /// The point.
+    pub entry: Entry,
+    /// What came of it.
+    pub record: &'a Record,
+}
+
 /// The report of an experiment.
 #[must_use]
-pub fn report(experiment: &Experiment, records: &[&Record]) -> Report {
+pub fn report(experiment: &Experiment, records: &[Measurement<'_>], rows: &[Row]) -> Report {
     let mut report = Report::new(&experiment.title);
     report.summary(&experiment.about);
     for (name, values) in &experiment.settings {
         report.parameter(*name, values.join(", "));
+    }
+    for case in &experiment.cases {
+        let settings = case.settings.iter().map(|(name, values)| format!("{name}: {}", values.join(", ")));
+        report.parameter(format!("{CASE} {}", case.name), settings.collect::<Vec<_>>().join("; "));
     }
     report.command("basalt lab run experiment.toml --output .");
     let mut result = Section::new("Result").text(counted(experiment, records));
@@ -27,6 +40,9 @@ pub fn report(experiment: &Experiment, records: &[&Record]) -> Report {
         };
     }
     report.add(result);
+    if let Some(section) = verdicts(rows) {
+        report.add(section);
+    }
     report.add(Section::new("All points").table(table(experiment, records)));
     if let Some(section) = failures(records) {
         report.add(section);
@@ -35,15 +51,15 @@ pub fn report(experiment: &Experiment, records: &[&Record]) -> Report {
     report
 }
 
-fn counted(experiment: &Experiment, records: &[&Record]) -> String {
-    let points = experiment.points().len();
-    let failed = records.iter().filter(|record| record.outcome.is_err()).count();
+fn counted(experiment: &Experiment, records: &[Measurement<'_>]) -> String {
+    let points = experiment.entries().len();
+    let failed = records.iter().filter(|one| one.record.outcome.is_err()).count();
     let mut text = format!("{} of {points} points were measured", records.len() - failed);
     if failed > 0 {
         text.push_str(&format!(", {failed} failed"));
     }
     text.push_str(&format!(": {}.", experiment.kind.about()));
-    let seeds = experiment.axes().find(|(name, _)| *name == SEED).map_or(0, |(_, values)| values.len());
+    let seeds = experiment.settings.iter().find(|(name, _)| *name == SEED).map_or(0, |(_, values)| values.len());
     if seeds > 1 {
         text.push_str(&format!(" Values are means over {seeds} seeds; thin bars show the least and the largest."));
     }
@@ -55,7 +71,7 @@ fn plans(experiment: &Experiment) -> Vec<PlotPlan> {
     if !experiment.plots.is_empty() {
         return experiment.plots.clone();
     }
-    let compared = || experiment.axes().map(|(name, _)| name).filter(|name| *name != SEED);
+    let compared = || experiment.axes().into_iter().filter(|name| *name != SEED);
     let Some(first) = compared().next() else { return Vec::new() };
     let numeric = compared().find(|name| parameter(experiment, name).is_some_and(|parameter| parameter.is_numeric()));
     let y: Vec<&'static str> = experiment.metrics.iter().copied().take(1).collect();
@@ -85,22 +101,22 @@ fn spread(values: &[f64]) -> Option<Spread> {
 /// What belongs together in a plot or table: values of some axes, in the order of the experiment.
 struct Group<'a> {
     values: Vec<&'a str>,
-    records: Vec<&'a Record>,
+    records: Vec<&'a Measurement<'a>>,
 }
 
 impl Group<'_> {
     fn spread(&self, metric: &str) -> Option<Spread> {
-        let values: Vec<f64> = self.records.iter().filter_map(|record| record.metric(metric)).collect();
+        let values: Vec<f64> = self.records.iter().filter_map(|one| one.record.metric(metric)).collect();
         spread(&values)
     }
 }
 
 /// Groups records by the values of these parameters, in the order in which they are met.
-fn groups<'a>(records: &[&'a Record], by: &[&str]) -> Vec<Group<'a>> {
+fn groups<'a>(records: &[&'a Measurement<'a>], by: &[&str]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut known = std::collections::HashMap::new();
     for record in records {
-        let values: Vec<&str> = by.iter().map(|name| record.point.value(name)).collect();
+        let values: Vec<&str> = by.iter().map(|name| record.entry.value(name)).collect();
         let index = *known.entry(values.clone()).or_insert_with(|| {
             groups.push(Group { values, records: Vec::new() });
             groups.len() - 1
@@ -112,13 +128,14 @@ fn groups<'a>(records: &[&'a Record], by: &[&str]) -> Vec<Group<'a>> {
 
 /// The axes that are told apart by lines or bars: all but that along the bottom, the seed, and those fixed to one value.
 fn series_axes(experiment: &Experiment, plan: &PlotPlan) -> Vec<&'static str> {
-    let fixed = |name: &str| plan.only.iter().any(|(only, _)| *only == name);
-    experiment.axes().map(|(name, _)| name).filter(|name| *name != plan.x && *name != SEED && !fixed(name)).collect()
+    let fixed = |name: &str| plan.only.iter().any(|(only, values)| *only == name && values.len() == 1);
+    experiment.axes().into_iter().filter(|name| *name != plan.x && *name != SEED && !fixed(name)).collect()
 }
 
-fn chosen<'a>(plan: &PlotPlan, records: &[&'a Record]) -> Vec<&'a Record> {
-    let shown = |record: &&&Record| plan.only.iter().all(|(name, value)| record.point.value(name) == value);
-    records.iter().filter(shown).copied().collect()
+fn chosen<'a>(plan: &PlotPlan, records: &'a [Measurement<'a>]) -> Vec<&'a Measurement<'a>> {
+    let one_of = |entry: &Entry, name: &str, values: &[String]| values.iter().any(|value| entry.value(name) == value);
+    let shown = |one: &&Measurement<'_>| plan.only.iter().all(|(name, values)| one_of(&one.entry, name, values));
+    records.iter().filter(shown).collect()
 }
 
 /// The name of a line or bar: the values that tell it apart, and the metric where there are several.
@@ -137,7 +154,7 @@ fn value_axis(experiment: &Experiment, plan: &PlotPlan) -> Axis {
     if plan.logarithmic.1 { axis.logarithmic() } else { axis }
 }
 
-fn lines(experiment: &Experiment, plan: &PlotPlan, records: &[&Record]) -> Plot {
+fn lines(experiment: &Experiment, plan: &PlotPlan, records: &[Measurement<'_>]) -> Plot {
     let parameter = parameter(experiment, plan.x);
     let x = Axis::new(plan.x).unit(parameter.map_or(Unit::Plain, |parameter| parameter.unit()));
     let x = if plan.logarithmic.0 { x.logarithmic() } else { x };
@@ -146,7 +163,7 @@ fn lines(experiment: &Experiment, plan: &PlotPlan, records: &[&Record]) -> Plot 
     for group in groups(&records, &series_axes(experiment, plan)) {
         for metric in &plan.y {
             let points = groups(&group.records, &[plan.x]).into_iter().filter_map(|place| {
-                let x = parameter?.number(place.values[0])?;
+                let x = place.records.first()?.entry.point.number(plan.x)? as f64;
                 let spread = place.spread(metric)?;
                 Some(Place { x, y: spread.mean, range: Some((spread.least, spread.largest)) })
             });
@@ -156,7 +173,7 @@ fn lines(experiment: &Experiment, plan: &PlotPlan, records: &[&Record]) -> Plot 
     plot
 }
 
-fn bars(experiment: &Experiment, plan: &PlotPlan, records: &[&Record]) -> Bars {
+fn bars(experiment: &Experiment, plan: &PlotPlan, records: &[Measurement<'_>]) -> Bars {
     let records = chosen(plan, records);
     let axes = series_axes(experiment, plan);
     let series: Vec<Vec<&str>> = groups(&records, &axes).into_iter().map(|group| group.values).collect();
@@ -175,12 +192,13 @@ fn bars(experiment: &Experiment, plan: &PlotPlan, records: &[&Record]) -> Bars {
 }
 
 /// Every combination of axes but the seed, with the chosen metrics.
-fn table(experiment: &Experiment, records: &[&Record]) -> Table {
-    let axes: Vec<&str> = experiment.axes().map(|(name, _)| name).filter(|name| *name != SEED).collect();
+fn table(experiment: &Experiment, records: &[Measurement<'_>]) -> Table {
+    let axes: Vec<&str> = experiment.axes().into_iter().filter(|name| *name != SEED).collect();
     let metrics: Vec<_> = experiment.metrics.iter().filter_map(|name| experiment.kind.metric(name)).collect();
     let headings = axes.iter().copied().chain(metrics.iter().map(|metric| metric.label));
     let mut table = Table::new("", headings);
-    for group in groups(records, &axes) {
+    let records: Vec<_> = records.iter().collect();
+    for group in groups(&records, &axes) {
         let numeric = |name: &str| parameter(experiment, name).is_some_and(|parameter| parameter.is_numeric());
         let names = axes.iter().zip(&group.values);
         let names = names.map(|(name, value)| if numeric(name) { Cell::numeric(*value) } else { Cell::text(*value) });
@@ -192,15 +210,39 @@ fn table(experiment: &Experiment, records: &[&Record]) -> Table {
     table
 }
 
-fn failures(records: &[&Record]) -> Option<Section> {
-    let failed: Vec<(&Point, &String)> =
-        records.iter().filter_map(|record| Some((&record.point, record.outcome.as_ref().err()?))).collect();
+/// The rows of the verdict file.
+fn verdicts(rows: &[Row]) -> Option<Section> {
+    let first = rows.first()?;
+    let mut table = Table::new("", ["what", "paper", "source", "ours", "spread", "verdict", "conditions and reasons"]);
+    for row in rows {
+        let verdict = Cell::text(row.verdict.name());
+        table.row([
+            Cell::text(&row.item),
+            Cell::text(&row.paper_text),
+            Cell::text(format!("{}: {}", row.source, row.source_note)),
+            Cell::text(row.ours_text()),
+            Cell::text(row.spread_text()),
+            if row.verdict.is_met() { verdict.marked(Mark::Good) } else { verdict.marked(Mark::Bad) },
+            Cell::text(row.remarks()),
+        ]);
+    }
+    let met = rows.iter().filter(|row| row.verdict.is_met()).count();
+    let title = format!("{} figure {}: the paper and ours", first.paper.to_uppercase(), first.figure);
+    Some(Section::new(title).text(format!("{met} of {} rows hold or are bettered.", rows.len())).table(table))
+}
+
+fn failures(records: &[Measurement<'_>]) -> Option<Section> {
+    let failure = |one: &'_ Measurement<'_>| Some((one.record.point.clone(), one.record.outcome.clone().err()?));
+    let mut failed: Vec<(Point, String)> = records.iter().filter_map(failure).collect();
+    // A point of two cases fails once.
+    let mut known = std::collections::HashSet::new();
+    failed.retain(|(point, _)| known.insert(point.clone()));
     if failed.is_empty() {
         return None;
     }
     let mut table = Table::new("", ["point", "why it failed"]);
     for (point, why) in failed.iter().take(MOST_FAILURES) {
-        table.row([Cell::text(point.arguments().join(" ")), Cell::text(*why).marked(Mark::Bad)]);
+        table.row([Cell::text(point.arguments().join(" ")), Cell::text(why).marked(Mark::Bad)]);
     }
     let section = Section::new("Failed points").table(table);
     let more = failed.len().saturating_sub(MOST_FAILURES);

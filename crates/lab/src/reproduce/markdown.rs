@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Figure, Row, Uncovered};
+use super::{Figure, Uncovered};
+use crate::verdicts::Row;
 
 /// The rows of figures as Markdown: a heading and a table each.
 pub fn markdown(results: &[(&Figure, Vec<Row>)]) -> String {

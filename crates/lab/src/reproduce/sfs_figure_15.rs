@@ -15,9 +15,10 @@ use std::time::Duration;
 use basalt_flash::device::preset;
 use basalt_workloads::{Limit, Settings};
 
-use super::{Expectation, Item, Outcome, Runs, Say, Scale, Tolerance};
+use super::{Outcome, Scale, Tell};
 use crate::compare::{Comparison, Measured, System};
 use crate::peers::Peer;
+use crate::verdicts::{Expectation, Item, Tolerance};
 
 const WORKLOADS: [&str; 4] = ["zipf:0.9", "uniform", "tpcc", "res"];
 const UTILIZATION: u32 = 85;
@@ -47,7 +48,7 @@ struct Average {
     conditions: String,
 }
 
-pub(super) fn run(scale: &Scale, _runs: &mut Runs, say: Say<'_>) -> Outcome {
+pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
     let log = measure(System::Basalt, UTILIZATION, true, scale, say)?;
     let ext4 = measure(System::Peer(Peer::Ext4), UTILIZATION, true, scale, say)?;
     // Where one workload does not fit, the others are not worth their minutes.
@@ -77,7 +78,7 @@ pub(super) fn run(scale: &Scale, _runs: &mut Runs, say: Say<'_>) -> Outcome {
 }
 
 /// Runs all workloads on one file system, or those up to the first that fails.
-fn measure(system: System, utilization: u32, all: bool, scale: &Scale, say: Say<'_>) -> Result<Average, String> {
+fn measure(system: System, utilization: u32, all: bool, scale: &Scale, say: Tell<'_>) -> Result<Average, String> {
     let place = tempfile::Builder::new()
         .prefix("basalt-reproduce-")
         .tempdir_in("/var/tmp")

@@ -10,7 +10,8 @@ use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume};
 use basalt_workloads::stream::Stream;
 
 use super::page_cache::PageCache;
-use super::{Expectation, Item, Outcome, Runs, Say, Scale, Side, Tolerance};
+use super::{Outcome, Scale, Tell};
+use crate::verdicts::{Expectation, Item, Side, Tolerance};
 
 const LABEL: (&str, &str) = ("sfs", "9");
 /// Segments of F2FS in one of SFS: 32 MiB.
@@ -53,7 +54,7 @@ struct Run {
     statistics: Statistics,
 }
 
-pub(super) fn run(scale: &Scale, _runs: &mut Runs, say: Say<'_>) -> Outcome {
+pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
     // A quarter of every size; the sections shrink with them, so that there are as many.
     let divisor = match (scale.full, scale.small) {
         (true, _) => 1,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use basalt_lab::experiment::Experiment;
+use basalt_lab::experiment::{Change, Experiment};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
@@ -16,6 +16,10 @@ pub struct Args {
     /// Experiment file
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
+
+    /// Give a setting of all cases these values instead of those in FILE: size=16G, or seed=1;2;3
+    #[arg(long, value_name = "NAME=VALUE;…")]
+    set: Vec<Change>,
 }
 
 /// Runs the command.
@@ -23,7 +27,7 @@ pub struct Args {
 /// # Errors
 /// When the file is wrong.
 pub fn run(args: &Args) -> Outcome {
-    let experiment = Experiment::load(&args.file).map_err(Failure::usage)?;
+    let experiment = Experiment::load_with(&args.file, &args.set).map_err(Failure::usage)?;
     let mut output = Output::new();
     for point in experiment.points() {
         output.line(point.command())?;

@@ -1,11 +1,25 @@
 //! `basalt lab reproduce`: the papers' results, measured again.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use basalt_lab::reproduce::{Figure, Row, Runs, Scale, Uncovered, markdown, markdown_uncovered, select, uncovered};
+use basalt_lab::experiment::Children;
+use basalt_lab::reproduce::{
+    Figure, Means, Runs, Scale, Step, Uncovered, markdown, markdown_uncovered, select, uncovered,
+};
+use basalt_lab::verdicts::Row;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
+use crate::progress::{Progress, Unit};
+
+/// The longest that a point of an experiment may take.
+const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
 /// Measure the papers' results again, and compare
 ///
@@ -42,6 +56,14 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
 
+    /// Number of points of an experiment that run at the same time [default: the number of processors]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Keep results here, a directory with a report for each figure that is an experiment file; what is there is not measured again
+    #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    output: Option<PathBuf>,
+
     /// Print one line of JSON for each row
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -73,10 +95,21 @@ pub fn run(args: &Args) -> Outcome {
     let end = args.seed.checked_add(args.seeds);
     let seeds = args.seed..end.ok_or_else(|| Failure::usage(format_args!("--seed {}: too large", args.seed)))?;
     let scale = Scale { full: args.full, small: args.small, seed: args.seed };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| Failure::at("signals", error))?;
+    }
+    let program = std::env::current_exe().map_err(|error| Failure::at("this program's own path", error))?;
+    let runner = Children { program, limit: LONGEST, stop: &stop };
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let means = Means { runner: &runner, jobs, output: args.output.clone(), stop: &stop };
     let mut runs = Runs::default();
     for figure in figures {
-        let rows = measure(figure, &scale, seeds.clone(), &mut runs)?;
+        let rows = measure(figure, &scale, seeds.clone(), &means, &mut runs)?;
         show(figure, rows, args)?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::new("stopped"));
+        }
     }
     // One figure is asked for by somebody who knows what is in it.
     if args.figure.is_none() {
@@ -85,10 +118,20 @@ pub fn run(args: &Args) -> Outcome {
     Ok(DONE)
 }
 
-fn measure(figure: &Figure, scale: &Scale, seeds: Range<u64>, runs: &mut Runs) -> Result<Vec<Row>, Failure> {
+fn measure(
+    figure: &Figure,
+    scale: &Scale,
+    seeds: Range<u64>,
+    means: &Means<'_>,
+    runs: &mut Runs,
+) -> Result<Vec<Row>, Failure> {
     eprintln!("{}: {}", figure.label(), figure.title);
-    let mut say = |step: &str| eprintln!("  {step}");
-    figure.run(scale, seeds, runs, &mut say).map_err(|why| Failure::at(figure.label(), why))
+    let mut progress = Progress::new("points", Unit::Things, false);
+    let mut say = |step: Step<'_>| match step {
+        Step::Begins(step) => eprintln!("  {step}"),
+        Step::Points(done, all) => progress.update(done, all),
+    };
+    figure.run(scale, seeds, means, runs, &mut say).map_err(|why| Failure::at(figure.label(), why))
 }
 
 /// Shows the rows of a figure as soon as they are there.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use basalt_lab::experiment::{Children, DirectoryError, ResultsDirectory, Summary, run as run_points};
+use basalt_lab::experiment::{Change, Children, DirectoryError, ResultsDirectory, Summary, run as run_points};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::{DONE, Failure, Outcome};
@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     output: Option<PathBuf>,
 
+    /// Give a setting of all cases these values instead of those in FILE: size=16G, or seed=1;2;3
+    #[arg(long, value_name = "NAME=VALUE;…")]
+    set: Vec<Change>,
+
     /// Number of points that run at the same time [default: the number of processors]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -54,7 +58,7 @@ pub struct Args {
 /// When the file is wrong, or results cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let path = args.output.clone().unwrap_or_else(|| default_directory(&args.file));
-    let mut directory = ResultsDirectory::create(&path, &args.file).map_err(|error| match error {
+    let mut directory = ResultsDirectory::create(&path, &args.file, &args.set).map_err(|error| match error {
         DirectoryError::Experiment(error) => Failure::usage(error),
         error => Failure::new(error),
     })?;

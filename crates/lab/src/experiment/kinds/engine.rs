@@ -1,19 +1,25 @@
 //! Points of the kind `engine`: a workload on the F2FS engine on a simulated device.
 
+mod watch;
+
 use std::time::Duration;
 
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_workloads::{Kind as Operation, Limit, PageCacheSettings, Settings};
 
-use super::{ANY_NUMBER, ANY_SIZE, SEGMENT, parameter};
-use crate::engine::{EngineRun, EngineSettings, run as run_engine};
+use super::{ANY_NUMBER, ANY_SHARE, ANY_SIZE, SEGMENT, parameter};
+use crate::engine::{EngineRun, EngineSettings, run_watched};
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
+use watch::Watched;
 
 /// From a second on.
 const SECONDS: Form = Form::Number { least: 1, largest: 1 << 32 };
+
+/// Bits of the hash of operations that a metric holds.
+const HASH_BITS: u64 = (1 << 48) - 1;
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -32,19 +38,25 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("placement", "static", Form::Placement, "which log each block is written to"),
     parameter("victim", "greedy", Form::Victim, "which section is cleaned while a writer waits"),
     parameter("background-victim", "cost-benefit", Form::Victim, "which section is cleaned while the volume is idle"),
-    parameter("cache", "64M", Form::Size { least: 1 << 20 }, "memory for cached data and data not yet written"),
+    parameter("cache", "64M", Form::Share { least: 1 << 20 }, "memory for cached data and data not yet written"),
     parameter(
         "page-cache",
         "0",
-        ANY_SIZE,
+        ANY_SHARE,
         "memory for pages of files in front of the engine, a fifth of it dirty at most, as a kernel has it; 0: none",
     ),
     parameter("background", "on", Form::Choice(&["on", "off"]), "clean while the volume is idle"),
     parameter("journal", "0", ANY_SIZE, "size of the cleaning journal; 0: the volume has none"),
     parameter(
+        "journal-use",
+        "on",
+        Form::Choice(&["on", "off"]),
+        "commit cleaning by the journal, if the volume has one; off: by checkpoints only",
+    ),
+    parameter(
         "pre-invalid",
         "",
-        Form::Size { least: 4096 },
+        Form::Share { least: 4096 },
         "bytes of dead but needed blocks at which a checkpoint is taken instead of a journal block [default: the adaptive rule]",
     ),
     parameter(
@@ -60,16 +72,22 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter(
         "age",
         "",
-        Form::Size { least: 0 },
+        ANY_SHARE,
         "bytes that the application writes before measuring [default: as the workload says]",
     ),
     parameter(
         "measure",
         "",
-        Form::Size { least: 1 },
+        Form::Share { least: 1 },
         "bytes that the application writes while measuring [default: as the workload says]",
     ),
     parameter("operations", "", ANY_NUMBER, "operations measured, instead of bytes"),
+    parameter(
+        "connections",
+        "1",
+        Form::Number { least: 1, largest: 1 << 20 },
+        "clients that ask in turn, for reads_… and updates_…: each waits for the accesses of all others",
+    ),
     parameter("sync-every", "", ANY_NUMBER, "fsync after N writes, if the workload does not decide that"),
     parameter("ftl", "none", Form::Choice(&["none", "page-level", "fast"]), "flash translation layer to simulate"),
     parameter("seed", "1", ANY_NUMBER, "seed of all random choices"),
@@ -78,6 +96,7 @@ pub const PARAMETERS: &[Parameter] = &[
 /// What is measured, in the measured phase alone.
 pub const METRICS: &[Metric] = &[
     Metric::plain("operations", "operations"),
+    Metric::plain("operation_hash", "hash of the operations, 48 bits"),
     Metric::plain("operations_per_second", "operations per second"),
     Metric::plain("write_mb_per_second", "written by the application (MB/s)"),
     Metric::time("elapsed_ns", "virtual time"),
@@ -95,14 +114,34 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("victims", "sections cleaned"),
     Metric::plain("victims_background", "sections cleaned while idle"),
     Metric::plain("blocks_copied", "blocks copied by cleaning"),
+    Metric::plain("data_blocks_copied", "data blocks copied by cleaning"),
+    Metric::plain("pre_invalid_copied", "blocks copied that were dead but needed"),
     Metric::plain("blocks_read", "blocks read by cleaning"),
     Metric::plain("copies_per_victim", "blocks copied for each section cleaned"),
     Metric::time("select_ns", "choosing victims"),
     Metric::time("copy_ns", "copying live blocks"),
-    Metric::time("commit_ns", "checkpoints for cleaning"),
+    Metric::time("commit_ns", "commits of cleaning"),
+    Metric::time("checkpointing_ns", "commits of cleaning that were checkpoints"),
+    Metric::plain("cleanings", "commits of cleaning while a writer waited"),
+    Metric::time("cleaning_mean_ns", "cleaning a section, mean"),
+    Metric::plain("commit_share", "share of the commits in the time of cleaning"),
+    Metric::time("cleaning_p5_ns", "cleaning a section, p5 of the commits"),
+    Metric::time("cleaning_p50_ns", "cleaning a section, median of the commits"),
+    Metric::time("cleaning_p95_ns", "cleaning a section, p95 of the commits"),
+    Metric::time("cleaning_max_ns", "cleaning a section, longest of the commits"),
+    Metric::plain("commit_metadata_blocks", "metadata and node blocks written with commits of cleaning"),
+    Metric::plain("commit_correlation", "correlation of the time of a commit and the metadata that it writes"),
+    Metric::time("reads_mean_ns", "accesses that read, mean"),
+    Metric::time("reads_p95_ns", "accesses that read, p95"),
+    Metric::time("reads_p99_ns", "accesses that read, p99"),
+    Metric::time("updates_mean_ns", "accesses that commit, mean"),
+    Metric::time("updates_p95_ns", "accesses that commit, p95"),
+    Metric::time("updates_p99_ns", "accesses that commit, p99"),
+    Metric::plain("new_data_blocks", "data blocks written, without copies"),
     Metric::plain("data_blocks", "data blocks written"),
     Metric::plain("node_blocks", "node blocks written"),
     Metric::plain("metadata_blocks", "metadata blocks written"),
+    Metric::plain("metadata_per_data_block", "node, metadata and journal blocks for each new data block"),
     Metric::plain("checkpoints", "checkpoints"),
     Metric::plain("checkpoints_fsync", "checkpoints for fsync"),
     Metric::plain("checkpoints_cleaning", "checkpoints for cleaning"),
@@ -153,6 +192,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.background_cleaning = point.value("background") == "on";
     settings.options.discard = point.value("discard") == "on";
     settings.journal_bytes = point.number("journal").unwrap_or(0);
+    settings.options.journal = point.value("journal-use") == "on";
     settings.options.pre_invalid_bytes = point.number("pre-invalid");
     settings.options.sections_per_commit =
         point.number("sections-per-commit").and_then(|most| u32::try_from(most).ok());
@@ -162,8 +202,11 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
     let mut workload =
         basalt_workloads::by_name(point.value("workload"), &settings.workload).map_err(|error| error.to_string())?;
-    let run = run_engine(workload.as_mut(), &settings).map_err(|error| error.to_string())?;
-    Ok(measured(&run))
+    let mut watched = Watched::new(point.number("connections").unwrap_or(1) as usize);
+    let run = run_watched(workload.as_mut(), &settings, &mut watched).map_err(|error| error.to_string())?;
+    let mut measured = measured(&run);
+    watched.measured(&mut measured);
+    Ok(measured)
 }
 
 fn workload_settings(point: &Point) -> Result<Settings, String> {
@@ -194,6 +237,7 @@ fn measured(run: &EngineRun) -> Measured {
 fn application(run: &EngineRun, measured: &mut Measured) {
     let phase = &run.workload.measure;
     measured.count("operations", phase.operations);
+    measured.count("operation_hash", phase.operation_hash & HASH_BITS);
     if phase.elapsed_ns > 0 {
         measured.add("operations_per_second", phase.operations_per_second());
         measured.add("write_mb_per_second", phase.written_bytes_per_second() / 1e6);
@@ -225,12 +269,21 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
     measured.count("victims", cleaning.victims);
     measured.count("victims_background", run.engine.cleaning.background.victims);
     measured.count("blocks_copied", cleaning.blocks_copied);
+    measured.count("data_blocks_copied", cleaning.data_blocks_copied);
+    measured.count("pre_invalid_copied", cleaning.pre_invalid_copied);
     measured.count("blocks_read", cleaning.blocks_read);
     measured.add("copies_per_victim", cleaning.blocks_copied as f64 / cleaning.victims as f64);
     for (name, time) in [("select_ns", cleaning.select), ("copy_ns", cleaning.copy), ("commit_ns", cleaning.commit)] {
         measured.add(name, time.as_nanos() as f64);
     }
+    let time = cleaning.select + cleaning.copy + cleaning.commit;
+    measured.add("cleaning_mean_ns", time.as_nanos() as f64 / cleaning.victims as f64);
+    measured.add("commit_share", cleaning.commit.as_secs_f64() / time.as_secs_f64());
+    let written = run.engine.written;
+    let metadata = written.node_blocks + written.metadata_blocks + written.journal_blocks;
+    measured.add("metadata_per_data_block", metadata as f64 / run.engine.new_data_blocks() as f64);
     measured.count("data_blocks", run.engine.written.data_blocks);
+    measured.count("new_data_blocks", run.engine.new_data_blocks());
     measured.count("node_blocks", run.engine.written.node_blocks);
     measured.count("metadata_blocks", run.engine.written.metadata_blocks);
     measured.count("journal_commits", cleaning.journal_commits);

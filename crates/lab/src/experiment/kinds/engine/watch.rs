@@ -1,41 +1,88 @@
-//! Each commit of cleaning, and the latencies of a database's accesses, while a run is measured.
+//! Each commit of cleaning, and the latencies of accesses, while a run is measured.
 
 use std::time::Duration;
 
 use basalt_vfs::{CleaningWork, Counters, WrittenBlocks};
 use basalt_workloads::{Event, Kind, Latencies};
 
-use super::Cleaning;
 use crate::engine::Watch;
+use crate::experiment::parameter::Measured;
 
-/// Connections of the paper's YCSB (table 1).
-const CONNECTIONS: usize = 32;
+/// One commit of cleaning in the foreground.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Cleaning {
+    /// Victims that it freed.
+    victims: u64,
+    /// Device time of choosing and copying them and of the commit.
+    took: Duration,
+    /// Of that, of the commit.
+    commit: Duration,
+    /// Blocks of nodes and other metadata written in the operation that had to clean: those of the commit.
+    metadata: u64,
+}
+
+impl Cleaning {
+    /// Nanoseconds of device time for each victim.
+    fn each(&self) -> f64 {
+        self.took.as_nanos() as f64 / self.victims.max(1) as f64
+    }
+}
 
 /// Collects cleanings and latencies while a run is measured.
 pub(super) struct Watched {
-    pub(super) cleanings: Vec<Cleaning>,
-    pub(super) checkpointing: Duration,
+    cleanings: Vec<Cleaning>,
+    checkpointing: Duration,
     /// Foreground cleaning up to the last commit.
     committed: Option<CleaningWork>,
     /// Blocks written up to the last operation.
     written: WrittenBlocks,
     queue: Queue,
     kind: Option<Kind>,
-    pub(super) reads: Latencies,
-    pub(super) updates: Latencies,
+    reads: Latencies,
+    updates: Latencies,
 }
 
 impl Watched {
-    pub(super) fn new() -> Watched {
+    /// For accesses of so many connections.
+    pub(super) fn new(connections: usize) -> Watched {
         Watched {
             cleanings: Vec::new(),
             checkpointing: Duration::ZERO,
             committed: None,
             written: WrittenBlocks::default(),
-            queue: Queue::new(CONNECTIONS),
+            queue: Queue::new(connections),
             kind: None,
             reads: Latencies::default(),
             updates: Latencies::default(),
+        }
+    }
+
+    /// What was seen, as metrics.
+    pub(super) fn measured(&self, measured: &mut Measured) {
+        let mut each: Vec<f64> = self.cleanings.iter().map(Cleaning::each).collect();
+        each.sort_by(f64::total_cmp);
+        measured.count("cleanings", each.len() as u64);
+        let ranks =
+            [("cleaning_p5_ns", 0.05), ("cleaning_p50_ns", 0.5), ("cleaning_p95_ns", 0.95), ("cleaning_max_ns", 1.0)];
+        for (name, share) in ranks {
+            // The first of them that this share lies at or below.
+            let rank = (each.len() as f64 * share).ceil() as usize;
+            measured.add(name, rank.checked_sub(1).and_then(|rank| each.get(rank)).copied().unwrap_or(f64::NAN));
+        }
+        measured.add("checkpointing_ns", self.checkpointing.as_nanos() as f64);
+        measured.count("commit_metadata_blocks", self.cleanings.iter().map(|one| one.metadata).sum());
+        let point = |one: &Cleaning| (one.metadata as f64, one.commit.as_secs_f64());
+        measured.add("commit_correlation", correlation(&self.cleanings.iter().map(point).collect::<Vec<_>>()));
+        for (names, latencies) in [
+            (["reads_mean_ns", "reads_p95_ns", "reads_p99_ns"], &self.reads),
+            (["updates_mean_ns", "updates_p95_ns", "updates_p99_ns"], &self.updates),
+        ] {
+            if latencies.count() > 0 {
+                let summary = latencies.summary();
+                for (name, value) in names.into_iter().zip([summary.mean_ns, summary.p95_ns, summary.p99_ns]) {
+                    measured.count(name, value);
+                }
+            }
         }
     }
 
@@ -87,6 +134,17 @@ impl Watch for Watched {
     }
 }
 
+/// Pearson's coefficient; not a number for fewer than two different points.
+fn correlation(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let (x, y) = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0 / count, sum.1 + point.1 / count));
+    let sums = points.iter().fold([0.0; 3], |[xy, xx, yy], point| {
+        let (dx, dy) = (point.0 - x, point.1 - y);
+        [xy + dx * dy, xx + dx * dx, yy + dy * dy]
+    });
+    sums[0] / (sums[1] * sums[2]).sqrt()
+}
+
 /// A database's connections in front of a device that serves them in turn: each asks for its next access when its last is
 /// answered, so an access waits for those of all others that came before it. This is how cleaning for one delays the others'
 /// reads.
@@ -132,7 +190,7 @@ mod tests {
 
     #[test]
     fn each_commit_of_cleaning_is_one_of_the_series() {
-        let (mut watched, mut written) = (Watched::new(), WrittenBlocks::default());
+        let (mut watched, mut written) = (Watched::new(1), WrittenBlocks::default());
         let work = |victims, journal_commits, checkpoints, milliseconds| CleaningWork {
             victims,
             journal_commits,
@@ -160,7 +218,33 @@ mod tests {
         };
         // Nodes: 1, 3, 7, 15, 31, 63 by then.
         assert_eq!(watched.cleanings, [cleaning(2, 88, 80, 8 + 1), cleaning(1, 11, 10, 32 + 1)]);
-        assert_eq!(watched.cleanings[0].each(), Duration::from_millis(44));
         assert_eq!(watched.checkpointing, Duration::from_millis(130));
+        let mut measured = Measured::default();
+        watched.measured(&mut measured);
+        let value = |name: &str| measured.values().iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!((value("cleanings"), value("cleaning_max_ns")), (Some(2.0), Some(44e6)));
+        assert_eq!((value("cleaning_p50_ns"), value("cleaning_p95_ns")), (Some(11e6), Some(44e6)));
+        assert_eq!((value("commit_metadata_blocks"), value("checkpointing_ns")), (Some(42.0), Some(130e6)));
+        assert_eq!((value("commit_correlation").map(f64::round), value("reads_mean_ns")), (Some(-1.0), None));
+    }
+
+    #[test]
+    fn without_a_cleaning_there_is_nothing_to_tell_of_it() {
+        let mut measured = Measured::default();
+        Watched::new(1).measured(&mut measured);
+        let names: Vec<_> = measured.values().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["cleanings", "checkpointing_ns", "commit_metadata_blocks"]);
+    }
+
+    #[test]
+    fn what_rises_together_is_correlated() {
+        let near = |points: &[(f64, f64)], expected: f64| {
+            let found = correlation(points);
+            assert!((found - expected).abs() < 1e-9, "{found}");
+        };
+        near(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)], 1.0);
+        near(&[(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], -1.0);
+        near(&[(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)], 0.0);
+        assert!(correlation(&[]).is_nan() && correlation(&[(1.0, 1.0)]).is_nan());
     }
 }

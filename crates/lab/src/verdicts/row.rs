@@ -10,9 +10,9 @@ use super::verdict::{Baseline, Claim, Verdict};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The paper's short name: `scj`, `sfs`, …
-    pub paper: &'static str,
+    pub paper: String,
     /// The figure's or table's name in the paper.
-    pub figure: &'static str,
+    pub figure: String,
     /// What is measured, with its unit.
     pub item: String,
     /// `near`, `at most`, `at least`, `band`, `below` or `above`.
@@ -32,7 +32,7 @@ pub struct Row {
     /// Where the paper's side comes from: `stated`, `derived` or `ours`.
     pub source: &'static str,
     /// Where it is stated, how it is derived, or why we chose it.
-    pub source_note: &'static str,
+    pub source_note: String,
     /// Whether ours is the paper's own subject on the paper's own terms; only such a row can be bettered.
     pub on_paper_terms: bool,
     /// A number of the baseline that the row is a ratio to.
@@ -57,7 +57,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BaselineRow {
     /// What number, with its unit.
-    pub what: &'static str,
+    pub what: String,
     /// The paper's.
     pub paper: f64,
     /// Ours, the median of the seeds.
@@ -77,7 +77,7 @@ impl Row {
                 let same = |row: &&mut Vec<(u64, Item)>| {
                     // A name that an experiment gives twice is two rows.
                     row.last().is_some_and(|(last, one)| {
-                        *last != seed && (one.figure, &one.item) == (item.figure, &item.item)
+                        *last != seed && (&one.figure, &one.item) == (&item.figure, &item.item)
                     })
                 };
                 match rows.iter_mut().find(same) {
@@ -95,9 +95,12 @@ impl Row {
         let mut values: Vec<f64> = items.iter().filter_map(|(_, item)| item.ours).collect();
         values.sort_by(f64::total_cmp);
         let ours = median(&values);
-        let baselines: Vec<Baseline> =
-            items.iter().filter(|(_, item)| item.ours.is_some()).filter_map(|(_, item)| item.claim.baseline).collect();
-        let claim = Claim { baseline: middle(&baselines), ..first.claim };
+        let baselines: Vec<Baseline> = items
+            .iter()
+            .filter(|(_, item)| item.ours.is_some())
+            .filter_map(|(_, item)| item.claim.baseline.clone())
+            .collect();
+        let claim = Claim { baseline: middle(&baselines), ..first.claim.clone() };
         let expectation = claim.expectation;
         let [paper_low, paper_high] = expectation.ends();
         let seed_verdicts: Vec<_> = items.iter().map(|(_, item)| item.verdict()).collect();
@@ -110,8 +113,8 @@ impl Row {
         }
         notes.retain(|note| !note.is_empty());
         Some(Row {
-            paper: first.paper,
-            figure: first.figure,
+            paper: first.paper.clone(),
+            figure: first.figure.clone(),
             item: first.item.clone(),
             relation: expectation.relation(),
             paper_value: expectation.value(),
@@ -121,10 +124,10 @@ impl Row {
             tolerance: expectation.tolerance().map(|tolerance| tolerance.share()),
             tolerance_of: expectation.tolerance().map(|tolerance| tolerance.of()),
             source: claim.source.name(),
-            source_note: claim.source.note(),
+            source_note: claim.source.note().to_owned(),
             on_paper_terms: claim.on_paper_terms,
-            baseline: claim.baseline.map(|baseline| BaselineRow {
-                what: baseline.what,
+            baseline: claim.baseline.as_ref().map(|baseline| BaselineRow {
+                what: baseline.what.clone(),
                 paper: baseline.paper,
                 ours: baseline.ours,
                 tolerance: baseline.tolerance.share(),
@@ -183,7 +186,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 fn middle(baselines: &[Baseline]) -> Option<Baseline> {
     let mut values: Vec<f64> = baselines.iter().map(|baseline| baseline.ours).collect();
     values.sort_by(f64::total_cmp);
-    Some(Baseline { ours: median(&values)?, ..*baselines.first()? })
+    Some(Baseline { ours: median(&values)?, ..baselines.first()?.clone() })
 }
 
 /// The item whose number is nearest to this one, the earliest of several.
@@ -199,7 +202,7 @@ mod tests {
 
     fn item(name: &str, claim: Claim, ours: Option<f64>) -> Item {
         let why = ours.map_or_else(|| "broken".to_owned(), |ours| format!("because {ours}"));
-        Item { paper: "scj", figure: "8", item: name.to_owned(), claim, ours, why }
+        Item { paper: "scj".to_owned(), figure: "8".to_owned(), item: name.to_owned(), claim, ours, why }
     }
 
     fn near(value: f64) -> Claim {
@@ -210,8 +213,9 @@ mod tests {
     fn the_median_has_the_verdict_and_the_seeds_their_spread() {
         let claim = near(1.5);
         let runs = [(4, 1.7), (5, 1.45), (6, 1.55)];
-        let runs =
-            runs.map(|(seed, ours)| (seed, vec![item("speed", claim, Some(ours)), item("age", claim, Some(1.5))]));
+        let runs = runs.map(|(seed, ours)| {
+            (seed, vec![item("speed", claim.clone(), Some(ours)), item("age", claim.clone(), Some(1.5))])
+        });
         let rows = Row::merge(runs.to_vec());
         assert_eq!(rows.iter().map(|row| &*row.item).collect::<Vec<_>>(), ["speed", "age"]);
         let row = &rows[0];
@@ -245,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_baseline_is_the_median_too() {
-        let over = |ours| Baseline { what: "share", paper: 0.5, ours, tolerance: Tolerance::OfValue(0.1) };
+        let over = |ours| Baseline { what: "share".to_owned(), paper: 0.5, ours, tolerance: Tolerance::OfValue(0.1) };
         let runs = [(1, 0.9), (2, 0.52), (3, 0.7)];
         let runs = runs.map(|(seed, ours)| (seed, vec![item("x", near(0.5).over(Some(over(ours))), Some(0.8))]));
         let row = Row::merge(runs.to_vec()).remove(0);

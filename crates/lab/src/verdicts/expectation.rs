@@ -1,6 +1,6 @@
 //! What a paper leads one to expect of a number, and where a number of ours lies beside it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How far ours may be off, as a share (0.1 is 10 %).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -75,7 +75,7 @@ pub enum Expectation {
 }
 
 /// Which side of two numbers: of the expectation, or the one that is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The smaller number.

@@ -1,0 +1,100 @@
+//! Every figure that can be measured, in the order of the papers.
+
+use super::{Outcome, Scale, Tell, sfs_figure_9, sfs_figure_15};
+
+/// An experiment as files, which are part of the program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files {
+    /// Its name: that of the files, without their endings.
+    pub name: &'static str,
+    /// The experiment.
+    pub experiment: &'static str,
+    /// Its verdicts.
+    pub verdicts: &'static str,
+    /// Size of the volume for a first look.
+    pub small: &'static str,
+    /// The paper's size.
+    pub full: &'static str,
+}
+
+/// A figure's experiment with one seed.
+pub(super) type Program = fn(&Scale, Tell<'_>) -> Outcome;
+
+/// How a figure is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way {
+    /// By an experiment and its verdict file.
+    Files(Files),
+    /// By a program.
+    Program(Program),
+}
+
+/// A figure or table of a paper that is measured again.
+#[derive(Debug)]
+pub struct Figure {
+    /// The paper's short name.
+    pub paper: &'static str,
+    /// The figure's name in the paper: `1`, `9`, …
+    pub figure: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// About how long the experiment takes with one seed, when none of its runs is made yet and full size is not asked for.
+    pub takes: &'static str,
+    /// How it is measured.
+    pub(super) way: Way,
+}
+
+/// A figure of SCJ: the files of that name.
+macro_rules! scj {
+    ($figure:literal, $title:literal, $takes:literal, $small:literal) => {
+        Figure {
+            paper: "scj",
+            figure: $figure,
+            title: $title,
+            takes: $takes,
+            way: Way::Files(Files {
+                name: concat!("scj-figure-", $figure),
+                experiment: include_str!(concat!("../../../../experiments/scj-figure-", $figure, ".toml")),
+                verdicts: include_str!(concat!("../../../../experiments/scj-figure-", $figure, ".verdict.toml")),
+                small: $small,
+                full: "16G",
+            }),
+        }
+    };
+}
+
+/// Every figure that can be measured, in the order of the papers.
+pub const FIGURES: &[Figure] = &[
+    scj!("1", "the share of each phase in the time of segment cleaning (section III)", "1 min", "512M"),
+    scj!("4", "speed, cleaning and checkpoints over the interval of checkpoints (section VI.B)", "5 min", "512M"),
+    scj!("5", "metadata written over the interval of checkpoints (section VI.B)", "1 min", "512M"),
+    scj!("6", "speed and checkpoints over the size of the journal area (section VI.C)", "2 min", "1024M"),
+    scj!("7", "latency of each cleaning, one after the other (section VI.D)", "20 s", "512M"),
+    scj!("8", "speed, latency of cleaning, checkpoints and metadata for all workloads (section VI.E)", "1 min", "512M"),
+    scj!("9", "latency of reads and updates of YCSB (section VI.E)", "20 s", "512M"),
+    scj!("10", "speed and write amplification over the utilization (section VI.F)", "1 min", "512M"),
+    scj!("11", "speed and writes over the locality of random writes (section VI.G)", "1 min", "1G"),
+    Figure {
+        paper: "sfs",
+        figure: "9",
+        title: "write cost over utilization, the baseline LFS-CB (with figures 7a and 11a)",
+        takes: "10 s",
+        way: Way::Program(sfs_figure_9::run),
+    },
+    Figure {
+        paper: "sfs",
+        figure: "15",
+        title: "write amplification and erases in the device: ext4, btrfs and a log (with figure 16)",
+        takes: "10 min",
+        way: Way::Program(sfs_figure_15::run),
+    },
+];
+
+/// The figures of a paper, or one of them; all without names. Empty where there is none of that name.
+pub fn select(paper: Option<&str>, figure: Option<&str>) -> Vec<&'static Figure> {
+    let wanted = |one: &&Figure| {
+        paper.is_none_or(|paper| paper.eq_ignore_ascii_case(one.paper))
+            && figure.is_none_or(|figure| figure == one.figure)
+    };
+    FIGURES.iter().filter(wanted).collect()
+}

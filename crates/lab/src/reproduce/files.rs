@@ -1,0 +1,65 @@
+//! Running an experiment with its verdict file.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use super::figures::Files;
+use super::{Means, Say, Scale, Step};
+use crate::experiment::{Change, Point, Record, ResultsDirectory, run as run_points, with_changes};
+use crate::verdicts::Row;
+
+/// Results that figures have in common: each point runs once.
+#[derive(Debug, Default)]
+pub struct Runs {
+    done: HashMap<Point, Record>,
+}
+
+pub(super) fn run(
+    files: &Files,
+    scale: &Scale,
+    seeds: Range<u64>,
+    means: &Means<'_>,
+    runs: &mut Runs,
+    say: Say<'_>,
+) -> Result<Vec<Row>, String> {
+    let text = with_changes(files.experiment, &changes(files, scale, seeds));
+    let temporary = match means.output {
+        Some(_) => None,
+        None => Some(tempfile::tempdir().map_err(|error| format!("a directory for results: {error}"))?),
+    };
+    let kept = means.output.as_deref().or_else(|| temporary.as_ref().map(|directory| directory.path()));
+    let path = kept.unwrap_or(Path::new(".")).join(files.name);
+    let text_of = |error: crate::experiment::DirectoryError| error.to_string();
+    let origin = Path::new(files.name).with_extension("toml");
+    let mut directory = ResultsDirectory::create_from(&path, &text, Some(files.verdicts), &origin).map_err(text_of)?;
+    for point in directory.missing() {
+        if let Some(record) = runs.done.get(&point) {
+            directory.add(record.clone()).map_err(text_of)?;
+        }
+    }
+    let summary = run_points(&mut directory, means.jobs, means.runner, means.stop, &mut |done, all| {
+        say(Step::Points(done as u64, all as u64));
+    });
+    let summary = summary.map_err(text_of)?;
+    if summary.left > 0 {
+        return Err(format!("stopped with {} points left", summary.left));
+    }
+    directory.finish().map_err(text_of)?;
+    for record in directory.records() {
+        runs.done.insert(record.point.clone(), record.clone());
+    }
+    Ok(directory.rows())
+}
+
+/// Seeds, and the size unless it is the usual one.
+fn changes(files: &Files, scale: &Scale, seeds: Range<u64>) -> Vec<Change> {
+    let seeds = Change { name: "seed".to_owned(), values: seeds.map(|seed| seed.to_string()).collect() };
+    let size = match (scale.full, scale.small) {
+        (true, _) => Some(files.full),
+        (false, true) => Some(files.small),
+        (false, false) => None,
+    };
+    let size = size.map(|size| Change { name: "size".to_owned(), values: vec![size.to_owned()] });
+    std::iter::once(seeds).chain(size).collect()
+}

@@ -1,0 +1,220 @@
+//! Verdict files: rows from results, by numbers computed by hand.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use basalt_lab::experiment::{Experiment, Point, Record, ResultsDirectory, Runner, run, verdicts_of};
+use basalt_lab::verdicts::{Row, Verdict, VerdictFile};
+
+const EXPERIMENT: &str = r#"
+title = "Two policies"
+kind = "volume"
+[settings]
+utilization = [60, 80]
+seed = [1, 2, 3]
+[[case]]
+name = "base"
+policy = "greedy"
+[[case]]
+name = "other"
+policy = "cost-benefit"
+section = ["2M", "4M", "8M"]
+"#;
+
+/// Copies are utilization × seed, of cost-benefit half of that and another share for each size of a section.
+struct Made;
+
+impl Runner for Made {
+    fn run(&self, point: &Point) -> Option<Record> {
+        let number = |name: &str| point.number(name).unwrap() as f64;
+        let section = number("section") / f64::from(2 << 20);
+        if (section, number("utilization")) == (4.0, 80.0) {
+            return Some(Record { point: point.clone(), outcome: Err("too large".to_owned()) });
+        }
+        let share = if point.value("policy") == "greedy" { 1.0 } else { 0.5 / section };
+        let mut metrics = BTreeMap::from([("copies".to_owned(), number("utilization") * number("seed") * share)]);
+        if number("utilization") == 60.0 {
+            metrics.insert("write_cost".to_owned(), 2.0);
+        }
+        Some(Record { point: point.clone(), outcome: Ok(metrics) })
+    }
+}
+
+/// The rows of a verdict file, and the report.
+fn measured(verdicts: &str) -> Result<(Vec<Row>, String), String> {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("results");
+    let directory = ResultsDirectory::create_from(&path, EXPERIMENT, Some(verdicts), Path::new("x.toml"));
+    let mut directory = directory.map_err(|error| error.to_string())?;
+    run(&mut directory, 2, &Made, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    directory.finish().unwrap();
+    let rows = directory.rows();
+    drop(directory);
+    // The directory has all that it needs to be read again.
+    assert_eq!(ResultsDirectory::open(&path).unwrap().rows(), rows);
+    Ok((rows, fs::read_to_string(path.join("report.html")).unwrap()))
+}
+
+fn file(body: &str) -> String {
+    format!("paper = \"scj\"\nfigure = \"8\"\ntitle = \"t\"\n{body}")
+}
+
+#[test]
+fn rows_have_the_numbers_of_the_points_that_they_name() {
+    let text = file(
+        r#"
+[constants]
+left = { "60" = 0.5, "80" = 0.45 }
+[define]
+ratio = "copies / at(case='base').copies"
+twice = "2 * ratio"
+[baseline.copies]
+what = "copies"
+paper = 120
+ours = "at(case='base').copies"
+tolerance = 0.1
+[[row]]
+with = { utilization = ["60", "80"], section = ["2M"], case = ["other"] }
+item = "{{ utilization }} %: {{ case }}"
+ours = "ratio"
+near = "left[utilization ~ '']"
+tolerance = { gain = 0.05 }
+stated = "section 1"
+better = "less"
+on_paper_terms = "utilization == 60"
+baseline = "copies"
+why = "{{ copies }} of {{ at(case='base').copies|fixed(1) }}"
+[[row]]
+with = { utilization = ["60"] }
+figure = "9"
+item = "least"
+ours = "all(case='other')|map(attribute='twice')|min"
+at_most = 0.25
+tolerance = { value = 0.0 }
+derived = "so"
+why = "{{ list(all(case='other'), 'section', 'ratio', 2) }}"
+[[row]]
+with = { which = ["copies", "write_cost"] }
+item = "{{ which }}"
+ours = "at(case='base', utilization=60)[which]"
+band = [2, "at(case='base', utilization=60).copies"]
+chosen = "we want it"
+"#,
+    );
+    let (rows, report) = measured(&text).unwrap();
+    let names: Vec<_> = rows.iter().map(|row| (row.figure.as_str(), row.item.as_str())).collect();
+    assert_eq!(
+        names,
+        [("8", "60 %: other"), ("8", "80 %: other"), ("9", "least"), ("8", "copies"), ("8", "write_cost")]
+    );
+    // Half of the base's copies with each seed.
+    let first = &rows[0];
+    assert_eq!((first.ours, first.ours_min, first.ours_max), (Some(0.5), Some(0.5), Some(0.5)));
+    assert_eq!((first.paper_value, first.tolerance, first.tolerance_of), (0.5, Some(0.05), Some("gain")));
+    assert_eq!((first.source, &*first.source_note, &*first.paper), ("stated", "section 1", "scj"));
+    assert_eq!((first.seeds.as_slice(), first.verdict, first.on_paper_terms), (&[1, 2, 3][..], Verdict::Holds, true));
+    assert_eq!(first.why, "30 of 60.0");
+    // The base has 60, 120 and 180 copies.
+    let baseline = first.baseline.as_ref().unwrap();
+    assert_eq!((baseline.ours, baseline.is_alike), (120.0, true));
+    let second = &rows[1];
+    assert_eq!((second.ours, second.paper_value, second.on_paper_terms), (Some(0.5), 0.45, false));
+    // 160 are not 120, within a tenth.
+    assert_eq!(second.verdict, Verdict::BaselineDiffers);
+    // Twice a half of a quarter.
+    assert_eq!((rows[2].ours, rows[2].verdict, rows[2].source), (Some(0.25), Verdict::Holds, "derived"));
+    assert_eq!(rows[2].why, "2 MiB: 0.50, 4 MiB: 0.25, 8 MiB: 0.12");
+    assert_eq!((rows[3].ours, rows[3].ours_min, rows[3].ours_max), (Some(120.0), Some(60.0), Some(180.0)));
+    assert_eq!((rows[3].paper_low, rows[3].paper_high, rows[3].source), (Some(2.0), Some(60.0), "ours"));
+    assert_eq!(rows[4].ours, Some(2.0));
+    assert!(report.contains("SCJ figure 8: the paper and ours") && report.contains("3 of 5 rows hold"), "{report}");
+}
+
+#[test]
+fn what_cannot_be_computed_was_not_measured_and_says_why() {
+    let row = |ours: &str, with: &str| {
+        format!(
+            "[[row]]\nwith = {{ {with} }}\nitem = \"x\"\nours = \"{ours}\"\nabove = 0\nchosen = \"c\"\nwhy = \"w\"\n"
+        )
+    };
+    let eighty = "case = ['base'], utilization = ['80']";
+    for (ours, with, why) in [
+        ("write_cost", eighty, "write_cost was not measured"),
+        ("copies / 0", eighty, "unable to calculate 80 / 0"),
+        ("at(case='other', section='8M').copies", eighty, "too large"),
+        ("at(case='none').copies", eighty, "no point has"),
+        ("at(case='other').copies", eighty, "several points have case=other"),
+        ("copies", "case = ['base']", "several points have case=base seed="),
+        ("at(section='x').copies", eighty, "section: "),
+        ("at(colour=1).copies", eighty, "there is no parameter `colour`"),
+        ("here.colour", eighty, "`colour` is no metric"),
+        ("case", eighty, "is no number"),
+        ("copies if 1 > 2", eighty, "no value"),
+        ("all(case='none')|map(attribute='copies')|max", eighty, "no value"),
+        ("around", eighty, "around is defined by itself"),
+    ] {
+        let text = file(&format!("[define]\naround = \"around + 1\"\n{}", row(ours, with)));
+        let (rows, _) = measured(&text).unwrap_or_else(|error| panic!("{ours}: {error}"));
+        assert_eq!((rows[0].ours, rows[0].verdict, rows[0].item.as_str()), (None, Verdict::Differs, "x"), "{ours}");
+        assert!(rows[0].why.contains(why), "{ours}: {}", rows[0].why);
+    }
+    // A point that failed is no part of a list.
+    let text = file(&row("all(case='other')|length", "utilization = ['80']"));
+    assert_eq!(measured(&text).unwrap().0[0].ours, Some(2.0));
+}
+
+#[test]
+fn wrong_files_name_the_line_and_the_field() {
+    let row = "[[row]]\nitem = \"x\"\nours = \"copies\"\n";
+    for (body, part) in [
+        (format!("{row}above = 1\n"), "x.verdict.toml, line 4: row: has to have one of stated, derived and chosen"),
+        (format!("{row}stated = \"s\"\n"), "row: has to have one of near"),
+        (format!("{row}above = 1\nbelow = 2\nstated = \"s\"\n"), "row: has to have one of near"),
+        (format!("{row}near = 1\nstated = \"s\"\n"), "row: has to have a tolerance with near"),
+        (format!("{row}above = 1\ntolerance = {{ gain = 1 }}\nstated = \"s\"\n"), "and none with the others"),
+        (format!("{row}above = 1\nstated = \"s\"\ncolour = 1\n"), "unknown field `colour`"),
+        (format!("{row}above = \"copie\"\nstated = \"s\"\n"), "`copie`: `copie` is no metric"),
+        (format!("{row}above = \"1 +\"\nstated = \"s\"\n"), "row: `1 +`: "),
+        (format!("{row}above = 1\nstated = \"s\"\nwhy = \"{{{{ x }}}}\"\n"), "why: `x` is no metric"),
+        (format!("{row}above = 1\nstated = \"s\"\nbaseline = \"b\"\n"), "baseline: there is no `b`"),
+        (format!("{row}above = 1\nstated = \"s\"\nwith = {{ case = [] }}\n"), "with.case: is an empty list"),
+        (
+            format!("[define]\nx = \"copies + y\"\n{row}above = 1\nstated = \"s\"\n"),
+            "line 5: define.x: `y` is no metric",
+        ),
+        ("row = []\n[define]\nx = 1\n".to_owned(), "line 6"),
+    ] {
+        let error = measured(&file(&body)).unwrap_err();
+        assert!(error.contains(part), "{error}\nexpected: {part}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+/// The files of the papers: each has verdicts that are right for it, and the same machine.
+#[test]
+fn the_papers_files_belong_together() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut machines = BTreeMap::new();
+    for entry in fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        let verdicts = verdicts_of(&path);
+        if !verdicts.exists() || verdicts == path {
+            continue;
+        }
+        let experiment = Experiment::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        let text = fs::read_to_string(&verdicts).unwrap();
+        let file = VerdictFile::parse(&text, &verdicts, &experiment).unwrap_or_else(|error| panic!("{error}"));
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(name, format!("{}-figure-{}", file.paper, file.figure));
+        let of_machine = |name: &str| !["workload", "size", "utilization", "sync-every", "connections"].contains(&name);
+        let machine: Vec<_> = experiment.settings.iter().filter(|(name, _)| of_machine(name)).cloned().collect();
+        machines.insert(name, machine);
+    }
+    assert_eq!(machines.len(), 9);
+    let first = machines.values().next().unwrap();
+    for (name, machine) in &machines {
+        assert_eq!(machine, first, "{name}");
+    }
+}
