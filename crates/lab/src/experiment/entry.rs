@@ -8,6 +8,9 @@ use super::point::Point;
 /// The parameter whose values are repetitions.
 pub const SEED: &str = "seed";
 
+/// The settings of a case with their values.
+type Product<'a> = Vec<(&'static str, &'a [String])>;
+
 /// A point, as part of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -48,7 +51,7 @@ impl Experiment {
 
     /// The number of entries; none if it is too large for a number.
     pub(super) fn size(&self) -> Option<usize> {
-        let product = |(_, settings): (&str, Vec<(&'static str, &[String])>)| {
+        let product = |(_, settings): (&str, Product<'_>)| {
             settings.iter().try_fold(1_usize, |count, (_, values)| count.checked_mul(values.len()))
         };
         self.products().into_iter().map(product).try_fold(0_usize, |sum, count| sum.checked_add(count?))
@@ -79,7 +82,7 @@ impl Experiment {
     }
 
     /// Each case with all its settings: those of the file, some replaced, and its own.
-    fn products(&self) -> Vec<(&str, Vec<(&'static str, &[String])>)> {
+    fn products(&self) -> Vec<(&str, Product<'_>)> {
         let all = || self.settings.iter().map(|(name, values)| (*name, values.as_slice()));
         if self.cases.is_empty() {
             return vec![("", all().collect())];
@@ -88,7 +91,7 @@ impl Experiment {
     }
 
     /// The settings of one case.
-    fn settings_of<'a>(&'a self, case: &'a Case) -> Vec<(&'static str, &'a [String])> {
+    fn settings_of<'a>(&'a self, case: &'a Case) -> Product<'a> {
         let find = |settings: &'a [(&'static str, Vec<String>)], name: &str| {
             settings.iter().find(|(known, _)| *known == name).map(|(_, values)| values.as_slice())
         };
