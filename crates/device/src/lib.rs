@@ -6,6 +6,7 @@
 //! | [`mod@file`] | image files and block devices (direct I/O), with locks and discard |
 //! | [`loopdev`] | loop devices: a block device's name for an image file |
 //! | [`memory`] | a sparse device in memory, with cheap snapshots |
+//! | [`compact`] | a device in memory on which blocks of one byte take none |
 //! | [`request`] | one request as a value: what the wrappers record and decide on |
 //! | [`layer`] | what a device in front of another has to say |
 //! | [`record`] | a wrapper that records every request |
@@ -21,6 +22,7 @@
 struct Readme;
 
 pub mod block;
+pub mod compact;
 pub mod fault;
 pub mod file;
 pub mod layer;
@@ -32,6 +34,7 @@ pub mod record;
 pub mod request;
 
 pub use block::{BlockDevice, DeviceError, Result};
+pub use compact::{CompactBlock, CompactDevice};
 pub use fault::FaultyDevice;
 pub use file::{FileDevice, Lock, OpenOptions};
 pub use layer::DeviceLayer;

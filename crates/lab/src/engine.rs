@@ -6,12 +6,15 @@
 //! Only requests to the device take time: neither processors nor memory do, nor a page cache, if the settings have one. Whatever the
 //! engine learns to do otherwise is a field of its [`OpenOptions`], and so of [`EngineSettings`].
 //!
+//! Nothing here looks at what files hold: neither the engine nor device models nor translation layers. So files hold one byte throughout
+//! unless the run verifies them or its settings say otherwise ([`Contents`]), and the device keeps blocks of one byte as a byte.
+//!
 //! The same settings give the same [`EngineRun`], byte for byte, on any machine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use basalt_device::{BlockDevice, MemoryDevice, RequestKind};
+use basalt_device::{BlockDevice, CompactDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::{Clock, F2fs, OpenOptions};
@@ -19,8 +22,8 @@ use basalt_flash::device::{DeviceModel, DeviceStatistics, LayerReport, Meter, Mo
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
 use basalt_vfs::{Counters, Engine, FileSystem, Time};
 use basalt_workloads::{
-    Event, Observer, PageCache, PageCacheSettings, PageCacheStatistics, Phase, Runner, Settings, VfsFiles, Workload,
-    WorkloadReport,
+    Contents, Event, Observer, PageCache, PageCacheSettings, PageCacheStatistics, Phase, Runner, Settings, VfsFiles,
+    Workload, WorkloadReport,
 };
 
 /// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
@@ -35,7 +38,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// What runs on what.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
-    /// The device. What it holds is kept in memory, in as many bytes as are in use.
+    /// The device. What it holds is kept in memory: metadata as it is, of files only a few bytes for each block.
     pub device: Arc<DeviceModel>,
     /// Size of the volume, utilization, seed, lengths of the phases.
     pub workload: Settings,
@@ -206,7 +209,7 @@ impl Observer for Ticker<'_, '_> {
     }
 }
 
-/// Runs a workload. The whole volume is in memory while it does.
+/// Runs a workload. The volume is in memory while it does, in some hundredths of its size; with random contents, all of it.
 ///
 /// # Errors
 /// When the volume cannot be made so, or the workload does not fit or fails.
@@ -232,7 +235,7 @@ fn run_with(
     watch: Option<&mut dyn Watch>,
 ) -> Result<EngineRun, EngineError> {
     let clock = EngineClock(VirtualClock::new());
-    let memory = MemoryDevice::new(settings.workload.size_bytes, SECTOR);
+    let memory = CompactDevice::new(settings.workload.size_bytes, SECTOR);
     let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
     for kind in &settings.layers {
         let geometry = settings.device.geometry(settings.workload.size_bytes)?;
@@ -240,7 +243,7 @@ fn run_with(
     }
     let device = Arc::new(device);
     make_volume(&*device, settings, &clock)?;
-    let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<MemoryDevice>>::clone(&device);
+    let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<CompactDevice>>::clone(&device);
     let engine = F2fs::open(shared, settings.options.clone(), Arc::new(clock.clone()))?;
     let run = measure(workload, settings, &engine, &device, clock, watch);
     let closed = engine.close().map_err(|error| EngineError::Volume(error.into()));
@@ -262,12 +265,17 @@ fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &Engi
     Ok(())
 }
 
+/// What files are filled with: what takes the least memory, unless somebody looks at it.
+fn contents(settings: &Settings) -> Option<Contents> {
+    settings.contents.or_else(|| (!settings.verify).then_some(Contents::Plain))
+}
+
 /// All phases, with the counters of the last one alone.
 fn measure(
     workload: &mut dyn Workload,
     settings: &EngineSettings,
     engine: &dyn Engine,
-    device: &TimedDevice<MemoryDevice>,
+    device: &TimedDevice<CompactDevice>,
     clock: EngineClock,
     watch: Option<&mut dyn Watch>,
 ) -> Result<EngineRun, EngineError> {
@@ -281,7 +289,8 @@ fn measure(
         None => VfsFiles::new(engine),
     };
     let mut ticker = Ticker { engine, clock, think_ns, next_tick: 0, watch };
-    let mut runner = Runner::new(workload, &settings.workload, &mut files, &mut ticker);
+    let filled = Settings { contents: contents(&settings.workload), ..settings.workload.clone() };
+    let mut runner = Runner::new(workload, &filled, &mut files, &mut ticker);
     let mut before = vec![runner.prepare()?, runner.fill()?];
     before.extend(runner.age()?);
     let (engine_before, device_before, layers_before) = (engine.counters(), device.statistics(), device.layers());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_lab::engine::{EngineRun, EngineSettings, run};
-use basalt_workloads::{Limit, PageCacheSettings, Settings, by_name};
+use basalt_workloads::{Contents, Limit, PageCacheSettings, Settings, by_name};
 
 fn settings(device: &str, utilization_percent: u32) -> EngineSettings {
     let workload = Settings {
@@ -131,4 +131,42 @@ fn a_page_cache_takes_reads_off_the_device() {
         let cache = small.page_cache.unwrap();
         assert!(cache.misses > 0 && cache.hits > 0 && small.device.read.bytes > left, "{name}: {cache:?}");
     }
+}
+
+/// Nothing looks at what files hold: with random bytes and with one byte throughout, every number is the same.
+#[test]
+fn what_files_hold_changes_no_number() {
+    for (name, journal_bytes, has_cache) in
+        [("varmail", 0, false), ("tpcc", 32 << 10, true), ("fileserver", 0, true), ("zipf:0.99", 32 << 10, false)]
+    {
+        let mut settings = settings("ssd-m", 80);
+        settings.journal_bytes = journal_bytes;
+        settings.page_cache = has_cache.then(|| PageCacheSettings::new(16 << 20));
+        settings.layers = TranslationKind::ALL.to_vec();
+        let of = |contents| {
+            let mut settings = settings.clone();
+            settings.workload.contents = contents;
+            let mut run = run_named(name, &settings);
+            assert_eq!(run.workload.settings.contents, contents, "{name}: settings are reported as they were given");
+            run.workload.settings.contents = None;
+            format!("{run:?}")
+        };
+        let random = of(Some(Contents::Random));
+        assert_eq!(of(Some(Contents::Plain)), random, "{name}");
+        assert_eq!(of(None), random, "{name}");
+    }
+}
+
+#[test]
+fn contents_that_are_verified_are_not_plain() {
+    let mut settings = settings("nvme", 60);
+    settings.workload.verify = true;
+    let run_with = |settings: &EngineSettings| {
+        let mut workload = by_name("varmail", &settings.workload).unwrap();
+        run(workload.as_mut(), settings)
+    };
+    assert!(run_with(&settings).unwrap().workload.verified_bytes > 1 << 20);
+    settings.workload.contents = Some(Contents::Plain);
+    let error = run_with(&settings).unwrap_err().to_string();
+    assert!(error.contains("plain contents cannot be verified"), "{error}");
 }

@@ -40,6 +40,6 @@ pub use files::{List, PAGE, PageCache, PageCacheSettings, PageCacheStatistics};
 pub use operation::{File, Kind, Operation};
 pub use report::{KindReport, Latencies, LatencySummary, PhaseReport, WorkloadReport};
 pub use run::{Event, Observer, Runner, Unobserved, WallClock, run};
-pub use settings::{Limit, Plan, Settings};
+pub use settings::{Contents, Limit, Plan, Settings};
 pub use stream::Stream;
 pub use workload::{Phase, Workload};

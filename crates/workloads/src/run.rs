@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{Files, PageCacheStatistics};
 use crate::operation::{Kind, MAX_REQUEST, Operation};
 use crate::report::{PhaseReport, WorkloadReport};
-use crate::settings::{BLOCK, Limit, Settings};
+use crate::settings::{BLOCK, Contents, Limit, Settings};
 use crate::workload::{Phase, Workload};
 
 /// Size of one file of dummy data.
@@ -145,7 +145,7 @@ impl<'r> Runner<'r> {
         Runner {
             workload,
             settings,
-            target: Target::new(files, settings.seed, settings.verify),
+            target: Target::new(files, settings),
             observer,
             capacity: 0,
             dummy_bytes: 0,
@@ -176,8 +176,12 @@ impl<'r> Runner<'r> {
     /// Makes the workload's own files, after checking that they fit.
     ///
     /// # Errors
-    /// [`Error::DoesNotFit`] before anything is written, or as [`run`].
+    /// [`Error::DoesNotFit`] before anything is written; plain contents that are to be verified; or as [`run`].
     pub fn prepare(&mut self) -> Result<PhaseReport> {
+        if self.settings.verify && self.settings.contents == Some(Contents::Plain) {
+            let reason = "plain contents cannot be verified: a block from the wrong place looks like the right one";
+            return Err(Error::Specification(reason.to_owned()));
+        }
         let space = self.target.files.space()?;
         self.capacity = space.free;
         let plan = self.workload.plan();

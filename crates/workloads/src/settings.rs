@@ -14,6 +14,17 @@ pub enum Limit {
     Nanoseconds(u64),
 }
 
+/// What the files of a run are filled with. What is done to them is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contents {
+    /// Random bytes that depend on the seed, other ones for each write: no target can compress them or take two blocks for one.
+    Random,
+    /// The byte 0xA5 throughout, which a target in memory need not keep 4096 times a block. Says nothing about a target that looks
+    /// at bytes, and cannot be verified: a block read from the wrong place looks like the right one.
+    Plain,
+}
+
 /// The settings of a run. Every workload derives its own sizes from the volume's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -34,6 +45,9 @@ pub struct Settings {
     pub dummy_bytes: Option<u64>,
     /// Check what is read against what was written, and everything once more at the end. Needs memory for every extent written.
     pub verify: bool,
+    /// What files are filled with; `None`: as whoever runs the workload needs it, random if nobody says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Contents>,
 }
 
 impl Default for Settings {
@@ -47,6 +61,7 @@ impl Default for Settings {
             sync_every: None,
             dummy_bytes: None,
             verify: false,
+            contents: None,
         }
     }
 }

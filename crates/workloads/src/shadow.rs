@@ -171,12 +171,13 @@ fn first_difference(found: &[u8], expected: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Contents;
     use basalt_random::Rng;
 
     /// Random writes and truncations on a shadow and on plain bytes agree; one changed byte is noticed.
     #[test]
     fn agrees_with_plain_bytes() {
-        let content = Content::new(3);
+        let content = Content::new(3, Contents::Random);
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
             let mut shadow = Shadow::default();

@@ -4,6 +4,7 @@ use crate::content::Content;
 use crate::error::{Error, Result};
 use crate::files::{Files, Handle};
 use crate::operation::{File, MAX_REQUEST, Operation};
+use crate::settings::{Contents, Settings};
 use crate::shadow::Shadow;
 
 /// Files open at once at most; a workload that wants more is defective.
@@ -32,12 +33,12 @@ pub(super) struct Target<'r> {
 }
 
 impl<'r> Target<'r> {
-    pub(super) fn new(files: &'r mut dyn Files, seed: u64, verify: bool) -> Target<'r> {
+    pub(super) fn new(files: &'r mut dyn Files, settings: &Settings) -> Target<'r> {
         Target {
             files,
-            content: Content::new(seed),
+            content: Content::new(settings.seed, settings.contents.unwrap_or(Contents::Random)),
             open: Vec::new(),
-            shadow: verify.then(Shadow::default),
+            shadow: settings.verify.then(Shadow::default),
             buffer: Vec::new(),
             writes: 0,
         }

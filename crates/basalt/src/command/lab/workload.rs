@@ -163,6 +163,7 @@ fn run_on(
         sync_every: args.sync_every,
         dummy_bytes: args.dummy,
         verify: args.verify,
+        ..Settings::default()
     };
     let mut workload = by_name(&args.workload, &settings).map_err(failed)?;
     let mut watch = Watch::new(engine, args.quiet);

@@ -15,6 +15,7 @@ mod lists;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use basalt_device::CompactBlock;
 use basalt_vfs::{Error, FileSystem, InodeNumber, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -87,7 +88,7 @@ struct File {
 
 /// The page cache of one engine.
 pub struct PageCache {
-    pages: Lists<Key, Box<[u8; PAGE]>>,
+    pages: Lists<Key, CompactBlock>,
     most: usize,
     most_dirty: usize,
     files: FxHashMap<InodeNumber, File>,
@@ -187,8 +188,8 @@ impl PageCache {
                 self.statistics.hits += 1;
             }
             let length = (PAGE - inside).min(count - done);
-            if let Some(bytes) = self.pages.get_mut((ino, page)) {
-                buffer[done..done + length].copy_from_slice(&bytes[inside..inside + length]);
+            if let Some(held) = self.pages.get_mut((ino, page)) {
+                held.read(inside, &mut buffer[done..done + length]);
             }
             self.pages.touch((ino, page));
             done += length;
@@ -217,11 +218,11 @@ impl PageCache {
                 if length < PAGE && old {
                     self.fetch(engine, ino, page, page + 1)?;
                 } else {
-                    self.insert(engine, ino, page, Box::new([0; PAGE]))?;
+                    self.insert(engine, ino, page, CompactBlock::default())?;
                 }
             }
-            if let Some(bytes) = self.pages.get_mut((ino, page)) {
-                bytes[inside..inside + length].copy_from_slice(&data[done..done + length]);
+            if let Some(held) = self.pages.get_mut((ino, page)) {
+                held.write(inside, &data[done..done + length]);
             }
             self.note_dirty(ino, page, at + length as u64);
             done += length;
@@ -238,8 +239,8 @@ impl PageCache {
             self.dirty -= usize::from(file.dirty.remove(&page));
         }
         let inside = (size % PAGE as u64) as usize;
-        if let Some(bytes) = self.pages.get_mut((ino, size / PAGE as u64)).filter(|_| inside > 0) {
-            bytes[inside..].fill(0);
+        if let Some(held) = self.pages.get_mut((ino, size / PAGE as u64)).filter(|_| inside > 0) {
+            held.write(inside, &[0; PAGE][inside..]);
         }
     }
 
@@ -257,8 +258,10 @@ impl PageCache {
             let size = file.size;
             request.clear();
             for page in first..first + count {
-                let bytes = self.pages.get_mut((ino, page)).map_or(&[0; PAGE], |bytes| &*bytes);
-                request.extend_from_slice(bytes);
+                match self.pages.get_mut((ino, page)) {
+                    Some(held) => held.append_to(&mut request),
+                    None => request.resize(request.len() + PAGE, 0),
+                }
             }
             let start = first * PAGE as u64;
             request.truncate(usize::try_from(size.saturating_sub(start)).unwrap_or(usize::MAX));
@@ -344,7 +347,7 @@ impl PageCache {
         // From back to front, so that the first one stays even in the smallest cache.
         for (index, bytes) in bytes.as_chunks::<PAGE>().0.iter().enumerate().rev() {
             self.statistics.misses += 1;
-            self.insert(engine, ino, page + index as u64, Box::new(*bytes))?;
+            self.insert(engine, ino, page + index as u64, CompactBlock::from_bytes(bytes))?;
         }
         Ok(next)
     }
@@ -354,7 +357,7 @@ impl PageCache {
         engine: &(impl FileSystem + ?Sized),
         ino: InodeNumber,
         page: u64,
-        bytes: Box<[u8; PAGE]>,
+        held: CompactBlock,
     ) -> Result<()> {
         while self.pages.len() >= self.most {
             let Some((victim, number)) = self.pages.last() else { break };
@@ -366,7 +369,7 @@ impl PageCache {
                 file.pages.remove(&number);
             }
         }
-        self.pages.insert((ino, page), bytes);
+        self.pages.insert((ino, page), held);
         self.files.entry(ino).or_default().pages.insert(page);
         Ok(())
     }
