@@ -138,6 +138,7 @@ pub fn measure(
             block_bytes: 512 << 10,
             over_provisioning_percent: 10.0,
             rated_cycles: None,
+            erase_us: None,
             allocation_unit_bytes: None,
         }),
     })

@@ -18,7 +18,9 @@ use basalt_device::{BlockDevice, CompactDevice, RequestKind};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::BLOCK_SIZE;
 use basalt_f2fs::{Clock, F2fs, OpenOptions};
-use basalt_flash::device::{DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock};
+use basalt_flash::device::{
+    CopyCost, DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock,
+};
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
 use basalt_vfs::{Counters, Engine, FileSystem, Time};
 use basalt_workloads::{
@@ -54,8 +56,11 @@ pub struct EngineSettings {
     pub options: OpenOptions,
     /// Time that passes after each operation before the application asks for the next one.
     pub think: Duration,
-    /// Translation layers that listen to the requests. They do not change the device's times.
+    /// Translation layers that listen to the requests. They change the device's times only as `layer_time` says.
     pub layers: Vec<TranslationKind>,
+    /// Whether what the layer copies and erases for a request takes device time, as part of that request ([`CopyCost`]). There must
+    /// be exactly one layer then.
+    pub layer_time: bool,
 }
 
 impl EngineSettings {
@@ -72,6 +77,7 @@ impl EngineSettings {
             options: OpenOptions::default(),
             think: Duration::ZERO,
             layers: Vec::new(),
+            layer_time: false,
         }
     }
 }
@@ -91,6 +97,9 @@ pub enum EngineError {
     /// The flash of the device cannot be simulated.
     #[error("the flash: {0}")]
     Flash(#[from] GeometryError),
+    /// The work of translation layers can take time only where there is one.
+    #[error("the translation layer's work can take time with exactly one layer, not {0}")]
+    LayerTime(usize),
 }
 
 /// A translation layer in the measured phase.
@@ -235,13 +244,7 @@ fn run_with(
     watch: Option<&mut dyn Watch>,
 ) -> Result<EngineRun, EngineError> {
     let clock = EngineClock(VirtualClock::new());
-    let memory = CompactDevice::new(settings.workload.size_bytes, SECTOR);
-    let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
-    for kind in &settings.layers {
-        let geometry = settings.device.geometry(settings.workload.size_bytes)?;
-        device = device.with_layer(kind.build(geometry)?);
-    }
-    let device = Arc::new(device);
+    let device = Arc::new(make_device(settings, &clock)?);
     make_volume(&*device, settings, &clock)?;
     let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<CompactDevice>>::clone(&device);
     let engine = F2fs::open(shared, settings.options.clone(), Arc::new(clock.clone()))?;
@@ -249,6 +252,22 @@ fn run_with(
     let closed = engine.close().map_err(|error| EngineError::Volume(error.into()));
     // Where both fail, the run's error is the cause.
     run.and_then(|run| closed.map(|()| run))
+}
+
+fn make_device(settings: &EngineSettings, clock: &EngineClock) -> Result<TimedDevice<CompactDevice>, EngineError> {
+    if settings.layer_time && settings.layers.len() != 1 {
+        return Err(EngineError::LayerTime(settings.layers.len()));
+    }
+    let memory = CompactDevice::new(settings.workload.size_bytes, SECTOR);
+    let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
+    for kind in &settings.layers {
+        let geometry = settings.device.geometry(settings.workload.size_bytes)?;
+        device = device.with_layer(kind.build(geometry)?);
+        if settings.layer_time {
+            device = device.with_layer_time(CopyCost::new(&settings.device, &geometry));
+        }
+    }
+    Ok(device)
 }
 
 fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &EngineClock) -> Result<(), EngineError> {

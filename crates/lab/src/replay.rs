@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use basalt_device::RequestKind;
+use basalt_flash::device::CopyCost;
 use basalt_flash::{
     DeviceModel, FtlError, FtlStatistics, GeometryError, Meter, TranslationKind, TranslationLayer, Wear,
 };
@@ -60,8 +61,8 @@ pub enum ReplayError {
 pub struct Replay {
     meter: Meter,
     logical_bytes: u64,
-    /// What copying a page costs, in nanoseconds.
-    copy_ns: f64,
+    /// What the copies of the layers cost.
+    copy_cost: CopyCost,
     requests: RequestTotals,
     device_ns: u64,
     all: Histogram<u64>,
@@ -162,9 +163,7 @@ impl Replay {
     /// When flash of that size cannot be.
     pub fn new(model: Arc<DeviceModel>, logical_bytes: u64, kinds: &[TranslationKind]) -> Result<Replay, ReplayError> {
         let geometry = model.geometry(logical_bytes)?;
-        // MB/s are bytes a microsecond.
-        let bandwidth = model.write.sequential.points.last().map_or(f64::INFINITY, |point| point.1);
-        let copy_ns = f64::from(geometry.page_bytes()) * 1e3 / bandwidth;
+        let copy_cost = CopyCost::new(&model, &geometry);
         let mut layers = Vec::with_capacity(kinds.len());
         for kind in kinds {
             layers.push(Layer::new(kind.build(geometry)?));
@@ -172,7 +171,7 @@ impl Replay {
         Ok(Replay {
             meter: Meter::new(model),
             logical_bytes,
-            copy_ns,
+            copy_cost,
             requests: RequestTotals::default(),
             device_ns: 0,
             all: histogram(),
@@ -218,7 +217,7 @@ impl Replay {
         note(&mut self.all, is_write.then_some(&mut self.writes), own);
         for layer in &mut self.layers {
             let copied = layer.serve(kind, offset, length)?;
-            let time = own as f64 + copied as f64 * self.copy_ns;
+            let time = own as f64 + self.copy_cost.programs_ns(copied);
             layer.device_ns += time;
             note(&mut layer.all, is_write.then_some(&mut layer.writes), time.round() as u64);
         }

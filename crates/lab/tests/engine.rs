@@ -170,3 +170,28 @@ fn contents_that_are_verified_are_not_plain() {
     let error = run_with(&settings).unwrap_err().to_string();
     assert!(error.contains("plain contents cannot be verified"), "{error}");
 }
+
+/// Requests that make the translation layer collect are slow, and nothing else is different.
+#[test]
+fn what_the_translation_layer_copies_can_take_time() {
+    let mut settings = settings("ssd-m", 85);
+    settings.layers = vec![TranslationKind::Fast];
+    let free = run_named("uniform", &settings);
+    settings.layer_time = true;
+    let paid = run_named("uniform", &settings);
+    assert_eq!(paid.workload.measure.operation_hash, free.workload.measure.operation_hash);
+    assert!(free.layers[0].statistics.pages_copied > 0, "{:?}", free.layers[0].statistics);
+    assert_eq!(paid.workload.measure.elapsed_ns, paid.device.busy_ns());
+    // Writing a page takes 47 us at 87 MB/s.
+    let least = free.device.busy_ns() + free.layers[0].statistics.pages_copied * 47_000;
+    assert!(paid.device.busy_ns() > least, "{} and {least}", paid.device.busy_ns());
+    let tail = |run: &EngineRun| -> u64 {
+        [99.0, 99.9, 100.0].into_iter().map(|percent| run.device.write.percentile_ns(percent)).sum()
+    };
+    assert!(tail(&paid) > tail(&free), "{} and {}", tail(&paid), tail(&free));
+
+    settings.layers = TranslationKind::ALL.to_vec();
+    let mut workload = by_name("uniform", &settings.workload).unwrap();
+    let error = run(workload.as_mut(), &settings).unwrap_err().to_string();
+    assert_eq!(error, "the translation layer's work can take time with exactly one layer, not 2");
+}

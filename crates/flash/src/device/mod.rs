@@ -8,6 +8,7 @@
 //! | [`mod@chip`] | bare NAND chips |
 //! | [`meter`] | times requests, without data |
 //! | [`clock`] | virtual time |
+//! | [`copies`] | what a translation layer's own work takes |
 //! | [`summary`] | a device in a line of a table |
 //! | [`timed`] | a block device whose requests take virtual time |
 //! | [`statistics`] | requests, bytes, busy time, latencies |
@@ -15,6 +16,7 @@
 
 pub mod chip;
 pub mod clock;
+pub mod copies;
 pub mod error;
 pub mod forgetful;
 pub mod meter;
@@ -27,6 +29,7 @@ pub mod timed;
 
 pub use chip::ChipModel;
 pub use clock::VirtualClock;
+pub use copies::CopyCost;
 pub use error::ModelError;
 pub use forgetful::{FORGETTABLE, ForgetfulDevice};
 pub use meter::{Cost, Meter};

@@ -132,6 +132,9 @@ pub struct FlashModel {
     /// Program/erase cycles that the maker, or the sort of flash, promises for each block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rated_cycles: Option<u32>,
+    /// What erasing a block takes, in microseconds, where it is known. It matters where a translation layer's work takes device time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erase_us: Option<f64>,
     /// Bytes of an allocation unit of a card: what it opens, fills and closes as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_unit_bytes: Option<u64>,
@@ -206,7 +209,8 @@ impl DeviceModel {
         }
         self.read.check(place, "read")?;
         self.write.check(place, "write")?;
-        if self.flash.is_some() {
+        if let Some(flash) = &self.flash {
+            check_time(place, "flash.erase_us", flash.erase_us.unwrap_or(0.0))?;
             // Any size will do: what is checked are page, block and over-provisioning.
             self.geometry(1 << 36).map_err(|error| ModelError::field(place, "flash", error))?;
         }

@@ -6,6 +6,7 @@ use basalt_device::{BlockDevice, DeviceLayer, RequestKind, Result};
 use parking_lot::Mutex;
 
 use super::clock::VirtualClock;
+use super::copies::CopyCost;
 use super::meter::{Cost, Meter};
 use super::model::DeviceModel;
 use super::prefetched::Prefetched;
@@ -30,6 +31,8 @@ struct State {
     statistics: DeviceStatistics,
     prefetched: Prefetched,
     layers: Vec<Box<dyn TranslationLayer>>,
+    /// What the work of the layers takes, if it takes time.
+    copy_cost: Option<CopyCost>,
 }
 
 /// What a translation layer that listens has done.
@@ -65,6 +68,7 @@ impl<D: BlockDevice> TimedDevice<D> {
             statistics: DeviceStatistics::default(),
             prefetched: Prefetched::default(),
             layers: Vec::new(),
+            copy_cost: None,
         };
         TimedDevice { inner, clock, model, state: Mutex::new(state) }
     }
@@ -74,6 +78,14 @@ impl<D: BlockDevice> TimedDevice<D> {
     #[must_use]
     pub fn with_layer(mut self, layer: Box<dyn TranslationLayer>) -> TimedDevice<D> {
         self.state.get_mut().layers.push(layer);
+        self
+    }
+
+    /// Lets what the listening layers copy and erase for a request take device time, as part of that request. Without this, layers only
+    /// count.
+    #[must_use]
+    pub fn with_layer_time(mut self, cost: CopyCost) -> TimedDevice<D> {
+        self.state.get_mut().copy_cost = Some(cost);
         self
     }
 
@@ -105,18 +117,20 @@ impl<D: BlockDevice> TimedDevice<D> {
     /// Charges a request that has succeeded.
     fn charge(&self, kind: RequestKind, offset: u64, length: u64) {
         let mut state = self.state.lock();
-        let State { meter, statistics, prefetched, layers } = &mut *state;
+        let State { meter, statistics, prefetched, layers, copy_cost } = &mut *state;
         if kind == RequestKind::Read && prefetched.take(offset, length) {
             return;
         }
         if kind != RequestKind::Read && length > 0 {
             prefetched.forget(offset, length);
         }
-        let Cost { nanoseconds, sequential } = meter.cost(kind, offset, length);
-        statistics.of_mut(kind).record(length, nanoseconds, sequential);
+        let Cost { mut nanoseconds, sequential } = meter.cost(kind, offset, length);
         for layer in layers {
+            let before = layer.statistics();
             tell(layer.as_mut(), kind, offset, length);
+            nanoseconds += copy_cost.map_or(0, |cost| cost.nanoseconds(&before, &layer.statistics()));
         }
+        statistics.of_mut(kind).record(length, nanoseconds, sequential);
         // Within the lock, so that times and statistics are those of one order.
         self.clock.advance(nanoseconds);
     }

@@ -90,6 +90,12 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     parameter("sync-every", "", ANY_NUMBER, "fsync after N writes, if the workload does not decide that"),
     parameter("ftl", "none", Form::Choice(&["none", "page-level", "fast"]), "flash translation layer to simulate"),
+    parameter(
+        "ftl-time",
+        "off",
+        Form::Choice(&["on", "off"]),
+        "let the copies and erases of the translation layer take device time",
+    ),
     parameter("seed", "1", ANY_NUMBER, "seed of all random choices"),
 ];
 
@@ -200,6 +206,10 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.commit_interval = Duration::from_secs(point.number("commit").unwrap_or(5));
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
+    settings.layer_time = point.value("ftl-time") == "on";
+    if settings.layer_time && settings.layers.is_empty() {
+        return Err("ftl-time: needs a translation layer (ftl=page-level or ftl=fast)".to_owned());
+    }
     let mut workload =
         basalt_workloads::by_name(point.value("workload"), &settings.workload).map_err(|error| error.to_string())?;
     let mut watched = Watched::new(point.number("connections").unwrap_or(1) as usize);
