@@ -61,6 +61,9 @@ pub struct EngineSettings {
     /// Whether what the layer copies and erases for a request takes device time, as part of that request ([`CopyCost`]). There must
     /// be exactly one layer then.
     pub layer_time: bool,
+    /// Requests that the device serves at a time, as [`Queue`](basalt_flash::device::Queue) says. The engine waits for each of its
+    /// requests, so that one thread has only one under way.
+    pub queue_depth: u32,
 }
 
 impl EngineSettings {
@@ -78,6 +81,7 @@ impl EngineSettings {
             think: Duration::ZERO,
             layers: Vec::new(),
             layer_time: false,
+            queue_depth: 1,
         }
     }
 }
@@ -260,6 +264,9 @@ fn make_device(settings: &EngineSettings, clock: &EngineClock) -> Result<TimedDe
     }
     let memory = CompactDevice::new(settings.workload.size_bytes, SECTOR);
     let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
+    if settings.queue_depth > 1 {
+        device = device.with_queue(settings.queue_depth);
+    }
     for kind in &settings.layers {
         let geometry = settings.device.geometry(settings.workload.size_bytes)?;
         device = device.with_layer(kind.build(geometry)?);

@@ -11,6 +11,12 @@
 //! simulated layer copied, what the device takes to write it in its largest sequential requests: the stall that a request meets
 //! when the layer cleans in front of it. On devices whose curves hold such work already this counts it twice; it is meant for
 //! comparing layers and file systems with each other, not with a watch.
+//!
+//! **Requests** follow one after the other, or [several are under way](Replay::with_queue_depth). The times that a trace recorded have
+//! no effect.
+
+mod closed_loop;
+mod outcome;
 
 use std::sync::Arc;
 
@@ -20,8 +26,10 @@ use basalt_flash::{
     DeviceModel, FtlError, FtlStatistics, GeometryError, Meter, TranslationKind, TranslationLayer, Wear,
 };
 use basalt_traces::{TraceError, TraceReader, TraceRequest};
+use closed_loop::ClosedLoop;
 use hdrhistogram::Histogram;
-use serde::Serialize;
+
+pub use outcome::{Latency, LayerOutcome, Outcome, RequestTotals};
 
 /// Pages that [`Replay::fill`] writes at once.
 const FILL_PIECE: u64 = 1024;
@@ -60,6 +68,9 @@ pub enum ReplayError {
 /// A simulated device under a stream of requests.
 pub struct Replay {
     meter: Meter,
+    /// Makes the requests where several are under way.
+    host: Option<ClosedLoop>,
+    queue_depth: u32,
     logical_bytes: u64,
     /// What the copies of the layers cost.
     copy_cost: CopyCost,
@@ -73,87 +84,12 @@ pub struct Replay {
 /// One translation layer, and what was known of it when measuring began.
 struct Layer {
     layer: Box<dyn TranslationLayer>,
+    host: Option<ClosedLoop>,
     earlier: FtlStatistics,
     earlier_erases: Vec<u32>,
     device_ns: f64,
     all: Histogram<u64>,
     writes: Histogram<u64>,
-}
-
-/// Requests and bytes of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct RequestTotals {
-    /// Read requests.
-    pub reads: u64,
-    /// Write requests.
-    pub writes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards.
-    pub discards: u64,
-    /// Bytes read.
-    pub bytes_read: u64,
-    /// Bytes written.
-    pub bytes_written: u64,
-    /// Bytes discarded.
-    pub bytes_discarded: u64,
-}
-
-/// How long requests took, in nanoseconds; 0 where there were none. Within 0.1 %.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Latency {
-    /// On average.
-    pub mean_ns: f64,
-    /// Half of them took no longer.
-    pub p50_ns: u64,
-    /// 99 % took no longer.
-    pub p99_ns: u64,
-    /// 99.9 % took no longer.
-    pub p999_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
-}
-
-/// What one translation layer did.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LayerOutcome {
-    /// Which one.
-    pub layer: TranslationKind,
-    /// Bytes of a flash page.
-    pub page_bytes: u32,
-    /// Erase blocks of the simulated flash.
-    pub blocks: u64,
-    /// Physical pages programmed for each logical page written.
-    pub wa: f64,
-    /// Its counters.
-    pub statistics: FtlStatistics,
-    /// How evenly blocks were erased.
-    pub wear: Wear,
-    /// Nanoseconds that the device was busy, the copies of this layer included.
-    pub device_ns: u64,
-    /// Requests of all kinds, with the copies that they waited for.
-    pub latency: Latency,
-    /// Writes alone, with the copies that they waited for.
-    pub write_latency: Latency,
-}
-
-/// What a stream of requests did to a simulated device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
-    /// The name of the device's model.
-    pub device: String,
-    /// Bytes that the simulated device holds.
-    pub logical_bytes: u64,
-    /// The requests.
-    pub requests: RequestTotals,
-    /// Nanoseconds that the device was busy, as its model says.
-    pub device_ns: u64,
-    /// Requests of all kinds.
-    pub latency: Latency,
-    /// Writes alone.
-    pub write_latency: Latency,
-    /// What each translation layer did, in the order in which they were asked for.
-    pub layers: Vec<LayerOutcome>,
 }
 
 impl Replay {
@@ -170,6 +106,8 @@ impl Replay {
         }
         Ok(Replay {
             meter: Meter::new(model),
+            host: None,
+            queue_depth: 1,
             logical_bytes,
             copy_cost,
             requests: RequestTotals::default(),
@@ -178,6 +116,18 @@ impl Replay {
             writes: histogram(),
             layers,
         })
+    }
+
+    /// Keeps up to `depth` requests under way: each is made as soon as fewer are, in the order of the trace, and a flush waits for all
+    /// before it and holds back all behind it. [`Queue`](basalt_flash::device::Queue) says how a device serves them. At 1, the default, they
+    /// follow one after the other. For a device that nothing has been asked of yet.
+    #[must_use]
+    pub fn with_queue_depth(mut self, depth: u32) -> Replay {
+        self.queue_depth = depth.max(1);
+        let host = || (depth > 1).then(|| ClosedLoop::new(self.meter.model(), depth));
+        self.host = host();
+        self.layers.iter_mut().for_each(|layer| layer.host = host());
+        self
     }
 
     /// Writes the first `share` (0 to 1) of all pages once, in order, so that the layers find a device in use; this is not
@@ -211,13 +161,20 @@ impl Replay {
             return Err(ReplayError::TooSmall { operation, offset, length, size });
         }
         self.requests.add(request);
-        let own = self.meter.request(kind, offset, length);
+        let own = match &mut self.host {
+            Some(host) => host.request(kind, offset, length, 0),
+            None => self.meter.request(kind, offset, length),
+        };
         self.device_ns += own;
         let is_write = kind == RequestKind::Write;
         note(&mut self.all, is_write.then_some(&mut self.writes), own);
         for layer in &mut self.layers {
             let copied = layer.serve(kind, offset, length)?;
-            let time = own as f64 + self.copy_cost.programs_ns(copied);
+            let copying = self.copy_cost.programs_ns(copied);
+            let time = match &mut layer.host {
+                Some(host) => host.request(kind, offset, length, copying.round() as u64) as f64,
+                None => own as f64 + copying,
+            };
             layer.device_ns += time;
             note(&mut layer.all, is_write.then_some(&mut layer.writes), time.round() as u64);
         }
@@ -230,6 +187,7 @@ impl Replay {
         self.device_ns = 0;
         self.all.clear();
         self.writes.clear();
+        self.host.iter_mut().for_each(ClosedLoop::begin_measuring);
         self.layers.iter_mut().for_each(Layer::begin_measuring);
     }
 
@@ -239,7 +197,8 @@ impl Replay {
             device: self.meter.model().name.clone(),
             logical_bytes: self.logical_bytes,
             requests: self.requests,
-            device_ns: self.device_ns,
+            queue_depth: self.queue_depth,
+            device_ns: self.host.as_ref().map_or(self.device_ns, ClosedLoop::elapsed),
             latency: Latency::of(&self.all),
             write_latency: Latency::of(&self.writes),
             layers: self.layers.iter().map(Layer::outcome).collect(),
@@ -267,7 +226,7 @@ impl Layer {
     fn new(layer: Box<dyn TranslationLayer>) -> Layer {
         let earlier_erases = layer.erase_counts().to_vec();
         let earlier = layer.statistics();
-        Layer { layer, earlier, earlier_erases, device_ns: 0.0, all: histogram(), writes: histogram() }
+        Layer { layer, host: None, earlier, earlier_erases, device_ns: 0.0, all: histogram(), writes: histogram() }
     }
 
     /// Carries a request out; returns how many pages were copied for it.
@@ -298,6 +257,7 @@ impl Layer {
         self.earlier_erases.clear();
         self.earlier_erases.extend_from_slice(self.layer.erase_counts());
         self.device_ns = 0.0;
+        self.host.iter_mut().for_each(ClosedLoop::begin_measuring);
         self.all.clear();
         self.writes.clear();
     }
@@ -314,39 +274,10 @@ impl Layer {
             wa: statistics.write_amplification(),
             statistics,
             wear: Wear::of(&erases),
-            device_ns: self.device_ns.round() as u64,
+            device_ns: self.host.as_ref().map_or(self.device_ns.round() as u64, ClosedLoop::elapsed),
             latency: Latency::of(&self.all),
             write_latency: Latency::of(&self.writes),
         }
-    }
-}
-
-impl RequestTotals {
-    /// Counts a request.
-    pub fn add(&mut self, request: &TraceRequest) {
-        let (requests, bytes) = match request.kind {
-            RequestKind::Flush => return self.flushes += 1,
-            RequestKind::Read => (&mut self.reads, &mut self.bytes_read),
-            RequestKind::Write => (&mut self.writes, &mut self.bytes_written),
-            RequestKind::Discard => (&mut self.discards, &mut self.bytes_discarded),
-        };
-        *requests += 1;
-        *bytes = bytes.saturating_add(request.length);
-    }
-
-    /// Requests of all kinds.
-    pub fn requests(&self) -> u64 {
-        self.reads + self.writes + self.flushes + self.discards
-    }
-}
-
-impl Latency {
-    fn of(times: &Histogram<u64>) -> Latency {
-        if times.is_empty() {
-            return Latency::default();
-        }
-        let at = |quantile| times.value_at_quantile(quantile);
-        Latency { mean_ns: times.mean(), p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999), max_ns: times.max() }
     }
 }
 
@@ -440,6 +371,28 @@ mod tests {
         assert!(
             outcome.layers.iter().all(|layer| layer.statistics == FtlStatistics::default() && layer.device_ns == 0)
         );
+    }
+
+    #[test]
+    fn several_requests_under_way_take_less_time_and_do_the_same() {
+        let run = |device: &str, depth| {
+            let model = Arc::new(basalt_flash::preset(device).unwrap());
+            let mut replay = Replay::new(model, SIZE, &[TranslationKind::PageLevel]).unwrap().with_queue_depth(depth);
+            replay.fill(1.0).unwrap();
+            let mut rng = Rng::new(7);
+            (0..5000).for_each(|_| replay.request(&write(rng.below(SIZE / 4096) * 4096, 4096)).unwrap());
+            replay.outcome()
+        };
+        let (one, four) = (run("nvme", 1), run("nvme", 4));
+        assert_eq!(one.layers[0].statistics, four.layers[0].statistics);
+        assert!(four.device_ns < one.device_ns / 2 && four.device_ns > one.device_ns / 4);
+        assert!(four.layers[0].device_ns < one.layers[0].device_ns);
+        assert!(four.latency.mean_ns > one.latency.mean_ns);
+        // A device of one unit is no faster, but its requests wait.
+        let (one, four) = (run("ssd-m", 1), run("ssd-m", 4));
+        assert_eq!(one.device_ns, four.device_ns);
+        assert!(one.layers[0].device_ns.abs_diff(four.layers[0].device_ns) <= 5000);
+        assert!(four.latency.p50_ns > one.latency.p50_ns * 3);
     }
 
     #[test]

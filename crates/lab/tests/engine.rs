@@ -171,6 +171,19 @@ fn contents_that_are_verified_are_not_plain() {
     assert!(error.contains("plain contents cannot be verified"), "{error}");
 }
 
+/// The engine waits for each request: that the device could serve more changes nothing.
+#[test]
+fn one_thread_gains_nothing_by_a_queue() {
+    let mut settings = settings("nvme", 80);
+    settings.layers = vec![TranslationKind::PageLevel];
+    settings.layer_time = true;
+    let one = run_named("varmail", &settings);
+    settings.queue_depth = 32;
+    let many = run_named("varmail", &settings);
+    assert_eq!(format!("{:?}", one.workload), format!("{:?}", many.workload));
+    assert_eq!(one.device, many.device);
+}
+
 /// Requests that make the translation layer collect are slow, and nothing else is different.
 #[test]
 fn what_the_translation_layer_copies_can_take_time() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use basalt_device::RequestKind;
 
 use super::model::{Curve, DeviceModel, Direction, Parallelism};
+use super::stripes::Stripes;
 
 /// Times requests one after the other as a [`DeviceModel`] says. It remembers where streams ended and whether something
 /// was written since the last flush; nothing else.
@@ -72,6 +73,30 @@ impl Meter {
     }
 }
 
+impl Meter {
+    /// As [`cost`](Self::cost), for reads and writes with what each unit of the device takes: its number and nanoseconds. Other requests
+    /// belong to no unit, and leave `parts` empty.
+    pub(super) fn spread(
+        &mut self,
+        kind: RequestKind,
+        offset: u64,
+        length: u64,
+        parts: &mut Vec<(usize, u64)>,
+    ) -> Cost {
+        parts.clear();
+        match kind {
+            RequestKind::Read => self.read.spread(offset, length, parts),
+            RequestKind::Write => self.write.spread(offset, length, parts),
+            RequestKind::Flush | RequestKind::Discard => self.cost(kind, offset, length),
+        }
+    }
+
+    /// What a flush costs that has something to do, in nanoseconds.
+    pub(super) fn flush_ns(&self) -> u64 {
+        nanoseconds(self.model.flush_us)
+    }
+}
+
 /// One direction's curves and streams.
 #[derive(Debug, Clone)]
 struct DirectionMeter {
@@ -97,8 +122,26 @@ impl DirectionMeter {
     fn cost(&mut self, offset: u64, length: u64) -> Cost {
         let sequential = self.follow(offset, offset.saturating_add(length));
         let curve = if sequential { &self.sequential } else { &self.random };
-        let length = self.parallelism.map_or(length, |parallelism| busiest_unit(parallelism, offset, length));
+        let length = self.parallelism.map_or(length, |parallelism| Stripes::new(parallelism, offset, length).busiest());
         Cost { nanoseconds: curve.time(length), sequential }
+    }
+
+    /// As [`cost`](Self::cost), and the units that have something to do and for how long. No unit takes longer than the busiest one,
+    /// whatever the curve.
+    fn spread(&mut self, offset: u64, length: u64, parts: &mut Vec<(usize, u64)>) -> Cost {
+        let cost = self.cost(offset, length);
+        let curve = if cost.sequential { &self.sequential } else { &self.random };
+        match self.parallelism.map(|parallelism| Stripes::new(parallelism, offset, length)) {
+            Some(stripes) => {
+                let busiest = stripes.busiest();
+                parts.extend(stripes.by_unit().map(|(unit, bytes)| match bytes {
+                    bytes if bytes == busiest => (unit, cost.nanoseconds),
+                    bytes => (unit, curve.time(bytes).min(cost.nanoseconds)),
+                }));
+            }
+            None => parts.push((0, cost.nanoseconds)),
+        }
+        cost
     }
 
     /// Moves the stream that ended at `offset` on to `end`, or begins one in place of the one idle for longest.
@@ -112,35 +155,6 @@ impl DirectionMeter {
         self.ends[0] = end;
         found.is_some()
     }
-}
-
-/// Bytes of the request that the busiest unit has.
-fn busiest_unit(parallelism: Parallelism, offset: u64, length: u64) -> u64 {
-    let (units, stripe) = (u64::from(parallelism.units), u64::from(parallelism.stripe_bytes));
-    let head = (stripe - offset % stripe).min(length);
-    let whole = (length - head) / stripe;
-    let tail = (length - head) % stripe;
-    // Stripes in order: head, whole ones, tail; those at the same remainder by `units` share a unit.
-    let stripes = 1 + whole + u64::from(tail > 0);
-    let rounds = stripes.div_ceil(units);
-    if rounds == 1 {
-        return if whole > 0 { stripe } else { head.max(tail) };
-    }
-    let bytes_of = |index: u64| match index {
-        0 => head,
-        index if index <= whole => stripe,
-        _ => tail,
-    };
-    // The first unit has the head, the last busy one the tail; any between them has whole stripes only.
-    let unit_bytes = |unit: u64| {
-        let count = (stripes - unit).div_ceil(units);
-        let last = unit + (count - 1) * units;
-        match count {
-            1 => bytes_of(unit),
-            count => bytes_of(unit) + bytes_of(last) + (count - 2) * stripe,
-        }
-    };
-    (0..units.min(3)).map(unit_bytes).max().unwrap_or(length)
 }
 
 /// A curve with its logarithms taken once.

@@ -12,9 +12,9 @@ pub struct KindStatistics {
     pub sequential: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Nanoseconds that the device was busy with them.
+    /// Nanoseconds that they take on a device with nothing else to do.
     pub busy_ns: u64,
-    /// Nanoseconds of each request, within 0.1 %; anything over an hour counts as an hour.
+    /// Nanoseconds from asking for each request to its end, within 0.1 %; anything over an hour counts as an hour.
     pub latency: Histogram<u64>,
 }
 
@@ -30,12 +30,12 @@ impl Default for KindStatistics {
 }
 
 impl KindStatistics {
-    pub(super) fn record(&mut self, bytes: u64, nanoseconds: u64, sequential: bool) {
+    pub(super) fn record(&mut self, bytes: u64, busy_ns: u64, latency_ns: u64, sequential: bool) {
         self.requests += 1;
         self.sequential += u64::from(sequential);
         self.bytes += bytes;
-        self.busy_ns += nanoseconds;
-        self.latency.saturating_record(nanoseconds.max(1));
+        self.busy_ns += busy_ns;
+        self.latency.saturating_record(latency_ns.max(1));
     }
 
     /// The latency that `percent` of the requests did not exceed, in nanoseconds; 0 without requests.
@@ -66,8 +66,10 @@ pub struct DeviceStatistics {
     pub read: KindStatistics,
     /// Writes.
     pub write: KindStatistics,
-    /// Flushes.
+    /// Flushes that the device made.
     pub flush: KindStatistics,
+    /// Flushes asked for that one of those served which others had asked for.
+    pub flushes_shared: u64,
     /// Discards.
     pub discard: KindStatistics,
 }
@@ -92,7 +94,7 @@ impl DeviceStatistics {
         }
     }
 
-    /// Nanoseconds that the device was busy in all.
+    /// Nanoseconds that the device was busy in all; where several requests are served at a time, the sum of what each takes.
     pub fn busy_ns(&self) -> u64 {
         self.read.busy_ns + self.write.busy_ns + self.flush.busy_ns + self.discard.busy_ns
     }
@@ -104,6 +106,7 @@ impl DeviceStatistics {
             read: self.read.since(&earlier.read),
             write: self.write.since(&earlier.write),
             flush: self.flush.since(&earlier.flush),
+            flushes_shared: self.flushes_shared.saturating_sub(earlier.flushes_shared),
             discard: self.discard.since(&earlier.discard),
         }
     }

@@ -10,24 +10,32 @@ use super::copies::CopyCost;
 use super::meter::{Cost, Meter};
 use super::model::DeviceModel;
 use super::prefetched::Prefetched;
+use super::queue::{Queue, Served};
 use super::statistics::DeviceStatistics;
 use crate::ftl::{FtlStatistics, Geometry, TranslationKind, TranslationLayer, Wear};
 
 /// Wraps a device: what the device holds stays where it is, the time comes from a [`DeviceModel`] and passes on a
 /// [`VirtualClock`]. Translation layers may listen to its writes and discards.
 ///
-/// Requests are served one after the other; each advances the clock when it has succeeded, and only then. A
+/// Requests are served one after the other, unless there is a [queue](TimedDevice::with_queue); each advances the clock when it has succeeded, and only then. A
 /// [`prefetch`](BlockDevice::prefetch) is charged as the read it announces, and reads within it then cost nothing more. A
 /// [`write_vectored_at`](BlockDevice::write_vectored_at) is one request.
 pub struct TimedDevice<D> {
     inner: D,
     clock: VirtualClock,
     model: Arc<DeviceModel>,
+    /// Nanoseconds of the processor for each block of a request.
+    processor_ns: u64,
     state: Mutex<State>,
 }
 
+/// Bytes of a block that a processor works on.
+const PROCESSOR_BLOCK: u64 = 4096;
+
 struct State {
     meter: Meter,
+    /// Serves the requests in place of the meter, if several can be under way.
+    queue: Option<Queue>,
     statistics: DeviceStatistics,
     prefetched: Prefetched,
     layers: Vec<Box<dyn TranslationLayer>>,
@@ -65,12 +73,13 @@ impl<D: BlockDevice> TimedDevice<D> {
     pub fn new(inner: D, model: Arc<DeviceModel>, clock: VirtualClock) -> TimedDevice<D> {
         let state = State {
             meter: Meter::new(Arc::clone(&model)),
+            queue: None,
             statistics: DeviceStatistics::default(),
             prefetched: Prefetched::default(),
             layers: Vec::new(),
             copy_cost: None,
         };
-        TimedDevice { inner, clock, model, state: Mutex::new(state) }
+        TimedDevice { inner, clock, model, processor_ns: 0, state: Mutex::new(state) }
     }
 
     /// Lets a translation layer listen to what follows: it is given every page that a write touches and every page that
@@ -86,6 +95,21 @@ impl<D: BlockDevice> TimedDevice<D> {
     #[must_use]
     pub fn with_layer_time(mut self, cost: CopyCost) -> TimedDevice<D> {
         self.state.get_mut().copy_cost = Some(cost);
+        self
+    }
+
+    /// Serves up to `depth` requests at a time, as [`Queue`] says. They come from threads that each have a time of their own
+    /// ([`VirtualClock::resume`]); one thread alone waits for each of its requests.
+    #[must_use]
+    pub fn with_queue(mut self, depth: u32) -> TimedDevice<D> {
+        self.state.get_mut().queue = Some(Queue::new(Arc::clone(&self.model), depth));
+        self
+    }
+
+    /// Lets the processor work for so many nanoseconds on each block of 4 KiB that is read or written, before the request is made.
+    #[must_use]
+    pub fn with_processor(mut self, nanoseconds_per_block: u64) -> TimedDevice<D> {
+        self.processor_ns = nanoseconds_per_block;
         self
     }
 
@@ -117,22 +141,55 @@ impl<D: BlockDevice> TimedDevice<D> {
     /// Charges a request that has succeeded.
     fn charge(&self, kind: RequestKind, offset: u64, length: u64) {
         let mut state = self.state.lock();
-        let State { meter, statistics, prefetched, layers, copy_cost } = &mut *state;
-        if kind == RequestKind::Read && prefetched.take(offset, length) {
+        if kind == RequestKind::Read && state.prefetched.take(offset, length) {
             return;
         }
         if kind != RequestKind::Read && length > 0 {
-            prefetched.forget(offset, length);
+            state.prefetched.forget(offset, length);
         }
-        let Cost { mut nanoseconds, sequential } = meter.cost(kind, offset, length);
+        if self.processor_ns > 0 && matches!(kind, RequestKind::Read | RequestKind::Write) {
+            self.clock.advance(self.processor_ns.saturating_mul(length.div_ceil(PROCESSOR_BLOCK)));
+        }
+        let now = self.clock.now();
+        // Within the lock, so that times and statistics are those of one order.
+        let Served { end, busy_ns, sequential, shared } = state.serve(now, self.clock.floor(), kind, offset, length);
+        if shared {
+            state.statistics.flushes_shared += 1;
+        } else {
+            state.statistics.of_mut(kind).record(length, busy_ns, end - now, sequential);
+        }
+        self.clock.advance_to(end);
+    }
+}
+
+impl State {
+    /// Serves a request that is made at `now`, the work of the layers included; nobody will make one before `floor`.
+    fn serve(&mut self, now: u64, floor: u64, kind: RequestKind, offset: u64, length: u64) -> Served {
+        let State { meter, queue, layers, copy_cost, .. } = self;
+        let mut served = match queue {
+            None => {
+                let Cost { nanoseconds, sequential } = meter.cost(kind, offset, length);
+                Served { end: now + nanoseconds, busy_ns: nanoseconds, sequential, shared: false }
+            }
+            Some(queue) => {
+                queue.forget_before(floor);
+                queue.submit(now, kind, offset, length)
+            }
+        };
         for layer in layers {
             let before = layer.statistics();
             tell(layer.as_mut(), kind, offset, length);
-            nanoseconds += copy_cost.map_or(0, |cost| cost.nanoseconds(&before, &layer.statistics()));
+            let Some(cost) = copy_cost else { continue };
+            let copying = cost.nanoseconds(&before, &layer.statistics());
+            match queue {
+                None => {
+                    served.end += copying;
+                    served.busy_ns += copying;
+                }
+                Some(queue) => queue.prolong(&mut served, copying),
+            }
         }
-        statistics.of_mut(kind).record(length, nanoseconds, sequential);
-        // Within the lock, so that times and statistics are those of one order.
-        self.clock.advance(nanoseconds);
+        served
     }
 }
 

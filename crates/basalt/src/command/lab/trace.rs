@@ -71,6 +71,10 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
     fill: u8,
 
+    /// Keep so many requests under way on the simulated device, in the order of the trace; a flush waits for all
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    queue_depth: u32,
+
     /// Print one line of JSON for each trace
     #[arg(long)]
     json: bool,
@@ -234,7 +238,8 @@ impl Simulated {
         statistics: &TraceStatistics,
     ) -> Result<replay::Outcome, Failure> {
         let logical_bytes = args.size.unwrap_or_else(|| statistics.end.next_multiple_of(1 << 20).max(LEAST_SIZE));
-        let mut replay = Replay::new(Arc::clone(&self.model), logical_bytes, &self.layers).map_err(Failure::new)?;
+        let replay = Replay::new(Arc::clone(&self.model), logical_bytes, &self.layers).map_err(Failure::new)?;
+        let mut replay = replay.with_queue_depth(args.queue_depth);
         replay.fill(f64::from(args.fill) / 100.0).map_err(Failure::new)?;
         replay::replay_trace(&mut reader, &mut replay).map_err(Failure::new)?;
         Ok(replay.outcome())
@@ -295,8 +300,9 @@ fn describe_outcome(outcome: &replay::Outcome, output: &mut Output) -> Result<()
     output.line("")?;
     let size = human(outcome.logical_bytes);
     let latency = shown(&outcome.latency);
+    let depth = if outcome.queue_depth > 1 { format!(", queue depth {}", outcome.queue_depth) } else { String::new() };
     output.line(format_args!(
-        "on {} of {size}: busy {}, {latency}",
+        "on {} of {size}{depth}: busy {}, {latency}",
         outcome.device,
         seconds(outcome.device_ns as f64)
     ))?;

@@ -96,6 +96,12 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Choice(&["on", "off"]),
         "let the copies and erases of the translation layer take device time",
     ),
+    parameter(
+        "queue-depth",
+        "1",
+        Form::Number { least: 1, largest: 65_536 },
+        "requests that the device serves at a time; the engine has more than one under way only with threads that overlap",
+    ),
     parameter("seed", "1", ANY_NUMBER, "seed of all random choices"),
 ];
 
@@ -206,6 +212,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.commit_interval = Duration::from_secs(point.number("commit").unwrap_or(5));
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
+    settings.queue_depth = point.number("queue-depth").unwrap_or(1) as u32;
     settings.layer_time = point.value("ftl-time") == "on";
     if settings.layer_time && settings.layers.is_empty() {
         return Err("ftl-time: needs a translation layer (ftl=page-level or ftl=fast)".to_owned());

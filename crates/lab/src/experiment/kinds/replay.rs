@@ -31,6 +31,12 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Number { least: 1, largest: 1000 },
         "how often the trace runs; the last time is measured",
     ),
+    parameter(
+        "queue-depth",
+        "1",
+        Form::Number { least: 1, largest: 65_536 },
+        "requests under way at a time, in the order of the trace; a flush waits for all",
+    ),
     parameter("seed", "1", ANY_NUMBER, "has no effect: a trace has no random choices"),
 ];
 
@@ -64,7 +70,8 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
         Some(bytes) => bytes,
         None => reach(point)?,
     };
-    let mut replay = Replay::new(Arc::new(device), logical_bytes, &[kind]).map_err(|error| error.to_string())?;
+    let replay = Replay::new(Arc::new(device), logical_bytes, &[kind]).map_err(|error| error.to_string())?;
+    let mut replay = replay.with_queue_depth(point.number("queue-depth").unwrap_or(1) as u32);
     replay.fill(point.number("fill").unwrap_or(100) as f64 / 100.0).map_err(|error| error.to_string())?;
     let mut bad_lines = 0;
     for _ in 0..point.number("repeat").unwrap_or(1) {
