@@ -3,13 +3,28 @@
 //! [`run`] formats a volume in memory, lets the workload prepare, age and be measured on it, and reports the measured phase alone:
 //! what the application asked for, what the engine did, what the device and its translation layers did. The engine is the one that
 //! mounts volumes; it runs on one thread, its clock is the device's, and [`FileSystem::tick`] is called when that clock says so.
-//! Only requests to the device take time: neither processors nor memory do, nor a page cache, if the settings have one. Whatever the
+//! Only requests to the device take time, and processors if the settings say so; neither memory does, nor a page cache. Whatever the
 //! engine learns to do otherwise is a field of its [`OpenOptions`], and so of [`EngineSettings`].
 //!
 //! Nothing here looks at what files hold: neither the engine nor device models nor translation layers. So files hold one byte throughout
 //! unless the run verifies them or its settings say otherwise ([`Contents`]), and the device keeps blocks of one byte as a byte.
 //!
+//! **Threads.** With [`EngineSettings::overlap`] each logical thread of the workload has a time of its own. The next operation is that of the
+//! thread whose time is the least; the engine carries it out as a whole, and the thread's time is the end of its last request then. What is
+//! simulated of the threads' effect on each other:
+//!
+//! - Requests wait for each other at the device, which serves [`EngineSettings::queue_depth`] of them at a time, and flushes are shared
+//!   ([`Queue`](basalt_flash::device::Queue)).
+//! - An operation in which the engine took a checkpoint or cleaned in the foreground holds the modifying operations of all other threads
+//!   until it ends; one that began before it is not held. A checkpoint in the background holds them too.
+//! - Nothing else waits for a lock. What an operation changed is seen by those that come later in this order, even if by its own
+//!   time it is not over yet.
+//! - The engine's clock never goes back: it is the latest of all times so far. Durations that the engine measures by it
+//!   ([`CleaningWork::copy`](basalt_vfs::CleaningWork) and others) are too short then.
+//!
 //! The same settings give the same [`EngineRun`], byte for byte, on any machine.
+
+mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +37,17 @@ use basalt_flash::device::{
     CopyCost, DeviceModel, DeviceStatistics, LayerReport, Meter, ModelError, TimedDevice, VirtualClock,
 };
 use basalt_flash::ftl::{FtlStatistics, GeometryError, TranslationKind};
-use basalt_vfs::{Counters, Engine, FileSystem, Time};
+use basalt_vfs::{Counters, Engine, FileSystem};
 use basalt_workloads::{
-    Contents, Event, Observer, PageCache, PageCacheSettings, PageCacheStatistics, Phase, Runner, Settings, VfsFiles,
-    Workload, WorkloadReport,
+    Contents, Event, PageCache, PageCacheSettings, PageCacheStatistics, Runner, Settings, VfsFiles, Workload,
+    WorkloadReport,
 };
 
-/// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
-const EPOCH_SECONDS: i64 = 1_767_225_600;
-/// Background work is never asked for again sooner than this, so that waiting comes to an end.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+use time::{EngineClock, Ticker};
+
 /// The volume's UUID: any, but always the same.
 const UUID: [u8; 16] = *b"Basalt's lab run";
 const SECTOR: u32 = 4096;
-const NANOSECONDS: u64 = 1_000_000_000;
 
 /// What runs on what.
 #[derive(Debug, Clone)]
@@ -64,6 +76,11 @@ pub struct EngineSettings {
     /// Requests that the device serves at a time, as [`Queue`](basalt_flash::device::Queue) says. The engine waits for each of its
     /// requests, so that one thread has only one under way.
     pub queue_depth: u32,
+    /// Whether the logical threads of the workload overlap in time while it ages and is measured, instead of doing one operation after the
+    /// other. The [module](self) says what is simulated of that.
+    pub overlap: bool,
+    /// Nanoseconds of processor time for each block of 4 KiB that the engine reads from the device or writes to it, before that request.
+    pub processor_ns: u64,
 }
 
 impl EngineSettings {
@@ -82,6 +99,8 @@ impl EngineSettings {
             layers: Vec::new(),
             layer_time: false,
             queue_depth: 1,
+            overlap: false,
+            processor_ns: 0,
         }
     }
 }
@@ -166,17 +185,6 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The engine's clock: virtual time since [`EPOCH_SECONDS`].
-#[derive(Debug, Clone)]
-struct EngineClock(VirtualClock);
-
-impl Clock for EngineClock {
-    fn now(&self) -> Time {
-        let now = self.0.now();
-        Time { seconds: EPOCH_SECONDS + (now / NANOSECONDS) as i64, nanoseconds: (now % NANOSECONDS) as u32 }
-    }
-}
-
 /// Sees the measured phase of a run as it goes.
 pub trait Watch {
     /// Behind each operation: what it was, and what the engine has done since the volume was opened.
@@ -184,42 +192,6 @@ pub trait Watch {
 
     /// Behind each step of the workload: the virtual time in nanoseconds.
     fn step(&mut self, now: u64);
-}
-
-/// Lets time pass between operations, and the engine work in it.
-struct Ticker<'a, 'w> {
-    engine: &'a dyn Engine,
-    clock: EngineClock,
-    think_ns: u64,
-    next_tick: u64,
-    watch: Option<&'a mut (dyn Watch + 'w)>,
-}
-
-impl Observer for Ticker<'_, '_> {
-    fn now(&mut self) -> u64 {
-        self.clock.0.now()
-    }
-
-    fn operation(&mut self, event: &Event) -> basalt_workloads::Result<()> {
-        if let Some(watch) = self.watch.as_mut().filter(|_| event.phase == Phase::Measure) {
-            watch.operation(event, &self.engine.counters());
-        }
-        let until = self.clock.0.now().saturating_add(self.think_ns);
-        while self.next_tick <= until {
-            self.clock.0.advance_to(self.next_tick);
-            let next = self.engine.tick(self.clock.now()).next.max(SHORTEST_PAUSE);
-            self.next_tick = self.clock.0.now().saturating_add(next.as_nanos() as u64);
-        }
-        self.clock.0.advance_to(until);
-        Ok(())
-    }
-
-    fn progress(&mut self, phase: Phase, done: u64, _total: u64) {
-        // The first call of a phase comes before its first step.
-        if let Some(watch) = self.watch.as_mut().filter(|_| phase == Phase::Measure && done > 0) {
-            watch.step(self.clock.0.now());
-        }
-    }
 }
 
 /// Runs a workload. The volume is in memory while it does, in some hundredths of its size; with random contents, all of it.
@@ -247,7 +219,7 @@ fn run_with(
     settings: &EngineSettings,
     watch: Option<&mut dyn Watch>,
 ) -> Result<EngineRun, EngineError> {
-    let clock = EngineClock(VirtualClock::new());
+    let clock = EngineClock::new(VirtualClock::new());
     let device = Arc::new(make_device(settings, &clock)?);
     make_volume(&*device, settings, &clock)?;
     let shared: Arc<dyn BlockDevice> = Arc::<TimedDevice<CompactDevice>>::clone(&device);
@@ -263,8 +235,9 @@ fn make_device(settings: &EngineSettings, clock: &EngineClock) -> Result<TimedDe
         return Err(EngineError::LayerTime(settings.layers.len()));
     }
     let memory = CompactDevice::new(settings.workload.size_bytes, SECTOR);
-    let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.0.clone());
-    if settings.queue_depth > 1 {
+    let mut device = TimedDevice::new(memory, Arc::clone(&settings.device), clock.time().clone());
+    device = device.with_processor(settings.processor_ns);
+    if settings.queue_depth > 1 || settings.overlap {
         device = device.with_queue(settings.queue_depth);
     }
     for kind in &settings.layers {
@@ -309,14 +282,14 @@ fn measure(
     let think_ns = u64::try_from(settings.think.as_nanos()).unwrap_or(u64::MAX);
     let mut files = match settings.page_cache {
         Some(cache) => {
-            let clock = clock.0.clone();
-            VfsFiles::with_page_cache(engine, PageCache::new(cache, move || clock.now()))
+            let clock = clock.clone();
+            VfsFiles::with_page_cache(engine, PageCache::new(cache, move || clock.latest()))
         }
         None => VfsFiles::new(engine),
     };
-    let mut ticker = Ticker { engine, clock, think_ns, next_tick: 0, watch };
+    let mut ticker = Ticker::new(engine, clock, think_ns, settings.overlap, watch);
     let filled = Settings { contents: contents(&settings.workload), ..settings.workload.clone() };
-    let mut runner = Runner::new(workload, &filled, &mut files, &mut ticker);
+    let mut runner = Runner::new(workload, &filled, &mut files, &mut ticker).overlap(settings.overlap);
     let mut before = vec![runner.prepare()?, runner.fill()?];
     before.extend(runner.age()?);
     let (engine_before, device_before, layers_before) = (engine.counters(), device.statistics(), device.layers());

@@ -19,6 +19,20 @@ use crate::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(pub(crate) usize);
 
+impl Handle {
+    /// A handle with a number of the target's choice.
+    #[must_use]
+    pub const fn new(number: usize) -> Handle {
+        Handle(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// Space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {

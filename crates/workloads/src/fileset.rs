@@ -220,6 +220,40 @@ impl Threads {
         Threads { queues: vec![VecDeque::new(); count.max(1) as usize], turn: 0 }
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The next operation of one thread, `plan` as in [`step`](Self::step). What is given back behind an operation is free for others when the
+    /// thread comes for its next one. False if it finds nothing to do.
+    pub(crate) fn step_of(
+        &mut self,
+        thread: usize,
+        set: &mut FileSet,
+        operations: &mut Vec<Operation>,
+        mut plan: impl FnMut(&mut FileSet, File, &mut Vec<Item>),
+    ) -> bool {
+        let Some(queue) = self.queues.get_mut(thread) else { return false };
+        for is_planned in [false, true] {
+            while let Some(item) = queue.pop_front() {
+                match item {
+                    Item::Put(entry, exists) => set.put(entry, exists),
+                    Item::Do(operation) => {
+                        operations.push(operation);
+                        return true;
+                    }
+                }
+            }
+            if !is_planned {
+                let mut items = Vec::new();
+                plan(set, File(thread as u32), &mut items);
+                queue.extend(items);
+            }
+        }
+        false
+    }
+
     /// The next operation of the thread whose turn it is. `plan` fills a queue that has run empty with the thread's next round; its
     /// file number is the thread's. False if no thread has anything to do.
     pub(crate) fn step(

@@ -139,6 +139,23 @@ impl Kind {
             Kind::Sync => "sync",
         }
     }
+
+    /// Whether it changes the file system or what is durable of it.
+    pub const fn changes(self) -> bool {
+        match self {
+            Kind::Open | Kind::Close | Kind::Read | Kind::Stat | Kind::List => false,
+            Kind::MakeDirectory
+            | Kind::RemoveDirectory
+            | Kind::Create
+            | Kind::Write
+            | Kind::Truncate
+            | Kind::Fsync
+            | Kind::Fdatasync
+            | Kind::Unlink
+            | Kind::Rename
+            | Kind::Sync => true,
+        }
+    }
 }
 
 impl Operation {

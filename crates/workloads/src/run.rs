@@ -1,6 +1,7 @@
 //! Runs a workload on a target: prepare, fill up with dummy data, age, measure.
 
 mod counts;
+mod overlap;
 mod target;
 
 use std::time::Instant;
@@ -30,15 +31,17 @@ pub struct Event {
     pub kind: Kind,
     /// Bytes read or written.
     pub bytes: u64,
-    /// When it began, by the observer's clock.
+    /// When it was asked for, by the observer's clock.
     pub start_ns: u64,
     /// When it was done.
     pub end_ns: u64,
 }
 
 /// Has the clock of a run, and is told of everything that happens.
+///
+/// Where threads [overlap](Runner::overlap), the clock is simulated, and shows the time of the thread whose operation is next.
 pub trait Observer {
-    /// The time in nanoseconds since some moment. Never goes back.
+    /// The time in nanoseconds since some moment. Goes back only where [`resume`](Self::resume) says so.
     fn now(&mut self) -> u64;
 
     /// After each operation: here a lab lets its engine do background work for the time that has passed.
@@ -48,6 +51,22 @@ pub trait Observer {
     fn operation(&mut self, event: &Event) -> Result<()> {
         let _ = event;
         Ok(())
+    }
+
+    /// The next operation is that of a thread whose time is this: sets the clock. Times never descend from one call to the next, and no
+    /// thread has an earlier one. Only where threads overlap.
+    fn resume(&mut self, time: u64) {
+        let _ = time;
+    }
+
+    /// All threads have come together at this time: sets the clock. Only where threads overlap.
+    fn join(&mut self, time: u64) {
+        let _ = time;
+    }
+
+    /// Until when operations that [change](Kind::changes) something have to wait for one that keeps them out. Only where threads overlap.
+    fn held_until(&mut self) -> u64 {
+        0
     }
 
     /// Before the first operation of a phase.
@@ -128,6 +147,7 @@ pub struct Runner<'r> {
     settings: &'r Settings,
     target: Target<'r>,
     observer: &'r mut dyn Observer,
+    overlap: bool,
     /// Bytes that were free when the run began.
     capacity: u64,
     dummy_bytes: u64,
@@ -147,10 +167,20 @@ impl<'r> Runner<'r> {
             settings,
             target: Target::new(files, settings),
             observer,
+            overlap: false,
             capacity: 0,
             dummy_bytes: 0,
             utilization_percent: 0.0,
         }
+    }
+
+    /// Lets the threads of the workload overlap while it ages and is measured: each has a time of its own, and the next operation is that of
+    /// the thread whose time is the least ([`Workload::step_thread`]). Otherwise operations follow one after the other, in the order of
+    /// [`Workload::step`]. The observer's clock must be one that can be set.
+    #[must_use]
+    pub fn overlap(mut self, overlap: bool) -> Runner<'r> {
+        self.overlap = overlap;
+        self
     }
 
     /// The observer, between phases.
@@ -291,6 +321,9 @@ impl<'r> Runner<'r> {
     }
 
     fn limited(&mut self, phase: Phase, limit: Limit) -> Result<PhaseReport> {
+        if self.overlap {
+            return self.overlapping(phase, limit);
+        }
         let started = self.start(phase);
         let mut counts = Counts::new(phase, started);
         let mut operations = Vec::new();
@@ -340,10 +373,15 @@ impl<'r> Runner<'r> {
 
     /// Does one operation, and counts it.
     fn one(&mut self, operation: Operation, counts: &mut Counts) -> Result<()> {
+        let start_ns = self.observer.now();
+        self.one_since(operation, start_ns, counts)
+    }
+
+    /// Does one operation that was asked for at `start_ns`, and counts it.
+    fn one_since(&mut self, operation: Operation, start_ns: u64, counts: &mut Counts) -> Result<()> {
         counts.hash.add(&operation);
         let kind = operation.kind();
         let phase = counts.report.phase;
-        let start_ns = self.observer.now();
         let bytes = self.target.perform(&operation).map_err(|error| self.explain(error, phase))?;
         let end_ns = self.observer.now();
         self.target.remember(operation, bytes)?;

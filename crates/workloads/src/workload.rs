@@ -60,6 +60,18 @@ pub trait Workload: Send {
     /// Returns false, and appends nothing, when the phase has come to its natural end. Phases are [`Phase::Prepare`], then
     /// [`Phase::Age`] and [`Phase::Measure`], which most workloads do not tell apart; the last two can be cut off after any step.
     fn step(&mut self, phase: Phase, operations: &mut Vec<Operation>) -> bool;
+
+    /// How many logical threads it has: those of its source, where that has threads.
+    fn threads(&self) -> usize {
+        1
+    }
+
+    /// As [`step`](Self::step), of one thread: for runs in which threads overlap, and the order of their steps follows from how long each
+    /// takes. False if this thread has nothing to do; it is asked again when another one has done something.
+    fn step_thread(&mut self, phase: Phase, thread: usize, operations: &mut Vec<Operation>) -> bool {
+        let _ = thread;
+        self.step(phase, operations)
+    }
 }
 
 /// Ageing and measuring of a workload that goes on for ever: 5/16 and 1/8 of the volume, the SFS paper's 20 GiB and 8 GiB of 64 GB

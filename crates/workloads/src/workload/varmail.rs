@@ -104,4 +104,14 @@ impl Workload for VarMail {
         let (rng, append) = (&mut self.rng, self.append);
         self.threads.step(&mut self.set, operations, |set, file, items| round(set, rng, file, append, items))
     }
+
+    fn threads(&self) -> usize {
+        self.threads.count()
+    }
+
+    fn step_thread(&mut self, _: Phase, thread: usize, operations: &mut Vec<Operation>) -> bool {
+        let (rng, append) = (&mut self.rng, self.append);
+        let plan = |set: &mut FileSet, file, items: &mut Vec<Item>| round(set, rng, file, append, items);
+        self.threads.step_of(thread, &mut self.set, operations, plan)
+    }
 }

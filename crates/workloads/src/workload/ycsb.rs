@@ -6,6 +6,7 @@
 //! blocks of 512 bytes, round two files of 48 MiB for 12 GB in proportion, fdatasync at each commit; dirty pages written in batches of 64,
 //! first to a doublewrite area of 2 MiB, then in place, fdatasync after each, when the pool has no clean page or three
 //! quarters of the log are used.
+//! Where threads overlap, each connection is one: it waits for the pages that it reads, and the one with which a commit is complete for that.
 //! Ours: commits of 16 updates share one fdatasync, half of the 32 connections being in an update (`sync_every`); a redo record takes 256 bytes.
 
 use basalt_random::Rng;
@@ -34,6 +35,8 @@ const SMALLEST_LOG: u64 = 1 << 20;
 const DOUBLEWRITE_BYTES: u64 = 2 << 20;
 /// Dirty pages written at once.
 const BATCH: usize = 64;
+/// The SCJ paper's connections.
+const CONNECTIONS: usize = 32;
 /// Updates that are committed together, unless the settings say otherwise.
 const COMMIT: u64 = 16;
 
@@ -162,6 +165,10 @@ impl Workload for Ycsb {
 
     fn plan(&self) -> Plan {
         self.plan
+    }
+
+    fn threads(&self) -> usize {
+        CONNECTIONS
     }
 
     fn step(&mut self, phase: Phase, operations: &mut Vec<Operation>) -> bool {

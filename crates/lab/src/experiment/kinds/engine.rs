@@ -97,6 +97,18 @@ pub const PARAMETERS: &[Parameter] = &[
         "let the copies and erases of the translation layer take device time",
     ),
     parameter(
+        "threads",
+        "in-turn",
+        Form::Choice(&["in-turn", "overlap"]),
+        "the workload's threads: one operation after the other, or each thread with a time of its own",
+    ),
+    parameter(
+        "processor-ns",
+        "0",
+        Form::Number { least: 0, largest: 1_000_000_000 },
+        "processor time for each block of 4 KiB that the engine reads or writes, in nanoseconds",
+    ),
+    parameter(
         "queue-depth",
         "1",
         Form::Number { least: 1, largest: 65_536 },
@@ -166,6 +178,7 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("device_reads", "reads of the device"),
     Metric::plain("device_writes", "writes to the device"),
     Metric::plain("device_flushes", "flushes of the device"),
+    Metric::plain("flushes_shared", "flushes asked for that another one's served"),
     Metric::plain("device_discards", "discards of the device"),
     Metric::plain("ftl_write_amplification", "write amplification of the translation layer"),
     Metric::plain("ftl_erases", "erases"),
@@ -213,6 +226,8 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
     settings.queue_depth = point.number("queue-depth").unwrap_or(1) as u32;
+    settings.overlap = point.value("threads") == "overlap";
+    settings.processor_ns = point.number("processor-ns").unwrap_or(0);
     settings.layer_time = point.value("ftl-time") == "on";
     if settings.layer_time && settings.layers.is_empty() {
         return Err("ftl-time: needs a translation layer (ftl=page-level or ftl=fast)".to_owned());
@@ -223,6 +238,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     let run = run_watched(workload.as_mut(), &settings, &mut watched).map_err(|error| error.to_string())?;
     let mut measured = measured(&run);
     watched.measured(&mut measured);
+    if settings.overlap {
+        measured.count("flushes_shared", run.device.flushes_shared);
+    }
     Ok(measured)
 }
 

@@ -1,0 +1,155 @@
+//! Time of a run: the engine's clock, its background work, and who waits for whom.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use basalt_f2fs::Clock;
+use basalt_flash::device::VirtualClock;
+use basalt_vfs::{Counters, Engine, Time};
+use basalt_workloads::{Event, Observer, Phase};
+
+use super::Watch;
+
+/// When virtual time begins, in seconds since 1970: midnight of 1 January 2026, UTC.
+const EPOCH_SECONDS: i64 = 1_767_225_600;
+/// Background work is never asked for again sooner than this, so that waiting comes to an end.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// The engine's clock: virtual time since [`EPOCH_SECONDS`]. Where threads have times of their own, it shows the latest of them.
+#[derive(Debug, Clone)]
+pub(super) struct EngineClock {
+    time: VirtualClock,
+    latest: Arc<AtomicU64>,
+}
+
+impl EngineClock {
+    pub(super) fn new(time: VirtualClock) -> EngineClock {
+        EngineClock { time, latest: Arc::default() }
+    }
+
+    /// The time of the thread that works.
+    pub(super) fn time(&self) -> &VirtualClock {
+        &self.time
+    }
+
+    /// The latest time so far, in nanoseconds.
+    pub(super) fn latest(&self) -> u64 {
+        let now = self.time.now();
+        self.latest.fetch_max(now, Ordering::AcqRel).max(now)
+    }
+}
+
+impl Clock for EngineClock {
+    fn now(&self) -> Time {
+        let now = self.latest();
+        Time { seconds: EPOCH_SECONDS + (now / NANOSECONDS) as i64, nanoseconds: (now % NANOSECONDS) as u32 }
+    }
+}
+
+/// Lets time pass between operations, and the engine work in it.
+pub(super) struct Ticker<'a, 'w> {
+    engine: &'a dyn Engine,
+    clock: EngineClock,
+    think_ns: u64,
+    next_tick: u64,
+    watch: Option<&'a mut (dyn Watch + 'w)>,
+    /// Threads overlap: what the engine did so far that keeps others out, and until when it does.
+    exclusive: Option<Exclusive>,
+}
+
+/// Who keeps modifying operations out.
+#[derive(Debug, Clone, Copy, Default)]
+struct Exclusive {
+    /// How much of that the engine has done.
+    work: u64,
+    /// When the last of it ended.
+    until: u64,
+}
+
+impl Exclusive {
+    /// What the engine did until `now` is done.
+    fn note(&mut self, counters: &Counters, now: u64) {
+        let cleaning = counters.cleaning.foreground;
+        let cleaned = cleaning.victims + cleaning.blocks_read + cleaning.blocks_copied + cleaning.journal_commits;
+        let work = cleaned + counters.named.sum("checkpoints").unwrap_or(0);
+        if work > self.work {
+            *self = Exclusive { work, until: self.until.max(now) };
+        }
+    }
+}
+
+impl<'a, 'w> Ticker<'a, 'w> {
+    pub(super) fn new(
+        engine: &'a dyn Engine,
+        clock: EngineClock,
+        think_ns: u64,
+        overlap: bool,
+        watch: Option<&'a mut (dyn Watch + 'w)>,
+    ) -> Ticker<'a, 'w> {
+        Ticker { engine, clock, think_ns, next_tick: 0, watch, exclusive: overlap.then(Exclusive::default) }
+    }
+
+    /// Lets the engine do what it wants to have done by `until`.
+    fn work_until(&mut self, until: u64, begin: impl Fn(&VirtualClock, u64)) {
+        while self.next_tick <= until {
+            begin(self.clock.time(), self.next_tick);
+            let next = self.engine.tick(self.clock.now()).next.max(SHORTEST_PAUSE);
+            self.next_tick = self.clock.time().now().saturating_add(next.as_nanos() as u64);
+            self.note();
+        }
+    }
+
+    /// Looks whether the engine did something that keeps others out.
+    fn note(&mut self) {
+        if let Some(exclusive) = &mut self.exclusive {
+            exclusive.note(&self.engine.counters(), self.clock.time().now());
+        }
+    }
+}
+
+impl Observer for Ticker<'_, '_> {
+    fn now(&mut self) -> u64 {
+        self.clock.time().now()
+    }
+
+    fn operation(&mut self, event: &Event) -> basalt_workloads::Result<()> {
+        if let Some(watch) = self.watch.as_mut().filter(|_| event.phase == Phase::Measure) {
+            watch.operation(event, &self.engine.counters());
+        }
+        if event.kind.changes() {
+            self.note();
+        }
+        let until = self.clock.time().now().saturating_add(self.think_ns);
+        // Threads that overlap have their background work done when the first of them is that far.
+        let is_overlapping = self.exclusive.is_some() && matches!(event.phase, Phase::Age | Phase::Measure);
+        if !is_overlapping {
+            self.work_until(until, VirtualClock::advance_to);
+        }
+        self.clock.time().advance_to(until);
+        Ok(())
+    }
+
+    fn resume(&mut self, time: u64) {
+        // The background is a thread too, with a time of its own.
+        let floor = self.clock.time().floor();
+        self.work_until(time, |clock, tick| clock.resume(tick.max(floor)));
+        self.clock.time().resume(time);
+    }
+
+    fn join(&mut self, time: u64) {
+        self.clock.time().join(time);
+    }
+
+    fn held_until(&mut self) -> u64 {
+        self.exclusive.map_or(0, |exclusive| exclusive.until)
+    }
+
+    fn progress(&mut self, phase: Phase, done: u64, _total: u64) {
+        // The first call of a phase comes before its first step.
+        if let Some(watch) = self.watch.as_mut().filter(|_| phase == Phase::Measure && done > 0) {
+            watch.step(self.clock.time().now());
+        }
+    }
+}
