@@ -174,6 +174,10 @@ fn wrong_parameters_are_named() {
 #[test]
 fn wrong_files_name_the_line_and_the_field() {
     let settings = "title = \"t\"\nkind = \"volume\"\n[settings]\n";
+    let marked = |mark: &str| {
+        let plot = "[[plot]]\ntitle = \"p\"\nx = \"utilization\"\ny = [\"copies\"]\nlogarithmic = [\"y\"]\n";
+        format!("{settings}utilization = [60, 70]\n{plot}mark = [{{ {mark} }}]\n")
+    };
     for (text, expected) in [
         ("title = ", "x.toml, line 1: "),
         ("kind = \"volume\"\n[settings]\n", "missing field `title`"),
@@ -196,6 +200,20 @@ fn wrong_files_name_the_line_and_the_field() {
             &format!("{settings}[[plot]]\ntitle = \"p\"\nx = \"seed\"\ny = [\"copies\"]\nlogarithmic = [\"z\"]\n"),
             "x.toml, line 8: plot.logarithmic: `z` is neither x nor y",
         ),
+        (
+            &marked("x = 85, y = 1, text = \"a\""),
+            "x.toml, line 10: plot.mark.x: `85` is no value of utilization here; there are 60, 70",
+        ),
+        (
+            &marked("x = \"full\", y = 1, text = \"a\""),
+            "line 10: plot.mark.x: `full` is not a whole number from 1 to 99",
+        ),
+        (&marked("y = \"1.13\", text = \"a\""), "line 10: plot.mark.y: `\"1.13\"` is not a number"),
+        (&marked("y = nan, text = \"a\""), "line 10: plot.mark.y: `nan` is not a number"),
+        (&marked("y = 0, text = \"a\""), "line 10: plot.mark.y: 0 has no place on a logarithmic axis"),
+        (&marked("y = 1, text = \" \""), "line 10: plot.mark.text: is empty"),
+        (&marked("y = 1"), "line 10: missing field `text`"),
+        (&marked("y = 1, z = 1, text = \"a\""), "line 10: unknown field `z`"),
         (
             &format!("{settings}seed = [{}]\nwrites = [{}]\n", numbers(400), numbers(400)),
             "settings: there are more than 100000 points",

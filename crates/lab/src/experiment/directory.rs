@@ -1,11 +1,12 @@
 //! The directory of an experiment's results: what is in it, and how it is written so that an interruption loses nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::change::{Change, with_changes};
+use super::entry::Entry;
 use super::file::{Experiment, FileError};
 use super::point::Point;
 use super::report::Measurement;
@@ -192,8 +193,16 @@ impl ResultsDirectory {
     /// The same, case by case.
     #[must_use]
     pub fn measurements(&self) -> Vec<Measurement<'_>> {
-        let entries = self.experiment.entries().into_iter();
-        entries.filter_map(|entry| Some(Measurement { record: self.done.get(&entry.point)?, entry })).collect()
+        let known = |entry: Entry| {
+            let record = self.done.get(&entry.point)?;
+            Some(Measurement { entry, record, defined: BTreeMap::new() })
+        };
+        let mut measured: Vec<_> = self.experiment.entries().into_iter().filter_map(known).collect();
+        if let Some(verdicts) = &self.verdicts {
+            let defined = verdicts.definitions(&self.experiment, &measured);
+            measured.iter_mut().zip(defined).for_each(|(one, defined)| one.defined = defined);
+        }
+        measured
     }
 
     /// What the verdict file makes of the results; nothing without one.
@@ -231,7 +240,9 @@ impl ResultsDirectory {
         let table = parquet::table(&self.experiment, &measurements)
             .map_err(|reason| DirectoryError::Parquet { path: file.clone(), reason })?;
         replace(&file, &table)?;
-        let page = report::report(&self.experiment, &measurements, &self.rows()).to_html();
+        let rows = self.rows();
+        let verdicts = self.verdicts.as_ref().map(|file| (file, rows.as_slice()));
+        let page = report::report(&self.experiment, &measurements, verdicts).to_html();
         replace(&self.path.join(REPORT), page.as_bytes())?;
         let file = self.path.join(RESULTS);
         replace(&file, lines.as_bytes())?;

@@ -8,6 +8,7 @@ use toml::{Spanned, Value};
 
 use super::change::{Change, with_changes};
 use super::kinds::Kind;
+use super::plan::{PlotPlan, RawPlot};
 
 /// More points than this are a mistake in the file rather than an experiment.
 const MOST_POINTS: usize = 100_000;
@@ -61,36 +62,8 @@ pub(super) fn read(path: &Path) -> Result<String, FileError> {
     std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }
 
-/// How a plot is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Shape {
-    /// Lines over a parameter with numbers.
-    #[default]
-    Lines,
-    /// Bars in groups.
-    Bars,
-}
-
 /// What an experiment's cases are called along the bottom of a plot, in tables and in verdicts.
 pub const CASE: &str = "case";
-
-/// A plot of the report.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlotPlan {
-    /// Its title.
-    pub title: String,
-    /// How it is drawn.
-    pub shape: Shape,
-    /// The parameter along the bottom, or that the groups of bars differ in; [`CASE`] for the cases.
-    pub x: &'static str,
-    /// The metrics shown.
-    pub y: Vec<&'static str>,
-    /// Only points with one of these values are shown; [`CASE`] for the cases.
-    pub only: Vec<(&'static str, Vec<String>)>,
-    /// Whether x, and whether y is logarithmic.
-    pub logarithmic: (bool, bool),
-}
 
 /// Settings with a name of their own, for what differs in more than one parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,22 +117,8 @@ struct RawCase {
     settings: BTreeMap<String, Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPlot {
-    title: String,
-    #[serde(default)]
-    shape: Shape,
-    x: Spanned<String>,
-    y: Vec<Spanned<String>>,
-    #[serde(default)]
-    only: BTreeMap<Spanned<String>, Spanned<Value>>,
-    #[serde(default)]
-    logarithmic: Vec<Spanned<String>>,
-}
-
 /// A reason with the byte of the file it belongs to.
-struct Wrong(usize, String);
+pub(crate) struct Wrong(pub usize, pub String);
 
 impl Experiment {
     /// Reads and checks a file.
@@ -207,13 +166,14 @@ fn check(raw: Raw) -> Result<Experiment, Wrong> {
     if metrics.is_empty() {
         metrics = kind.main_metrics().to_vec();
     }
-    let mut plots = Vec::new();
-    for plot in raw.plot {
-        plots.push(check_plot(kind, &cases, plot.into_inner())?);
-    }
-    let experiment = Experiment { title: raw.title, about: raw.about, kind, settings, cases, metrics, plots };
+    let plots = Vec::new();
+    let mut experiment = Experiment { title: raw.title, about: raw.about, kind, settings, cases, metrics, plots };
     if experiment.size().is_none_or(|count| count > MOST_POINTS) {
         return Err(Wrong(at, format!("settings: there are more than {MOST_POINTS} points")));
+    }
+    for plot in raw.plot {
+        let plan = plot.into_inner().check(&experiment, &|_| false)?;
+        experiment.plots.push(plan);
     }
     Ok(experiment)
 }
@@ -234,7 +194,7 @@ fn settings(
 }
 
 /// A setting with its values.
-fn setting(kind: Kind, name: &str, value: &Value) -> Result<(&'static str, Vec<String>), String> {
+pub(super) fn setting(kind: Kind, name: &str, value: &Value) -> Result<(&'static str, Vec<String>), String> {
     let parameter = &kind.parameters()[kind.parameter_index(name)?];
     let items = match value {
         Value::Array(items) if items.is_empty() => return Err("is an empty list".to_owned()),
@@ -272,7 +232,7 @@ fn check_case(kind: Kind, raw: Spanned<RawCase>) -> Result<Case, Wrong> {
 }
 
 /// A single value as text.
-fn scalar(value: &Value) -> Result<String, String> {
+pub(super) fn scalar(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
@@ -283,7 +243,7 @@ fn scalar(value: &Value) -> Result<String, String> {
     }
 }
 
-fn metric(kind: Kind, name: &Spanned<String>, field: &str) -> Result<&'static str, Wrong> {
+pub(super) fn metric(kind: Kind, name: &Spanned<String>, field: &str) -> Result<&'static str, Wrong> {
     match kind.metric(name.get_ref()) {
         Some(metric) => Ok(metric.name),
         None => {
@@ -296,58 +256,5 @@ fn metric(kind: Kind, name: &Spanned<String>, field: &str) -> Result<&'static st
             );
             Err(Wrong(name.span().start, why))
         }
-    }
-}
-
-fn check_plot(kind: Kind, cases: &[Case], raw: RawPlot) -> Result<PlotPlan, Wrong> {
-    let parameter = |name: &Spanned<String>, field: &str| {
-        let index = kind.parameter_index(name.get_ref());
-        index.map_err(|why| Wrong(name.span().start, format!("plot.{field}: {why}")))
-    };
-    let is_case = |name: &Spanned<String>| name.get_ref() == CASE && !cases.is_empty();
-    let (x, is_numeric) = if is_case(&raw.x) {
-        (CASE, false)
-    } else {
-        let x = &kind.parameters()[parameter(&raw.x, "x")?];
-        (x.name, x.is_numeric())
-    };
-    if raw.y.is_empty() {
-        return Err(Wrong(raw.x.span().start, "plot.y: names no metric".to_owned()));
-    }
-    let y = raw.y.iter().map(|name| metric(kind, name, "plot.y")).collect::<Result<Vec<_>, Wrong>>()?;
-    if raw.shape == Shape::Lines && !is_numeric {
-        let why = format!("plot.x: {x} has no numbers; use shape = \"bars\"");
-        return Err(Wrong(raw.x.span().start, why));
-    }
-    let mut only = Vec::new();
-    for (name, value) in &raw.only {
-        let wrong = |why: String| Wrong(name.span().start, format!("plot.only.{}: {why}", name.get_ref()));
-        if is_case(name) {
-            only.push((CASE, known_cases(cases, value.get_ref()).map_err(wrong)?));
-        } else {
-            parameter(name, "only")?;
-            only.push(setting(kind, name.get_ref(), value.get_ref()).map_err(wrong)?);
-        }
-    }
-    let mut logarithmic = (false, false);
-    for name in &raw.logarithmic {
-        match name.get_ref().as_str() {
-            "x" => logarithmic.0 = true,
-            "y" => logarithmic.1 = true,
-            other => return Err(Wrong(name.span().start, format!("plot.logarithmic: `{other}` is neither x nor y"))),
-        }
-    }
-    Ok(PlotPlan { title: raw.title, shape: raw.shape, x, y, only, logarithmic })
-}
-
-/// The names of cases, one or a list of them.
-fn known_cases(cases: &[Case], value: &Value) -> Result<Vec<String>, String> {
-    let names = match value {
-        Value::Array(names) => names.iter().map(scalar).collect::<Result<Vec<_>, _>>()?,
-        name => vec![scalar(name)?],
-    };
-    match names.iter().find(|name| cases.iter().all(|case| case.name != **name)) {
-        Some(unknown) => Err(format!("there is no case `{unknown}`")),
-        None => Ok(names),
     }
 }

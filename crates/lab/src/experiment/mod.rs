@@ -7,6 +7,7 @@
 //! | `point` | [`Point`]: one independent command with a deterministic result |
 //! | `file` | [`Experiment`]: the file, checked |
 //! | `entry` | [`Entry`]: its points, case by case: the product of all lists of a case |
+//! | `plan`, `stated` | its plots, and values of others in them |
 //! | `change` | other values for settings of a file |
 //! | `result` | [`Record`]: what came of a point, as a line of JSON |
 //! | `run` | running points, several at a time, stopping, time limits |
@@ -43,18 +44,24 @@ mod file;
 pub mod kinds;
 mod parameter;
 mod parquet;
+mod plan;
 mod point;
 mod report;
 mod result;
 mod run;
+mod stated;
 
 pub use change::{Change, with_changes};
 pub use directory::{DirectoryError, ResultsDirectory, verdicts_of};
 pub use entry::{Entry, SEED};
-pub use file::{CASE, Case, Experiment, FileError, PlotPlan, Shape};
+pub(crate) use file::Wrong;
+pub use file::{CASE, Case, Experiment, FileError};
 pub use kinds::Kind;
 pub use parameter::{Form, Measured, Metric, Parameter};
+pub(crate) use plan::RawPlot;
+pub use plan::{PlotPlan, Shape};
 pub use point::Point;
 pub use report::Measurement;
 pub use result::Record;
 pub use run::{Children, InProcess, Runner, Summary, run};
+pub use stated::StatedValue;

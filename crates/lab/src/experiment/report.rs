@@ -1,11 +1,14 @@
 //! From results to a report.
 
+use std::collections::BTreeMap;
+
 use super::entry::{Entry, SEED};
-use super::file::{CASE, Experiment, PlotPlan, Shape};
+use super::file::{CASE, Experiment};
+use super::plan::{PlotPlan, Shape};
 use super::point::Point;
 use super::result::Record;
 use crate::report::{Axis, Bars, Cell, Mark, Plot, Point as Place, Report, Section, Series, Table, Unit};
-use crate::verdicts::Row;
+use crate::verdicts::{Row, VerdictFile};
 
 /// The most failures that are shown one by one.
 const MOST_FAILURES: usize = 50;
@@ -17,11 +20,25 @@ pub struct Measurement<'a> {
     pub entry: Entry,
     /// What came of it.
     pub record: &'a Record,
+    /// Numbers of a verdict file that are computed from it and others.
+    pub defined: BTreeMap<String, f64>,
+}
+
+impl Measurement<'_> {
+    /// The value of a metric, or of a definition.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.record.metric(name).or_else(|| self.defined.get(name).copied())
+    }
 }
 
 /// The report of an experiment.
 #[must_use]
-pub fn report(experiment: &Experiment, records: &[Measurement<'_>], rows: &[Row]) -> Report {
+pub fn report(
+    experiment: &Experiment,
+    records: &[Measurement<'_>],
+    verdicts: Option<(&VerdictFile, &[Row])>,
+) -> Report {
     let mut report = Report::new(&experiment.title);
     report.summary(&experiment.about);
     for (name, values) in &experiment.settings {
@@ -34,13 +51,12 @@ pub fn report(experiment: &Experiment, records: &[Measurement<'_>], rows: &[Row]
     report.command("basalt lab run experiment.toml --output .");
     let mut result = Section::new("Result").text(counted(experiment, records));
     for plan in plans(experiment) {
-        result = match plan.shape {
-            Shape::Lines => result.plot(lines(experiment, &plan, records)),
-            Shape::Bars => result.bars(bars(experiment, &plan, records)),
-        };
+        result = plotted(result, experiment, &plan, records);
     }
     report.add(result);
-    if let Some(section) = verdicts(rows) {
+    if let Some((file, rows)) = verdicts {
+        let section = held_against(file, rows);
+        let section = file.plots.iter().fold(section, |section, plan| plotted(section, experiment, plan, records));
         report.add(section);
     }
     report.add(Section::new("All points").table(table(experiment, records)));
@@ -49,6 +65,14 @@ pub fn report(experiment: &Experiment, records: &[Measurement<'_>], rows: &[Row]
     }
     report.add(commands(experiment));
     report
+}
+
+/// A section with one more plot.
+fn plotted(section: Section, experiment: &Experiment, plan: &PlotPlan, records: &[Measurement<'_>]) -> Section {
+    match plan.shape {
+        Shape::Lines => section.plot(lines(experiment, plan, records)),
+        Shape::Bars => section.bars(bars(experiment, plan, records)),
+    }
 }
 
 fn counted(experiment: &Experiment, records: &[Measurement<'_>]) -> String {
@@ -74,10 +98,10 @@ fn plans(experiment: &Experiment) -> Vec<PlotPlan> {
     let compared = || experiment.axes().into_iter().filter(|name| *name != SEED);
     let Some(first) = compared().next() else { return Vec::new() };
     let numeric = compared().find(|name| parameter(experiment, name).is_some_and(|parameter| parameter.is_numeric()));
-    let y: Vec<&'static str> = experiment.metrics.iter().copied().take(1).collect();
+    let y: Vec<String> = experiment.metrics.iter().take(1).map(|name| (*name).to_owned()).collect();
     let title = y.first().and_then(|name| experiment.kind.metric(name)).map_or("", |metric| metric.label).to_owned();
     let (x, shape) = numeric.map_or((first, Shape::Bars), |x| (x, Shape::Lines));
-    vec![PlotPlan { title, shape, x, y, only: Vec::new(), logarithmic: (false, false) }]
+    vec![PlotPlan { title, shape, x, y, only: Vec::new(), logarithmic: (false, false), stated: Vec::new() }]
 }
 
 fn parameter(experiment: &Experiment, name: &str) -> Option<&'static super::parameter::Parameter> {
@@ -106,7 +130,7 @@ struct Group<'a> {
 
 impl Group<'_> {
     fn spread(&self, metric: &str) -> Option<Spread> {
-        let values: Vec<f64> = self.records.iter().filter_map(|one| one.record.metric(metric)).collect();
+        let values: Vec<f64> = self.records.iter().filter_map(|one| one.value(metric)).collect();
         spread(&values)
     }
 }
@@ -149,7 +173,7 @@ fn series_name(experiment: &Experiment, plan: &PlotPlan, values: &[&str], metric
 
 fn value_axis(experiment: &Experiment, plan: &PlotPlan) -> Axis {
     let metrics: Vec<_> = plan.y.iter().filter_map(|name| experiment.kind.metric(name)).collect();
-    let label = if let [single] = metrics.as_slice() { single.label } else { "" };
+    let label = if let ([single], 1) = (metrics.as_slice(), plan.y.len()) { single.label } else { "" };
     let axis = Axis::new(label).unit(metrics.first().map_or(Unit::Plain, |metric| metric.unit));
     if plan.logarithmic.1 { axis.logarithmic() } else { axis }
 }
@@ -170,6 +194,11 @@ fn lines(experiment: &Experiment, plan: &PlotPlan, records: &[Measurement<'_>]) 
             plot = plot.with(Series::new(series_name(experiment, plan, &group.values, metric), points));
         }
     }
+    for stated in &plan.stated {
+        let at = |x: &String| records.iter().find(|one| one.entry.value(plan.x) == x);
+        let x = stated.x.as_ref().and_then(|x| Some(at(x)?.entry.point.number(plan.x)? as f64));
+        plot = plot.stated(x, stated.y, &stated.text);
+    }
     plot
 }
 
@@ -187,6 +216,9 @@ fn bars(experiment: &Experiment, plan: &PlotPlan, records: &[Measurement<'_>]) -
             plan.y.iter().map(move |metric| Some(part?.spread(metric)?.mean))
         });
         bars = bars.group(group.values[0], values.collect::<Vec<Option<f64>>>());
+    }
+    for stated in &plan.stated {
+        bars = bars.stated(stated.x.clone(), stated.y, &stated.text);
     }
     bars
 }
@@ -211,8 +243,7 @@ fn table(experiment: &Experiment, records: &[Measurement<'_>]) -> Table {
 }
 
 /// The rows of the verdict file.
-fn verdicts(rows: &[Row]) -> Option<Section> {
-    let first = rows.first()?;
+fn held_against(file: &VerdictFile, rows: &[Row]) -> Section {
     let mut table = Table::new("", ["what", "paper", "source", "ours", "spread", "verdict", "conditions and reasons"]);
     for row in rows {
         let verdict = Cell::text(row.verdict.name());
@@ -227,8 +258,8 @@ fn verdicts(rows: &[Row]) -> Option<Section> {
         ]);
     }
     let met = rows.iter().filter(|row| row.verdict.is_met()).count();
-    let title = format!("{} figure {}: the paper and ours", first.paper.to_uppercase(), first.figure);
-    Some(Section::new(title).text(format!("{met} of {} rows hold or are bettered.", rows.len())).table(table))
+    let title = format!("{} figure {}: the paper and ours", file.paper.to_uppercase(), file.figure);
+    Section::new(title).text(format!("{met} of {} rows hold or are bettered.", rows.len())).table(table)
 }
 
 fn failures(records: &[Measurement<'_>]) -> Option<Section> {

@@ -1,5 +1,6 @@
 //! From a verdict file and results to rows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expectation::{Expectation, Tolerance};
@@ -21,6 +22,17 @@ impl VerdictFile {
             (seed.parse().unwrap_or(0), items.collect())
         });
         Row::merge(items.collect())
+    }
+
+    /// What the definitions of the file give for each of these points, as far as they are numbers.
+    #[must_use]
+    pub fn definitions(&self, experiment: &Experiment, measured: &[Measurement<'_>]) -> Vec<BTreeMap<String, f64>> {
+        let results = Results::new(experiment, measured, self.defines.clone(), self.constants.clone());
+        let of = |index: usize| {
+            let number = |name: &String| Some((name.clone(), results.number(index, name)?));
+            self.defines.keys().filter_map(number).collect()
+        };
+        (0..measured.len()).map(of).collect()
     }
 
     /// The items of one row, one for each combination of its values.

@@ -22,6 +22,13 @@
 //! stated = "section VI.E"
 //! better = "more"
 //! why = "{{ victims }} victims"
+//!
+//! [[plot]]                          # as in the experiment; y may be a definition
+//! title = "Speed over the baseline's"
+//! shape = "bars"
+//! x = "workload"
+//! y = ["speed"]
+//! mark = [{ y = 1.13, text = "the paper's least, section VI.E" }]
 //! ```
 
 use std::collections::BTreeMap;
@@ -34,7 +41,7 @@ use toml::Spanned;
 
 use super::expectation::Side;
 use super::scope::{self, Names};
-use crate::experiment::{Experiment, FileError};
+use crate::experiment::{Experiment, FileError, PlotPlan, RawPlot, Wrong};
 
 /// A number, or an expression for one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -120,6 +127,8 @@ struct Raw {
     #[serde(default)]
     baseline: BTreeMap<String, Spanned<BaselinePlan>>,
     row: Vec<Spanned<RowPlan>>,
+    #[serde(default)]
+    plot: Vec<Spanned<RawPlot>>,
 }
 
 /// A checked verdict file.
@@ -135,6 +144,8 @@ pub struct VerdictFile {
     pub(super) defines: BTreeMap<String, String>,
     pub(super) baselines: BTreeMap<String, BaselinePlan>,
     pub(super) rows: Vec<RowPlan>,
+    /// Plots that show definitions too, with the paper's values in them.
+    pub plots: Vec<PlotPlan>,
 }
 
 impl VerdictFile {
@@ -143,7 +154,7 @@ impl VerdictFile {
     /// # Errors
     /// [`FileError`], one line that names the file, the line and the field.
     pub fn parse(text: &str, path: &Path, experiment: &Experiment) -> Result<VerdictFile, FileError> {
-        let raw: Raw = toml::from_str(text)
+        let mut raw: Raw = toml::from_str(text)
             .map_err(|error| FileError::at(path, text, error.span().map_or(0, |span| span.start), error.message()))?;
         let check = Check::new(&raw, experiment);
         for (name, define) in &raw.define {
@@ -154,7 +165,13 @@ impl VerdictFile {
             let wrong = |why: String| FileError::at(path, text, row.span().start, &format!("row: {why}"));
             check.row(row.get_ref(), &raw.baseline).map_err(wrong)?;
         }
+        let plots = std::mem::take(&mut raw.plot).into_iter().map(|plot| {
+            let checked = plot.into_inner().check(experiment, &|name| raw.define.contains_key(name));
+            checked.map_err(|Wrong(at, reason)| FileError::at(path, text, at, &reason))
+        });
+        let plots = plots.collect::<Result<Vec<_>, FileError>>()?;
         Ok(VerdictFile {
+            plots,
             paper: raw.paper,
             figure: raw.figure,
             title: raw.title,

@@ -175,6 +175,11 @@ impl Results {
         }
     }
 
+    /// The same, if it is a finite number.
+    pub(super) fn number(self: &Arc<Self>, index: usize, name: &str) -> Option<f64> {
+        f64::try_from(self.value(index, name, 0)?).ok().filter(|number| number.is_finite())
+    }
+
     fn defined(self: &Arc<Self>, index: usize, name: &str, define: &str, depth: usize) -> Value {
         if depth >= DEEPEST {
             return Value::from(error(format!("{name} is defined by itself")));

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::marks::{Look, bar_sample};
 use super::scale::{Scale, can_show};
+use super::stated::{self, Stated};
 use super::{Axis, LETTER, Size, figure, fitting, left_out_note, text_width};
 use crate::report::text::escape;
 
@@ -27,13 +28,14 @@ pub struct Bars {
     axis: Axis,
     series: Vec<String>,
     groups: Vec<(String, Vec<Option<f64>>)>,
+    stated: Vec<Stated<String>>,
 }
 
 impl Bars {
     /// A plot without groups. With one series its name may be empty: no legend is shown then.
     pub fn new<S: Into<String>>(title: impl Into<String>, axis: Axis, series: impl IntoIterator<Item = S>) -> Bars {
         let series = series.into_iter().map(Into::into).collect();
-        Bars { title: title.into(), axis, series, groups: Vec::new() }
+        Bars { title: title.into(), axis, series, groups: Vec::new(), stated: Vec::new() }
     }
 
     /// The same plot with one more group: a value for each series, `None` where there is none.
@@ -45,20 +47,32 @@ impl Bars {
         self
     }
 
+    /// The same plot with a value that was not measured here: a line across a group, or across all.
+    #[must_use]
+    pub fn stated(mut self, group: Option<String>, value: f64, text: impl Into<String>) -> Bars {
+        self.stated.push(Stated { place: group, value, text: text.into() });
+        self
+    }
+
     pub(in crate::report) fn html(&self, out: &mut String) {
         let all = self.groups.iter().flat_map(|(_, values)| values.iter().flatten());
-        let left_out = all.filter(|&&value| !can_show(&self.axis, value)).count();
+        let left_out = all.chain(self.stated.iter().map(|stated| &stated.value));
+        let left_out = left_out.filter(|&&value| !can_show(&self.axis, value)).count();
         let legend: Vec<(String, String)> = self
             .series
             .iter()
             .enumerate()
             .map(|(index, name)| (bar_sample(&Look { index, reference: false }), name.clone()))
+            .chain(stated::legend(&self.stated))
             .collect();
-        figure(&self.title, &legend, &left_out_note(left_out, self.axis.logarithmic), out, |size| self.svg(size));
+        let note = stated::note(&self.stated, self.axis.unit, Clone::clone);
+        let notes = [note, left_out_note(left_out, self.axis.logarithmic)];
+        figure(&self.title, &legend, &notes, out, |size| self.svg(size));
     }
 
     fn scale(&self, size: Size) -> Scale {
-        let values = || self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied());
+        let stated = || self.stated.iter().map(|stated| stated.value);
+        let values = || self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied()).chain(stated());
         // A logarithmic axis begins well below the least value, which would have no bar otherwise.
         let shown = values().filter(|&value| self.axis.logarithmic && can_show(&self.axis, value));
         let begin = shown.min_by(f64::total_cmp).map(|least| least / 3.0);
@@ -101,10 +115,32 @@ impl Bars {
             let top = TOP + group * index as f64 + GROUP_GAP / 2.0;
             self.name(name, size, (left, top, group - GROUP_GAP), &mut out);
             self.bars(name, values, top + above, &place, &mut out);
+            let within = top + above..top + group - GROUP_GAP;
+            self.stated_values(Some(name), (within.start - 2.0, within.end - BETWEEN + 2.0), &place, &mut out);
         }
+        self.stated_values(None, (TOP, bottom), &place, &mut out);
         let zero = if self.axis.logarithmic { left } else { place(0.0) };
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{zero:.1} {TOP:.1}V{bottom:.1}\"/>");
         (height, out)
+    }
+
+    /// Values that were not measured here, of a group or of all: lines across the bars from top to bottom, letters at an end of them.
+    fn stated_values(
+        &self,
+        group: Option<&str>,
+        (top, bottom): (f64, f64),
+        place: &impl Fn(f64) -> f64,
+        out: &mut String,
+    ) {
+        for (index, stated) in self.stated.iter().enumerate() {
+            if stated.place.as_deref() == group && can_show(&self.axis, stated.value) {
+                let x = place(stated.value);
+                let title = format!("{}: {}", stated.text, self.axis.unit.show(stated.value));
+                stated::path(&format!("M{x:.1} {top:.1}V{bottom:.1}"), &title, out);
+                let y = if group.is_some() { bottom + LETTER - 3.0 } else { top - 2.0 };
+                stated::label(index, (x, y), "middle", out);
+            }
+        }
     }
 
     /// The name of a group: above its bars on a phone, else beside them.

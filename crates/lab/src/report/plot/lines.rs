@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::marks::{Look, mark};
 use super::scale::Scale;
-use super::{LETTER, Plot, Point, Series, Size, fitting, look, text_width};
+use super::{LETTER, Plot, Point, Series, Size, fitting, look, stated, text_width};
 use crate::report::text::{Unit, escape};
 
 /// From how many points on a line has no marks.
@@ -29,9 +29,12 @@ impl Frame {
             let (low, high) = point.range.unwrap_or((point.y, point.y));
             [point.y, low, high]
         });
+        let stated = || plot.stated.iter().filter(|stated| plot.shows_stated(stated));
+        let heights = heights.chain(stated().map(|stated| stated.value));
         let y = Scale::new(&plot.y, heights, if size.is_narrow() { 4 } else { 5 }, !plot.y.fitted);
         let wanted = if size.is_narrow() { 4 } else { 8 };
-        let x = Scale::new(&plot.x, shown().map(|point| point.x), wanted, false);
+        let along = shown().map(|point| point.x).chain(stated().filter_map(|stated| stated.place));
+        let x = Scale::new(&plot.x, along, wanted, false);
         let labels = y.ticks.iter().map(|tick| text_width(&tick.1)).fold(0.0, f64::max);
         let left = labels + 12.0;
         Frame { left, right: size.width - 16.0, top: 30.0, bottom: size.height - 46.0, x, y }
@@ -63,7 +66,33 @@ pub(super) fn svg(plot: &Plot, size: Size) -> (f64, String) {
     for (index, series) in plot.series.iter().enumerate() {
         line(plot, series, look(index, series), &frame, &mut out);
     }
+    stated_values(plot, &frame, &mut out);
     (size.height, out)
+}
+
+/// Values that were not measured here: a line across, or a diamond at its place.
+fn stated_values(plot: &Plot, frame: &Frame, out: &mut String) {
+    // Behind all lines: the rim of one would hide the letter of another.
+    let mut letters = String::new();
+    for (index, stated) in plot.stated.iter().enumerate().filter(|(_, stated)| plot.shows_stated(stated)) {
+        let (y, shown) = (frame.y(stated.value), plot.y.unit.show(stated.value));
+        // Below the line where above it there is no room.
+        let beside = if y < frame.top + LETTER { y + LETTER } else { y - 4.0 };
+        if let Some(place) = stated.place {
+            let x = frame.x(place);
+            let title = format!("{}: {shown} at {}", stated.text, plot.x.unit.show(place));
+            stated::path(&format!("M{x:.1} {:.1}l6 6l-6 6l-6 -6z", y - 6.0), &title, out);
+            let (x, anchor) = if x > frame.right - 24.0 { (x - 10.0, "end") } else { (x + 10.0, "start") };
+            stated::label(index, (x, beside), anchor, &mut letters);
+        } else {
+            let path = format!("M{:.1} {y:.1}H{:.1}", frame.left, frame.right);
+            stated::path(&path, &format!("{}: {shown}", stated.text), out);
+            // In turn from the right, so that lines close to each other can be told apart.
+            let x = frame.right - 4.0 - 16.0 * (index % 4) as f64;
+            stated::label(index, (x, beside), "end", &mut letters);
+        }
+    }
+    out.push_str(&letters);
 }
 
 fn axes(plot: &Plot, frame: &Frame, size: Size, out: &mut String) {

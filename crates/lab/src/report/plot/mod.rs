@@ -7,10 +7,12 @@ mod bars;
 mod lines;
 mod marks;
 mod scale;
+mod stated;
 
 use std::fmt::Write;
 
 pub use bars::Bars;
+use stated::Stated;
 
 use super::text::{Unit, escape};
 
@@ -102,12 +104,13 @@ pub struct Plot {
     x: Axis,
     y: Axis,
     series: Vec<Series>,
+    stated: Vec<Stated<f64>>,
 }
 
 impl Plot {
     /// A plot without lines. `x` shows the range of the data; `y` begins at zero unless it is logarithmic or fitted.
     pub fn lines(title: impl Into<String>, x: Axis, y: Axis) -> Plot {
-        Plot { title: title.into(), x, y, series: Vec::new() }
+        Plot { title: title.into(), x, y, series: Vec::new(), stated: Vec::new() }
     }
 
     /// The same plot with one more line.
@@ -117,10 +120,23 @@ impl Plot {
         self
     }
 
+    /// The same plot with a value that was not measured here: a point at this x, or a line across the plot.
+    #[must_use]
+    pub fn stated(mut self, x: Option<f64>, y: f64, text: impl Into<String>) -> Plot {
+        self.stated.push(Stated { place: x, value: y, text: text.into() });
+        self
+    }
+
     pub(super) fn html(&self, out: &mut String) {
         let left_out = self.series.iter().flat_map(|series| &series.points).filter(|point| !self.shows(point)).count();
+        let left_out = left_out + self.stated.iter().filter(|stated| !self.shows_stated(stated)).count();
         let note = left_out_note(left_out, self.x.logarithmic || self.y.logarithmic);
-        figure(&self.title, &self.legend(), &note, out, |size| lines::svg(self, size));
+        let notes = [stated::note(&self.stated, self.y.unit, |x| self.x.unit.show(*x)), note];
+        figure(&self.title, &self.legend(), &notes, out, |size| lines::svg(self, size));
+    }
+
+    fn shows_stated(&self, stated: &Stated<f64>) -> bool {
+        scale::can_show(&self.y, stated.value) && stated.place.is_none_or(|x| scale::can_show(&self.x, x))
     }
 
     fn shows(&self, point: &Point) -> bool {
@@ -129,7 +145,7 @@ impl Plot {
 
     fn legend(&self) -> Vec<(String, String)> {
         let entry = |(index, series): (usize, &Series)| (marks::line_sample(&look(index, series)), series.name.clone());
-        self.series.iter().enumerate().map(entry).collect()
+        self.series.iter().enumerate().map(entry).chain(stated::legend(&self.stated)).collect()
     }
 }
 
@@ -191,11 +207,11 @@ fn fitting(text: &str, width: f64) -> String {
     short
 }
 
-/// A figure: caption, the drawing in both sizes, legend, note.
+/// A figure: caption, the drawing in both sizes, legend, notes.
 fn figure(
     title: &str,
     legend: &[(String, String)],
-    note: &str,
+    notes: &[String],
     out: &mut String,
     draw: impl Fn(Size) -> (f64, String),
 ) {
@@ -214,12 +230,12 @@ fn figure(
     }
     if legend.iter().any(|(_, name)| !name.is_empty()) {
         out.push_str("<ul class=\"legend\">\n");
-        for (sample, name) in legend {
+        for (sample, name) in legend.iter().filter(|(_, name)| !name.is_empty()) {
             let _ = writeln!(out, "<li>{sample}<span>{}</span></li>", escape(name));
         }
         out.push_str("</ul>\n");
     }
-    if !note.is_empty() {
+    for note in notes.iter().filter(|note| !note.is_empty()) {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
     }
     out.push_str("</figure>\n");
