@@ -98,7 +98,7 @@ mark = [{ x = 67108864, y = 1.5, text = "paper, table 3" }]
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("x.toml");
     fs::write(&file, FILE).unwrap();
-    let mut results = ResultsDirectory::create(&scratch.path().join("results"), &file).unwrap();
+    let mut results = ResultsDirectory::create(&scratch.path().join("results"), &file, &[]).unwrap();
     run(&mut results, 1, &InProcess, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
     results.finish().unwrap();
     let page = fs::read_to_string(scratch.path().join("results/report.html")).unwrap().replace('\u{a0}', " ");

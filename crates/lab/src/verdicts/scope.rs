@@ -12,19 +12,18 @@
 //!
 //! A value that was not measured is an error wherever it is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use minijinja::value::{Kwargs, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use parking_lot::Mutex;
 
 use crate::experiment::{CASE, Entry, Experiment, Kind, Measurement};
 use crate::report::Unit;
 use crate::size;
 
-/// Definitions that use definitions, at most so deep: one that uses itself ends.
-const DEEPEST: usize = 16;
 /// Instructions that an expression may take.
 const FUEL: u64 = 10_000_000;
 /// Names that are functions or the point itself.
@@ -88,8 +87,13 @@ pub(super) struct Results {
     places: Vec<Place>,
     defines: BTreeMap<String, String>,
     constants: BTreeMap<String, Value>,
+    /// What definitions of a point have given: they are asked for again and again.
+    known: Mutex<HashMap<(usize, String), Value>>,
     environment: Environment<'static>,
 }
+
+/// The definitions that are being computed, of which point.
+type Path = Vec<(usize, String)>;
 
 impl fmt::Debug for Results {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +113,8 @@ impl Results {
         let place = |one: &Measurement<'_>| Place { entry: one.entry.clone(), metrics: one.record.outcome.clone() };
         let places = measured.iter().map(place).collect();
         let kind = experiment.kind;
-        Arc::new(Results { kind, common, own, places, defines, constants, environment: environment() })
+        let known = Mutex::default();
+        Arc::new(Results { kind, common, own, places, defines, constants, known, environment: environment() })
     }
 
     /// The values of an axis, in the order of the experiment.
@@ -153,13 +158,13 @@ impl Results {
     }
 
     /// A number or text of a point.
-    fn value(self: &Arc<Self>, index: usize, name: &str, depth: usize) -> Option<Value> {
+    fn value(self: &Arc<Self>, index: usize, name: &str, path: &Path) -> Option<Value> {
         let Place { entry, metrics } = self.places.get(index)?;
         if name == CASE {
             return Some(Value::from(entry.case.clone()));
         }
         if let Some(define) = self.defines.get(name) {
-            return Some(self.defined(index, name, define, depth));
+            return Some(self.defined(index, name, define, path));
         }
         if self.kind.metric(name).is_some() {
             let value = match metrics {
@@ -177,21 +182,24 @@ impl Results {
 
     /// The same, if it is a finite number.
     pub(super) fn number(self: &Arc<Self>, index: usize, name: &str) -> Option<f64> {
-        f64::try_from(self.value(index, name, 0)?).ok().filter(|number| number.is_finite())
+        f64::try_from(self.value(index, name, &Path::new())?).ok().filter(|number| number.is_finite())
     }
 
-    fn defined(self: &Arc<Self>, index: usize, name: &str, define: &str, depth: usize) -> Value {
-        if depth >= DEEPEST {
+    fn defined(self: &Arc<Self>, index: usize, name: &str, define: &str, path: &Path) -> Value {
+        let key = (index, name.to_owned());
+        if path.contains(&key) {
             return Value::from(error(format!("{name} is defined by itself")));
         }
-        let scope = Scope {
-            results: Arc::clone(self),
-            fixed: self.coordinates(index),
-            extra: BTreeMap::new(),
-            here: Some(index),
-            depth: depth + 1,
-        };
-        scope.evaluate(define).unwrap_or_else(|why| Value::from(error(why)))
+        if let Some(value) = self.known.lock().get(&key) {
+            return value.clone();
+        }
+        let mut path = path.clone();
+        path.push(key.clone());
+        let (fixed, extra) = (self.coordinates(index), BTreeMap::new());
+        let scope = Scope { results: Arc::clone(self), fixed, extra, here: Some(index), path };
+        let value = scope.evaluate(define).unwrap_or_else(|why| Value::from(error(why)));
+        self.known.lock().insert(key, value.clone());
+        value
     }
 }
 
@@ -200,14 +208,14 @@ impl Results {
 struct PlaceValue {
     results: Arc<Results>,
     index: usize,
-    depth: usize,
+    path: Path,
 }
 
 impl Object for PlaceValue {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let name = key.as_str()?;
         let unknown = || Value::from(error(format!("`{name}` is no metric, parameter or definition")));
-        Some(self.results.value(self.index, name, self.depth).unwrap_or_else(unknown))
+        Some(self.results.value(self.index, name, &self.path).unwrap_or_else(unknown))
     }
 }
 
@@ -220,7 +228,7 @@ pub(super) struct Scope {
     /// Names of the row.
     extra: BTreeMap<String, Value>,
     here: Option<usize>,
-    depth: usize,
+    path: Path,
 }
 
 impl Scope {
@@ -238,7 +246,7 @@ impl Scope {
                 extra.insert((*name).to_owned(), Value::from(*value));
             }
         }
-        Ok(Scope { results: Arc::clone(results), fixed, extra, here: None, depth: 0 })
+        Ok(Scope { results: Arc::clone(results), fixed, extra, here: None, path: Path::new() })
     }
 
     /// The value of an expression.
@@ -269,7 +277,7 @@ impl Scope {
     }
 
     fn place(&self, index: usize) -> Value {
-        Value::from_object(PlaceValue { results: Arc::clone(&self.results), index, depth: self.depth })
+        Value::from_object(PlaceValue { results: Arc::clone(&self.results), index, path: self.path.clone() })
     }
 
     /// The point that is meant.
@@ -350,7 +358,7 @@ impl Object for Scope {
             return None;
         }
         match self.meant() {
-            Ok(index) => self.results.value(index, name, self.depth),
+            Ok(index) => self.results.value(index, name, &self.path),
             // Several points are meant that have this in common.
             Err(why) => match self.fixed.iter().find(|(known, _)| known.replace('-', "_") == name) {
                 Some((_, value)) => Some(Value::from(value.clone())),
