@@ -98,6 +98,8 @@ pub struct PageCache {
     /// Nanoseconds from any point on.
     now: Box<dyn Fn() -> u64>,
     statistics: PageCacheStatistics,
+    /// What a request to the engine is put together in, kept for the next.
+    buffer: Vec<u8>,
 }
 
 impl std::fmt::Debug for PageCache {
@@ -123,6 +125,7 @@ impl PageCache {
             dirty: 0,
             now: Box::new(now),
             statistics: PageCacheStatistics::default(),
+            buffer: Vec::new(),
         }
     }
 
@@ -249,7 +252,18 @@ impl PageCache {
     /// # Errors
     /// Those of the engine; what it refused stays dirty.
     pub(super) fn write_back(&mut self, engine: &(impl FileSystem + ?Sized), ino: InodeNumber) -> Result<()> {
-        let mut request = Vec::new();
+        let mut request = std::mem::take(&mut self.buffer);
+        let written = self.write_back_with(engine, ino, &mut request);
+        self.buffer = request;
+        written
+    }
+
+    fn write_back_with(
+        &mut self,
+        engine: &(impl FileSystem + ?Sized),
+        ino: InodeNumber,
+        request: &mut Vec<u8>,
+    ) -> Result<()> {
         loop {
             let Some(file) = self.files.get(&ino) else { return Ok(()) };
             let Some(&first) = file.dirty.first() else { return Ok(()) };
@@ -259,13 +273,13 @@ impl PageCache {
             request.clear();
             for page in first..first + count {
                 match self.pages.get_mut((ino, page)) {
-                    Some(held) => held.append_to(&mut request),
+                    Some(held) => held.append_to(request),
                     None => request.resize(request.len() + PAGE, 0),
                 }
             }
             let start = first * PAGE as u64;
             request.truncate(usize::try_from(size.saturating_sub(start)).unwrap_or(usize::MAX));
-            write_all(engine, ino, start, &request)?;
+            write_all(engine, ino, start, request)?;
             self.statistics.written_back += count;
             self.dirty -= count as usize;
             if let Some(file) = self.files.get_mut(&ino) {
@@ -334,7 +348,9 @@ impl PageCache {
     fn fetch(&mut self, engine: &(impl FileSystem + ?Sized), ino: InodeNumber, page: u64, end: u64) -> Result<u64> {
         let end = end.min(page + (REQUEST / PAGE).min((self.most / 2).max(1)) as u64);
         let next = (page..end).find(|&page| self.pages.list_of((ino, page)).is_some()).unwrap_or(end);
-        let mut bytes = vec![0; (next - page) as usize * PAGE];
+        let mut bytes = std::mem::take(&mut self.buffer);
+        bytes.clear();
+        bytes.resize((next - page) as usize * PAGE, 0);
         let mut done = 0;
         while done < bytes.len() {
             let count = engine.read(ino, page * PAGE as u64 + done as u64, &mut bytes[done..])?;
@@ -349,6 +365,7 @@ impl PageCache {
             self.statistics.misses += 1;
             self.insert(engine, ino, page + index as u64, CompactBlock::from_bytes(bytes))?;
         }
+        self.buffer = bytes;
         Ok(next)
     }
 
