@@ -32,6 +32,11 @@ seed = [1, 2]
 title = "Write amplification"
 x = "utilization"
 y = ["write_amplification"]
+mark = [
+  { y = 1.13, text = "paper, section VI.E: least gain" },
+  { y = 3, text = "paper, table 2" },
+  { x = 70, y = 1.9, text = "paper, figure 7" },
+]
 
 [[plot]]
 title = "Copies by stream"
@@ -39,6 +44,7 @@ shape = "bars"
 x = "stream"
 y = ["copies"]
 logarithmic = ["y"]
+mark = [{ x = "uniform", y = 50000, text = "paper, table 3" }, { y = 900, text = "paper, table 4" }]
 "#;
 
 /// Runs in the page and tells the page around it what it finds.
@@ -66,9 +72,11 @@ addEventListener("load", () => {
     page: document.documentElement.scrollWidth,
     plots: plots.length,
     marks: plots.map(plot => plot.querySelectorAll("circle, rect, path.line").length),
+    stated: plots.map(plot => plot.querySelectorAll("path.stated").length),
     colors: new Set(plots.flatMap(plot => [...plot.querySelectorAll("path.line")].map(line => getComputedStyle(line).stroke))).size,
     rows: document.querySelectorAll("tbody tr").length,
     tables: [...document.querySelectorAll("div.box")].map(box => box.getBoundingClientRect().right <= innerWidth),
+    cut: [...document.querySelectorAll("div.box")].filter(box => box.scrollWidth > box.clientWidth + 1).length,
     overlaps,
   };
   parent.postMessage(JSON.stringify(found), "*");
@@ -151,12 +159,15 @@ fn the_report_shows_its_plots_on_a_phone_and_on_a_desktop_in_light_and_dark() {
     }
     let scratch = report();
     let mut backgrounds = Vec::new();
-    for (width, dark) in [(360, false), (360, true), (1200, false), (1200, true), (320, false)] {
+    for (width, dark) in [(360, false), (360, true), (1200, false), (1200, true), (1280, false), (320, false)] {
         let found = probe(&scratch, width, dark);
         assert_eq!(found["width"], width, "{found}");
         assert_eq!(found["dark"], dark, "{found}");
         assert_eq!(found["plots"], 2, "{found}");
         assert!(found["marks"].as_array().unwrap().iter().all(|count| count.as_u64().unwrap() >= 6), "{found}");
+        assert_eq!(found["stated"], serde_json::json!([3, 2]), "{found}");
+        // A phone scrolls a wide table, a desktop shows all of it.
+        assert!(width < 1280 || found["cut"] == 0, "{found}");
         assert_eq!(found["colors"], 6, "six lines: {found}");
         assert!(found["rows"].as_u64().unwrap() >= 24, "{found}");
         assert_eq!(found["overlaps"], serde_json::json!([]), "{width}");

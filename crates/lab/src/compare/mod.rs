@@ -185,7 +185,7 @@ impl Comparison {
                 match &run.report {
                     Ok(report) => row.workload.clone_from(&report.workload),
                     Err(Stop::Interrupted) => return Err(CompareError::Interrupted),
-                    Err(stop) => row.error = Some(stop.to_string()),
+                    Err(stop) => row.error = Some(row::without_name(&stop.to_string(), workload)),
                 }
                 row.measured = measured;
             }

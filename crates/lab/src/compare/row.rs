@@ -157,3 +157,30 @@ impl Measured {
         })
     }
 }
+
+/// What went wrong with a workload, without its name in front, which has its options as numbers of bytes: the heading above has it already.
+pub(super) fn without_name(error: &str, workload: &str) -> String {
+    let kind = workload.split([':', ',']).next().unwrap_or_default();
+    match error.split_once(": ") {
+        Some((name, why)) if name.split([':', ',']).next() == Some(kind) => why.to_owned(),
+        _ => error.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_do_not_repeat_the_workload() {
+        let full = "zipf:0.99,set=268435456,request=4096: no space left in the measure phase (write data); lower it";
+        for workload in ["zipf", "zipf:0.99", "zipf:set=256M"] {
+            let why = without_name(full, workload);
+            assert_eq!(why, "no space left in the measure phase (write data); lower it");
+        }
+        assert_eq!(without_name("fileserver: full", "fileserver:set=25%"), "full");
+        for other in ["write data: it failed", "stopped after 600 s"] {
+            assert_eq!(without_name(other, "zipf"), other);
+        }
+    }
+}
