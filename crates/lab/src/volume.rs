@@ -3,12 +3,21 @@
 //!
 //! `basalt lab volume` and points of the kind `volume` both do this, with the same defaults.
 
+mod page_cache;
+mod priced;
+
+use std::sync::Arc;
+
 use basalt_schemes::Oracle;
 use basalt_segments::{BLOCKS_PER_SEGMENT, VictimPolicy, placement};
 use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume, WORKING_SECTIONS};
 use basalt_workloads::Stream;
+use parking_lot::Mutex;
+use priced::Shared;
 
 use crate::trace_load::TraceLoad;
+pub use page_cache::PageCache;
+pub use priced::{DeviceCost, Priced};
 
 /// What a run has unless told otherwise, as it is written on command lines and in experiments.
 pub mod defaults {
@@ -22,6 +31,8 @@ pub mod defaults {
     pub const POLICY: &str = "greedy";
     /// Active logs.
     pub const LOGS: &str = "6";
+    /// Bytes of a request to the device, if there is one below.
+    pub const REQUEST: &str = "1M";
     /// When to clean.
     pub const CLEANING: &str = "free:4";
     /// Writes before measuring, and writes measured, for each block in use.
@@ -185,12 +196,15 @@ impl Source<'_> {
 
     /// The blocks of a run over this many, as far as the oracle looks: from the first fill to four writes for each block behind the
     /// end.
-    fn future(&self, blocks: u32, lengths: Lengths) -> Vec<u32> {
+    fn future(&self, blocks: u32, lengths: Lengths, mut cache: Option<PageCache>) -> Vec<u32> {
         let behind = defaults::TIMES * u64::from(blocks);
         let (mut source, mut future) = (self.clone(), (0..blocks).collect::<Vec<_>>());
         let count = lengths.warm_up.saturating_add(lengths.measured).saturating_add(behind);
         let told: Result<(), std::convert::Infallible> = source.write(&mut Position::default(), count, |block| {
-            future.push(block);
+            match &mut cache {
+                Some(cache) => future.extend(cache.write(block).into_iter().flatten()),
+                None => future.push(block),
+            }
             Ok(())
         });
         let Ok(()) = told;
@@ -266,7 +280,42 @@ pub fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Statistics, Volume), String> {
     let volume = Volume::new(options).map_err(|error| error.to_string())?;
-    run_on(volume, source, lengths, progress)
+    let ran = run_on(volume, source, lengths, Around::default(), progress)?;
+    Ok((ran.statistics, ran.volume))
+}
+
+/// What stands around the volume.
+#[derive(Debug, Default)]
+pub struct Around {
+    /// Blocks that a page cache in front of it may hold dirty. The first fill passes it by.
+    pub page_cache_blocks: Option<usize>,
+    /// The device below it.
+    pub device: Option<Priced>,
+}
+
+impl Around {
+    /// A page cache of so many bytes, if any, and this device, if any.
+    #[must_use]
+    pub fn new(page_cache_bytes: Option<u64>, device: Option<Priced>) -> Around {
+        let blocks = |bytes: u64| usize::try_from(bytes / BLOCK_SIZE).unwrap_or(usize::MAX);
+        Around { page_cache_blocks: page_cache_bytes.map(blocks), device }
+    }
+
+    fn page_cache(&self, blocks: u32) -> Option<PageCache> {
+        self.page_cache_blocks.map(|most| PageCache::new(blocks, most))
+    }
+}
+
+/// What a run gave.
+pub struct Ran {
+    /// What was measured.
+    pub statistics: Statistics,
+    /// Measured writes that the page cache absorbed; none without one.
+    pub absorbed: u64,
+    /// What the device did while it was measured, if there is one.
+    pub device: Option<DeviceCost>,
+    /// The volume behind it.
+    pub volume: Volume,
 }
 
 /// As [`run`], with this placement instead of the one of the options.
@@ -280,6 +329,22 @@ pub fn run_placed(
     lengths: Lengths,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Statistics, Volume), String> {
+    let ran = run_around(options, placing, source, lengths, Around::default(), progress)?;
+    Ok((ran.statistics, ran.volume))
+}
+
+/// As [`run_placed`], with this around the volume. With a page cache, lengths count writes to it; what is dirty in it is left there.
+///
+/// # Errors
+/// As [`run_placed`].
+pub fn run_around(
+    options: Options,
+    placing: Placing,
+    source: &mut Source<'_>,
+    lengths: Lengths,
+    around: Around,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Ran, String> {
     let text = |error: basalt_simulator::Error| error.to_string();
     let volume = match placing {
         Placing::Policy(policy) => Volume::new(Options { placement: policy, ..options }).map_err(text)?,
@@ -294,37 +359,60 @@ pub fn run_placed(
             if lengths.warm_up.saturating_add(lengths.measured) > ORACLE_WRITES {
                 return Err(format!("the oracle can be told of {ORACLE_WRITES} writes: write less"));
             }
-            let oracle = Oracle::new(Oracle::GROUPS, source.future(options.blocks, lengths));
+            let future = source.future(options.blocks, lengths, around.page_cache(options.blocks));
+            let oracle = Oracle::new(Oracle::GROUPS, future);
             Volume::with_placement(options, Box::new(oracle)).map_err(text)?
         }
     };
-    run_on(volume, source, lengths, progress)
+    run_on(volume, source, lengths, around, progress)
 }
 
 fn run_on(
     mut volume: Volume,
     source: &mut Source<'_>,
     lengths: Lengths,
+    around: Around,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(Statistics, Volume), String> {
+) -> Result<Ran, String> {
     let text = |error: basalt_simulator::Error| error.to_string();
     let blocks = volume.options().blocks;
     let total = u64::from(blocks).saturating_add(lengths.warm_up).saturating_add(lengths.measured);
+    let mut cache = around.page_cache(blocks);
+    let device = around.device.map(|device| Shared(Arc::new(Mutex::new(device))));
+    if let Some(device) = &device {
+        volume.set_traffic(Box::new(device.clone()));
+    }
     let mut done = 0;
-    let mut count = |volume: &mut Volume, block: u32| {
+    let mut count = || {
         done += 1;
         if done % PIECE == 0 {
             progress(done, total);
         }
-        volume.write(block)
     };
     // Every block is in use before anything is overwritten.
-    (0..blocks).try_for_each(|block| count(&mut volume, block)).map_err(text)?;
+    for block in 0..blocks {
+        count();
+        volume.write(block).map_err(text)?;
+    }
+    let mut write = |volume: &mut Volume, cache: &mut Option<PageCache>, block| {
+        count();
+        match cache {
+            Some(cache) => cache.write(block).into_iter().flatten().try_for_each(|block| volume.write(block)),
+            None => volume.write(block),
+        }
+    };
     let mut position = Position::default();
-    source.write(&mut position, lengths.warm_up, |block| count(&mut volume, block)).map_err(text)?;
+    source.write(&mut position, lengths.warm_up, |block| write(&mut volume, &mut cache, block)).map_err(text)?;
     volume.take_statistics();
-    source.write(&mut position, lengths.measured, |block| count(&mut volume, block)).map_err(text)?;
-    Ok((volume.take_statistics(), volume))
+    let absorbed = cache.as_ref().map_or(0, PageCache::absorbed);
+    device.iter().for_each(|device| _ = device.0.lock().take());
+    source.write(&mut position, lengths.measured, |block| write(&mut volume, &mut cache, block)).map_err(text)?;
+    Ok(Ran {
+        statistics: volume.take_statistics(),
+        absorbed: cache.as_ref().map_or(0, PageCache::absorbed) - absorbed,
+        device: device.map(|device| device.0.lock().take()),
+        volume,
+    })
 }
 
 #[cfg(test)]

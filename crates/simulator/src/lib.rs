@@ -27,17 +27,20 @@
 //! | `volume/cleaning` | when it cleans, and moving live blocks |
 //! | `volume/file` | the engine's page cache and nodes, for runs that are to match the engine's block for block |
 //! | `statistics` | [`Statistics`]: copies, victims, write amplification, write cost; [`Memory`] |
+//! | `traffic` | [`Traffic`]: what a device below would be asked for |
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
 
 mod error;
 mod options;
 mod statistics;
+mod traffic;
 mod volume;
 
 pub use error::Error;
 pub use options::{Age, Cleaning, FileModel, LogStart, Options, WORKING_SECTIONS};
 pub use statistics::{Memory, Statistics, UTILIZATION_BINS};
+pub use traffic::Traffic;
 pub use volume::Volume;
 
 /// The victim policies there are, by name.

@@ -12,6 +12,7 @@ use basalt_segments::{
 use crate::error::{Error, Result};
 use crate::options::{Age, Cleaning, FileModel, Options};
 use crate::statistics::{Memory, Statistics};
+use crate::traffic::Traffic;
 use file::File;
 use logs::Logs;
 
@@ -54,6 +55,7 @@ pub struct Volume {
     /// Something differs from the last checkpoint.
     changed: bool,
     statistics: Statistics,
+    traffic: Option<Box<dyn Traffic>>,
 }
 
 impl Volume {
@@ -91,6 +93,7 @@ impl Volume {
             moved: 0,
             changed: false,
             statistics: Statistics::default(),
+            traffic: None,
             table,
             options,
         };
@@ -230,6 +233,9 @@ impl Volume {
         debug_assert!(was_dead, "block {place} is live ahead of the log");
         self.owners[place.get() as usize] = owner;
         log.offset += 1;
+        if let Some(traffic) = &mut self.traffic {
+            traffic.write(place, 1);
+        }
         Ok(place)
     }
 
@@ -255,6 +261,9 @@ impl Volume {
         let were_dead = self.table.set_live_run(first, count, self.clock);
         debug_assert!(were_dead, "a block behind {first} is live ahead of the log");
         log.offset += count;
+        if let Some(traffic) = &mut self.traffic {
+            traffic.write(first, count);
+        }
         Ok((first, count))
     }
 
@@ -312,6 +321,9 @@ impl Volume {
             }
         }
         self.close_more_logs(|log| log.offset >= BLOCKS_PER_SEGMENT);
+        if let Some(traffic) = &mut self.traffic {
+            traffic.checkpoint();
+        }
         let freed = self.table.prefree();
         self.table.release(&freed, Durable::without_device());
         self.choices.note_free(&freed);
@@ -321,6 +333,11 @@ impl Volume {
         self.changed = false;
         self.statistics.checkpoints += 1;
         Ok(())
+    }
+
+    /// Tells `traffic` from now on of every block that is written or read.
+    pub fn set_traffic(&mut self, traffic: Box<dyn Traffic>) {
+        self.traffic = Some(traffic);
     }
 
     /// The options it was made with.

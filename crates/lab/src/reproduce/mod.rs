@@ -5,7 +5,6 @@
 //! | `figures` | every figure: an experiment with its verdict file, or a program |
 //! | `files` | running an experiment with its verdict file |
 //! | `sfs_figure_9`, … | programs: one module a figure, the experiment and what is compared |
-//! | `page_cache` | dirty pages in front of the volume simulator |
 //! | `uncovered` | what the papers' text says that no row covers |
 //! | `markdown` | the tables of docs/reproduction.md |
 //!
@@ -15,7 +14,6 @@
 mod figures;
 mod files;
 mod markdown;
-mod page_cache;
 mod sfs_figure_15;
 mod sfs_figure_9;
 mod uncovered;

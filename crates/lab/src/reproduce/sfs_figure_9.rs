@@ -9,9 +9,9 @@ use basalt_segments::CostBenefit;
 use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume};
 use basalt_workloads::stream::Stream;
 
-use super::page_cache::PageCache;
 use super::{Outcome, Scale, Tell};
 use crate::verdicts::{Expectation, Item, Side, Tolerance};
+use crate::volume::PageCache;
 
 const LABEL: (&str, &str) = ("sfs", "9");
 /// Segments of F2FS in one of SFS: 32 MiB.

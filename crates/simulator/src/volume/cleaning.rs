@@ -173,6 +173,11 @@ impl Volume {
     fn move_blocks(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let is_node = self.table.kind(segment).is_node();
         self.moved += live.len() as u64;
+        if let Some(traffic) = &mut self.traffic {
+            for run in live.chunk_by(|before, after| before + 1 == *after) {
+                traffic.read(MainBlock::in_segment(segment, run[0]), run.len() as u32);
+            }
+        }
         if self.file.is_none() && self.choices.is_fixed() {
             return self.move_together(segment, live);
         }

@@ -1,6 +1,9 @@
 //! `basalt lab volume`: what a cleaning policy costs, on a volume without a file system.
 
-use basalt_lab::volume::{Lengths, Placing, Setup, Source, defaults, run_placed};
+use std::sync::Arc;
+
+use basalt_flash::device::presets;
+use basalt_lab::volume::{Around, DeviceCost, Lengths, Placing, Priced, Setup, Source, defaults, run_around};
 use basalt_simulator::{Age, Memory, Statistics, UTILIZATION_BINS};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
@@ -16,7 +19,7 @@ const BAR: u64 = 40;
 /// Simulate the cost of a cleaning policy on a volume without a file system
 ///
 /// Blocks are written once in order, then as the stream says: first to age the volume, then to measure. The decisions are those of the
-/// F2FS engine, or those used in the literature. There is no device, and nothing is written. Takes about 8 bytes of memory for each block
+/// F2FS engine, or those used in the literature. Nothing is written; `--device` says how long a device would take. Takes about 8 bytes of memory for each block
 /// of 4 KiB: 2 GiB for 1 TiB.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -69,6 +72,18 @@ pub struct Args {
     #[arg(long, value_name = "READ/WRITE", value_parser = bandwidths)]
     write_cost: Option<(f64, f64)>,
 
+    /// Time what the volume writes and reads on this device model: a preset, or the path of a TOML file
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+
+    /// Bytes of a request to the device at most; a segment is written in order
+    #[arg(long, value_name = "SIZE", default_value = defaults::REQUEST, value_parser = parse, requires = "device")]
+    request: u64,
+
+    /// Put a page cache in front of the volume that holds so many bytes of dirty blocks, and writes them back all together when it is full
+    #[arg(long, value_name = "SIZE", value_parser = parse)]
+    page_cache: Option<u64>,
+
     /// Seed of the stream
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -97,8 +112,23 @@ struct Report<'a> {
     write_amplification: f64,
     mean_victim_utilization: f64,
     write_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_cache_absorbed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<Device<'a>>,
     statistics: Statistics,
     memory: Memory,
+}
+
+/// What a device takes for it.
+#[derive(Serialize)]
+struct Device<'a> {
+    name: &'a str,
+    request: u64,
+    seconds: f64,
+    write_cost: Option<f64>,
+    #[serde(flatten)]
+    cost: DeviceCost,
 }
 
 /// Runs the command.
@@ -112,11 +142,21 @@ pub fn run(args: &Args) -> Outcome {
     let mut source = Source::stream(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
     let name = source.name().to_owned();
     let lengths = Lengths::or_usual(args.age, args.writes, options.blocks);
+    let around = Around::new(args.page_cache, priced(args)?);
     let mut progress = Progress::new("writing", Unit::Things, args.quiet);
-    let ran =
-        run_placed(options, setup.placement, &mut source, lengths, &mut |done, total| progress.update(done, total));
+    let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |done, total| {
+        progress.update(done, total)
+    });
     drop(progress);
-    let (statistics, volume) = ran.map_err(Failure::new)?;
+    let ran = ran.map_err(Failure::new)?;
+    let (statistics, volume) = (ran.statistics, &ran.volume);
+    let device = args.device.as_deref().zip(ran.device).map(|(name, cost)| Device {
+        name,
+        request: args.request,
+        seconds: cost.seconds(),
+        write_cost: cost.write_cost(statistics.user_blocks),
+        cost,
+    });
     let report = Report {
         size: args.size,
         utilization: args.utilization,
@@ -130,6 +170,8 @@ pub fn run(args: &Args) -> Outcome {
         write_amplification: statistics.write_amplification(),
         mean_victim_utilization: statistics.mean_victim_utilization(volume.table().section_blocks()),
         write_cost: args.write_cost.map(|(read, write)| statistics.write_cost(read, write)),
+        page_cache_absorbed: args.page_cache.map(|_| ran.absorbed),
+        device,
         statistics,
         memory: volume.memory(),
     };
@@ -168,6 +210,13 @@ fn setup(args: &Args) -> Result<Setup, Failure> {
     })
 }
 
+/// The device, if one is asked for.
+fn priced(args: &Args) -> Result<Option<Priced>, Failure> {
+    let Some(name) = &args.device else { return Ok(None) };
+    let model = presets::find(name).map_err(Failure::usage)?;
+    Ok(Some(Priced::new(Arc::new(model), args.request)))
+}
+
 fn bandwidths(text: &str) -> Result<(f64, f64), String> {
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     text.split_once('/')
@@ -189,6 +238,13 @@ fn describe(report: &Report<'_>, output: &mut Output) -> Result<(), Failure> {
     output.line(format_args!("write amplification  {:.3}", report.write_amplification))?;
     if let Some(cost) = report.write_cost {
         output.line(format_args!("write cost           {cost:.3}"))?;
+    }
+    if let Some(device) = &report.device {
+        let cost = device.write_cost.map_or_else(String::new, |cost| format!(", write cost {cost:.3}"));
+        output.line(format_args!("device time          {:.3} s on {}{cost}", device.seconds, device.name))?;
+    }
+    if let Some(absorbed) = report.page_cache_absorbed {
+        output.line(format_args!("writes absorbed      {absorbed}"))?;
     }
     output.line(format_args!("blocks written       {}", statistics.user_blocks))?;
     output.line(format_args!("blocks copied        {}", statistics.copies))?;

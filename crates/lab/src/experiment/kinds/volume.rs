@@ -13,7 +13,7 @@ use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
 use crate::trace_load::TraceLoad;
-use crate::volume::{Lengths, Placing, Setup, Source, defaults, run_placed, size_of_trace};
+use crate::volume::{Around, DeviceCost, Lengths, Placing, Priced, Setup, Source, defaults, run_around, size_of_trace};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -64,7 +64,24 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     parameter("warm-up", "", ANY_NUMBER, "writes before measuring [default: four times the blocks in use]"),
     parameter("writes", "", ANY_NUMBER, "writes to measure [default: four times the blocks in use]"),
-    parameter("device", "ssd-m", Form::Device, "device whose bandwidths weigh the write cost"),
+    parameter(
+        "device",
+        "ssd-m",
+        Form::Device,
+        "device whose bandwidths weigh the write cost, and that `request` times",
+    ),
+    parameter(
+        "request",
+        "",
+        Form::Size { least: 4096 },
+        "bytes of a request at most, up to a segment: times what the volume writes and reads on the device [default: no device]",
+    ),
+    parameter(
+        "page-cache",
+        "",
+        Form::Size { least: 4096 },
+        "dirty blocks of a page cache in front of the volume, written back all together when it is full [default: none]",
+    ),
     parameter("seed", "1", ANY_NUMBER, "seed of the stream"),
 ];
 
@@ -78,6 +95,11 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("copies_per_victim", "blocks copied for each section cleaned"),
     Metric { name: "victim_utilization", label: "live blocks of victims", unit: crate::report::Unit::Percent },
     Metric::plain("checkpoints", "checkpoints"),
+    Metric::plain("page_cache_absorbed", "writes to blocks that were dirty already"),
+    Metric::plain("device_seconds", "device time (s)"),
+    Metric::plain("device_write_cost", "write cost by the device's time"),
+    Metric::plain("device_writes", "writes to the device"),
+    Metric::plain("device_reads", "reads of the device"),
     Metric::bytes("memory_bytes", "memory of the simulation"),
 ];
 
@@ -101,8 +123,24 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     };
     let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), options.blocks);
     let section_blocks = options.segments_per_section * BLOCKS_PER_SEGMENT;
-    let (statistics, volume) = run_placed(options, setup.placement, &mut source, lengths, &mut |_, _| ())?;
-    Ok(measured(&statistics, section_blocks, read_weight(&device), volume.memory().bytes))
+    let priced = point.number("request").map(|bytes| Priced::new(Arc::clone(&device), bytes));
+    let around = Around::new(point.number("page-cache"), priced);
+    let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |_, _| ())?;
+    let mut measured = measured(&ran.statistics, section_blocks, read_weight(&device), ran.volume.memory().bytes);
+    if point.number("page-cache").is_some() {
+        measured.count("page_cache_absorbed", ran.absorbed);
+    }
+    if let Some(cost) = &ran.device {
+        add_device(cost, ran.statistics.user_blocks, &mut measured);
+    }
+    Ok(measured)
+}
+
+fn add_device(cost: &DeviceCost, new_blocks: u64, measured: &mut Measured) {
+    measured.add("device_seconds", cost.seconds());
+    measured.add("device_write_cost", cost.write_cost(new_blocks).unwrap_or(f64::NAN));
+    measured.count("device_writes", cost.writes);
+    measured.count("device_reads", cost.reads);
 }
 
 /// The trace that a point names, if it does.
