@@ -9,7 +9,7 @@ use support::{Scratch, basalt};
 #[test]
 fn workloads_are_listed_with_their_sources() {
     let text = basalt(["lab", "workloads"]).ok();
-    for part in ["zipf", "varmail", "mobile", "options: ", "source: FlashLight paper"] {
+    for part in ["zipf", "varmail", "mobile", "PATH.fio", "PATH.f ", "options: ", "source: FlashLight paper"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     let lines = basalt(["lab", "workloads", "--json"]).ok();
@@ -52,6 +52,61 @@ fn directory_and_image_get_the_same_operations() {
     assert!(directory.join("mail").is_dir() && directory.join("dummy").is_dir());
     assert!(basalt(["ls", &image, "/"]).ok().contains("mail"));
     scratch.expect_clean();
+}
+
+/// A job file of fio, by its path: the same operations on an image and in a directory, until the jobs end.
+#[test]
+fn job_files_are_workloads() {
+    let scratch = Scratch::with_volume("256M");
+    scratch.directory("run");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/log-and-table.fio");
+    let run = |place: &[&str]| {
+        let arguments = ["lab", "workload", example, "--size", "128M", "--dummy", "1M", "--verify", "--json"];
+        let line = basalt(arguments.iter().chain(place)).ok();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()
+    };
+    let on_image = run(&["--image", &scratch.text("image")]);
+    let in_directory = run(&[&scratch.text("run"), "--remove"]);
+    for report in [&on_image, &in_directory] {
+        assert_eq!(report["workload"], example);
+        let bytes = ["written_bytes", "read_bytes"].map(|field| report["measure"][field].as_u64().unwrap());
+        assert_eq!(bytes[0] + bytes[1], (24 << 20) + (8 << 20), "{report}");
+        assert!(report["measure"]["fsyncs"].as_u64().unwrap() > 500, "{report}");
+    }
+    assert_eq!(on_image["measure"]["operation_hash"], in_directory["measure"]["operation_hash"]);
+    assert!(basalt(["ls", &scratch.text("image"), "/"]).ok().contains("table.0.0"));
+    scratch.expect_clean();
+    let mail = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/mail-server.f:mails=200");
+    let arguments = [
+        "lab",
+        "workload",
+        mail,
+        &scratch.text("run"),
+        "--size",
+        "128M",
+        "--dummy",
+        "1M",
+        "--operations",
+        "2000",
+        "--age",
+        "0",
+        "--json",
+    ];
+    let line = basalt(arguments).ok();
+    let report: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(report["measure"]["operations"], 2001);
+    assert!(report["measure"]["fsyncs"].as_u64().unwrap() > 200, "{line}");
+    scratch.directory("other");
+    let bad = scratch.path("bad.fio");
+    fs::write(&bad, "[a]\nsize=1m\nrw=trimwrite\n").unwrap();
+    basalt(["lab", "workload", bad.to_str().unwrap(), &scratch.text("other")])
+        .fails(2, &["bad.fio:3: rw: `trimwrite` is not read"]);
+    let large = format!("{example}:size=200%");
+    basalt(["lab", "workload", &large, &scratch.text("other")])
+        .fails(2, &["log-and-table.fio: option size: `200%` is not a size"]);
+    let large = format!("{example}:size=2g");
+    let arguments = ["lab", "workload", &large, "--image", &scratch.text("image")];
+    basalt(arguments).fails(1, &["its files need 4294967296 bytes"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::jobs;
 use crate::settings::{BLOCK, Settings};
 use crate::specification::Specification;
 use crate::workload::Workload;
@@ -186,12 +187,34 @@ const WORKLOADS: &[(Description, Make)] = &[
     ),
 ];
 
+/// The job files of other programs, which [`by_name`] reads too.
+const FILES: [Description; 2] = [
+    Description {
+        name: "PATH.fio",
+        what: "the jobs of a job file of fio; a path has a `/` or ends with .fio",
+        options: "any option of a job, for all of them: load.fio:size=20%,numjobs=4",
+        source: "fio's documentation; docs/lab.md says what is read",
+    },
+    Description {
+        name: "PATH.f",
+        what: "the processes of a workload in Filebench's language",
+        options: "any variable that the file sets: mail.f:nfiles=5000",
+        source: "Filebench's workload model language; docs/lab.md says what is read",
+    },
+];
+
 /// All workloads there are.
 pub fn list() -> impl Iterator<Item = Description> {
     WORKLOADS.iter().map(|(description, _)| *description)
 }
 
-/// The workload of a specification, `name`, `name:value` or `name:value,key=value,…`: `zipf:0.9,set=25%`.
+/// What is known of workloads in files.
+pub fn files() -> impl Iterator<Item = Description> {
+    FILES.into_iter()
+}
+
+/// The workload of a specification, `name`, `name:value` or `name:value,key=value,…`: `zipf:0.9,set=25%`;
+/// or of a job file of fio or Filebench ([`is_file`]), with options likewise: `load.fio:size=20%`.
 ///
 /// # Errors
 /// [`Error::Specification`] if there is no such workload or option, or the settings make no sense.
@@ -205,13 +228,30 @@ pub fn by_name(specification: &str, settings: &Settings) -> Result<Box<dyn Workl
         return Err(Error::Specification(line));
     }
     let options = Specification::parse(specification)?;
+    if is_file(specification) {
+        return fitting(jobs::workload(options, settings)?, settings);
+    }
     let found = WORKLOADS.iter().find(|(description, _)| description.name == options.name());
     let Some((_, make)) = found else {
         let names: Vec<&str> = WORKLOADS.iter().map(|(description, _)| description.name).collect();
-        let line = format!("there is no workload `{}`; there are {}", options.name(), names.join(", "));
+        let line = format!(
+            "there is no workload `{}`; there are {}, and job files (NAME.fio, NAME.f)",
+            options.name(),
+            names.join(", ")
+        );
         return Err(Error::Specification(line));
     };
-    let workload = make(options, settings)?;
+    fitting(make(options, settings)?, settings)
+}
+
+/// Whether a specification names a job file: the part before its options has a `/`, or ends with `.fio` or `.f`.
+pub fn is_file(specification: &str) -> bool {
+    let name = specification.split(':').next().unwrap_or_default();
+    name.contains('/') || name.ends_with(".fio") || name.ends_with(".f")
+}
+
+/// The workload, unless it is larger than the volume.
+fn fitting(workload: Box<dyn Workload>, settings: &Settings) -> Result<Box<dyn Workload>> {
     let plan = workload.plan();
     // What is larger than the volume can never fit; the run checks against the space there is.
     if plan.peak_bytes / BLOCK > settings.size_bytes / BLOCK {

@@ -24,7 +24,7 @@ struct Entry {
 /// Entries, and which of them nobody works on.
 #[derive(Debug, Clone)]
 pub(crate) struct FileSet {
-    root: &'static str,
+    root: String,
     width: u32,
     depth: u32,
     entries: Vec<Entry>,
@@ -38,7 +38,7 @@ pub(crate) struct FileSet {
 impl FileSet {
     /// `count` entries, `width` in a directory, below `root`. Sizes are of the gamma distribution with shape 1.5, Filebench's, cut off
     /// at eight means; `percent` of the entries exist at first.
-    pub(crate) fn gamma(root: &'static str, count: u32, width: u32, mean: u64, percent: u64, rng: &mut Rng) -> FileSet {
+    pub(crate) fn gamma(root: &str, count: u32, width: u32, mean: u64, percent: u64, rng: &mut Rng) -> FileSet {
         let sizes = (0..count).map(|_| {
             let size = gamma(rng, 1.5, mean as f64) as u64;
             size.clamp(1, mean.saturating_mul(8).max(1))
@@ -48,10 +48,15 @@ impl FileSet {
     }
 
     /// Entries of given sizes, of which those exist at first that `exists` says.
-    pub(crate) fn new(root: &'static str, sizes: &[u64], width: u32, mut exists: impl FnMut(u32) -> bool) -> FileSet {
+    pub(crate) fn new(
+        root: impl Into<String>,
+        sizes: &[u64],
+        width: u32,
+        mut exists: impl FnMut(u32) -> bool,
+    ) -> FileSet {
         let width = width.max(NARROWEST);
         let mut set = FileSet {
-            root,
+            root: root.into(),
             width,
             depth: 0,
             entries: sizes.iter().map(|size| Entry { nominal: *size, size: *size }).collect(),
@@ -101,7 +106,7 @@ impl FileSet {
 
     /// The path of a leaf directory, or of one above it: its first `levels` levels.
     fn directory(&self, leaf: u32, levels: u32) -> String {
-        let mut path = self.root.to_owned();
+        let mut path = self.root.clone();
         for level in 1..=levels {
             let digit = leaf / self.width.pow(self.depth - level) % self.width;
             path.push_str(&format!("/d{digit:04}"));
@@ -128,7 +133,7 @@ impl FileSet {
     /// The directories in which an entry is the first.
     fn make_directories(&self, entry: u32, operations: &mut Vec<Operation>) {
         if entry == 0 {
-            operations.push(Operation::MakeDirectory(self.root.to_owned()));
+            operations.push(Operation::MakeDirectory(self.root.clone()));
         }
         if !entry.is_multiple_of(self.width) {
             return;

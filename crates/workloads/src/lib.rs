@@ -5,6 +5,7 @@
 //! | [`operation`] | the operations that workloads consist of |
 //! | [`workload`] | the trait of workloads, and the phases of a run |
 //! | [`catalog`] | the workloads there are, and how to get one by its name |
+//! | `jobs` | workloads of files: job files of fio, and Filebench's language |
 //! | [`settings`] | size, utilization, seed, lengths |
 //! | [`files`] | what a target has to offer: engines in this process, directories of any mount |
 //! | [`stream`] | which block is written next: Zipf, uniform, hot and cold, TPC-C |
@@ -29,11 +30,12 @@ pub mod workload;
 
 mod content;
 mod fileset;
+mod jobs;
 mod pool;
 mod shadow;
 mod specification;
 
-pub use catalog::{Description, by_name, list};
+pub use catalog::{Description, by_name, files as job_files, is_file, list};
 pub use error::{Error, Result};
 pub use files::{DirectoryFiles, Files, Handle, Space, VfsFiles};
 pub use files::{List, PAGE, PageCache, PageCacheSettings, PageCacheStatistics};

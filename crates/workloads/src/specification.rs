@@ -41,6 +41,16 @@ impl Specification {
         &self.name
     }
 
+    /// All of it, as it was written.
+    pub(crate) fn whole(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes every option that nobody asked for yet.
+    pub(crate) fn take_all(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.options)
+    }
+
     /// The text of an option, if it is given; an empty key is the value right behind the colon.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         let index = self.options.iter().position(|(known, _)| known == key)?;

@@ -76,7 +76,7 @@ pub trait Workload: Send {
 
 /// Ageing and measuring of a workload that goes on for ever: 5/16 and 1/8 of the volume, the SFS paper's 20 GiB and 8 GiB of 64 GB
 /// (section 4.1).
-fn steady(settings: &Settings) -> (Limit, Limit) {
+pub(crate) fn steady(settings: &Settings) -> (Limit, Limit) {
     (Limit::Bytes(settings.size_bytes / 16 * 5), Limit::Bytes(settings.size_bytes / 8))
 }
 

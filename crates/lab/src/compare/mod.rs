@@ -183,6 +183,8 @@ impl Comparison {
             Ok((run, measured)) => {
                 row.elapsed_seconds = run.elapsed.as_secs_f64();
                 match &run.report {
+                    // A job file is called as the caller calls it.
+                    Ok(_) if basalt_workloads::is_file(workload) => {}
                     Ok(report) => row.workload.clone_from(&report.workload),
                     Err(Stop::Interrupted) => return Err(CompareError::Interrupted),
                     Err(stop) => row.error = Some(row::without_name(&stop.to_string(), workload)),

@@ -5,7 +5,7 @@
 //! volume has, and ages before that for 5/8 of it. The set is a quarter. That is how the SFS paper's 8 GB of updated data
 //! (`sfs_figure_9`) and 20 GiB of ageing relate to the 32 GB of flash that it replays its traces on (section 4.4).
 
-use basalt_workloads::{Limit, Settings, by_name};
+use basalt_workloads::{Limit, Settings, by_name, is_file};
 
 /// Workloads that overwrite a set of 12.5 % of the volume by themselves.
 const OVERWRITING: [&str; 5] = ["zipf", "uniform", "hotcold", "sequential", "tpcc"];
@@ -17,8 +17,14 @@ const SET_OF_UTILIZATION: u32 = 45;
 /// Volumes below this size keep the workload's own set, because so much of them is reserved that a quarter would often not fit.
 const SMALLEST: u64 = 256 << 20;
 
-/// The workload with a set that is large enough, unless it names one.
+/// The workload with a set that is large enough, unless it names one. A job file has its whole path: machines have directories of their own.
 pub(super) fn workload(text: &str, settings: &Settings) -> String {
+    if is_file(text) {
+        let end = text.find(':').unwrap_or(text.len());
+        let path = std::path::absolute(&text[..end]).ok().and_then(|path| path.into_os_string().into_string().ok());
+        // What cannot be named is said when it is read.
+        return path.map_or_else(|| text.to_owned(), |path| path + &text[end..]);
+    }
     let (name, options) = text.split_once(':').map_or((text, ""), |(name, options)| (name, options));
     let names_one = options.split(',').any(|option| option.trim_start().starts_with("set="));
     if !OVERWRITING.contains(&name) || names_one || settings.size_bytes < SMALLEST {
@@ -59,6 +65,15 @@ mod tests {
             let plan = |text: &str| by_name(text, &full(85)).unwrap().plan().initial_bytes;
             assert_eq!(plan(&named(name, 85)), 2 * plan(name), "{name}");
         }
+    }
+
+    #[test]
+    fn job_files_have_their_whole_path() {
+        let here = std::env::current_dir().unwrap();
+        let named = |text: &str| workload(text, &Settings::default());
+        assert_eq!(named("x.fio"), here.join("x.fio").to_str().unwrap());
+        assert_eq!(named("a/zipf:size=1m"), format!("{}:size=1m", here.join("a/zipf").display()));
+        assert_eq!(named("/a/b.fio:size=1m"), "/a/b.fio:size=1m");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use basalt_workloads::Description;
 use crate::failure::{DONE, Outcome};
 use crate::output::Output;
 
-/// List the workloads, their options, and where their numbers come from
+/// List the workloads, their options, and where their numbers come from; and which job files of other programs are workloads, too
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print one line of JSON for each workload
@@ -19,7 +19,7 @@ pub struct Args {
 /// When standard output cannot be written.
 pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
-    for Description { name, what, options, source } in basalt_workloads::list() {
+    for Description { name, what, options, source } in basalt_workloads::list().chain(basalt_workloads::job_files()) {
         if args.json {
             output.json_line(&Description { name, what, options, source })?;
             continue;

@@ -23,7 +23,12 @@ const HASH_BITS: u64 = (1 << 48) - 1;
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
-    parameter("workload", "zipf:0.99", Form::Text, "workload with its options, as `basalt lab workloads` lists them"),
+    parameter(
+        "workload",
+        "zipf:0.99",
+        Form::Text,
+        "workload with its options, as `basalt lab workloads` lists them, or the path of a job file",
+    ),
     parameter("device", "ssd-m", Form::Device, "preset of `basalt lab devices`, or the path of a device's TOML file"),
     parameter("size", "1G", Form::Size { least: 64 << 20 }, "size of the volume"),
     parameter("utilization", "85", Form::Percent { least: 1, largest: 99 }, "how full the volume is, in percent"),
