@@ -6,10 +6,11 @@ use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_flash::device::{Curve, DeviceKind, DeviceModel, Direction, Parallelism};
 use basalt_flash::{TimedDevice, VirtualClock, preset};
 use basalt_lab::engine::{EngineRun, EngineSettings, run};
+use basalt_lab::experiment::{Kind as PointKind, Point};
 use basalt_workloads::files::Entry;
 use basalt_workloads::{
-    Event, File, Files, Handle, Kind, Limit, Observer, Operation, Phase, PhaseReport, Plan, Result, Runner, Settings,
-    Space, Workload, by_name,
+    Error, Event, File, Files, Handle, Kind, Limit, Observer, Operation, Phase, PhaseReport, Plan, Result, Runner,
+    Settings, Space, Workload, by_name,
 };
 
 /// Bytes of a file and of a request.
@@ -35,6 +36,10 @@ fn model() -> DeviceModel {
         write: direction(4.096),
         flash: None,
     }
+}
+
+fn not_scripted<T>() -> Result<T> {
+    Err(Error::Stopped("no script does this".to_owned()))
 }
 
 /// Files that are places on a device: nothing but the requests of the workload takes time.
@@ -72,39 +77,39 @@ impl Files for Places {
     fn close(&mut self, _: Handle) {}
 
     fn open(&mut self, _: &str) -> Result<Handle> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn make_directory(&mut self, _: &str) -> Result<()> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn remove_directory(&mut self, _: &str) -> Result<()> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn truncate(&mut self, _: Handle, _: u64) -> Result<()> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn size(&mut self, _: Handle) -> Result<u64> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn stat(&mut self, _: &str) -> Result<u64> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn unlink(&mut self, _: &str) -> Result<()> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn rename(&mut self, _: &str, _: &str) -> Result<()> {
-        unimplemented!()
+        not_scripted()
     }
 
     fn list(&mut self, _: &str) -> Result<Vec<Entry>> {
-        unimplemented!()
+        not_scripted()
     }
 }
 
@@ -372,4 +377,18 @@ fn everything_goes_together() {
         assert_eq!(format!("{first:?}"), format!("{second:?}"), "{name}");
         assert!(first.workload.measure.operations >= 1600 && first.workload.verified_bytes > 0);
     }
+}
+
+/// A queue of connections in front of the device, and threads that have times of their own, are two models of the same.
+#[test]
+fn a_point_has_threads_or_connections() {
+    let small =
+        ["size=128M", "utilization=60", "age=0", "operations=200", "device=nvme", "workload=varmail:set=16M,threads=4"];
+    let point = |more: &[&str]| Point::parse(PointKind::Engine, &[&small[..], more].concat()).unwrap().run();
+    let refused = point(&["threads=overlap", "connections=4"]).unwrap_err();
+    assert_eq!(refused, "connections: ask in turn, and threads=overlap has threads that do not");
+    let names = |more: &[&str]| -> Vec<&str> { point(more).unwrap().values().iter().map(|value| value.0).collect() };
+    let (serial, overlapping) = (names(&["connections=4"]), names(&["threads=overlap"]));
+    assert!(serial.contains(&"updates_p99_ns") && !serial.contains(&"flushes_shared"), "{serial:?}");
+    assert!(!overlapping.contains(&"updates_p99_ns") && overlapping.contains(&"flushes_shared"), "{overlapping:?}");
 }
