@@ -19,8 +19,8 @@ use crate::target::{Patience, Target};
 /// Run a workload in a directory of any mounted file system, or on a volume that is not mounted
 ///
 /// The workload makes its files, fills the file system with data that is never updated, ages it, and is measured by the machine's clock. The
-/// same seed and settings give the same operations everywhere. `basalt lab workloads` lists all workloads, and says which job files are read. The files stay there unless
-/// --remove is given.
+/// same seed and settings give the same operations everywhere. `basalt lab workloads` lists all workloads, and says which job files
+/// are read. The files stay there unless --remove is given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the workload, with options as in `zipf:0.9,set=25%`, or a job file of fio or Filebench: `load.fio`, `mail.f:mails=5000`
