@@ -147,7 +147,7 @@ fn a_point_is_the_same_every_time() {
     assert_eq!(value["parameters"]["size"], "128M");
     assert!(value["metrics"]["ftl_write_amplification"].as_f64().unwrap() >= 1.0, "{first}");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/log-and-table.fio");
-    let line = run(&format!("lab point engine workload={example} size=128M utilization=60 --json")).ok();
+    let line = run(&format!("lab point engine workload={example} size=256M utilization=60 --json")).ok();
     let point: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert!(point["metrics"]["written_bytes"].as_u64().unwrap() > 20 << 20, "{line}");
     let list = run("lab point engine --list").ok();

@@ -299,4 +299,18 @@ mod tests {
         let outside = device.write_at((1 << 40) - 1, &[0; 2]);
         assert!(matches!(outside, Err(DeviceError::OutOfRange { .. })));
     }
+
+    #[test]
+    fn a_discard_of_nearly_a_table_leaves_the_bytes_around_it() {
+        let device = CompactDevice::new(3 * REACH, 512);
+        for (cut_front, cut_back) in [(1, 0), (0, 1), (100, 100), (BLOCK as u64, 0), (0, 0)] {
+            device.write_at(0, &vec![7; 3 * REACH as usize]).unwrap();
+            device.discard(REACH + cut_front, REACH - cut_front - cut_back).unwrap();
+            let mut all = vec![0; 3 * REACH as usize];
+            device.read_at(0, &mut all).unwrap();
+            let kept = all.iter().filter(|byte| **byte == 7).count() as u64;
+            assert_eq!(kept, 2 * REACH + cut_front + cut_back, "{cut_front} {cut_back}");
+            assert!(all[(REACH + cut_front) as usize..(2 * REACH - cut_back) as usize].iter().all(|byte| *byte == 0));
+        }
+    }
 }

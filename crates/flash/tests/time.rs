@@ -232,3 +232,28 @@ fn the_processor_works_before_the_device_does() {
     assert_eq!(clock.now(), 2_125_000 + 2100 + 5_000_000);
     assert_eq!(device.statistics().write.percentile_ns(100.0) / 10_000, 212);
 }
+
+/// A request whose collection is not over has its place in the queue until then.
+#[test]
+fn what_the_device_does_for_itself_keeps_the_place_of_its_request() {
+    let mut queue = Queue::new(striped(4), 1);
+    let mut served = queue.submit(0, WRITE, 0, PAGE);
+    queue.prolong(&mut served, 300_000);
+    assert_eq!((served.end, queue.admits(0), queue.admits(1_100_000)), (1_300_000, 1_300_000, 1_300_000));
+}
+
+/// Copies are priced with the largest sequential requests, of a model whose curves differ.
+#[test]
+fn copies_are_priced_by_the_largest_sequential_requests() {
+    let mut model = round();
+    let points = |small: f64, large: f64| vec![(4096, small), (1 << 20, large)];
+    model.read.sequential.points = points(20.48, 40.96);
+    model.read.random.points = points(1.0, 2.0);
+    model.write.sequential.points = points(1.0, 4.096);
+    model.write.random.points = points(0.5, 0.7);
+    let geometry = model.geometry(8 << 20).unwrap();
+    let done = FtlStatistics { pages_copied: 3, erases: 1, ..FtlStatistics::default() };
+    let cost = CopyCost::new(&model, &geometry);
+    assert_eq!(cost.nanoseconds(&FtlStatistics::default(), &done), 3 * 1_100_000 + 2_000_000);
+    assert_eq!(cost.programs_ns(3), 3e6);
+}

@@ -112,6 +112,7 @@ workload = "zipf"
         ("name = \"\"", "line 9: case.name: is empty"),
         ("name = \"again\"", "case: `again` comes twice"),
         ("name = \"plain\"\ncache = \"0%\"", "case `plain`: cache: `0%` is not a share of the volume"),
+        ("name = \"plain\"\nmeasure = \"0.0000001%\"", "settings: measure: `0.0000001%` is 0 B, less than 1 B"),
         ("name = \"plain\"\nsize = \"10%\"", "case `plain`: size: `10%` is not a size"),
     ] {
         let error = parse(&text.replace("name = \"plain\"", change)).unwrap_err();
@@ -152,6 +153,45 @@ fn a_points_command_is_the_point() {
         "basalt lab point engine workload=fileserver:files=2000,size=64K 'device=./my card.toml' size=1536M --json"
     );
     assert_eq!(Point::parse(Kind::Engine, &point.arguments()[1..]), Ok(point));
+}
+
+/// A share that is a whole number of blocks is that number.
+#[test]
+fn shares_of_the_size_are_exact() {
+    for percent in 1..=100_u64 {
+        let point = Point::parse(Kind::Engine, &["size=400M", &format!("age={percent}%")]).unwrap();
+        assert_eq!(point.number("age"), Some((400 << 20) * percent / 100 / 4096 * 4096), "{percent} %");
+    }
+}
+
+/// What is refused leaves the directory as it was, and results without their experiment are not overwritten.
+#[test]
+fn a_directory_that_is_not_ours_stays_as_it_is() {
+    let (scratch, file) = with_file(SMALL);
+    let directory = scratch.path().join("results");
+    run_all(&directory, &file, 2, &InProcess);
+    let content = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
+    let (experiment, results) = (content("experiment.toml"), content("results.jsonl"));
+    let open = ResultsDirectory::create(&directory, &file, &[]).unwrap();
+    let other = scratch.path().join("other.toml");
+    fs::write(&other, SMALL.replace("Small", "Little")).unwrap();
+    let verdicts = "paper = \"scj\"\nfigure = \"1\"\ntitle = \"t\"\nrow = []\n";
+    fs::write(verdicts_of(&other), verdicts).unwrap();
+    assert!(matches!(ResultsDirectory::create(&directory, &other, &[]), Err(DirectoryError::InUse { .. })));
+    assert_eq!(content("experiment.toml"), experiment);
+    assert!(!directory.join("experiment.verdict.toml").exists());
+    drop(open);
+    // Verdicts come and go with their file.
+    drop(ResultsDirectory::create(&directory, &other, &[]).unwrap());
+    assert_eq!(content("experiment.verdict.toml"), verdicts);
+    drop(ResultsDirectory::create(&directory, &file, &[]).unwrap());
+    assert!(!directory.join("experiment.verdict.toml").exists());
+    // Results that were copied beside the wrong experiment are not thrown away.
+    fs::write(directory.join("experiment.toml"), SMALL.replace("128M", "192M")).unwrap();
+    assert!(matches!(ResultsDirectory::open(&directory), Err(DirectoryError::Foreign { foreign: 8, .. })));
+    fs::remove_file(directory.join("experiment.toml")).unwrap();
+    assert!(matches!(ResultsDirectory::create(&directory, &file, &[]), Err(DirectoryError::OtherExperiment { .. })));
+    assert_eq!(content("results.jsonl"), results);
 }
 
 #[test]
@@ -389,4 +429,18 @@ fn results_of_an_earlier_version_are_read() {
     let line = r#"{"kind":"volume","parameters":{"policy":"greedy","free-sections":"8"},"metrics":{"write_cost":2}}"#;
     let record = Record::from_line(line).unwrap();
     assert_eq!((record.point.value("cleaning"), record.metric("write_cost")), ("free:8", Some(2.0)));
+}
+
+/// The limit is on the points of all cases together.
+#[test]
+fn the_points_of_all_cases_are_counted_together() {
+    let text = |cases: usize, seeds: usize| {
+        let seeds: Vec<_> = (1..=seeds).map(|seed| seed.to_string()).collect();
+        let cases: String = (0..cases).map(|case| format!("[[case]]\nname = \"c{case}\"\n")).collect();
+        format!("title = \"t\"\nkind = \"volume\"\n[settings]\nseed = [{}]\n{cases}", seeds.join(", "))
+    };
+    assert!(parse(&text(10, 1000)).is_ok());
+    assert!(parse(&text(10, 10_000)).is_ok());
+    let error = parse(&text(11, 10_000)).unwrap_err();
+    assert!(error.contains("settings: there are more than 100000 points"), "{error}");
 }

@@ -76,7 +76,7 @@ paper = 120
 ours = "at(case='base').copies"
 tolerance = 0.1
 [[row]]
-with = { utilization = ["60", "80"], section = ["2M"], case = ["other"] }
+with = { utilization = [60, "80"], section = ["2M"], case = ["other"] }
 item = "{{ utilization }} %: {{ case }}"
 ours = "ratio"
 near = "left[utilization ~ '']"
@@ -172,6 +172,9 @@ fn wrong_files_name_the_line_and_the_field() {
         (format!("{row}above = 1\n"), "x.verdict.toml, line 4: row: has to have one of stated, derived and chosen"),
         (format!("{row}stated = \"s\"\n"), "row: has to have one of near"),
         (format!("{row}above = 1\nbelow = 2\nstated = \"s\"\n"), "row: has to have one of near"),
+        (format!("{row}band = [3, 1]\nstated = \"s\"\n"), "band: 3 is above 1"),
+        (format!("{row}near = 1\ntolerance = {{ value = -1 }}\nstated = \"s\"\n"), "tolerance: -1 is below 0"),
+        (format!("{row}above = 1\nstated = \"s\"\nwith = {{ case = [[]] }}\n"), "with.case: `[]` is neither"),
         (format!("{row}near = 1\nstated = \"s\"\n"), "row: has to have a tolerance with near"),
         (format!("{row}above = 1\ntolerance = {{ gain = 1 }}\nstated = \"s\"\n"), "and none with the others"),
         (format!("{row}above = 1\nstated = \"s\"\ncolour = 1\n"), "unknown field `colour`"),
@@ -185,11 +188,70 @@ fn wrong_files_name_the_line_and_the_field() {
             "line 5: define.x: `y` is no metric",
         ),
         ("row = []\n[define]\nx = 1\n".to_owned(), "line 6"),
+        (
+            format!("{row}above = 1\nstated = \"s\"\nwith = {{ x = [{}], y = [{}] }}\n", many(40), many(40)),
+            "1000 combinations",
+        ),
+        (format!("row = []\n[define]\n{}", chain(600, "d", "+")), "more than 500 rows or definitions"),
     ] {
         let error = measured(&file(&body)).unwrap_err();
         assert!(error.contains(part), "{error}\nexpected: {part}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
+}
+
+fn many(count: usize) -> String {
+    (0..count).map(|value| format!("\"{value}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// Definitions that each use the next one, twice.
+fn chain(count: usize, name: &str, operator: &str) -> String {
+    let line = |index: usize| {
+        let next = index + 1;
+        format!("{name}{index} = \"{name}{next} {operator} {name}{next}\"\n")
+    };
+    (0..count).map(line).collect::<String>() + &format!("{name}{count} = \"'aaaaaaaaaaaaaaaa'\"\n")
+}
+
+/// Long chains of definitions end, in depth and in length.
+#[test]
+fn definitions_are_bounded() {
+    let row = "[[row]]\nwith = { case = ['base'], utilization = ['80'] }\nitem = \"x\"\nours = \"d0\"\nabove = 0\nchosen = \"c\"\n";
+    for (text, why) in [
+        (format!("[define]\n{}{row}", chain(400, "d", "+")), "more than 32 deep"),
+        (format!("[define]\n{}{row}", chain(30, "d", "~")), "more than 64 KiB"),
+    ] {
+        let (rows, _) = measured(&file(&text)).unwrap();
+        assert!(rows[0].why.contains(why), "{}", rows[0].why);
+    }
+}
+
+/// A point that is missing makes no row hold.
+#[test]
+fn a_part_of_the_results_gives_the_same_bounds() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("results");
+    let verdicts = file(
+        "[[row]]\nwith = { case = ['base'], utilization = ['60'] }\nitem = \"x\"\nours = \"copies\"\n\
+         below = \"at(utilization=80).utilization / 100\"\nstated = \"s\"\n\
+         on_paper_terms = \"at(utilization=80).utilization == 80\"\n",
+    );
+    let create = || ResultsDirectory::create_from(&path, EXPERIMENT, Some(&verdicts), Path::new("x.toml")).unwrap();
+    let mut directory = create();
+    run(&mut directory, 1, &Made, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    directory.finish().unwrap();
+    drop(directory);
+    let results = path.join("results.jsonl");
+    let lines = fs::read_to_string(&results).unwrap();
+    let is_first = |line: &&str| line.contains("\"utilization\":\"80\"") && line.contains("\"seed\":\"1\"");
+    let kept: Vec<_> = lines.lines().filter(|line| !is_first(line)).collect();
+    assert!(kept.len() < lines.lines().count());
+    fs::write(&results, kept.join("\n") + "\n").unwrap();
+    let row = ResultsDirectory::open(&path).unwrap().rows().remove(0);
+    assert_eq!(
+        (row.paper_text.as_str(), row.verdict, row.seeds.as_slice()),
+        ("< 0.80", Verdict::Differs, &[1, 2, 3][..])
+    );
 }
 
 /// The files of the papers: each has verdicts that are right for it, and the same machine.
@@ -216,5 +278,53 @@ fn the_papers_files_belong_together() {
     let first = machines.values().next().unwrap();
     for (name, machine) in &machines {
         assert_eq!(machine, first, "{name}");
+    }
+}
+
+/// Each relation judges its own side: the base has 120 copies with the middle seed.
+#[test]
+fn each_relation_has_its_own_side() {
+    let row = |relation: &str| {
+        format!(
+            "[[row]]\nitem = \"{relation}\"\nours = \"at(case='base', utilization=60).copies\"\n{relation}\nchosen = \"c\"\nwhy = \"w\"\n"
+        )
+    };
+    let ten = "tolerance = { value = 0.1 }";
+    for (relation, name, holds) in [
+        (format!("near = 131\n{ten}"), "near", true),
+        (format!("near = 134\n{ten}"), "near", false),
+        (format!("at_most = 110\n{ten}"), "at most", true),
+        (format!("at_most = 109\n{ten}"), "at most", false),
+        (format!("at_least = 133\n{ten}"), "at least", true),
+        (format!("at_least = 134\n{ten}"), "at least", false),
+        (format!("at_least = 10\n{ten}"), "at least", true),
+        ("band = [120, 121]".to_owned(), "band", true),
+        ("band = [121, 122]".to_owned(), "band", false),
+        ("below = 121".to_owned(), "below", true),
+        ("below = 120".to_owned(), "below", false),
+        ("above = 119".to_owned(), "above", true),
+        ("above = 120".to_owned(), "above", false),
+    ] {
+        let item = relation.replace('\n', " ").replace('"', "");
+        let text = file(&row(&relation).replace(&format!("item = \"{relation}\""), "item = \"x\""));
+        let rows = measured(&text).unwrap().0;
+        let expected = if holds { Verdict::Holds } else { Verdict::Differs };
+        assert_eq!((rows[0].ours, rows[0].relation, rows[0].verdict), (Some(120.0), name, expected), "{item}");
+    }
+}
+
+/// A definition that leads back to itself through another point, or another definition, is an error and no end of the process.
+#[test]
+fn definitions_that_lead_back_to_themselves_are_an_error() {
+    let row = "[[row]]\nwith = { case = ['base'], utilization = ['80'] }\nitem = \"x\"\nours = \"around\"\nabove = 0\nchosen = \"c\"\nwhy = \"w\"\n";
+    for define in [
+        "around = \"here.around + 1\"",
+        "around = \"at(utilization=60).around + 1\"",
+        "around = \"at(utilization=80).other\"\nother = \"here.around\"",
+        "around = \"all(case='base')|map(attribute='around')|max\"",
+    ] {
+        let (rows, _) = measured(&file(&format!("[define]\n{define}\n{row}"))).unwrap();
+        assert_eq!((rows[0].ours, rows[0].verdict), (None, Verdict::Differs), "{define}");
+        assert!(rows[0].why.contains("is defined by itself"), "{define}: {}", rows[0].why);
     }
 }

@@ -21,6 +21,8 @@ const DUMMY_FILE: u64 = 64 << 20;
 /// Dummy data is written until the space in use is this near to what is wanted, or so many times.
 const DUMMY_TOLERANCE: u64 = 1 << 20;
 const DUMMY_ROUNDS: u32 = 4;
+/// Operations without a write after which a phase that ends after bytes written is given up.
+const MOST_WITHOUT_WRITES: u64 = 4_000_000;
 
 /// One operation that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -335,7 +337,23 @@ impl<'r> Runner<'r> {
                 return self.end(counts);
             }
             self.step(&mut operations, &mut counts)?;
+            self.check_writes(limit, &counts)?;
         }
+    }
+
+    /// A phase of so many bytes comes to no end if the workload does not write any more.
+    ///
+    /// # Errors
+    /// When that is so.
+    fn check_writes(&self, limit: Limit, counts: &Counts) -> Result<()> {
+        if matches!(limit, Limit::Bytes(_)) && counts.without_write > MOST_WITHOUT_WRITES {
+            let (name, phase) = (self.workload.name(), counts.report.phase.name());
+            return Err(Error::Specification(format!(
+                "{name}: the {phase} phase ends after bytes written, and the last {MOST_WITHOUT_WRITES} operations wrote none; \
+                 limit it by operations or time"
+            )));
+        }
+        Ok(())
     }
 
     fn step(&mut self, operations: &mut Vec<Operation>, counts: &mut Counts) -> Result<()> {

@@ -80,6 +80,11 @@ pub(crate) fn steady(settings: &Settings) -> (Limit, Limit) {
     (Limit::Bytes(settings.size_bytes / 16 * 5), Limit::Bytes(settings.size_bytes / 8))
 }
 
+/// The same of a workload that only reads: nothing ages, and as many operations as a writer would write blocks are measured.
+pub(crate) fn steady_reads(settings: &Settings) -> (Limit, Limit) {
+    (Limit::Operations(0), Limit::Operations((settings.size_bytes / 8 / crate::settings::BLOCK).max(1)))
+}
+
 /// Percent of the utilization that a workload's files take at most if nobody says otherwise. Small volumes keep a third back for
 /// cleaning.
 const SET_OF_UTILIZATION: f64 = 60.0;

@@ -34,10 +34,10 @@ impl CopyCost {
         }
     }
 
-    /// Nanoseconds to program `pages` copies, by one unit, reads and erases left out: what a replayed trace adds to a device's time.
+    /// Nanoseconds to program `pages` copies, by all units, reads and erases left out: what a replayed trace adds to a device's time.
     #[must_use]
     pub fn programs_ns(&self, pages: u64) -> f64 {
-        pages as f64 * self.program_ns
+        pages as f64 * self.program_ns / self.units
     }
 
     /// Nanoseconds for all copies and erases that a layer made from `earlier` to `now`, reads included.
@@ -45,7 +45,7 @@ impl CopyCost {
     pub fn nanoseconds(&self, earlier: &FtlStatistics, now: &FtlStatistics) -> u64 {
         let copied = now.pages_copied.saturating_sub(earlier.pages_copied);
         let erased = now.erases.saturating_sub(earlier.erases);
-        let unit = copied as f64 * self.read_ns + self.programs_ns(copied) + erased as f64 * self.erase_ns;
+        let unit = copied as f64 * (self.read_ns + self.program_ns) + erased as f64 * self.erase_ns;
         (unit / self.units).round() as u64
     }
 }

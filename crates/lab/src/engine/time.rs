@@ -153,3 +153,29 @@ impl Observer for Ticker<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_others_out_never_ends_earlier() {
+        let mut exclusive = Exclusive::default();
+        let mut counters = Counters::default();
+        exclusive.note(&counters, 50);
+        assert_eq!(exclusive.until, 0);
+        counters.cleaning.foreground.victims = 1;
+        exclusive.note(&counters, 100);
+        assert_eq!(exclusive.until, 100);
+        // Nothing new.
+        exclusive.note(&counters, 120);
+        assert_eq!(exclusive.until, 100);
+        // A thread whose time is earlier cleans too: the first one's work is not over before.
+        counters.cleaning.foreground.victims = 2;
+        exclusive.note(&counters, 80);
+        assert_eq!(exclusive.until, 100);
+        counters.cleaning.foreground.journal_commits = 1;
+        exclusive.note(&counters, 130);
+        assert_eq!(exclusive.until, 130);
+    }
+}

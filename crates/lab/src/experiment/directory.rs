@@ -1,6 +1,6 @@
 //! The directory of an experiment's results: what is in it, and how it is written so that an interruption loses nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,14 @@ pub enum DirectoryError {
     OtherExperiment {
         /// The directory.
         path: PathBuf,
+    },
+    /// It holds results of points that the experiment does not have.
+    #[error("{}: results.jsonl has {foreign} points that experiment.toml has not; they are of another experiment: choose another directory, or move them away", path.display())]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// How many.
+        foreign: usize,
     },
     /// Somebody else writes results there.
     #[error("{} is in use by another run; wait for it, or choose another directory", path.display())]
@@ -120,20 +128,29 @@ impl ResultsDirectory {
         let experiment = Experiment::parse(text, origin)?;
         let checked = verdicts.map(|text| VerdictFile::parse(text, &verdicts_of(origin), &experiment)).transpose()?;
         fs::create_dir_all(path).map_err(io_error(path))?;
+        let had_results = path.join(RESULTS).exists();
+        // Nothing is written before the directory is known to be free, and to be this experiment's.
+        let mut directory = match Self::attach(path, experiment, checked) {
+            Err(DirectoryError::Foreign { path, .. }) => return Err(DirectoryError::OtherExperiment { path }),
+            attached => attached?,
+        };
         let copy = path.join(EXPERIMENT);
-        match Experiment::load(&copy) {
-            Ok(known) if known.kind == experiment.kind && known.entries() == experiment.entries() => {}
-            // A file being written when the machine stopped is no other experiment.
-            Ok(_) if path.join(RESULTS).exists() => {
-                return Err(DirectoryError::OtherExperiment { path: path.to_owned() });
+        let is_ours = match Experiment::load(&copy) {
+            Ok(known) => {
+                let ours = &directory.experiment;
+                !had_results || (known.kind == ours.kind && known.entries() == ours.entries())
             }
-            _ => {}
+            // Results without their experiment may be anybody's.
+            Err(_) => directory.done.is_empty(),
+        };
+        if !is_ours {
+            return Err(DirectoryError::OtherExperiment { path: path.to_owned() });
         }
         replace(&copy, text.as_bytes())?;
-        if let Some(verdicts) = verdicts {
-            replace(&path.join(VERDICTS), verdicts.as_bytes())?;
+        match verdicts {
+            Some(verdicts) => replace(&path.join(VERDICTS), verdicts.as_bytes())?,
+            None => remove(&path.join(VERDICTS))?,
         }
-        let mut directory = Self::attach(path, experiment, checked)?;
         directory.done.retain(|_, record| record.outcome.is_ok());
         Ok(directory)
     }
@@ -169,6 +186,12 @@ impl ResultsDirectory {
         let file = path.join(RESULTS);
         let mut results = append_to(&file)?;
         let done = read_results(&mut results, &file)?;
+        // They would be gone with the next writing of the file.
+        let known: HashSet<Point> = experiment.points().into_iter().collect();
+        let foreign = done.keys().filter(|point| !known.contains(point)).count();
+        if foreign > 0 {
+            return Err(DirectoryError::Foreign { path: path.to_owned(), foreign });
+        }
         Ok(ResultsDirectory { path: path.to_owned(), _lock: lock, results, experiment, verdicts, done })
     }
 
@@ -278,6 +301,14 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), DirectoryError> {
     });
     written.map_err(io_error(&temporary))?;
     fs::rename(&temporary, path).map_err(io_error(path))
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> Result<(), DirectoryError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Reads all results; a last line without its end is cut off, since its point was being written when the run was interrupted.

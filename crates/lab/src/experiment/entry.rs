@@ -42,6 +42,14 @@ impl Experiment {
         entries.collect()
     }
 
+    /// Why a point cannot be, although each of its values can.
+    pub(super) fn wrong_point(&self) -> Option<String> {
+        self.products().into_iter().find_map(|(_, settings)| {
+            let count = settings.iter().map(|(_, values)| values.len()).product::<usize>();
+            (0..count).find_map(|index| Point::new(self.kind, chosen(&settings, index)).err())
+        })
+    }
+
     /// All points, each once, in the order of the entries.
     #[must_use]
     pub fn points(&self) -> Vec<Point> {

@@ -1,6 +1,6 @@
 //! Experiment files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -171,6 +171,9 @@ fn check(raw: Raw) -> Result<Experiment, Wrong> {
     if experiment.size().is_none_or(|count| count > MOST_POINTS) {
         return Err(Wrong(at, format!("settings: there are more than {MOST_POINTS} points")));
     }
+    if let Some(why) = experiment.wrong_point() {
+        return Err(Wrong(at, format!("settings: {why}")));
+    }
     for plot in raw.plot {
         let plan = plot.into_inner().check(&experiment, &|_| false)?;
         experiment.plots.push(plan);
@@ -202,9 +205,10 @@ pub(super) fn setting(kind: Kind, name: &str, value: &Value) -> Result<(&'static
         single => std::slice::from_ref(single),
     };
     let mut values = Vec::with_capacity(items.len());
+    let mut known = HashSet::new();
     for item in items {
         let value = parameter.normalize(&scalar(item)?)?;
-        if values.contains(&value) {
+        if !known.insert(value.clone()) {
             return Err(format!("holds `{value}` twice"));
         }
         values.push(value);

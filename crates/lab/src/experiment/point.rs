@@ -1,7 +1,7 @@
 //! One point of an experiment: a kind and its parameters; one independent command with a deterministic result.
 
 use super::kinds::Kind;
-use super::parameter::{Measured, share};
+use super::parameter::{Form, Measured, share};
 use crate::size;
 
 /// Bytes of a block.
@@ -47,10 +47,25 @@ impl Point {
             values[index] = Some(value);
         }
         let values = values.into_iter().zip(parameters);
-        Ok(Point {
-            kind,
-            values: values.map(|(value, parameter)| value.unwrap_or_else(|| parameter.default.to_owned())).collect(),
-        })
+        let values = values.map(|(value, parameter)| value.unwrap_or_else(|| parameter.default.to_owned())).collect();
+        let point = Point { kind, values };
+        point.check_shares()?;
+        Ok(point)
+    }
+
+    /// Whether shares are as large as the sizes that they stand for have to be.
+    fn check_shares(&self) -> Result<(), String> {
+        for parameter in self.kind.parameters() {
+            let value = self.value(parameter.name);
+            if let (Form::Share { least }, true) = (parameter.form, value.ends_with('%')) {
+                let bytes = self.number(parameter.name).unwrap_or(0);
+                if bytes < least {
+                    let (name, least) = (parameter.name, size::human(least));
+                    return Err(format!("{name}: `{value}` is {}, less than {least}", size::human(bytes)));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Its kind.
@@ -76,7 +91,8 @@ impl Point {
         let value = self.value(name);
         if let Ok(share) = share(value) {
             let volume = size::parse(self.value("size")).ok()?;
-            return Some((volume as f64 * share) as u64 / BLOCK * BLOCK);
+            // An exact share is one: 29 % of 400 MiB is a whole number, and its product with 0.29 is a little less.
+            return Some((volume as f64 * share).round() as u64 / BLOCK * BLOCK);
         }
         // Sizes are what they are, and a plain number is a size too.
         if value.is_empty() { None } else { size::parse(value).ok() }

@@ -173,7 +173,12 @@ fn series_name(experiment: &Experiment, plan: &PlotPlan, values: &[&str], metric
 
 fn value_axis(experiment: &Experiment, plan: &PlotPlan) -> Axis {
     let metrics: Vec<_> = plan.y.iter().filter_map(|name| experiment.kind.metric(name)).collect();
-    let label = if let ([single], 1) = (metrics.as_slice(), plan.y.len()) { single.label } else { "" };
+    // A definition is called by its name.
+    let label = match (metrics.as_slice(), plan.y.as_slice()) {
+        ([single], [_]) => single.label.to_owned(),
+        ([], [defined]) => defined.replace('_', " "),
+        _ => String::new(),
+    };
     let axis = Axis::new(label).unit(metrics.first().map_or(Unit::Plain, |metric| metric.unit));
     if plan.logarithmic.1 { axis.logarithmic() } else { axis }
 }

@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::figures::Files;
-use super::{Means, Say, Scale, Step};
+use super::{Means, Measured, Say, Scale, Step};
 use crate::experiment::{Change, Point, Record, ResultsDirectory, run as run_points, with_changes};
-use crate::verdicts::Row;
 
 /// Results that figures have in common: each point runs once.
 #[derive(Debug, Default)]
@@ -22,7 +21,7 @@ pub(super) fn run(
     means: &Means<'_>,
     runs: &mut Runs,
     say: Say<'_>,
-) -> Result<Vec<Row>, String> {
+) -> Result<Measured, String> {
     let text = with_changes(files.experiment, &changes(files, scale, seeds));
     let temporary = match means.output {
         Some(_) => None,
@@ -46,10 +45,16 @@ pub(super) fn run(
         return Err(format!("stopped with {} points left", summary.left));
     }
     directory.finish().map_err(text_of)?;
+    let mut failed = Vec::new();
     for record in directory.records() {
-        runs.done.insert(record.point.clone(), record.clone());
+        match &record.outcome {
+            Ok(_) => {
+                runs.done.insert(record.point.clone(), record.clone());
+            }
+            Err(why) => failed.push(format!("{}: {why}", record.point.arguments().join(" "))),
+        }
     }
-    Ok(directory.rows())
+    Ok(Measured { rows: directory.rows(), failed })
 }
 
 /// Seeds, and the size unless it is the usual one.

@@ -69,6 +69,15 @@ pub struct Means<'a> {
     pub stop: &'a std::sync::atomic::AtomicBool,
 }
 
+/// What came of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// The points of its experiment that failed, with the reason: rows that need them were not measured.
+    pub failed: Vec<String>,
+}
+
 impl Figure {
     /// Paper and figure, as headings name them.
     pub fn label(&self) -> String {
@@ -87,10 +96,12 @@ impl Figure {
         means: &Means<'_>,
         runs: &mut Runs,
         say: Say<'_>,
-    ) -> Result<Vec<Row>, String> {
+    ) -> Result<Measured, String> {
         match self.way {
             figures::Way::Files(files) => files::run(&files, scale, seeds, means, runs, say),
-            figures::Way::Program(program) => with_seeds(program, scale, seeds, say),
+            figures::Way::Program(program) => {
+                with_seeds(program, scale, seeds, say).map(|rows| Measured { rows, failed: Vec::new() })
+            }
         }
     }
 }

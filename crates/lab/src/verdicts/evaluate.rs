@@ -16,7 +16,8 @@ impl VerdictFile {
     #[must_use]
     pub fn rows(&self, experiment: &Experiment, measured: &[Measurement<'_>]) -> Vec<Row> {
         let results = Results::new(experiment, measured, self.defines.clone(), self.constants.clone());
-        let seeds = results.values(SEED);
+        let mut seeds = results.values(SEED);
+        seeds.sort_by_key(|seed| seed.parse::<u64>().unwrap_or(0));
         let items = seeds.iter().map(|seed| {
             let items = self.rows.iter().flat_map(|plan| self.items(plan, &results, seed));
             (seed.parse().unwrap_or(0), items.collect())
@@ -57,7 +58,10 @@ impl VerdictFile {
             Ok(scope) => scope.render(template),
             Err(why) => Err(why.clone()),
         };
-        let name = text(&plan.item).unwrap_or_else(|_| plan.item.clone());
+        let (name, unnamed) = match text(&plan.item) {
+            Ok(name) => (name, None),
+            Err(why) => (plan.item.clone(), Some(format!("its name cannot be told: {why}"))),
+        };
         let made = scope.as_ref().map_err(Clone::clone).and_then(|scope| {
             let claim = self.claim(plan, scope)?;
             Ok((claim, number(scope, &plan.ours)))
@@ -65,6 +69,7 @@ impl VerdictFile {
         match made {
             Ok((claim, Ok(ours))) => {
                 let why = text(&plan.why).unwrap_or_else(|why| format!("the conditions cannot be told: {why}"));
+                let why = unnamed.map_or(why.clone(), |unnamed| format!("{unnamed}; {why}"));
                 Item::new(label, name, claim, ours, why)
             }
             Ok((claim, Err(why))) => Item::missing(label, name, claim, why),
@@ -79,7 +84,8 @@ impl VerdictFile {
             claim = claim.better(side);
         }
         if let Some(terms) = &plan.on_paper_terms {
-            claim = claim.on_paper_terms(scope.evaluate(terms)?.is_true());
+            // What cannot be computed is not known to be the paper's.
+            claim = claim.on_paper_terms(scope.evaluate(terms).is_ok_and(|terms| terms.is_true()));
         }
         let Some(baseline) = plan.baseline.as_ref().and_then(|name| self.baselines.get(name)) else { return Ok(claim) };
         // Without a number of ours the row rests on nothing.

@@ -128,6 +128,11 @@ impl Expectation {
         }
     }
 
+    /// Whether the paper's side is numbers: an expression for it may have none. Nothing lies within an unknown one.
+    pub fn is_known(self) -> bool {
+        self.ends().into_iter().flatten().all(|end| !end.is_nan())
+    }
+
     /// The tolerance; none for bands and bounds, which are exact.
     pub fn tolerance(self) -> Option<Tolerance> {
         match self {
@@ -151,6 +156,7 @@ impl Expectation {
     pub fn text(self) -> String {
         let value = number(self.value());
         match self {
+            unknown if !unknown.is_known() => "unknown".to_owned(),
             Expectation::Near { .. } => value,
             Expectation::AtMost { .. } => format!("≤ {value}"),
             Expectation::AtLeast { .. } => format!("≥ {value}"),
@@ -163,6 +169,9 @@ impl Expectation {
     /// Where our number lies. "At most" and "at least" are exceeded on their good side beyond the tolerance too: the verdict says
     /// what that is worth.
     pub fn position(self, ours: f64) -> Position {
+        if !self.is_known() {
+            return Position::Beyond(Side::More);
+        }
         let slack = self.tolerance().map_or(0.0, |tolerance| tolerance.slack(self.value()));
         let around = |low: f64, high: f64| match ours {
             ours if ours < low => Position::Beyond(Side::Less),
@@ -183,6 +192,9 @@ impl Expectation {
 
 /// A number with three digits that matter; small ones with two.
 pub fn number(value: f64) -> String {
+    if value.abs() >= 1e9 {
+        return format!("{value:.2e}");
+    }
     let decimals = match value.abs() {
         size if size >= 100.0 || size == 0.0 => 0,
         size if size >= 10.0 => 1,
@@ -208,6 +220,18 @@ mod tests {
         // 1.5 times as fast is a gain of a half, and a latency of 0.25 is one of three quarters.
         assert_eq!([gain.slack(1.5), gain.slack(0.25), gain.slack(1.0)], [0.25, 0.375, 0.0]);
         assert_eq!((gain.share(), gain.of(), TENTH.of()), (0.5, "gain", "value"));
+    }
+
+    #[test]
+    fn nothing_lies_within_what_is_unknown() {
+        for unknown in [
+            Expectation::Above(f64::NAN),
+            Expectation::Near { value: f64::NAN, tolerance: TENTH },
+            Expectation::Band { low: 1.0, high: f64::NAN },
+        ] {
+            assert_ne!(unknown.position(1.0), WITHIN);
+            assert_eq!(unknown.text(), "unknown");
+        }
     }
 
     #[test]

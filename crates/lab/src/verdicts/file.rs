@@ -36,12 +36,18 @@ use std::path::Path;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::expectation::Side;
 use super::scope::{self, Names};
 use crate::experiment::{Experiment, FileError, PlotPlan, RawPlot, Wrong};
+
+/// More rows of one `[[row]]` than this are a mistake in the file.
+const MOST_COMBINATIONS: usize = 1000;
+/// So are more rows, and more definitions, of a file.
+const MOST: usize = 500;
 
 /// A number, or an expression for one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -82,7 +88,7 @@ pub(super) struct BaselinePlan {
 #[serde(deny_unknown_fields)]
 pub(super) struct RowPlan {
     /// Axes of the experiment that the row is of, and names that only expressions use, with their values.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "words")]
     pub with: BTreeMap<String, Vec<String>>,
     /// The figure that the row belongs to, where it is not that of the file.
     pub figure: Option<String>,
@@ -112,6 +118,22 @@ pub(super) struct RowPlan {
     /// Under what conditions ours was measured.
     #[serde(default)]
     pub why: String,
+}
+
+/// Lists of texts and numbers, all as texts.
+fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Vec<String>>, D::Error> {
+    let lists = BTreeMap::<String, Vec<toml::Value>>::deserialize(deserializer)?;
+    let word = |name: &str, value: &toml::Value| match value {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        other => Err(D::Error::custom(format_args!("with.{name}: `{other}` is neither a text nor a number"))),
+    };
+    let list = |(name, values): (String, Vec<toml::Value>)| {
+        let words = values.iter().map(|value| word(&name, value)).collect::<Result<Vec<_>, _>>()?;
+        Ok((name, words))
+    };
+    lists.into_iter().map(list).collect()
 }
 
 #[derive(Deserialize)]
@@ -156,6 +178,10 @@ impl VerdictFile {
     pub fn parse(text: &str, path: &Path, experiment: &Experiment) -> Result<VerdictFile, FileError> {
         let mut raw: Raw = toml::from_str(text)
             .map_err(|error| FileError::at(path, text, error.span().map_or(0, |span| span.start), error.message()))?;
+        if raw.row.len() > MOST || raw.define.len() > MOST {
+            let why = format!("there are more than {MOST} rows or definitions");
+            return Err(FileError::at(path, text, 0, &why));
+        }
         let check = Check::new(&raw, experiment);
         for (name, define) in &raw.define {
             let wrong = |why: String| FileError::at(path, text, define.span().start, &format!("define.{name}: {why}"));
@@ -210,6 +236,20 @@ impl<'a> Check<'a> {
         }
         if [&row.stated, &row.derived, &row.chosen].into_iter().flatten().count() != 1 {
             return Err("has to have one of stated, derived and chosen".to_owned());
+        }
+        if let Some([Quantity::Number(low), Quantity::Number(high)]) = &row.band
+            && low > high
+        {
+            return Err(format!("band: {low} is above {high}"));
+        }
+        if let Some(Share::Value(share) | Share::Gain(share)) = row.tolerance
+            && share < 0.0
+        {
+            return Err(format!("tolerance: {share} is below 0"));
+        }
+        let combinations = row.with.values().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
+        if combinations.is_none_or(|count| count > MOST_COMBINATIONS) {
+            return Err(format!("with: has more than {MOST_COMBINATIONS} combinations"));
         }
         if let Some((name, _)) = row.with.iter().find(|(_, values)| values.is_empty()) {
             return Err(format!("with.{name}: is an empty list"));

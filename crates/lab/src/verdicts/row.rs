@@ -100,7 +100,9 @@ impl Row {
             .filter(|(_, item)| item.ours.is_some())
             .filter_map(|(_, item)| item.claim.baseline.clone())
             .collect();
-        let claim = Claim { baseline: middle(&baselines), ..first.claim.clone() };
+        // A seed whose paper's side could not be computed says nothing of it.
+        let known = items.iter().map(|(_, item)| &item.claim).find(|claim| claim.expectation.is_known());
+        let claim = Claim { baseline: middle(&baselines), ..known.unwrap_or(&first.claim).clone() };
         let expectation = claim.expectation;
         let [paper_low, paper_high] = expectation.ends();
         let seed_verdicts: Vec<_> = items.iter().map(|(_, item)| item.verdict()).collect();
@@ -245,6 +247,14 @@ mod tests {
         assert_eq!((rows[0].ours, rows[0].ours_min, rows[0].verdict), (None, None, Verdict::Differs));
         assert_eq!((rows[0].ours_text(), rows[0].spread_text()), ("not measured".to_owned(), String::new()));
         assert_eq!(rows[0].why, "broken");
+    }
+
+    #[test]
+    fn the_papers_side_is_that_of_a_seed_that_has_one() {
+        let unknown = Expectation::Above(f64::NAN).stated("section VI");
+        let below = Expectation::Below(0.5).stated("section VI");
+        let rows = Row::merge(vec![(1, vec![item("x", unknown, None)]), (2, vec![item("x", below, Some(1.0))])]);
+        assert_eq!((&*rows[0].paper_text, rows[0].verdict), ("< 0.50", Verdict::Differs));
     }
 
     #[test]

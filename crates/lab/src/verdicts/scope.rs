@@ -24,8 +24,12 @@ use crate::experiment::{CASE, Entry, Experiment, Kind, Measurement};
 use crate::report::Unit;
 use crate::size;
 
+/// Definitions that use definitions, at most so deep.
+const DEEPEST: usize = 32;
+/// Bytes of the longest text that a definition or a template may give.
+const LONGEST: usize = 64 << 10;
 /// Instructions that an expression may take.
-const FUEL: u64 = 10_000_000;
+const FUEL: u64 = 1_000_000;
 /// Names that are functions or the point itself.
 const BUILT_IN: [&str; 4] = ["all", "at", "here", "list"];
 
@@ -46,6 +50,11 @@ pub(super) fn message(error: &Error) -> String {
 
 fn error(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, text.into())
+}
+
+fn too_long(template: &str) -> String {
+    let begin: String = template.chars().take(40).collect();
+    format!("`{begin}` gives a text of more than {}", size::human(LONGEST as u64))
 }
 
 /// The names that every expression over points of an experiment may use.
@@ -190,6 +199,9 @@ impl Results {
         if path.contains(&key) {
             return Value::from(error(format!("{name} is defined by itself")));
         }
+        if path.len() >= DEEPEST {
+            return Value::from(error(format!("{name}: definitions use each other more than {DEEPEST} deep")));
+        }
         if let Some(value) = self.known.lock().get(&key) {
             return value.clone();
         }
@@ -260,6 +272,7 @@ impl Scope {
             ValueKind::Undefined => Err(format!("`{expression}` has no value")),
             // An error that nothing has used yet.
             ValueKind::Invalid => Err(value.to_string()),
+            ValueKind::String if value.as_str().is_some_and(|text| text.len() > LONGEST) => Err(too_long(expression)),
             _ => Ok(value),
         }
     }
@@ -269,7 +282,8 @@ impl Scope {
     /// # Errors
     /// Why it has none, in one line.
     pub(super) fn render(&self, template: &str) -> Result<String, String> {
-        self.results.environment.render_str(template, self.to_value()).map_err(|error| message(&error))
+        let text = self.results.environment.render_str(template, self.to_value()).map_err(|error| message(&error))?;
+        if text.len() > LONGEST { Err(too_long(template)) } else { Ok(text) }
     }
 
     fn to_value(&self) -> Value {

@@ -10,6 +10,8 @@ use crate::workload::Phase;
 pub(super) struct Counts {
     pub(super) report: PhaseReport,
     pub(super) hash: OperationHash,
+    /// Operations since the last one that wrote.
+    pub(super) without_write: u64,
     bytes: [u64; Kind::COUNT],
     latencies: Vec<Option<Latencies>>,
     pub(super) started: u64,
@@ -29,14 +31,18 @@ impl Counts {
             kinds: Vec::new(),
         };
         let latencies = (0..Kind::COUNT).map(|_| None).collect();
-        Counts { report, hash: OperationHash::default(), bytes: [0; Kind::COUNT], latencies, started }
+        Counts { report, hash: OperationHash::default(), without_write: 0, bytes: [0; Kind::COUNT], latencies, started }
     }
 
     pub(super) fn add(&mut self, event: &Event) {
         let report = &mut self.report;
         report.operations += 1;
+        self.without_write += 1;
         match event.kind {
-            Kind::Write => report.written_bytes += event.bytes,
+            Kind::Write => {
+                report.written_bytes += event.bytes;
+                self.without_write = 0;
+            }
             Kind::Read => report.read_bytes += event.bytes,
             Kind::Fsync | Kind::Fdatasync => report.fsyncs += 1,
             _ => {}

@@ -54,6 +54,7 @@ impl Runner<'_> {
             }
             if let Some(operation) = threads[index].operations.pop_front() {
                 self.one_since(operation, threads[index].asked, &mut counts)?;
+                self.check_writes(limit, &counts)?;
             }
             let now = self.observer.now();
             latest = latest.max(now);

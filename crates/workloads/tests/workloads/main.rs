@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `engine` | every workload on the F2FS engine: it fits, verifies, repeats, leaves a sound volume |
+//! | `bounds` | job files that would never end, or take memory without bounds |
 //! | `contents` | what the engine leaves on a device is on record |
 //! | `directory` | a directory of any file system ends up with the same tree |
 //! | `filebench` | files in Filebench's language, likewise |
@@ -11,6 +12,7 @@
 //! | `page_cache` | the page cache in front of an engine
 //! | `streams` | shares, order and repetition of the streams of block numbers |
 
+mod bounds;
 mod contents;
 mod directory;
 mod engine;

@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
 
-    /// Give a setting of all cases these values instead of those in FILE: size=16G, or seed=1;2;3
+    /// Give a setting these values instead of those in FILE: size=16G, or 'seed=1;2;3'. A case that states it keeps its own
     #[arg(long, value_name = "NAME=VALUE;…")]
     set: Vec<Change>,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use basalt_lab::experiment::Children;
 use basalt_lab::reproduce::{
-    Figure, Means, Runs, Scale, Step, Uncovered, markdown, markdown_uncovered, select, uncovered,
+    Figure, Means, Measured, Runs, Scale, Step, Uncovered, markdown, markdown_uncovered, select, uncovered,
 };
 use basalt_lab::verdicts::Row;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,6 +18,8 @@ use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
 use crate::progress::{Progress, Unit};
 
+/// Exit code when some points of an experiment failed.
+const SOME_FAILED: u8 = 1;
 /// The longest that a point of an experiment may take.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
@@ -25,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(4 * 3600);
 ///
 /// Each row has a number of a paper, where it is from (stated in the text, derived from it, or ours), our number, a verdict (bettered,
 /// holds, differs or baseline differs) and the reason. Behind the rows of whole papers comes a list of what their text says that no row
-/// covers. Figures that compare file systems boot a small Linux (User-Mode Linux) and take minutes.
+/// covers. The exit code is 1 if a point of an experiment failed. Figures that compare file systems boot a small Linux (User-Mode Linux) and take minutes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this paper: sfs or scj
@@ -104,9 +106,14 @@ pub fn run(args: &Args) -> Outcome {
     let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let means = Means { runner: &runner, jobs, output: args.output.clone(), stop: &stop };
     let mut runs = Runs::default();
+    let mut some_failed = false;
     for figure in figures {
-        let rows = measure(figure, &scale, seeds.clone(), &means, &mut runs)?;
+        let Measured { rows, failed } = measure(figure, &scale, seeds.clone(), &means, &mut runs)?;
         show(figure, rows, args)?;
+        for why in &failed {
+            eprintln!("{}: failed: {why}", figure.label());
+        }
+        some_failed |= !failed.is_empty();
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::new("stopped"));
         }
@@ -115,7 +122,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.figure.is_none() {
         show_uncovered(&uncovered(args.paper.as_deref()).collect::<Vec<_>>(), args)?;
     }
-    Ok(DONE)
+    Ok(if some_failed { SOME_FAILED } else { DONE })
 }
 
 fn measure(
@@ -124,7 +131,7 @@ fn measure(
     seeds: Range<u64>,
     means: &Means<'_>,
     runs: &mut Runs,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Measured, Failure> {
     eprintln!("{}: {}", figure.label(), figure.title);
     let mut progress = Progress::new("points", Unit::Things, false);
     let mut say = |step: Step<'_>| match step {

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     output: Option<PathBuf>,
 
-    /// Give a setting of all cases these values instead of those in FILE: size=16G, or seed=1;2;3
+    /// Give a setting these values instead of those in FILE: size=16G, or 'seed=1;2;3'. A case that states it keeps its own
     #[arg(long, value_name = "NAME=VALUE;…")]
     set: Vec<Change>,
 

@@ -72,7 +72,7 @@ pub struct Args {
     fill: u8,
 
     /// Keep so many requests under way on the simulated device, in the order of the trace; a flush waits for all
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=65_536), requires = "device")]
     queue_depth: u32,
 
     /// Print one line of JSON for each trace

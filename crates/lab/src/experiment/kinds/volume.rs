@@ -184,9 +184,12 @@ fn setup(point: &Point, trace: Option<&TraceLoad>) -> Result<Setup, String> {
 
 fn measured(statistics: &Statistics, section_blocks: u32, read_weight: f64, memory: u64) -> Measured {
     let mut measured = Measured::default();
-    measured.add("write_amplification", statistics.write_amplification());
-    // Bandwidths in units of the random read.
-    measured.add("write_cost", statistics.write_cost(1.0, read_weight));
+    // Where a cache took everything, nothing was written that could be amplified.
+    if statistics.user_blocks > 0 {
+        measured.add("write_amplification", statistics.write_amplification());
+        // Bandwidths in units of the random read.
+        measured.add("write_cost", statistics.write_cost(1.0, read_weight));
+    }
     measured.count("writes", statistics.user_writes);
     measured.count("copies", statistics.copies);
     measured.count("victims", statistics.victims);

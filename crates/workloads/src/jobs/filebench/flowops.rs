@@ -9,7 +9,7 @@ use crate::error::Result;
 /// The highest file number of a thread, as Filebench's `THREADFLOW_MAXFD`.
 const HIGHEST_FD: u64 = 128;
 /// The largest request, in bytes.
-const LARGEST: u64 = 1 << 30;
+pub(super) const LARGEST: u64 = 1 << 30;
 
 /// `{ flowop … flowop … }`.
 pub(super) fn flowops(parser: &mut Parser<'_>) -> Result<Vec<Flowop>> {

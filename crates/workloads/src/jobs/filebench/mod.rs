@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::operation::{MAX_REQUEST, Operation};
 use crate::settings::{BLOCK, Limit, Plan, Settings};
 use crate::specification::Specification;
-use crate::workload::{Phase, Workload, steady};
+use crate::workload::{Phase, Workload, steady, steady_reads};
 
 use script::{Quit, Script};
 use set::Set;
@@ -70,6 +70,11 @@ impl Filebench {
         }
         let mut rng = Rng::new(settings.seed);
         let sets: Vec<Set> = script.sets.iter().map(|set| Set::new(set, &mut rng)).collect();
+        // No file is larger than the volume, made beforehand or not.
+        if let Some(needed) = sets.iter().filter_map(Set::largest).max().filter(|bytes| *bytes > settings.size_bytes) {
+            let (available, utilization) = (settings.size_bytes, settings.utilization_percent);
+            return Err(Error::DoesNotFit { workload: name, needed, available, utilization });
+        }
         let directories = directories(script.sets.iter().map(|set| set.root.as_str()));
         let (threads, opened) = threads(&script);
         if opened > OPEN_FILES {
@@ -78,7 +83,8 @@ impl Filebench {
         }
         let initial_bytes = sets.iter().fold(0_u64, |sum, set| sum.saturating_add(set.bytes));
         let files = sets.iter().map(|set| set.files.count()).sum::<u64>() + directories.len() as u64;
-        let (age, measure) = steady(settings);
+        let writes = script.threads.iter().flat_map(|thread| &thread.flowops).any(|flowop| flowop.action.writes());
+        let (age, measure) = if writes { steady(settings) } else { steady_reads(settings) };
         let plan = Plan { initial_bytes, peak_bytes: initial_bytes, files, age, measure };
         let done = vec![false; threads.len()];
         let shared = Shared { sets, rng, count: 0, bytes: 0, finished: false };

@@ -89,6 +89,11 @@ impl Action {
         matches!(self, Read | Write | ReadWhole | WriteWhole | Append | AppendRandom)
     }
 
+    /// Whether it writes to a file.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Action::Write | Action::WriteWhole | Action::Append | Action::AppendRandom)
+    }
+
     /// Whether it is an end of the run.
     pub(super) fn finishes(self) -> bool {
         matches!(self, Action::FinishOnCount | Action::FinishOnBytes)

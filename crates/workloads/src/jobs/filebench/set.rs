@@ -52,6 +52,11 @@ impl Set {
         self.nominal[entry as usize]
     }
 
+    /// The largest size that a file was defined with, in bytes.
+    pub(super) fn largest(&self) -> Option<u64> {
+        self.nominal.iter().copied().max()
+    }
+
     /// Any file that exists.
     pub(super) fn any(&self, rng: &mut Rng) -> Option<u32> {
         rng.pick(&self.existing).copied()

@@ -8,10 +8,14 @@ use std::collections::VecDeque;
 
 use basalt_random::Rng;
 
+use super::flowops::LARGEST;
 use super::script::{Action, Flowop, ThreadDefinition};
 use super::set::Set;
 use crate::fileset::{read_range, write_range};
 use crate::operation::{File, MAX_REQUEST, Operation};
+
+/// Requests that one flowop makes at most: of a smaller `iosize` they are larger.
+const MOST_REQUESTS: u64 = 1 << 18;
 
 /// A file number of a thread.
 #[derive(Debug, Clone, Copy, Default)]
@@ -228,7 +232,7 @@ impl Thread {
         }
         let Some((set, entry)) = self.slots[flowop.fd].file else { return Outcome::NoFile };
         let size = shared.sets[set].files.size(entry);
-        let request = flowop.size.map_or(0, |size| size.sample(&mut shared.rng));
+        let request = flowop.size.map_or(0, |size| size.sample(&mut shared.rng)).min(LARGEST);
         let reads = matches!(flowop.action, Action::Read | Action::ReadWhole);
         let (offset, length, piece) = match flowop.action {
             Action::ReadWhole => (0, size, request),
@@ -245,6 +249,8 @@ impl Thread {
                 (offset, if reads { request.min(size.saturating_sub(offset)) } else { request }, request)
             }
         };
+        // A whole file in requests of a byte would be as many requests as it has bytes.
+        let piece = if piece == 0 { 0 } else { piece.max(length.div_ceil(MOST_REQUESTS)) };
         let piece = if piece == 0 { MAX_REQUEST } else { u32::try_from(piece).unwrap_or(MAX_REQUEST).min(MAX_REQUEST) };
         let mut operations = Vec::new();
         let range = if reads { read_range } else { write_range };

@@ -27,7 +27,7 @@ use crate::fileset::write_range;
 use crate::operation::{File, MAX_REQUEST, Operation};
 use crate::settings::{Limit, Plan, Settings, blocks};
 use crate::specification::Specification;
-use crate::workload::{Phase, Workload, steady};
+use crate::workload::{Phase, Workload, steady, steady_reads};
 
 use cursor::Cursor;
 use options::{Job, Order};
@@ -80,6 +80,7 @@ impl FioJobs {
             }
         }
         check_pace(source, &groups)?;
+        let writes = groups.iter().flatten().any(|job| job.writes);
         let endless = groups.iter().flatten().any(|job| job.endless);
         let mut files = Files { layouts: BTreeMap::new(), opened: 0, threads: 0, seed: settings.seed };
         let groups: Vec<Vec<Thread>> = groups
@@ -93,7 +94,8 @@ impl FioJobs {
         }
         let layouts: Vec<Layout> = files.layouts.into_values().collect();
         let (age, measure) = match endless {
-            true => steady(settings),
+            true if writes => steady(settings),
+            true => steady_reads(settings),
             false => (Limit::Operations(0), Limit::Operations(u64::MAX)),
         };
         let written = layouts.iter().filter(|layout| layout.written);

@@ -178,6 +178,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use basalt_workloads::Phase;
 
     #[test]
     fn an_access_waits_for_those_of_all_connections_before_it() {
@@ -246,5 +247,23 @@ mod tests {
         near(&[(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], -1.0);
         near(&[(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)], 0.0);
         assert!(correlation(&[]).is_nan() && correlation(&[(1.0, 1.0)]).is_nan());
+    }
+
+    #[test]
+    fn a_step_that_reads_and_syncs_is_an_update() {
+        let event = |kind| Event { phase: Phase::Measure, kind, bytes: 4096, start_ns: 0, end_ns: 0 };
+        for (kinds, counts) in [
+            (&[Kind::Read][..], (1, 0)),
+            (&[Kind::Write, Kind::Fsync], (0, 1)),
+            (&[Kind::Read, Kind::Write, Kind::Fsync], (0, 1)),
+            (&[Kind::Read, Kind::Write, Kind::Fdatasync], (0, 1)),
+            (&[Kind::Fsync, Kind::Read], (0, 1)),
+            (&[Kind::Write], (0, 0)),
+        ] {
+            let mut watched = Watched::new(1);
+            kinds.iter().for_each(|kind| watched.operation(&event(*kind), &Counters::default()));
+            watched.step(10);
+            assert_eq!((watched.reads.count(), watched.updates.count()), counts, "{kinds:?}");
+        }
     }
 }
