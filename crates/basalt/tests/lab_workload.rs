@@ -105,7 +105,8 @@ fn job_files_are_workloads() {
     basalt(["lab", "workload", &large, &scratch.text("other")])
         .fails(2, &["log-and-table.fio: option size: `200%` is not a size"]);
     let large = format!("{example}:size=2g");
-    let arguments = ["lab", "workload", &large, "--image", &scratch.text("image")];
+    let empty = Scratch::with_volume("256M");
+    let arguments = ["lab", "workload", &large, "--image", &empty.text("image")];
     basalt(arguments).fails(1, &["its files need 4294967296 bytes"]);
 }
 

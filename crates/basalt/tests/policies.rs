@@ -27,7 +27,8 @@ fn copy_sources(to: &Path) {
         fs::remove_dir_all(to).unwrap();
     }
     fs::create_dir_all(to).unwrap();
-    let names = ["Cargo.toml", "Cargo.lock", "crates", "README.md", "docs", "rust-toolchain.toml", ".cargo"];
+    let names =
+        ["Cargo.toml", "Cargo.lock", "crates", "experiments", "README.md", "docs", "rust-toolchain.toml", ".cargo"];
     let present: Vec<PathBuf> = names.map(|name| from.join(name)).into_iter().filter(|path| path.exists()).collect();
     let copied = Command::new("cp").arg("-a").args(present).arg(to).status().unwrap();
     assert!(copied.success());
