@@ -46,7 +46,9 @@ pub fn report(
     }
     for case in &experiment.cases {
         let settings = case.settings.iter().map(|(name, values)| format!("{name}: {}", values.join(", ")));
-        report.parameter(format!("{CASE} {}", case.name), settings.collect::<Vec<_>>().join("; "));
+        let settings = settings.collect::<Vec<_>>().join("; ");
+        let settings = if settings.is_empty() { "none of its own".to_owned() } else { settings };
+        report.parameter(format!("{CASE} {}", case.name), settings);
     }
     report.command("basalt lab run experiment.toml --output .");
     let mut result = Section::new("Result").text(counted(experiment, records));
@@ -55,8 +57,9 @@ pub fn report(
     }
     report.add(result);
     if let Some((file, rows)) = verdicts {
-        let section = held_against(file, rows);
-        let section = file.plots.iter().fold(section, |section, plan| plotted(section, experiment, plan, records));
+        let section =
+            file.plots.iter().fold(introduced(file, rows), |section, plan| plotted(section, experiment, plan, records));
+        let section = section.table(held_against(rows));
         report.add(section);
     }
     report.add(Section::new("All points").table(table(experiment, records)));
@@ -247,8 +250,15 @@ fn table(experiment: &Experiment, records: &[Measurement<'_>]) -> Table {
     table
 }
 
+/// The section of a verdict file: whose figure it is, and how many rows are as there.
+fn introduced(file: &VerdictFile, rows: &[Row]) -> Section {
+    let met = rows.iter().filter(|row| row.verdict.is_met()).count();
+    let title = format!("{} figure {}: the paper and ours", file.paper.to_uppercase(), file.figure);
+    Section::new(title).text(format!("{met} of {} rows hold or are bettered.", rows.len()))
+}
+
 /// The rows of the verdict file.
-fn held_against(file: &VerdictFile, rows: &[Row]) -> Section {
+fn held_against(rows: &[Row]) -> Table {
     let mut table = Table::new("", ["what", "paper", "source", "ours", "spread", "verdict", "conditions and reasons"]);
     for row in rows {
         let verdict = Cell::text(row.verdict.name());
@@ -262,9 +272,7 @@ fn held_against(file: &VerdictFile, rows: &[Row]) -> Section {
             Cell::text(row.remarks()),
         ]);
     }
-    let met = rows.iter().filter(|row| row.verdict.is_met()).count();
-    let title = format!("{} figure {}: the paper and ours", file.paper.to_uppercase(), file.figure);
-    Section::new(title).text(format!("{met} of {} rows hold or are bettered.", rows.len())).table(table)
+    table
 }
 
 fn failures(records: &[Measurement<'_>]) -> Option<Section> {
