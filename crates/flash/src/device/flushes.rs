@@ -11,8 +11,8 @@ pub(super) struct Flushed {
     pub shared: bool,
 }
 
-/// The flushes of a device, one after the other, as Linux's block layer makes them (`block/blk-flush.c`): who asks while one is under
-/// way waits for its end, and the next one serves all that wait by then. A flush has something to do if a write or discard has ended
+/// The flushes of a device, one after the other, as Linux's block layer makes them (`block/blk-flush.c`). A caller that asks during a
+/// flush waits for its end; the next flush serves all callers that wait by then. A flush has something to do if a write or discard has ended
 /// since the last one began.
 ///
 /// Callers need not come in the order of time. Where a flush does not fit in front of one that begins later, its caller waits for that one.
@@ -54,7 +54,7 @@ impl Flushes {
         }
     }
 
-    /// Forgets what was before `floor`: nobody asks there any more.
+    /// Forgets what was before `floor`. No caller asks for an earlier time.
     pub(super) fn forget_before(&mut self, floor: u64) {
         let past = self.flushes.partition_point(|flush| flush.0 <= floor);
         self.flushes.drain(..past.saturating_sub(1));

@@ -16,8 +16,8 @@ use super::timeline::Timeline;
 ///   free; the request ends when the last of its units does. The latency of a request occupies its units too. Without parallelism the
 ///   device is one unit, and requests are served in turn.
 /// - A discard takes the time of all units.
-/// - A flush waits for no other request and holds none back: who asks for it has seen the end of what it is to make durable. Flushes run one
-///   after the other, and who asks while one is under way shares the next, as in Linux's block layer.
+/// - A flush waits for no other request and delays none: its caller has already seen the end of the writes that it makes durable. Flushes run
+///   one after the other. A caller that asks during a flush shares the next one, as in Linux's block layer.
 ///
 /// Requests may be submitted out of the order of time, by threads each of which has a time of its own. One that comes late fills the gaps that
 /// others left; what was promised to others does not change.

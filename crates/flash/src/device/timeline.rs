@@ -2,7 +2,7 @@
 
 /// How many of a number of places are taken at which time, from some moment on. Times are in nanoseconds.
 ///
-/// What is asked for need not come in the order of time: who asks later may find room that was left before.
+/// Requests need not come in the order of time: a later call may find room at an earlier time.
 #[derive(Debug, Clone)]
 pub(super) struct Timeline {
     places: u32,

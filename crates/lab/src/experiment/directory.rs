@@ -213,14 +213,19 @@ impl ResultsDirectory {
         self.experiment.points().iter().filter_map(|point| self.done.get(point)).collect()
     }
 
-    /// The same, case by case.
-    #[must_use]
-    pub fn measurements(&self) -> Vec<Measurement<'_>> {
+    /// The same, case by case, without the definitions of the verdict file.
+    fn undefined(&self) -> Vec<Measurement<'_>> {
         let known = |entry: Entry| {
             let record = self.done.get(&entry.point)?;
             Some(Measurement { entry, record, defined: BTreeMap::new() })
         };
-        let mut measured: Vec<_> = self.experiment.entries().into_iter().filter_map(known).collect();
+        self.experiment.entries().into_iter().filter_map(known).collect()
+    }
+
+    /// The records case by case, with the definitions of the verdict file.
+    #[must_use]
+    pub fn measurements(&self) -> Vec<Measurement<'_>> {
+        let mut measured = self.undefined();
         if let Some(verdicts) = &self.verdicts {
             let defined = verdicts.definitions(&self.experiment, &measured);
             measured.iter_mut().zip(defined).for_each(|(one, defined)| one.defined = defined);
@@ -231,7 +236,7 @@ impl ResultsDirectory {
     /// What the verdict file makes of the results; nothing without one.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        self.verdicts.as_ref().map_or_else(Vec::new, |verdicts| verdicts.rows(&self.experiment, &self.measurements()))
+        self.verdicts.as_ref().map_or_else(Vec::new, |verdicts| verdicts.rows(&self.experiment, &self.undefined()))
     }
 
     /// Keeps a result: one line, written at once.

@@ -23,12 +23,15 @@ pub(super) fn run(
     say: Say<'_>,
 ) -> Result<Measured, String> {
     let text = with_changes(files.experiment, &changes(files, scale, seeds));
-    let temporary = match means.output {
-        Some(_) => None,
-        None => Some(tempfile::tempdir().map_err(|error| format!("a directory for results: {error}"))?),
+    let temporary;
+    let kept = match &means.output {
+        Some(path) => path.as_path(),
+        None => {
+            temporary = tempfile::tempdir().map_err(|error| format!("a directory for results: {error}"))?;
+            temporary.path()
+        }
     };
-    let kept = means.output.as_deref().or_else(|| temporary.as_ref().map(|directory| directory.path()));
-    let path = kept.unwrap_or(Path::new(".")).join(files.name);
+    let path = kept.join(files.name);
     let text_of = |error: crate::experiment::DirectoryError| error.to_string();
     let origin = Path::new(files.name).with_extension("toml");
     let mut directory = ResultsDirectory::create_from(&path, &text, Some(files.verdicts), &origin).map_err(text_of)?;

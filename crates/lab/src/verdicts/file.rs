@@ -41,8 +41,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::expectation::Side;
-use super::scope::{self, Names};
-use crate::experiment::{Experiment, FileError, PlotPlan, RawPlot, Wrong};
+use super::scope;
+use crate::experiment::{Experiment, FileError, Kind, PlotPlan, RawPlot, Wrong};
 
 /// More rows of one `[[row]]` than this are a mistake in the file.
 const MOST_COMBINATIONS: usize = 1000;
@@ -212,13 +212,13 @@ impl VerdictFile {
 /// What expressions may name.
 struct Check<'a> {
     environment: Environment<'static>,
-    names: Names,
+    kind: Kind,
     raw: &'a Raw,
 }
 
 impl<'a> Check<'a> {
     fn new(raw: &'a Raw, experiment: &Experiment) -> Check<'a> {
-        Check { environment: scope::environment(), names: Names::of(experiment), raw }
+        Check { environment: scope::environment(), kind: experiment.kind, raw }
     }
 
     fn row(&self, row: &RowPlan, baselines: &BTreeMap<String, Spanned<BaselinePlan>>) -> Result<(), String> {
@@ -299,7 +299,7 @@ impl<'a> Check<'a> {
             with.contains_key(name)
                 || self.raw.constants.contains_key(name)
                 || self.raw.define.contains_key(name)
-                || self.names.has(name)
+                || scope::is_known(self.kind, name)
                 || self.environment.globals().any(|(known, _)| known == name)
         };
         // In the same order whenever the file is read.

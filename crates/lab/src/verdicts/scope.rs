@@ -57,23 +57,9 @@ fn too_long(template: &str) -> String {
     format!("`{begin}` gives a text of more than {}", size::human(LONGEST as u64))
 }
 
-/// The names that every expression over points of an experiment may use.
-pub(super) struct Names {
-    kind: Kind,
-}
-
-impl Names {
-    pub(super) fn of(experiment: &Experiment) -> Names {
-        Names { kind: experiment.kind }
-    }
-
-    /// Whether a name means something.
-    pub(super) fn has(&self, name: &str) -> bool {
-        name == CASE
-            || BUILT_IN.contains(&name)
-            || self.kind.metric(name).is_some()
-            || parameter(self.kind, name).is_some()
-    }
+/// Whether a name means something in every expression over points of a kind.
+pub(super) fn is_known(kind: Kind, name: &str) -> bool {
+    name == CASE || BUILT_IN.contains(&name) || kind.metric(name).is_some() || parameter(kind, name).is_some()
 }
 
 /// The parameter that an expression calls so.
@@ -316,7 +302,7 @@ impl Scope {
         }
     }
 
-    /// What is wanted: what is said of the point that is meant, but for what the arguments say.
+    /// The values that the arguments ask for, and those of the point that is meant for everything else.
     fn wanted(&self, arguments: &Kwargs) -> Result<Vec<(&'static str, Vec<String>)>, Error> {
         let mut wanted: BTreeMap<&'static str, Vec<String>> =
             self.fixed.iter().map(|(name, value)| (*name, vec![value.clone()])).collect();
@@ -367,8 +353,7 @@ impl Object for Scope {
         if let Some(function) = self.function(name) {
             return Some(function);
         }
-        let names = Names { kind: self.results.kind };
-        if !names.has(name) && !self.results.defines.contains_key(name) {
+        if !is_known(self.results.kind, name) && !self.results.defines.contains_key(name) {
             return None;
         }
         match self.meant() {

@@ -126,7 +126,7 @@ pub(super) struct Flowop {
 /// When a run ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quit {
-    /// Never, but for a flowop that ends it.
+    /// Only when a flowop ends it.
     Timeout,
     /// When the first thread finds no file for what it has to do.
     FirstDone,

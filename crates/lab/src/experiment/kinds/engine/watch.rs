@@ -184,7 +184,7 @@ mod tests {
     fn an_access_waits_for_those_of_all_connections_before_it() {
         let mut queue = Queue::new(3);
         queue.begin(100);
-        // Every access takes 10, but for the third: the three behind it wait for it.
+        // The third access takes longer than the others, and the three behind it wait.
         let latencies = [110, 120, 180, 190, 200, 210].map(|now| queue.done(now));
         assert_eq!(latencies, [10, 20, 80, 80, 80, 30]);
     }
