@@ -4,7 +4,7 @@ mod support;
 
 use basalt_lab::reproduce::uncovered;
 use serde_json::Value;
-use support::run;
+use support::{Scratch, run};
 
 /// Rows of a figure that takes a second or two at this size.
 const SMALL: &str = "lab reproduce --small --json sfs 9";
@@ -80,7 +80,10 @@ fn a_row_has_what_its_verdict_was_decided_from() {
 /// Ratios to the baseline carry the paper's and our number of it.
 #[test]
 fn a_ratio_tells_its_baseline() {
-    let (rows, _) = rows("lab reproduce --small --json scj 7");
+    let scratch = Scratch::new();
+    let line = format!("lab reproduce --small --json scj 7 --output {}", scratch.text("kept"));
+    let (rows, _) = rows(&line);
+    assert_kept(&line, &scratch, &rows);
     let row = rows.iter().find(|row| row["baseline"] != Value::Null).expect("a ratio to the baseline");
     let (baseline, ours) = (&row["baseline"], row["baseline"]["ours"].as_f64().unwrap());
     assert_eq!((&baseline["paper"], &baseline["tolerance"]), (&0.52.into(), &0.35.into()));
@@ -90,6 +93,27 @@ fn a_ratio_tells_its_baseline() {
     assert!(rows.iter().any(|row| row["source"] == "ours"), "{rows:?}");
     // Never better than the paper on a smaller volume.
     assert!(rows.iter().all(|row| row["verdict"] != "bettered"), "{rows:?}");
+}
+
+/// What is kept is not measured again, and belongs to its seeds.
+fn assert_kept(line: &str, scratch: &Scratch, rows: &[Value]) {
+    let directory = scratch.path("kept").join("scj-figure-7");
+    assert!(std::fs::read_to_string(directory.join("report.html")).unwrap().contains("the paper and ours"));
+    let results = directory.join("results.jsonl");
+    let text = std::fs::read_to_string(&results).unwrap();
+    let point: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let mean = point["metrics"]["cleaning_mean_ns"].to_string();
+    // As if the baseline cleaned in a microsecond.
+    let changed = text.replacen(&format!("\"cleaning_mean_ns\":{mean}"), "\"cleaning_mean_ns\":1000", 1);
+    assert_ne!(changed, text);
+    std::fs::write(&results, &changed).unwrap();
+    let again = self::rows(line).0;
+    assert_eq!(again.len(), rows.len());
+    assert!(again[0]["ours"].as_f64().unwrap() > 10.0 * rows[0]["ours"].as_f64().unwrap(), "{}", again[0]);
+    let other = run(&format!("{line} --seed 2"));
+    assert_eq!(other.code(), 1);
+    assert!(other.err().contains("holds the results of another experiment"), "{}", other.err());
+    assert_eq!(std::fs::read_to_string(&results).unwrap(), changed);
 }
 
 #[test]
