@@ -139,7 +139,7 @@ pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
 pub use lock::F2fs;
-pub use options::{Atime, OpenOptions};
+pub use options::{Atime, OpenOptions, VictimReads};
 pub use statistics::{
     CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters, Statistics,
 };

@@ -16,6 +16,16 @@ pub enum Atime {
     Strict,
 }
 
+/// How cleaning reads the blocks that it moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VictimReads {
+    /// Those near each other in one request, with the dead ones between them.
+    #[default]
+    Runs,
+    /// Each with a request of its own, as F2FS in Linux does (`gc_node_segment`, `gc_data_segment`). It is slower, and made for comparisons.
+    Single,
+}
+
 /// Options of [`F2fs::open`](crate::F2fs::open).
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -45,6 +55,8 @@ pub struct OpenOptions {
     /// Sections that cleaning empties at most before they are freed by one checkpoint, or one commit of the journal; `None`: as many
     /// as room and pace allow, which is faster. 1 is what F2FS in Linux does in the foreground.
     pub sections_per_commit: Option<u32>,
+    /// How cleaning reads what it moves.
+    pub victim_reads: VictimReads,
     /// How long nothing must have happened for the volume to count as idle.
     pub idle_after: Duration,
     /// Commit cleaning by the journal, where the volume has one and there are 6 logs; else by checkpoints.
@@ -72,6 +84,7 @@ impl Default for OpenOptions {
             discard: true,
             background_cleaning: true,
             sections_per_commit: None,
+            victim_reads: VictimReads::Runs,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),
             journal: true,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use basalt_f2fs::VictimReads;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_lab::engine::{EngineRun, EngineSettings, run};
@@ -109,6 +110,22 @@ fn a_checkpoint_behind_each_victim_can_be_asked_for() {
 }
 
 /// With memory for everything, what a workload reads costs the device nothing, and its operations are the same.
+#[test]
+fn cleaning_reads_neighbours_at_once_or_each_block_by_itself() {
+    let mut settings = settings("ssd-m", 85);
+    let runs = run_named("uniform", &settings);
+    settings.options.victim_reads = VictimReads::Single;
+    let single = run_named("uniform", &settings);
+    // Commits come by the clock, which is why not all is alike.
+    let copied = [&runs, &single].map(|run| run.engine.cleaning.total().blocks_copied as f64);
+    assert!((copied[0] / copied[1] - 1.0).abs() < 0.05, "{copied:?}");
+    // The workload reads nothing, and the engine what it needs of the tables block by block.
+    assert_eq!(single.device.read.bytes, single.device.read.requests * 4096);
+    let requests = [runs.device.read.requests, single.device.read.requests];
+    assert!(requests[0] * 2 < requests[1], "{requests:?}");
+    assert!(runs.workload.measure.elapsed_ns < single.workload.measure.elapsed_ns);
+}
+
 #[test]
 fn a_page_cache_takes_reads_off_the_device() {
     for name in ["varmail", "ycsb-a"] {

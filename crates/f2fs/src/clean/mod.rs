@@ -26,10 +26,11 @@ use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::node::owner::not_owned;
 use crate::node::path::Slot;
+use crate::options::VictimReads;
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
-/// Dead blocks between live ones up to which both are read in one request.
+/// How far live blocks may be apart to be read in one request, with the dead ones between them, where several are.
 const GAP: u32 = 16;
 
 /// How far the cleaning of a section came.
@@ -96,7 +97,15 @@ impl Volume {
         if self.writer.holds(base..base + BLOCKS_PER_SEGMENT) {
             self.writer.write_all(&*self.device)?;
         }
-        near_each_other(&wanted).try_for_each(|near| self.move_near(segment, summary, near, cause))
+        near_each_other(&wanted, self.read_gap()).try_for_each(|near| self.move_near(segment, summary, near, cause))
+    }
+
+    /// How far live blocks may be apart to be read in one request.
+    fn read_gap(&self) -> u32 {
+        match self.options.victim_reads {
+            VictimReads::Runs => GAP,
+            VictimReads::Single => 0,
+        }
     }
 
     /// Reads blocks that lie near each other in one request, and moves them.
@@ -208,7 +217,7 @@ impl Volume {
     }
 }
 
-/// The parts of a rising list of blocks that are read in one request each.
-fn near_each_other(blocks: &[u32]) -> impl Iterator<Item = &[u32]> {
-    blocks.chunk_by(|before, after| after - before <= GAP)
+/// The parts of a rising list of blocks that are read in one request each: blocks no more than `gap` apart; none with another one if it is 0.
+fn near_each_other(blocks: &[u32], gap: u32) -> impl Iterator<Item = &[u32]> {
+    blocks.chunk_by(move |before, after| after - before <= gap)
 }

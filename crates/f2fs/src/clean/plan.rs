@@ -114,7 +114,7 @@ impl Volume {
             |offset: u32| summary.is_some_and(|summary| self.nodes.contains(summary.entries[offset as usize].nid()));
         let is_read = |offset: &u32| !self.journal.has_left(base + *offset) && !is_in_memory(*offset);
         let read: Vec<u32> = next.offsets.iter().copied().filter(is_read).collect();
-        let near = near_each_other(&read).filter_map(|near| Some((near.first()?, near.last()?)));
+        let near = near_each_other(&read, self.read_gap()).filter_map(|near| Some((near.first()?, near.last()?)));
         ranges.extend(near.map(|(first, last)| bytes(base + *first, base + *last)));
         ranges
     }

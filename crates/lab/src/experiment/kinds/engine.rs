@@ -4,6 +4,7 @@ mod watch;
 
 use std::time::Duration;
 
+use basalt_f2fs::VictimReads;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_workloads::{Kind as Operation, Limit, PageCacheSettings, Settings};
@@ -69,6 +70,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "",
         Form::Number { least: 1, largest: 1 << 20 },
         "maximum sections freed by one commit [default: as many as there is room for]",
+    ),
+    parameter(
+        "victim-reads",
+        "runs",
+        Form::Choice(&["runs", "single"]),
+        "requests of cleaning: one for neighbouring blocks, or one for each block as F2FS in Linux makes them",
     ),
     parameter("discard", "on", Form::Choice(&["on", "off"]), "tell the device which blocks are free"),
     parameter("checkpoint", "60", SECONDS, "longest time between checkpoints, in seconds"),
@@ -226,6 +233,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.pre_invalid_bytes = point.number("pre-invalid");
     settings.options.sections_per_commit =
         point.number("sections-per-commit").and_then(|most| u32::try_from(most).ok());
+    if point.value("victim-reads") == "single" {
+        settings.options.victim_reads = VictimReads::Single;
+    }
     settings.options.checkpoint_interval = Duration::from_secs(point.number("checkpoint").unwrap_or(60));
     settings.options.commit_interval = Duration::from_secs(point.number("commit").unwrap_or(5));
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
