@@ -71,6 +71,12 @@ fn a_volume_costs_the_same_wherever_it_is_asked() {
 }
 
 #[test]
+fn a_request_has_a_block_at_least() {
+    let words = ["lab", "volume", "--device", "ssd-m", "--request", "4095"];
+    basalt(words).fails(2, &["--request", "4095", "less than a block of 4 KiB"]);
+}
+
+#[test]
 fn a_trace_sets_the_size_of_its_volume() {
     let scratch = Scratch::new();
     let trace = format!("trace={}", scratch.file("trace.fio", iolog(20_000, 4096)));

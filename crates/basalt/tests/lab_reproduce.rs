@@ -2,7 +2,12 @@
 
 mod support;
 
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
 use basalt_lab::reproduce::uncovered;
+use basalt_testkit::limit;
 use serde_json::Value;
 use support::{Scratch, run};
 
@@ -114,6 +119,33 @@ fn assert_kept(line: &str, scratch: &Scratch, rows: &[Value]) {
     assert_eq!(other.code(), 1);
     assert!(other.err().contains("holds the results of another experiment"), "{}", other.err());
     assert_eq!(std::fs::read_to_string(&results).unwrap(), changed);
+}
+
+/// Whoever runs a campaign by a script sees that it is not complete. Every point is a process, and each of them is killed.
+#[test]
+fn a_point_that_fails_is_told_by_the_exit_code() {
+    let mut command = Command::new(support::program());
+    command.args("lab reproduce --small --quiet --json -j 1 scj 7".split(' ')).stdin(Stdio::null());
+    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let threads = format!("/proc/{}/task", running.id());
+    let deadline = Instant::now() + limit::LONG;
+    let status = loop {
+        if let Some(status) = running.try_wait().unwrap() {
+            break status;
+        }
+        for thread in std::fs::read_dir(&threads).into_iter().flatten().flatten() {
+            for child in std::fs::read_to_string(thread.path().join("children")).unwrap_or_default().split_whitespace()
+            {
+                // It may have ended meanwhile; that of another point comes.
+                let _ = Command::new("kill").args(["-KILL", child]).stderr(Stdio::null()).status();
+            }
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+    };
+    let mut told = String::new();
+    running.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.starts_with("SCJ figure 7: failed: ") && told.contains("signal"), "{told}");
 }
 
 #[test]

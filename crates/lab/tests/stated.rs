@@ -34,7 +34,9 @@ fn lines_have_them_where_they_belong() {
         assert!(drawing.contains(">A</text>") && drawing.contains(">B</text>"), "{drawing}");
     }
     assert!(page.contains("<p class=\"note\">Not measured here: A: 2.5 (across); B: 5 at 20 (there).</p>"), "{page}");
-    assert!(page.contains("<span>across</span>") && page.contains("<span>there</span>"));
+    let entry = |path: &str, name: &str| format!("d=\"{path}\"/><text class=\"letter\" x=\"19\" y=\"10.5\">{name}");
+    assert!(page.contains(&entry("M1 6H16", "A</text></svg><span>across</span>")), "{page}");
+    assert!(page.contains(&entry("M8.0 0.0l6 6l-6 6l-6 -6z", "B</text></svg><span>there</span>")), "{page}");
 }
 
 #[test]

@@ -66,6 +66,10 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     output: Option<PathBuf>,
 
+    /// Tell neither figures nor progress on standard error
+    #[arg(short, long)]
+    quiet: bool,
+
     /// Print one line of JSON for each row
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -108,7 +112,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut runs = Runs::default();
     let mut some_failed = false;
     for figure in figures {
-        let Measured { rows, failed } = measure(figure, &scale, seeds.clone(), &means, &mut runs)?;
+        let Measured { rows, failed } = measure(figure, &scale, seeds.clone(), &means, &mut runs, args.quiet)?;
         show(figure, rows, args)?;
         for why in &failed {
             eprintln!("{}: failed: {why}", figure.label());
@@ -131,10 +135,14 @@ fn measure(
     seeds: Range<u64>,
     means: &Means<'_>,
     runs: &mut Runs,
+    quiet: bool,
 ) -> Result<Measured, Failure> {
-    eprintln!("{}: {}", figure.label(), figure.title);
-    let mut progress = Progress::new("points", Unit::Things, false);
+    if !quiet {
+        eprintln!("{}: {}", figure.label(), figure.title);
+    }
+    let mut progress = Progress::new("points", Unit::Things, quiet);
     let mut say = |step: Step<'_>| match step {
+        Step::Begins(_) if quiet => {}
         Step::Begins(step) => eprintln!("  {step}"),
         Step::Points(done, all) => progress.update(done, all),
     };

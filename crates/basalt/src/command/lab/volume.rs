@@ -77,7 +77,7 @@ pub struct Args {
     device: Option<String>,
 
     /// Bytes of a request to the device at most; a segment is written in order
-    #[arg(long, value_name = "SIZE", default_value = defaults::REQUEST, value_parser = parse, requires = "device")]
+    #[arg(long, value_name = "SIZE", default_value = defaults::REQUEST, value_parser = request, requires = "device")]
     request: u64,
 
     /// Put a page cache in front of the volume that holds so many bytes of dirty blocks, and writes them back all together when it is full
@@ -215,6 +215,14 @@ fn priced(args: &Args) -> Result<Option<Priced>, Failure> {
     let Some(name) = &args.device else { return Ok(None) };
     let model = presets::find(name).map_err(Failure::usage)?;
     Ok(Some(Priced::new(Arc::new(model), args.request)))
+}
+
+/// A request has a block at least.
+fn request(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        bytes @ ..4096 => Err(format!("{bytes} bytes are less than a block of 4 KiB")),
+        bytes => Ok(bytes),
+    }
 }
 
 fn bandwidths(text: &str) -> Result<(f64, f64), String> {

@@ -63,7 +63,7 @@ impl Bars {
             .iter()
             .enumerate()
             .map(|(index, name)| (bar_sample(&Look { index, reference: false }), name.clone()))
-            .chain(stated::legend(&self.stated))
+            .chain(stated::legend(&self.stated, stated::LINE))
             .collect();
         let note = stated::note(&self.stated, self.axis.unit, Clone::clone);
         let notes = [note, left_out_note(left_out, self.axis.logarithmic)];

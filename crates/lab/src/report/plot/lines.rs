@@ -81,7 +81,7 @@ fn stated_values(plot: &Plot, frame: &Frame, out: &mut String) {
         if let Some(place) = stated.place {
             let x = frame.x(place);
             let title = format!("{}: {shown} at {}", stated.text, plot.x.unit.show(place));
-            stated::path(&format!("M{x:.1} {:.1}l6 6l-6 6l-6 -6z", y - 6.0), &title, out);
+            stated::path(&stated::diamond(x, y), &title, out);
             let (x, anchor) = if x > frame.right - 24.0 { (x - 10.0, "end") } else { (x + 10.0, "start") };
             stated::label(index, (x, beside), anchor, &mut letters);
         } else {

@@ -145,7 +145,8 @@ impl Plot {
 
     fn legend(&self) -> Vec<(String, String)> {
         let entry = |(index, series): (usize, &Series)| (marks::line_sample(&look(index, series)), series.name.clone());
-        self.series.iter().enumerate().map(entry).chain(stated::legend(&self.stated)).collect()
+        let diamond = stated::diamond(8.0, 6.0);
+        self.series.iter().enumerate().map(entry).chain(stated::legend(&self.stated, &diamond)).collect()
     }
 }
 

@@ -16,6 +16,9 @@ pub(super) struct Stated<P> {
     pub text: String,
 }
 
+/// The path of a line in a legend.
+pub(super) const LINE: &str = "M1 6H16";
+
 /// The letter of a stated value: A, B, …; beyond Z they are all alike.
 pub(super) fn letter(index: usize) -> char {
     u8::try_from(index).ok().filter(|index| *index < 26).map_or('*', |index| char::from(b'A' + index))
@@ -36,12 +39,18 @@ pub(super) fn label(index: usize, (x, y): (f64, f64), anchor: &str, out: &mut St
     let _ = writeln!(out, "<text class=\"letter\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{letter}</text>");
 }
 
-/// What the legend says of stated values: a sample with the letter, and the text.
-pub(super) fn legend<P>(stated: &[Stated<P>]) -> impl Iterator<Item = (String, String)> {
-    stated.iter().enumerate().map(|(index, stated)| {
+/// The path of a diamond around a place.
+pub(super) fn diamond(x: f64, y: f64) -> String {
+    format!("M{x:.1} {:.1}l6 6l-6 6l-6 -6z", y - 6.0)
+}
+
+/// What the legend says of stated values: a sample with the letter, and the text. `place` is how one with a place is drawn; others are lines.
+pub(super) fn legend<P>(stated: &[Stated<P>], place: &str) -> impl Iterator<Item = (String, String)> {
+    stated.iter().enumerate().map(move |(index, stated)| {
         let letter = letter(index);
+        let path = if stated.place.is_some() { place } else { LINE };
         let sample = format!(
-            "<svg viewBox=\"0 0 30 12\" aria-hidden=\"true\"><path class=\"stated\" d=\"M1 6H16\"/>\
+            "<svg viewBox=\"0 0 30 12\" aria-hidden=\"true\"><path class=\"stated\" d=\"{path}\"/>\
              <text class=\"letter\" x=\"19\" y=\"10.5\">{letter}</text></svg>"
         );
         (sample, stated.text.clone())
