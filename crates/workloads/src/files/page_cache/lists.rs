@@ -6,7 +6,8 @@
 //!
 //! Source: `mm/swap.c` (`folio_mark_accessed`), `mm/vmscan.c` and `mm/workingset.c` of Linux 6, for pages of files that nobody maps.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
@@ -20,25 +21,45 @@ pub enum List {
     Inactive,
 }
 
+/// No page: the end of a list.
+const NONE: u32 = u32::MAX;
+
+/// A page and its neighbours.
 #[derive(Debug)]
-struct Entry<V> {
+struct Page<K, V> {
+    key: K,
     value: V,
     list: List,
-    /// When it came to the head of its list.
-    since: u64,
     /// Touched once since it came onto its list.
     is_referenced: bool,
+    /// The page that came to the head of the list right after it, and the one right before it.
+    newer: u32,
+    older: u32,
+}
+
+/// The ends of a list: pages come to the head and go at the tail.
+#[derive(Debug)]
+struct Ends {
+    head: u32,
+    tail: u32,
+    length: usize,
+}
+
+impl Ends {
+    const EMPTY: Ends = Ends { head: NONE, tail: NONE, length: 0 };
 }
 
 /// Pages by key, on two lists.
 #[derive(Debug)]
 pub(super) struct Lists<K, V> {
-    pages: FxHashMap<K, Entry<V>>,
-    /// The keys of each list, by when they came to its head: the first is the tail.
-    active: BTreeMap<u64, K>,
-    inactive: BTreeMap<u64, K>,
-    /// Counts what comes to a head.
-    clock: u64,
+    /// Where each page is in `pages`.
+    places: FxHashMap<K, u32>,
+    /// Pages in any order, and places for more.
+    pages: Vec<Page<K, V>>,
+    /// The places without a page.
+    unused: Vec<u32>,
+    active: Ends,
+    inactive: Ends,
     /// Pages replaced and activated so far.
     age: u64,
     /// Which pages were replaced last, and the age then: as many as there are pages at most.
@@ -46,14 +67,15 @@ pub(super) struct Lists<K, V> {
     order: VecDeque<(K, u64)>,
 }
 
-impl<K: Copy + Eq + Hash, V> Lists<K, V> {
+impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     /// No page.
     pub fn new() -> Lists<K, V> {
         Lists {
-            pages: FxHashMap::default(),
-            active: BTreeMap::new(),
-            inactive: BTreeMap::new(),
-            clock: 0,
+            places: FxHashMap::default(),
+            pages: Vec::new(),
+            unused: Vec::new(),
+            active: Ends::EMPTY,
+            inactive: Ends::EMPTY,
             age: 0,
             shadows: FxHashMap::default(),
             order: VecDeque::new(),
@@ -62,54 +84,73 @@ impl<K: Copy + Eq + Hash, V> Lists<K, V> {
 
     /// Pages.
     pub fn len(&self) -> usize {
-        self.pages.len()
+        self.places.len()
     }
 
     /// Pages of a list.
     pub fn len_of(&self, list: List) -> usize {
-        self.keys(list).len()
+        match list {
+            List::Active => self.active.length,
+            List::Inactive => self.inactive.length,
+        }
     }
 
-    /// The list of a page; `None` where there is no such page.
-    pub fn list_of(&self, key: K) -> Option<List> {
-        self.pages.get(&key).map(|page| page.list)
+    /// Whether there is such a page.
+    pub fn contains(&self, key: K) -> bool {
+        self.places.contains_key(&key)
     }
 
     /// A page, which does not touch it.
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        self.pages.get_mut(&key).map(|page| &mut page.value)
+        let place = *self.places.get(&key)?;
+        Some(&mut self.pages[place as usize].value)
     }
 
-    /// Somebody used the page.
-    pub fn touch(&mut self, key: K) {
-        let Some(page) = self.pages.get_mut(&key) else { return };
+    /// Somebody uses the page.
+    pub fn touch(&mut self, key: K) -> Option<&V> {
+        let place = *self.places.get(&key)?;
+        let page = &mut self.pages[place as usize];
         if page.list == List::Active || !page.is_referenced {
             page.is_referenced = true;
-            return;
+        } else {
+            self.unlink(place);
+            self.link(place, List::Active);
+            self.age += 1;
         }
-        self.move_to(key, List::Active);
-        self.age += 1;
+        Some(&self.pages[place as usize].value)
     }
 
     /// A page that was not there.
     pub fn insert(&mut self, key: K, value: V) {
-        let soon = self.shadows.remove(&key).is_some_and(|at| self.age - at <= self.active.len() as u64);
+        let soon = self.shadows.remove(&key).is_some_and(|at| self.age - at <= self.active.length as u64);
         let list = if soon { List::Active } else { List::Inactive };
         self.age += u64::from(soon);
-        self.remove(key);
-        self.clock += 1;
-        let since = self.clock;
-        self.keys_mut(list).insert(since, key);
-        self.pages.insert(key, Entry { value, list, since, is_referenced: false });
+        let page = Page { key, value, list, is_referenced: false, newer: NONE, older: NONE };
+        let place = match self.unused.pop() {
+            Some(place) => {
+                self.pages[place as usize] = page;
+                place
+            }
+            None => {
+                self.pages.push(page);
+                // No memory holds more.
+                self.pages.len() as u32 - 1
+            }
+        };
+        if let Some(old) = self.places.insert(key, place) {
+            self.take_out(old);
+        }
+        self.link(place, list);
     }
 
     /// The page that the next new one replaces; `None` where there is none.
     pub fn last(&mut self) -> Option<K> {
-        while self.inactive.len() < self.active.len() {
-            let (_, &key) = self.active.first_key_value()?;
-            self.move_to(key, List::Inactive);
+        while self.inactive.length < self.active.length {
+            let place = self.active.tail;
+            self.unlink(place);
+            self.link(place, List::Inactive);
         }
-        self.inactive.first_key_value().map(|(_, &key)| key)
+        self.pages.get(self.inactive.tail as usize).map(|page| page.key)
     }
 
     /// Takes a page out because another one needs the room.
@@ -118,10 +159,12 @@ impl<K: Copy + Eq + Hash, V> Lists<K, V> {
         self.shadows.insert(key, self.age);
         self.order.push_back((key, self.age));
         self.age += 1;
-        while self.order.len() > self.pages.len().max(1) {
+        while self.order.len() > self.len().max(1) {
             let Some((old, at)) = self.order.pop_front() else { break };
-            if self.shadows.get(&old) == Some(&at) {
-                self.shadows.remove(&old);
+            if let Entry::Occupied(shadow) = self.shadows.entry(old)
+                && *shadow.get() == at
+            {
+                shadow.remove();
             }
         }
         Some(value)
@@ -129,32 +172,51 @@ impl<K: Copy + Eq + Hash, V> Lists<K, V> {
 
     /// Takes a page out because what it held is gone.
     pub fn remove(&mut self, key: K) -> Option<V> {
-        let page = self.pages.remove(&key)?;
-        self.keys_mut(page.list).remove(&page.since);
-        Some(page.value)
+        let place = self.places.remove(&key)?;
+        Some(self.take_out(place))
     }
 
-    fn move_to(&mut self, key: K, list: List) {
-        self.clock += 1;
-        let clock = self.clock;
-        let Some(page) = self.pages.get_mut(&key) else { return };
-        let (from, since) = (page.list, page.since);
-        (page.list, page.since, page.is_referenced) = (list, clock, false);
-        self.keys_mut(from).remove(&since);
-        self.keys_mut(list).insert(clock, key);
+    /// Takes out the page at a place, which is unused then.
+    fn take_out(&mut self, place: u32) -> V {
+        self.unlink(place);
+        self.unused.push(place);
+        std::mem::take(&mut self.pages[place as usize].value)
     }
 
-    fn keys(&self, list: List) -> &BTreeMap<u64, K> {
-        match list {
-            List::Active => &self.active,
-            List::Inactive => &self.inactive,
-        }
-    }
-
-    fn keys_mut(&mut self, list: List) -> &mut BTreeMap<u64, K> {
-        match list {
+    /// Puts a page that is on no list at the head of this one.
+    fn link(&mut self, place: u32, list: List) {
+        let ends = match list {
             List::Active => &mut self.active,
             List::Inactive => &mut self.inactive,
+        };
+        let older = std::mem::replace(&mut ends.head, place);
+        ends.length += 1;
+        if older == NONE {
+            ends.tail = place;
+        } else {
+            self.pages[older as usize].newer = place;
+        }
+        let page = &mut self.pages[place as usize];
+        (page.list, page.is_referenced, page.newer, page.older) = (list, false, NONE, older);
+    }
+
+    /// Takes a page off its list.
+    fn unlink(&mut self, place: u32) {
+        let Page { list, newer, older, .. } = self.pages[place as usize];
+        let ends = match list {
+            List::Active => &mut self.active,
+            List::Inactive => &mut self.inactive,
+        };
+        ends.length -= 1;
+        if newer == NONE {
+            ends.head = older;
+        } else {
+            self.pages[newer as usize].older = older;
+        }
+        if older == NONE {
+            ends.tail = newer;
+        } else {
+            self.pages[older as usize].newer = newer;
         }
     }
 }
@@ -162,6 +224,10 @@ impl<K: Copy + Eq + Hash, V> Lists<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn list_of<V>(lists: &Lists<u32, V>, key: u32) -> Option<List> {
+        lists.places.get(&key).map(|place| lists.pages[*place as usize].list)
+    }
 
     fn lists(count: u32) -> Lists<u32, ()> {
         let mut lists = Lists::new();
@@ -179,13 +245,13 @@ mod tests {
     fn the_second_touch_activates() {
         let mut lists = lists(3);
         lists.touch(0);
-        assert_eq!(lists.list_of(0), Some(List::Inactive));
+        assert_eq!(list_of(&lists, 0), Some(List::Inactive));
         lists.touch(0);
-        assert_eq!(lists.list_of(0), Some(List::Active));
+        assert_eq!(list_of(&lists, 0), Some(List::Active));
         lists.touch(1);
         // Touched once is no reason to stay.
         assert_eq!([replace(&mut lists), replace(&mut lists)], [1, 2]);
-        assert_eq!((lists.list_of(0), lists.list_of(1)), (Some(List::Active), None));
+        assert_eq!((list_of(&lists, 0), list_of(&lists, 1)), (Some(List::Active), None));
     }
 
     #[test]
@@ -198,7 +264,7 @@ mod tests {
         assert_eq!((lists.len_of(List::Active), lists.len_of(List::Inactive)), (3, 1));
         // 2 came first to the active list: it goes behind 3, which is replaced before.
         assert_eq!(replace(&mut lists), 3);
-        assert_eq!(lists.list_of(2), Some(List::Inactive));
+        assert_eq!(list_of(&lists, 2), Some(List::Inactive));
         assert_eq!(replace(&mut lists), 2);
     }
 
@@ -213,7 +279,47 @@ mod tests {
         // Two are active, and three were replaced since the first, it included.
         lists.insert(2, ());
         lists.insert(3, ());
-        assert_eq!([3, 2].map(|key| lists.list_of(key)), [Some(List::Active), Some(List::Inactive)]);
+        assert_eq!([3, 2].map(|key| list_of(&lists, key)), [Some(List::Active), Some(List::Inactive)]);
+    }
+
+    #[test]
+    fn agrees_with_a_model_of_two_queues() {
+        // Of each queue the first is the tail.
+        let (mut lists, mut active, mut inactive) = (Lists::new(), Vec::new(), Vec::new());
+        let mut referenced = [false; 40];
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = (random >> 33) as u32 % 40;
+            let at = |queue: &[u32]| queue.iter().position(|other| *other == key);
+            match (random >> 60, at(&active), at(&inactive)) {
+                (0..8, Some(_), _) => assert!(lists.touch(key).is_some()),
+                (0..8, _, Some(at)) => {
+                    assert!(lists.touch(key).is_some());
+                    if std::mem::replace(&mut referenced[key as usize], true) {
+                        active.push(inactive.remove(at));
+                    }
+                }
+                (8..10, Some(at), _) => assert_eq!(lists.remove(active.remove(at)), Some(key)),
+                (8..10, _, Some(at)) => assert_eq!(lists.remove(inactive.remove(at)), Some(key)),
+                (_, None, None) => {
+                    lists.insert(key, key);
+                    referenced[key as usize] = false;
+                    let is_active = list_of(&lists, key) == Some(List::Active);
+                    if is_active { active.push(key) } else { inactive.push(key) }
+                }
+                _ => {
+                    while inactive.len() < active.len() {
+                        referenced[active[0] as usize] = false;
+                        inactive.push(active.remove(0));
+                    }
+                    assert_eq!(lists.last(), Some(inactive[0]));
+                    assert_eq!(lists.replace(inactive[0]), Some(inactive.remove(0)));
+                }
+            }
+            assert_eq!((lists.len_of(List::Active), lists.len_of(List::Inactive)), (active.len(), inactive.len()));
+            assert_eq!(lists.len(), active.len() + inactive.len());
+        }
     }
 
     #[test]

@@ -185,16 +185,17 @@ impl PageCache {
         while done < count {
             let at = offset + done as u64;
             let (page, inside) = (at / PAGE as u64, (at % PAGE as u64) as usize);
-            if self.pages.list_of((ino, page)).is_none() {
+            let mut held = self.pages.touch((ino, page));
+            if held.is_none() {
                 fetched = self.fetch(engine, ino, page, (offset + count as u64).div_ceil(PAGE as u64))?;
+                held = self.pages.touch((ino, page));
             } else if page >= fetched {
                 self.statistics.hits += 1;
             }
             let length = (PAGE - inside).min(count - done);
-            if let Some(held) = self.pages.get_mut((ino, page)) {
+            if let Some(held) = held {
                 held.read(inside, &mut buffer[done..done + length]);
             }
-            self.pages.touch((ino, page));
             done += length;
         }
         Ok(count)
@@ -216,15 +217,17 @@ impl PageCache {
             let at = offset + done as u64;
             let (page, inside) = (at / PAGE as u64, (at % PAGE as u64) as usize);
             let length = (PAGE - inside).min(data.len() - done);
-            let old = page * (PAGE as u64) < self.size(ino).unwrap_or(0);
-            if self.pages.list_of((ino, page)).is_none() {
-                if length < PAGE && old {
+            let mut held = self.pages.get_mut((ino, page));
+            if held.is_none() {
+                let is_old = page * (PAGE as u64) < self.size(ino).unwrap_or(0);
+                if length < PAGE && is_old {
                     self.fetch(engine, ino, page, page + 1)?;
                 } else {
                     self.insert(engine, ino, page, CompactBlock::default())?;
                 }
+                held = self.pages.get_mut((ino, page));
             }
-            if let Some(held) = self.pages.get_mut((ino, page)) {
+            if let Some(held) = held {
                 held.write(inside, &data[done..done + length]);
             }
             self.note_dirty(ino, page, at + length as u64);
@@ -347,15 +350,15 @@ impl PageCache {
     /// behind them.
     fn fetch(&mut self, engine: &(impl FileSystem + ?Sized), ino: InodeNumber, page: u64, end: u64) -> Result<u64> {
         let end = end.min(page + (REQUEST / PAGE).min((self.most / 2).max(1)) as u64);
-        let next = (page..end).find(|&page| self.pages.list_of((ino, page)).is_some()).unwrap_or(end);
+        let next = (page..end).find(|&page| self.pages.contains((ino, page))).unwrap_or(end);
         let mut bytes = std::mem::take(&mut self.buffer);
-        bytes.clear();
         bytes.resize((next - page) as usize * PAGE, 0);
         let mut done = 0;
         while done < bytes.len() {
             let count = engine.read(ino, page * PAGE as u64 + done as u64, &mut bytes[done..])?;
             if count == 0 {
                 // A hole behind the end that the engine knows of.
+                bytes[done..].fill(0);
                 break;
             }
             done += count;
