@@ -103,13 +103,14 @@ impl SegmentTable {
     #[must_use]
     pub fn movable(&self, section: Section, from: u32, most: u32) -> Option<(Segment, Vec<u32>)> {
         let mut segments = self.segments_of(section).skip((from / BLOCKS_PER_SEGMENT) as usize);
+        // Later segments lie behind `from` as a whole.
+        let mut first = from % BLOCKS_PER_SEGMENT;
         segments.find_map(|segment| {
+            let first = std::mem::take(&mut first);
             if matches!(self.state(segment), SegmentState::Free | SegmentState::Active) {
                 return None;
             }
-            let mut blocks = self.blocks_to_move(segment);
-            blocks.retain(|offset| self.position_in_section(segment, *offset) >= from);
-            blocks.truncate(most as usize);
+            let blocks = self.blocks_to_move(segment, first, most as usize);
             (!blocks.is_empty()).then_some((segment, blocks))
         })
     }

@@ -232,18 +232,23 @@ impl SegmentTable {
         sections.iter().filter(|section| is_freed(section)).count() as u32
     }
 
-    /// The offsets in the segment of the blocks to move out of it: live ones, and pre-invalid ones that are not retiring. Rising.
-    pub(super) fn blocks_to_move(&self, segment: Segment) -> Vec<u32> {
-        let live = self.live_blocks(segment);
+    /// The offsets in the segment, from `first` on, of the blocks to move out of it, at most `most`: live ones, and pre-invalid ones that are
+    /// not retiring. Rising.
+    pub(super) fn blocks_to_move(&self, segment: Segment, first: u32, most: usize) -> Vec<u32> {
+        let at = segment.index();
+        let live = self.maps[at].offsets_from(self.live[at], first);
         let Some(known) = self.durability.as_ref().filter(|known| known.pre_invalid.count(segment) > 0) else {
-            return live.collect();
+            let mut blocks = Vec::with_capacity(most.min(self.live[at].into()));
+            blocks.extend(live.take(most));
+            return blocks;
         };
         let kept = known
             .pre_invalid
             .offsets(segment)
-            .filter(|offset| !known.retiring.contains(MainBlock::in_segment(segment, *offset)));
+            .filter(|offset| *offset >= first && !known.retiring.contains(MainBlock::in_segment(segment, *offset)));
         let mut both: Vec<u32> = live.chain(kept).collect();
         both.sort_unstable();
+        both.truncate(most);
         both
     }
 }

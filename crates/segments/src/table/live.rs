@@ -116,8 +116,14 @@ impl LiveMap {
 
     /// The offsets of the live blocks, rising.
     pub(super) fn offsets(&self, live: u16) -> impl Iterator<Item = u32> + use<> {
+        self.offsets_from(live, 0)
+    }
+
+    /// The offsets of the live blocks from block `first` of the segment on, rising.
+    pub(super) fn offsets_from(&self, live: u16, first: u32) -> impl Iterator<Item = u32> + use<> {
         let mut words = self.words(live);
-        let mut at = 0;
+        let mut at = (first / u64::BITS) as usize;
+        words[at] &= u64::MAX >> (first % u64::BITS);
         std::iter::from_fn(move || {
             while at < words.len() {
                 if words[at] != 0 {
@@ -178,6 +184,8 @@ mod tests {
         let live = map.load(&bytes);
         assert_eq!(live, 4);
         assert_eq!(map.offsets(live).collect::<Vec<_>>(), [0, 7, 73, 511]);
+        let from = |first| map.offsets_from(live, first).next();
+        assert_eq!([1, 7, 8, 73, 74, 511].map(from), [7, 7, 73, 73, 511, 511].map(Some));
         assert!(map.contains(live, 73) && !map.contains(live, 74));
         assert_eq!(map.to_bytes(live), bytes);
     }
