@@ -205,11 +205,13 @@ impl Volume {
     /// Gives a block its next place, in this log.
     #[inline]
     fn place(&mut self, block: u32, log: LogId, copied: bool) -> Result<()> {
+        // Read first: this takes a trip to memory, and what comes next can go on meanwhile.
+        let old = self.places[block as usize];
         let place = self.allocate(log, block)?;
         self.choices.note_data(block, copied, place);
         self.roll_when_full(log);
         self.written += 1;
-        let old = std::mem::replace(&mut self.places[block as usize], place);
+        self.places[block as usize] = place;
         if let Some(file) = &mut self.file {
             file.mark_dirty(file.node_of(block));
         }
