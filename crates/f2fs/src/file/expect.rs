@@ -5,6 +5,7 @@ use basalt_vfs::{FileKind, OpenFlags};
 use crate::error::Result;
 use crate::layout::Ino;
 use crate::layout::inode::{Advise, RawInodeFlags};
+use crate::node::inode;
 use crate::volume::Volume;
 
 impl Volume {
@@ -36,12 +37,13 @@ impl Volume {
 
     /// Fails unless the inode is a file whose content Basalt can read, and, for `change`, may change.
     pub(crate) fn expect_file(&mut self, ino: Ino, change: bool) -> Result<()> {
-        match self.kind(ino)? {
+        let raw = self.inode(ino)?;
+        match inode::kind(raw) {
             FileKind::Regular => {}
             FileKind::Directory => return Err(basalt_vfs::Error::IsDirectory.into()),
             _ => return Err(basalt_vfs::Error::Invalid("not a regular file").into()),
         }
-        let advise = Advise::from_bits_truncate(self.inode(ino)?.i_advise);
+        let advise = Advise::from_bits_truncate(raw.i_advise);
         if advise.contains(Advise::ENCRYPT) {
             return Err(basalt_vfs::Error::NotPermitted("encrypted, and there is no key").into());
         }

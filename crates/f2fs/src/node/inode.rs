@@ -24,6 +24,11 @@ pub const PROJECT_END: usize = core::mem::offset_of!(RawExtra, i_projid) + 4;
 /// inode's own addresses too.
 pub const SIZE_LIMIT: u64 = (BLOCKS_MAX + SLOTS as u64) << BLOCK_BITS;
 
+/// What kind of file an inode is.
+pub fn kind(inode: &RawInode) -> FileKind {
+    FileKind::from_mode(u32::from(inode.i_mode.get())).unwrap_or(FileKind::Regular)
+}
+
 /// Whether the inode has room for a checksum.
 pub fn has_checksum(inode: &RawInode) -> bool {
     inode.has_extra(CHECKSUM_END)

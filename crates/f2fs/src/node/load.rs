@@ -26,22 +26,22 @@ impl Volume {
 
     /// A node to change: it will be written by the next checkpoint at the latest.
     pub(crate) fn node_mut(&mut self, nid: Nid) -> Result<&mut Node> {
-        self.node_to_change(nid, true)
-    }
-
-    /// As [`node_mut`](Self::node_mut); unless `essential`, only times are to change.
-    fn node_to_change(&mut self, nid: Nid, essential: bool) -> Result<&mut Node> {
         if !self.nodes.contains(nid) {
             self.load_node(nid)?;
         }
+        self.change_loaded(nid, true)
+    }
+
+    /// A node in memory to change; unless `essential`, only times are to change.
+    fn change_loaded(&mut self, nid: Nid, essential: bool) -> Result<&mut Node> {
         self.checkpoint.note_change();
         self.nodes.mark_dirty(nid, essential).ok_or_else(|| not_in_memory(nid))
     }
 
     /// An inode of which only times are to change: fdatasync does not write it for them.
     pub(crate) fn inode_times_mut(&mut self, ino: Ino) -> Result<&mut RawInode> {
-        self.check_inode(ino)?;
-        Ok(self.node_to_change(ino.nid(), false)?.inode_mut())
+        self.load_inode(ino)?;
+        Ok(self.change_loaded(ino.nid(), false)?.inode_mut())
     }
 
     fn load_node(&mut self, nid: Nid) -> Result<()> {
@@ -109,20 +109,25 @@ impl Volume {
 
     /// The inode `ino`: its node, checked to be one. Stale if there is none.
     pub(crate) fn inode(&mut self, ino: Ino) -> Result<&RawInode> {
-        self.check_inode(ino)?;
-        Ok(self.node(ino.nid())?.inode())
+        self.load_inode(ino)?;
+        let node = self.nodes.touch(ino.nid());
+        Ok(node.ok_or_else(|| not_in_memory(ino.nid()))?.inode())
     }
 
     /// As [`inode`](Self::inode), to change.
     pub(crate) fn inode_mut(&mut self, ino: Ino) -> Result<&mut RawInode> {
-        self.check_inode(ino)?;
-        Ok(self.node_mut(ino.nid())?.inode_mut())
+        self.load_inode(ino)?;
+        Ok(self.change_loaded(ino.nid(), true)?.inode_mut())
+    }
+
+    /// Has the inode `ino` in memory.
+    fn load_inode(&mut self, ino: Ino) -> Result<()> {
+        if self.find_inode(ino)? { Ok(()) } else { self.load_node(ino.nid()) }
     }
 
     /// What kind of file an inode is.
     pub(crate) fn kind(&mut self, ino: Ino) -> Result<FileKind> {
-        let mode = u32::from(self.inode(ino)?.i_mode.get());
-        Ok(FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
+        Ok(inode::kind(self.inode(ino)?))
     }
 
     /// Whether an inode is a directory.
@@ -140,16 +145,17 @@ impl Volume {
 
     /// Whether there is an inode of this number.
     pub(crate) fn is_inode(&mut self, ino: Ino) -> Result<bool> {
-        match self.check_inode(ino) {
-            Ok(()) => Ok(true),
+        match self.find_inode(ino) {
+            Ok(_) => Ok(true),
             Err(Error::Refused(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn check_inode(&mut self, ino: Ino) -> Result<()> {
+    /// Whether the inode `ino` is in memory; if not, it is on the volume. Stale if there is none.
+    fn find_inode(&mut self, ino: Ino) -> Result<bool> {
         if let Some(footer) = self.nodes.footer(ino.nid()) {
-            return if footer.ino() == ino { Ok(()) } else { Err(basalt_vfs::Error::Stale.into()) };
+            return if footer.ino() == ino { Ok(true) } else { Err(basalt_vfs::Error::Stale.into()) };
         }
         if ino == Ino::NONE || ino.nid() >= self.geometry.node_ids() {
             return Err(basalt_vfs::Error::Stale.into());
@@ -158,7 +164,7 @@ impl Volume {
         if !nat::in_use(&entry) || entry.ino() != ino {
             return Err(basalt_vfs::Error::Stale.into());
         }
-        Ok(())
+        Ok(false)
     }
 }
 
