@@ -73,8 +73,14 @@ impl Blocks {
     }
 }
 
-/// Puts slices of `length` bytes behind the first `before` blocks, instead of what is there: no byte is cleared that is written anyway.
+/// Puts slices of `length` bytes, whole blocks together, behind the first `before` blocks, instead of what is there: no byte of a single
+/// slice is cleared that is written anyway.
 pub(super) fn put_behind(blocks: &mut Vec<AlignedBlock>, before: usize, slices: &[&[u8]], length: usize) {
+    if let [only] = slices {
+        blocks.truncate(before);
+        blocks.extend(only.as_chunks::<BLOCK_SIZE>().0.iter().map(|bytes| AlignedBlock(*bytes)));
+        return;
+    }
     blocks.resize(before + length / BLOCK_SIZE, AlignedBlock::new_zeroed());
     let mut left = blocks[before..].as_mut_bytes();
     for slice in slices {
