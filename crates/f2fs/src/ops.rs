@@ -25,7 +25,7 @@ impl F2fs {
     /// Runs an operation that only looks (it may still load caches and renew access times).
     fn look<T>(&self, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
         let mut volume = self.volume.lock();
-        volume.last_used = volume.clock.uptime();
+        volume.last_used = volume.clock.rough_uptime();
         Ok(work(&mut volume)?)
     }
 
@@ -55,7 +55,7 @@ impl F2fs {
         let _open = self.keep_open()?;
         self.make_room_for(weight)?;
         Ok(self.locked(|volume| {
-            volume.last_used = volume.clock.uptime();
+            volume.last_used = volume.clock.rough_uptime();
             volume.expect_writable()?;
             volume.attempt(work)
         })?)
