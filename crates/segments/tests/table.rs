@@ -231,6 +231,23 @@ fn victims_are_never_free_full_active_or_only_waiting() {
 }
 
 #[test]
+fn what_is_to_be_moved_goes_on_in_the_next_closed_segment_of_the_section() {
+    let mut table = loaded(4, &[300, 200, 100, 300]);
+    table.set_active(Segment::new(2));
+    let movable = |from: u32, most: u32| {
+        let (segment, blocks) = table.movable(Section::new(0), from, most)?;
+        Some((segment.get(), *blocks.first().unwrap(), blocks.len()))
+    };
+    assert_eq!(movable(0, 9999), Some((0, 0, 300)));
+    assert_eq!(movable(250, 20), Some((0, 250, 20)));
+    assert_eq!(movable(300, 5), Some((1, 0, 5)), "a later segment from its first block on");
+    assert_eq!(movable(512 + 190, 99), Some((1, 190, 10)));
+    assert_eq!(movable(512 + 200, 2), Some((3, 0, 2)), "somebody writes to the third");
+    assert_eq!(movable(3 * 512 + 300, 9), None);
+    assert_eq!(movable(0, 0), None);
+}
+
+#[test]
 fn victims_see_the_extremes_of_time() {
     struct Probe;
     impl VictimPolicy for Probe {

@@ -330,6 +330,55 @@ mod tests {
     }
 
     #[test]
+    fn a_step_takes_no_more_than_asked_for_of_live_and_kept_blocks_together() {
+        let mut table = table();
+        assert!(table.clear_live(MainBlock::new(0), 2) && table.clear_live(MainBlock::new(1), 2));
+        let step = |from, most| table.movable(Section::new(0), from, most).map(|(_, blocks)| blocks);
+        assert_eq!([step(0, 1), step(0, 3), step(1, 2)], [vec![0], vec![0, 1, 2], vec![1, 2]].map(Some));
+    }
+
+    /// Pre-invalid blocks have to be moved: they make a section dearer, and one that is all needed is no victim.
+    #[test]
+    fn kept_blocks_cost_as_much_as_live_ones() {
+        let mut table = SegmentTable::new(4, 1);
+        table.track_durability();
+        let mut log = None;
+        for (segment, live) in [(0, 512), (1, 15), (2, 12)] {
+            let next = table.open_segment(SegmentKind::WarmData, log).unwrap();
+            assert_eq!(next, Segment::new(segment));
+            assert!(table.set_live_run(MainBlock::in_segment(next, 0), live, 1));
+            log.into_iter().for_each(|full| table.close_segment(full));
+            log = Some(next);
+        }
+        assert_eq!(table.open_segment(SegmentKind::WarmData, log), Some(Segment::new(3)));
+        log.into_iter().for_each(|full| table.close_segment(full));
+        table.begin_checkpoint();
+        table.end_checkpoint();
+        assert!(table.clear_live_all(Segment::new(1), &[0, 1, 2, 3, 4], 2));
+        assert!(table.clear_live(MainBlock::new(0), 2));
+        // Of the first 511 are live and one is kept; of the second ten and five.
+        let victims = table.select_victims(&crate::Greedy, 9, &|_| false, 9);
+        assert_eq!(victims, [2, 1].map(Section::new));
+    }
+
+    #[test]
+    fn a_section_of_several_segments_is_freed_once() {
+        let mut table = SegmentTable::new(4, 2);
+        table.track_durability();
+        let mut log = None;
+        for segment in 0..3 {
+            let next = table.open_segment(SegmentKind::WarmData, log).unwrap();
+            let block = MainBlock::in_segment(Segment::new(segment), 0);
+            assert!(table.set_live(block, 1) && table.clear_live(block, 1));
+            log.into_iter().for_each(|full| table.close_segment(full));
+            log = Some(next);
+        }
+        assert_eq!(table.prefree(), [0, 1].map(Segment::new));
+        assert_eq!(table.sections_freed_by(|segment| table.is_unneeded(segment, 0)), 1);
+        assert_eq!(table.sections_freed_by(|segment| segment == Segment::new(1)), 0);
+    }
+
+    #[test]
     fn without_tracking_nothing_is_kept() {
         let mut table = SegmentTable::new(2, 1);
         assert!(table.set_live(MainBlock::new(5), 1) && table.clear_live(MainBlock::new(5), 1));

@@ -174,6 +174,11 @@ mod tests {
         }
         assert!(!map.remove(0, 0));
         assert_eq!(map.to_bytes(0), [0; 64]);
+        // So do many at once.
+        assert_eq!((map.insert_run(0, 0, 500), map.memory() != 0), (500, true));
+        assert_eq!((map.insert_run(500, 500, 12), map.memory()), (12, 0));
+        let all: Vec<u32> = (0..512).collect();
+        assert_eq!((map.remove_all(FULL, &all), map.memory()), (512, 0));
     }
 
     #[test]
