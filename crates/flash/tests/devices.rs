@@ -150,6 +150,40 @@ fn what_was_prefetched_costs_once_and_failures_nothing() {
     let device = TimedDevice::new(faulty, Arc::new(simple()), clock.clone());
     device.write_at(0, &[1; 4096]).unwrap();
     assert_eq!(clock.now(), 15_000_000 + 819_200);
+    for kind in [RequestKind::Read, RequestKind::Write, RequestKind::Flush, RequestKind::Discard] {
+        device.inner().fail_nth(kind, 1, std::io::ErrorKind::Other);
+    }
+    device.read_at(0, &mut [0; 512]).unwrap_err();
+    device.write_at(0, &[1; 512]).unwrap_err();
+    device.flush().unwrap_err();
+    device.discard(0, 4096).unwrap_err();
+    assert_eq!(clock.now(), 15_000_000 + 819_200);
+}
+
+#[test]
+fn what_is_written_behind_a_prefetch_is_read_again_and_nothing_lies_behind_the_end() {
+    let clock = VirtualClock::new();
+    let end = 1 << 20;
+    let device = TimedDevice::new(MemoryDevice::new(end, 512), Arc::new(simple()), clock);
+    device.prefetch(end - 8192, end);
+    assert_eq!((device.statistics().read.requests, device.statistics().read.bytes), (1, 8192));
+    device.write_at(end - 4096, &[1; 4096]).unwrap();
+    device.read_at(end - 8192, &mut [0; 4096]).unwrap();
+    assert_eq!(device.statistics().read.requests, 1);
+    device.read_at(end - 4096, &mut [0; 4096]).unwrap();
+    assert_eq!(device.statistics().read.requests, 2);
+}
+
+#[test]
+fn a_layer_sees_the_pages_that_its_flash_has() {
+    let geometry = Geometry::for_bytes(64 << 20).unwrap();
+    let layer = PageLevel::new(geometry, PageLevelOptions::default()).unwrap();
+    let end = geometry.logical_pages() * 4096;
+    let device = TimedDevice::new(MemoryDevice::new(end + 8192, 512), Arc::new(simple()), VirtualClock::new())
+        .with_layer(Box::new(layer));
+    device.write_at(end - 4096, &[1; 8192]).unwrap();
+    device.write_at(end, &[1; 8192]).unwrap();
+    assert_eq!(device.layers()[0].statistics.pages_written, 1);
 }
 
 #[test]

@@ -220,6 +220,20 @@ fn a_timed_device_serves_threads_that_have_times_of_their_own() {
     assert_eq!(statistics.busy_ns(), 8_000_000);
 }
 
+/// How long a request waits for others is part of its latency, and not of the device's work.
+#[test]
+fn latencies_of_requests_that_wait_are_longer_than_their_work() {
+    let clock = VirtualClock::new();
+    let device = TimedDevice::new(MemoryDevice::new(1 << 20, 512), striped(4), clock.clone()).with_queue(4);
+    for _ in 0..3 {
+        clock.resume(10_000);
+        device.write_at(0, &[1; 4096]).unwrap();
+    }
+    let statistics = device.statistics();
+    assert_eq!((clock.now(), statistics.busy_ns()), (3_010_000, 3_000_000));
+    assert_eq!([30.0, 60.0, 100.0].map(|share| statistics.write.percentile_ns(share) / 10_000), [100, 200, 300]);
+}
+
 #[test]
 fn the_processor_works_before_the_device_does() {
     let clock = VirtualClock::new();
@@ -231,6 +245,11 @@ fn the_processor_works_before_the_device_does() {
     device.flush().unwrap();
     assert_eq!(clock.now(), 2_125_000 + 2100 + 5_000_000);
     assert_eq!(device.statistics().write.percentile_ns(100.0) / 10_000, 212);
+    // A discard names blocks, and does not touch them.
+    let busy = device.statistics().busy_ns();
+    device.discard(0, 8192).unwrap();
+    assert_eq!(clock.now() - 2100, device.statistics().busy_ns());
+    assert!(device.statistics().busy_ns() > busy);
 }
 
 /// A request whose collection is not over has its place in the queue until then.
