@@ -322,6 +322,56 @@ mod tests {
         }
     }
 
+    /// What activates a page ages those that were replaced, as each replacement does.
+    #[test]
+    fn pages_that_were_activated_count_as_time() {
+        for (again, expected) in [(false, List::Active), (true, List::Inactive)] {
+            let mut lists = lists(4);
+            [0, 0].map(|key| lists.touch(key).copied());
+            assert_eq!(replace(&mut lists), 1);
+            // The page that comes back finds one active page. One was replaced since, it included.
+            if again {
+                [2, 2].map(|key| lists.touch(key).copied());
+                lists.remove(2);
+            }
+            lists.insert(1, ());
+            assert_eq!(list_of(&lists, 1), Some(expected), "{again}");
+        }
+        // A page that comes back soon is activated, which ages the other one: three are more than the two that are active.
+        let mut lists = lists(6);
+        [0, 0].map(|key| lists.touch(key).copied());
+        assert_eq!([replace(&mut lists), replace(&mut lists)], [1, 2]);
+        [2, 1].map(|key| lists.insert(key, ()));
+        assert_eq!([2, 1].map(|key| list_of(&lists, key)), [Some(List::Active), Some(List::Inactive)]);
+    }
+
+    #[test]
+    fn an_earlier_trace_of_a_page_goes_without_the_later_one() {
+        let mut lists = lists(6);
+        [0, 0, 1, 1, 2, 2].map(|key| lists.touch(key).copied());
+        assert_eq!(replace(&mut lists), 3);
+        lists.insert(3, ());
+        // The second trace of 3 is in the middle of those that are kept when the first one goes.
+        [3, 4, 5].map(|key| lists.replace(key));
+        lists.insert(3, ());
+        assert_eq!(list_of(&lists, 3), Some(List::Active));
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let mut lists = lists(4);
+        for key in 4..1000 {
+            replace(&mut lists);
+            lists.insert(key, ());
+            // Again, although it is there.
+            lists.insert(key, ());
+            lists.remove(key);
+            lists.insert(key, ());
+        }
+        assert_eq!((lists.pages.len(), lists.places.len()), (5, 4));
+        assert_eq!(lists.len_of(List::Active) + lists.len_of(List::Inactive), 4);
+    }
+
     #[test]
     fn what_is_removed_leaves_no_trace() {
         let mut lists = lists(3);
