@@ -1,10 +1,11 @@
 //! Experiments: files, points, results, resuming.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use basalt_lab::experiment::{
     DirectoryError, Experiment, InProcess, Kind, Point, Record, ResultsDirectory, Runner, Summary, run, verdicts_of,
@@ -324,6 +325,67 @@ fn what_was_measured_is_not_measured_again_and_failures_are() {
     assert_eq!(counting.0.load(Ordering::Relaxed), 4, "the failed ones");
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
     assert!(page.contains("Failed points") && page.contains("Small &lt;&amp;&gt;"));
+}
+
+/// A result that comes behind a line that was cut off, or behind the last writing of the file, is a line of its own.
+#[test]
+fn results_are_added_behind_whole_lines() {
+    let (scratch, file) = with_file(SMALL);
+    let directory = scratch.path().join("results");
+    let create = || ResultsDirectory::create(&directory, &file, &[]).unwrap();
+    let mut results = create();
+    let points = results.missing();
+    let record = |index: usize| {
+        let metrics = BTreeMap::from([("copies".to_owned(), index as f64)]);
+        Record { point: points[index].clone(), outcome: Ok(metrics) }
+    };
+    results.add(record(0)).unwrap();
+    results.finish().unwrap();
+    results.add(record(1)).unwrap();
+    drop(results);
+    let lines = directory.join("results.jsonl");
+    let two = fs::read_to_string(&lines).unwrap();
+    assert_eq!(two.lines().count(), 2);
+    fs::write(&lines, format!("{two}{{\"kind\":\"volume\",\"para")).unwrap();
+    let mut results = create();
+    results.add(record(2)).unwrap();
+    drop(results);
+    let three = fs::read_to_string(&lines).unwrap();
+    assert!(three.starts_with(&two) && three.lines().count() == 3, "{three}");
+    assert_eq!(ResultsDirectory::open(&directory).unwrap().records().len(), 3);
+    for (line, why) in
+        [("{}".to_owned(), "line 4: "), (" ".repeat((1 << 20) + 1), "line 4: is too long; remove the line")]
+    {
+        fs::write(&lines, format!("{three}{line}\n")).unwrap();
+        let error = ResultsDirectory::open(&directory).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// Waits for a second point that runs at the same time.
+#[derive(Default)]
+struct Together {
+    begun: Mutex<usize>,
+    another: Condvar,
+}
+
+impl Runner for Together {
+    fn run(&self, point: &Point) -> Option<Record> {
+        let mut begun = self.begun.lock().unwrap();
+        *begun += 1;
+        self.another.notify_all();
+        let waited = self.another.wait_timeout_while(begun, Duration::from_secs(30), |begun| *begun < 2).unwrap();
+        let alone = waited.1.timed_out();
+        let outcome = if alone { Err("is alone".to_owned()) } else { Ok(BTreeMap::from([("copies".to_owned(), 1.0)])) };
+        Some(Record { point: point.clone(), outcome })
+    }
+}
+
+#[test]
+fn several_jobs_run_at_the_same_time() {
+    let (scratch, file) = with_file(SMALL);
+    let summary = run_all(&scratch.path().join("results"), &file, 2, &Together::default());
+    assert_eq!(summary, Summary { done: 8, before: 0, failed: 0, left: 0 });
 }
 
 #[test]

@@ -387,6 +387,13 @@ fn a_point_has_threads_or_connections() {
     let point = |more: &[&str]| Point::parse(PointKind::Engine, &[&small[..], more].concat()).unwrap().run();
     let refused = point(&["threads=overlap", "connections=4"]).unwrap_err();
     assert_eq!(refused, "connections: ask in turn, and threads=overlap has threads that do not");
+    // Each of four asks again when it is answered, and the others, some of which ask for less, are served first.
+    let update = |connections: &str| -> f64 {
+        let measured = point(&[connections]).unwrap();
+        measured.values().iter().find(|value| value.0 == "updates_mean_ns").unwrap().1
+    };
+    let ratio = update("connections=4") / update("connections=1");
+    assert!((1.5..4.0).contains(&ratio), "{ratio}");
     let names = |more: &[&str]| -> Vec<&str> { point(more).unwrap().values().iter().map(|value| value.0).collect() };
     let (serial, overlapping) = (names(&["connections=4"]), names(&["threads=overlap"]));
     assert!(serial.contains(&"updates_p99_ns") && !serial.contains(&"flushes_shared"), "{serial:?}");

@@ -254,6 +254,43 @@ fn a_part_of_the_results_gives_the_same_bounds() {
     );
 }
 
+/// Terms that cannot be computed are not the paper's; a baseline is held against a share of its value, and one that is no number is none.
+#[test]
+fn what_a_verdict_rests_on_is_known() {
+    let row = |utilization: u32, more: &str| {
+        let with =
+            format!("with = {{ case = ['base'], utilization = ['{utilization}'] }}\nitem = \"x\"\nours = \"copies\"\n");
+        let baseline = |name: &str, ours: &str| {
+            format!("[baseline.{name}]\nwhat = \"w\"\npaper = 1.9\nours = \"{ours}\"\ntolerance = 0.1\n")
+        };
+        let baselines = baseline("cost", "write_cost") + &baseline("endless", "1e308 * 10");
+        let text = format!("{baselines}[[row]]\n{with}{more}stated = \"s\"\n");
+        measured(&file(&text)).unwrap().0.remove(0)
+    };
+    let bettered = "at_most = 200\ntolerance = { value = 0.0 }\non_paper_terms = \"write_cost == 2\"\n";
+    let (known, unknown) = (row(60, bettered), row(80, bettered));
+    assert_eq!((known.on_paper_terms, known.verdict), (true, Verdict::Bettered));
+    assert_eq!((unknown.on_paper_terms, unknown.verdict), (false, Verdict::Holds));
+    // 2 is within a tenth of 1.9, and not within a tenth of 0.9.
+    let alike = row(60, "below = 1\nbaseline = \"cost\"\n");
+    assert_eq!((alike.baseline.unwrap().is_alike, alike.verdict), (true, Verdict::Differs));
+    let endless = row(60, "below = 1\nbaseline = \"endless\"\n");
+    assert_eq!((endless.baseline, endless.verdict), (None, Verdict::Differs));
+}
+
+#[test]
+fn seeds_are_in_the_order_of_their_numbers() {
+    let scratch = tempfile::tempdir().unwrap();
+    let verdicts = file(
+        "[[row]]\nwith = { case = ['base'], utilization = ['60'] }\nitem = \"x\"\nours = \"copies\"\nabove = 1\nstated = \"s\"\n",
+    );
+    let experiment = EXPERIMENT.replace("seed = [1, 2, 3]", "seed = [10, 9]");
+    let directory = ResultsDirectory::create_from(scratch.path(), &experiment, Some(&verdicts), Path::new("x.toml"));
+    let mut directory = directory.unwrap();
+    run(&mut directory, 1, &Made, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
+    assert_eq!(directory.rows().remove(0).seeds, [9, 10]);
+}
+
 /// The files of the papers: each has verdicts that are right for it, and the same machine.
 #[test]
 fn the_papers_files_belong_together() {

@@ -157,6 +157,104 @@ impl Observer for Ticker<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use basalt_device::MemoryDevice;
+    use basalt_f2fs::format::{FormatOptions, format};
+    use basalt_f2fs::{F2fs, OpenOptions};
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+    use basalt_workloads::Kind;
+
+    /// An empty volume whose device takes no time.
+    fn engine(clock: &EngineClock) -> F2fs {
+        let device = MemoryDevice::new(64 << 20, 4096);
+        format(&device, &FormatOptions::default(), &mut |_, _| {}).unwrap();
+        F2fs::open(Arc::new(device), OpenOptions::default(), Arc::new(clock.clone())).unwrap()
+    }
+
+    fn make(engine: &F2fs, name: &[u8]) {
+        let node = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+        engine.create(engine.root(), name, &node, &Caller::default()).unwrap();
+    }
+
+    fn event(phase: Phase, kind: Kind) -> Event {
+        Event { phase, kind, bytes: 0, start_ns: 0, end_ns: 0 }
+    }
+
+    /// Notes what it sees.
+    #[derive(Default)]
+    struct Seen(Vec<&'static str>);
+
+    impl Watch for Seen {
+        fn operation(&mut self, _: &Event, _: &Counters) {
+            self.0.push("operation");
+        }
+
+        fn step(&mut self, _: u64) {
+            self.0.push("step");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_keeps_others_out_whoever_takes_it() {
+        let clock = EngineClock::new(VirtualClock::new());
+        let engine = engine(&clock);
+        let mut ticker = Ticker::new(&engine, clock.clone(), 0, true, None);
+        ticker.resume(0);
+        assert_eq!(ticker.held_until(), 0);
+        make(&engine, b"a");
+        engine.sync().unwrap();
+        clock.time().advance(2_000_000);
+        ticker.operation(&event(Phase::Measure, Kind::Sync)).unwrap();
+        assert_eq!(ticker.held_until(), 2_000_000);
+        // The engine takes one in the background, since its time has come.
+        make(&engine, b"b");
+        ticker.resume(120 * NANOSECONDS);
+        let until = ticker.held_until();
+        assert!((NANOSECONDS..=120 * NANOSECONDS).contains(&until), "{until}");
+        let mut serial = Ticker::new(&engine, clock, 0, false, None);
+        serial.operation(&event(Phase::Measure, Kind::Sync)).unwrap();
+        assert_eq!(serial.held_until(), 0);
+    }
+
+    #[test]
+    fn background_work_is_done_behind_operations_or_when_all_threads_are_there() {
+        for (overlap, phase, works) in [
+            (false, Phase::Measure, true),
+            (true, Phase::Prepare, true),
+            (true, Phase::Age, false),
+            (true, Phase::Measure, false),
+        ] {
+            let clock = EngineClock::new(VirtualClock::new());
+            let engine = engine(&clock);
+            clock.time().advance(7);
+            let mut ticker = Ticker::new(&engine, clock.clone(), 500, overlap, None);
+            ticker.operation(&event(phase, Kind::Write)).unwrap();
+            assert_eq!((ticker.next_tick > 0, clock.time().now()), (works, 507), "{overlap} {phase:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_measured_phase_is_watched_and_its_beginning_is_no_step() {
+        let clock = EngineClock::new(VirtualClock::new());
+        let engine = engine(&clock);
+        let mut seen = Seen::default();
+        let mut ticker = Ticker::new(&engine, clock, 0, false, Some(&mut seen));
+        for phase in [Phase::Prepare, Phase::Dummy, Phase::Age, Phase::Measure] {
+            ticker.progress(phase, 0, 9);
+            ticker.operation(&event(phase, Kind::Write)).unwrap();
+            ticker.progress(phase, 1, 9);
+        }
+        drop(ticker);
+        assert_eq!(seen.0, ["operation", "step"]);
+    }
+
+    #[test]
+    fn the_engines_clock_shows_the_latest_time_of_all_threads() {
+        let clock = EngineClock::new(VirtualClock::new());
+        clock.time().resume(3 * NANOSECONDS);
+        let latest = clock.now();
+        clock.time().resume(2 * NANOSECONDS);
+        assert_eq!((clock.now(), clock.latest(), clock.time().now()), (latest, 3 * NANOSECONDS, 2 * NANOSECONDS));
+    }
 
     #[test]
     fn what_keeps_others_out_never_ends_earlier() {
@@ -177,5 +275,12 @@ mod tests {
         counters.cleaning.foreground.journal_commits = 1;
         exclusive.note(&counters, 130);
         assert_eq!(exclusive.until, 130);
+        // A part of a victim, and a checkpoint of whatever cause.
+        counters.cleaning.foreground.blocks_copied = 9;
+        exclusive.note(&counters, 140);
+        assert_eq!(exclusive.until, 140);
+        counters.named.set("checkpoints/fsync", 1);
+        exclusive.note(&counters, 150);
+        assert_eq!(exclusive.until, 150);
     }
 }

@@ -274,6 +274,15 @@ mod tests {
     }
 
     #[test]
+    fn the_baseline_of_a_seed_that_measured_nothing_does_not_count() {
+        let over = |ours| Baseline { what: "share".to_owned(), paper: 0.5, ours, tolerance: Tolerance::OfValue(0.1) };
+        let runs = [(1, 0.9, None), (2, 0.5, Some(0.8)), (3, 0.9, None)];
+        let runs = runs.map(|(seed, base, ours)| (seed, vec![item("x", near(0.5).over(Some(over(base))), ours)]));
+        let row = Row::merge(runs.to_vec()).remove(0);
+        assert_eq!((row.baseline.unwrap().ours, row.verdict), (0.5, Verdict::Differs));
+    }
+
+    #[test]
     fn a_name_that_comes_twice_is_two_rows() {
         let items = |ours| vec![item("x", near(1.5), Some(ours)), item("x", near(1.5), Some(2.0 * ours))];
         let rows = Row::merge(vec![(1, items(1.0)), (2, items(1.5))]);

@@ -244,6 +244,8 @@ mod tests {
         assert_eq!(verdicts(&unlike, [0.3, 0.5, 0.7]), ["baseline differs", "holds", "baseline differs"]);
         assert_eq!(unlike.reason(0.3).unwrap(), "another baseline: share 0.70, the paper's 0.50");
         assert_eq!(alike.reason(0.7), None);
+        assert!(baseline(0.54).unwrap().is_alike());
+        assert!(!baseline(f64::NAN).unwrap().is_alike() && !baseline(f64::INFINITY).unwrap().is_alike());
         assert_eq!(verdicts(&alike, [f64::NAN, f64::INFINITY]), ["differs", "differs"]);
         // More than was asked for is no fault of the baseline.
         let most = Expectation::AtMost { value: 0.5, tolerance: TENTH }.stated("here").on_paper_terms(true);

@@ -237,6 +237,71 @@ mod tests {
         assert_eq!(names, ["cleanings", "checkpointing_ns", "commit_metadata_blocks"]);
     }
 
+    fn value(watched: &Watched, name: &str) -> Option<f64> {
+        let mut measured = Measured::default();
+        watched.measured(&mut measured);
+        measured.values().iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    #[test]
+    fn a_percentile_is_the_first_that_its_share_lies_at_or_below() {
+        let mut watched = Watched::new(1);
+        let cleaning = |ms| Cleaning { victims: 1, took: Duration::from_millis(ms), ..Cleaning::default() };
+        watched.cleanings = (1..=21).rev().map(cleaning).collect();
+        // Of 21 these shares are 1.05, 10.5 and 19.95.
+        let names = ["cleaning_p5_ns", "cleaning_p50_ns", "cleaning_p95_ns", "cleaning_max_ns"];
+        assert_eq!(names.map(|name| value(&watched, name)), [2e6, 11e6, 20e6, 21e6].map(Some));
+    }
+
+    #[test]
+    fn a_cleaning_takes_all_its_phases_and_only_its_commit_is_correlated() {
+        let (mut watched, mut work) = (Watched::new(1), CleaningWork::default());
+        let mut written = WrittenBlocks::default();
+        watched.cleaned(work, written);
+        for (step, select) in [(1, 50), (2, 9), (3, 70)] {
+            (work.victims, work.checkpoints) = (work.victims + 1, work.checkpoints + 1);
+            work.select += Duration::from_millis(select);
+            work.copy += Duration::from_millis(1);
+            work.commit += Duration::from_millis(step);
+            written.metadata_blocks += step * 10;
+            watched.cleaned(work, written);
+        }
+        let took: Vec<_> = watched.cleanings.iter().map(|one| one.took.as_millis()).collect();
+        assert_eq!(took, [52, 12, 74]);
+        let correlation = value(&watched, "commit_correlation").unwrap();
+        assert!((correlation - 1.0).abs() < 1e-9, "{correlation}");
+    }
+
+    #[test]
+    fn latencies_of_reads_and_updates_have_their_names() {
+        let mut watched = Watched::new(1);
+        (1..=100).for_each(|latency| watched.reads.record(latency));
+        (301..=400).for_each(|latency| watched.updates.record(latency));
+        let names = ["mean", "p95", "p99"];
+        assert_eq!(names.map(|name| value(&watched, &format!("reads_{name}_ns"))), [50.0, 95.0, 99.0].map(Some));
+        assert_eq!(names.map(|name| value(&watched, &format!("updates_{name}_ns"))), [350.0, 395.0, 399.0].map(Some));
+    }
+
+    #[test]
+    fn each_step_is_a_turn_whatever_it_does() {
+        let mut watched = Watched::new(2);
+        let mut step = |kinds: &[Kind], start_ns, end_ns| {
+            for kind in kinds {
+                let event = Event { phase: Phase::Measure, kind: *kind, bytes: 4096, start_ns, end_ns };
+                watched.operation(&event, &Counters::default());
+            }
+            watched.step(end_ns);
+        };
+        step(&[Kind::Read], 100, 110);
+        // Neither a read nor an update, but the second connection's turn.
+        step(&[Kind::Write], 110, 130);
+        step(&[Kind::Read], 130, 140);
+        step(&[Kind::Write, Kind::Fsync], 140, 200);
+        step(&[], 200, 210);
+        let range = |latencies: &Latencies| (latencies.count(), latencies.percentile(1.0), latencies.percentile(100.0));
+        assert_eq!((range(&watched.reads), range(&watched.updates)), ((2, 10, 30), (1, 70, 70)));
+    }
+
     #[test]
     fn what_rises_together_is_correlated() {
         let near = |points: &[(f64, f64)], expected: f64| {
