@@ -50,3 +50,17 @@ fn since_boot(clock: ClockId) -> Duration {
     let now = clock_gettime(clock);
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec.clamp(0, 999_999_999) as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Idleness is the difference of the two.
+    #[test]
+    fn the_rough_clock_is_the_fine_one_a_little_behind() {
+        let rough = SystemClock.rough_uptime();
+        let fine = SystemClock.uptime();
+        assert!(fine >= rough && fine - rough < Duration::from_secs(60), "{rough:?} and {fine:?}");
+        assert!(SystemClock.rough_uptime() >= rough);
+    }
+}

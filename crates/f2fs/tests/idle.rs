@@ -8,7 +8,7 @@ use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{Clock, F2fs, OpenOptions};
 use basalt_testkit::rng::Rng;
-use basalt_vfs::{Caller, Engine, FileKind, FileSystem, NewNode, Time};
+use basalt_vfs::{Caller, Engine, FileKind, FileSystem, NewNode, SetAttributes, Time};
 
 const BLOCK: u64 = 4096;
 /// Blocks of the file that is overwritten: two fifths of the volume.
@@ -99,6 +99,14 @@ fn an_operation_ends_idleness() {
     fs.attributes(fs.root()).unwrap();
     fs.tick(clock.advance(Duration::from_millis(10)));
     assert_eq!(fs.statistics().written.blocks_moved, moved);
+    // So does one that changes something.
+    fs.tick(clock.advance(Duration::from_secs(6)));
+    let more = fs.statistics().written.blocks_moved;
+    assert!(more > moved, "nothing was cleaned when idle again");
+    let changes = SetAttributes { permissions: Some(0o700), ..SetAttributes::default() };
+    fs.set_attributes(fs.root(), &changes).unwrap();
+    fs.tick(clock.advance(Duration::from_millis(10)));
+    assert_eq!(fs.statistics().written.blocks_moved, more);
 }
 
 #[test]

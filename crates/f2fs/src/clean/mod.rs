@@ -221,3 +221,16 @@ impl Volume {
 fn near_each_other(blocks: &[u32], gap: u32) -> impl Iterator<Item = &[u32]> {
     blocks.chunk_by(move |before, after| after - before <= gap)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{GAP, near_each_other};
+
+    #[test]
+    fn blocks_up_to_the_gap_apart_are_read_together() {
+        let parts = |gap| near_each_other(&[3, 4, 20, 37, 38], gap).collect::<Vec<_>>();
+        assert_eq!(parts(GAP), [&[3, 4, 20][..], &[37, 38]]);
+        assert_eq!(parts(0), [[3], [4], [20], [37], [38]]);
+        assert_eq!(near_each_other(&[], GAP).count(), 0);
+    }
+}

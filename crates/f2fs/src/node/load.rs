@@ -171,3 +171,82 @@ impl Volume {
 fn not_in_memory(nid: Nid) -> Error {
     Error::damaged("node", format!("node {nid}"), "not in memory")
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode, SetAttributes, SetTime, Time};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::lock::F2fs;
+    use crate::options::OpenOptions;
+
+    fn volume() -> (Arc<MemoryDevice>, u64) {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        format(&*device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let fs = open(&device);
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        // Behind what the inode itself points to.
+        fs.write(ino, 8 << 20, &[1; 4096], false).unwrap();
+        fs.close().unwrap();
+        (device, ino)
+    }
+
+    fn open(device: &Arc<MemoryDevice>) -> F2fs {
+        F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_is_no_inode_is_stale_whether_it_is_in_memory_or_not() {
+        let (device, ino) = volume();
+        let fs = open(&device);
+        let nodes = |fs: &F2fs| {
+            let mut volume = fs.volume.lock();
+            let used = |nid: &u32| nat::in_use(&volume.nat_entry(Nid::new(*nid)).unwrap());
+            (0..100).filter(used).filter(|nid| u64::from(*nid) > ino).collect::<Vec<_>>()
+        };
+        let others = nodes(&fs);
+        assert!(!others.is_empty());
+        for in_memory in [false, true] {
+            for &nid in &others {
+                let found = fs.attributes(u64::from(nid));
+                assert!(matches!(found, Err(basalt_vfs::Error::Stale)), "{nid}: {found:?}");
+                assert!(!fs.volume.lock().is_inode(Ino::new(nid)).unwrap());
+                assert_eq!(fs.volume.lock().nodes.contains(Nid::new(nid)), in_memory);
+            }
+            fs.read(ino, 8 << 20, &mut [0; 4096]).unwrap();
+        }
+        assert!(fs.volume.lock().is_inode(Ino::new(ino as u32)).unwrap());
+    }
+
+    #[test]
+    fn a_change_of_an_inode_alone_is_a_change() {
+        let (device, ino) = volume();
+        let fs = open(&device);
+        fs.attributes(ino).unwrap();
+        assert!(!fs.volume.lock().checkpoint.has_changes());
+        fs.set_attributes(ino, &SetAttributes { permissions: Some(0o640), ..SetAttributes::default() }).unwrap();
+        assert!(fs.volume.lock().checkpoint.has_changes());
+        fs.sync().unwrap();
+        // Not closed.
+        drop(fs);
+        assert_eq!(open(&device).attributes(ino).unwrap().permissions, 0o640);
+    }
+
+    #[test]
+    fn times_alone_are_not_essential() {
+        let (device, ino) = volume();
+        let fs = open(&device);
+        let is_dirty = |essential| fs.volume.lock().nodes.is_dirty(Ino::new(ino as u32), essential);
+        let time = SetTime::To(Time { seconds: 1, nanoseconds: 0 });
+        fs.set_attributes(ino, &SetAttributes { mtime: Some(time), ..SetAttributes::default() }).unwrap();
+        assert_eq!((is_dirty(false), is_dirty(true)), (true, false));
+        fs.set_attributes(ino, &SetAttributes { permissions: Some(0o644), ..SetAttributes::default() }).unwrap();
+        assert_eq!((is_dirty(false), is_dirty(true)), (true, true));
+    }
+}
