@@ -22,7 +22,8 @@ pub enum VictimReads {
     /// Those near each other in one request, with the dead ones between them.
     #[default]
     Runs,
-    /// Each with a request of its own, as F2FS in Linux does (`gc_node_segment`, `gc_data_segment`). It is slower, and made for comparisons.
+    /// Each with a request of its own that is waited for. It is slower, and made for comparisons: F2FS in Linux has a request for each block
+    /// too, but several under way, and the block layer may merge neighbours (`gc_data_segment` reads ahead under a plug).
     Single,
 }
 

@@ -109,7 +109,6 @@ fn a_checkpoint_behind_each_victim_can_be_asked_for() {
     assert!(shared.checkpoints * 2 < shared.victims, "{shared:?}");
 }
 
-/// With memory for everything, what a workload reads costs the device nothing, and its operations are the same.
 #[test]
 fn cleaning_reads_neighbours_at_once_or_each_block_by_itself() {
     let mut settings = settings("ssd-m", 85);
@@ -126,6 +125,7 @@ fn cleaning_reads_neighbours_at_once_or_each_block_by_itself() {
     assert!(runs.workload.measure.elapsed_ns < single.workload.measure.elapsed_ns);
 }
 
+/// With memory for everything, what a workload reads costs the device nothing, and its operations are the same.
 #[test]
 fn a_page_cache_takes_reads_off_the_device() {
     for name in ["varmail", "ycsb-a"] {

@@ -400,6 +400,15 @@ fn a_directory_is_for_one_run_of_one_experiment() {
     // Another title is no other experiment.
     fs::write(&file, SMALL.replace("Small", "Little")).unwrap();
     assert_eq!(ResultsDirectory::create(&directory, &file, &[]).unwrap().experiment().title, "Little <&>");
+    // More seeds are none either, fewer are.
+    run_all(&directory, &file, 2, &InProcess);
+    fs::write(&file, SMALL.replace("[1, 2]", "[1, 2, 3]")).unwrap();
+    let grown = ResultsDirectory::create(&directory, &file, &[]).unwrap();
+    assert_eq!(grown.missing().iter().filter(|point| point.value("seed") == "3").count(), 4);
+    assert!(!grown.records().is_empty());
+    drop(grown);
+    fs::write(&file, SMALL).unwrap();
+    assert!(matches!(ResultsDirectory::create(&directory, &file, &[]), Err(DirectoryError::OtherExperiment { .. })));
     assert!(matches!(ResultsDirectory::open(scratch.path()), Err(DirectoryError::Experiment(_))));
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Ticker<'a, 'w> {
     think_ns: u64,
     next_tick: u64,
     watch: Option<&'a mut (dyn Watch + 'w)>,
+    /// The measured phase has begun.
+    is_measuring: bool,
     /// Threads overlap: what the engine did so far that keeps others out, and until when it does.
     exclusive: Option<Exclusive>,
 }
@@ -88,7 +90,15 @@ impl<'a, 'w> Ticker<'a, 'w> {
         overlap: bool,
         watch: Option<&'a mut (dyn Watch + 'w)>,
     ) -> Ticker<'a, 'w> {
-        Ticker { engine, clock, think_ns, next_tick: 0, watch, exclusive: overlap.then(Exclusive::default) }
+        Ticker {
+            engine,
+            clock,
+            think_ns,
+            next_tick: 0,
+            watch,
+            is_measuring: false,
+            exclusive: overlap.then(Exclusive::default),
+        }
     }
 
     /// Lets the engine do what it wants to have done by `until`.
@@ -146,9 +156,13 @@ impl Observer for Ticker<'_, '_> {
         self.exclusive.map_or(0, |exclusive| exclusive.until)
     }
 
-    fn progress(&mut self, phase: Phase, done: u64, _total: u64) {
-        // The first call of a phase comes before its first step.
-        if let Some(watch) = self.watch.as_mut().filter(|_| phase == Phase::Measure && done > 0) {
+    fn progress(&mut self, phase: Phase, _done: u64, _total: u64) {
+        if phase != Phase::Measure {
+            return;
+        }
+        // The first call of a phase comes before its first step. Later ones may have nothing done: not all steps write.
+        let has_begun = std::mem::replace(&mut self.is_measuring, true);
+        if let Some(watch) = self.watch.as_mut().filter(|_| has_begun) {
             watch.step(self.clock.time().now());
         }
     }
@@ -241,10 +255,12 @@ mod tests {
         for phase in [Phase::Prepare, Phase::Dummy, Phase::Age, Phase::Measure] {
             ticker.progress(phase, 0, 9);
             ticker.operation(&event(phase, Kind::Write)).unwrap();
+            // A step that writes nothing, where bytes are counted, is one.
+            ticker.progress(phase, 0, 9);
             ticker.progress(phase, 1, 9);
         }
         drop(ticker);
-        assert_eq!(seen.0, ["operation", "step"]);
+        assert_eq!(seen.0, ["operation", "step", "step"]);
     }
 
     #[test]

@@ -99,8 +99,8 @@ pub struct ResultsDirectory {
 }
 
 impl ResultsDirectory {
-    /// Opens the directory for the experiment in `file` with some settings changed, making what is missing. What was measured
-    /// earlier is kept; points that failed are forgotten, and so is a last line that an interruption cut off. Verdicts come from the
+    /// Opens the directory for the experiment in `file` with some settings changed, making what is missing. It may hold results of an
+    /// experiment with fewer points. What was measured earlier is kept; points that failed are forgotten, and so is a last line that an interruption cut off. Verdicts come from the
     /// file beside it, [`verdicts_of`], if there is one.
     ///
     /// # Errors
@@ -136,9 +136,10 @@ impl ResultsDirectory {
         };
         let copy = path.join(EXPERIMENT);
         let is_ours = match Experiment::load(&copy) {
+            // It may have grown, by seeds or cases: nothing that was planned is lost.
             Ok(known) => {
-                let ours = &directory.experiment;
-                !had_results || (known.kind == ours.kind && known.entries() == ours.entries())
+                let ours: HashSet<Point> = directory.experiment.points().into_iter().collect();
+                !had_results || known.points().iter().all(|point| ours.contains(point))
             }
             // Results without their experiment may be anybody's.
             Err(_) => directory.done.is_empty(),

@@ -75,7 +75,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "victim-reads",
         "runs",
         Form::Choice(&["runs", "single"]),
-        "requests of cleaning: one for neighbouring blocks, or one for each block as F2FS in Linux makes them",
+        "requests of cleaning to read: one for neighbouring blocks, or one for each block, one after the other",
     ),
     parameter("discard", "on", Form::Choice(&["on", "off"]), "tell the device which blocks are free"),
     parameter("checkpoint", "60", SECONDS, "longest time between checkpoints, in seconds"),

@@ -327,11 +327,15 @@ mod tests {
     fn pages_that_were_activated_count_as_time() {
         for (again, expected) in [(false, List::Active), (true, List::Inactive)] {
             let mut lists = lists(4);
-            [0, 0].map(|key| lists.touch(key).copied());
+            for key in [0, 0] {
+                lists.touch(key);
+            }
             assert_eq!(replace(&mut lists), 1);
             // The page that comes back finds one active page. One was replaced since, it included.
             if again {
-                [2, 2].map(|key| lists.touch(key).copied());
+                for key in [2, 2] {
+                    lists.touch(key);
+                }
                 lists.remove(2);
             }
             lists.insert(1, ());
@@ -339,20 +343,28 @@ mod tests {
         }
         // A page that comes back soon is activated, which ages the other one: three are more than the two that are active.
         let mut lists = lists(6);
-        [0, 0].map(|key| lists.touch(key).copied());
+        for key in [0, 0] {
+            lists.touch(key);
+        }
         assert_eq!([replace(&mut lists), replace(&mut lists)], [1, 2]);
-        [2, 1].map(|key| lists.insert(key, ()));
+        for key in [2, 1] {
+            lists.insert(key, ());
+        }
         assert_eq!([2, 1].map(|key| list_of(&lists, key)), [Some(List::Active), Some(List::Inactive)]);
     }
 
     #[test]
     fn an_earlier_trace_of_a_page_goes_without_the_later_one() {
         let mut lists = lists(6);
-        [0, 0, 1, 1, 2, 2].map(|key| lists.touch(key).copied());
+        for key in [0, 0, 1, 1, 2, 2] {
+            lists.touch(key);
+        }
         assert_eq!(replace(&mut lists), 3);
         lists.insert(3, ());
         // The second trace of 3 is in the middle of those that are kept when the first one goes.
-        [3, 4, 5].map(|key| lists.replace(key));
+        for key in [3, 4, 5] {
+            lists.replace(key);
+        }
         lists.insert(3, ());
         assert_eq!(list_of(&lists, 3), Some(List::Active));
     }
