@@ -69,6 +69,8 @@ pub struct BlockTraits {
     pub index: u32,
     /// Why it is written.
     pub reason: Reason,
+    /// Of data that cleaning copies: where it lies.
+    pub from: Option<MainBlock>,
 }
 
 /// Why a block is written.
@@ -122,8 +124,8 @@ pub trait Placement: Send + Sync {
         None
     }
 
-    /// Whether the answer depends neither on [`file`](BlockTraits::file) and [`index`](BlockTraits::index) nor on what came before, so
-    /// that one answer does for many blocks.
+    /// Whether the answer depends neither on [`file`](BlockTraits::file), [`index`](BlockTraits::index) and [`from`](BlockTraits::from) nor
+    /// on what came before, so that one answer does for many blocks.
     fn is_by_type_alone(&self) -> bool {
         false
     }

@@ -65,9 +65,23 @@ pub trait VictimPolicy: Send + Sync {
         true
     }
 
-    /// Whether [`cost`](VictimPolicy::cost) looks at [`SectionView::rate`]; without, the placement is not asked.
+    /// Whether [`cost`](VictimPolicy::cost), or [`final_cost`](VictimPolicy::final_cost) where there are
+    /// [finalists](VictimPolicy::finalists), looks at [`SectionView::rate`]; without, the placement is not asked.
     fn weighs_rate(&self) -> bool {
         false
+    }
+
+    /// Sections that get a second look: of so many whose [`cost`](VictimPolicy::cost) is the lowest, the one with the lowest
+    /// [`final_cost`](VictimPolicy::final_cost) is cleaned. 0: the cost alone decides. Where several are chosen at once, there are at
+    /// least as many finalists.
+    fn finalists(&self) -> usize {
+        0
+    }
+
+    /// The cost of cleaning a finalist; never NaN. Only finalists have a [`rate`](SectionView::rate) where there are any, so it may take
+    /// long to learn.
+    fn final_cost(&self, section: &SectionView, now: u64) -> f64 {
+        self.cost(section, now, section.modified, section.modified)
     }
 
     /// Whether the cost rises with the live blocks and depends on nothing else, so that an index can stand in for it.
@@ -106,8 +120,20 @@ impl VictimPolicy for Informed<'_> {
     }
 
     fn cost(&self, section: &SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
+        if self.policy.finalists() > 0 {
+            return self.policy.cost(section, now, oldest, youngest);
+        }
         let section = SectionView { rate: self.placement.rate(section), ..*section };
         self.policy.cost(&section, now, oldest, youngest)
+    }
+
+    fn finalists(&self) -> usize {
+        self.policy.finalists()
+    }
+
+    fn final_cost(&self, section: &SectionView, now: u64) -> f64 {
+        let section = SectionView { rate: self.placement.rate(section), ..*section };
+        self.policy.final_cost(&section, now)
     }
 
     fn ranks_ages(&self) -> bool {

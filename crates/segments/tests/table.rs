@@ -3,7 +3,8 @@
 use basalt_segments::SegmentKind::{ColdData, HotData, HotNode, WarmData, WarmNode};
 use basalt_segments::SegmentState::{Active, Dirty, Free, Full, Prefree};
 use basalt_segments::{
-    CostBenefit, Durable, Greedy, MAX_SEGMENTS, MainBlock, Section, Segment, SegmentTable, Segments, VictimPolicy,
+    BlockTraits, CostBenefit, Durable, Greedy, Informed, LogId, MAX_SEGMENTS, MainBlock, Placement, Section,
+    SectionView, Segment, SegmentTable, Segments, StaticPlacement, VictimPolicy,
 };
 
 /// A bitmap with the first `live` blocks live.
@@ -210,6 +211,65 @@ fn victims_by_policy() {
     assert_eq!(table.select_victim(&Greedy, 5, &|_| true), None);
 }
 
+/// The emptier half by live blocks; of these, the one that was modified last.
+struct YoungestOfTwo;
+
+impl VictimPolicy for YoungestOfTwo {
+    fn name(&self) -> &'static str {
+        "youngest-of-two"
+    }
+
+    fn about(&self) -> &'static str {
+        "of the two emptiest, the one that was modified last"
+    }
+
+    fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
+        f64::from(section.live)
+    }
+
+    fn weighs_rate(&self) -> bool {
+        true
+    }
+
+    fn finalists(&self) -> usize {
+        2
+    }
+
+    fn final_cost(&self, section: &SectionView, now: u64) -> f64 {
+        (now - section.modified) as f64 + section.rate.unwrap_or(0.0)
+    }
+}
+
+/// Tells the rate of any section, and counts how often it was asked.
+#[derive(Default)]
+struct Rates(std::sync::atomic::AtomicU32);
+
+impl Placement for Rates {
+    fn log(&self, block: &BlockTraits) -> LogId {
+        StaticPlacement::default().log(block)
+    }
+
+    fn rate(&self, section: &SectionView) -> Option<f64> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        // Far more than the times of modification differ, for section 4.
+        Some(if section.section == Section::new(4) { 100.0 } else { 0.0 })
+    }
+}
+
+#[test]
+fn finalists_get_a_second_look() {
+    let table = loaded(1, &[400, 512, 300, 0, 300, 301, 511]);
+    assert_eq!(victim(&table, &YoungestOfTwo), Some(4), "not 5, which is younger, but no finalist");
+    let several = |count| {
+        let best = table.select_victims(&YoungestOfTwo, 1000, &|_| false, count);
+        best.into_iter().map(Section::get).collect::<Vec<_>>()
+    };
+    assert_eq!((several(1), several(2), several(3)), (vec![4], vec![4, 2], vec![5, 4, 2]));
+    let rates = Rates::default();
+    assert_eq!(victim(&table, Informed::new(&YoungestOfTwo, &rates).policy()), Some(2));
+    assert_eq!(rates.0.into_inner(), 2, "only finalists are asked for");
+}
+
 #[test]
 fn cost_benefit_prefers_old_sections() {
     let mut table = SegmentTable::new(2, 1);
@@ -257,7 +317,7 @@ fn victims_see_the_extremes_of_time() {
         fn about(&self) -> &'static str {
             "looks at what it is shown"
         }
-        fn cost(&self, view: &basalt_segments::SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
+        fn cost(&self, view: &SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
             assert_eq!((now, oldest, youngest, view.capacity), (1000, 1, 3, 512));
             assert_eq!(view.modified, u64::from(view.section.get()));
             -(view.modified as f64)

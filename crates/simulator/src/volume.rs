@@ -169,8 +169,8 @@ impl Volume {
     #[inline]
     fn write_out(&mut self, block: u32) -> Result<()> {
         self.statistics.user_blocks += 1;
-        let log = self.log_with_room(self.choices.for_data(block, false));
-        self.place(block, log, false)
+        let log = self.log_with_room(self.choices.for_data(block, None));
+        self.place(block, log, None)
     }
 
     /// As in the engine: a log that the checkpoint does not record opens no segment where they run short.
@@ -202,13 +202,13 @@ impl Volume {
         }
     }
 
-    /// Gives a block its next place, in this log.
+    /// Gives a block its next place, in this log: cleaning copies it from a place, or a user writes it.
     #[inline]
-    fn place(&mut self, block: u32, log: LogId, copied: bool) -> Result<()> {
+    fn place(&mut self, block: u32, log: LogId, from: Option<MainBlock>) -> Result<()> {
         // Read first: this takes a trip to memory, and what comes next can go on meanwhile.
         let old = self.places[block as usize];
         let place = self.allocate(log, block)?;
-        self.choices.note_data(block, copied, place);
+        self.choices.note_data(block, from, place);
         self.roll_when_full(log);
         self.written += 1;
         self.places[block as usize] = place;

@@ -10,12 +10,12 @@ use crate::{BLOCKS_PER_SEGMENT, Section, SectionView, Segment, VictimPolicy};
 #[derive(Clone, Copy)]
 struct Candidate {
     cost: f64,
-    section: Section,
+    view: SectionView,
 }
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.cost.total_cmp(&other.cost).then(self.section.cmp(&other.section))
+        self.cost.total_cmp(&other.cost).then(self.view.section.cmp(&other.view.section))
     }
 }
 
@@ -54,6 +54,9 @@ impl SegmentTable {
             let may = |section| self.may_clean(section) && !skip(section);
             return index.emptiest(may, 1).first().copied();
         }
+        if policy.finalists() > 0 {
+            return self.select_victims(policy, now, skip, 1).first().copied();
+        }
         let (oldest, youngest) = self.extremes(policy);
         let mut best: Option<Section> = None;
         let mut lowest = f64::INFINITY;
@@ -81,19 +84,28 @@ impl SegmentTable {
             return index.emptiest(|section| self.may_clean(section) && !skip(section), count);
         }
         let (oldest, youngest) = self.extremes(policy);
+        let finalists = policy.finalists().max(count);
         // The best so far, the worst of them on top.
-        let mut best: BinaryHeap<Candidate> = BinaryHeap::with_capacity(count.min(self.sections as usize) + 1);
+        let mut best: BinaryHeap<Candidate> = BinaryHeap::with_capacity(finalists.min(self.sections as usize) + 1);
         self.each_partly_live(|view| {
-            let candidate = Candidate { cost: policy.cost(&view, now, oldest, youngest), section: view.section };
-            let wins = best.len() < count || best.peek().is_some_and(|worst| candidate < *worst);
+            let candidate = Candidate { cost: policy.cost(&view, now, oldest, youngest), view };
+            let wins = best.len() < finalists || best.peek().is_some_and(|worst| candidate < *worst);
             if wins && self.may_clean(view.section) && !skip(view.section) {
                 best.push(candidate);
-                if best.len() > count {
+                if best.len() > finalists {
                     best.pop();
                 }
             }
         });
-        best.into_sorted_vec().into_iter().map(|candidate| candidate.section).collect()
+        let mut best = best.into_sorted_vec();
+        if policy.finalists() > 0 {
+            for finalist in &mut best {
+                finalist.cost = policy.final_cost(&finalist.view, now);
+            }
+            best.sort_unstable();
+            best.truncate(count);
+        }
+        best.into_iter().map(|candidate| candidate.view.section).collect()
     }
 
     /// The blocks of a section to be moved next, live and pre-invalid ones: those of its first closed segment that has any at or behind

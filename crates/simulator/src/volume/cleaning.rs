@@ -199,8 +199,8 @@ impl Volume {
                 self.invalidate(place);
                 self.statistics.copies += 1;
             } else {
-                let log = self.log_with_room(self.choices.for_data(owner, true));
-                self.place(owner, log, true)?;
+                let log = self.log_with_room(self.choices.for_data(owner, Some(place)));
+                self.place(owner, log, Some(place))?;
                 self.statistics.copies += 1;
             }
         }
@@ -212,7 +212,7 @@ impl Volume {
     fn move_together(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let mut rest = live;
         while !rest.is_empty() {
-            let log = self.log_with_room(self.choices.for_data(0, true));
+            let log = self.log_with_room(self.choices.for_data(0, Some(MainBlock::in_segment(segment, rest[0]))));
             let (first, count) = self.allocate_run(log, rest.len() as u32)?;
             let (run, behind) = rest.split_at(count as usize);
             for (at, &offset) in (0..).zip(run) {

@@ -25,7 +25,7 @@ impl Logs {
         let kinds = SegmentKind::ALL.iter().chain(placement.more_logs()).copied().collect();
         let mut logs = Logs { placement, fixed: None, kinds };
         if logs.placement.is_by_type_alone() {
-            logs.fixed = Some([false, true].map(|copied| logs.choose(&data(0, copied))));
+            logs.fixed = Some([None, Some(MainBlock::new(0))].map(|from| logs.choose(&data(0, from))));
         }
         logs
     }
@@ -47,10 +47,10 @@ impl Logs {
         if is_one { log } else { StaticPlacement::default().log(block) }
     }
 
-    /// The log for a block of data.
+    /// The log for a block of data, which cleaning copies from a place or a user writes.
     #[inline]
-    pub(super) fn for_data(&self, block: u32, copied: bool) -> LogId {
-        self.fixed.map_or_else(|| self.choose(&data(block, copied)), |fixed| fixed[usize::from(copied)])
+    pub(super) fn for_data(&self, block: u32, from: Option<MainBlock>) -> LogId {
+        self.fixed.map_or_else(|| self.choose(&data(block, from)), |fixed| fixed[usize::from(from.is_some())])
     }
 
     /// The log for any block.
@@ -65,9 +65,9 @@ impl Logs {
 
     /// A block of data got its place.
     #[inline]
-    pub(super) fn note_data(&self, block: u32, copied: bool, place: MainBlock) {
+    pub(super) fn note_data(&self, block: u32, from: Option<MainBlock>, place: MainBlock) {
         if self.fixed.is_none() {
-            self.placement.note_written(&data(block, copied), place);
+            self.placement.note_written(&data(block, from), place);
         }
     }
 
@@ -102,16 +102,16 @@ impl Logs {
     }
 }
 
-/// A block of data.
-fn data(block: u32, copied: bool) -> BlockTraits {
-    let reason = if copied { Reason::Cleaning } else { Reason::Writeback };
-    BlockTraits { file: FILE, index: block, cold: copied, reason, ..BlockTraits::default() }
+/// A block of data, which cleaning copies from a place or a user writes.
+fn data(block: u32, from: Option<MainBlock>) -> BlockTraits {
+    let reason = if from.is_some() { Reason::Cleaning } else { Reason::Writeback };
+    BlockTraits { file: FILE, index: block, cold: from.is_some(), reason, from, ..BlockTraits::default() }
 }
 
 /// A block of data that was there from the start and that cleaning copies: a directory's, for mkfs leaves no other. Which block of it
 /// it is, is not known.
 pub(super) fn stranger(place: MainBlock) -> BlockTraits {
-    BlockTraits { file: OTHER_FILE, of_directory: true, ..data(place.get(), true) }
+    BlockTraits { file: OTHER_FILE, of_directory: true, ..data(place.get(), Some(place)) }
 }
 
 /// A node that F2FS writes to segments of this kind.
