@@ -1,4 +1,4 @@
-//! Placement schemes of the literature, to compare with: as placements and victim policies of `basalt-segments`.
+//! Placement schemes of the literature, to compare with, and one of our own: as placements and victim policies of `basalt-segments`.
 //!
 //! The volume simulator and the engine run them as they are, because they are ordinary [`Placement`](basalt_segments::Placement)s. They
 //! are for comparisons, and no options of mounts: each keeps some bytes for every block that was ever written, forgets them when the
@@ -11,6 +11,7 @@
 //! | [`Mdc`] | `mdc` | how often their segment lost blocks; with the victim policy [`DecliningCost`] |
 //! | [`Sfs`] | `sfs-sepbit` | hotness around centres, as SepBIT's authors read SFS |
 //! | [`Sfs`] | `sfs-log` | hotness around centres, on a logarithmic scale |
+//! | [`Hazard`] | `hazard` | the remaining life of blocks with the same history (ours); with the victim policy [`LeastGainByWaiting`] |
 //! | [`Oracle`] | `oracle` | when they will be overwritten: it has to be told the future |
 //!
 //! Blocks of directories and nodes go where F2FS has them. All schemes need six logs.
@@ -21,6 +22,7 @@ mod blocks;
 mod dac;
 mod declining_cost;
 mod groups;
+mod hazard;
 mod mdc;
 mod oracle;
 mod segments;
@@ -30,6 +32,7 @@ mod sfs;
 pub use dac::Dac;
 pub use declining_cost::DecliningCost;
 pub use groups::{GROUPS_MAX, Groups};
+pub use hazard::{Hazard, LeastGainByWaiting};
 pub use mdc::Mdc;
 pub use oracle::Oracle;
 pub use sepbit::SepBit;
@@ -39,10 +42,11 @@ use basalt_segments::placement::{self, Policy};
 use basalt_segments::{VictimPolicy, victim};
 
 /// The schemes that a name is enough for: all but the [`Oracle`].
-pub static PLACEMENTS: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY];
+pub static PLACEMENTS: &[Policy] =
+    &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY, hazard::POLICY];
 
 /// Victim policies that belong to schemes.
-pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost];
+pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting];
 
 /// The name of the [`Oracle`].
 pub const ORACLE: &str = "oracle";

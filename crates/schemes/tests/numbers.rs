@@ -1,46 +1,11 @@
 //! Write amplification of the schemes against what others computed, and against each other.
 
-use basalt_schemes::{Dac, DecliningCost, Mdc, Oracle, Scale, SepBit, Sfs};
+mod setting;
+
+use basalt_schemes::{Dac, DecliningCost, Hazard, LeastGainByWaiting, Mdc, Oracle, Scale, SepBit, Sfs};
 use basalt_segments::{CostBenefit, Placement, VictimPolicy};
-use basalt_simulator::{Age, Cleaning, Options, Statistics, Volume};
-use basalt_workloads::Stream;
-
-/// Writes for each block, the first fill included, and how many of them are measured.
-const WRITES: u64 = 12;
-const MEASURED: u64 = 7;
-
-/// A volume as in the other simulator: besides the spare share, a segment for each group and two more; cleaned when fewer than one for
-/// each group and one more are free; cost and benefit by the age since a segment was sealed.
-fn options(blocks: u32, spare: f64, groups: u32, policy: &'static dyn VictimPolicy) -> Options {
-    let segments = (f64::from(blocks) / 512.0 / (1.0 - spare)) as u32 + groups + 2;
-    Options {
-        segments,
-        blocks,
-        policy,
-        age: Age::Written,
-        cleaning: Cleaning::FreeSections { least: groups + 1, victims: 1 },
-        ..Options::of(u64::from(segments) << 21, 50).unwrap()
-    }
-}
-
-/// The blocks of a run, endless: the fill, then the stream.
-fn writes(blocks: u32, stream: &str, seed: u64) -> impl Iterator<Item = u32> + use<> {
-    (0..blocks).chain(Stream::parse(stream, blocks, seed).unwrap())
-}
-
-fn run(options: Options, placement: Box<dyn Placement>, stream: &str, seed: u64) -> (Statistics, Volume) {
-    let blocks = options.blocks;
-    let mut volume = Volume::with_placement(options, placement).unwrap();
-    let mut writes = writes(blocks, stream, seed);
-    for block in writes.by_ref().take(((WRITES - MEASURED) * u64::from(blocks)) as usize) {
-        volume.write(block).unwrap();
-    }
-    volume.take_statistics();
-    for block in writes.take((MEASURED * u64::from(blocks)) as usize) {
-        volume.write(block).unwrap();
-    }
-    (*volume.statistics(), volume)
-}
+use basalt_simulator::{Options, Volume};
+use setting::{GIB, WRITES, expect, options, run, writes};
 
 /// Of a scheme, in a set of this many blocks under Zipf 0.99 with 15 % spare.
 fn amplification(blocks: u32, placement: Box<dyn Placement>, groups: u32, policy: &'static dyn VictimPolicy) -> f64 {
@@ -51,13 +16,6 @@ fn amplification(blocks: u32, placement: Box<dyn Placement>, groups: u32, policy
 fn oracle(blocks: u32, groups: usize) -> Box<dyn Placement> {
     let all = (2 * WRITES * u64::from(blocks)) as usize;
     Box::new(Oracle::new(groups, writes(blocks, "zipf:0.99", 1).take(all)))
-}
-
-const GIB: u32 = 262_144;
-
-fn expect(name: &str, measured: f64, expected: f64, percent: f64) {
-    println!("{name}: {measured:.3}, expected {expected:.3} within {percent} %");
-    assert!((measured / expected - 1.0).abs() * 100.0 <= percent, "{name}: {measured:.3}, expected {expected:.3}");
 }
 
 /// Another simulator, written apart, says 2.219: the mean of three seeds, this set, this spare, these writes, cost and benefit by the age
@@ -90,7 +48,7 @@ fn the_oracle_is_the_best_and_no_separation_the_worst() {
     let worst = amplification(blocks, Box::new(Dac::new(1)), 1, &CostBenefit);
     println!("oracle {best:.3}, one group {worst:.3}");
     for scheme in basalt_schemes::PLACEMENTS {
-        let policies: [&'static dyn VictimPolicy; 2] = [&CostBenefit, &DecliningCost];
+        let policies: [&'static dyn VictimPolicy; 3] = [&CostBenefit, &DecliningCost, &LeastGainByWaiting];
         for policy in policies {
             let placement = (scheme.make)(6).unwrap();
             let amplification = amplification(blocks, placement, 6, policy);
@@ -130,6 +88,8 @@ fn table() {
         ("sfs-sepbit 6", Box::new(Sfs::new(6, Scale::Linear)), 6, &CostBenefit),
         ("sfs-log 6", Box::new(Sfs::new(6, Scale::Logarithmic)), 6, &CostBenefit),
         ("sfs-log 8", Box::new(Sfs::new(8, Scale::Logarithmic)), 8, &CostBenefit),
+        ("hazard 7", Box::new(Hazard::default()), 7, &LeastGainByWaiting),
+        ("hazard 7, cb", Box::new(Hazard::default()), 7, &CostBenefit),
         ("oracle 6", oracle(GIB, 6), 6, &CostBenefit),
         ("oracle 12", oracle(GIB, 12), 12, &CostBenefit),
     ] {

@@ -1,0 +1,80 @@
+//! The victim policy of the hazard table.
+
+use basalt_segments::{SectionView, VictimPolicy};
+
+use super::math::ln;
+
+/// Sections that get a second look.
+const FINALISTS: usize = 32;
+
+/// Of the 32 sections with the best ratio of benefit to cost, (1 − u) / u · age, cleans the one that gains the least by waiting:
+///
+/// ```text
+/// final cost = u · rate / G(u)     G(u) = 1 − u + u · ln u
+/// ```
+///
+/// The rate is what the placement has [learned](basalt_segments::Placement::rate): expected deaths of one of the live blocks for each
+/// block written; without, the reciprocal of the section's age. G comes from the choice of the cycle time τ that minimises copies and
+/// priced space, λ / (e^λτ − 1) + μ · λτ / (1 − e^−λτ), for blocks that die at the rate λ: clean when λ · u / G(u) ≤ μ. Near u = 1 it is the
+/// rule of declining cost of MDC ([`DecliningCost`](crate::DecliningCost)).
+///
+/// Source: ours; the first look is that of D. Rosenblum and J. Ousterhout (ACM TOCS 10(1), 1992, section 3.5) with the work of A. Kawaguchi
+/// and others (USENIX 1995).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastGainByWaiting;
+
+impl VictimPolicy for LeastGainByWaiting {
+    fn name(&self) -> &'static str {
+        "hazard"
+    }
+
+    fn about(&self) -> &'static str {
+        "of the best 32 by cost-benefit, the section that gains the least by waiting (placement hazard)"
+    }
+
+    fn cost(&self, section: &SectionView, now: u64, oldest: u64, youngest: u64) -> f64 {
+        basalt_segments::CostBenefit.cost(section, now, oldest, youngest)
+    }
+
+    fn ranks_ages(&self) -> bool {
+        false
+    }
+
+    fn weighs_rate(&self) -> bool {
+        true
+    }
+
+    fn finalists(&self) -> usize {
+        FINALISTS
+    }
+
+    fn final_cost(&self, section: &SectionView, now: u64) -> f64 {
+        let rate = section.rate.unwrap_or_else(|| 1.0 / now.saturating_sub(section.modified).max(1) as f64);
+        let used = f64::from(section.live) / f64::from(section.capacity);
+        used * rate / (1.0 - used + used * ln(used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_segments::Section;
+
+    fn section(live: u32, modified: u64, rate: Option<f64>) -> SectionView {
+        SectionView { section: Section::new(0), live, capacity: 512, modified, rate }
+    }
+
+    #[test]
+    fn the_final_cost_is_the_formula() {
+        let cost = |live, rate| LeastGainByWaiting.final_cost(&section(live, 0, Some(rate)), 1000);
+        // u = 1/2: G = 1/2 − ln 2 / 2 = 0.15343.
+        assert!((cost(256, 0.01) - 0.5 * 0.01 / 0.153_426_4).abs() < 1e-7);
+        // Near 1, G is (1 − u)² / 2.
+        let used = 510.0 / 512.0;
+        assert!((cost(510, 1.0) / (2.0 * used / (1.0f64 - used).powi(2)) - 1.0).abs() < 0.01);
+        assert!(cost(511, 1.0).is_finite() && cost(1, 1.0) > 0.0);
+        assert!(cost(100, 0.01) < cost(101, 0.01) && cost(100, 0.01) < cost(100, 0.02));
+        let old = LeastGainByWaiting.final_cost(&section(256, 0, None), 100);
+        assert!(old < LeastGainByWaiting.final_cost(&section(256, 50, None), 100), "without a rate, the older one");
+    }
+}
