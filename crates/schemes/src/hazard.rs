@@ -90,6 +90,8 @@ struct State {
     promotions: Promotions,
     streams: Streams,
     places: Places,
+    /// The block that is counted for the edges next.
+    sampled: Record,
     /// What was decided last, until the block has its place.
     decided: Option<(BlockTraits, Decision)>,
 }
@@ -132,6 +134,7 @@ impl Hazard {
             promotions: Promotions::default(),
             streams,
             places: Places::default(),
+            sampled: Record::default(),
             decided: None,
         };
         Hazard { state: Mutex::new(state), more }
@@ -269,9 +272,10 @@ impl State {
     /// Counts one block for the edges, from anywhere. Not the one that the hand visits: that goes as fast as a file that is written in order,
     /// and would meet each of its blocks at one age.
     fn sample(&mut self) {
+        // The one of the next time is read now: that takes a trip to memory, and what comes next can go on meanwhile.
         let at = (u64::from(self.now.wrapping_mul(SCATTER)) * u64::from(self.records.len())) >> 32;
         // Below the number of records.
-        let record = self.records.get(at as usize);
+        let record = std::mem::replace(&mut self.sampled, self.records.get(at as usize));
         if record.is_known() {
             let life = self.table.remaining_life(record.cell(), record.age(self.now));
             self.edges.count_seen(life);

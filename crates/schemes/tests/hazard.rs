@@ -2,9 +2,11 @@
 
 mod setting;
 
-use basalt_schemes::{Dac, Hazard, LeastGainByWaiting};
-use basalt_segments::CostBenefit;
-use setting::{GIB, expect, options, run};
+use std::time::Instant;
+
+use basalt_schemes::{Dac, Hazard, LeastGainByWaiting, Scale, SepBit, Sfs};
+use basalt_segments::{CostBenefit, Placement, VictimPolicy};
+use setting::{GIB, WRITES, expect, options, run};
 
 fn amplification(blocks: u32, groups: usize, stream: &str, spare: f64, seed: u64) -> f64 {
     let options = options(blocks, spare, groups as u32, &LeastGainByWaiting);
@@ -75,4 +77,60 @@ fn runs_repeat() {
     };
     let first = places(1);
     assert!(first == places(1) && first != places(2));
+}
+
+/// Files that are rewritten, data that stays and a log: where writes have structure, the table is worth the most. The other simulator's
+/// seeds differ by up to 3 % for runs, and by 10 % for the log with 7 % spare.
+#[test]
+#[ignore = "three seeds of each: a minute"]
+fn streams_with_structure_are_as_the_other_simulator_has_them() {
+    for (stream, spare, expected, percent) in [
+        ("runs", 0.15, 1.870, 5.0),
+        ("runs", 0.07, 3.891, 5.0),
+        ("write-once", 0.15, 1.011, 1.5),
+        ("write-once", 0.07, 1.161, 10.0),
+    ] {
+        expect(stream, mean(stream, spare), expected, percent);
+    }
+}
+
+/// Which blocks are hot changes: no worse than the best of the schemes that forget, and of those that do not.
+#[test]
+#[ignore = "half a minute"]
+fn a_moving_hot_set_is_followed() {
+    let stream = "moving-zipf:1.0,moves=2";
+    let others: [(&str, Box<dyn Placement>, u32); 4] = [
+        ("sepbit", Box::new(SepBit::default()), 6),
+        ("dac 6", Box::new(Dac::new(6)), 6),
+        ("dac 8", Box::new(Dac::new(8)), 8),
+        ("sfs-log 6", Box::new(Sfs::new(6, Scale::Logarithmic)), 6),
+    ];
+    let ours = amplification(GIB, Hazard::GROUPS, stream, 0.15, 1);
+    println!("hazard: {ours:.3}");
+    for (name, placement, groups) in others {
+        let (statistics, _) = run(options(GIB, 0.15, groups, &CostBenefit), placement, stream, 1);
+        println!("{name}: {:.3}", statistics.write_amplification());
+        assert!(ours < statistics.write_amplification(), "{name}");
+    }
+}
+
+/// What deciding takes: all that a run takes, with the simulator's part, for each block that a user or cleaning writes.
+#[test]
+#[ignore = "a table to look at: times"]
+fn cost() {
+    for (name, placement, groups, policy) in [
+        ("one group", Box::new(Dac::new(1)) as Box<dyn Placement>, 1, &CostBenefit as &'static dyn VictimPolicy),
+        ("dac 6", Box::new(Dac::new(6)), 6, &CostBenefit),
+        ("sepbit", Box::new(SepBit::default()), 6, &CostBenefit),
+        ("sfs-log 6", Box::new(Sfs::new(6, Scale::Logarithmic)), 6, &CostBenefit),
+        ("hazard, cost-benefit", Box::new(Hazard::default()), 7, &CostBenefit),
+        ("hazard", Box::new(Hazard::default()), 7, &LeastGainByWaiting),
+    ] {
+        let start = Instant::now();
+        let (statistics, _) = run(options(GIB, 0.15, groups, policy), placement, "zipf:0.99", 1);
+        let took = start.elapsed().as_secs_f64();
+        // The part that ages the volume has about the same amplification.
+        let blocks = WRITES as f64 * f64::from(GIB) * statistics.write_amplification();
+        println!("{name:<22} {:.0} ns a block", took * 1e9 / blocks);
+    }
 }

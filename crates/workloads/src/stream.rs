@@ -7,9 +7,13 @@
 //! | `uniform` | every block alike |
 //! | `zipf:θ` | rank k with probability proportional to k^-θ, ranks scattered over the blocks |
 //! | `hotcold:W/B` | W % of the writes on B % of the blocks, the rest on the rest, scattered |
+//! | `moving-zipf:θ` | as `zipf`, but which blocks are hot changes; `moves=P`: P % become the hottest while each is written once |
+//! | `runs` | half of the writes are runs over four files, rewritten at speeds 8 : 4 : 2 : 1, half single blocks by Zipf's law |
+//! | `write-once` | half of the blocks stay, 45 % are a log that 30 % of the writes go round, 5 % are hot |
 //! | `tpcc` | as an OLTP database writes its pages: 29 % of the writes on 1.6 % of them, …; `log=P`: P % go round a log |
 
 mod classes;
+mod mixed;
 mod random;
 mod scatter;
 mod zipf;
@@ -24,9 +28,13 @@ use basalt_random::Rng;
 
 use crate::error::{Error, Result};
 use crate::specification::Specification;
+use mixed::{Moving, Runs, WriteOnce};
 
 /// Share of a TPC-C-like set that is its log, if it has one: 1 GB of 8 GB.
 const LOG_SHARE: u32 = 8;
+
+/// Percent of the blocks of `moving-zipf` that become the hottest while each is written once, if nobody says.
+const MOVES_PERCENT: f64 = 2.0;
 
 /// How the next block is chosen.
 #[derive(Debug, Clone)]
@@ -35,6 +43,9 @@ enum Choice {
     Uniform,
     Zipf(Zipf, Scatter),
     Classes(Classes, Scatter),
+    Moving(Moving),
+    Runs(Runs),
+    WriteOnce(WriteOnce),
 }
 
 /// An endless stream of block numbers below [`blocks`](Self::blocks), repeatable by its seed.
@@ -82,6 +93,14 @@ impl Stream {
                 let choice = Choice::Zipf(Zipf::new(u64::from(blocks), theta), Scatter::new(blocks, scatter_seed));
                 (format!("zipf:{theta}"), choice)
             }
+            "moving-zipf" => {
+                let theta = specification.number("", 1.0, 0.0, 5.0)?;
+                let percent = specification.number("moves", MOVES_PERCENT, 0.0, 100.0)?;
+                let choice = Choice::Moving(Moving::new(blocks, theta, percent, scatter_seed));
+                (format!("moving-zipf:{theta},moves={percent}"), choice)
+            }
+            "runs" => (name, Choice::Runs(Runs::new(blocks, scatter_seed))),
+            "write-once" => (name, Choice::WriteOnce(WriteOnce::new(blocks, scatter_seed))),
             "hotcold" => {
                 let shares = specification.text("").unwrap_or_else(|| "90/10".to_owned());
                 let (writes, share) = hot_cold(&shares)?;
@@ -96,7 +115,7 @@ impl Stream {
                 (format!("tpcc:log={log_percent}"), choice)
             }
             _ => {
-                let known = "sequential, uniform, zipf, hotcold, tpcc";
+                let known = "sequential, uniform, zipf, moving-zipf, hotcold, runs, write-once, tpcc";
                 return Err(Error::Specification(format!("there is no stream `{name}`; there are {known}")));
             }
         };
@@ -119,11 +138,14 @@ impl Stream {
             return self.in_turn(self.log_blocks);
         }
         let pages = self.blocks - self.log_blocks;
-        let block = match &self.choice {
-            Choice::Sequential => self.in_turn(pages),
+        let block = match &mut self.choice {
+            Choice::Sequential => return self.log_blocks + self.in_turn(pages),
             Choice::Uniform => self.rng.below(u64::from(pages)) as u32,
             Choice::Zipf(zipf, scatter) => scatter.apply((zipf.sample(&mut self.rng) - 1) as u32),
             Choice::Classes(classes, scatter) => scatter.apply(classes.sample(&mut self.rng)),
+            Choice::Moving(moving) => moving.sample(&mut self.rng),
+            Choice::Runs(runs) => runs.sample(&mut self.rng),
+            Choice::WriteOnce(once) => once.sample(&mut self.rng),
         };
         // A set of one block that is all log has no other page.
         (self.log_blocks + block).min(self.blocks - 1)

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = defaults::UTILIZATION, value_parser = clap::value_parser!(u8).range(1..=99))]
     utilization: u8,
 
-    /// Stream of blocks to write: sequential, uniform, zipf:THETA, hotcold:WRITES/BLOCKS or tpcc
+    /// Stream of blocks to write: sequential, uniform, zipf:THETA, moving-zipf:THETA, hotcold:WRITES/BLOCKS, runs, write-once or tpcc
     #[arg(long, value_name = "STREAM", default_value = defaults::STREAM)]
     stream: String,
 

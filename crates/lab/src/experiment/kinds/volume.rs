@@ -21,7 +21,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "stream",
         defaults::STREAM,
         Form::Text,
-        "which blocks are written: zipf:THETA, uniform, hotcold:90/10, sequential, tpcc",
+        "which blocks are written: zipf:THETA, moving-zipf:THETA, uniform, hotcold:90/10, sequential, runs, write-once, tpcc",
     ),
     parameter(
         "trace",
