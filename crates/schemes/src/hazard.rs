@@ -67,12 +67,13 @@ const PATIENCE: u32 = 10;
 ///
 /// A block goes to the group between whose edges its prediction lies. The edges minimise what a model of cleaning says about copies in the
 /// space there is; groups that gain too little vanish. Cleaning puts a block into a hotter group than that of its segment only while that
-/// pays. Open segments of idle groups go to groups that need one. The victim policy [`LeastGainByWaiting`] weighs the [rate](Placement::rate): the mean reciprocal of what is predicted of the live blocks now.
+/// pays. Open segments of idle groups go to groups that need one. The victim policy [`LeastGainByWaiting`] weighs the
+/// [rate](Placement::rate): the mean reciprocal of what is predicted of the live blocks now.
 ///
 /// Memory: 8 bytes a block, 0.5 bytes a place, and 1.8 MB of tables, whatever the size of the volume. Blocks of deleted files keep their
 /// records, and what was in a volume when it was opened is taken for new when it is first seen.
 ///
-/// Source: ours. docs/policies.md says how its parts were found to be worth something.
+/// Source: ours; docs/policies.md has the steps, and docs/lab.md the numbers.
 pub struct Hazard {
     state: Mutex<State>,
     /// As many as groups, less the one that a recorded log writes.
