@@ -39,17 +39,19 @@ pub struct Streams {
 impl Streams {
     /// For so many groups; other numbers than [`GROUPS`] count as the nearest of these.
     ///
-    /// One is F2FS's log of warm data; the others are logs beside the recorded ones. F2FS's logs of hot and of cold data stay as they are:
-    /// a recorded log has an open segment at all times, which a group without blocks would keep from use.
+    /// That of the hottest is F2FS's log of warm data; the others are logs beside the recorded ones. F2FS's logs of hot and of cold data stay
+    /// as they are: a recorded log has an open segment at all times, which a group without blocks would keep from use. They take the
+    /// blocks of the other groups, hotter and colder ones, where free sections run short.
     pub fn new(groups: usize) -> Streams {
         let groups = groups.clamp(*GROUPS.start(), *GROUPS.end());
+        let kind = |group: usize| if 2 * group <= groups { SegmentKind::HotData } else { SegmentKind::ColdData };
         let own = (0..groups as u8 - 1).map(LogId::more);
         let logs = std::iter::once(LogId::of(SegmentKind::WarmData)).chain(own);
         Streams {
             streams: logs.map(|log| Stream { log, segment: None, filled: 0 }).collect(),
             of_group: (0..groups).collect(),
             written: vec![0; groups],
-            more: vec![SegmentKind::WarmData; groups - 1],
+            more: (1..groups).map(kind).collect(),
         }
     }
 
@@ -110,6 +112,7 @@ mod tests {
         let mut streams = Streams::new(3);
         let logs: Vec<LogId> = (0..3).map(|group| streams.log(group, 0, 100)).collect();
         assert_eq!(logs, [LogId::of(SegmentKind::WarmData), LogId::more(0), LogId::more(1)]);
+        assert_eq!(streams.more_logs(), [SegmentKind::HotData, SegmentKind::ColdData]);
         streams.note_written(1, 10, place(4, 0));
         streams.note_written(2, 20, place(5, 510));
         assert_eq!(streams.log(2, 200, 100), logs[2], "it has room");
