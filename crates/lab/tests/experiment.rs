@@ -272,6 +272,20 @@ fn numbers(count: u32) -> String {
     (0..count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
 }
 
+/// Stops the run that it is part of behind its third point.
+struct Stopping<'a> {
+    stop: &'a AtomicBool,
+    run: AtomicUsize,
+}
+
+impl Runner for Stopping<'_> {
+    fn run(&self, point: &Point) -> Option<Record> {
+        let record = InProcess.run(point);
+        self.stop.store(self.run.fetch_add(1, Ordering::Relaxed) >= 2, Ordering::Relaxed);
+        record
+    }
+}
+
 #[test]
 fn results_do_not_depend_on_jobs_or_interruptions() {
     let (one, file) = with_file(SMALL);
@@ -285,8 +299,8 @@ fn results_do_not_depend_on_jobs_or_interruptions() {
     let third = one.path().join("stopped");
     let stop = AtomicBool::new(false);
     let mut results = ResultsDirectory::create(&third, &file, &[]).unwrap();
-    let summary = run(&mut results, 1, &InProcess, &stop, &mut |done, _| stop.store(done >= 3, Ordering::Relaxed));
-    let summary = summary.unwrap();
+    let stopping = Stopping { stop: &stop, run: AtomicUsize::new(0) };
+    let summary = run(&mut results, 1, &stopping, &stop, &mut |_, _| {}).unwrap();
     assert!(summary.left > 0 && summary.done + summary.failed >= 3, "{summary:?}");
     drop(results);
     let lines = third.join("results.jsonl");
