@@ -100,8 +100,8 @@ pub struct ResultsDirectory {
 
 impl ResultsDirectory {
     /// Opens the directory for the experiment in `file` with some settings changed, making what is missing. It may hold results of an
-    /// experiment with fewer points. What was measured earlier is kept; points that failed are forgotten, and so is a last line that an interruption cut off. Verdicts come from the
-    /// file beside it, [`verdicts_of`], if there is one.
+    /// experiment with fewer points. What was measured earlier is kept; points that failed are forgotten, and so is a last line that an
+    /// interruption cut off. Verdicts come from the file beside it, [`verdicts_of`], if there is one.
     ///
     /// # Errors
     /// When the file is wrong, the directory holds another experiment, or is in use.
