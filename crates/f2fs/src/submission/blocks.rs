@@ -107,8 +107,8 @@ impl Spare {
         let length = source.length();
         match source {
             Source::Slices(slices) => {
-                // One that is long enough need not be cleared.
-                let fits = self.buffers.iter().position(|buffer| buffer.len() * BLOCK_SIZE >= length);
+                // One that is large enough need not grow.
+                let fits = self.buffers.iter().position(|buffer| buffer.capacity() * BLOCK_SIZE >= length);
                 let found = fits.map(|index| self.buffers.swap_remove(index)).or_else(|| self.buffers.pop());
                 let mut buffer = found.unwrap_or_default();
                 put_behind(&mut buffer, 0, slices, length);

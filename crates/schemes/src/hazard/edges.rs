@@ -1,4 +1,4 @@
-//! Where one group ends and the next begins: what a model of cleaning says about the remaining lives that there are.
+//! Where one group ends and the next begins. A model of cleaning decides it, from how many blocks have each predicted remaining life.
 
 mod plan;
 
@@ -77,7 +77,8 @@ impl Edges {
         self.died[bucket_of(life)] += 1.0;
     }
 
-    /// Moves the edges to where they should be: half of the way, on a logarithmic scale. Lets what was counted fade.
+    /// Moves the edges to where they should be: half of the way, on a logarithmic scale, and the first time at once. Lets what was counted
+    /// fade.
     pub fn learn(&mut self, volume: Volume) {
         let blocks = f64::from(volume.blocks);
         if self.samples >= blocks * SAMPLES && volume.space as f64 >= blocks * (1.0 + LEAST_SPARE) {
@@ -86,7 +87,10 @@ impl Edges {
             self.planned = Some(ends.len() + 1);
             // Groups that are not wanted lie behind the last: nothing has so long a life.
             let wanted = ends.into_iter().chain(std::iter::repeat(edge(BUCKETS)));
-            self.edges.iter_mut().zip(wanted).for_each(|(edge, wanted)| *edge = (*edge * wanted).sqrt());
+            for (edge, wanted) in self.edges.iter_mut().zip(wanted) {
+                // There is no way half from where no edge was.
+                *edge = if edge.is_finite() { (*edge * wanted).sqrt() } else { wanted };
+            }
         } else if self.planned.is_none() {
             let first = std::iter::successors(Some(blocks * FIRST_SHARE), |edge| Some(edge * RATIO));
             self.edges.iter_mut().zip(first).for_each(|(edge, first)| *edge = first);
@@ -136,6 +140,16 @@ mod tests {
             }
         }
         assert_eq!((edges.group(1e9), edges.coldest()), (0, 0));
+    }
+
+    /// A small set that is overwritten from the start is planned for before the edges were ever set.
+    #[test]
+    fn the_first_plan_sets_the_edges() {
+        let mut edges = Edges::new(7);
+        (0..300).for_each(|_| edges.count_seen(1000.0));
+        (0..300).for_each(|_| edges.count_died(1000.0));
+        edges.learn(Volume { blocks: 1000, lap: 1000, space: 1500 });
+        assert!(edges.edges.iter().all(|edge| edge.is_finite()), "{:?}", edges.edges);
     }
 
     /// A tenth of the blocks takes nine tenths of the writes: an edge lies between the two.
