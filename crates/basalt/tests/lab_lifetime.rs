@@ -52,6 +52,49 @@ fn the_directory_of_a_recording_is_a_trace() {
     basalt(["lab", "lifetime", "--trace", &scratch.text("empty"), "--device", "sd-b"]).fails(1, &["empty/trace.fio"]);
 }
 
+/// A device that is never told what is free has something on every page, years later.
+#[test]
+fn without_discards_flash_is_full() {
+    let small = ["--size", "128M", "--utilization", "60"];
+    let load = ["lab", "lifetime", "--workload", "uniform", "--device", "sd-b", "--per-day", "8G", "--json", "--quiet"];
+    let answer = basalt([&load[..], &small].concat()).json();
+    let amplification = |policy: &str| -> f64 {
+        let estimates = answer["estimates"].as_array().unwrap();
+        let one = estimates.iter().find(|one| one["policy"] == policy && one["layer"] == "fast");
+        one.unwrap_or_else(|| panic!("{policy}: {answer}"))["wa"].as_f64().unwrap()
+    };
+    assert!(amplification("basalt, nodiscard") > 1.2 * amplification("basalt"), "{answer}");
+    // Sections of 8 MiB leave too little of so small a volume; the others are no worse for it.
+    let left_out = answer["left_out"].as_array().unwrap();
+    assert!(left_out.len() == 1 && left_out[0].as_str().unwrap().contains("8 MiB: uniform"), "{answer}");
+    assert!(answer["assumptions"].to_string().contains("steady state"), "{answer}");
+    basalt([&load[..], &["--size", "128M", "--utilization", "3"]].concat()).fails(1, &["basalt: uniform", "leave"]);
+}
+
+/// What a workload writes decides how long a device lasts when it has written for long, not when it has begun.
+#[test]
+fn a_workload_is_measured_when_it_is_steady() {
+    let lifetime =
+        ["lab", "lifetime", "--workload", "zipf", "--device", "sd-b", "--size", "128M", "--utilization", "70"];
+    let answer = basalt([&lifetime[..], &["--json"]].concat()).json();
+    let point = |length: &str| -> f64 {
+        let lengths = [format!("age={length}"), format!("measure={length}")];
+        let device =
+            ["workload=zipf", "device=sd-b", "size=128M", "utilization=70", "ftl=fast", "ftl-fill=0", "journal=0"];
+        let point = [&["lab", "point", "engine"], &device[..], &[&lengths[0], &lengths[1], "--json"]].concat();
+        basalt(point).json()["metrics"]["ftl_write_amplification"].as_f64().unwrap()
+    };
+    let measured = answer["estimates"][1]["wa"].as_f64().unwrap();
+    let (steady, fresh) = (point("1G"), point("24M"));
+    assert!((measured / steady - 1.0).abs() < 0.05, "{measured}, steady {steady}");
+    assert!((fresh / steady - 1.0).abs() > 0.1, "{fresh}, steady {steady}");
+    // One that comes to an end says that it is one run.
+    let ends =
+        ["lab", "lifetime", "--workload", "sysbench", "--device", "sd-b", "--size", "128M", "--utilization", "70"];
+    let answer = basalt([&ends[..], &["--json"]].concat()).json();
+    assert!(answer["assumptions"].to_string().contains("one run on a new volume"), "{answer}");
+}
+
 /// Points are written with twelve digits.
 fn same_amplification(command: &Value, point: &Value) {
     let of = |answer: &Value| answer["write_amplification"].as_f64().unwrap();

@@ -70,6 +70,9 @@ pub struct EngineSettings {
     pub think: Duration,
     /// Translation layers that listen to the requests. They change the device's times only as `layer_time` says.
     pub layers: Vec<TranslationKind>,
+    /// Share of the flash that was written once, in order, before the volume is made, in percent. What is written then is neither
+    /// counted nor timed. Above 0, the volume is made without a discard, which would undo it.
+    pub layers_filled_percent: u8,
     /// Whether what the layer copies and erases for a request takes device time, as part of that request ([`CopyCost`]). There must
     /// be exactly one layer then.
     pub layer_time: bool,
@@ -97,6 +100,7 @@ impl EngineSettings {
             options: OpenOptions::default(),
             think: Duration::ZERO,
             layers: Vec::new(),
+            layers_filled_percent: 100,
             layer_time: false,
             queue_depth: 1,
             overlap: false,
@@ -242,7 +246,9 @@ fn make_device(settings: &EngineSettings, clock: &EngineClock) -> Result<TimedDe
     }
     for kind in &settings.layers {
         let geometry = settings.device.geometry(settings.workload.size_bytes)?;
-        device = device.with_layer(kind.build(geometry)?);
+        let mut layer = kind.build(geometry)?;
+        layer.fill(f64::from(settings.layers_filled_percent) / 100.0);
+        device = device.with_layer(layer);
         if settings.layer_time {
             device = device.with_layer_time(CopyCost::new(&settings.device, &geometry));
         }
@@ -256,6 +262,7 @@ fn make_volume(device: &dyn BlockDevice, settings: &EngineSettings, clock: &Engi
         overprovision_percent: settings.overprovision_percent,
         journal_bytes: settings.journal_bytes,
         uuid: Some(UUID),
+        discard: settings.layers.is_empty() || settings.layers_filled_percent == 0,
         discard_reads_zeros: true,
         time: clock.now(),
         ..FormatOptions::default()

@@ -31,9 +31,6 @@ use hdrhistogram::Histogram;
 
 pub use outcome::{Latency, LayerOutcome, Outcome, RequestTotals};
 
-/// Pages that [`Replay::fill`] writes at once.
-const FILL_PIECE: u64 = 1024;
-
 /// The longest time that a histogram tells apart: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
@@ -132,22 +129,11 @@ impl Replay {
 
     /// Writes the first `share` (0 to 1) of all pages once, in order, so that the layers find a device in use; this is not
     /// counted, and takes no time.
-    ///
-    /// # Errors
-    /// None that can be met: the pages exist.
-    pub fn fill(&mut self, share: f64) -> Result<(), ReplayError> {
+    pub fn fill(&mut self, share: f64) {
         for layer in &mut self.layers {
-            let pages = layer.layer.geometry().logical_pages();
-            let wanted = ((pages as f64) * share.clamp(0.0, 1.0)) as u64;
-            let mut at = 0;
-            while at < wanted {
-                let count = FILL_PIECE.min(wanted - at);
-                layer.layer.write(at, count)?;
-                at += count;
-            }
+            layer.layer.fill(share);
             layer.begin_measuring();
         }
-        Ok(())
     }
 
     /// Carries a request out.
@@ -330,7 +316,7 @@ mod tests {
     #[test]
     fn copies_cost_time_and_the_counters_are_the_layers() {
         let mut replay = replay(&[TranslationKind::PageLevel]);
-        replay.fill(1.0).unwrap();
+        replay.fill(1.0);
         let mut alone = PageLevel::new(*replay.layers[0].layer.geometry(), PageLevelOptions::default()).unwrap();
         (0..SIZE / 4096).for_each(|page| alone.write(page, 1).unwrap());
         let before = alone.statistics();
@@ -378,7 +364,7 @@ mod tests {
         let run = |device: &str, depth| {
             let model = Arc::new(basalt_flash::preset(device).unwrap());
             let mut replay = Replay::new(model, SIZE, &[TranslationKind::PageLevel]).unwrap().with_queue_depth(depth);
-            replay.fill(1.0).unwrap();
+            replay.fill(1.0);
             let mut rng = Rng::new(7);
             (0..5000).for_each(|_| replay.request(&write(rng.below(SIZE / 4096) * 4096, 4096)).unwrap());
             replay.outcome()

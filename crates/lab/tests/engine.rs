@@ -225,3 +225,25 @@ fn what_the_translation_layer_copies_can_take_time() {
     let error = run(workload.as_mut(), &settings).unwrap_err().to_string();
     assert_eq!(error, "the translation layer's work can take time with exactly one layer, not 2");
 }
+
+/// What was on the flash before keeps the layer busy, as on a device in use; it is neither timed nor part of the measured phase.
+#[test]
+fn flash_was_written_before_the_volume_is_made() {
+    let mut settings = settings("ssd-m", 60);
+    settings.layers = TranslationKind::ALL.to_vec();
+    settings.options.discard = false;
+    let filled = run_named("uniform", &settings);
+    settings.layers_filled_percent = 0;
+    let fresh = run_named("uniform", &settings);
+    assert_eq!(filled.workload.measure, fresh.workload.measure);
+    assert_eq!(filled.device, fresh.device);
+    for (filled, fresh) in filled.layers.iter().zip(&fresh.layers) {
+        let before = filled.end.statistics.pages_written - fresh.end.statistics.pages_written;
+        // On a device that was not discarded mkfs writes zeros where there have to be some.
+        let pages = filled.end.geometry.logical_pages();
+        assert!((pages..pages + pages / 20).contains(&before), "{before} of {pages}");
+        assert_eq!((filled.end.statistics.trims, fresh.end.statistics.trims > 0), (0, true));
+        assert_eq!(filled.statistics.pages_written, fresh.statistics.pages_written);
+        assert!(filled.statistics.erases > 2 * fresh.statistics.erases, "{filled:?} {fresh:?}");
+    }
+}

@@ -81,6 +81,13 @@ pub trait TranslationLayer: Send {
     /// Erases of each physical block.
     fn erase_counts(&self) -> &[u32];
 
+    /// Writes the first `share` (0 to 1) of all logical pages once, in order: the device was in use before.
+    fn fill(&mut self, share: f64) {
+        let pages = (self.geometry().logical_pages() as f64 * share.clamp(0.0, 1.0)) as u64;
+        // No more than the pages that there are.
+        let _ = self.write(0, pages);
+    }
+
     /// The physical page that holds a logical page; `None` when it was never written, or trimmed since.
     fn location(&self, page: u64) -> Option<u64>;
 

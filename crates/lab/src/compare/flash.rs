@@ -24,7 +24,7 @@ pub(super) fn replay(
 ) -> Result<Outcome, String> {
     let replay = Replay::new(Arc::clone(device), size_bytes, &TranslationKind::ALL);
     let mut replay = replay.map_err(|error| error.to_string())?;
-    replay.fill(f64::from(fill_percent) / 100.0).map_err(|error| error.to_string())?;
+    replay.fill(f64::from(fill_percent) / 100.0);
     let mut measuring = false;
     for marked in requests {
         let Marked { request, measured } = marked.map_err(|error| error.to_string())?;

@@ -17,7 +17,7 @@ use basalt_flash::device::DeviceModel;
 use basalt_flash::ftl::{TranslationKind, Wear};
 use serde::Serialize;
 
-pub use load::of_workload;
+pub use load::{OfWorkload, of_workload};
 pub use trace::of_trace;
 
 /// Days of a year.
@@ -102,7 +102,8 @@ impl Estimate {
 }
 
 /// What all estimates of a report rest on, one sentence each.
-pub fn assumptions(flash: &Flash, bytes_per_day: f64, source_of_rate: &str) -> Vec<String> {
+/// `is_steady`: whether the load was simulated until volume and flash were steady.
+pub fn assumptions(flash: &Flash, bytes_per_day: f64, source_of_rate: &str, is_steady: bool) -> Vec<String> {
     let cycles = if flash.cycles_are_known { "the preset's" } else { "assumed: the preset names none" };
     vec![
         format!("the load is written every day: {:.2} GB a day ({source_of_rate})", bytes_per_day / 1e9),
@@ -114,7 +115,10 @@ pub fn assumptions(flash: &Flash, bytes_per_day: f64, source_of_rate: &str) -> V
         ),
         "a block is worn when its rated cycles are used; retention, read disturb and early failures are left out".into(),
         "a write of part of a flash page programs the whole page: WAF has it".into(),
-        "WAF and WA are those of the simulated steady state, and stay so for the device's whole life".into(),
+        match is_steady {
+            true => "WAF and WA are those of the simulated steady state, and stay so for the device's whole life".into(),
+            false => "the workload comes to an end: WAF and WA are those of one run on a new volume, and stay so".into(),
+        },
         "the simulated flash has the device's page, erase block and over-provisioning, and is as large as the load needs".into(),
     ]
 }

@@ -1,16 +1,19 @@
 //! `basalt lab lifetime`: how long a device lasts.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use basalt_flash::device::DeviceModel;
-use basalt_lab::lifetime::{Amplification, Estimate, Flash, assumptions, of_trace, of_workload};
+use basalt_lab::lifetime::{Estimate, Flash, OfWorkload, assumptions, of_trace, of_workload};
 use basalt_lab::trace_load::TraceLoad;
 use basalt_traces::{Format, ReadOptions, TraceReader};
 use basalt_workloads::Settings;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::size;
 
 /// Estimate how many years a device lasts under a trace or a workload
@@ -50,7 +53,7 @@ pub struct Args {
     utilization: u8,
 
     /// Size of the volume that a workload is simulated on
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse, conflicts_with = "trace")]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse, conflicts_with = "trace")]
     size: u64,
 
     /// Seed of all random choices
@@ -61,7 +64,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Do not show what is simulated meanwhile
+    /// Do not show what is simulated meanwhile (which only a terminal shows)
     #[arg(short, long)]
     quiet: bool,
 }
@@ -76,6 +79,7 @@ struct Answer {
     flash: Flash,
     bytes_per_day: f64,
     estimates: Vec<Estimate>,
+    left_out: Vec<String>,
     assumptions: Vec<String>,
 }
 
@@ -89,13 +93,13 @@ pub fn run(args: &Args) -> Outcome {
     if args.per_day == Some(0) {
         return Err(Failure::usage("--per-day 0: nothing is written, and nothing wears"));
     }
-    let (amplifications, bytes_per_day, source) = match (&args.trace, &args.workload) {
+    let (load, bytes_per_day, source) = match (&args.trace, &args.workload) {
         (Some(path), _) => trace(args, path, &device)?,
-        (None, workload) => load(args, workload.as_deref().unwrap_or_default(), &device)?,
+        (None, workload) => engine(args, workload.as_deref().unwrap_or_default(), &device)?,
     };
-    let assumptions = assumptions(&flash, bytes_per_day, &source);
-    let estimates = amplifications.into_iter().map(|one| Estimate::new(&flash, one, bytes_per_day)).collect();
-    let answer = Answer { flash, bytes_per_day, estimates, assumptions };
+    let assumptions = assumptions(&flash, bytes_per_day, &source, load.is_steady);
+    let estimates = load.amplifications.into_iter().map(|one| Estimate::new(&flash, one, bytes_per_day)).collect();
+    let answer = Answer { flash, bytes_per_day, estimates, left_out: load.left_out, assumptions };
     let mut output = Output::new();
     if args.json {
         output.json(&answer)?;
@@ -107,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// What was measured, the rate of the load in bytes a day, and where the rate comes from.
-type Measured = (Vec<Amplification>, f64, String);
+type Measured = (OfWorkload, f64, String);
 
 fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Measured, Failure> {
     let options = ReadOptions { format: args.format, ..ReadOptions::default() };
@@ -115,7 +119,7 @@ fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Me
     let load = TraceLoad::read(&mut reader).map_err(|why| Failure::at(path.display(), why))?;
     if reader.counts().bad_lines > 0 {
         let first = reader.counts().first_bad_line.as_ref().map(ToString::to_string).unwrap_or_default();
-        eprintln!("basalt: {} bad lines skipped; the first: {first}", reader.counts().bad_lines);
+        tell(format_args!("basalt: {} bad lines skipped; the first: {first}", reader.counts().bad_lines));
     }
     let seconds = load.duration_ns as f64 / 1e9;
     let (rate, source) = match args.per_day {
@@ -132,27 +136,35 @@ fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Me
             )
         }
     };
-    let say = &mut |what: &str| say(args, what);
+    let bar = spinner(args);
+    let say = &mut |what: &str| bar.set_message(what.to_owned());
     let all = of_trace(&load, device, args.utilization, say).map_err(|why| Failure::at(path.display(), why))?;
-    Ok((all, rate, source))
+    bar.finish_and_clear();
+    Ok((OfWorkload { amplifications: all, left_out: Vec::new(), is_steady: true }, rate, source))
 }
 
-/// Shows what is simulated.
-fn say(args: &Args, what: &str) {
-    if !args.quiet {
-        eprintln!("simulating: {what}");
+/// Shows on a terminal what is simulated.
+fn spinner(args: &Args) -> ProgressBar {
+    if args.quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
     }
+    let style = ProgressStyle::with_template("{spinner} simulating {msg}, {elapsed}");
+    let bar = ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
-fn load(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured, Failure> {
+fn engine(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured, Failure> {
     let settings = Settings {
         size_bytes: args.size,
         utilization_percent: args.utilization.into(),
         seed: args.seed,
         ..Settings::default()
     };
-    let say = &mut |what: &str| say(args, what);
+    let bar = spinner(args);
+    let say = &mut |what: &str| bar.set_message(what.to_owned());
     let all = of_workload(workload, &settings, device, say).map_err(Failure::new)?;
+    bar.finish_and_clear();
     let source = if args.per_day.is_some() { "as given" } else { "assumed; set it with --per-day" };
     Ok((all, args.per_day.unwrap_or(USUAL_PER_DAY) as f64, source.to_owned()))
 }
@@ -174,6 +186,7 @@ fn show(answer: &Answer, output: &mut Output) -> Result<(), Failure> {
             estimate.years_to_first_block
         ))?;
     }
+    answer.left_out.iter().try_for_each(|one| output.line(format_args!("left out: {one}")))?;
     output.line("\nAssumptions:")?;
     answer.assumptions.iter().try_for_each(|one| output.line(format_args!("- {one}")))
 }

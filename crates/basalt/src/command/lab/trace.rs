@@ -240,7 +240,7 @@ impl Simulated {
         let logical_bytes = args.size.unwrap_or_else(|| statistics.end.next_multiple_of(1 << 20).max(LEAST_SIZE));
         let replay = Replay::new(Arc::clone(&self.model), logical_bytes, &self.layers).map_err(Failure::new)?;
         let mut replay = replay.with_queue_depth(args.queue_depth);
-        replay.fill(f64::from(args.fill) / 100.0).map_err(Failure::new)?;
+        replay.fill(f64::from(args.fill) / 100.0);
         replay::replay_trace(&mut reader, &mut replay).map_err(Failure::new)?;
         Ok(replay.outcome())
     }

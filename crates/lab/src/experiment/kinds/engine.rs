@@ -103,6 +103,12 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("sync-every", "", ANY_NUMBER, "fsync after N writes, if the workload does not decide that"),
     parameter("ftl", "none", Form::Choice(&["none", "page-level", "fast"]), "flash translation layer to simulate"),
     parameter(
+        "ftl-fill",
+        "100",
+        Form::Percent { least: 0, largest: 100 },
+        "share of the simulated flash that was written before the volume is made, in percent",
+    ),
+    parameter(
         "ftl-time",
         "off",
         Form::Choice(&["on", "off"]),
@@ -240,6 +246,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.commit_interval = Duration::from_secs(point.number("commit").unwrap_or(5));
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
+    settings.layers_filled_percent = point.number("ftl-fill").unwrap_or(100) as u8;
     settings.queue_depth = point.number("queue-depth").unwrap_or(1) as u32;
     settings.overlap = point.value("threads") == "overlap";
     settings.processor_ns = point.number("processor-ns").unwrap_or(0);

@@ -72,7 +72,7 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     };
     let replay = Replay::new(Arc::new(device), logical_bytes, &[kind]).map_err(|error| error.to_string())?;
     let mut replay = replay.with_queue_depth(point.number("queue-depth").unwrap_or(1) as u32);
-    replay.fill(point.number("fill").unwrap_or(100) as f64 / 100.0).map_err(|error| error.to_string())?;
+    replay.fill(point.number("fill").unwrap_or(100) as f64 / 100.0);
     let mut bad_lines = 0;
     for _ in 0..point.number("repeat").unwrap_or(1) {
         replay.begin_measuring();
