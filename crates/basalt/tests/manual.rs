@@ -33,6 +33,17 @@ fn every_command_has_a_page() {
     }
     assert!(scratch.path("man/man1/basalt.1").exists());
     assert!(!scratch.path("man/man1/basalt-man.1").exists());
+    // Pages name others in "SUBCOMMANDS": each of them is there.
+    let mut named = 0;
+    for entry in std::fs::read_dir(scratch.path("man/man1")).unwrap() {
+        let page = std::fs::read_to_string(entry.unwrap().path()).unwrap().replace('\\', "");
+        for name in page.lines().filter_map(|line| line.strip_suffix("(1)")) {
+            assert!(scratch.path(&format!("man/man1/{name}.1")).exists(), "{name}");
+            named += 1;
+        }
+    }
+    assert!(named > 30, "{named}");
+    assert!(scratch.path("man/man1/basalt-lab-lifetime.1").exists());
     basalt(["man", "--out", &scratch.text("other")]).ok();
     basalt(["man", "/dev/null/x"]).fails(1, &["/dev/null/x"]);
 }

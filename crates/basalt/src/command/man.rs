@@ -30,14 +30,17 @@ pub fn run(args: &Args) -> Outcome {
     std::fs::create_dir_all(directory).map_err(|error| Failure::at(directory.display(), error))?;
     let mut definition = crate::cli::definition().disable_help_subcommand(true);
     definition.build();
-    let commands: Vec<clap::Command> =
-        definition.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
-    write(directory, "basalt", definition)?;
-    for command in commands {
-        let name = format!("basalt-{}", command.get_name());
-        write(directory, &name, command.version(env!("CARGO_PKG_VERSION")))?;
-    }
+    write_all(directory, "basalt", &definition)?;
     Ok(DONE)
+}
+
+/// The page of a command, and those of the commands below it.
+fn write_all(directory: &Path, name: &str, command: &clap::Command) -> Result<(), Failure> {
+    write(directory, name, command.clone().version(env!("CARGO_PKG_VERSION")))?;
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
+        write_all(directory, &format!("{name}-{}", part.get_name()), &part.clone().disable_help_subcommand(true))?;
+    }
+    Ok(())
 }
 
 fn write(directory: &Path, name: &str, command: clap::Command) -> Result<(), Failure> {
