@@ -20,6 +20,8 @@ type Failure = Box<dyn std::error::Error>;
 const SIZE: u64 = 256 << 20;
 const UTILIZATION: u8 = 80;
 const LOAD: &str = "zipf:0.99";
+/// The same as a workload: a file of 45 % of the volume is overwritten.
+const WORKLOAD: &str = "zipf:0.99,set=45%";
 
 /// Blocks written for each block that the stream writes: segments and policies alone.
 fn simulated(placement: &'static Policy, policy: &'static dyn VictimPolicy) -> Result<f64, Failure> {
@@ -47,6 +49,7 @@ fn in_engine(placement: &'static Policy, victim: &'static dyn VictimPolicy) -> R
         utilization_percent: u32::from(UTILIZATION),
         age: Some(Limit::Bytes(SIZE)),
         measure: Some(Limit::Bytes(SIZE)),
+        sync_every: Some(256),
         ..Settings::default()
     };
     let mut settings = EngineSettings::new(presets::find("ssd-m")?, settings);
@@ -55,7 +58,7 @@ fn in_engine(placement: &'static Policy, victim: &'static dyn VictimPolicy) -> R
     settings.options.placement = placement;
     settings.options.victim = victim;
     settings.options.background_victim = victim;
-    let mut workload = basalt_workloads::by_name(LOAD, &settings.workload)?;
+    let mut workload = basalt_workloads::by_name(WORKLOAD, &settings.workload)?;
     let run = run_engine(workload.as_mut(), &settings)?;
     run.write_amplification().ok_or_else(|| "nothing was written".into())
 }
