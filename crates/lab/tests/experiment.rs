@@ -351,7 +351,7 @@ fn results_are_added_behind_whole_lines() {
     let points = results.missing();
     let record = |index: usize| {
         let metrics = BTreeMap::from([("copies".to_owned(), index as f64)]);
-        Record { point: points[index].clone(), outcome: Ok(metrics) }
+        Record { point: points[index].clone(), inputs: BTreeMap::new(), outcome: Ok(metrics) }
     };
     results.add(record(0)).unwrap();
     results.finish().unwrap();
@@ -391,7 +391,7 @@ impl Runner for Together {
         let waited = self.another.wait_timeout_while(begun, Duration::from_secs(30), |begun| *begun < 2).unwrap();
         let alone = waited.1.timed_out();
         let outcome = if alone { Err("is alone".to_owned()) } else { Ok(BTreeMap::from([("copies".to_owned(), 1.0)])) };
-        Some(Record { point: point.clone(), outcome })
+        Some(Record { point: point.clone(), inputs: BTreeMap::new(), outcome })
     }
 }
 

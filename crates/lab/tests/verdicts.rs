@@ -31,14 +31,18 @@ impl Runner for Made {
         let number = |name: &str| point.number(name).unwrap() as f64;
         let section = number("section") / f64::from(2 << 20);
         if (section, number("utilization")) == (4.0, 80.0) {
-            return Some(Record { point: point.clone(), outcome: Err("too large".to_owned()) });
+            return Some(Record {
+                point: point.clone(),
+                inputs: BTreeMap::new(),
+                outcome: Err("too large".to_owned()),
+            });
         }
         let share = if point.value("policy") == "greedy" { 1.0 } else { 0.5 / section };
         let mut metrics = BTreeMap::from([("copies".to_owned(), number("utilization") * number("seed") * share)]);
         if number("utilization") == 60.0 {
             metrics.insert("write_cost".to_owned(), 2.0);
         }
-        Some(Record { point: point.clone(), outcome: Ok(metrics) })
+        Some(Record { point: point.clone(), inputs: BTreeMap::new(), outcome: Ok(metrics) })
     }
 }
 

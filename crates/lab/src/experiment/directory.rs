@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::change::{Change, with_changes};
 use super::entry::Entry;
 use super::file::{Experiment, FileError};
+use super::inputs::Inputs;
 use super::point::Point;
 use super::report::Measurement;
 use super::result::Record;
@@ -54,6 +55,14 @@ pub enum DirectoryError {
         path: PathBuf,
         /// How many.
         foreign: usize,
+    },
+    /// It holds results of points whose job file, trace or device file was another one.
+    #[error("{}: files that {changed} of its results were measured with have changed; choose another directory, or move results.jsonl away", path.display())]
+    OtherInputs {
+        /// The directory.
+        path: PathBuf,
+        /// How many results.
+        changed: usize,
     },
     /// Somebody else writes results there.
     #[error("{} is in use by another run; wait for it, or choose another directory", path.display())]
@@ -146,6 +155,11 @@ impl ResultsDirectory {
         };
         if !is_ours {
             return Err(DirectoryError::OtherExperiment { path: path.to_owned() });
+        }
+        let mut files = Inputs::default();
+        let changed = directory.done.values().filter(|record| record.has_other_inputs(&mut files)).count();
+        if changed > 0 {
+            return Err(DirectoryError::OtherInputs { path: path.to_owned(), changed });
         }
         replace(&copy, text.as_bytes())?;
         match verdicts {

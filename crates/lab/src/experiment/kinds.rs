@@ -112,6 +112,14 @@ impl Kind {
         matches!((self, name), (Kind::Volume, "free-sections")).then(|| ("cleaning", format!("free:{value}")))
     }
 
+    /// The value that a parameter which a line of an earlier version does not have stood for there, where that is not its default now.
+    pub(super) fn before(self, values: &[(&str, String)]) -> Option<(&'static str, &'static str)> {
+        let value = |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        let on_fresh_flash =
+            self == Kind::Engine && value("ftl-fill").is_none() && value("ftl").is_some_and(|layer| layer != "none");
+        on_fresh_flash.then_some(("ftl-fill", "0"))
+    }
+
     /// Runs a point of this kind.
     pub(super) fn run(self, point: &Point) -> Result<Measured, String> {
         match self {

@@ -9,6 +9,7 @@
 //! | `entry` | [`Entry`]: its points, case by case: the product of all lists of a case |
 //! | `plan`, `stated` | its plots, and values of others in them |
 //! | `change` | other values for settings of a file |
+//! | `inputs` | the files that a point reads, by content |
 //! | `result` | [`Record`]: what came of a point, as a line of JSON |
 //! | `run` | running points, several at a time, stopping, time limits |
 //! | `directory` | [`ResultsDirectory`]: `experiment.toml`, `results.jsonl`, `results.parquet`, `report.html` |
@@ -41,6 +42,7 @@ mod change;
 mod directory;
 mod entry;
 mod file;
+mod inputs;
 pub mod kinds;
 mod parameter;
 mod parquet;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Number, Value};
 
+use super::inputs::Inputs;
 use super::kinds::Kind;
 use super::parameter::Measured;
 use super::point::Point;
@@ -14,6 +15,8 @@ use super::point::Point;
 pub struct Record {
     /// The point.
     pub point: Point,
+    /// The files that it read, by parameter: their content, as `LENGTH:CRC32`. A record of an earlier version has none.
+    pub inputs: BTreeMap<String, String>,
     /// Metrics by name, or why the point failed, in one line.
     pub outcome: Result<BTreeMap<String, f64>, String>,
 }
@@ -24,6 +27,8 @@ pub struct Record {
 struct Line<M> {
     kind: String,
     parameters: M,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    inputs: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metrics: Option<M>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,13 +45,30 @@ impl Serialize for Ordered {
 }
 
 impl Record {
-    /// What a point gave. Values are rounded to twelve significant digits, so that reading a line gives back what was written.
+    /// Runs a point, in this process. Values are rounded to twelve significant digits, so that reading a line gives back what was written.
     #[must_use]
-    pub fn new(point: Point, outcome: Result<Measured, String>) -> Record {
+    pub fn of(point: Point) -> Record {
         let metrics = |measured: Measured| {
             measured.values().iter().map(|&(name, value)| (name.to_owned(), rounded(value))).collect()
         };
-        Record { point, outcome: outcome.map(metrics) }
+        let inputs = Inputs::default().of(&point);
+        let outcome = point.run().map(metrics);
+        let record = Record { point, inputs, outcome };
+        if record.has_other_inputs(&mut Inputs::default()) {
+            return Record { outcome: Err("a file that it reads changed while it ran".to_owned()), ..record };
+        }
+        record
+    }
+
+    /// A point that did not run to its end.
+    pub(super) fn failed(point: Point, why: String) -> Record {
+        Record { point, inputs: BTreeMap::new(), outcome: Err(why) }
+    }
+
+    /// Whether a file that it read has other content now. One that is gone has not, and of a record of an earlier version that is not known.
+    pub(super) fn has_other_inputs(&self, files: &mut Inputs) -> bool {
+        let now = files.of(&self.point);
+        self.inputs.iter().any(|(name, then)| now.get(name).is_some_and(|now| now != then))
     }
 
     /// The value of a metric.
@@ -67,7 +89,7 @@ impl Record {
             Ordered(measured.collect())
         });
         let error = self.outcome.as_ref().err().cloned();
-        let line = Line { kind: kind.name().to_owned(), parameters, metrics, error };
+        let line = Line { kind: kind.name().to_owned(), parameters, inputs: self.inputs.clone(), metrics, error };
         // Texts and finite numbers always have a JSON form.
         serde_json::to_string(&line).unwrap_or_default()
     }
@@ -88,7 +110,8 @@ impl Record {
             _ => Err(format!("{name} is no text")),
         });
         let parameters = parameters.collect::<Result<Vec<_>, String>>()?;
-        let point = Point::new(kind, parameters.iter().map(|(name, text)| (*name, text.as_str())))?;
+        let given = parameters.iter().map(|(name, text)| (*name, text.as_str()));
+        let point = Point::new(kind, given.chain(kind.before(&parameters)))?;
         let outcome = match (line.metrics, line.error) {
             (Some(metrics), None) => {
                 let value = |(name, value): (String, Value)| match value.as_f64() {
@@ -100,7 +123,7 @@ impl Record {
             (None, Some(error)) => Err(error),
             _ => return Err("there are neither metrics nor an error, or both".to_owned()),
         };
-        Ok(Record { point, outcome })
+        Ok(Record { point, inputs: line.inputs, outcome })
     }
 }
 

@@ -42,7 +42,7 @@ pub struct InProcess;
 
 impl Runner for InProcess {
     fn run(&self, point: &Point) -> Option<Record> {
-        Some(Record::new(point.clone(), point.run()))
+        Some(Record::of(point.clone()))
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Children<'a> {
 
 impl Runner for Children<'_> {
     fn run(&self, point: &Point) -> Option<Record> {
-        let failed = |why: String| Some(Record { point: point.clone(), outcome: Err(why) });
+        let failed = |why: String| Some(Record::failed(point.clone(), why));
         let (mut output, mut errors) = match (tempfile::tempfile(), tempfile::tempfile()) {
             (Ok(output), Ok(errors)) => (output, errors),
             (Err(error), _) | (_, Err(error)) => return failed(format!("no temporary file for its output: {error}")),

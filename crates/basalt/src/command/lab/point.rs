@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(DONE);
     }
     let point = Point::parse(args.kind, &args.parameters).map_err(Failure::usage)?;
-    let record = Record::new(point.clone(), point.run());
+    let record = Record::of(point.clone());
     if args.json {
         output.line(record.to_line())?;
     } else if record.outcome.is_ok() {
