@@ -88,7 +88,8 @@ fn counted(experiment: &Experiment, records: &[Measurement<'_>]) -> String {
     text.push_str(&format!(": {}.", experiment.kind.about()));
     let seeds = experiment.settings.iter().find(|(name, _)| *name == SEED).map_or(0, |(_, values)| values.len());
     if seeds > 1 {
-        text.push_str(&format!(" Values are means over {seeds} seeds; thin bars show the least and the largest."));
+        let measured = if failed > 0 { "the seeds that were measured, of " } else { "" };
+        text.push_str(&format!(" Values are means over {measured}{seeds} seeds; thin bars show the least and the largest."));
     }
     text
 }
