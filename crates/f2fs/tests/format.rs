@@ -282,6 +282,17 @@ fn a_terabyte_takes_little_memory_and_time() {
     assert!(start.elapsed().as_secs() < 5);
 }
 
+/// Blocks are numbered below 2^32 - 1: of a larger device the last ones stay unused.
+#[test]
+fn what_mkfs_makes_of_16_tib_and_more_can_be_read() {
+    for (size, per_section) in [((16 << 40) - 2 * MIB, 1), (16 << 40, 1), (16 << 40, 4), (17 << 40, 1), (20 << 40, 8)] {
+        let device = MemoryDevice::new(size, 4096);
+        format(&device, &options(per_section, FormatOptions::DEFAULT_FEATURES), &mut |_, _| ()).unwrap();
+        let (geometry, warning) = Geometry::read(&device).unwrap();
+        assert!(warning.is_none() && geometry.main_segments > 8_300_000, "{size}: {} segments", geometry.main_segments);
+    }
+}
+
 #[test]
 fn probe_names_what_is_there() {
     let device = MemoryDevice::new(80 * MIB, 512);

@@ -48,6 +48,8 @@ pub(crate) struct Areas {
 /// Segments behind the aligned start, in whole sections; `None` if there is not even one section.
 pub(super) fn segments_of(size: u64, per_section: u32) -> Option<u32> {
     let section = u64::from(per_section);
+    // Addresses end below those that mean something else.
+    let size = size.min((u64::from(u32::MAX) - 1) << BLOCK_BITS);
     // The first section's room in front of segment 0 holds the superblocks.
     let segments = size.checked_sub(section * SEGMENT_SIZE)? / SEGMENT_SIZE;
     let segments = segments.min(SEGMENTS_MAX) / section * section;

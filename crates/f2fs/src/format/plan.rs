@@ -257,7 +257,7 @@ fn set_areas(sb: &mut RawSuperblock, per_section: u32, areas: Areas) {
         (&mut sb.main_blkaddr, areas.main),
     ] {
         address.set(at);
-        // The last sum is the volume's end; 16 TiB are 2^32 blocks, and addresses stay below.
+        // The last sum is the volume's end, which is below 2^32 blocks.
         at = at.wrapping_add(segments << SEGMENT_BITS);
     }
 }
