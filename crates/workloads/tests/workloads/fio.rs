@@ -66,6 +66,10 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         ("[a]\nsize=2k", "t.fio:2: size: 2048 bytes are less than one request of 4096"),
         ("[a]\nsize=8k\nnrfiles=4", "t.fio:1: size: 2048 bytes a file are less than one request of 4096"),
+        (
+            "[a]\nsize=1m\nrw=rw\nbs=4k,1m\nnrfiles=16\ntime_based\nruntime=1",
+            "t.fio:1: size: 65536 bytes a file are less than one request of 1048576",
+        ),
         ("[a]\nsize=1m\nbs=0", "t.fio:3: bs: `0` is not a size to 1g, or one for reads and one for writes"),
         ("[a]\nsize=1m\nbs=2g", "t.fio:3: bs: `2g` is not a size to 1g, or one for reads and one for writes"),
         ("[a]\nsize=1m\nrw=randrw\nbs=4k,8k", "t.fio:4: bs: randrw needs one size for reads and writes"),

@@ -219,8 +219,10 @@ impl Files {
     fn thread(&mut self, source: &Source, job: &Job, number: u64) -> Result<Thread> {
         let size = job.size / job.files;
         let request = job.request[usize::from(!job.reads)];
-        let Some(count @ 1..) = size.checked_div(request) else {
-            let what = format!("size: {size} bytes a file are less than one request of {request}");
+        // A pass over a file ends when the next request of either direction has no room: it would be over before it begins.
+        let largest = if job.reads && job.writes { job.request[0].max(job.request[1]) } else { request };
+        let Some(count) = size.checked_div(request).filter(|_| size >= largest) else {
+            let what = format!("size: {size} bytes a file are less than one request of {largest}");
             return Err(source.error(job.line, what));
         };
         let Ok(count) = u32::try_from(if job.order == Order::Sequential { 1 } else { count }) else {
