@@ -258,6 +258,10 @@ fn bad_files_are_told_what_is_wrong() {
     }
     assert!(preset("floppy").unwrap_err().to_string().contains("ssd-h, ssd-m"));
     assert!(DeviceModel::load("/nonexistent/file").unwrap_err().to_string().starts_with("/nonexistent/file: "));
+    let few = preset("ssd-m").unwrap().geometry(4096).unwrap_err().to_string();
+    assert_eq!(few, "flash geometry: 4096 bytes are too few for erase blocks of 524288; make it larger");
+    let endless = DeviceModel::load("/dev/zero").unwrap_err().to_string();
+    assert_eq!(endless, "/dev/zero: is too large for a device's file");
 }
 
 #[test]

@@ -1,11 +1,18 @@
 //! What a device costs, as a TOML file says it.
 
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::ModelError;
 use crate::ftl::{Geometry, GeometryError, GeometryOptions, TranslationKind};
+
+/// The largest file of a device that is read, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// The most over-provisioning that flash can have.
+const MOST_SPARE_PERCENT: f64 = 10_000.0;
 
 /// A storage device as seen from outside: how long requests take, and what is known of the flash in it.
 ///
@@ -157,8 +164,14 @@ impl DeviceModel {
     /// When it cannot be read, or as [`parse`](Self::parse) says.
     pub fn load(path: impl AsRef<Path>) -> Result<DeviceModel, ModelError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ModelError::Read { place: path.display().to_string(), source })?;
+        let mut text = String::new();
+        // Devices and pipes do not tell how much there is in them.
+        let read = std::fs::File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text));
+        let read = read.and_then(|_| match text.len() as u64 {
+            0..=LARGEST_FILE => Ok(()),
+            _ => Err(std::io::Error::other("is too large for a device's file")),
+        });
+        read.map_err(|source| ModelError::Read { place: path.display().to_string(), source })?;
         DeviceModel::parse(&text, &path.display().to_string())
     }
 
@@ -186,6 +199,10 @@ impl DeviceModel {
         let blocks = logical_bytes.div_ceil(u64::from(options.block_bytes.max(1))).max(1);
         let logical = logical_bytes as f64 / f64::from(options.block_bytes.max(1));
         let least = ((blocks + 4) as f64 / logical - 1.0) * 100.0;
+        if least.is_finite() && least > MOST_SPARE_PERCENT {
+            let (few, block) = (logical_bytes, options.block_bytes);
+            return Err(GeometryError(format!("{few} bytes are too few for erase blocks of {block}; make it larger")));
+        }
         if options.over_provisioning_percent / 100.0 * (blocks as f64) < 4.0 && least.is_finite() {
             options.over_provisioning_percent = options.over_provisioning_percent.max(least);
         }
