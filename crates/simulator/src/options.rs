@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 
 /// Free sections that [`Options::of`] keeps.
 const FREE_SECTIONS: u32 = 4;
+/// Segments of a simulated volume at most: the number of blocks has to fit a `u32`, whose largest value is no block.
+const MOST_SEGMENTS: u32 = MAX_SEGMENTS - 1;
 /// Of all sections, one in this many is emptied by one search that has to look at every section.
 const VICTIMS_SHARE: u32 = 1024;
 
@@ -130,9 +132,9 @@ impl Options {
     /// When there is no such volume.
     pub fn of(size: u64, utilization: u8) -> Result<Options> {
         let segments = size / BLOCK_SIZE / u64::from(BLOCKS_PER_SEGMENT);
-        let segments = u32::try_from(segments).ok().filter(|&segments| segments <= MAX_SEGMENTS);
+        let segments = u32::try_from(segments).ok().filter(|&segments| segments <= MOST_SEGMENTS);
         let Some(segments) = segments else {
-            return Err(Error::Options(format!("{size} bytes are more than {MAX_SEGMENTS} segments of 2 MiB")));
+            return Err(Error::Options(format!("{size} bytes are more than {MOST_SEGMENTS} segments of 2 MiB")));
         };
         if !(1..=99).contains(&utilization) {
             return Err(Error::Options(format!("a utilization of {utilization} %, expected 1 to 99")));
@@ -180,7 +182,7 @@ impl Options {
     pub(crate) fn check_volume(&self) -> Result<()> {
         let wrong = |reason: String| Err(Error::Options(reason));
         let per_section = self.segments_per_section;
-        if per_section == 0 || per_section > MAX_SEGMENTS / 2 || self.segments > MAX_SEGMENTS {
+        if per_section == 0 || per_section > MAX_SEGMENTS / 2 || self.segments > MOST_SEGMENTS {
             return wrong(format!("{} segments in sections of {per_section}: too many, or none", self.segments));
         }
         if !self.segments.is_multiple_of(per_section) {
