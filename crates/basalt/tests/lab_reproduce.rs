@@ -148,6 +148,33 @@ fn a_point_that_fails_is_told_by_the_exit_code() {
     assert!(told.starts_with("SCJ figure 7: failed: ") && told.contains("signal"), "{told}");
 }
 
+/// A figure that is a program takes minutes.
+#[test]
+fn a_program_stops_when_it_is_told_to() {
+    let mut command = Command::new(support::program());
+    command.args("lab reproduce --full --quiet --seeds 1000 sfs 9".split(' ')).stdin(Stdio::null());
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", running.id());
+    support::wait_until("it takes signals", || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        // SIGTERM.
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 14 != 0
+    });
+    assert!(Command::new("kill").arg(running.id().to_string()).status().unwrap().success());
+    let deadline = Instant::now() + limit::SHORT;
+    while running.try_wait().unwrap().is_none() {
+        if Instant::now() >= deadline {
+            running.kill().unwrap();
+            panic!("it goes on");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut told = String::new();
+    running.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!((running.wait().unwrap().code(), told.as_str()), (Some(1), "basalt: lab: SFS figure 9: stopped\n"));
+}
+
 #[test]
 fn tables_show_source_spread_and_disagreement() {
     let text = run("lab reproduce --small sfs 9 --seeds 2").out();

@@ -1,5 +1,7 @@
 //! Every figure that can be measured, in the order of the papers.
 
+use std::sync::atomic::AtomicBool;
+
 use super::{Outcome, Scale, Tell, sfs_figure_9, sfs_figure_15};
 
 /// An experiment as files, which are part of the program.
@@ -17,8 +19,8 @@ pub(super) struct Files {
     pub full: &'static str,
 }
 
-/// A figure's experiment with one seed.
-pub(super) type Program = fn(&Scale, Tell<'_>) -> Outcome;
+/// A figure's experiment with one seed; it ends early with [`STOPPED`](super::STOPPED) when it has to stop.
+pub(super) type Program = fn(&Scale, &AtomicBool, Tell<'_>) -> Outcome;
 
 /// How a figure is measured.
 #[derive(Debug, Clone, Copy)]

@@ -20,6 +20,7 @@ mod uncovered;
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 pub use figures::{FIGURES, Figure, select};
 pub use files::Runs;
@@ -54,6 +55,9 @@ pub type Say<'a> = &'a mut dyn FnMut(Step<'_>);
 /// Hears what a program begins to do.
 type Tell<'a> = &'a mut dyn FnMut(&str);
 
+/// Why there is no outcome of a program that had to stop.
+const STOPPED: &str = "stopped";
+
 /// What a program gives with one seed: its items, or why it could not be run.
 type Outcome = Result<Vec<Item>, String>;
 
@@ -66,7 +70,7 @@ pub struct Means<'a> {
     /// Where each experiment's results are kept, in a directory of its own, and looked for; if not, they are gone with the run.
     pub output: Option<PathBuf>,
     /// Becomes true when everything has to stop.
-    pub stop: &'a std::sync::atomic::AtomicBool,
+    pub stop: &'a AtomicBool,
 }
 
 /// What came of a figure.
@@ -100,14 +104,20 @@ impl Figure {
         match self.way {
             figures::Way::Files(files) => files::run(&files, scale, seeds, means, runs, say),
             figures::Way::Program(program) => {
-                with_seeds(program, scale, seeds, say).map(|rows| Measured { rows, failed: Vec::new() })
+                with_seeds(program, scale, seeds, means.stop, say).map(|rows| Measured { rows, failed: Vec::new() })
             }
         }
     }
 }
 
 /// Runs a program with each seed and merges what it gives.
-fn with_seeds(program: figures::Program, scale: &Scale, seeds: Range<u64>, say: Say<'_>) -> Result<Vec<Row>, String> {
+fn with_seeds(
+    program: figures::Program,
+    scale: &Scale,
+    seeds: Range<u64>,
+    stop: &AtomicBool,
+    say: Say<'_>,
+) -> Result<Vec<Row>, String> {
     let several = seeds.end.saturating_sub(seeds.start) > 1;
     let mut measured = Vec::new();
     for seed in seeds {
@@ -116,7 +126,7 @@ fn with_seeds(program: figures::Program, scale: &Scale, seeds: Range<u64>, say: 
             true => say(Step::Begins(&format!("seed {seed}: {step}"))),
             false => say(Step::Begins(step)),
         };
-        measured.push((seed, program(&scale, &mut tell)?));
+        measured.push((seed, program(&scale, stop, &mut tell)?));
     }
     Ok(Row::merge(measured))
 }

@@ -10,13 +10,14 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use basalt_flash::device::preset;
 use basalt_workloads::{Limit, Settings};
 
-use super::{Outcome, Scale, Tell};
-use crate::compare::{Comparison, Measured, System};
+use super::{Outcome, STOPPED, Scale, Tell};
+use crate::compare::{CompareError, Comparison, Measured, System};
 use crate::peers::Peer;
 use crate::verdicts::{Expectation, Item, Tolerance};
 
@@ -48,14 +49,14 @@ struct Average {
     conditions: String,
 }
 
-pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
-    let log = measure(System::Basalt, UTILIZATION, true, scale, say)?;
-    let ext4 = measure(System::Peer(Peer::Ext4), UTILIZATION, true, scale, say)?;
+pub(super) fn run(scale: &Scale, stop: &AtomicBool, say: Tell<'_>) -> Outcome {
+    let log = measure(System::Basalt, UTILIZATION, true, scale, stop, say)?;
+    let ext4 = measure(System::Peer(Peer::Ext4), UTILIZATION, true, scale, stop, say)?;
     // Where one workload does not fit, the others are not worth their minutes.
-    let mut btrfs = measure(System::Peer(Peer::Btrfs), UTILIZATION, false, scale, say)?;
+    let mut btrfs = measure(System::Peer(Peer::Btrfs), UTILIZATION, false, scale, stop, say)?;
     if btrfs.workloads < WORKLOADS.len() {
         let before = std::mem::take(&mut btrfs.conditions);
-        btrfs = measure(System::Peer(Peer::Btrfs), LOWER_UTILIZATION, true, scale, say)?;
+        btrfs = measure(System::Peer(Peer::Btrfs), LOWER_UTILIZATION, true, scale, stop, say)?;
         btrfs.conditions = format!("at {UTILIZATION} %: {before}; so at {LOWER_UTILIZATION} %: {}", btrfs.conditions);
     }
     // LFS-CB, ext4 and btrfs: write amplification with FAST and page-level; erases relative to SFS.
@@ -78,7 +79,14 @@ pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
 }
 
 /// Runs all workloads on one file system, or those up to the first that fails.
-fn measure(system: System, utilization: u32, all: bool, scale: &Scale, say: Tell<'_>) -> Result<Average, String> {
+fn measure(
+    system: System,
+    utilization: u32,
+    all: bool,
+    scale: &Scale,
+    stop: &AtomicBool,
+    say: Tell<'_>,
+) -> Result<Average, String> {
     let place = tempfile::Builder::new()
         .prefix("basalt-reproduce-")
         .tempdir_in("/var/tmp")
@@ -87,13 +95,20 @@ fn measure(system: System, utilization: u32, all: bool, scale: &Scale, say: Tell
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for workload in WORKLOADS {
         comparison.workloads = vec![workload.to_owned()];
-        let more = comparison.run(&mut |_, _, _| ControlFlow::Continue(()), &mut |row| {
+        let mut watch = |_: &str, _: System, _: &str| match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let more = comparison.run(&mut watch, &mut |row| {
             say(&format!("{} on {}, {utilization} %: {:.0} s", row.workload, row.fs, row.elapsed_seconds));
             if let Some(error) = &row.error {
                 failed.push(format!("{}: {error}", row.workload));
             }
         });
-        rows.extend(more.map_err(|error| error.to_string())?);
+        rows.extend(more.map_err(|error| match error {
+            CompareError::Interrupted => STOPPED.to_owned(),
+            error => error.to_string(),
+        })?);
         if !all && !failed.is_empty() {
             break;
         }

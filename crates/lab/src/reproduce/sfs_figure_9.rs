@@ -5,11 +5,13 @@
 //! are measured (sections 4.1 to 4.3). What the paper does not say is taken from what reproduces its other numbers: a set of 8 GB
 //! that is updated, 200 MiB of dirty pages, θ = 0.9 for Zipf.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use basalt_segments::CostBenefit;
 use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume};
 use basalt_workloads::stream::Stream;
 
-use super::{Outcome, Scale, Tell};
+use super::{Outcome, STOPPED, Scale, Tell};
 use crate::verdicts::{Expectation, Item, Side, Tolerance};
 use crate::volume::PageCache;
 
@@ -54,7 +56,7 @@ struct Run {
     statistics: Statistics,
 }
 
-pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
+pub(super) fn run(scale: &Scale, stop: &AtomicBool, say: Tell<'_>) -> Outcome {
     // A quarter of every size; the sections shrink with them, so that there are as many.
     let divisor = match (scale.full, scale.small) {
         (true, _) => 1,
@@ -66,7 +68,7 @@ pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
         let mut costs = Vec::new();
         for utilization in UTILIZATIONS {
             say(&format!("LFS-CB, {}, {utilization} % in use", load.name));
-            let run = measure(load, utilization, divisor, scale.seed)?;
+            let run = measure(load, utilization, divisor, scale.seed, stop)?;
             costs.push(run.cost);
             if let (85, Some(paper)) = (utilization, load.one_group) {
                 items.push(one_group(load, paper, &run));
@@ -81,7 +83,7 @@ pub(super) fn run(scale: &Scale, say: Tell<'_>) -> Outcome {
 }
 
 /// Ages a volume and measures what its cleaning costs.
-fn measure(load: &Load, utilization: u32, divisor: u32, seed: u64) -> Result<Run, String> {
+fn measure(load: &Load, utilization: u32, divisor: u32, seed: u64, stop: &AtomicBool) -> Result<Run, String> {
     let text = |error: basalt_simulator::Error| error.to_string();
     let blocks = |bytes: u64| bytes / BLOCK_SIZE / u64::from(divisor);
     let updated = blocks(UPDATED) as u32;
@@ -92,10 +94,10 @@ fn measure(load: &Load, utilization: u32, divisor: u32, seed: u64) -> Result<Run
     (updated..updated + dummy).chain(0..updated).try_for_each(|block| volume.write(block)).map_err(text)?;
     let mut stream = Stream::parse(load.stream, updated, seed).map_err(|error| error.to_string())?;
     let mut cache = PageCache::new(updated, blocks(DIRTY) as usize);
-    replay(&mut volume, &mut stream, &mut cache, blocks(AGEING)).map_err(text)?;
+    replay(&mut volume, &mut stream, &mut cache, blocks(AGEING), stop)?;
     let _ = volume.take_statistics();
     let absorbed = cache.absorbed();
-    replay(&mut volume, &mut stream, &mut cache, blocks(MEASURED)).map_err(text)?;
+    replay(&mut volume, &mut stream, &mut cache, blocks(MEASURED), stop)?;
     let statistics = volume.take_statistics();
     Ok(Run {
         cost: statistics.write_cost(RANDOM_READ, SEQUENTIAL_WRITE),
@@ -110,10 +112,14 @@ fn replay(
     stream: &mut Stream,
     cache: &mut PageCache,
     writes: u64,
-) -> Result<(), basalt_simulator::Error> {
+    stop: &AtomicBool,
+) -> Result<(), String> {
     for _ in 0..writes {
         if let Some(dirty) = cache.write(stream.next_block()) {
-            dirty.into_iter().try_for_each(|block| volume.write(block))?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(STOPPED.to_owned());
+            }
+            dirty.into_iter().try_for_each(|block| volume.write(block)).map_err(|error| error.to_string())?;
         }
     }
     Ok(())
