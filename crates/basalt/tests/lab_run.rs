@@ -74,6 +74,32 @@ fn points_that_fail_or_take_too_long_are_recorded() {
     assert!(ended.out().contains("not finished after 0.5 s"), "{}", ended.out());
 }
 
+/// However a run ends, its points do not go on.
+#[test]
+fn points_end_with_their_run() {
+    let scratch = Scratch::new();
+    let file = scratch.file("small.toml", SMALL.replace("writes = 20000", ENDLESS));
+    let mut command = Command::new(program());
+    command.args(["lab", "run", &file, "--quiet", "--output", &scratch.text("results"), "--jobs", "2"]);
+    let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let tasks = format!("/proc/{}/task", running.id());
+    let points = || -> Vec<String> {
+        let tasks = fs::read_dir(&tasks).unwrap().flatten();
+        let children = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+        children.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+    };
+    support::wait_until("two points run", || points().len() == 2);
+    let points = points();
+    kill_process(Pid::from_child(&running), Signal::KILL).unwrap();
+    running.wait().unwrap();
+    // They are taken care of by another process, or not yet.
+    let has_ended = |point: &String| {
+        let status = fs::read_to_string(format!("/proc/{point}/status")).unwrap_or_default();
+        status.is_empty() || status.contains("State:\tZ")
+    };
+    support::wait_until("they end too", || points.iter().all(has_ended));
+}
+
 #[test]
 fn an_interrupted_run_keeps_what_is_done_and_goes_on() {
     let scratch = Scratch::new();

@@ -102,6 +102,8 @@ impl Children<'_> {
                 .args(["lab", "point"])
                 .args(point.arguments())
                 .arg("--json")
+                // Nobody would take the result of a point that outlives its run.
+                .args(["--parent", &std::process::id().to_string()])
                 .stdin(Stdio::null())
                 .stdout(output.try_clone()?)
                 .stderr(errors.try_clone()?)

@@ -1,6 +1,7 @@
 //! `basalt lab point`: one point of an experiment.
 
 use basalt_lab::experiment::{Kind, Point, Record};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
@@ -25,6 +26,10 @@ pub struct Args {
     /// Print the result as one line of JSON, even if the point fails
     #[arg(long)]
     json: bool,
+
+    /// End as soon as the process with this number has ended, which waits for the result
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<i32>,
 }
 
 /// Runs the command.
@@ -32,6 +37,9 @@ pub struct Args {
 /// # Errors
 /// When a parameter makes no sense, or the point fails.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(parent) = args.parent {
+        end_with(parent)?;
+    }
     let mut output = Output::new();
     if args.list {
         list(args.kind, &mut output)?;
@@ -53,6 +61,16 @@ pub fn run(args: &Args) -> Outcome {
     match record.outcome {
         Ok(_) => Ok(DONE),
         Err(why) => Err(Failure::at(point.arguments().join(" "), why)),
+    }
+}
+
+/// Ends this process when its parent ends, however that ends.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Failure::at("signals", error))?;
+    // It may have ended before.
+    match getppid().map(Pid::as_raw_pid) {
+        Some(now) if now == parent => Ok(()),
+        _ => Err(Failure::new(format_args!("process {parent}, which waits for the point, has ended"))),
     }
 }
 
