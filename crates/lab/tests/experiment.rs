@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -163,6 +164,29 @@ fn shares_of_the_size_are_exact() {
         let point = Point::parse(Kind::Engine, &["size=400M", &format!("age={percent}%")]).unwrap();
         assert_eq!(point.number("age"), Some((400 << 20) * percent / 100 / 4096 * 4096), "{percent} %");
     }
+}
+
+/// A size ends at 2^63 - 1 bytes, a whole number does not: such a seed is none of those that are left to the point.
+#[test]
+fn whole_numbers_are_those_that_were_given() {
+    for seed in [0, 1, i64::MAX as u64, 1 << 63, u64::MAX] {
+        let point = Point::parse(Kind::Volume, &[format!("seed={seed}"), format!("writes={seed}")]).unwrap();
+        assert_eq!((point.number("seed"), point.number("writes")), (Some(seed), Some(seed)));
+    }
+    let point = Point::parse(Kind::Engine, &["utilization=80", "queue-depth=4"]).unwrap();
+    let numbers = ["utilization", "queue-depth", "operations", "overprovision"].map(|name| point.number(name));
+    assert_eq!(numbers, [Some(80), Some(4), None, None]);
+}
+
+/// Their runs would come to no end.
+#[test]
+fn volumes_and_pauses_have_an_upper_bound() {
+    for size in ["1E", "7E", "17T"] {
+        let point = Point::parse(Kind::Engine, &[format!("size={size}")]).unwrap();
+        assert_eq!(point.run().unwrap_err(), format!("size: {size} is more than 16T, the most that a volume can have"));
+    }
+    let error = Point::parse(Kind::Engine, &["think=1000000000000000"]).unwrap_err();
+    assert!(error.contains("think: `1000000000000000` is not a whole number from 0 to 86400000000"), "{error}");
 }
 
 /// What is refused leaves the directory as it was, and results without their experiment are not overwritten.
@@ -373,6 +397,78 @@ fn results_are_added_behind_whole_lines() {
         fs::write(&lines, format!("{three}{line}\n")).unwrap();
         let error = ResultsDirectory::open(&directory).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
+    }
+}
+
+/// Whoever looks at results while others still write them leaves their file alone.
+#[test]
+fn a_report_of_some_results_does_not_touch_them() {
+    let (scratch, file) = with_file(SMALL);
+    let directory = scratch.path().join("results");
+    let results = ResultsDirectory::create(&directory, &file, &[]).unwrap();
+    let lines: Vec<String> = results
+        .missing()
+        .into_iter()
+        .map(|point| Record { point, outcome: Ok(BTreeMap::from([("copies".to_owned(), 1.0)])) }.to_line())
+        .collect();
+    drop(results);
+    let path = directory.join("results.jsonl");
+    // As a shell's redirection: not at the end of the file, but where it was.
+    let mut writer = fs::File::create(&path).unwrap();
+    let (half, rest) = lines[1].split_at(40);
+    writer.write_all(format!("{}\n{half}", lines[0]).as_bytes()).unwrap();
+    let mut report = ResultsDirectory::open(&directory).unwrap();
+    assert_eq!(report.records().len(), 1);
+    report.finish().unwrap();
+    drop(report);
+    writer.write_all(format!("{rest}\n{}", lines[2..].join("\n")).as_bytes()).unwrap();
+    drop(writer);
+    // The last line has no end, and is whole.
+    let mut report = ResultsDirectory::open(&directory).unwrap();
+    assert_eq!(report.records().len(), lines.len());
+    report.finish().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), lines.join("\n") + "\n");
+}
+
+/// A last line that is whole is a result, whoever left its end out.
+#[test]
+fn a_whole_last_line_is_kept_without_its_end() {
+    let (scratch, file) = with_file(SMALL);
+    let directory = scratch.path().join("results");
+    let mut results = ResultsDirectory::create(&directory, &file, &[]).unwrap();
+    let points = results.missing();
+    let record = |index: usize| {
+        let metrics = BTreeMap::from([("copies".to_owned(), index as f64)]);
+        Record { point: points[index].clone(), outcome: Ok(metrics) }
+    };
+    results.add(record(0)).unwrap();
+    drop(results);
+    let path = directory.join("results.jsonl");
+    fs::write(&path, fs::read_to_string(&path).unwrap().trim_end()).unwrap();
+    let mut results = ResultsDirectory::create(&directory, &file, &[]).unwrap();
+    assert_eq!(results.records().len(), 1);
+    results.add(record(1)).unwrap();
+    drop(results);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn what_never_ends_is_no_experiment() {
+    let error = Experiment::load(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert_eq!(error, "/dev/zero: is too large for an experiment");
+}
+
+/// An experiment that nobody ran is somebody's all the same.
+#[test]
+fn another_experiments_file_is_not_replaced() {
+    let (scratch, file) = with_file(SMALL);
+    for text in [SMALL.replace("128M", "192M"), "what is that?".to_owned()] {
+        let copy = scratch.path().join("experiment.toml");
+        fs::write(&copy, &text).unwrap();
+        let refused = ResultsDirectory::create(scratch.path(), &file, &[]);
+        assert!(matches!(refused, Err(DirectoryError::OtherExperiment { .. })), "{refused:?}");
+        assert_eq!(fs::read_to_string(&copy).unwrap(), text);
+        assert!(!scratch.path().join("results.jsonl").exists());
     }
 }
 

@@ -105,6 +105,8 @@ pub struct ResultsDirectory {
     experiment: Experiment,
     verdicts: Option<VerdictFile>,
     done: HashMap<Point, Record>,
+    /// Only this run adds results, and may write all of them anew.
+    is_ours: bool,
 }
 
 impl ResultsDirectory {
@@ -139,7 +141,7 @@ impl ResultsDirectory {
         fs::create_dir_all(path).map_err(io_error(path))?;
         let had_results = path.join(RESULTS).exists();
         // Nothing is written before the directory is known to be free, and to be this experiment's.
-        let mut directory = match Self::attach(path, experiment, checked) {
+        let mut directory = match Self::attach(path, experiment, checked, true) {
             Err(DirectoryError::Foreign { path, .. }) => return Err(DirectoryError::OtherExperiment { path }),
             attached => attached?,
         };
@@ -148,12 +150,15 @@ impl ResultsDirectory {
             // It may have grown, by seeds or cases: nothing that was planned is lost.
             Ok(known) => {
                 let ours: HashSet<Point> = directory.experiment.points().into_iter().collect();
-                !had_results || known.points().iter().all(|point| ours.contains(point))
+                known.points().iter().all(|point| ours.contains(point))
             }
-            // Results without their experiment may be anybody's.
-            Err(_) => directory.done.is_empty(),
+            // Results without their experiment may be anybody's, and so may a file that cannot be read.
+            Err(_) => directory.done.is_empty() && !copy.exists(),
         };
         if !is_ours {
+            if !had_results {
+                remove(&path.join(RESULTS))?;
+            }
             return Err(DirectoryError::OtherExperiment { path: path.to_owned() });
         }
         let mut files = Inputs::default();
@@ -170,7 +175,8 @@ impl ResultsDirectory {
         Ok(directory)
     }
 
-    /// Opens the directory of an experiment that has been run, here or elsewhere: `experiment.toml` and `results.jsonl`.
+    /// Opens the directory of an experiment that has been run, here or elsewhere: `experiment.toml` and `results.jsonl`. As long as results
+    /// are missing, somebody who knows no lock may still be adding them: that file stays as it is.
     ///
     /// # Errors
     /// When one of them is missing or wrong, or is being written.
@@ -184,13 +190,14 @@ impl ResultsDirectory {
             Err(_) if !verdicts.exists() => None,
             Err(error) => return Err(error.into()),
         };
-        Self::attach(path, experiment, verdicts)
+        Self::attach(path, experiment, verdicts, false)
     }
 
     fn attach(
         path: &Path,
         experiment: Experiment,
         verdicts: Option<VerdictFile>,
+        is_ours: bool,
     ) -> Result<ResultsDirectory, DirectoryError> {
         let lock = File::open(path).map_err(io_error(path))?;
         match lock.try_lock() {
@@ -200,14 +207,14 @@ impl ResultsDirectory {
         }
         let file = path.join(RESULTS);
         let mut results = append_to(&file)?;
-        let done = read_results(&mut results, &file)?;
+        let done = read_results(&mut results, &file, is_ours)?;
         // They would be gone with the next writing of the file.
         let known: HashSet<Point> = experiment.points().into_iter().collect();
         let foreign = done.keys().filter(|point| !known.contains(point)).count();
         if foreign > 0 {
             return Err(DirectoryError::Foreign { path: path.to_owned(), foreign });
         }
-        Ok(ResultsDirectory { path: path.to_owned(), _lock: lock, results, experiment, verdicts, done })
+        Ok(ResultsDirectory { path: path.to_owned(), _lock: lock, results, experiment, verdicts, done, is_ours })
     }
 
     /// The experiment.
@@ -287,9 +294,11 @@ impl ResultsDirectory {
         let verdicts = self.verdicts.as_ref().map(|file| (file, rows.as_slice()));
         let page = report::report(&self.experiment, &measurements, verdicts).to_html();
         replace(&self.path.join(REPORT), page.as_bytes())?;
-        let file = self.path.join(RESULTS);
-        replace(&file, lines.as_bytes())?;
-        self.results = append_to(&file)?;
+        if self.is_ours || self.missing().is_empty() {
+            let file = self.path.join(RESULTS);
+            replace(&file, lines.as_bytes())?;
+            self.results = append_to(&file)?;
+        }
         Ok(())
     }
 
@@ -331,13 +340,21 @@ fn remove(path: &Path) -> Result<(), DirectoryError> {
     }
 }
 
-/// Reads all results; a last line without its end is cut off, since its point was being written when the run was interrupted.
-fn read_results(file: &mut File, path: &Path) -> Result<HashMap<Point, Record>, DirectoryError> {
+/// Reads all results. A last line without its end is one if it is whole; else its point was being written when the run was interrupted, and
+/// it does not count. With `cuts` the file ends with a whole line then.
+fn read_results(file: &mut File, path: &Path, cuts: bool) -> Result<HashMap<Point, Record>, DirectoryError> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0)).map_err(io_error(path))?;
     file.read_to_end(&mut bytes).map_err(io_error(path))?;
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    if whole < bytes.len() {
+    let mut whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let rest = std::str::from_utf8(&bytes[whole..]).unwrap_or_default();
+    if Record::from_line(rest).is_ok() {
+        // As editors and programs leave it.
+        whole = bytes.len();
+        if cuts {
+            file.write_all(b"\n").map_err(io_error(path))?;
+        }
+    } else if whole < bytes.len() && cuts {
         file.set_len(whole as u64).map_err(io_error(path))?;
     }
     let mut done = HashMap::new();

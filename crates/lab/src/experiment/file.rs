@@ -1,6 +1,7 @@
 //! Experiment files.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -55,11 +56,14 @@ impl FileError {
 /// When it cannot be read, or is too large for one.
 pub(super) fn read(path: &Path) -> Result<String, FileError> {
     let unreadable = |reason: String| FileError::Unreadable { path: path.to_owned(), reason };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-    if size > LARGEST_FILE {
-        return Err(unreadable("is too large for an experiment".to_owned()));
+    let mut text = String::new();
+    // Devices and pipes do not tell how much there is in them.
+    let read = std::fs::File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text));
+    match read {
+        Ok(_) if text.len() as u64 > LARGEST_FILE => Err(unreadable("is too large for an experiment".to_owned())),
+        Ok(_) => Ok(text),
+        Err(error) => Err(unreadable(error.to_string())),
     }
-    std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }
 
 /// What an experiment's cases are called along the bottom of a plot, in tables and in verdicts.

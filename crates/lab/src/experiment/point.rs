@@ -89,6 +89,11 @@ impl Point {
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         let value = self.value(name);
+        let parameter = self.kind.parameters().iter().find(|parameter| parameter.name == name);
+        if parameter.is_some_and(|parameter| matches!(parameter.form, Form::Number { .. } | Form::Percent { .. })) {
+            // Above what a size can be, too.
+            return value.parse().ok();
+        }
         if let Ok(share) = share(value) {
             let volume = size::parse(self.value("size")).ok()?;
             // An exact share is one: 29 % of 400 MiB is a whole number, and its product with 0.29 is a little less.

@@ -10,7 +10,8 @@ use crate::output::Output;
 /// Make the report of an experiment from its results
 ///
 /// DIR holds experiment.toml and results.jsonl, made by `basalt lab run`, or by the commands of `basalt lab plan` on other machines.
-/// Writes report.html and results.parquet there, and sorts results.jsonl in the order of the experiment.
+/// Writes report.html and results.parquet there. Once no result is missing, results.jsonl is sorted in the order of the experiment; before,
+/// it stays as it is, since others may still be adding to it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the results

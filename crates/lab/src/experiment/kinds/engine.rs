@@ -19,6 +19,9 @@ use watch::Watched;
 /// From a second on.
 const SECONDS: Form = Form::Number { least: 1, largest: 1 << 32 };
 
+/// The largest volume.
+const LARGEST: u64 = 16 << 40;
+
 /// Bits of the hash of operations that a metric holds.
 const HASH_BITS: u64 = (1 << 48) - 1;
 
@@ -80,7 +83,12 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("discard", "on", Form::Choice(&["on", "off"]), "tell the device which blocks are free"),
     parameter("checkpoint", "60", SECONDS, "longest time between checkpoints, in seconds"),
     parameter("commit", "5", SECONDS, "longest time until a change is durable without being asked for, in seconds"),
-    parameter("think", "0", ANY_NUMBER, "microseconds that pass after each operation"),
+    parameter(
+        "think",
+        "0",
+        Form::Number { least: 0, largest: 86_400_000_000 },
+        "microseconds that pass after each operation, up to a day",
+    ),
     parameter(
         "age",
         "",
@@ -220,6 +228,13 @@ pub const MAIN_METRICS: &[&str] = &[
 pub(super) fn run(point: &Point) -> Result<Measured, String> {
     let device = presets::find(point.value("device")).map_err(|error| error.to_string())?;
     let mut settings = EngineSettings::new(device, workload_settings(point)?);
+    if settings.workload.size_bytes > LARGEST {
+        return Err(format!(
+            "size: {} is more than {}, the most that a volume can have",
+            point.value("size"),
+            size::exact(LARGEST)
+        ));
+    }
     let section = point.number("section").unwrap_or(SEGMENT);
     if !section.is_multiple_of(SEGMENT) {
         return Err(format!("section: {} is not a multiple of {}", size::exact(section), size::exact(SEGMENT)));
