@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
 
-use crate::failure::{Failure, escaped};
+use crate::failure::{Failure, escaped, one_line};
 
 /// How names are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,8 @@ impl Write for Reader {
     }
 }
 
-/// Writes a line to standard error. If that is closed, the line is lost.
+/// Tells something beside the result, as a line on standard error that cannot steer a terminal. Where nobody takes it, it is lost: the result
+/// is what was asked for.
 pub fn tell(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", one_line(&line.to_string()));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use basalt_device::file::mounted_over;
 use basalt_device::{DeviceError, FileDevice, Lock, OpenOptions};
 
-use crate::failure::{Failure, one_line};
+use crate::failure::Failure;
 use crate::mounts;
 use crate::output::tell;
 
@@ -85,7 +85,7 @@ pub fn open(path: &Path, options: &OpenOptions, wait: Duration) -> Result<FileDe
         if is_time_to_speak {
             let limit = wait.as_secs_f64();
             let line = format!("waiting up to {limit} s for {}, which is in use: {reason}", path.display());
-            tell(format_args!("basalt: {}", one_line(&line)));
+            tell(format_args!("basalt: {line}"));
             said = true;
         }
         std::thread::sleep(RETRY_INTERVAL.min(wait));

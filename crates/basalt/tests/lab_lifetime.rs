@@ -37,6 +37,20 @@ fn parts_of_pages_wear_as_whole_pages() {
     }
 }
 
+/// What is told beside an answer may find no reader, and shows no control characters of a trace.
+#[test]
+fn what_is_told_on_standard_error_is_no_matter_for_the_answer() {
+    let scratch = Scratch::new();
+    let lines = iolog(2000, 4096).replace("/dev/disk close", "/dev/disk write \x1b[31mred 1\n/dev/disk close");
+    let trace = scratch.file("some.fio", lines);
+    let arguments = ["lab", "lifetime", "--trace", &trace, "--device", "sd-b", "--per-day", "8G"];
+    let told = basalt(arguments).err();
+    assert!(told.contains("1 bad lines skipped") && !told.contains('\x1b'), "{told:?}");
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(support::program()).args(arguments).stderr(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn the_directory_of_a_recording_is_a_trace() {
     let scratch = Scratch::new();

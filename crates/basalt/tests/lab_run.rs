@@ -24,6 +24,57 @@ writes = 20000
 warm-up = 20000
 "#;
 
+/// Names are bytes, and a command for a shell has them as words.
+#[test]
+fn a_comparison_has_its_report_wherever_it_is() {
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = Scratch::new();
+    let arguments =
+        "lab compare --workload sequential --fs basalt --device ssd-m --size 64M --measure 1M --age 0 --output";
+    for name in [&b"two words"[..], b"no text \xff"] {
+        let directory = scratch.path("").join(std::ffi::OsStr::from_bytes(name));
+        let arguments = arguments.split(' ').map(std::ffi::OsStr::new);
+        basalt(arguments.chain([directory.as_os_str()])).ok();
+        let report = fs::read_to_string(directory.join("report.html")).unwrap();
+        assert!(
+            report.contains("basalt lab compare --workload sequential") && !report.contains("--output /"),
+            "{report}"
+        );
+    }
+}
+
+/// A comparison takes minutes: what it measured before it was interrupted is kept.
+#[test]
+fn an_interrupted_comparison_keeps_its_rows() {
+    let scratch = Scratch::new();
+    let endless = scratch.file("endless.fio", "[a]\nrw=write\nsize=1m\nloops=1000000000\n");
+    let output = scratch.text("compared");
+    let mut command = Command::new(program());
+    command.args("lab compare --fs basalt --device ssd-m --size 64M --measure 1M --age 0 --json --workload".split(' '));
+    command.args([&format!("sequential,{endless}"), "--output", &output]);
+    let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut row = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(running.stdout.as_mut().unwrap()), &mut row).unwrap();
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(1));
+    assert_eq!(fs::read_to_string(Path::new(&output).join("results.jsonl")).unwrap(), row);
+    assert!(Path::new(&output).join("report.html").exists());
+}
+
+/// Both call their lines results.jsonl.
+#[test]
+fn a_comparison_does_not_replace_the_results_of_an_experiment() {
+    let scratch = Scratch::new();
+    scratch.directory("results");
+    scratch.file("results/experiment.toml", SMALL);
+    let lines = scratch.file("results/results.jsonl", "");
+    let arguments =
+        "lab compare --workload sequential --fs basalt --device ssd-m --size 64M --measure 1M --age 0 --output";
+    let refused = basalt(arguments.split(' ').chain([scratch.text("results").as_str()]));
+    refused.fails(1, &["results", "of an experiment", "choose another directory"]);
+    assert_eq!(fs::read_to_string(lines).unwrap(), "");
+}
+
 /// No machine finishes it.
 const ENDLESS: &str = "writes = 1000000000000";
 

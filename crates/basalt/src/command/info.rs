@@ -51,7 +51,7 @@ fn open(path: &Path) -> Result<FileDevice, Failure> {
     let opened = FileDevice::open(path, &shared).or_else(|error| match error {
         basalt_device::DeviceError::InUse { reason, .. } => {
             let line = format!("{} is in use ({reason}); showing its last checkpoint", path.display());
-            tell(format_args!("basalt: {}", one_line(&line)));
+            tell(format_args!("basalt: {line}"));
             FileDevice::open(path, &OpenOptions { lock: Lock::None, ..shared })
         }
         error => Err(error),

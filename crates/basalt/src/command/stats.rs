@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::failure::{DONE, Failure, Outcome, Word, one_line};
+use crate::failure::{DONE, Failure, Outcome, Word};
 use crate::output::{Output, tell};
 use crate::size;
 use crate::statistics::{AskError, Document, Source, exposition, lines};
@@ -79,7 +79,7 @@ fn watch(args: &Args, source: &Source, mut document: Document, pause: Duration) 
         };
         earlier = Some(std::mem::replace(&mut document, next));
     }
-    tell(format_args!("basalt: {}", one_line(&format!("{} is no longer mounted", document.mount.mount_point))));
+    tell(format_args!("basalt: {} is no longer mounted", document.mount.mount_point));
     Ok(DONE)
 }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::abandoned;
-use crate::failure::{DONE, Failure, Outcome, Word, one_line};
+use crate::failure::{DONE, Failure, Outcome, Word};
 use crate::mount::serve::true_path;
 use crate::mounts::{self, Mount};
 use crate::output::tell;
@@ -68,7 +68,7 @@ fn unmount(place: &Path, wait: Duration) -> Result<(), Failure> {
     if mounts::with_device(&mount.device).is_some_and(|other| other.is_basalt() && other.target() == target) {
         return Ok(());
     }
-    let late = || tell(format_args!("basalt: {}", one_line(&waiting(&target, &mount.device))));
+    let late = || tell(format_args!("basalt: {}", waiting(&target, &mount.device)));
     match farewell.map(|farewell| farewell.wait(wait, late)) {
         Ok(End::Closed) => Ok(()),
         Ok(End::Lost(what)) => Err(Failure::at(target.display(), format_args!("unmounted and clean, but {what}"))),

@@ -15,7 +15,7 @@ use super::counters::Counters;
 use super::recorded::Device;
 use super::watcher::Watcher;
 use super::{MountChoices, signals};
-use crate::failure::{Failure, Word, one_line};
+use crate::failure::{Failure, Word};
 use crate::mounts;
 use crate::output::tell;
 use crate::size::human;
@@ -41,7 +41,7 @@ pub struct Job {
 impl Job {
     fn warn(&self, message: &str) {
         if self.background {
-            tell(format_args!("basalt: {}", one_line(message)));
+            tell(format_args!("basalt: {message}"));
         }
         tracing::warn!("{message}");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
 use basalt_vfs::FileSystem;
 
-use crate::failure::{Failure, one_line};
+use crate::failure::Failure;
 use crate::output::tell;
 use crate::target::Target;
 
@@ -61,7 +61,7 @@ impl OpenVolume {
     /// Says what was unusual.
     fn warn(&self) {
         for warning in self.fs.warnings() {
-            tell(format_args!("basalt: {}", one_line(&format!("{}: {warning}", self.target.display()))));
+            tell(format_args!("basalt: {}: {warning}", self.target.display()));
         }
     }
 

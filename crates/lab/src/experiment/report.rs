@@ -89,7 +89,9 @@ fn counted(experiment: &Experiment, records: &[Measurement<'_>]) -> String {
     let seeds = experiment.settings.iter().find(|(name, _)| *name == SEED).map_or(0, |(_, values)| values.len());
     if seeds > 1 {
         let measured = if failed > 0 { "the seeds that were measured, of " } else { "" };
-        text.push_str(&format!(" Values are means over {measured}{seeds} seeds; thin bars show the least and the largest."));
+        text.push_str(&format!(
+            " Values are means over {measured}{seeds} seeds; thin bars show the least and the largest."
+        ));
     }
     text
 }

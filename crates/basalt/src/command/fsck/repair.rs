@@ -52,7 +52,7 @@ pub(super) fn run(order: &Order<'_>) -> Outcome {
         show(order, plan.report(), false, &mut output)?;
         output.finish()?;
         // The exit code is that of faults left, as fsck(8) has it; that of a failure would be another one.
-        tell(format_args!("basalt: fsck: {}", one_line(&why)));
+        tell(format_args!("basalt: fsck: {why}"));
         return Ok(FAULTS_LEFT);
     }
     if let Some(path) = order.backup {

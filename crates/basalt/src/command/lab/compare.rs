@@ -11,7 +11,7 @@ use basalt_lab::compare::{self, CompareError, Comparison, Row, System};
 use basalt_workloads::{Limit, Settings};
 use indicatif::ProgressBar;
 
-use crate::failure::{DONE, Failure, Outcome};
+use crate::failure::{DONE, Failure, Outcome, Word};
 use crate::output::Output;
 use crate::size;
 
@@ -86,6 +86,11 @@ pub fn run(args: &Args) -> Outcome {
     let device = super::device(&args.device)?;
     if let Some(directory) = &args.output {
         std::fs::create_dir_all(directory).map_err(|error| Failure::at(directory.display(), error))?;
+        // Both call their lines results.jsonl.
+        if directory.join("experiment.toml").exists() {
+            let why = "holds the results of an experiment, which a comparison would replace; choose another directory";
+            return Err(Failure::at(directory.display(), why));
+        }
     }
     let place = scratch(args.output.as_deref())?;
     let program = std::env::current_exe().map_err(|error| Failure::at("this program", error))?;
@@ -100,10 +105,12 @@ pub fn run(args: &Args) -> Outcome {
         place: place.path().to_owned(),
         keep: args.output.clone().filter(|_| args.keep),
     };
-    let rows = measure(&comparison, args.json)?;
-    if let Some(directory) = &args.output {
+    let (rows, ended) = measure(&comparison, args.json);
+    // What was measured before an interruption took its minutes, too.
+    if let Some(directory) = args.output.as_ref().filter(|_| ended.is_ok() || !rows.is_empty()) {
         write_results(directory, &comparison, &rows)?;
     }
+    ended?;
     if !args.json {
         show(&rows, args.output.as_deref())?;
     }
@@ -148,8 +155,15 @@ fn workloads(text: &str) -> Vec<String> {
     found
 }
 
-/// Runs everything; shows on standard error how far it is, and on standard output the rows as JSON if that is wanted.
-fn measure(comparison: &Comparison, json: bool) -> Result<Vec<Row>, Failure> {
+/// Runs everything; shows on standard error how far it is, and on standard output the rows as JSON if that is wanted. The rows that there are,
+/// and whether they are all.
+fn measure(comparison: &Comparison, json: bool) -> (Vec<Row>, Result<(), Failure>) {
+    let mut rows = Vec::new();
+    let ended = measure_into(comparison, json, &mut rows);
+    (rows, ended)
+}
+
+fn measure_into(comparison: &Comparison, json: bool, rows: &mut Vec<Row>) -> Result<(), Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| Failure::at("signals", error))?;
@@ -167,11 +181,12 @@ fn measure(comparison: &Comparison, json: bool) -> Result<Vec<Row>, Failure> {
         if json && failed.is_none() {
             failed = print_row(row).err();
         }
+        rows.push(row.clone());
     };
-    let rows = comparison.run(&mut watch, &mut done);
+    let ended = comparison.run(&mut watch, &mut done);
     bar.finish_and_clear();
     failed.map_or(Ok(()), Err)?;
-    rows.map_err(|error| match error {
+    ended.map(drop).map_err(|error| match error {
         CompareError::Workload(_) => Failure::usage(error),
         CompareError::Interrupted => Failure::new(error),
     })
@@ -202,7 +217,8 @@ fn write_results(directory: &Path, comparison: &Comparison, rows: &[Row]) -> Res
     let mut lines = lines.map_err(|error| Failure::at("results", error))?;
     lines.push(String::new());
     write("results.jsonl", lines.join("\n"))?;
-    let command: Vec<String> = std::iter::once("basalt".to_owned()).chain(std::env::args().skip(1)).collect();
+    let words = std::env::args_os().skip(1).map(|word| Word(Path::new(&word)).to_string());
+    let command: Vec<String> = std::iter::once("basalt".to_owned()).chain(words).collect();
     write("report.html", compare::page::report(comparison, rows, &command.join(" ")).to_html())?;
     Ok(())
 }

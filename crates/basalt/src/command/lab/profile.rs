@@ -7,8 +7,8 @@ use basalt_device::{BlockDevice, DeviceError, FileDevice, Lock, OpenOptions};
 use basalt_flash::profile::{ProfileOptions, measure};
 use basalt_flash::{DeviceModel, ModelError};
 
-use crate::failure::{DONE, Failure, Outcome, one_line};
-use crate::output::Output;
+use crate::failure::{DONE, Failure, Outcome};
+use crate::output::{self, Output};
 use crate::progress::{Progress, Unit};
 use crate::target::{self, Target};
 
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
         .map_err(Failure::new)?;
     drop(shown);
     if !device.is_direct() && !args.quiet {
-        eprintln!("basalt: {}: no direct I/O; measuring through the page cache", one_line(device.name()));
+        output::tell(format_args!("basalt: {}: no direct I/O; measuring through the page cache", device.name()));
     }
     let text = checked(&model)?;
     if let Some(path) = &args.output {

@@ -7,7 +7,7 @@ use basalt_traces::{Recording, ZeroingDevice};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::mount::recorded::ZEROS;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress::{Progress, Unit};
 use crate::target::{self, Patience};
 
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Outcome {
     let description = recording.description();
     if !description.complete {
         let why = description.error.as_deref().unwrap_or("it was interrupted, or is not finished yet");
-        eprintln!("basalt: {}: the recording is not complete: {why}", args.recording.display());
+        output::tell(format_args!("basalt: {}: the recording is not complete: {why}", args.recording.display()));
     }
     let device = ZeroingDevice::new(open(args, &recording)?);
     let total = args.upto.map_or(description.totals.requests(), |upto| upto.min(description.totals.requests()));

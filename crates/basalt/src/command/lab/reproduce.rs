@@ -15,7 +15,7 @@ use basalt_lab::verdicts::Row;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::{DONE, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress::{Progress, Unit};
 
 /// Exit code when some points of an experiment failed.
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Outcome {
         let Measured { rows, failed } = measure(figure, &scale, seeds.clone(), &means, &mut runs, args.quiet)?;
         show(figure, rows, args)?;
         for why in &failed {
-            eprintln!("{}: failed: {why}", figure.label());
+            output::tell(format_args!("{}: failed: {why}", figure.label()));
         }
         some_failed |= !failed.is_empty();
         if stop.load(Ordering::Relaxed) {
@@ -138,12 +138,12 @@ fn measure(
     quiet: bool,
 ) -> Result<Measured, Failure> {
     if !quiet {
-        eprintln!("{}: {}", figure.label(), figure.title);
+        output::tell(format_args!("{}: {}", figure.label(), figure.title));
     }
     let mut progress = Progress::new("points", Unit::Things, quiet);
     let mut say = |step: Step<'_>| match step {
         Step::Begins(_) if quiet => {}
-        Step::Begins(step) => eprintln!("  {step}"),
+        Step::Begins(step) => output::tell(format_args!("  {step}")),
         Step::Points(done, all) => progress.update(done, all),
     };
     figure.run(scale, seeds, means, runs, &mut say).map_err(|why| Failure::at(figure.label(), why))
