@@ -4,7 +4,7 @@ use basalt_flash::device::DeviceModel;
 use basalt_flash::ftl::TranslationKind;
 use basalt_workloads::{Error, Limit, Settings, by_name};
 
-use super::{Amplification, unevenness};
+use super::{Amplification, Simulated, unevenness};
 use crate::engine::{self, EngineError, EngineRun, EngineSettings};
 
 /// How the volume is used.
@@ -25,18 +25,6 @@ const POLICIES: [Policy; 3] = [
 /// still 7 % below what more of them give.
 const ROUNDS: (u64, u64) = (4, 2);
 
-/// What policies make of a workload.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OfWorkload {
-    /// Each policy with each translation layer.
-    pub amplifications: Vec<Amplification>,
-    /// The policies on whose volume the workload does not fit, with the reason.
-    pub left_out: Vec<String>,
-    /// Whether the workload goes on for ever, and is measured when its volume and the flash are steady. One that comes to an end is
-    /// measured on the volume and flash that it finds.
-    pub is_steady: bool,
-}
-
 /// What each policy and translation layer makes of a workload; `say` hears which policy runs. `settings` say how long the workload ages and
 /// is measured, or leave both to this.
 ///
@@ -47,7 +35,7 @@ pub fn of_workload(
     settings: &Settings,
     device: &DeviceModel,
     say: &mut dyn FnMut(&str),
-) -> Result<OfWorkload, String> {
+) -> Result<Simulated, String> {
     let plan = by_name(workload, settings).map_err(|error| error.to_string())?.plan();
     let is_steady = matches!(plan.measure, Limit::Bytes(_));
     let mut settings = settings.clone();
@@ -69,7 +57,7 @@ pub fn of_workload(
     }
     match left_out.first() {
         Some(why) if amplifications.is_empty() => Err(why.clone()),
-        _ => Ok(OfWorkload { amplifications, left_out, is_steady }),
+        _ => Ok(Simulated { amplifications, left_out, is_steady, more_room: Vec::new() }),
     }
 }
 

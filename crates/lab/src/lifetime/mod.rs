@@ -17,7 +17,9 @@ use basalt_flash::device::DeviceModel;
 use basalt_flash::ftl::{TranslationKind, Wear};
 use serde::Serialize;
 
-pub use load::{OfWorkload, of_workload};
+use crate::size;
+
+pub use load::of_workload;
 pub use trace::of_trace;
 
 /// Days of a year.
@@ -31,7 +33,7 @@ pub struct Flash {
     /// The preset's name.
     pub device: String,
     /// Bytes of flash, spare ones included.
-    pub physical_bytes: f64,
+    pub physical_bytes: u64,
     /// Program/erase cycles of each block.
     pub rated_cycles: u32,
     /// Whether the cycles are the preset's own.
@@ -52,7 +54,7 @@ impl Flash {
         };
         Ok(Flash {
             device: device.name.clone(),
-            physical_bytes: capacity as f64 * (1.0 + flash.over_provisioning_percent / 100.0),
+            physical_bytes: (capacity as f64 * (1.0 + flash.over_provisioning_percent / 100.0)).round() as u64,
             rated_cycles: flash.rated_cycles.unwrap_or(USUAL_CYCLES),
             cycles_are_known: flash.rated_cycles.is_some(),
         })
@@ -60,7 +62,7 @@ impl Flash {
 
     /// Bytes that can be programmed in all.
     pub fn endurance_bytes(&self) -> f64 {
-        self.physical_bytes * f64::from(self.rated_cycles)
+        self.physical_bytes as f64 * f64::from(self.rated_cycles)
     }
 }
 
@@ -78,6 +80,20 @@ pub struct Amplification {
     pub wa: f64,
     /// Erases of the block erased most, for each erase of a block on average.
     pub unevenness: f64,
+}
+
+/// What policies make of a load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Simulated {
+    /// Each policy with each translation layer.
+    pub amplifications: Vec<Amplification>,
+    /// The policies on whose volume the load does not fit, with the reason.
+    pub left_out: Vec<String>,
+    /// Whether the load goes on for ever, and is measured when volume and flash are steady. A workload that comes to an end is measured on
+    /// the volume and flash that it finds.
+    pub is_steady: bool,
+    /// Where what was simulated has more room than the device, because the load writes to too little for that: one sentence each.
+    pub more_room: Vec<String>,
 }
 
 /// Years of a device under a load with one policy.
@@ -102,25 +118,34 @@ impl Estimate {
 }
 
 /// What all estimates of a report rest on, one sentence each.
-/// `is_steady`: whether the load was simulated until volume and flash were steady.
-pub fn assumptions(flash: &Flash, bytes_per_day: f64, source_of_rate: &str, is_steady: bool) -> Vec<String> {
+pub fn assumptions(flash: &Flash, bytes_per_day: f64, source_of_rate: &str, load: &Simulated) -> Vec<String> {
     let cycles = if flash.cycles_are_known { "the preset's" } else { "assumed: the preset names none" };
-    vec![
-        format!("the load is written every day: {:.2} GB a day ({source_of_rate})", bytes_per_day / 1e9),
+    let lasting = match load.is_steady {
+        true => "WAF and WA are those of the simulated steady state, and stay so for the device's whole life",
+        false => "the workload comes to an end: WAF and WA are those of one run on a new volume, and stay so",
+    };
+    let simulated = match load.more_room.is_empty() {
+        true => {
+            "the simulated flash has the device's page, erase block and over-provisioning, and is as large as the load needs"
+        }
+        false => "the simulated flash has the device's page and erase block, and is as large as the load needs",
+    };
+    let mut all = vec![
+        format!("the load is written every day: {} a day ({source_of_rate})", size::human(bytes_per_day as u64)),
         format!(
-            "{}: {:.1} GB of flash with its spare blocks, {} program/erase cycles a block ({cycles})",
+            "{}: {} of flash with its spare blocks, {} program/erase cycles a block ({cycles})",
             flash.device,
-            flash.physical_bytes / 1e9,
+            size::human(flash.physical_bytes),
             flash.rated_cycles
         ),
-        "a block is worn when its rated cycles are used; retention, read disturb and early failures are left out".into(),
-        "a write of part of a flash page programs the whole page: WAF has it".into(),
-        match is_steady {
-            true => "WAF and WA are those of the simulated steady state, and stay so for the device's whole life".into(),
-            false => "the workload comes to an end: WAF and WA are those of one run on a new volume, and stay so".into(),
-        },
-        "the simulated flash has the device's page, erase block and over-provisioning, and is as large as the load needs".into(),
-    ]
+        "a block is worn when its rated cycles are used; retention, read disturb and early failures are left out"
+            .to_owned(),
+        "a write of part of a flash page programs the whole page: WAF has it".to_owned(),
+        lasting.to_owned(),
+        simulated.to_owned(),
+    ];
+    all.extend(load.more_room.iter().cloned());
+    all
 }
 
 /// How much more the block erased most was erased than a block on average; 1 where hardly anything was erased.
@@ -134,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_device_lasts_as_long_as_its_cycles() {
-        let flash = Flash { device: "card".into(), physical_bytes: 10e9, rated_cycles: 1000, cycles_are_known: true };
+        let flash =
+            Flash { device: "card".into(), physical_bytes: 10_000_000_000, rated_cycles: 1000, cycles_are_known: true };
         let amplification = Amplification { policy: "log".into(), layer: None, waf: 2.0, wa: 1.25, unevenness: 2.0 };
         // 10 TB of endurance; 10 GB a day are 25 GB programmed: 400 days.
         let estimate = Estimate::new(&flash, amplification, 10e9);

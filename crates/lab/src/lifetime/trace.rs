@@ -8,7 +8,8 @@ use basalt_flash::ftl::{TranslationKind, TranslationLayer};
 use basalt_segments::{CostBenefit, Greedy, VictimPolicy};
 use basalt_simulator::{Age, BLOCK_SIZE};
 
-use super::{Amplification, unevenness};
+use super::{Amplification, Simulated, unevenness};
+use crate::size;
 use crate::trace_load::TraceLoad;
 use crate::volume::{self, Lengths, Setup, Source, defaults, size_of_trace};
 
@@ -29,7 +30,8 @@ pub fn of_trace(
     device: &DeviceModel,
     utilization: u8,
     say: &mut dyn FnMut(&str),
-) -> Result<Vec<Amplification>, String> {
+) -> Result<Simulated, String> {
+    let more_room = more_room(load, device, utilization)?;
     let mut all = Vec::new();
     for kind in TranslationKind::ALL {
         say(&format!("as recorded, {kind}"));
@@ -40,7 +42,36 @@ pub fn of_trace(
         say(&format!("log, {}", policy.name()));
         all.push(logged(load, policy, utilization)?);
     }
+    Ok(Simulated { amplifications: all, left_out: Vec::new(), is_steady: true, more_room })
+}
+
+/// [`Simulated::more_room`] of a trace.
+fn more_room(load: &TraceLoad, device: &DeviceModel, utilization: u8) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
+    let geometry = device.geometry(logical_bytes(load, utilization)).map_err(|error| error.to_string())?;
+    let spare = (geometry.physical_pages() as f64 / geometry.logical_pages() as f64 - 1.0) * 100.0;
+    let (footprint, devices) =
+        (size::human(load.footprint()), device.flash.map(|flash| flash.over_provisioning_percent));
+    // Whole erase blocks are some more anyway.
+    if let Some(devices) = devices.filter(|devices| spare > devices * 1.2 + 1.0) {
+        all.push(format!(
+            "the trace writes to only {footprint}: with the erase blocks that a translation layer needs, the simulated flash has {spare:.0} % \
+             over-provisioning, the device {devices} %; WA is too low, and the years as recorded are too many"
+        ));
+    }
+    let full = load.footprint() * 100 / size_of_trace(load, utilization, 1, defaults::CLEANING)?.max(1);
+    if full + 5 < u64::from(utilization) {
+        all.push(format!(
+            "the trace writes to only {footprint}: the simulated log is {full} % full, the device {utilization} %; its WAF is too low, and its \
+             years are too many"
+        ));
+    }
     Ok(all)
+}
+
+/// Bytes of the device of which the trace's data takes so many percent.
+fn logical_bytes(load: &TraceLoad, utilization: u8) -> u64 {
+    load.footprint() * 100 / u64::from(utilization.clamp(1, 100))
 }
 
 fn as_recorded(
@@ -49,8 +80,7 @@ fn as_recorded(
     kind: TranslationKind,
     utilization: u8,
 ) -> Result<Amplification, String> {
-    let logical = load.footprint() * 100 / u64::from(utilization.clamp(1, 100));
-    let geometry = device.geometry(logical).map_err(|error| error.to_string())?;
+    let geometry = device.geometry(logical_bytes(load, utilization)).map_err(|error| error.to_string())?;
     let mut layer = kind.build(geometry).map_err(|error| error.to_string())?;
     (0..load.footprint())
         .step_by(FILL_PIECE)
@@ -142,8 +172,8 @@ mod tests {
         let device = preset("sd-b").unwrap();
         let page = device.geometry(1 << 30).unwrap().page_bytes();
         let (parts, blocks) = (random_writes(50_000, 16_384, 512), random_writes(50_000, 16_384, 4096));
-        let of_parts = of_trace(&parts, &device, 85, &mut |_| {}).unwrap();
-        let of_blocks = of_trace(&blocks, &device, 85, &mut |_| {}).unwrap();
+        let of_parts = of_trace(&parts, &device, 85, &mut |_| {}).unwrap().amplifications;
+        let of_blocks = of_trace(&blocks, &device, 85, &mut |_| {}).unwrap().amplifications;
         for (part, block) in of_parts.iter().zip(&of_blocks) {
             let (few, many) = (programmed(&parts, part), programmed(&blocks, block));
             assert!((few / many - 1.0).abs() < 1e-9, "{part:?}: {few} and {many} bytes");
@@ -152,6 +182,19 @@ mod tests {
         }
         let recorded = &of_blocks[0];
         assert!((recorded.waf - f64::from(page) / 4096.0).abs() < 1e-9, "{recorded:?}");
+    }
+
+    /// What a translation layer needs at least is more than a small footprint leaves, and said.
+    #[test]
+    fn more_room_than_the_device_has_is_told() {
+        let device = preset("sd-b").unwrap();
+        let (small, large) = (random_writes(5_000, 2_048, 4096), random_writes(200_000, 65_536, 4096));
+        let told = more_room(&small, &device, 85).unwrap();
+        assert!(
+            told.len() == 2 && told[0].contains("the device 7 %") && told[1].contains("the device 85 %"),
+            "{told:?}"
+        );
+        assert_eq!(more_room(&large, &device, 85).unwrap(), Vec::<String>::new());
     }
 
     /// A write that is not aligned costs the pages at both of its ends.
@@ -163,7 +206,7 @@ mod tests {
             Ok(TraceRequest { time_ns, kind: RequestKind::Write, offset, length: 4096 })
         };
         let load = TraceLoad::read((0..20_000).map(write)).unwrap();
-        let all = of_trace(&load, &device, 85, &mut |_| {}).unwrap();
+        let all = of_trace(&load, &device, 85, &mut |_| {}).unwrap().amplifications;
         assert!((all[0].waf - 2.0).abs() < 1e-9, "{:?}", all[0]);
     }
 }

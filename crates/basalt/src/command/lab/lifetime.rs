@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_flash::device::DeviceModel;
-use basalt_lab::lifetime::{Estimate, Flash, OfWorkload, assumptions, of_trace, of_workload};
+use basalt_lab::lifetime::{Estimate, Flash, Simulated, assumptions, of_trace, of_workload};
 use basalt_lab::trace_load::TraceLoad;
 use basalt_traces::{Format, ReadOptions, TraceReader};
 use basalt_workloads::Settings;
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Outcome {
         (Some(path), _) => trace(args, path, &device)?,
         (None, workload) => engine(args, workload.as_deref().unwrap_or_default(), &device)?,
     };
-    let assumptions = assumptions(&flash, bytes_per_day, &source, load.is_steady);
+    let assumptions = assumptions(&flash, bytes_per_day, &source, &load);
     let estimates = load.amplifications.into_iter().map(|one| Estimate::new(&flash, one, bytes_per_day)).collect();
     let answer = Answer { flash, bytes_per_day, estimates, left_out: load.left_out, assumptions };
     let mut output = Output::new();
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// What was measured, the rate of the load in bytes a day, and where the rate comes from.
-type Measured = (OfWorkload, f64, String);
+type Measured = (Simulated, f64, String);
 
 fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Measured, Failure> {
     let options = ReadOptions { format: args.format, ..ReadOptions::default() };
@@ -140,7 +140,7 @@ fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Me
     let say = &mut |what: &str| bar.set_message(what.to_owned());
     let all = of_trace(&load, device, args.utilization, say).map_err(|why| Failure::at(path.display(), why))?;
     bar.finish_and_clear();
-    Ok((OfWorkload { amplifications: all, left_out: Vec::new(), is_steady: true }, rate, source))
+    Ok((all, rate, source))
 }
 
 /// Shows on a terminal what is simulated.
