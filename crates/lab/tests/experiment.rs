@@ -409,7 +409,10 @@ fn a_report_of_some_results_does_not_touch_them() {
     let lines: Vec<String> = results
         .missing()
         .into_iter()
-        .map(|point| Record { point, outcome: Ok(BTreeMap::from([("copies".to_owned(), 1.0)])) }.to_line())
+        .map(|point| {
+            Record { point, inputs: BTreeMap::new(), outcome: Ok(BTreeMap::from([("copies".to_owned(), 1.0)])) }
+                .to_line()
+        })
         .collect();
     drop(results);
     let path = directory.join("results.jsonl");
@@ -439,7 +442,7 @@ fn a_whole_last_line_is_kept_without_its_end() {
     let points = results.missing();
     let record = |index: usize| {
         let metrics = BTreeMap::from([("copies".to_owned(), index as f64)]);
-        Record { point: points[index].clone(), outcome: Ok(metrics) }
+        Record { point: points[index].clone(), inputs: BTreeMap::new(), outcome: Ok(metrics) }
     };
     results.add(record(0)).unwrap();
     drop(results);
