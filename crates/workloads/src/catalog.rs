@@ -255,9 +255,8 @@ fn fitting(workload: Box<dyn Workload>, settings: &Settings) -> Result<Box<dyn W
     let plan = workload.plan();
     // What is larger than the volume can never fit; the run checks against the space there is.
     if plan.peak_bytes / BLOCK > settings.size_bytes / BLOCK {
-        let (needed, available) = (plan.peak_bytes, settings.size_bytes);
-        let utilization = settings.utilization_percent;
-        return Err(Error::DoesNotFit { workload: workload.name(), needed, available, utilization });
+        let (needed, size) = (plan.peak_bytes, settings.size_bytes);
+        return Err(Error::TooLarge { workload: workload.name(), needed, size });
     }
     Ok(workload)
 }

@@ -35,6 +35,18 @@ pub enum Error {
         /// On which path.
         path: String,
     },
+    /// The workload's files are larger than the whole volume; found before anything was written.
+    #[error(
+        "{workload}: its files need {needed} bytes, and the whole volume has {size}; shrink its set or use a larger volume"
+    )]
+    TooLarge {
+        /// The workload's name.
+        workload: String,
+        /// Bytes that its own files take at most.
+        needed: u64,
+        /// Bytes that the volume has.
+        size: u64,
+    },
     /// The workload's files cannot fit; found before anything was written.
     #[error(
         "{workload}: its files need {needed} bytes, and {utilization} % of the free space leave {available}; \
@@ -78,7 +90,7 @@ impl Error {
     /// True if the target ran out of space.
     pub fn is_no_space(&self) -> bool {
         match self {
-            Error::NoSpace { .. } | Error::DoesNotFit { .. } => true,
+            Error::NoSpace { .. } | Error::TooLarge { .. } | Error::DoesNotFit { .. } => true,
             Error::Target { is_full, .. } => *is_full,
             _ => false,
         }

@@ -64,16 +64,14 @@ impl Filebench {
         let entries: u64 = script.sets.iter().map(|set| set.entries).sum();
         // Each file takes a block at least: what cannot fit is not even drawn.
         if entries > settings.size_bytes / BLOCK {
-            let (needed, available) = (entries * BLOCK, settings.size_bytes);
-            let utilization = settings.utilization_percent;
-            return Err(Error::DoesNotFit { workload: name, needed, available, utilization });
+            let (needed, size) = (entries * BLOCK, settings.size_bytes);
+            return Err(Error::TooLarge { workload: name, needed, size });
         }
         let mut rng = Rng::new(settings.seed);
         let sets: Vec<Set> = script.sets.iter().map(|set| Set::new(set, &mut rng)).collect();
         // No file is larger than the volume, made beforehand or not.
         if let Some(needed) = sets.iter().filter_map(Set::largest).max().filter(|bytes| *bytes > settings.size_bytes) {
-            let (available, utilization) = (settings.size_bytes, settings.utilization_percent);
-            return Err(Error::DoesNotFit { workload: name, needed, available, utilization });
+            return Err(Error::TooLarge { workload: name, needed, size: settings.size_bytes });
         }
         let directories = directories(script.sets.iter().map(|set| set.root.as_str()));
         let (threads, opened) = threads(&script);
