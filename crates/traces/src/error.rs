@@ -61,6 +61,16 @@ pub enum TraceError {
         /// How many lines hold other events.
         found: u64,
     },
+    /// A trace has requests, but none to the volume asked for.
+    #[error("{name}: no volume `{wanted}`; it has {found}")]
+    NoSuchVolume {
+        /// The trace, as the user named it.
+        name: String,
+        /// The volume asked for.
+        wanted: String,
+        /// The names of its volumes, or of the first ones.
+        found: String,
+    },
     /// A recording is not what it should be.
     #[error("{}: {reason}", path.display())]
     Recording {

@@ -193,8 +193,14 @@ impl TraceReader {
     }
 
     /// What is wrong with the trace as a whole, now that it has been read to its end.
-    fn check_events(&self) -> Result<()> {
+    fn check_whole(&self) -> Result<()> {
         let counts = &self.counts;
+        if let Some(wanted) = self.options.volume.clone().filter(|_| counts.requests == 0 && counts.volumes > 0) {
+            let more = counts.volumes - counts.volume_names.len() as u64;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let found = counts.volume_names.join(", ") + &more;
+            return Err(TraceError::NoSuchVolume { name: self.name.clone(), wanted, found });
+        }
         let read = counts.requests + counts.other_volume_lines;
         if self.format == Format::Blkparse && read == 0 && counts.other_lines > 0 {
             let wanted = self.options.event.letter();
@@ -220,7 +226,7 @@ impl Iterator for TraceReader {
                 Ok(true) => {}
                 Ok(false) => {
                     self.ended = true;
-                    return self.check_events().err().map(Err);
+                    return self.check_whole().err().map(Err);
                 }
                 Err(error) => {
                     self.ended = self.options.strict || !matches!(error, TraceError::BadLine(_));

@@ -144,6 +144,9 @@ fn one_volume_of_several() {
     let (requests, _, counts) = read(text, &options).unwrap();
     assert_eq!(plain(&requests), [(0, Put, 512, 512)]);
     assert_eq!(counts.other_volume_lines, 2);
+    let options = ReadOptions { volume: Some("3".into()), ..ReadOptions::default() };
+    let error = read(text, &options).unwrap_err().to_string();
+    assert!(error.ends_with("no volume `3`; it has 1, 2"), "{error}");
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
