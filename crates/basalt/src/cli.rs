@@ -121,7 +121,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let code = if MOUNT_HELPERS.iter().any(|name| called == OsStr::new(name)) {
         let parsed = mount::HelperArgs::try_parse_from(&arguments);
-        parsed.map_or_else(|error| usage_error("mount", &error), |args| finish("mount", mount::run_helper(args)))
+        parsed.map_or_else(|error| usage_error(&["mount"], &error), |args| finish("mount", mount::run_helper(args)))
     } else {
         run_command(&arguments)
     };
@@ -132,8 +132,8 @@ fn run_command(arguments: &[OsString]) -> u8 {
     match Cli::try_parse_from(arguments) {
         Ok(cli) => finish(cli.command.name(), cli.command.run()),
         Err(error) => {
-            let command = arguments.get(1).and_then(|name| name.to_str()).filter(|name| !name.starts_with('-'));
-            usage_error(command.unwrap_or_default(), &error)
+            let words: Vec<&str> = arguments.iter().skip(1).map_while(|word| word.to_str()).collect();
+            usage_error(&words, &error)
         }
     }
 }
@@ -159,10 +159,20 @@ fn report(command: &str, failure: &Failure) {
     let _ = writeln!(std::io::stderr(), "basalt: {command}: {}", failure.line());
 }
 
+/// The first words that are names of commands: `lab` and `trace` of `lab trace FILE`.
+fn commands(words: &[&str]) -> Vec<String> {
+    let mut definition = definition();
+    let found = words.iter().map_while(|word| {
+        definition = definition.find_subcommand(word)?.clone();
+        Some(definition.get_name().to_owned())
+    });
+    found.collect()
+}
+
 /// Prints what clap says: help and versions as they are, an error as one line.
-fn usage_error(command: &str, error: &clap::Error) -> u8 {
+fn usage_error(words: &[&str], error: &clap::Error) -> u8 {
     use clap::error::ErrorKind;
-    let (usage, _) = exit_codes(command);
+    let (usage, _) = exit_codes(words.first().copied().unwrap_or_default());
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A reader may close the output early, as `| head` does.
@@ -178,9 +188,9 @@ fn usage_error(command: &str, error: &clap::Error) -> u8 {
     let text = error.to_string();
     let what = text.strip_prefix("error: ").unwrap_or(&text);
     let what: Vec<&str> = what.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    let known = definition().find_subcommand(command).is_some();
-    let place = if known { format!("basalt: {command}: ") } else { "basalt: ".to_owned() };
-    let help = if known { format!("basalt {command} --help") } else { "basalt --help".to_owned() };
+    let commands = commands(words);
+    let place = commands.first().map_or_else(|| "basalt: ".to_owned(), |name| format!("basalt: {name}: "));
+    let help = format!("basalt {}--help", commands.iter().map(|name| format!("{name} ")).collect::<String>());
     let _ = writeln!(std::io::stderr(), "{place}{}; try `{help}`", one_line(&what.join(" ")));
     usage
 }

@@ -31,6 +31,15 @@ fn every_command_has_a_page() {
         assert!(page.contains(&format!("basalt {command}")) || page.contains(&format!("basalt\\-{command}")), "{page}");
         assert!(page.contains(".SH SYNOPSIS"), "{command}");
     }
+    // Each page that a page refers to is there.
+    for page in std::fs::read_dir(scratch.path("man/man1")).unwrap() {
+        let text = std::fs::read_to_string(page.unwrap().path()).unwrap().replace("\\-", "-");
+        for name in text.lines().filter_map(|line| line.strip_suffix("(1)")).filter(|name| name.starts_with("basalt-"))
+        {
+            assert!(scratch.path(&format!("man/man1/{name}.1")).exists(), "{name}");
+        }
+    }
+    assert!(scratch.path("man/man1/basalt-lab-compare.1").exists());
     assert!(scratch.path("man/man1/basalt.1").exists());
     assert!(!scratch.path("man/man1/basalt-man.1").exists());
     // Pages name others in "SUBCOMMANDS": each of them is there.
