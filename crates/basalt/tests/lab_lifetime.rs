@@ -109,6 +109,13 @@ fn a_workload_is_measured_when_it_is_steady() {
     assert!(answer["assumptions"].to_string().contains("one run on a new volume"), "{answer}");
 }
 
+/// The help that is named is that of the command.
+#[test]
+fn a_wrong_argument_names_the_help_of_its_command() {
+    basalt(["lab", "lifetime", "--bogus"]).fails(2, &["`basalt lab lifetime --help`"]);
+    basalt(["lab", "nope"]).fails(2, &["`basalt lab --help`"]);
+}
+
 /// Points are written with twelve digits.
 fn same_amplification(command: &Value, point: &Value) {
     let of = |answer: &Value| answer["write_amplification"].as_f64().unwrap();

@@ -31,6 +31,15 @@ use hdrhistogram::Histogram;
 
 pub use outcome::{Latency, LayerOutcome, Outcome, RequestTotals};
 
+/// The least size of a simulated device: room for its spare blocks.
+const LEAST_SIZE: u64 = 64 << 20;
+
+/// The bytes of a device that a trace up to byte `end` runs on, if nobody says how large it is.
+#[must_use]
+pub fn size_for(end: u64) -> u64 {
+    end.next_multiple_of(1 << 20).max(LEAST_SIZE)
+}
+
 /// The longest time that a histogram tells apart: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 

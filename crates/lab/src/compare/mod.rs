@@ -22,7 +22,7 @@ mod log;
 pub mod page;
 mod recorded;
 pub mod row;
-mod scale;
+pub(crate) mod scale;
 pub mod table;
 
 use std::fs::File;

@@ -18,7 +18,7 @@ const SET_OF_UTILIZATION: u32 = 45;
 const SMALLEST: u64 = 256 << 20;
 
 /// The workload with a set that is large enough, unless it names one. A job file has its whole path: machines have directories of their own.
-pub(super) fn workload(text: &str, settings: &Settings) -> String {
+pub(crate) fn workload(text: &str, settings: &Settings) -> String {
     if is_file(text) {
         let end = text.find(':').unwrap_or(text.len());
         let path = std::path::absolute(&text[..end]).ok().and_then(|path| path.into_os_string().into_string().ok());
@@ -36,7 +36,7 @@ pub(super) fn workload(text: &str, settings: &Settings) -> String {
 }
 
 /// The settings with lengths for ageing and measuring, where the workload goes on for ever and nobody chose them.
-pub(super) fn settings(workload: &str, settings: &Settings) -> Settings {
+pub(crate) fn settings(workload: &str, settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     // What a workload does not accept is said when it is run.
     let Ok(Limit::Bytes(_)) = by_name(workload, &settings).map(|workload| workload.plan().measure) else {

@@ -5,6 +5,7 @@ use basalt_flash::ftl::TranslationKind;
 use basalt_workloads::{Error, Limit, Settings, by_name};
 
 use super::{Amplification, Simulated, unevenness};
+use crate::compare::scale;
 use crate::engine::{self, EngineError, EngineRun, EngineSettings};
 
 /// How the volume is used.
@@ -36,6 +37,8 @@ pub fn of_workload(
     device: &DeviceModel,
     say: &mut dyn FnMut(&str),
 ) -> Result<Simulated, String> {
+    // The set that a comparison has: the same name is the same load in both.
+    let workload = &scale::workload(workload, settings);
     let plan = by_name(workload, settings).map_err(|error| error.to_string())?.plan();
     let is_steady = matches!(plan.measure, Limit::Bytes(_));
     let mut settings = settings.clone();

@@ -84,9 +84,6 @@ pub struct Args {
     quiet: bool,
 }
 
-/// The least size of a simulated device: room for its spare blocks.
-const LEAST_SIZE: u64 = 64 << 20;
-
 /// Runs the command.
 ///
 /// # Errors
@@ -237,7 +234,7 @@ impl Simulated {
         mut reader: TraceReader,
         statistics: &TraceStatistics,
     ) -> Result<replay::Outcome, Failure> {
-        let logical_bytes = args.size.unwrap_or_else(|| statistics.end.next_multiple_of(1 << 20).max(LEAST_SIZE));
+        let logical_bytes = args.size.unwrap_or_else(|| replay::size_for(statistics.end));
         let replay = Replay::new(Arc::clone(&self.model), logical_bytes, &self.layers).map_err(Failure::new)?;
         let mut replay = replay.with_queue_depth(args.queue_depth);
         replay.fill(f64::from(args.fill) / 100.0);

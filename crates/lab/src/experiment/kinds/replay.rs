@@ -9,7 +9,7 @@ use basalt_traces::{ReadOptions, TraceReader};
 use super::{ANY_NUMBER, parameter};
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
-use crate::replay::{Outcome, Replay, replay_trace};
+use crate::replay::{Outcome, Replay, replay_trace, size_for};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -107,7 +107,11 @@ fn reach(point: &Point) -> Result<u64, String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    if end == 0 { Err(format!("{}: the trace has no reads or writes", point.value("trace"))) } else { Ok(end) }
+    if end == 0 {
+        Err(format!("{}: the trace has no reads or writes", point.value("trace")))
+    } else {
+        Ok(size_for(end))
+    }
 }
 
 fn measured(outcome: &Outcome, bad_lines: u64) -> Measured {
