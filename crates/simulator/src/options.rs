@@ -243,3 +243,16 @@ impl Options {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks are numbered by a `u32`, and the largest is none.
+    #[test]
+    fn the_largest_volume_is_a_segment_below_16_tib() {
+        assert!(Options::of((16 << 40) - (2 << 20), 85).is_ok());
+        let error = Options::of(16 << 40, 85).unwrap_err().to_string();
+        assert!(error.contains("17592186044416 bytes are more than 8388607 segments of 2 MiB"), "{error}");
+    }
+}
