@@ -75,3 +75,14 @@ fn new_bar(label: &'static str, unit: Unit, total: u64) -> ProgressBar {
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.with_message(label)
 }
+
+/// A turning sign with a message, for work of which nobody knows how much is left; on a terminal only, and gone when it is cleared.
+pub fn spinner(doing: &'static str, quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(&format!("{{spinner}} {doing} {{msg}} {{elapsed}}"));
+    let bar = ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -109,6 +109,19 @@ fn a_workload_is_measured_when_it_is_steady() {
     assert!(answer["assumptions"].to_string().contains("one run on a new volume"), "{answer}");
 }
 
+/// What was erased less than once is not steady yet, and the number is not left alone.
+#[test]
+fn a_trace_that_is_too_short_is_warned_of() {
+    let scratch = Scratch::new();
+    let warned = |trace: &str, size: &str| -> bool {
+        let shown = basalt(["lab", "trace", trace, "--device", "ssd-m", "--ftl", "page-level", "--size", size]).ok();
+        shown.contains("Warning: less than one erase per block with page-level")
+    };
+    let (short, long) = (scratch.file("short.fio", iolog(3000, 4096)), scratch.file("long.fio", iolog(60_000, 4096)));
+    assert!(warned(&short, "64M"));
+    assert!(!warned(&long, "64M"));
+}
+
 /// The help that is named is that of the command.
 #[test]
 fn a_wrong_argument_names_the_help_of_its_command() {
@@ -199,6 +212,14 @@ fn what_cannot_be_is_a_wrong_argument() {
     ] {
         assert_eq!(basalt([&["lab"], words].concat()).code(), 2, "{words:?}");
     }
-    // A file is looked for where the point runs.
-    basalt(["lab", "point", "volume", "device=./nope.toml"]).fails(1, &["./nope.toml"]);
+    basalt(["lab", "point", "volume", "device=./nope.toml"]).fails(2, &["./nope.toml"]);
+    for words in [
+        &["lifetime", "--workload", "nope", "--device", "sd-b"][..],
+        &["compare", "--workload", "nope"],
+        &["point", "engine", "workload=nope"],
+        &["point", "engine", "workload=zipf:0.99,sett=3"],
+    ] {
+        let finished = basalt([&["lab"], words].concat());
+        assert_eq!(finished.code(), 2, "{words:?}: {}", finished.err());
+    }
 }

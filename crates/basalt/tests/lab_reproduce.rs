@@ -217,5 +217,17 @@ fn what_cannot_be_run_is_refused() {
         assert_eq!(finished.code(), 2, "{arguments}: {}", finished.err());
         assert!(finished.err().contains(part), "{}", finished.err());
     }
-    assert!(run("lab reproduce --list").ok().lines().all(|line| line.split('\t').count() == 3));
+    let list = run("lab reproduce --list").ok();
+    assert!(list.lines().all(|line| line.split('\t').count() == 3));
+    let lines = run("lab reproduce --list --json").ok();
+    assert_eq!(lines.lines().count(), list.lines().count());
+    for (line, shown) in lines.lines().zip(list.lines()) {
+        let figure: Value = serde_json::from_str(line).unwrap();
+        assert!(shown.starts_with(&format!(
+            "{} {}\t",
+            figure["paper"].as_str().unwrap(),
+            figure["figure"].as_str().unwrap()
+        )));
+    }
+    assert!(run("lab reproduce scj 8 --jobs 0").err().contains("expected a whole number from 1"));
 }

@@ -211,7 +211,7 @@ fn wrong_files_and_parameters_give_one_line() {
     run("lab point volume size=12X").fails(2, &["size: `12X` is not a size"]);
     run("lab point volume utilization=99 size=32M").fails(1, &["utilization=99", "fit"]);
     run("lab point replay trace=/nonexistent").fails(1, &["/nonexistent"]);
-    run("lab point engine workload=dream").fails(1, &["dream"]);
+    run("lab point engine workload=dream").fails(2, &["dream"]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Experiments: files, points, results, resuming.
+//! Experiments: files, points, running them.
+
+mod support;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -13,46 +14,10 @@ use basalt_lab::experiment::{
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use tempfile::TempDir;
-
-/// Eight points of a few milliseconds, of which two cannot be: 95 % of 128 MiB leave nothing to clean with.
-const SMALL: &str = r#"
-title = "Small <&>"
-about = "Two policies."
-kind = "volume"
-
-[settings]
-policy = ["greedy", "cost-benefit"]
-utilization = [60, 95]
-size = "128M"
-writes = 20000
-warm-up = 20000
-seed = [1, 2]
-
-[[plot]]
-title = "Write amplification"
-x = "utilization"
-y = ["write_amplification"]
-"#;
+use support::{SMALL, run_all, with_file};
 
 fn parse(text: &str) -> Result<Experiment, String> {
     Experiment::parse(text, Path::new("x.toml")).map_err(|error| error.to_string())
-}
-
-/// A directory with an experiment file in it.
-fn with_file(text: &str) -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("x.toml");
-    fs::write(&file, text).unwrap();
-    (directory, file)
-}
-
-/// Runs what is missing, and writes everything.
-fn run_all(directory: &Path, file: &Path, jobs: usize, runner: &dyn Runner) -> Summary {
-    let mut results = ResultsDirectory::create(directory, file, &[]).unwrap();
-    let summary = run(&mut results, jobs, runner, &AtomicBool::new(false), &mut |_, _| {}).unwrap();
-    results.finish().unwrap();
-    summary
 }
 
 #[test]
@@ -187,36 +152,6 @@ fn volumes_and_pauses_have_an_upper_bound() {
     }
     let error = Point::parse(Kind::Engine, &["think=1000000000000000"]).unwrap_err();
     assert!(error.contains("think: `1000000000000000` is not a whole number from 0 to 86400000000"), "{error}");
-}
-
-/// What is refused leaves the directory as it was, and results without their experiment are not overwritten.
-#[test]
-fn a_directory_that_is_not_ours_stays_as_it_is() {
-    let (scratch, file) = with_file(SMALL);
-    let directory = scratch.path().join("results");
-    run_all(&directory, &file, 2, &InProcess);
-    let content = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
-    let (experiment, results) = (content("experiment.toml"), content("results.jsonl"));
-    let open = ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    let other = scratch.path().join("other.toml");
-    fs::write(&other, SMALL.replace("Small", "Little")).unwrap();
-    let verdicts = "paper = \"scj\"\nfigure = \"1\"\ntitle = \"t\"\nrow = []\n";
-    fs::write(verdicts_of(&other), verdicts).unwrap();
-    assert!(matches!(ResultsDirectory::create(&directory, &other, &[]), Err(DirectoryError::InUse { .. })));
-    assert_eq!(content("experiment.toml"), experiment);
-    assert!(!directory.join("experiment.verdict.toml").exists());
-    drop(open);
-    // Verdicts come and go with their file.
-    drop(ResultsDirectory::create(&directory, &other, &[]).unwrap());
-    assert_eq!(content("experiment.verdict.toml"), verdicts);
-    drop(ResultsDirectory::create(&directory, &file, &[]).unwrap());
-    assert!(!directory.join("experiment.verdict.toml").exists());
-    // Results that were copied beside the wrong experiment are not thrown away.
-    fs::write(directory.join("experiment.toml"), SMALL.replace("128M", "192M")).unwrap();
-    assert!(matches!(ResultsDirectory::open(&directory), Err(DirectoryError::Foreign { foreign: 8, .. })));
-    fs::remove_file(directory.join("experiment.toml")).unwrap();
-    assert!(matches!(ResultsDirectory::create(&directory, &file, &[]), Err(DirectoryError::OtherExperiment { .. })));
-    assert_eq!(content("results.jsonl"), results);
 }
 
 #[test]
@@ -365,114 +300,10 @@ fn what_was_measured_is_not_measured_again_and_failures_are() {
     assert!(page.contains("Failed points") && page.contains("Small &lt;&amp;&gt;"));
 }
 
-/// A result that comes behind a line that was cut off, or behind the last writing of the file, is a line of its own.
-#[test]
-fn results_are_added_behind_whole_lines() {
-    let (scratch, file) = with_file(SMALL);
-    let directory = scratch.path().join("results");
-    let create = || ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    let mut results = create();
-    let points = results.missing();
-    let record = |index: usize| {
-        let metrics = BTreeMap::from([("copies".to_owned(), index as f64)]);
-        Record { point: points[index].clone(), inputs: BTreeMap::new(), outcome: Ok(metrics) }
-    };
-    results.add(record(0)).unwrap();
-    results.finish().unwrap();
-    results.add(record(1)).unwrap();
-    drop(results);
-    let lines = directory.join("results.jsonl");
-    let two = fs::read_to_string(&lines).unwrap();
-    assert_eq!(two.lines().count(), 2);
-    fs::write(&lines, format!("{two}{{\"kind\":\"volume\",\"para")).unwrap();
-    let mut results = create();
-    results.add(record(2)).unwrap();
-    drop(results);
-    let three = fs::read_to_string(&lines).unwrap();
-    assert!(three.starts_with(&two) && three.lines().count() == 3, "{three}");
-    assert_eq!(ResultsDirectory::open(&directory).unwrap().records().len(), 3);
-    for (line, why) in
-        [("{}".to_owned(), "line 4: "), (" ".repeat((1 << 20) + 1), "line 4: is too long; remove the line")]
-    {
-        fs::write(&lines, format!("{three}{line}\n")).unwrap();
-        let error = ResultsDirectory::open(&directory).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
-    }
-}
-
-/// Whoever looks at results while others still write them leaves their file alone.
-#[test]
-fn a_report_of_some_results_does_not_touch_them() {
-    let (scratch, file) = with_file(SMALL);
-    let directory = scratch.path().join("results");
-    let results = ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    let lines: Vec<String> = results
-        .missing()
-        .into_iter()
-        .map(|point| {
-            Record { point, inputs: BTreeMap::new(), outcome: Ok(BTreeMap::from([("copies".to_owned(), 1.0)])) }
-                .to_line()
-        })
-        .collect();
-    drop(results);
-    let path = directory.join("results.jsonl");
-    // As a shell's redirection: not at the end of the file, but where it was.
-    let mut writer = fs::File::create(&path).unwrap();
-    let (half, rest) = lines[1].split_at(40);
-    writer.write_all(format!("{}\n{half}", lines[0]).as_bytes()).unwrap();
-    let mut report = ResultsDirectory::open(&directory).unwrap();
-    assert_eq!(report.records().len(), 1);
-    report.finish().unwrap();
-    drop(report);
-    writer.write_all(format!("{rest}\n{}", lines[2..].join("\n")).as_bytes()).unwrap();
-    drop(writer);
-    // The last line has no end, and is whole.
-    let mut report = ResultsDirectory::open(&directory).unwrap();
-    assert_eq!(report.records().len(), lines.len());
-    report.finish().unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), lines.join("\n") + "\n");
-}
-
-/// A last line that is whole is a result, whoever left its end out.
-#[test]
-fn a_whole_last_line_is_kept_without_its_end() {
-    let (scratch, file) = with_file(SMALL);
-    let directory = scratch.path().join("results");
-    let mut results = ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    let points = results.missing();
-    let record = |index: usize| {
-        let metrics = BTreeMap::from([("copies".to_owned(), index as f64)]);
-        Record { point: points[index].clone(), inputs: BTreeMap::new(), outcome: Ok(metrics) }
-    };
-    results.add(record(0)).unwrap();
-    drop(results);
-    let path = directory.join("results.jsonl");
-    fs::write(&path, fs::read_to_string(&path).unwrap().trim_end()).unwrap();
-    let mut results = ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    assert_eq!(results.records().len(), 1);
-    results.add(record(1)).unwrap();
-    drop(results);
-    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
-}
-
 #[test]
 fn what_never_ends_is_no_experiment() {
     let error = Experiment::load(Path::new("/dev/zero")).unwrap_err().to_string();
     assert_eq!(error, "/dev/zero: is too large for an experiment");
-}
-
-/// An experiment that nobody ran is somebody's all the same.
-#[test]
-fn another_experiments_file_is_not_replaced() {
-    let (scratch, file) = with_file(SMALL);
-    for text in [SMALL.replace("128M", "192M"), "what is that?".to_owned()] {
-        let copy = scratch.path().join("experiment.toml");
-        fs::write(&copy, &text).unwrap();
-        let refused = ResultsDirectory::create(scratch.path(), &file, &[]);
-        assert!(matches!(refused, Err(DirectoryError::OtherExperiment { .. })), "{refused:?}");
-        assert_eq!(fs::read_to_string(&copy).unwrap(), text);
-        assert!(!scratch.path().join("results.jsonl").exists());
-    }
 }
 
 /// Waits for a second point that runs at the same time.
@@ -499,30 +330,6 @@ fn several_jobs_run_at_the_same_time() {
     let (scratch, file) = with_file(SMALL);
     let summary = run_all(&scratch.path().join("results"), &file, 2, &Together::default());
     assert_eq!(summary, Summary { done: 8, before: 0, failed: 0, left: 0 });
-}
-
-#[test]
-fn a_directory_is_for_one_run_of_one_experiment() {
-    let (scratch, file) = with_file(SMALL);
-    let directory = scratch.path().join("results");
-    let open = ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    assert!(matches!(ResultsDirectory::create(&directory, &file, &[]), Err(DirectoryError::InUse { .. })));
-    drop(open);
-    fs::write(&file, SMALL.replace("128M", "192M")).unwrap();
-    assert!(matches!(ResultsDirectory::create(&directory, &file, &[]), Err(DirectoryError::OtherExperiment { .. })));
-    // Another title is no other experiment.
-    fs::write(&file, SMALL.replace("Small", "Little")).unwrap();
-    assert_eq!(ResultsDirectory::create(&directory, &file, &[]).unwrap().experiment().title, "Little <&>");
-    // More seeds are none either, fewer are.
-    run_all(&directory, &file, 2, &InProcess);
-    fs::write(&file, SMALL.replace("[1, 2]", "[1, 2, 3]")).unwrap();
-    let grown = ResultsDirectory::create(&directory, &file, &[]).unwrap();
-    assert_eq!(grown.missing().iter().filter(|point| point.value("seed") == "3").count(), 4);
-    assert!(!grown.records().is_empty());
-    drop(grown);
-    fs::write(&file, SMALL).unwrap();
-    assert!(matches!(ResultsDirectory::create(&directory, &file, &[]), Err(DirectoryError::OtherExperiment { .. })));
-    assert!(matches!(ResultsDirectory::open(scratch.path()), Err(DirectoryError::Experiment(_))));
 }
 
 #[test]
@@ -605,14 +412,6 @@ fn the_examples_run() {
     }
     assert!(found >= 2, "no examples in {}", examples.display());
     assert!(failed.lock().unwrap().is_empty(), "{failed:?}");
-}
-
-/// What an earlier version measured is read: it had `free-sections` instead of a rule of cleaning.
-#[test]
-fn results_of_an_earlier_version_are_read() {
-    let line = r#"{"kind":"volume","parameters":{"policy":"greedy","free-sections":"8"},"metrics":{"write_cost":2}}"#;
-    let record = Record::from_line(line).unwrap();
-    assert_eq!((record.point.value("cleaning"), record.metric("write_cost")), ("free:8", Some(2.0)));
 }
 
 /// The limit is on the points of all cases together.

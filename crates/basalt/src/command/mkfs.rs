@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(short = 's', long, value_name = "N", default_value = "1")]
     segments_per_section: u32,
 
-    /// Percent of the volume reserved for cleaning [default: the value that leaves most room for files]
+    /// Percent kept back for cleaning, beyond the sections that it needs to go on, as mkfs.f2fs counts it [default: the value that leaves
+    /// most room for files]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     overprovision: Option<f64>,
 
@@ -238,9 +239,12 @@ fn describe(args: &Args, report: &FormatReport, output: &mut Output) -> Result<(
     if !args.label.is_empty() {
         output.line(format_args!("  label      {}", crate::failure::one_line(&args.label)))?;
     }
+    let main = u64::from(report.main_segments) * (2 << 20);
+    let reserved = (1.0 - report.user_bytes as f64 / main.max(1) as f64) * 100.0;
     output.line(format_args!(
-        "  room       {}, {:.2} % reserved for cleaning",
+        "  room       {} for files, {:.2} % of the main area reserved for cleaning (--overprovision {:.2})",
         size::human(report.user_bytes),
+        reserved,
         report.overprovision_percent
     ))?;
     output.line(format_args!(

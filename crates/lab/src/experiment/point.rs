@@ -1,5 +1,8 @@
 //! One point of an experiment: a kind and its parameters; one independent command with a deterministic result.
 
+use basalt_flash::device::presets;
+use basalt_workloads::{Error, Settings, by_name};
+
 use super::kinds::Kind;
 use super::parameter::{Form, Measured, share};
 use crate::size;
@@ -101,6 +104,26 @@ impl Point {
         }
         // Sizes are what they are, and a plain number is a size too.
         if value.is_empty() { None } else { size::parse(value).ok() }
+    }
+
+    /// Whether the device and the workload that it names exist; running a point says so too.
+    ///
+    /// # Errors
+    /// In words, when one of them does not.
+    pub fn check_names(&self) -> Result<(), String> {
+        let device = self.value("device");
+        if !device.is_empty() {
+            presets::find(device).map_err(|error| error.to_string())?;
+        }
+        let workload = self.value("workload");
+        if !workload.is_empty() {
+            let size_bytes = self.number("size").unwrap_or_else(|| Settings::default().size_bytes);
+            let settings = Settings { size_bytes, ..Settings::default() };
+            if let Err(error @ Error::Specification(_)) = by_name(workload, &settings) {
+                return Err(error.to_string());
+            }
+        }
+        Ok(())
     }
 
     /// The arguments of `basalt lab point` for it: its kind, and what differs from the defaults.

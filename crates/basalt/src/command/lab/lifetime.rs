@@ -1,19 +1,17 @@
 //! `basalt lab lifetime`: how long a device lasts.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use basalt_flash::device::DeviceModel;
 use basalt_lab::lifetime::{Estimate, Flash, Simulated, assumptions, of_trace, of_workload};
 use basalt_lab::trace_load::TraceLoad;
 use basalt_traces::{Format, ReadOptions, TraceReader};
-use basalt_workloads::Settings;
-use indicatif::{ProgressBar, ProgressStyle};
+use basalt_workloads::{Error, Settings, by_name};
 use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::{Output, tell};
+use crate::progress::spinner;
 use crate::size;
 
 /// Estimate how many years a device lasts under a trace or a workload
@@ -136,22 +134,11 @@ fn trace(args: &Args, path: &std::path::Path, device: &DeviceModel) -> Result<Me
             )
         }
     };
-    let bar = spinner(args);
+    let bar = spinner("simulating", args.quiet);
     let say = &mut |what: &str| bar.set_message(what.to_owned());
     let all = of_trace(&load, device, args.utilization, say).map_err(|why| Failure::at(path.display(), why))?;
     bar.finish_and_clear();
     Ok((all, rate, source))
-}
-
-/// Shows on a terminal what is simulated.
-fn spinner(args: &Args) -> ProgressBar {
-    if args.quiet || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{spinner} simulating {msg}, {elapsed}");
-    let bar = ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 fn engine(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured, Failure> {
@@ -161,7 +148,11 @@ fn engine(args: &Args, workload: &str, device: &DeviceModel) -> Result<Measured,
         seed: args.seed,
         ..Settings::default()
     };
-    let bar = spinner(args);
+    // A wrong name is a wrong argument, and told before anything runs.
+    if let Err(error @ Error::Specification(_)) = by_name(workload, &settings) {
+        return Err(Failure::usage(error));
+    }
+    let bar = spinner("simulating", args.quiet);
     let say = &mut |what: &str| bar.set_message(what.to_owned());
     let all = of_workload(workload, &settings, device, say).map_err(Failure::new)?;
     bar.finish_and_clear();

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::Output;
+use crate::progress::spinner;
 
 /// Run one point of an experiment: the same arguments give the same result on any machine
 ///
@@ -47,7 +48,10 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(DONE);
     }
     let point = Point::parse(args.kind, &args.parameters).map_err(Failure::usage)?;
+    point.check_names().map_err(Failure::usage)?;
+    let bar = spinner("running", false);
     let record = Record::of(point.clone());
+    bar.finish_and_clear();
     if args.json {
         output.line(record.to_line())?;
     } else if record.outcome.is_ok() {

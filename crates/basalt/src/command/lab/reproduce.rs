@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::failure::{DONE, Failure, Outcome};
 use crate::output::{self, Output};
 use crate::progress::{Progress, Unit};
+use crate::size;
 
 /// Exit code when some points of an experiment failed.
 const SOME_FAILED: u8 = 1;
@@ -59,7 +60,7 @@ pub struct Args {
     seeds: u64,
 
     /// Number of points of an experiment that run at the same time [default: the number of processors]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = size::jobs)]
     jobs: Option<NonZeroUsize>,
 
     /// Keep results here, a directory with a report for each figure that is an experiment file; what is there is not measured again
@@ -93,6 +94,10 @@ pub fn run(args: &Args) -> Outcome {
     let mut output = Output::new();
     if args.list {
         for figure in figures {
+            if args.json {
+                output.json_line(&Listed::of(figure))?;
+                continue;
+            }
             output.line(format_args!("{} {}\t{}\t{}", figure.paper, figure.figure, figure.takes, figure.title))?;
         }
         output.finish()?;
@@ -127,6 +132,21 @@ pub fn run(args: &Args) -> Outcome {
         show_uncovered(&uncovered(args.paper.as_deref()).collect::<Vec<_>>(), args)?;
     }
     Ok(if some_failed { SOME_FAILED } else { DONE })
+}
+
+/// A figure in the list, as JSON.
+#[derive(serde::Serialize)]
+struct Listed {
+    paper: &'static str,
+    figure: &'static str,
+    takes: &'static str,
+    title: &'static str,
+}
+
+impl Listed {
+    fn of(figure: &Figure) -> Listed {
+        Listed { paper: figure.paper, figure: figure.figure, takes: figure.takes, title: figure.title }
+    }
 }
 
 fn measure(

@@ -36,7 +36,7 @@ pub struct Args {
     set: Vec<Change>,
 
     /// Number of points that run at the same time [default: the number of processors]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = size::jobs)]
     jobs: Option<NonZeroUsize>,
 
     /// Maximum time of a point; a point that takes longer fails

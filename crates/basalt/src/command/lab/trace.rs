@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::failure::{DONE, Failure, Outcome, one_line};
 use crate::output::Output;
-use crate::progress::{Progress, Unit};
+use crate::progress::{Progress, Unit, spinner};
 use crate::size::{self, human};
 
 /// Analyse block traces, convert them, or run them on simulated flash
@@ -237,7 +237,9 @@ impl Simulated {
         let logical_bytes = args.size.unwrap_or_else(|| replay::size_for(statistics.end));
         let replay = Replay::new(Arc::clone(&self.model), logical_bytes, &self.layers).map_err(Failure::new)?;
         let mut replay = replay.with_queue_depth(args.queue_depth);
+        let bar = spinner("writing the flash once", args.quiet);
         replay.fill(f64::from(args.fill) / 100.0);
+        bar.finish_and_clear();
         replay::replay_trace(&mut reader, &mut replay).map_err(Failure::new)?;
         Ok(replay.outcome())
     }
@@ -305,6 +307,15 @@ fn describe_outcome(outcome: &replay::Outcome, output: &mut Output) -> Result<()
     ))?;
     for layer in &outcome.layers {
         output.line(describe_layer(layer))?;
+    }
+    let few: Vec<&str> =
+        outcome.layers.iter().filter(|layer| layer.wear.mean < 1.0).map(|layer| layer.layer.name()).collect();
+    if !few.is_empty() {
+        output.line(format_args!(
+            "Warning: less than one erase per block with {}, so WA may not be steady: replay the trace several times (`basalt lab point replay \
+             repeat=N`), or on a smaller device (--size)",
+            few.join(", ")
+        ))?;
     }
     Ok(())
 }

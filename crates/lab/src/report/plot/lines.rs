@@ -169,5 +169,7 @@ fn said(plot: &Plot, series: &Series, point: &Point) -> String {
     let range = point.range.map_or_else(String::new, |(low, high)| {
         format!(" ({} to {})", show(plot.y.unit, low), show(plot.y.unit, high))
     });
-    format!("{}: {y}{range} at {x}", series.name)
+    // A plot of one series has no name for it.
+    let name = if series.name.is_empty() { String::new() } else { format!("{}: ", series.name) };
+    format!("{name}{y}{range} at {x}")
 }
