@@ -138,6 +138,8 @@ fn same_amplification(command: &Value, point: &Value) {
 /// A point and the command have the same defaults, and do the same.
 #[test]
 fn a_volume_costs_the_same_wherever_it_is_asked() {
+    let nothing = basalt(["lab", "volume", "--writes", "0", "--json"]).json();
+    assert_eq!(nothing["write_amplification"], Value::Null, "{nothing}");
     let command = basalt(["lab", "volume", "--json"]).json();
     let point = basalt(["lab", "point", "volume", "--json"]).json();
     same_amplification(&command, &point);

@@ -109,7 +109,8 @@ struct Report<'a> {
     logs: u8,
     cleaning: &'a str,
     seed: u64,
-    write_amplification: f64,
+    /// None where no block was written.
+    write_amplification: Option<f64>,
     mean_victim_utilization: f64,
     write_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +168,7 @@ pub fn run(args: &Args) -> Outcome {
         logs: args.logs,
         cleaning: &args.cleaning,
         seed: args.seed,
-        write_amplification: statistics.write_amplification(),
+        write_amplification: (statistics.user_blocks > 0).then(|| statistics.write_amplification()),
         mean_victim_utilization: statistics.mean_victim_utilization(volume.table().section_blocks()),
         write_cost: args.write_cost.map(|(read, write)| statistics.write_cost(read, write)),
         page_cache_absorbed: args.page_cache.map(|_| ran.absorbed),
@@ -243,7 +244,8 @@ fn describe(report: &Report<'_>, output: &mut Output) -> Result<(), Failure> {
         report.logs,
         report.cleaning
     ))?;
-    output.line(format_args!("write amplification  {:.3}", report.write_amplification))?;
+    let amplification = report.write_amplification.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+    output.line(format_args!("write amplification  {amplification}"))?;
     if let Some(cost) = report.write_cost {
         output.line(format_args!("write cost           {cost:.3}"))?;
     }
