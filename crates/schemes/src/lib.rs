@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
 
 mod blocks;
+mod cost_hotness;
 mod dac;
 mod declining_cost;
 mod groups;
@@ -28,7 +29,9 @@ mod oracle;
 mod segments;
 mod sepbit;
 mod sfs;
+mod timestamp;
 
+pub use cost_hotness::CostHotness;
 pub use dac::Dac;
 pub use declining_cost::DecliningCost;
 pub use groups::{GROUPS_MAX, Groups};
@@ -37,6 +40,7 @@ pub use mdc::Mdc;
 pub use oracle::Oracle;
 pub use sepbit::SepBit;
 pub use sfs::{Scale, Sfs};
+pub use timestamp::Timestamp;
 
 use basalt_segments::placement::{self, Policy};
 use basalt_segments::{VictimPolicy, victim};
@@ -45,8 +49,8 @@ use basalt_segments::{VictimPolicy, victim};
 pub static PLACEMENTS: &[Policy] =
     &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY, hazard::POLICY];
 
-/// Victim policies that belong to schemes.
-pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting];
+/// Victim policies that belong to schemes, or are for comparisons alone.
+pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &CostHotness, &Timestamp];
 
 /// The name of the [`Oracle`].
 pub const ORACLE: &str = "oracle";
