@@ -13,7 +13,8 @@ use basalt_segments::{SectionView, VictimPolicy};
 /// The section with the highest is the victim, so the cost given here is its reciprocal: 0 for one without live blocks, which is cleaned
 /// before all others, and infinite for one without dead blocks, which is cleaned after all others.
 ///
-/// The hotness is what the placement has [learned](basalt_segments::Placement::rate). Where the placement knows none, it is the reciprocal of the section's age, which makes this cost-benefit.
+/// The hotness is what the placement has [learned](basalt_segments::Placement::rate): with [`FaithfulSfs`](crate::FaithfulSfs), that of
+/// the paper. Where the placement knows none, it is the reciprocal of the section's age, which makes this cost-benefit.
 ///
 /// Source: C. Min et al., "SFS: Random Write Considered Harmful in Solid State Drives", FAST 2012, section 3.6.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,6 +11,7 @@
 //! | [`Mdc`] | `mdc` | how often their segment lost blocks; with the victim policy [`DecliningCost`] |
 //! | [`Sfs`] | `sfs-sepbit` | hotness around centres, as SepBIT's authors read SFS |
 //! | [`Sfs`] | `sfs-log` | hotness around centres, on a logarithmic scale |
+//! | [`FaithfulSfs`] | `sfs` | hotness around centres, as the SFS paper has it; it needs a pool of dirty blocks; with [`CostHotness`] |
 //! | [`Hazard`] | `hazard` | the remaining life of blocks with the same history (ours); with the victim policy [`LeastGainByWaiting`] |
 //! | [`Oracle`] | `oracle` | when they will be overwritten: it has to be told the future |
 //!
@@ -24,11 +25,14 @@ mod dac;
 mod declining_cost;
 mod groups;
 mod hazard;
+mod hotness;
 mod mdc;
 mod oracle;
+mod quantize;
 mod segments;
 mod sepbit;
 mod sfs;
+mod sfs_faithful;
 mod timestamp;
 
 pub use cost_hotness::CostHotness;
@@ -38,14 +42,16 @@ pub use groups::{GROUPS_MAX, Groups};
 pub use hazard::{Hazard, LeastGainByWaiting};
 pub use mdc::Mdc;
 pub use oracle::Oracle;
+pub use quantize::Quantization;
 pub use sepbit::SepBit;
 pub use sfs::{Scale, Sfs};
+pub use sfs_faithful::{FaithfulSfs, SfsOptions};
 pub use timestamp::Timestamp;
 
 use basalt_segments::placement::{self, Policy};
 use basalt_segments::{VictimPolicy, victim};
 
-/// The schemes that a name is enough for: all but the [`Oracle`].
+/// The schemes that a name is enough for: all but the [`Oracle`] and [`FaithfulSfs`].
 pub static PLACEMENTS: &[Policy] =
     &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY, hazard::POLICY];
 
@@ -54,6 +60,9 @@ pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting
 
 /// The name of the [`Oracle`].
 pub const ORACLE: &str = "oracle";
+
+/// The name of [`FaithfulSfs`].
+pub const SFS: &str = "sfs";
 
 /// The placements of `basalt-segments`, then these.
 pub fn placements() -> impl Iterator<Item = &'static Policy> {
@@ -82,15 +91,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_one_policy_and_none_is_the_oracle() {
+    fn each_name_is_one_policy_and_some_need_more_than_a_name() {
         let mut names: Vec<&str> = placements().map(|policy| policy.name).collect();
         assert!(names.iter().all(|name| placement_by_name(name).is_some_and(|found| found.name == *name)));
-        names.push(ORACLE);
+        names.extend([ORACLE, SFS]);
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!(placement_by_name(ORACLE).is_none());
+        assert!(placement_by_name(ORACLE).is_none() && placement_by_name(SFS).is_none());
         for policy in victims() {
             assert_eq!(victim_by_name(policy.name()).map(VictimPolicy::name), Some(policy.name()));
         }

@@ -117,6 +117,13 @@ pub trait Placement: Send + Sync {
     /// This segment is free: what was in it is gone.
     fn note_free(&self, _segment: Segment) {}
 
+    /// The volume's clock, in nanoseconds: told before dirty blocks are sorted, before each section of them is written, and before victims
+    /// are chosen. Only volumes that collect dirty blocks in a pool tell it: those of the volume simulator, if they are told to.
+    fn note_time(&self, _now: u64) {}
+
+    /// The dirty blocks of a pool are to be written: [`log`](Placement::log) is asked of each, and says the same until the next time.
+    fn note_writing(&self) {}
+
     /// How soon the live blocks of a section will die, as far as the policy has learned it: the expected deaths of one block for each
     /// block that is written from now on. `None` if it does not know. Victim policies that [weigh it](crate::VictimPolicy::weighs_rate)
     /// get it as [`SectionView::rate`]; the other fields of the section are set.
