@@ -26,6 +26,7 @@
 //! | `volume` | [`Volume`]: writes, overwrites, checkpoints |
 //! | `volume/cleaning` | when it cleans, and moving live blocks |
 //! | `volume/file` | the engine's page cache and nodes, for runs that are to match the engine's block for block |
+//! | `volume/pool` | SFS's write path: a pool of dirty blocks, and full groups written from it |
 //! | `statistics` | [`Statistics`]: copies, victims, write amplification, write cost; [`Memory`] |
 //! | `traffic` | [`Traffic`]: what a device below would be asked for |
 
@@ -38,7 +39,7 @@ mod traffic;
 mod volume;
 
 pub use error::Error;
-pub use options::{Age, Cleaning, FileModel, LogStart, Options, WORKING_SECTIONS};
+pub use options::{Age, Cleaning, FileModel, LogStart, Options, PoolOptions, WORKING_SECTIONS};
 pub use statistics::{Memory, Statistics, UTILIZATION_BINS};
 pub use traffic::Traffic;
 pub use volume::Volume;

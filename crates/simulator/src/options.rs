@@ -1,6 +1,8 @@
 //! What is simulated.
 
-use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, MAX_SEGMENTS, Placement, VictimPolicy, placement};
+use std::time::Duration;
+
+use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, LogId, MAX_SEGMENTS, Placement, VictimPolicy, placement};
 
 use crate::BLOCK_SIZE;
 use crate::error::{Error, Result};
@@ -85,6 +87,47 @@ pub struct FileModel {
     pub logs: [LogStart; 6],
 }
 
+/// SFS's write path: what users write and what cleaning reads waits in a pool of dirty blocks. When enough were changed, all that waits is
+/// sorted into groups by the placement, and groups that fill a section are written. Checkpoints write the others too.
+///
+/// The volume's clock is then the time that the device takes, one request after the other: users take none. So SFS's timer of five seconds
+/// never finds anything to write.
+///
+/// Source: C. Min et al., "SFS: Random Write Considered Harmful in Solid State Drives", FAST 2012, sections 3.5 and 3.7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Blocks that users change before what waits is sorted and written. Deferred blocks, less than a section for each log, come on top.
+    pub blocks: u32,
+    /// The log for what fills no section.
+    pub mixed: LogId,
+    /// Sections written from one checkpoint to the next, at most.
+    pub checkpoint_sections: u32,
+    /// Time from one checkpoint to the next, at most.
+    pub checkpoint_interval: Duration,
+    /// Nanoseconds to write a block, in large sequential requests.
+    pub write_ns: u64,
+    /// Nanoseconds to read a block for cleaning.
+    pub read_ns: u64,
+}
+
+impl PoolOptions {
+    /// With the paper's checkpoints (every 20 sections and every 30 s), on a device that reads single blocks and writes sequentially at these
+    /// bandwidths, in 10⁶ bytes a second.
+    #[must_use]
+    pub fn of(blocks: u32, mixed: LogId, random_read: f64, sequential_write: f64) -> PoolOptions {
+        // A whole number of nanoseconds, and not none.
+        let nanoseconds = |bandwidth: f64| ((BLOCK_SIZE as f64 * 1000.0 / bandwidth).round() as u64).max(1);
+        PoolOptions {
+            blocks,
+            mixed,
+            checkpoint_sections: 20,
+            checkpoint_interval: Duration::from_secs(30),
+            write_ns: nanoseconds(sequential_write),
+            read_ns: nanoseconds(random_read),
+        }
+    }
+}
+
 /// What is simulated.
 #[derive(Clone)]
 pub struct Options {
@@ -106,6 +149,8 @@ pub struct Options {
     pub age: Age,
     /// Nodes and page cache as the engine has them; without, blocks go to their log as they come, and nothing else is written.
     pub file: Option<FileModel>,
+    /// Dirty blocks wait in a pool, and are written by groups; without, each write is.
+    pub pool: Option<PoolOptions>,
 }
 
 impl std::fmt::Debug for Options {
@@ -120,6 +165,7 @@ impl std::fmt::Debug for Options {
             .field("cleaning", &self.cleaning)
             .field("age", &self.age)
             .field("file", &self.file)
+            .field("pool", &self.pool)
             .finish()
     }
 }
@@ -151,6 +197,7 @@ impl Options {
             cleaning: Cleaning::FreeSections { least: FREE_SECTIONS, victims: 1 },
             age: Age::Modified,
             file: None,
+            pool: None,
         };
         options.check()?;
         Ok(options)

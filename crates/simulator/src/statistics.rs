@@ -16,6 +16,9 @@ pub struct Statistics {
     pub user_blocks: u64,
     /// Data blocks copied by cleaning.
     pub copies: u64,
+    /// Blocks that cleaning read into a pool of dirty blocks, and that users changed before they were written again: no copies.
+    #[serde(skip_serializing_if = "is_none")]
+    pub overtaken: u64,
     /// Nodes written, those that cleaning had to move included.
     pub nodes: u64,
     /// Nodes that cleaning had written again.
@@ -42,15 +45,16 @@ impl Statistics {
     /// Source: C. Min et al., "SFS: Random Write Considered Harmful in Solid State Drives", FAST 2012, section 5.1.
     #[must_use]
     pub fn write_cost(&self, random_read: f64, sequential_write: f64) -> f64 {
-        let moved = (self.copies + self.nodes_moved) as f64 / self.user_blocks.max(1) as f64;
-        1.0 + moved * (sequential_write / random_read + 1.0)
+        let (written, new) = (self.copies + self.nodes_moved, self.user_blocks.max(1) as f64);
+        let read = written + self.overtaken;
+        1.0 + (read as f64 * sequential_write / random_read + written as f64) / new
     }
 
     /// The mean share of victims' blocks that had to be moved; 0 where there were none.
     #[must_use]
     pub fn mean_victim_utilization(&self, section_blocks: u32) -> f64 {
         let capacity = self.victims.max(1) as f64 * f64::from(section_blocks);
-        (self.copies + self.nodes_moved) as f64 / capacity
+        (self.copies + self.overtaken + self.nodes_moved) as f64 / capacity
     }
 
     pub(crate) fn count_victim(&mut self, moved: u32, capacity: u32) {
@@ -58,6 +62,12 @@ impl Statistics {
         let bin = (u64::from(moved) * UTILIZATION_BINS as u64).div_ceil(u64::from(capacity)).saturating_sub(1);
         self.victims_by_utilization[(bin as usize).min(UTILIZATION_BINS - 1)] += 1;
     }
+}
+
+// The form is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Memory that a simulated volume takes.

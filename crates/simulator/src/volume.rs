@@ -3,6 +3,7 @@
 mod cleaning;
 mod file;
 mod logs;
+mod pool;
 
 use basalt_segments::cleaning::{Cleaner, Victim};
 use basalt_segments::{
@@ -15,6 +16,7 @@ use crate::statistics::{Memory, Statistics};
 use crate::traffic::Traffic;
 use file::File;
 use logs::Logs;
+use pool::Pool;
 
 /// A block that was never written; no volume has as many places.
 const NOWHERE: MainBlock = MainBlock::new(u32::MAX);
@@ -45,8 +47,9 @@ pub struct Volume {
     /// Of each place: the block there, or the node.
     owners: Vec<u32>,
     file: Option<File>,
+    pool: Option<Pool>,
     cleaner: Cleaner,
-    /// Writes asked for: the clock of the segment table.
+    /// The clock of the segment table: writes asked for; with a pool, nanoseconds of the device.
     clock: u64,
     /// Data and node blocks written.
     written: u64,
@@ -81,12 +84,17 @@ impl Volume {
             table.index_by_live();
         }
         let choices = Logs::new(placement);
+        let pool = match options.pool {
+            Some(pool) => Some(Pool::new(&options, pool, choices.count_of_data(pool.mixed)?)?),
+            None => None,
+        };
         let mut volume = Volume {
             logs: vec![Log::default(); choices.count()],
             choices,
             places: vec![NOWHERE; options.blocks as usize],
             owners: vec![STRANGER; (options.segments * BLOCKS_PER_SEGMENT) as usize],
             file: None,
+            pool,
             cleaner: Cleaner::default(),
             clock: 0,
             written: 0,
@@ -145,9 +153,12 @@ impl Volume {
         if block >= self.options.blocks {
             return Err(Error::Block { block, blocks: self.options.blocks });
         }
+        self.statistics.user_writes += 1;
+        if self.pool.is_some() {
+            return self.change(block);
+        }
         self.make_room()?;
         self.clock += 1;
-        self.statistics.user_writes += 1;
         if self.file.is_some() {
             self.put_page(block);
             return Ok(());
@@ -160,6 +171,9 @@ impl Volume {
     /// # Errors
     /// When there is no free segment.
     pub fn sync(&mut self) -> Result<()> {
+        if self.pool.is_some() {
+            return if self.changed { self.checkpoint_pool() } else { Ok(()) };
+        }
         self.make_room()?;
         self.write_back_all()?;
         if self.changed { self.checkpoint() } else { Ok(()) }
@@ -277,13 +291,17 @@ impl Volume {
         }
         let Log { segment: old, after, .. } = self.logs[log.index()];
         let kind = self.choices.kind(log);
-        let next = self.table.open_segment(kind, old.or(after)).ok_or(Error::Full { writes: self.clock })?;
+        let next = self.table.open_segment(kind, old.or(after)).ok_or_else(|| self.is_full())?;
         if let Some(old) = old {
             self.table.close_segment(old);
             self.choices.note_sealed(log, old);
         }
         self.logs[log.index()] = Log { segment: Some(next), offset: 0, after: None };
         Ok(next)
+    }
+
+    fn is_full(&self) -> Error {
+        Error::Full { writes: self.pool.as_ref().map_or(self.clock, |pool| pool.writes) }
     }
 
     /// Closes the segments of these logs of the placement's own. Each opens the next one when it is needed.
@@ -371,7 +389,8 @@ impl Volume {
         self.cleaner.recent().iter().copied().collect()
     }
 
-    /// Where a block is, counted from the start of the main area; `None` if it was never written out.
+    /// Where a block is, counted from the start of the main area; `None` if it was never written out, or if cleaning has read it and it
+    /// waits in a pool.
     #[must_use]
     pub fn place_of(&self, block: u32) -> Option<MainBlock> {
         self.places.get(block as usize).copied().filter(|&place| place != NOWHERE)
@@ -381,7 +400,8 @@ impl Volume {
     #[must_use]
     pub fn memory(&self) -> Memory {
         let lists = (self.places.capacity() + self.owners.capacity()) * size_of::<u32>();
-        let bytes = (lists + self.table.memory() + self.file.as_ref().map_or(0, File::memory)) as u64;
+        let bytes = (lists + self.table.memory() + self.file.as_ref().map_or(0, File::memory)) as u64
+            + self.pool.as_ref().map_or(0, Pool::memory) as u64;
         Memory { bytes, per_block: bytes as f64 / self.owners.len().max(1) as f64 }
     }
 }

@@ -236,6 +236,7 @@ impl Engine {
                 inode_slots: self.inode_slots(),
                 logs: SegmentKind::ALL.map(start),
             }),
+            pool: None,
         }
     }
 

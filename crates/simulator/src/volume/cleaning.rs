@@ -148,7 +148,7 @@ impl Volume {
     }
 
     /// Goes on with the plan for up to `most` blocks, or to the end of the section under way.
-    fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
+    pub(super) fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
         let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
         let (mut from, mut moved, mut is_empty) = (position, 0, false);
         while moved < most && !is_empty {
@@ -173,6 +173,10 @@ impl Volume {
     fn move_blocks(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let is_node = self.table.kind(segment).is_node();
         self.moved += live.len() as u64;
+        if self.pool.is_some() {
+            self.collect(segment, live);
+            return Ok(());
+        }
         if let Some(traffic) = &mut self.traffic {
             for run in live.chunk_by(|before, after| before + 1 == *after) {
                 traffic.read(MainBlock::in_segment(segment, run[0]), run.len() as u32);

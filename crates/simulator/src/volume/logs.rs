@@ -4,6 +4,8 @@ use basalt_segments::{
     BlockTraits, Informed, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement, VictimPolicy,
 };
 
+use crate::error::{Error, Result};
+
 /// What the blocks of the simulated volume are to a placement: data of one file, the number of a block its place in that. With the model
 /// of a file there are nodes too.
 pub(super) struct Logs {
@@ -33,6 +35,18 @@ impl Logs {
     /// Logs of the volume.
     pub(super) fn count(&self) -> usize {
         self.kinds.len()
+    }
+
+    /// Logs of data.
+    ///
+    /// # Errors
+    /// When this is none of them.
+    pub(super) fn count_of_data(&self, log: LogId) -> Result<u32> {
+        if self.kinds.get(log.index()).is_none_or(|kind| kind.is_node()) {
+            return Err(Error::Options("a pool of dirty blocks: what fills no section has no log".into()));
+        }
+        // Logs are numbered by a byte.
+        Ok(self.kinds.iter().filter(|kind| !kind.is_node()).count() as u32)
     }
 
     /// The kind of segments that a log writes.
@@ -94,6 +108,16 @@ impl Logs {
     /// Segments are free again.
     pub(super) fn note_free(&self, segments: &[Segment]) {
         segments.iter().for_each(|&segment| self.placement.note_free(segment));
+    }
+
+    /// The volume's clock, in nanoseconds.
+    pub(super) fn note_time(&self, now: u64) {
+        self.placement.note_time(now);
+    }
+
+    /// Dirty blocks are to be sorted.
+    pub(super) fn note_writing(&self) {
+        self.placement.note_writing();
     }
 
     /// A victim policy with what the placement has learned.
