@@ -43,8 +43,8 @@ pub enum Scale {
 ///
 /// Sources: C. Min et al., "SFS: Random Write Considered Harmful in Solid State Drives", FAST 2012, sections 3.3 and 3.4; Q. Wang et al.,
 /// "Separating Data via Block Invalidation Time Inference for Write Amplification Reduction in Log-Structured Storage", FAST 2022,
-/// section 4.1, and the simulator published with it, for what the paper leaves open ([`Scale::Linear`]). SFS's own write path, with its
-/// cache and deferred groups, is not here.
+/// section 4.1, and the simulator published with it, for what the paper leaves open ([`Scale::Linear`]). SFS as its paper has it, with its
+/// cache and deferred groups, is [`FaithfulSfs`](crate::FaithfulSfs).
 pub struct Sfs {
     groups: Groups,
     scale: Scale,

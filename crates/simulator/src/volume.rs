@@ -355,6 +355,13 @@ impl Volume {
         Ok(())
     }
 
+    /// Lets the clock of a pool stand still, or go on: what is written meanwhile is as old as the clock. Without a pool, nothing happens.
+    pub fn stop_clock(&mut self, is_stopped: bool) {
+        if let Some(pool) = &mut self.pool {
+            pool.is_stopped = is_stopped;
+        }
+    }
+
     /// Tells `traffic` from now on of every block that is written or read.
     pub fn set_traffic(&mut self, traffic: Box<dyn Traffic>) {
         self.traffic = Some(traffic);

@@ -140,7 +140,13 @@ fn random_run(seed: u64) -> (Volume, Arc<Mutex<Told>>) {
     let cleaning = Cleaning::FreeSections { least: 24, victims: 3 };
     let options = Options { cleaning, ..options(blocks, 1200) };
     let mut volume = Volume::with_placement(options, Box::new(placement)).unwrap();
+    volume.stop_clock(true);
     (0..blocks).for_each(|block| volume.write(block).unwrap());
+    volume.sync().unwrap();
+    assert_eq!(std::mem::take(&mut told.lock().unwrap().written), u64::from(blocks));
+    assert_eq!(told.lock().unwrap().time, 0);
+    volume.stop_clock(false);
+    volume.take_statistics();
     let mut rng = Rng::new(seed);
     for step in 1..=200_000u32 {
         let block = if rng.chance(50) { rng.below(2000) } else { rng.below(u64::from(blocks)) };

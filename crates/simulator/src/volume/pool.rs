@@ -41,6 +41,8 @@ pub(super) struct Pool {
     /// Since the last checkpoint.
     blocks_written: u64,
     checkpoint_time: u64,
+    /// What is written and read takes no time.
+    pub(super) is_stopped: bool,
     /// Sections that all that may wait fills, and more to write it.
     sections: u32,
     /// Sections to be free, or free after a checkpoint: below, victims are read.
@@ -85,6 +87,7 @@ impl Pool {
             writes: 0,
             blocks_written: 0,
             checkpoint_time: 0,
+            is_stopped: false,
             sections,
             mark,
         })
@@ -196,7 +199,8 @@ impl Volume {
             self.places[block as usize] = NOWHERE;
             self.invalidate(place);
         }
-        self.clock += read.len() as u64 * self.pool.as_ref().map_or(0, |pool| pool.options.read_ns);
+        let is_timed = self.pool.as_ref().filter(|pool| !pool.is_stopped);
+        self.clock += read.len() as u64 * is_timed.map_or(0, |pool| pool.options.read_ns);
         if let Some(traffic) = &mut self.traffic {
             for run in read.chunk_by(|before, after| before + 1 == *after) {
                 traffic.read(MainBlock::in_segment(segment, run[0]), run.len() as u32);
@@ -235,11 +239,11 @@ impl Volume {
         if blocks.is_empty() {
             return Ok(());
         }
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let write_ns = if pool.is_stopped { 0 } else { pool.options.write_ns };
         self.choices.note_time(self.clock);
         for &one in blocks {
-            let Some(pool) = &mut self.pool else { return Ok(()) };
-            let from = pool.origin(one);
-            let write_ns = pool.options.write_ns;
+            let from = self.pool.as_ref().and_then(|pool| pool.origin(one));
             self.place(one.block, self.log_with_room(log), from)?;
             match from {
                 Some(_) => self.statistics.copies += 1,
