@@ -335,10 +335,17 @@ fn measure(
 /// How long a block of 4 KiB read at random takes on a device compared with one of a long sequential write.
 #[must_use]
 pub fn read_weight(device: &Arc<DeviceModel>) -> f64 {
+    let (random, sequential) = block_times(device);
+    if sequential > 0.0 { random / sequential } else { 1.0 }
+}
+
+/// Nanoseconds that a block of 4 KiB read at random takes on a device, and one of a long sequential write.
+#[must_use]
+pub fn block_times(device: &Arc<DeviceModel>) -> (f64, f64) {
     const LONG: u64 = 1 << 20;
     let mut meter = Meter::new(Arc::clone(device));
     meter.request(RequestKind::Write, 0, LONG);
     let sequential = meter.request(RequestKind::Write, LONG, LONG) as f64 / (LONG / BLOCK_SIZE as u64) as f64;
     let random = meter.request(RequestKind::Read, LONG * 64, BLOCK_SIZE as u64) as f64;
-    if sequential > 0.0 { random / sequential } else { 1.0 }
+    (random, sequential)
 }

@@ -5,6 +5,7 @@
 
 mod page_cache;
 mod priced;
+mod sfs;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use priced::Shared;
 use crate::trace_load::TraceLoad;
 pub use page_cache::PageCache;
 pub use priced::{DeviceCost, Priced};
+pub use sfs::SfsSetup;
 
 /// What a run has unless told otherwise, as it is written on command lines and in experiments.
 pub mod defaults {
@@ -46,6 +48,8 @@ pub enum Placing {
     Policy(&'static placement::Policy),
     /// As [`Oracle`] says, which is told what the run will write.
     Oracle,
+    /// As SFS's paper has it, with a pool of dirty blocks.
+    Sfs(SfsSetup),
 }
 
 impl Default for Placing {
@@ -58,23 +62,25 @@ impl Placing {
     /// The names and descriptions of all, F2FS's placement first.
     pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         let oracle = (basalt_schemes::ORACLE, "by the time of the next overwrite, which it is told");
-        basalt_schemes::placements().map(|policy| (policy.name, policy.about)).chain([oracle])
+        let sfs = (basalt_schemes::SFS, "by hotness, in full groups from a pool of dirty blocks (SFS, FAST 2012)");
+        basalt_schemes::placements().map(|policy| (policy.name, policy.about)).chain([oracle, sfs])
     }
 
     /// The one of this name; `None` if there is none.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Placing> {
-        if name == basalt_schemes::ORACLE {
-            return Some(Placing::Oracle);
+        match name {
+            basalt_schemes::ORACLE => Some(Placing::Oracle),
+            basalt_schemes::SFS => Some(Placing::Sfs(SfsSetup::default())),
+            _ => basalt_schemes::placement_by_name(name).map(Placing::Policy),
         }
-        basalt_schemes::placement_by_name(name).map(Placing::Policy)
     }
 
-    /// The policy for options, which the oracle does not need.
+    /// The policy for options, which the oracle and SFS do not need.
     fn policy(self) -> &'static placement::Policy {
         match self {
             Placing::Policy(policy) => policy,
-            Placing::Oracle => Default::default(),
+            Placing::Oracle | Placing::Sfs(_) => Default::default(),
         }
     }
 }
@@ -110,7 +116,10 @@ impl Setup {
         let options = Options::of(self.size, 1).map_err(|error| error.to_string())?;
         let per_section = self.segments_per_section.max(1);
         let segments = options.segments / per_section * per_section;
-        let victims = Options::victims_for(self.policy, segments / per_section);
+        let victims = match self.placement {
+            Placing::Sfs(_) => sfs::VICTIMS,
+            Placing::Policy(_) | Placing::Oracle => Options::victims_for(self.policy, segments / per_section),
+        };
         let blocks = u64::from(segments) * u64::from(BLOCKS_PER_SEGMENT) * u64::from(self.utilization) / 100;
         Ok(Options {
             segments,
@@ -146,6 +155,17 @@ pub fn cleaning(rule: &str, utilization: u8, victims: u32) -> Result<Cleaning, S
         }
         _ => Err(wrong()),
     }
+}
+
+/// Blocks that a stream writes: those of this many bytes, at the start of the volume; otherwise all. The others are written once, when the
+/// volume is filled.
+///
+/// # Errors
+/// In words, when there are not as many, or none.
+pub fn set_blocks(set: Option<u64>, blocks: u32) -> Result<u32, String> {
+    let Some(bytes) = set else { return Ok(blocks) };
+    let found = u32::try_from(bytes / BLOCK_SIZE).ok().filter(|set| (1..=blocks).contains(set));
+    found.ok_or_else(|| format!("a set of {bytes} bytes: from 1 to {blocks} blocks of 4096 bytes are in use"))
 }
 
 /// Bytes of a volume, in whole sections, of which the blocks of a trace take at most `utilization` percent: less where a trace writes to so
@@ -310,7 +330,7 @@ impl Around {
 pub struct Ran {
     /// What was measured.
     pub statistics: Statistics,
-    /// Measured writes that the page cache absorbed; none without one.
+    /// Measured writes that the page cache or the pool of dirty blocks absorbed; none without one.
     pub absorbed: u64,
     /// What the device did while it was measured, if there is one.
     pub device: Option<DeviceCost>,
@@ -349,13 +369,7 @@ pub fn run_around(
     let volume = match placing {
         Placing::Policy(policy) => Volume::new(Options { placement: policy, ..options }).map_err(text)?,
         Placing::Oracle => {
-            if options.logs != 6 {
-                return Err(format!(
-                    "{} logs: placement `{}` needs another number",
-                    options.logs,
-                    basalt_schemes::ORACLE
-                ));
-            }
+            needs_six_logs(&options, basalt_schemes::ORACLE)?;
             if lengths.warm_up.saturating_add(lengths.measured) > ORACLE_WRITES {
                 return Err(format!("the oracle can be told of {ORACLE_WRITES} writes: write less"));
             }
@@ -363,8 +377,20 @@ pub fn run_around(
             let oracle = Oracle::new(Oracle::GROUPS, future);
             Volume::with_placement(options, Box::new(oracle)).map_err(text)?
         }
+        Placing::Sfs(_) if around.page_cache_blocks.is_some() => {
+            return Err("placement sfs and a page cache exclude each other: its pool is one".to_owned());
+        }
+        Placing::Sfs(setup) => {
+            needs_six_logs(&options, basalt_schemes::SFS)?;
+            setup.volume(options)?
+        }
     };
     run_on(volume, source, lengths, around, progress)
+}
+
+fn needs_six_logs(options: &Options, name: &str) -> Result<(), String> {
+    let wrong = || format!("{} logs: placement `{name}` needs another number", options.logs);
+    if options.logs == 6 { Ok(()) } else { Err(wrong()) }
 }
 
 fn run_on(
@@ -389,11 +415,13 @@ fn run_on(
             progress(done, total);
         }
     };
-    // Every block is in use before anything is overwritten.
+    // Every block is in use before anything is overwritten, and before the clock of a pool begins.
+    volume.stop_clock(true);
     for block in 0..blocks {
         count();
         volume.write(block).map_err(text)?;
     }
+    volume.stop_clock(false);
     let mut write = |volume: &mut Volume, cache: &mut Option<PageCache>, block| {
         count();
         match cache {
@@ -407,9 +435,10 @@ fn run_on(
     let absorbed = cache.as_ref().map_or(0, PageCache::absorbed);
     device.iter().for_each(|device| _ = device.0.lock().take());
     source.write(&mut position, lengths.measured, |block| write(&mut volume, &mut cache, block)).map_err(text)?;
+    let statistics = volume.take_statistics();
     Ok(Ran {
-        statistics: volume.take_statistics(),
-        absorbed: cache.as_ref().map_or(0, PageCache::absorbed) - absorbed,
+        statistics,
+        absorbed: cache.as_ref().map_or(0, PageCache::absorbed) - absorbed + statistics.absorbed,
         device: device.map(|device| device.0.lock().take()),
         volume,
     })

@@ -140,6 +140,7 @@ fn options(utilization: u32, divisor: u32) -> Options {
         cleaning: Cleaning::FreeSections { least: sections * (100 - WATER_MARK_PERCENT) / 100, victims: VICTIMS },
         age: Age::Written,
         file: None,
+        pool: None,
     }
 }
 

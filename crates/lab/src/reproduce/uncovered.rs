@@ -28,8 +28,8 @@ const fn sfs(place: &'static str, uncovered: &'static str, why: &'static str) ->
 
 const DRAWN: &str = "only drawn, in plots that are not read off";
 const INPUT: &str = "an input: the device models ssd-h, ssd-m and ssd-l are made from these numbers";
-const NEEDS_GROUPS: &str = "needs SFS's write path, with its deferred groups and cost-hotness; the schemes sfs-sepbit and sfs-log group without it";
-const NEEDS_SFS: &str = "of SFS itself, whose write path Basalt does not have yet";
+const NEEDS_GROUPS: &str = "not run yet: placement sfs of the volume simulator has SFS's write path";
+const NEEDS_SFS: &str = "of SFS itself, which is not run yet";
 
 /// Everything that no row covers, in the order of the papers.
 pub const UNCOVERED: &[Uncovered] = &[
@@ -75,7 +75,7 @@ pub const UNCOVERED: &[Uncovered] = &[
     sfs(
         "figure 12",
         "write cost in segments of 2 MB: 7.7 and 4.0 times (Zipf), 5.9 and 3.5 times (TPC-C) that of 32 MB",
-        "the first of each is SFS's, whose write path Basalt does not have yet; LFS-CB's are not run",
+        "the first of each is SFS's; neither is run yet",
     ),
     sfs("figure 13", "throughput on SSD-H and SSD-L", DRAWN),
     sfs("figure 14", "SFS's throughput: 1.6 times LFS-CB's, 2.4 times btrfs's, 1.5 times ext4's", NEEDS_SFS),

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use basalt_flash::device::presets;
-use basalt_lab::volume::{Around, DeviceCost, Lengths, Placing, Priced, Setup, Source, defaults, run_around};
+use basalt_lab::engine::block_times;
+use basalt_lab::volume::{
+    Around, DeviceCost, Lengths, Placing, Priced, Setup, SfsSetup, Source, defaults, run_around, set_blocks,
+};
 use basalt_simulator::{Age, Memory, Statistics, UTILIZATION_BINS};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
@@ -84,6 +87,30 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     page_cache: Option<u64>,
 
+    /// Bytes that the stream writes; the other blocks are written once, before [default: all in use]
+    #[arg(long, value_name = "SIZE", value_parser = parse)]
+    set: Option<u64>,
+
+    /// Of placement sfs: dirty blocks that are collected before they are sorted [default: two sections for each group]
+    #[arg(long, value_name = "SIZE")]
+    pool: Option<String>,
+
+    /// Of placement sfs: groups, from 1 to 8 [default: 4]
+    #[arg(long, value_name = "N")]
+    groups: Option<String>,
+
+    /// Of placement sfs: seconds that blocks and sections are old at least [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    age_floor: Option<String>,
+
+    /// Of placement sfs: whether what cleaning writes counts as a write of the block: on or off [default: on]
+    #[arg(long, value_name = "ON")]
+    clean_touch: Option<String>,
+
+    /// Of placement sfs: how groups are found: iterative, eq-range or eq-count [default: iterative]
+    #[arg(long, value_name = "NAME")]
+    quantization: Option<String>,
+
     /// Seed of the stream
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -140,9 +167,10 @@ pub fn run(args: &Args) -> Outcome {
     let setup = setup(args)?;
     let options = setup.options().map_err(Failure::usage)?;
     options.check().map_err(Failure::usage)?;
-    let mut source = Source::stream(&args.stream, options.blocks, args.seed).map_err(Failure::usage)?;
+    let set = set_blocks(args.set, options.blocks).map_err(Failure::usage)?;
+    let mut source = Source::stream(&args.stream, set, args.seed).map_err(Failure::usage)?;
     let name = source.name().to_owned();
-    let lengths = Lengths::or_usual(args.age, args.writes, options.blocks);
+    let lengths = Lengths::or_usual(args.age, args.writes, set);
     let around = Around::new(args.page_cache, priced(args)?);
     let mut progress = Progress::new("writing", Unit::Things, args.quiet);
     let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |done, total| {
@@ -151,6 +179,7 @@ pub fn run(args: &Args) -> Outcome {
     drop(progress);
     let ran = ran.map_err(Failure::new)?;
     let (statistics, volume) = (ran.statistics, &ran.volume);
+    let absorbs = args.page_cache.is_some() || matches!(setup.placement, Placing::Sfs(_));
     let device = args.device.as_deref().zip(ran.device).map(|(name, cost)| Device {
         name,
         request: args.request,
@@ -171,7 +200,7 @@ pub fn run(args: &Args) -> Outcome {
         write_amplification: (statistics.user_blocks > 0).then(|| statistics.write_amplification()),
         mean_victim_utilization: statistics.mean_victim_utilization(volume.table().section_blocks()),
         write_cost: args.write_cost.map(|(read, write)| statistics.write_cost(read, write)),
-        page_cache_absorbed: args.page_cache.map(|_| ran.absorbed),
+        page_cache_absorbed: absorbs.then_some(ran.absorbed),
         device,
         statistics,
         memory: volume.memory(),
@@ -205,10 +234,36 @@ fn setup(args: &Args) -> Result<Setup, Failure> {
         segments_per_section: args.section,
         logs: args.logs,
         policy: basalt_schemes::victim_by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?,
-        placement: Placing::by_name(&args.placement).ok_or_else(|| no_such(&args.placement))?,
+        placement: placing(args)?,
         cleaning: args.cleaning.clone(),
         age: if args.age_by_writes { Age::Written } else { Age::Modified },
     })
+}
+
+/// The placement with what was said of `sfs`, whose clock is the device's, or that of the write cost; an option of it is refused with any
+/// other.
+fn placing(args: &Args) -> Result<Placing, Failure> {
+    let no_such = || Failure::usage(format_args!("{}: no such policy", args.placement));
+    let given = [&args.pool, &args.groups, &args.age_floor, &args.clean_touch, &args.quantization];
+    let given = SfsSetup::PARAMETERS.iter().zip(given);
+    let mut given = given.filter_map(|(&(name, ..), value)| Some((name, value.as_deref()?)));
+    let placing = Placing::by_name(&args.placement).ok_or_else(no_such)?;
+    let Placing::Sfs(mut sfs) = placing else {
+        return match given.next() {
+            Some((name, _)) => Err(Failure::usage(format_args!("--{name}: only --placement sfs has it"))),
+            None => Ok(placing),
+        };
+    };
+    given.try_for_each(|(name, value)| sfs.set(name, value)).map_err(Failure::usage)?;
+    if let Some(name) = &args.device {
+        let (read, write) = block_times(&Arc::new(presets::find(name).map_err(Failure::usage)?));
+        // Nanoseconds for 4 KiB as 10⁶ bytes a second.
+        sfs.bandwidths = (4_096_000.0 / read.max(1.0), 4_096_000.0 / write.max(1.0));
+    } else if let Some(bandwidths) = args.write_cost {
+        sfs.bandwidths = bandwidths;
+    }
+    sfs.options.seed = args.seed;
+    Ok(Placing::Sfs(sfs))
 }
 
 /// The device, if one is asked for.

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use basalt_flash::device::presets;
+use basalt_flash::device::{DeviceModel, presets};
+use basalt_schemes::SfsOptions;
 use basalt_segments::BLOCKS_PER_SEGMENT;
 use basalt_simulator::{Age, Statistics};
 use basalt_traces::{ReadOptions, TraceReader};
 
 use super::{ANY_NUMBER, SEGMENT, parameter};
-use crate::engine::read_weight;
+use crate::engine::{block_times, read_weight};
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
 use crate::trace_load::TraceLoad;
-use crate::volume::{Around, DeviceCost, Lengths, Placing, Priced, Setup, Source, defaults, run_around, size_of_trace};
+use crate::volume::{
+    Around, DeviceCost, Lengths, Placing, Priced, Setup, SfsSetup, Source, defaults, run_around, set_blocks,
+    size_of_trace,
+};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -83,7 +87,23 @@ pub const PARAMETERS: &[Parameter] = &[
         "dirty blocks of a page cache in front of the volume, written back all together when it is full [default: none]",
     ),
     parameter("seed", "1", ANY_NUMBER, "seed of the stream"),
+    parameter(
+        "set",
+        "",
+        Form::Size { least: 4096 },
+        "bytes that the stream writes; the other blocks are written once, before [default: all in use]",
+    ),
+    sfs_parameter(0, Form::Size { least: 4096 }),
+    sfs_parameter(1, Form::Number { least: 1, largest: SfsOptions::GROUPS_MAX as u64 }),
+    sfs_parameter(2, Form::Text),
+    sfs_parameter(3, Form::Choice(&["on", "off"])),
+    sfs_parameter(4, Form::Choice(&["iterative", "eq-range", "eq-count"])),
 ];
+
+const fn sfs_parameter(which: usize, form: Form) -> Parameter {
+    let (name, usual, about) = SfsSetup::PARAMETERS[which];
+    parameter(name, usual, form, about)
+}
 
 /// What is measured.
 pub const METRICS: &[Metric] = &[
@@ -111,29 +131,48 @@ pub const MAIN_METRICS: &[&str] =
 pub(super) fn run(point: &Point) -> Result<Measured, String> {
     let device = Arc::new(presets::find(point.value("device")).map_err(|error| error.to_string())?);
     let trace = trace(point)?;
-    let setup = setup(point, trace.as_ref())?;
+    let mut setup = setup(point, trace.as_ref())?;
+    setup.placement = with_sfs(setup.placement, point, &device)?;
     let mut options = setup.options()?;
+    let set = set_blocks(point.number("set"), options.blocks)?;
     let mut source = match &trace {
-        None => Source::stream(point.value("stream"), options.blocks, point.number("seed").unwrap_or(1))?,
+        None => Source::stream(point.value("stream"), set, point.number("seed").unwrap_or(1))?,
         Some(trace) => {
             // Pieces and sections were rounded up.
             options.blocks = trace.blocks();
             Source::Trace(trace)
         }
     };
-    let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), options.blocks);
+    let written = if trace.is_some() { options.blocks } else { set };
+    let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), written);
     let section_blocks = options.segments_per_section * BLOCKS_PER_SEGMENT;
     let priced = point.number("request").map(|bytes| Priced::new(Arc::clone(&device), bytes));
     let around = Around::new(point.number("page-cache"), priced);
     let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |_, _| ())?;
     let mut measured = measured(&ran.statistics, section_blocks, read_weight(&device), ran.volume.memory().bytes);
-    if point.number("page-cache").is_some() {
+    if point.number("page-cache").is_some() || matches!(setup.placement, Placing::Sfs(_)) {
         measured.count("page_cache_absorbed", ran.absorbed);
     }
     if let Some(cost) = &ran.device {
         add_device(cost, ran.statistics.user_blocks, &mut measured);
     }
     Ok(measured)
+}
+
+/// The placement with what the point says of `sfs`, whose clock is the device's; a parameter of it is refused with any other.
+fn with_sfs(placement: Placing, point: &Point, device: &Arc<DeviceModel>) -> Result<Placing, String> {
+    let given = SfsSetup::PARAMETERS.iter().map(|&(name, usual, _)| (name, usual, point.value(name)));
+    let mut given = given.filter(|(_, usual, value)| value != usual);
+    let Placing::Sfs(mut sfs) = placement else {
+        let refused = given.next().map(|(name, ..)| format!("{name}: only placement sfs has it"));
+        return refused.map_or(Ok(placement), Err);
+    };
+    given.try_for_each(|(name, _, value)| sfs.set(name, value))?;
+    let (read, write) = block_times(device);
+    // Nanoseconds for 4 KiB as 10⁶ bytes a second.
+    sfs.bandwidths = (4_096_000.0 / read.max(1.0), 4_096_000.0 / write.max(1.0));
+    sfs.options.seed = point.number("seed").unwrap_or(1);
+    Ok(Placing::Sfs(sfs))
 }
 
 fn add_device(cost: &DeviceCost, new_blocks: u64, measured: &mut Measured) {
@@ -149,7 +188,7 @@ fn trace(point: &Point) -> Result<Option<TraceLoad>, String> {
     if path.is_empty() {
         return Ok(None);
     }
-    for (name, usual) in [("stream", defaults::STREAM), ("size", "")] {
+    for (name, usual) in [("stream", defaults::STREAM), ("size", ""), ("set", "")] {
         if point.value(name) != usual {
             return Err(format!("{name} and trace exclude each other"));
         }

@@ -1,0 +1,93 @@
+//! `sfs` on the volume simulator: the placement, and the pool of dirty blocks that it needs.
+
+use std::time::Duration;
+
+use basalt_schemes::{FaithfulSfs, Quantization, SfsOptions};
+use basalt_segments::BLOCKS_PER_SEGMENT;
+use basalt_simulator::{BLOCK_SIZE, Options, PoolOptions, Volume};
+
+use crate::size;
+
+/// Victims read at once (SFS paper, section 3.6).
+pub(super) const VICTIMS: u32 = 3;
+
+/// What `sfs` has that other placements do not.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SfsSetup {
+    /// Bytes of blocks that users change before what waits is sorted; without, two sections for each group.
+    pub pool: Option<u64>,
+    /// Groups, quantization, least age, and whether cleaning counts as a write. The sections are the volume's.
+    pub options: SfsOptions,
+    /// Random reads of 4 KiB and sequential writes, which the clock goes by, in MB/s.
+    pub bandwidths: (f64, f64),
+}
+
+impl Default for SfsSetup {
+    /// On the paper's SSD-M.
+    fn default() -> Self {
+        SfsSetup { pool: None, options: SfsOptions::default(), bandwidths: (10.6, 87.0) }
+    }
+}
+
+impl SfsSetup {
+    /// The names of its parameters, their usual values, and what they are.
+    pub const PARAMETERS: [(&'static str, &'static str, &'static str); 5] = [
+        (
+            "pool",
+            "",
+            "of placement sfs: dirty blocks that are collected before they are sorted [default: two sections for each group]",
+        ),
+        ("groups", "4", "of placement sfs: groups, from 1 to 8"),
+        ("age-floor", "30", "of placement sfs: seconds that blocks and sections are old at least"),
+        ("clean-touch", "on", "of placement sfs: whether what cleaning writes counts as a write of the block"),
+        ("quantization", "iterative", "of placement sfs: how groups are found"),
+    ];
+
+    /// Sets a parameter.
+    ///
+    /// # Errors
+    /// In words, when there is none of this name, or the value is none for it.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let wrong = |expected: &str| format!("{name}: `{value}` is not {expected}");
+        let options = &mut self.options;
+        match name {
+            "pool" => self.pool = Some(size::parse(value)?),
+            "groups" => {
+                let groups = value.parse().ok().filter(|groups| (1..=SfsOptions::GROUPS_MAX).contains(groups));
+                options.groups = groups.ok_or_else(|| wrong("a number of groups from 1 to 8"))?;
+            }
+            "age-floor" => {
+                let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                options.age_floor = seconds.ok_or_else(|| wrong("a number of seconds"))?;
+            }
+            "clean-touch" => {
+                options.clean_touch = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(wrong("on or off")),
+                }
+            }
+            "quantization" => {
+                let found = Quantization::by_name(value);
+                options.quantization = found.ok_or_else(|| wrong("iterative, eq-range or eq-count"))?;
+            }
+            _ => return Err(format!("{name}: placement sfs has no such parameter")),
+        }
+        Ok(())
+    }
+
+    /// The volume with the placement and the pool.
+    ///
+    /// # Errors
+    /// In words, when it cannot be.
+    pub(super) fn volume(self, options: Options) -> Result<Volume, String> {
+        let segments_per_section = options.segments_per_section;
+        let placement = FaithfulSfs::new(SfsOptions { segments_per_section, ..self.options });
+        let section_bytes = u64::from(segments_per_section) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE;
+        let bytes = self.pool.unwrap_or(2 * self.options.groups as u64 * section_bytes);
+        let blocks = u32::try_from(bytes / BLOCK_SIZE).unwrap_or(u32::MAX);
+        let pool = PoolOptions::of(blocks, placement.mixed_log(), self.bandwidths.0, self.bandwidths.1);
+        let options = Options { pool: Some(pool), ..options };
+        Volume::with_placement(options, Box::new(placement)).map_err(|error| error.to_string())
+    }
+}
