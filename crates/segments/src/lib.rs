@@ -53,6 +53,7 @@
 //! | `table` | [`SegmentTable`]: live blocks, segment states, allocation, victim search |
 //! | [`placement`] | one file per placement policy |
 //! | [`victim`] | one file per victim policy |
+//! | `page_lists`, `temperature` | [`Lists`]: a page cache's active and inactive list; [`PageTemperatures`]: which of them a page is on |
 //! | [`cleaning`] | when cleaning is due, how much of it, and its plan |
 //!
 //! # Preconditions
@@ -67,17 +68,21 @@ pub mod cleaning;
 mod kind;
 mod log_id;
 mod main_block;
+mod page_lists;
 pub mod placement;
 mod segment;
 mod table;
+mod temperature;
 pub mod victim;
 
 pub use kind::SegmentKind;
 pub use log_id::LogId;
 pub use main_block::MainBlock;
+pub use page_lists::{List, Lists};
 pub use placement::{BlockTraits, Placement, Reason, StaticPlacement};
 pub use segment::{Section, Segment, Segments};
 pub use table::{Durable, Held, MAX_SEGMENTS, SegmentState, SegmentTable};
+pub use temperature::{PageTemperatures, Touches};
 pub use victim::{CostBenefit, Greedy, Informed, SectionView, VictimPolicy};
 
 /// Blocks in a segment (F2FS: 512, that is 2 MiB).

@@ -4,6 +4,8 @@
 //! the inactive list; where the active list is the longer one, its last page goes back first. A page that is wanted again soon after it
 //! was replaced, with no more replaced or activated since than the active list has, is active at once: it would have stayed on a longer list.
 //!
+//! A page's value is its bytes, or nothing: then only which pages there would be is kept, as [`PageTemperatures`](crate::PageTemperatures) does.
+//!
 //! Source: `mm/swap.c` (`folio_mark_accessed`), `mm/vmscan.c` and `mm/workingset.c` of Linux 6, for pages of files that nobody maps.
 
 use std::collections::VecDeque;
@@ -13,7 +15,7 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 
 /// Which list a page is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum List {
     /// Touched at least twice.
     Active,
@@ -51,7 +53,7 @@ impl Ends {
 
 /// Pages by key, on two lists.
 #[derive(Debug)]
-pub(super) struct Lists<K, V> {
+pub struct Lists<K, V> {
     /// Where each page is in `pages`.
     places: FxHashMap<K, u32>,
     /// Pages in any order, and places for more.
@@ -67,8 +69,15 @@ pub(super) struct Lists<K, V> {
     order: VecDeque<(K, u64)>,
 }
 
+impl<K: Copy + Eq + Hash, V: Default> Default for Lists<K, V> {
+    fn default() -> Self {
+        Lists::new()
+    }
+}
+
 impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     /// No page.
+    #[must_use]
     pub fn new() -> Lists<K, V> {
         Lists {
             places: FxHashMap::default(),
@@ -83,11 +92,19 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     }
 
     /// Pages.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
+    /// Whether there is no page.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Pages of a list.
+    #[must_use]
     pub fn len_of(&self, list: List) -> usize {
         match list {
             List::Active => self.active.length,
@@ -96,8 +113,15 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     }
 
     /// Whether there is such a page.
+    #[must_use]
     pub fn contains(&self, key: K) -> bool {
         self.places.contains_key(&key)
+    }
+
+    /// The list that a page is on; `None` if there is no such page. Does not touch it.
+    #[must_use]
+    pub fn list(&self, key: K) -> Option<List> {
+        self.places.get(&key).map(|&place| self.pages[place as usize].list)
     }
 
     /// A page, which does not touch it.
@@ -120,11 +144,20 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
         Some(&self.pages[place as usize].value)
     }
 
-    /// A page that was not there.
+    /// A page that was not there. If it was replaced a short time ago, it is active.
     pub fn insert(&mut self, key: K, value: V) {
         let soon = self.shadows.remove(&key).is_some_and(|at| self.age - at <= self.active.length as u64);
-        let list = if soon { List::Active } else { List::Inactive };
         self.age += u64::from(soon);
+        self.insert_on(key, value, if soon { List::Active } else { List::Inactive });
+    }
+
+    /// A page that was not there, and is inactive whenever it was replaced.
+    pub fn insert_inactive(&mut self, key: K, value: V) {
+        self.shadows.remove(&key);
+        self.insert_on(key, value, List::Inactive);
+    }
+
+    fn insert_on(&mut self, key: K, value: V, list: List) {
         let page = Page { key, value, list, is_referenced: false, newer: NONE, older: NONE };
         let place = match self.unused.pop() {
             Some(place) => {
@@ -176,6 +209,12 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
         Some(self.take_out(place))
     }
 
+    /// As [`remove`](Self::remove), and forgets that it was ever replaced: who uses the key next is another page.
+    pub fn forget(&mut self, key: K) -> Option<V> {
+        self.shadows.remove(&key);
+        self.remove(key)
+    }
+
     /// Takes out the page at a place, which is unused then.
     fn take_out(&mut self, place: u32) -> V {
         self.unlink(place);
@@ -225,8 +264,8 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
 mod tests {
     use super::*;
 
-    fn list_of<V>(lists: &Lists<u32, V>, key: u32) -> Option<List> {
-        lists.places.get(&key).map(|place| lists.pages[*place as usize].list)
+    fn list_of<V: Default>(lists: &Lists<u32, V>, key: u32) -> Option<List> {
+        lists.list(key)
     }
 
     fn lists(count: u32) -> Lists<u32, ()> {

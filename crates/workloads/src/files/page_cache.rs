@@ -10,17 +10,14 @@
 //! | how | the file's pages in order, up to 1 MiB at a time | the same, for FUSE |
 //! | read-ahead | none | up to 128 KiB |
 
-mod lists;
-
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use basalt_device::CompactBlock;
+pub use basalt_segments::List;
+use basalt_segments::Lists;
 use basalt_vfs::{Error, FileSystem, InodeNumber, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-pub use lists::List;
-use lists::Lists;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
