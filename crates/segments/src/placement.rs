@@ -3,13 +3,16 @@
 //! A placement policy groups blocks that will die at about the same time, so that segments tend to be either full or
 //! empty and cleaning moves little. One policy is one file of this module, named after its source; to add one, write
 //! the file, name it here, and add it to [`POLICIES`]. Policies that need more than a block's own traits (its hotness,
-//! say) get it as a new field of [`BlockTraits`] or hold it themselves.
+//! say) get it as a new field of [`BlockTraits`] or hold it themselves. [`ByPageCache`] and [`RunLength`] are not in the
+//! list: they need fields that the engine does not fill yet, so they are the volume simulator's.
 
+mod page_cache;
 mod static_f2fs;
 
+pub use page_cache::{ByPageCache, LONG_RUN, Moved, RunLength};
 pub use static_f2fs::StaticPlacement;
 
-use crate::{LogId, MainBlock, SectionView, Segment, SegmentKind};
+use crate::{List, LogId, MainBlock, SectionView, Segment, SegmentKind};
 
 /// Every placement policy, by which options, help texts and reports list them. The first is the default.
 pub static POLICIES: &[Policy] = &[static_f2fs::POLICY];
@@ -71,6 +74,11 @@ pub struct BlockTraits {
     pub reason: Reason,
     /// Of data that cleaning copies: where it lies.
     pub from: Option<MainBlock>,
+    /// Of data: the list of a page cache that its page is on at this moment. `None` if it is on none, or nobody knows: the engine does not.
+    pub list: Option<List>,
+    /// Of data that users write: how many neighbouring blocks of its file are written one after the other with it, itself included. 0 if
+    /// nobody knows: the engine does not.
+    pub run: u32,
 }
 
 /// Why a block is written.
@@ -131,8 +139,8 @@ pub trait Placement: Send + Sync {
         None
     }
 
-    /// Whether the answer depends neither on [`file`](BlockTraits::file), [`index`](BlockTraits::index) and [`from`](BlockTraits::from) nor
-    /// on what came before, so that one answer does for many blocks.
+    /// Whether the answer depends neither on [`file`](BlockTraits::file), [`index`](BlockTraits::index), [`from`](BlockTraits::from),
+    /// [`list`](BlockTraits::list) and [`run`](BlockTraits::run) nor on what came before, so that one answer does for many blocks.
     fn is_by_type_alone(&self) -> bool {
         false
     }

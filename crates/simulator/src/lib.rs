@@ -42,7 +42,7 @@ pub use error::Error;
 pub use options::{Age, Cleaning, FileModel, LogStart, Options, PoolOptions, WORKING_SECTIONS};
 pub use statistics::{Memory, Statistics, UTILIZATION_BINS};
 pub use traffic::Traffic;
-pub use volume::Volume;
+pub use volume::{PageList, Volume};
 
 /// The victim policies there are, by name.
 pub use basalt_segments::victim;

@@ -15,7 +15,8 @@ use crate::options::{Age, Cleaning, FileModel, Options};
 use crate::statistics::{Memory, Statistics};
 use crate::traffic::Traffic;
 use file::File;
-use logs::Logs;
+pub use logs::PageList;
+use logs::{Logs, Why};
 use pool::Pool;
 
 /// A block that was never written; no volume has as many places.
@@ -150,6 +151,16 @@ impl Volume {
     /// When there is no such block, or no free segment.
     #[inline]
     pub fn write(&mut self, block: u32) -> Result<()> {
+        self.write_in_run(block, 0)
+    }
+
+    /// As [`write`](Volume::write) of one of `run` neighbouring blocks that are written one after the other: placements are told, as
+    /// [`BlockTraits::run`](basalt_segments::BlockTraits::run). Blocks of a [`FileModel`] wait in its cache, where that is lost.
+    ///
+    /// # Errors
+    /// When there is no such block, or no free segment.
+    #[inline]
+    pub fn write_in_run(&mut self, block: u32, run: u32) -> Result<()> {
         if block >= self.options.blocks {
             return Err(Error::Block { block, blocks: self.options.blocks });
         }
@@ -163,7 +174,24 @@ impl Volume {
             self.put_page(block);
             return Ok(());
         }
-        self.write_out(block)
+        self.write_out(block, run)
+    }
+
+    /// What was written to a block is gone, because its file was removed; nothing happens to one that was never written.
+    ///
+    /// # Errors
+    /// When there is no such block, or blocks are those of a [`FileModel`], which has no holes.
+    pub fn remove(&mut self, block: u32) -> Result<()> {
+        if self.file.is_some() {
+            return Err(Error::Options("blocks of a file that is modelled cannot be removed".into()));
+        }
+        let blocks = self.options.blocks;
+        let place = self.places.get_mut(block as usize).ok_or(Error::Block { block, blocks })?;
+        let old = std::mem::replace(place, NOWHERE);
+        if old != NOWHERE {
+            self.invalidate(old);
+        }
+        Ok(())
     }
 
     /// Writes what is dirty, and a checkpoint if anything changed since the last one: what `sync(2)` does.
@@ -181,10 +209,11 @@ impl Volume {
 
     /// Writes a block to the log of users' data.
     #[inline]
-    fn write_out(&mut self, block: u32) -> Result<()> {
+    fn write_out(&mut self, block: u32, run: u32) -> Result<()> {
         self.statistics.user_blocks += 1;
-        let log = self.log_with_room(self.choices.for_data(block, None));
-        self.place(block, log, None)
+        let why = Why::Written { run };
+        let log = self.log_with_room(self.choices.for_data(block, why));
+        self.place(block, log, why)
     }
 
     /// As in the engine: a log that the checkpoint does not record opens no segment where they run short.
@@ -216,13 +245,13 @@ impl Volume {
         }
     }
 
-    /// Gives a block its next place, in this log: cleaning copies it from a place, or a user writes it.
+    /// Gives a block its next place, in this log.
     #[inline]
-    fn place(&mut self, block: u32, log: LogId, from: Option<MainBlock>) -> Result<()> {
+    fn place(&mut self, block: u32, log: LogId, why: Why) -> Result<()> {
         // Read first: this takes a trip to memory, and what comes next can go on meanwhile.
         let old = self.places[block as usize];
         let place = self.allocate(log, block)?;
-        self.choices.note_data(block, from, place);
+        self.choices.note_data(block, why, place);
         self.roll_when_full(log);
         self.written += 1;
         self.places[block as usize] = place;
@@ -365,6 +394,12 @@ impl Volume {
     /// Tells `traffic` from now on of every block that is written or read.
     pub fn set_traffic(&mut self, traffic: Box<dyn Traffic>) {
         self.traffic = Some(traffic);
+    }
+
+    /// Asks `lists` from now on, for each block that gets a place, which list of a page cache its page is on: placements are told, as
+    /// [`BlockTraits::list`](basalt_segments::BlockTraits::list).
+    pub fn set_lists(&mut self, lists: PageList) {
+        self.choices.set_lists(lists);
     }
 
     /// The options it was made with.

@@ -3,6 +3,7 @@
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room, relieve_memory};
 use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment, SegmentTable};
 
+use super::logs::Why;
 use super::{STRANGER, Volume, logs};
 use crate::error::{Error, Result};
 use crate::options::Cleaning;
@@ -203,8 +204,9 @@ impl Volume {
                 self.invalidate(place);
                 self.statistics.copies += 1;
             } else {
-                let log = self.log_with_room(self.choices.for_data(owner, Some(place)));
-                self.place(owner, log, Some(place))?;
+                let why = Why::Moved { from: place };
+                let log = self.log_with_room(self.choices.for_data(owner, why));
+                self.place(owner, log, why)?;
                 self.statistics.copies += 1;
             }
         }
@@ -216,7 +218,8 @@ impl Volume {
     fn move_together(&mut self, segment: Segment, live: &[u32]) -> Result<()> {
         let mut rest = live;
         while !rest.is_empty() {
-            let log = self.log_with_room(self.choices.for_data(0, Some(MainBlock::in_segment(segment, rest[0]))));
+            let why = Why::Moved { from: MainBlock::in_segment(segment, rest[0]) };
+            let log = self.log_with_room(self.choices.for_data(0, why));
             let (first, count) = self.allocate_run(log, rest.len() as u32)?;
             let (run, behind) = rest.split_at(count as usize);
             for (at, &offset) in (0..).zip(run) {

@@ -229,7 +229,7 @@ impl Volume {
     pub(super) fn write_each(&mut self, pages: &[u32]) -> Result<()> {
         for piece in pages.chunks(PIECE) {
             // As in the engine: what is written counts as dirty until its piece is done.
-            piece.iter().try_for_each(|&page| self.write_out(page))?;
+            piece.iter().try_for_each(|&page| self.write_out(page, 0))?;
             if let Some(file) = &mut self.file {
                 piece.iter().for_each(|page| _ = file.pages.remove(page));
             }

@@ -1,7 +1,8 @@
 //! Which log each block goes to, and what the placement hears.
 
 use basalt_segments::{
-    BlockTraits, Informed, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement, VictimPolicy,
+    BlockTraits, Informed, List, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement,
+    VictimPolicy,
 };
 
 use crate::error::{Error, Result};
@@ -15,6 +16,20 @@ pub(super) struct Logs {
     fixed: Option<[LogId; 2]>,
     /// What each log of the volume writes.
     kinds: Vec<SegmentKind>,
+    /// The list of a page cache in front of the volume that a block's page is on.
+    lists: Option<PageList>,
+}
+
+/// Says on which list of a page cache the page of a block is.
+pub type PageList = Box<dyn Fn(u32) -> Option<List> + Send>;
+
+/// Why a block of data gets a place.
+#[derive(Clone, Copy)]
+pub(super) enum Why {
+    /// A user writes it, with so many neighbours, itself included; 0: that is not known.
+    Written { run: u32 },
+    /// Cleaning copies it from here.
+    Moved { from: MainBlock },
 }
 
 /// The file whose blocks are written.
@@ -25,11 +40,22 @@ const OTHER_FILE: u32 = 1;
 impl Logs {
     pub(super) fn new(placement: Box<dyn Placement>) -> Logs {
         let kinds = SegmentKind::ALL.iter().chain(placement.more_logs()).copied().collect();
-        let mut logs = Logs { placement, fixed: None, kinds };
+        let mut logs = Logs { placement, fixed: None, kinds, lists: None };
         if logs.placement.is_by_type_alone() {
-            logs.fixed = Some([None, Some(MainBlock::new(0))].map(|from| logs.choose(&data(0, from))));
+            let both = [Why::Written { run: 0 }, Why::Moved { from: MainBlock::new(0) }];
+            logs.fixed = Some(both.map(|why| logs.choose(&logs.data(0, why))));
         }
         logs
+    }
+
+    /// Asks from now on for the list that a page is on.
+    pub(super) fn set_lists(&mut self, lists: PageList) {
+        self.lists = Some(lists);
+    }
+
+    /// A block of data, as a placement sees it.
+    fn data(&self, block: u32, why: Why) -> BlockTraits {
+        BlockTraits { list: self.lists.as_ref().and_then(|lists| lists(block)), ..data(block, why) }
     }
 
     /// Logs of the volume.
@@ -61,10 +87,19 @@ impl Logs {
         if is_one { log } else { StaticPlacement::default().log(block) }
     }
 
-    /// The log for a block of data, which cleaning copies from a place or a user writes.
+    /// The log for a block of data.
     #[inline]
-    pub(super) fn for_data(&self, block: u32, from: Option<MainBlock>) -> LogId {
-        self.fixed.map_or_else(|| self.choose(&data(block, from)), |fixed| fixed[usize::from(from.is_some())])
+    pub(super) fn for_data(&self, block: u32, why: Why) -> LogId {
+        match self.fixed {
+            Some([written, moved]) => {
+                if matches!(why, Why::Moved { .. }) {
+                    moved
+                } else {
+                    written
+                }
+            }
+            None => self.choose(&self.data(block, why)),
+        }
     }
 
     /// The log for any block.
@@ -79,9 +114,9 @@ impl Logs {
 
     /// A block of data got its place.
     #[inline]
-    pub(super) fn note_data(&self, block: u32, from: Option<MainBlock>, place: MainBlock) {
+    pub(super) fn note_data(&self, block: u32, why: Why, place: MainBlock) {
         if self.fixed.is_none() {
-            self.placement.note_written(&data(block, from), place);
+            self.placement.note_written(&self.data(block, why), place);
         }
     }
 
@@ -126,16 +161,19 @@ impl Logs {
     }
 }
 
-/// A block of data, which cleaning copies from a place or a user writes.
-fn data(block: u32, from: Option<MainBlock>) -> BlockTraits {
-    let reason = if from.is_some() { Reason::Cleaning } else { Reason::Writeback };
-    BlockTraits { file: FILE, index: block, cold: from.is_some(), reason, from, ..BlockTraits::default() }
+/// A block of data, whose page is on no list.
+fn data(block: u32, why: Why) -> BlockTraits {
+    let block = BlockTraits { file: FILE, index: block, ..BlockTraits::default() };
+    match why {
+        Why::Written { run } => BlockTraits { run, ..block },
+        Why::Moved { from } => BlockTraits { cold: true, reason: Reason::Cleaning, from: Some(from), ..block },
+    }
 }
 
 /// A block of data that was there from the start and that cleaning copies: a directory's, for mkfs leaves no other. Which block of it
 /// it is, is not known.
 pub(super) fn stranger(place: MainBlock) -> BlockTraits {
-    BlockTraits { file: OTHER_FILE, of_directory: true, ..data(place.get(), Some(place)) }
+    BlockTraits { file: OTHER_FILE, of_directory: true, ..data(place.get(), Why::Moved { from: place }) }
 }
 
 /// A node that F2FS writes to segments of this kind.

@@ -5,7 +5,7 @@
 
 use basalt_segments::{BLOCKS_PER_SEGMENT, LogId, MainBlock, Segment};
 
-use super::{NOWHERE, Volume};
+use super::{NOWHERE, Volume, Why};
 use crate::error::{Error, Result};
 use crate::options::{Cleaning, Options, PoolOptions, WORKING_SECTIONS};
 
@@ -114,9 +114,12 @@ impl Pool {
         is_read
     }
 
-    /// Where a block that waits was read, unless a user changed it.
-    fn origin(&self, waiting: Waiting) -> Option<MainBlock> {
-        (self.dirty[waiting.block as usize] == Dirty::Read).then_some(waiting.from)
+    /// Why a block that waits gets a place: cleaning read it, unless a user changed it since.
+    fn why(&self, waiting: Waiting) -> Why {
+        match self.dirty[waiting.block as usize] {
+            Dirty::Read => Why::Moved { from: waiting.from },
+            _ => Why::Written { run: 0 },
+        }
     }
 
     /// Bytes of memory used on the heap, about.
@@ -218,7 +221,7 @@ impl Volume {
         self.choices.note_writing();
         let mut groups = vec![Vec::new(); self.logs.len()];
         for one in waiting {
-            groups[self.choices.for_data(one.block, pool.origin(one)).index()].push(one);
+            groups[self.choices.for_data(one.block, pool.why(one)).index()].push(one);
         }
         let (mixed, size) = (pool.options.mixed, self.table.section_blocks() as usize);
         let mut written = LogId::all(groups.len()).zip(&groups).try_for_each(|(log, group)| {
@@ -243,11 +246,11 @@ impl Volume {
         let write_ns = if pool.is_stopped { 0 } else { pool.options.write_ns };
         self.choices.note_time(self.clock);
         for &one in blocks {
-            let from = self.pool.as_ref().and_then(|pool| pool.origin(one));
-            self.place(one.block, self.log_with_room(log), from)?;
-            match from {
-                Some(_) => self.statistics.copies += 1,
-                None => self.statistics.user_blocks += 1,
+            let why = self.pool.as_ref().map_or(Why::Written { run: 0 }, |pool| pool.why(one));
+            self.place(one.block, self.log_with_room(log), why)?;
+            match why {
+                Why::Moved { .. } => self.statistics.copies += 1,
+                Why::Written { .. } => self.statistics.user_blocks += 1,
             }
             self.clock += write_ns;
             if let Some(pool) = &mut self.pool {
