@@ -43,7 +43,7 @@ enum Command {
     Stat(stat::Args),
     Get(get::Args),
     Put(put::Args),
-    Lab(lab::Args),
+    Lab(Box<lab::Args>),
     Man(man::Args),
     Completions(completions::Args),
 }

@@ -107,7 +107,7 @@ fn without_clean_touch_it_is_as_another_simulation_has_it() {
 }
 
 /// The other simulation says "about 7.20 to 6.59". How much of the gain is left hangs on how old the newest section is when blocks are
-/// sorted: here a block is as old as the beginning of its section's write; by the end of it, four groups cost more.
+/// sorted: here a block is as old as the beginning of its section's write, and seeds differ by 15 %.
 #[test]
 #[ignore = "the paper's scale: minutes"]
 fn without_a_floor_groups_gain_little() {
