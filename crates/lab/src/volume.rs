@@ -3,21 +3,26 @@
 //!
 //! `basalt lab volume` and points of the kind `volume` both do this, with the same defaults.
 
+mod files;
+mod front;
 mod page_cache;
+mod placing;
 mod priced;
 mod sfs;
 
 use std::sync::Arc;
 
-use basalt_schemes::Oracle;
-use basalt_segments::{BLOCKS_PER_SEGMENT, VictimPolicy, placement};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Touches, VictimPolicy};
 use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume, WORKING_SECTIONS};
 use basalt_workloads::Stream;
+use front::{Front, LONGEST_RUN};
 use parking_lot::Mutex;
 use priced::Shared;
 
 use crate::trace_load::TraceLoad;
+pub use files::{AroundFiles, FileLengths, FileLoad, MemoryStatistics, Pick, Server, run_files};
 pub use page_cache::PageCache;
+pub use placing::Placing;
 pub use priced::{DeviceCost, Priced};
 pub use sfs::SfsSetup;
 
@@ -39,50 +44,6 @@ pub mod defaults {
     pub const CLEANING: &str = "free:4";
     /// Writes before measuring, and writes measured, for each block in use.
     pub const TIMES: u64 = 4;
-}
-
-/// Which log each block is written to.
-#[derive(Debug, Clone, Copy)]
-pub enum Placing {
-    /// As a policy says that needs nothing but a name.
-    Policy(&'static placement::Policy),
-    /// As [`Oracle`] says, which is told what the run will write.
-    Oracle,
-    /// As SFS's paper has it, with a pool of dirty blocks.
-    Sfs(SfsSetup),
-}
-
-impl Default for Placing {
-    fn default() -> Self {
-        Placing::Policy(Default::default())
-    }
-}
-
-impl Placing {
-    /// The names and descriptions of all, F2FS's placement first.
-    pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-        let oracle = (basalt_schemes::ORACLE, "by the time of the next overwrite, which it is told");
-        let sfs = (basalt_schemes::SFS, "by hotness, in full groups from a pool of dirty blocks (SFS, FAST 2012)");
-        basalt_schemes::placements().map(|policy| (policy.name, policy.about)).chain([oracle, sfs])
-    }
-
-    /// The one of this name; `None` if there is none.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Placing> {
-        match name {
-            basalt_schemes::ORACLE => Some(Placing::Oracle),
-            basalt_schemes::SFS => Some(Placing::Sfs(SfsSetup::default())),
-            _ => basalt_schemes::placement_by_name(name).map(Placing::Policy),
-        }
-    }
-
-    /// The policy for options, which the oracle and SFS do not need.
-    fn policy(self) -> &'static placement::Policy {
-        match self {
-            Placing::Policy(policy) => policy,
-            Placing::Oracle | Placing::Sfs(_) => Default::default(),
-        }
-    }
 }
 
 /// The volume, and how it is cleaned.
@@ -118,7 +79,7 @@ impl Setup {
         let segments = options.segments / per_section * per_section;
         let victims = match self.placement {
             Placing::Sfs(_) => sfs::VICTIMS,
-            Placing::Policy(_) | Placing::Oracle => Options::victims_for(self.policy, segments / per_section),
+            _ => Options::victims_for(self.policy, segments / per_section),
         };
         let blocks = u64::from(segments) * u64::from(BLOCKS_PER_SEGMENT) * u64::from(self.utilization) / 100;
         Ok(Options {
@@ -179,8 +140,21 @@ pub fn size_of_trace(
     segments_per_section: u32,
     cleaning_rule: &str,
 ) -> Result<u64, String> {
+    size_of_blocks(load.blocks(), utilization, segments_per_section, cleaning_rule)
+}
+
+/// As [`size_of_trace`], of so many blocks.
+///
+/// # Errors
+/// In words, when the rule is none.
+pub fn size_of_blocks(
+    blocks: u32,
+    utilization: u8,
+    segments_per_section: u32,
+    cleaning_rule: &str,
+) -> Result<u64, String> {
     let section_blocks = u64::from(segments_per_section.max(1)) * u64::from(BLOCKS_PER_SEGMENT);
-    let blocks = u64::from(load.blocks());
+    let blocks = u64::from(blocks);
     let kept = cleaning(cleaning_rule, utilization, 1)?.kept_sections();
     let sections = (blocks * 100).div_ceil(u64::from(utilization.clamp(1, 99)) * section_blocks);
     let least = blocks.div_ceil(section_blocks) + u64::from(kept) + u64::from(WORKING_SECTIONS);
@@ -300,7 +274,8 @@ pub fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Statistics, Volume), String> {
     let volume = Volume::new(options).map_err(|error| error.to_string())?;
-    let ran = run_on(volume, source, lengths, Around::default(), progress)?;
+    let front = Front::new(&Around::default(), Placing::default(), volume.options().blocks);
+    let ran = run_on(volume, source, lengths, (front, None), progress)?;
     Ok((ran.statistics, ran.volume))
 }
 
@@ -309,6 +284,8 @@ pub fn run(
 pub struct Around {
     /// Blocks that a page cache in front of it may hold dirty. The first fill passes it by.
     pub page_cache_blocks: Option<usize>,
+    /// What touches a page on the lists of this cache, for the placement that looks at them. They have as many pages as it has blocks.
+    pub touches: Touches,
     /// The device below it.
     pub device: Option<Priced>,
 }
@@ -318,7 +295,7 @@ impl Around {
     #[must_use]
     pub fn new(page_cache_bytes: Option<u64>, device: Option<Priced>) -> Around {
         let blocks = |bytes: u64| usize::try_from(bytes / BLOCK_SIZE).unwrap_or(usize::MAX);
-        Around { page_cache_blocks: page_cache_bytes.map(blocks), device }
+        Around { page_cache_blocks: page_cache_bytes.map(blocks), touches: Touches::default(), device }
     }
 
     fn page_cache(&self, blocks: u32) -> Option<PageCache> {
@@ -366,45 +343,38 @@ pub fn run_around(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Ran, String> {
     let text = |error: basalt_simulator::Error| error.to_string();
-    let volume = match placing {
-        Placing::Policy(policy) => Volume::new(Options { placement: policy, ..options }).map_err(text)?,
-        Placing::Oracle => {
-            needs_six_logs(&options, basalt_schemes::ORACLE)?;
+    placing.check(options.logs, &around)?;
+    let blocks = options.blocks;
+    let mut volume = match (placing.told(options.logs)?, placing) {
+        (Some(placement), _) => Volume::with_placement(options, placement).map_err(text)?,
+        (None, Placing::Oracle) => {
             if lengths.warm_up.saturating_add(lengths.measured) > ORACLE_WRITES {
                 return Err(format!("the oracle can be told of {ORACLE_WRITES} writes: write less"));
             }
-            let future = source.future(options.blocks, lengths, around.page_cache(options.blocks));
-            let oracle = Oracle::new(Oracle::GROUPS, future);
-            Volume::with_placement(options, Box::new(oracle)).map_err(text)?
+            let future = source.future(blocks, lengths, around.page_cache(blocks));
+            Volume::with_placement(options, Placing::oracle(future)).map_err(text)?
         }
-        Placing::Sfs(_) if around.page_cache_blocks.is_some() => {
-            return Err("placement sfs and a page cache exclude each other: its pool is one".to_owned());
-        }
-        Placing::Sfs(setup) => {
-            needs_six_logs(&options, basalt_schemes::SFS)?;
-            setup.volume(options)?
-        }
+        (None, Placing::Sfs(setup)) => setup.volume(options)?,
+        (None, _) => Volume::new(Options { placement: placing.policy(), ..options }).map_err(text)?,
     };
-    run_on(volume, source, lengths, around, progress)
-}
-
-fn needs_six_logs(options: &Options, name: &str) -> Result<(), String> {
-    let wrong = || format!("{} logs: placement `{name}` needs another number", options.logs);
-    if options.logs == 6 { Ok(()) } else { Err(wrong()) }
+    let front = Front::new(&around, placing, blocks);
+    if let Some(lists) = front.lists() {
+        volume.set_lists(lists);
+    }
+    run_on(volume, source, lengths, (front, around.device), progress)
 }
 
 fn run_on(
     mut volume: Volume,
     source: &mut Source<'_>,
     lengths: Lengths,
-    around: Around,
+    (mut front, device): (Front, Option<Priced>),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Ran, String> {
     let text = |error: basalt_simulator::Error| error.to_string();
     let blocks = volume.options().blocks;
     let total = u64::from(blocks).saturating_add(lengths.warm_up).saturating_add(lengths.measured);
-    let mut cache = around.page_cache(blocks);
-    let device = around.device.map(|device| Shared(Arc::new(Mutex::new(device))));
+    let device = device.map(|device| Shared(Arc::new(Mutex::new(device))));
     if let Some(device) = &device {
         volume.set_traffic(Box::new(device.clone()));
     }
@@ -419,26 +389,25 @@ fn run_on(
     volume.stop_clock(true);
     for block in 0..blocks {
         count();
-        volume.write(block).map_err(text)?;
+        volume.write_in_run(block, LONGEST_RUN).map_err(text)?;
     }
     volume.stop_clock(false);
-    let mut write = |volume: &mut Volume, cache: &mut Option<PageCache>, block| {
+    let mut write = |volume: &mut Volume, front: &mut Front, block| {
         count();
-        match cache {
-            Some(cache) => cache.write(block).into_iter().flatten().try_for_each(|block| volume.write(block)),
-            None => volume.write(block),
-        }
+        front.write(volume, block)
     };
     let mut position = Position::default();
-    source.write(&mut position, lengths.warm_up, |block| write(&mut volume, &mut cache, block)).map_err(text)?;
+    source.write(&mut position, lengths.warm_up, |block| write(&mut volume, &mut front, block)).map_err(text)?;
+    front.end_run(&mut volume).map_err(text)?;
     volume.take_statistics();
-    let absorbed = cache.as_ref().map_or(0, PageCache::absorbed);
+    let absorbed = front.absorbed();
     device.iter().for_each(|device| _ = device.0.lock().take());
-    source.write(&mut position, lengths.measured, |block| write(&mut volume, &mut cache, block)).map_err(text)?;
+    source.write(&mut position, lengths.measured, |block| write(&mut volume, &mut front, block)).map_err(text)?;
+    front.end_run(&mut volume).map_err(text)?;
     let statistics = volume.take_statistics();
     Ok(Ran {
         statistics,
-        absorbed: cache.as_ref().map_or(0, PageCache::absorbed) - absorbed + statistics.absorbed,
+        absorbed: front.absorbed() - absorbed + statistics.absorbed,
         device: device.map(|device| device.0.lock().take()),
         volume,
     })

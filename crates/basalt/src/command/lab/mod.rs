@@ -47,7 +47,7 @@ enum Command {
     Report(report::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
-    Volume(volume::Args),
+    Volume(Box<volume::Args>),
     Workload(workload::Args),
     Workloads(workloads::Args),
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use basalt_flash::device::presets;
 use basalt_lab::engine::block_times;
 use basalt_lab::volume::{
-    Around, DeviceCost, Lengths, Placing, Priced, Setup, SfsSetup, Source, defaults, run_around, set_blocks,
+    Around, AroundFiles, DeviceCost, FileLengths, FileLoad, Lengths, MemoryStatistics, Placing, Priced, Ran, Setup,
+    SfsSetup, Source, defaults, run_around, run_files, set_blocks,
 };
-use basalt_simulator::{Age, Memory, Statistics, UTILIZATION_BINS};
+use basalt_segments::placement::Moved;
+use basalt_segments::{BLOCKS_PER_SEGMENT, Touches};
+use basalt_simulator::{Age, BLOCK_SIZE, Memory, Statistics, UTILIZATION_BINS};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
 
@@ -37,6 +40,11 @@ pub struct Args {
     /// Stream of blocks to write: sequential, uniform, zipf:THETA, moving-zipf:THETA, hotcold:WRITES/BLOCKS, runs, write-once or tpcc
     #[arg(long, value_name = "STREAM", default_value = defaults::STREAM)]
     stream: String,
+
+    /// Files that are written, read and removed, instead of a stream: `server:runs=10,cold=60000`, or a workload such as `mobile`, made for
+    /// `--size`; they pass a kernel's page cache, and the volume is as large as what reaches it needs
+    #[arg(long, value_name = "LOAD", conflicts_with_all = ["stream", "set"])]
+    files: Option<String>,
 
     /// Which section is cleaned next
     #[arg(long, value_name = "POLICY", default_value = defaults::POLICY, value_parser = victims())]
@@ -83,7 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = defaults::REQUEST, value_parser = request, requires = "device")]
     request: u64,
 
-    /// Put a page cache in front of the volume that holds so many bytes of dirty blocks, and writes them back all together when it is full
+    /// Put a page cache in front of the volume that holds so many bytes of dirty blocks, and writes them back all together when it is full;
+    /// with `--files`, so many bytes of pages on its lists
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     page_cache: Option<u64>,
 
@@ -110,6 +119,14 @@ pub struct Args {
     /// Of placement sfs: how groups are found: iterative, eq-range or eq-count [default: iterative]
     #[arg(long, value_name = "NAME")]
     quantization: Option<String>,
+
+    /// What touches a page for placement `page-cache`: each write and read, those of a page in a row once, or reads only
+    #[arg(long, value_name = "RULE", default_value = Touches::NAMES[0], value_parser = PossibleValuesParser::new(Touches::NAMES))]
+    touches: String,
+
+    /// Where placements `page-cache` and `run-length` put what cleaning copies: cold, or by their list with 4 logs
+    #[arg(long, value_name = "RULE", default_value = Moved::NAMES[0], value_parser = PossibleValuesParser::new(Moved::NAMES))]
+    moved: String,
 
     /// Seed of the stream
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -142,6 +159,12 @@ struct Report<'a> {
     write_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     page_cache_absorbed: Option<u64>,
+    /// Pages that were removed before they were written back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_died: Option<u64>,
+    /// Of the pages written back, those on the active list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<Device<'a>>,
     statistics: Statistics,
@@ -165,19 +188,12 @@ struct Device<'a> {
 /// When there is no such stream or rule, or the volume has no room for what it keeps free.
 pub fn run(args: &Args) -> Outcome {
     let setup = setup(args)?;
-    let options = setup.options().map_err(Failure::usage)?;
-    options.check().map_err(Failure::usage)?;
-    let set = set_blocks(args.set, options.blocks).map_err(Failure::usage)?;
-    let mut source = Source::stream(&args.stream, set, args.seed).map_err(Failure::usage)?;
-    let name = source.name().to_owned();
-    let lengths = Lengths::or_usual(args.age, args.writes, set);
-    let around = Around::new(args.page_cache, priced(args)?);
     let mut progress = Progress::new("writing", Unit::Things, args.quiet);
-    let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |done, total| {
-        progress.update(done, total)
-    });
+    let (name, ran, memory) = match &args.files {
+        Some(files) => run_load(args, &setup, files, &mut progress)?,
+        None => run_stream(args, &setup, &mut progress)?,
+    };
     drop(progress);
-    let ran = ran.map_err(Failure::new)?;
     let (statistics, volume) = (ran.statistics, &ran.volume);
     let absorbs = args.page_cache.is_some() || matches!(setup.placement, Placing::Sfs(_));
     let device = args.device.as_deref().zip(ran.device).map(|(name, cost)| Device {
@@ -188,7 +204,7 @@ pub fn run(args: &Args) -> Outcome {
         cost,
     });
     let report = Report {
-        size: args.size,
+        size: u64::from(volume.options().segments) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE,
         utilization: args.utilization,
         stream: &name,
         policy: &args.policy,
@@ -200,7 +216,9 @@ pub fn run(args: &Args) -> Outcome {
         write_amplification: (statistics.user_blocks > 0).then(|| statistics.write_amplification()),
         mean_victim_utilization: statistics.mean_victim_utilization(volume.table().section_blocks()),
         write_cost: args.write_cost.map(|(read, write)| statistics.write_cost(read, write)),
-        page_cache_absorbed: absorbs.then_some(ran.absorbed),
+        page_cache_absorbed: (absorbs || memory.is_some()).then_some(ran.absorbed),
+        memory_died: memory.map(|memory| memory.died),
+        active_share: memory.and_then(|memory| memory.active_share()),
         device,
         statistics,
         memory: volume.memory(),
@@ -213,6 +231,47 @@ pub fn run(args: &Args) -> Outcome {
     }
     output.finish()?;
     Ok(DONE)
+}
+
+/// Runs the stream; its name, and what it gave.
+fn run_stream(
+    args: &Args,
+    setup: &Setup,
+    progress: &mut Progress,
+) -> Result<(String, Ran, Option<MemoryStatistics>), Failure> {
+    let options = setup.options().map_err(Failure::usage)?;
+    options.check().map_err(Failure::usage)?;
+    let set = set_blocks(args.set, options.blocks).map_err(Failure::usage)?;
+    let mut source = Source::stream(&args.stream, set, args.seed).map_err(Failure::usage)?;
+    let name = source.name().to_owned();
+    let lengths = Lengths::or_usual(args.age, args.writes, set);
+    let around = Around { touches: touches(args), ..Around::new(args.page_cache, priced(args)?) };
+    setup.placement.check(setup.logs, &around).map_err(Failure::usage)?;
+    let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |done, total| {
+        progress.update(done, total)
+    });
+    Ok((name, ran.map_err(Failure::new)?, None))
+}
+
+/// Runs the files; their name, and what they gave.
+fn run_load(
+    args: &Args,
+    setup: &Setup,
+    files: &str,
+    progress: &mut Progress,
+) -> Result<(String, Ran, Option<MemoryStatistics>), Failure> {
+    let load = FileLoad::parse(files).map_err(Failure::usage)?;
+    setup.placement.check_files(setup.logs, touches(args)).map_err(Failure::usage)?;
+    let lengths = FileLengths { seed: args.seed, set_bytes: args.size, warm_up: args.age, measured: args.writes };
+    load.check(&lengths).map_err(Failure::usage)?;
+    let around = AroundFiles::new(args.page_cache, touches(args), priced(args)?);
+    let ran = run_files(setup, &load, &lengths, around, &mut |done, total| progress.update(done, total));
+    let (ran, memory) = ran.map_err(Failure::new)?;
+    Ok((files.to_owned(), ran, Some(memory)))
+}
+
+fn touches(args: &Args) -> Touches {
+    Touches::by_name(&args.touches).unwrap_or_default()
 }
 
 fn victims() -> PossibleValuesParser {
@@ -228,13 +287,14 @@ fn placements() -> PossibleValuesParser {
 
 fn setup(args: &Args) -> Result<Setup, Failure> {
     let no_such = |name: &str| Failure::usage(format_args!("{name}: no such policy"));
+    let placing = placing(args)?;
     Ok(Setup {
         size: args.size,
         utilization: args.utilization,
         segments_per_section: args.section,
         logs: args.logs,
         policy: basalt_schemes::victim_by_name(&args.policy).ok_or_else(|| no_such(&args.policy))?,
-        placement: placing(args)?,
+        placement: placing.with_moved(Moved::by_name(&args.moved).unwrap_or_default()).map_err(Failure::usage)?,
         cleaning: args.cleaning.clone(),
         age: if args.age_by_writes { Age::Written } else { Age::Modified },
     })
@@ -310,6 +370,12 @@ fn describe(report: &Report<'_>, output: &mut Output) -> Result<(), Failure> {
     }
     if let Some(absorbed) = report.page_cache_absorbed {
         output.line(format_args!("writes absorbed      {absorbed}"))?;
+    }
+    if let Some(died) = report.memory_died {
+        output.line(format_args!("removed in memory    {died}"))?;
+    }
+    if let Some(share) = report.active_share {
+        output.line(format_args!("active when written  {:.1} %", share * 100.0))?;
     }
     output.line(format_args!("blocks written       {}", statistics.user_blocks))?;
     output.line(format_args!("blocks copied        {}", statistics.copies))?;

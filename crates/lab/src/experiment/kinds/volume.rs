@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use basalt_flash::device::{DeviceModel, presets};
 use basalt_schemes::SfsOptions;
-use basalt_segments::BLOCKS_PER_SEGMENT;
+use basalt_segments::placement::Moved;
+use basalt_segments::{BLOCKS_PER_SEGMENT, Touches};
 use basalt_simulator::{Age, Statistics};
 use basalt_traces::{ReadOptions, TraceReader};
 
@@ -15,9 +16,9 @@ use crate::experiment::point::Point;
 use crate::size;
 use crate::trace_load::TraceLoad;
 use crate::volume::{
-    Around, DeviceCost, Lengths, Placing, Priced, Setup, SfsSetup, Source, defaults, run_around, set_blocks,
-    size_of_trace,
+    Around, AroundFiles, DeviceCost, FileLengths, FileLoad, Lengths, Placing, Priced, Setup, SfsSetup, Source,
 };
+use crate::volume::{defaults, run_around, run_files, set_blocks, size_of_trace};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -33,13 +34,19 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Text,
         "block trace whose writes are the stream, over and over; or the directory of a recording",
     ),
+    parameter(
+        "files",
+        "",
+        Form::Text,
+        "files that are written, read and removed behind a kernel's page cache, instead of a stream: server, or a workload such as mobile",
+    ),
     parameter("policy", defaults::POLICY, Form::Victim, "which section is cleaned next"),
     parameter("placement", "static", Form::Placing, "which log each block is written to"),
     parameter(
         "size",
         "",
         Form::Size { least: 32 << 20 },
-        "size of the volume [default: 1G; with a trace, as large as its blocks need]",
+        "size of the volume [default: 1G; with a trace or files, as large as their blocks need]; of a workload of files, what it is made for",
     ),
     parameter(
         "utilization",
@@ -84,7 +91,19 @@ pub const PARAMETERS: &[Parameter] = &[
         "page-cache",
         "",
         Form::Size { least: 4096 },
-        "dirty blocks of a page cache in front of the volume, written back all together when it is full [default: none]",
+        "dirty blocks of a page cache in front of the volume, written back all together when it is full [default: none]; with files, pages on its lists",
+    ),
+    parameter(
+        "touches",
+        "each",
+        Form::Choice(Touches::NAMES),
+        "what touches a page for placement `page-cache`: each write and read, those of a page in a row once, or reads only",
+    ),
+    parameter(
+        "moved",
+        "cold",
+        Form::Choice(Moved::NAMES),
+        "where placements `page-cache` and `run-length` put what cleaning copies: cold, or by their list with 4 logs",
     ),
     parameter("seed", "1", ANY_NUMBER, "seed of the stream"),
     parameter(
@@ -116,6 +135,8 @@ pub const METRICS: &[Metric] = &[
     Metric { name: "victim_utilization", label: "live blocks of victims", unit: crate::report::Unit::Percent },
     Metric::plain("checkpoints", "checkpoints"),
     Metric::plain("page_cache_absorbed", "writes to blocks that were dirty already"),
+    Metric::plain("removed_in_memory", "pages removed before they were written back"),
+    Metric { name: "active_share", label: "written pages on the active list", unit: crate::report::Unit::Percent },
     Metric::plain("device_seconds", "device time (s)"),
     Metric::plain("device_write_cost", "write cost by the device's time"),
     Metric::plain("device_writes", "writes to the device"),
@@ -130,6 +151,9 @@ pub const MAIN_METRICS: &[&str] =
 /// Runs a point.
 pub(super) fn run(point: &Point) -> Result<Measured, String> {
     let device = Arc::new(presets::find(point.value("device")).map_err(|error| error.to_string())?);
+    if !point.value("files").is_empty() {
+        return run_load(point, &device);
+    }
     let trace = trace(point)?;
     let mut setup = setup(point, trace.as_ref())?;
     setup.placement = with_sfs(setup.placement, point, &device)?;
@@ -147,7 +171,8 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), written);
     let section_blocks = options.segments_per_section * BLOCKS_PER_SEGMENT;
     let priced = point.number("request").map(|bytes| Priced::new(Arc::clone(&device), bytes));
-    let around = Around::new(point.number("page-cache"), priced);
+    let touches = Touches::by_name(point.value("touches")).ok_or("touches: no such rule")?;
+    let around = Around { touches, ..Around::new(point.number("page-cache"), priced) };
     let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |_, _| ())?;
     let mut measured = measured(&ran.statistics, section_blocks, read_weight(&device), ran.volume.memory().bytes);
     if point.number("page-cache").is_some() || matches!(setup.placement, Placing::Sfs(_)) {
@@ -173,6 +198,39 @@ fn with_sfs(placement: Placing, point: &Point, device: &Arc<DeviceModel>) -> Res
     sfs.bandwidths = (4_096_000.0 / read.max(1.0), 4_096_000.0 / write.max(1.0));
     sfs.options.seed = point.number("seed").unwrap_or(1);
     Ok(Placing::Sfs(sfs))
+}
+
+/// Runs a point with files.
+fn run_load(point: &Point, device: &Arc<DeviceModel>) -> Result<Measured, String> {
+    for (name, usual) in [("stream", defaults::STREAM), ("trace", ""), ("set", "")] {
+        if point.value(name) != usual {
+            return Err(format!("{name} and files exclude each other"));
+        }
+    }
+    let load = FileLoad::parse(point.value("files"))?;
+    let mut setup = setup(point, None)?;
+    setup.placement = with_sfs(setup.placement, point, device)?;
+    let lengths = FileLengths {
+        seed: point.number("seed").unwrap_or(1),
+        set_bytes: setup.size,
+        warm_up: point.number("warm-up"),
+        measured: point.number("writes"),
+    };
+    let touches = Touches::by_name(point.value("touches")).ok_or("touches: no such rule")?;
+    let priced = point.number("request").map(|bytes| Priced::new(Arc::clone(device), bytes));
+    let around = AroundFiles::new(point.number("page-cache"), touches, priced);
+    let (ran, memory) = run_files(&setup, &load, &lengths, around, &mut |_, _| ())?;
+    let section_blocks = ran.volume.table().section_blocks();
+    let mut measured = measured(&ran.statistics, section_blocks, read_weight(device), ran.volume.memory().bytes);
+    measured.count("page_cache_absorbed", memory.absorbed);
+    measured.count("removed_in_memory", memory.died);
+    if let Some(share) = memory.active_share() {
+        measured.add("active_share", share * 100.0);
+    }
+    if let Some(cost) = &ran.device {
+        add_device(cost, ran.statistics.user_blocks, &mut measured);
+    }
+    Ok(measured)
 }
 
 fn add_device(cost: &DeviceCost, new_blocks: u64, measured: &mut Measured) {
@@ -215,10 +273,15 @@ fn setup(point: &Point, trace: Option<&TraceLoad>) -> Result<Setup, String> {
         segments_per_section,
         logs: point.number("logs").unwrap_or(6) as u8,
         policy: super::victim(point, "policy")?,
-        placement: Placing::by_name(point.value("placement")).ok_or("placement: no such policy")?,
+        placement: placing(point)?,
         cleaning: point.value("cleaning").to_owned(),
         age: if point.value("age-from") == "written" { Age::Written } else { Age::Modified },
     })
+}
+
+fn placing(point: &Point) -> Result<Placing, String> {
+    let moved = Moved::by_name(point.value("moved")).ok_or("moved: no such rule")?;
+    Placing::by_name(point.value("placement")).ok_or("placement: no such policy")?.with_moved(moved)
 }
 
 fn measured(statistics: &Statistics, section_blocks: u32, read_weight: f64, memory: u64) -> Measured {
