@@ -5,9 +5,9 @@ use basalt_lab::experiment::{InProcess, Kind, Point, Record, Runner};
 const BASE: [&str; 8] = [
     "placement=sfs",
     "policy=cost-hotness",
-    "size=512M",
+    "size=1G",
     "utilization=80",
-    "set=128M",
+    "set=256M",
     "stream=zipf:0.9",
     "cleaning=free:24",
     "seed=3",
@@ -56,7 +56,7 @@ fn groups_gain_and_every_parameter_counts() {
     }
     assert!(measured(&[], "page_cache_absorbed") > 1000.0);
     // The set is all that is written: four times before, and four times while it is measured.
-    assert_eq!(measured(&[], "writes"), 4.0 * 32_768.0);
+    assert_eq!(measured(&[], "writes"), 4.0 * 65_536.0);
 }
 
 #[test]
