@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(sfs.log(&block(99_999, Reason::Writeback)), group(0));
     }
 
-    /// A copy at 120 s: with `clean_touch`, block 0 has two writes and no age (but for the floor of 1 s), and so does its section.
+    /// A copy at 120 s. With `clean_touch`, block 0 and its section have two writes, and the least age of 1 s.
     #[test]
     fn cleaning_counts_as_a_write_if_so_told() {
         for (clean_touch, expected) in [(true, 2.0 / 1.0), (false, 1.0 / 120.0)] {

@@ -1,6 +1,6 @@
 //! SFS at the scale of its paper, or at a sixteenth of it, against another simulation.
 //!
-//! That simulation is described in the project's `sfs-reading.md`: SSD-M's 64 GB in segments of 32 MiB, data that is never updated up to 85 %,
+//! That simulation has SSD-M's 64 GB in segments of 32 MiB, data that is never updated up to 85 %,
 //! a set of 8 GB under Zipf 0.9, 200 MiB of dirty pages, 25 GB of ageing and 15 GB measured, cost-hotness. It does not say what 8 GB are
 //! and how old the data is at first: its numbers come out with 2^33 bytes, and data that is as old as the clock.
 
@@ -22,7 +22,7 @@ const FAITHFUL: Reading = (60, true);
 const UNTOUCHED: Reading = (60, false);
 const BARE: Reading = (0, false);
 
-/// A run at a part of the paper's sizes. The sections shrink with them, so that there are as many, and time passes as it does there.
+/// A run at a part of the paper's sizes. Sections shrink too, so their number stays. Time passes as at the full size.
 fn run(part: u32, groups: usize, reading: Reading, quantization: Quantization, seed: u64) -> Statistics {
     let blocks = |bytes: u64| (bytes / BLOCK_SIZE / u64::from(part)) as u32;
     let segments_per_section = 16 / part;

@@ -84,7 +84,7 @@ pub trait TranslationLayer: Send {
     /// Writes the first `share` (0 to 1) of all logical pages once, in order: the device was in use before.
     fn fill(&mut self, share: f64) {
         let pages = (self.geometry().logical_pages() as f64 * share.clamp(0.0, 1.0)) as u64;
-        // No more than the pages that there are.
+        // Never more pages than exist, which is all that can be wrong.
         let _ = self.write(0, pages);
     }
 

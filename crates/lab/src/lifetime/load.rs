@@ -2,7 +2,7 @@
 
 use basalt_flash::device::DeviceModel;
 use basalt_flash::ftl::TranslationKind;
-use basalt_workloads::{Error, Limit, Settings, by_name};
+use basalt_workloads::{Limit, Settings, by_name};
 
 use super::{Amplification, Simulated, unevenness};
 use crate::compare::scale;
@@ -52,7 +52,7 @@ pub fn of_workload(
         say(policy.name);
         match run(policy, workload, &settings, device) {
             Ok(result) => amplifications.extend(of_run(policy, workload, &result)?),
-            Err(error @ EngineError::Workload(Error::DoesNotFit { .. } | Error::NoSpace { .. })) => {
+            Err(EngineError::Workload(error)) if error.is_no_space() => {
                 left_out.push(format!("{}: {error}", policy.name));
             }
             Err(error) => return Err(format!("{}: {error}", policy.name)),

@@ -13,8 +13,6 @@ use crate::size;
 use crate::trace_load::TraceLoad;
 use crate::volume::{self, Lengths, Setup, Source, defaults, size_of_trace};
 
-/// Bytes of the writes that fill the flash: a part of every footprint.
-const FILL_PIECE: usize = 4 << 20;
 /// How often the flash is programmed over before it is measured, and while it is.
 const ROUNDS: u64 = 2;
 /// Most pages of 4 KiB written in one simulation, so that a trace of few writes ends all the same.
@@ -82,9 +80,7 @@ fn as_recorded(
 ) -> Result<Amplification, String> {
     let geometry = device.geometry(logical_bytes(load, utilization)).map_err(|error| error.to_string())?;
     let mut layer = kind.build(geometry).map_err(|error| error.to_string())?;
-    (0..load.footprint())
-        .step_by(FILL_PIECE)
-        .try_for_each(|offset| overwrite(layer.as_mut(), offset, FILL_PIECE as u64))?;
+    overwrite(layer.as_mut(), 0, load.footprint())?;
     let rounds = rounds(load, geometry.physical_pages() * u64::from(geometry.page_bytes()) / BLOCK_SIZE);
     let replay = |layer: &mut dyn TranslationLayer| {
         let mut writes = (0..rounds).flat_map(|_| load.writes());

@@ -83,6 +83,9 @@ impl Placing {
             Placing::Oracle => {
                 Err("placement `oracle` is told what a stream or a trace writes, not what files do".into())
             }
+            Placing::Sfs(_) => {
+                Err("placement `sfs` and files exclude each other: its pool is for streams and traces".into())
+            }
             _ => Ok(()),
         }
     }
@@ -113,7 +116,8 @@ impl Placing {
         Ok(())
     }
 
-    /// A placement that is told more than options can say, but for the oracle and SFS; `None` for the others.
+    /// The placement, if something in front of the volume has to tell it more. `None` for policies, and for the oracle and SFS, which
+    /// [`run_around`](super::run_around) makes.
     ///
     /// # Errors
     /// In words, when it needs another number of logs.

@@ -1,11 +1,14 @@
 //! `sfs` on the volume simulator: the placement, and the pool of dirty blocks that it needs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use basalt_flash::device::DeviceModel;
 use basalt_schemes::{FaithfulSfs, Quantization, SfsOptions};
 use basalt_segments::BLOCKS_PER_SEGMENT;
 use basalt_simulator::{BLOCK_SIZE, Options, PoolOptions, Volume};
 
+use crate::engine::block_times;
 use crate::size;
 
 /// Victims read at once (SFS paper, section 3.6).
@@ -74,6 +77,13 @@ impl SfsSetup {
             _ => return Err(format!("{name}: placement sfs has no such parameter")),
         }
         Ok(())
+    }
+
+    /// Lets the clock go by what this device takes for blocks of 4 KiB.
+    pub fn set_device(&mut self, device: &Arc<DeviceModel>) {
+        let (read, write) = block_times(device);
+        // Nanoseconds for 4 KiB as 10⁶ bytes a second.
+        self.bandwidths = (4_096_000.0 / read.max(1.0), 4_096_000.0 / write.max(1.0));
     }
 
     /// The volume with the placement and the pool.

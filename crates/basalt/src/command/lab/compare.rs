@@ -1,6 +1,5 @@
 //! `basalt lab compare`: the same workload on Basalt and on the file systems of Linux.
 
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +8,10 @@ use std::time::Duration;
 
 use basalt_lab::compare::{self, CompareError, Comparison, Row, System};
 use basalt_workloads::{Limit, Settings};
-use indicatif::ProgressBar;
 
 use crate::failure::{DONE, Failure, Outcome, Word};
 use crate::output::Output;
+use crate::progress::spinner;
 use crate::size;
 
 /// Compare file systems under the same workload
@@ -105,7 +104,8 @@ pub fn run(args: &Args) -> Outcome {
         place: place.path().to_owned(),
         keep: args.output.clone().filter(|_| args.keep),
     };
-    let (rows, ended) = measure(&comparison, args.json);
+    let mut rows = Vec::new();
+    let ended = measure(&comparison, args.json, &mut rows);
     // What was measured before an interruption took its minutes, too.
     if let Some(directory) = args.output.as_ref().filter(|_| ended.is_ok() || !rows.is_empty()) {
         write_results(directory, &comparison, &rows)?;
@@ -155,21 +155,14 @@ fn workloads(text: &str) -> Vec<String> {
     found
 }
 
-/// Runs everything; shows on standard error how far it is, and on standard output the rows as JSON if that is wanted. The rows that there are,
-/// and whether they are all.
-fn measure(comparison: &Comparison, json: bool) -> (Vec<Row>, Result<(), Failure>) {
-    let mut rows = Vec::new();
-    let ended = measure_into(comparison, json, &mut rows);
-    (rows, ended)
-}
-
-fn measure_into(comparison: &Comparison, json: bool, rows: &mut Vec<Row>) -> Result<(), Failure> {
+/// Runs everything; shows on standard error how far it is, and on standard output the rows as JSON if that is wanted. `rows` gets each row that
+/// was measured, also where something fails later.
+fn measure(comparison: &Comparison, json: bool, rows: &mut Vec<Row>) -> Result<(), Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(|error| Failure::at("signals", error))?;
     }
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    bar.enable_steady_tick(Duration::from_millis(200));
+    let bar = spinner("measuring", false);
     let mut failed = None;
     let mut watch = |workload: &str, system: System, reached: &str| {
         bar.set_message(format!("{workload} on {}: {reached}", system.name()));

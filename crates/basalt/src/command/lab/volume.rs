@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use basalt_flash::device::presets;
-use basalt_lab::engine::block_times;
 use basalt_lab::volume::{
     Around, AroundFiles, DeviceCost, FileLengths, FileLoad, Lengths, MemoryStatistics, Placing, Priced, Ran, Setup,
     SfsSetup, Source, defaults, run_around, run_files, set_blocks,
@@ -316,9 +315,7 @@ fn placing(args: &Args) -> Result<Placing, Failure> {
     };
     given.try_for_each(|(name, value)| sfs.set(name, value)).map_err(Failure::usage)?;
     if let Some(name) = &args.device {
-        let (read, write) = block_times(&Arc::new(presets::find(name).map_err(Failure::usage)?));
-        // Nanoseconds for 4 KiB as 10⁶ bytes a second.
-        sfs.bandwidths = (4_096_000.0 / read.max(1.0), 4_096_000.0 / write.max(1.0));
+        sfs.set_device(&Arc::new(presets::find(name).map_err(Failure::usage)?));
     } else if let Some(bandwidths) = args.write_cost {
         sfs.bandwidths = bandwidths;
     }

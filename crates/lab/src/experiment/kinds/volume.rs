@@ -10,7 +10,7 @@ use basalt_simulator::{Age, Statistics};
 use basalt_traces::{ReadOptions, TraceReader};
 
 use super::{ANY_NUMBER, SEGMENT, parameter};
-use crate::engine::{block_times, read_weight};
+use crate::engine::read_weight;
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
@@ -193,9 +193,7 @@ fn with_sfs(placement: Placing, point: &Point, device: &Arc<DeviceModel>) -> Res
         return refused.map_or(Ok(placement), Err);
     };
     given.try_for_each(|(name, _, value)| sfs.set(name, value))?;
-    let (read, write) = block_times(device);
-    // Nanoseconds for 4 KiB as 10⁶ bytes a second.
-    sfs.bandwidths = (4_096_000.0 / read.max(1.0), 4_096_000.0 / write.max(1.0));
+    sfs.set_device(device);
     sfs.options.seed = point.number("seed").unwrap_or(1);
     Ok(Placing::Sfs(sfs))
 }
