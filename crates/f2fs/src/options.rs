@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{CostBenefit, Greedy, VictimPolicy, placement};
 
 /// When reading a file changes its access time.
@@ -56,6 +57,8 @@ pub struct OpenOptions {
     /// Sections that cleaning empties at most before they are freed by one checkpoint, or one commit of the journal; `None`: as many
     /// as room and pace allow, which is faster. 1 is what F2FS in Linux does in the foreground.
     pub sections_per_commit: Option<u32>,
+    /// How much of what the format reserves cleaning keeps free before the volume is full.
+    pub keep_free: KeepFree,
     /// How cleaning reads what it moves.
     pub victim_reads: VictimReads,
     /// How long nothing must have happened for the volume to count as idle.
@@ -85,6 +88,7 @@ impl Default for OpenOptions {
             discard: true,
             background_cleaning: true,
             sections_per_commit: None,
+            keep_free: KeepFree::Adaptive,
             victim_reads: VictimReads::Runs,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),

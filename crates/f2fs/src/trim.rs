@@ -56,7 +56,8 @@ impl F2fs {
         let mut volume = self.volume.lock();
         volume.expect_writable()?;
         // The other half is for whoever writes meanwhile.
-        let spare = volume.load().spare_sections(&volume.table) / 2 * volume.table.segments_per_section();
+        let spare =
+            volume.cleaner.spare_sections(&volume.table, &volume.load()) / 2 * volume.table.segments_per_section();
         let Some(segments) = trim.next_piece(&volume, spare) else { return Ok(None) };
         let Some(bytes) = trim.bytes_of(&volume, &segments) else { return Ok(Some(0)) };
         let length = bytes.end - bytes.start;

@@ -127,6 +127,7 @@ impl Volume {
         let written = counters.data_blocks + counters.node_blocks;
         Load {
             reserved_sections: self.sections_reserved(),
+            keep_free: self.options.keep_free,
             dirty_nodes: self.nodes.dirty_count() as u64,
             dirty_pages: self.pages.dirty_pages() as u64,
             written: written.saturating_sub(counters.blocks_moved),

@@ -89,7 +89,8 @@ fn writes_share_the_work_of_cleaning() {
         assert!(mean > BATCH, "journal {journal}: hardly anything was cleaned: {done:?}");
         moved.sort_unstable();
         assert!(moved[990] <= 3 * mean, "journal {journal}: {} blocks moved by one batch, {mean} usually", moved[990]);
-        assert!(moved[250] > 0, "journal {journal}: a quarter of all batches moved nothing: {mean} usually");
+        // A step has 32 blocks or more, and one and a half are moved for each that is written.
+        assert!(moved[400] > 0, "journal {journal}: two of five batches moved nothing: {mean} usually");
         full.close();
     }
 }

@@ -8,6 +8,7 @@ use basalt_f2fs::checkpoint::choose::choose_pack;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_segments::cleaning::KeepFree;
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 
@@ -18,7 +19,8 @@ const LONG: u64 = 5 << 20;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 fn open(device: Arc<MemoryDevice>) -> F2fs {
-    let options = OpenOptions { background_cleaning: false, ..OpenOptions::default() };
+    // So much is kept free that there is cleaning to be recovered.
+    let options = OpenOptions { background_cleaning: false, keep_free: KeepFree::Reserve, ..OpenOptions::default() };
     F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
 }
 

@@ -12,6 +12,7 @@ use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, PowerCutDevice, Rep
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::repair::{RepairOptions, plan};
 use basalt_f2fs::{F2fs, Geometry, OpenOptions, SystemClock};
+use basalt_segments::cleaning::KeepFree;
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
 use editor::Editor;
@@ -20,7 +21,9 @@ const BLOCK: u64 = 4096;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 fn open(device: Arc<dyn BlockDevice>, read_only: bool) -> F2fs {
-    let options = OpenOptions { read_only, background_cleaning: false, ..OpenOptions::default() };
+    // So much is kept free that cleaning leaves a journal to be recovered.
+    let options =
+        OpenOptions { read_only, background_cleaning: false, keep_free: KeepFree::Reserve, ..OpenOptions::default() };
     F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
 }
 

@@ -12,6 +12,7 @@ mod sfs;
 
 use std::sync::Arc;
 
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{BLOCKS_PER_SEGMENT, Touches, VictimPolicy};
 use basalt_simulator::{Age, BLOCK_SIZE, Cleaning, Options, Statistics, Volume, WORKING_SECTIONS};
 use basalt_workloads::Stream;
@@ -61,7 +62,7 @@ pub struct Setup {
     pub policy: &'static dyn VictimPolicy,
     /// Which log each block is written to.
     pub placement: Placing,
-    /// When to clean: `free:N`, `garbage:PERCENT` or `paced`.
+    /// When to clean: `free:N`, `garbage:PERCENT`, `paced` or `paced:reserve`.
     pub cleaning: String,
     /// From when on a section ages.
     pub age: Age,
@@ -102,13 +103,15 @@ impl Setup {
 /// # Errors
 /// In words, when it is none.
 pub fn cleaning(rule: &str, utilization: u8, victims: u32) -> Result<Cleaning, String> {
-    let wrong = || format!("`{rule}` is no rule of cleaning; write free:4, garbage:15 or paced");
+    let wrong = || format!("`{rule}` is no rule of cleaning; write free:4, garbage:15, paced or paced:reserve");
+    let paced = |keep_free| {
+        // As mkfs reserves for this much over-provisioning: enough that victims always gain a section, and the logs.
+        let spare = 100 - u32::from(utilization.min(99));
+        Ok(Cleaning::Paced { reserved_sections: 2 * (100 / spare + 1) + 6, keep_free })
+    };
     match rule.split_once(':') {
-        None if rule == "paced" => {
-            // As mkfs reserves for this much over-provisioning: enough that victims always gain a section, and the logs.
-            let spare = 100 - u32::from(utilization.min(99));
-            Ok(Cleaning::Paced { reserved_sections: 2 * (100 / spare + 1) + 6 })
-        }
+        None if rule == "paced" => paced(KeepFree::Adaptive),
+        Some(("paced", "reserve")) => paced(KeepFree::Reserve),
         Some(("free", least)) => Ok(Cleaning::FreeSections { least: least.parse().map_err(|_| wrong())?, victims }),
         Some(("garbage", percent)) => {
             let percent: f64 = percent.parse().map_err(|_| wrong())?;

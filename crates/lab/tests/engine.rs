@@ -6,6 +6,7 @@ use basalt_f2fs::VictimReads;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_lab::engine::{EngineRun, EngineSettings, run};
+use basalt_segments::cleaning::KeepFree;
 use basalt_workloads::{Contents, Limit, PageCacheSettings, Settings, by_name};
 
 fn settings(device: &str, utilization_percent: u32) -> EngineSettings {
@@ -107,6 +108,17 @@ fn a_checkpoint_behind_each_victim_can_be_asked_for() {
     let each = run_named("uniform", &settings).engine.cleaning.foreground;
     assert!(each.victims > 0 && each.checkpoints * 5 >= each.victims * 4, "{each:?}");
     assert!(shared.checkpoints * 2 < shared.victims, "{shared:?}");
+}
+
+/// On a volume that is nearly full, cleaning copies less where less is kept free.
+#[test]
+fn less_is_kept_free_where_cleaning_is_dear() {
+    let amplification = [KeepFree::Reserve, KeepFree::Adaptive].map(|keep_free| {
+        let mut settings = settings("ssd-m", 92);
+        settings.options.keep_free = keep_free;
+        run_named("uniform:set=20%", &settings).write_amplification().unwrap()
+    });
+    assert!(amplification[1] < 0.9 * amplification[0], "{amplification:?}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ mod setting;
 use std::time::Instant;
 
 use basalt_schemes::{Dac, Hazard, LeastGainByWaiting, Scale, SepBit, Sfs};
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{CostBenefit, Placement, VictimPolicy};
+use basalt_simulator::{Cleaning, Options};
 use setting::{GIB, WRITES, expect, options, run};
 
 fn amplification(blocks: u32, groups: usize, stream: &str, spare: f64, seed: u64) -> f64 {
@@ -65,6 +67,20 @@ fn any_number_of_groups_is_better_than_one() {
         println!("{groups}: {amplification:.3}, one: {:.3}", one.write_amplification());
         assert!(amplification < 0.7 * one.write_amplification(), "{groups} groups: {amplification:.3}");
     }
+}
+
+/// The engine's way of cleaning leaves groups the sections that they need, and keeps no fewer free than one group needs.
+#[test]
+fn groups_gain_where_cleaning_is_paced() {
+    let blocks = GIB / 8;
+    let cleaning = Cleaning::Paced { reserved_sections: 20, keep_free: KeepFree::Adaptive };
+    let of = |policy, placement| {
+        let options = Options { cleaning, ..options(blocks, 0.2, 16, policy) };
+        run(options, placement, "zipf:0.99", 1).0.write_amplification()
+    };
+    let one = of(&CostBenefit, Box::new(Dac::new(1)));
+    let groups = of(&LeastGainByWaiting, Box::new(Hazard::new(7)));
+    assert!(groups < 0.8 * one, "{groups:.3}, one group {one:.3}");
 }
 
 /// Same stream, same places: nothing depends on addresses in memory or on the order in a map.

@@ -22,6 +22,6 @@ mod victims;
 
 pub use commit::{Commit, Ledger, Prospect, Rule};
 pub use drive::{Driven, Facts, Moved, PIECE, Want, make_room, relieve_memory};
-pub use pace::{Load, Pressure};
+pub use pace::{KeepFree, Load, Pressure};
 pub use plan::{Cleaner, Purpose};
 pub use victims::{RecentVictims, Victim};

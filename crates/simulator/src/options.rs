@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, LogId, MAX_SEGMENTS, Placement, VictimPolicy, placement};
 
 use crate::BLOCK_SIZE;
@@ -21,6 +22,8 @@ pub enum Cleaning {
     Paced {
         /// Sections that the format reserves for cleaning.
         reserved_sections: u32,
+        /// How much of them is kept free.
+        keep_free: KeepFree,
     },
     /// When fewer than `least` sections are free, until they are; the usual rule of the literature.
     FreeSections {
@@ -44,7 +47,7 @@ impl Cleaning {
     #[must_use]
     pub fn kept_sections(&self) -> u32 {
         match *self {
-            Cleaning::Paced { reserved_sections } => reserved_sections,
+            Cleaning::Paced { reserved_sections, .. } => reserved_sections,
             Cleaning::FreeSections { least, .. } => least,
             Cleaning::GarbageShare { .. } => 2,
         }

@@ -230,7 +230,7 @@ impl Volume {
     /// Whether there are free sections that neither what is dirty nor cleaning needs.
     fn has_spare_sections(&self) -> bool {
         match self.options.cleaning {
-            Cleaning::Paced { .. } => self.facts().load.spare_sections(&self.table) > 0,
+            Cleaning::Paced { .. } => self.cleaner.has_sections_for_more_logs(&self.table, &self.facts().load),
             Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => {
                 self.table.free_sections() > KEPT_FOR_RECORDED
             }

@@ -1,6 +1,7 @@
 //! Write amplification against closed forms, and against values that another simulator measured.
 
 use basalt_random::Rng;
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{CostBenefit, Greedy, MainBlock, VictimPolicy};
 use basalt_simulator::{Age, Cleaning, Error, Options, Statistics, Volume};
 
@@ -90,7 +91,7 @@ fn hot_cold(blocks: u32, seed: u64) -> impl FnMut() -> u32 {
 fn sequential_overwrites_copy_nothing() {
     for cleaning in [
         Cleaning::FreeSections { least: 4, victims: 1 },
-        Cleaning::Paced { reserved_sections: 20 },
+        Cleaning::Paced { reserved_sections: 20, keep_free: KeepFree::default() },
         Cleaning::GarbageShare { most: 0.15, victims: 1 },
     ] {
         let options = Options { cleaning, ..Options::of(256 << 20, 70).unwrap() };
@@ -220,7 +221,7 @@ fn what_cannot_be_is_refused() {
         Options { cleaning: Cleaning::FreeSections { least: 1, victims: 1 }, ..good.clone() },
         Options { cleaning: Cleaning::FreeSections { least: 4, victims: 0 }, ..good.clone() },
         Options { cleaning: Cleaning::GarbageShare { most: f64::NAN, victims: 1 }, ..good.clone() },
-        Options { cleaning: Cleaning::Paced { reserved_sections: 40 }, ..good.clone() },
+        Options { cleaning: Cleaning::Paced { reserved_sections: 40, keep_free: KeepFree::default() }, ..good.clone() },
     ];
     for options in bad {
         assert!(matches!(Volume::new(options.clone()), Err(Error::Options(_))), "{options:?}");

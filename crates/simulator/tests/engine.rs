@@ -15,7 +15,7 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::layout::inode::RawInode;
 use basalt_f2fs::{Atime, Clock, F2fs, OpenOptions};
 use basalt_random::Rng;
-use basalt_segments::cleaning::Victim;
+use basalt_segments::cleaning::{KeepFree, Victim};
 use basalt_segments::placement::Policy;
 use basalt_segments::{
     BlockTraits, Greedy, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement,
@@ -229,7 +229,10 @@ impl Engine {
             logs: 6,
             placement: case.placement,
             policy: &Greedy,
-            cleaning: Cleaning::Paced { reserved_sections: info.usage.reserved_segments / info.segments_per_section },
+            cleaning: Cleaning::Paced {
+                reserved_sections: info.usage.reserved_segments / info.segments_per_section,
+                keep_free: KeepFree::default(),
+            },
             age: Age::Modified,
             file: Some(FileModel {
                 cache_blocks: case.cache_bytes / BLOCK,

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use basalt_random::Rng;
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::Policy;
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Reason, Segment, SegmentKind};
 use basalt_simulator::{Cleaning, Options, Volume};
@@ -103,7 +104,7 @@ fn overwritten(utilization: u8, cleaning: Cleaning) {
 fn logs_beside_the_recorded_ones_are_filled_and_cleaned_and_take_no_room() {
     for utilization in [50, 70, 85] {
         overwritten(utilization, Cleaning::FreeSections { least: 4, victims: 1 });
-        overwritten(utilization, Cleaning::Paced { reserved_sections: 2 });
+        overwritten(utilization, Cleaning::Paced { reserved_sections: 2, keep_free: KeepFree::default() });
     }
     let [in_groups, copied, freed] = [&IN_GROUPS, &COPIED, &FREED].map(|count| count.load(SeqCst));
     assert!(in_groups > 100 && copied > 1000 && freed > 100, "{in_groups} in groups, {copied} copied, {freed} freed");

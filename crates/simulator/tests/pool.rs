@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use basalt_random::Rng;
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{BlockTraits, CostBenefit, LogId, MainBlock, Placement, Reason, Segment, SegmentKind};
 use basalt_simulator::{Cleaning, FileModel, LogStart, Options, PoolOptions, Volume};
 
@@ -226,7 +227,8 @@ fn pools_that_cannot_be_are_refused() {
     assert!(pool(&|pool| pool.blocks = u32::MAX).is_some());
     assert!(pool(&|pool| pool.mixed = LogId::of(SegmentKind::WarmNode)).unwrap().contains("has no log"));
     assert!(pool(&|pool| pool.mixed = LogId::more(3)).unwrap().contains("has no log"));
-    let paced = refused(&|options| options.cleaning = Cleaning::Paced { reserved_sections: 4 });
+    let paced =
+        refused(&|options| options.cleaning = Cleaning::Paced { reserved_sections: 4, keep_free: KeepFree::default() });
     assert!(paced.unwrap().contains("free"));
     let logs = [0, 1, 2, 3, 4, 5].map(|segment| LogStart { segment, offset: 1, live: 1 });
     let file = FileModel { cache_blocks: 100, inode_slots: 900, logs };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_f2fs::{Atime, OpenOptions};
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{VictimPolicy, placement, victim};
 use tracing::level_filters::LevelFilter;
 
@@ -142,6 +143,19 @@ const KNOWN: &[Known] = &[
         "which section is cleaned while the volume is idle (cost-benefit)",
         |choices, value| {
             choices.engine.background_victim = victim(value)?;
+            Ok(())
+        },
+    ),
+    with_value(
+        "keep_free",
+        "adaptive|reserve",
+        "what cleaning keeps free of what the format reserves: all, or less where cleaning is dear (adaptive)",
+        |choices, value| {
+            choices.engine.keep_free = match value {
+                "adaptive" => KeepFree::Adaptive,
+                "reserve" => KeepFree::Reserve,
+                _ => return Err("expected adaptive or reserve".to_owned()),
+            };
             Ok(())
         },
     ),
@@ -358,7 +372,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -369,6 +383,7 @@ mod tests {
         assert!(!choices.engine.journal);
         assert_eq!(choices.engine.pre_invalid_bytes, Some(16 << 20));
         assert_eq!(choices.engine.sections_per_commit, Some(1));
+        assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -399,6 +414,7 @@ mod tests {
             ("pre_invalid", "pre_invalid=SIZE"),
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
+            ("keep_free=all", "adaptive or reserve"),
             ("placement=x", "static"),
             ("victim=x", "greedy or cost-benefit"),
             ("background_victim", "background_victim=POLICY"),

@@ -27,13 +27,14 @@ impl Volume {
             return LogId::of(StaticPlacement::default().kind(block));
         };
         // A segment for each group is a luxury where they run short.
-        let has_room = log.is_recorded() || self.logs[log].offset < BLOCKS_PER_SEGMENT || self.has_spare_sections();
+        let has_room =
+            log.is_recorded() || self.logs[log].offset < BLOCKS_PER_SEGMENT || self.has_sections_for_more_logs();
         if has_room { log } else { LogId::of(kind) }
     }
 
-    /// Whether there are free sections that neither what is dirty nor cleaning needs.
-    fn has_spare_sections(&self) -> bool {
-        self.load().spare_sections(&self.table) > 0
+    /// Whether there are free sections for logs beside the recorded ones.
+    fn has_sections_for_more_logs(&self) -> bool {
+        self.cleaner.has_sections_for_more_logs(&self.table, &self.load())
     }
 
     /// Gives a block its place, in the log that the placement chooses: the log and the address.
@@ -104,7 +105,7 @@ impl Volume {
 
     /// Writes the summary of a log's segment and goes on in a free one.
     pub(crate) fn roll_log(&mut self, log: LogId) -> Result<()> {
-        if log.is_recorded() && !self.has_spare_sections() {
+        if log.is_recorded() && !self.has_sections_for_more_logs() {
             self.close_more_logs()?;
         }
         let (old, has_left) = (self.logs[log].segment, self.logs[log].left);

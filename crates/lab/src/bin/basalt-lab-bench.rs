@@ -16,6 +16,7 @@ use std::time::Duration;
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::{Atime, F2fs, OpenOptions, SystemClock};
 use basalt_flash::device::forgetful::{FORGETTABLE, ForgetfulDevice};
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{CostBenefit, Greedy, VictimPolicy};
 use basalt_simulator::{Cleaning, Options, Volume};
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
@@ -137,8 +138,11 @@ fn volume_options(
 ) -> Result<Options, Failure> {
     let options = Options { policy, ..Options::of(size, utilization)? };
     let victims = Options::victims_for(policy, options.sections());
-    let cleaning =
-        if paced { Cleaning::Paced { reserved_sections: 50 } } else { Cleaning::FreeSections { least: 4, victims } };
+    let cleaning = if paced {
+        Cleaning::Paced { reserved_sections: 50, keep_free: KeepFree::default() }
+    } else {
+        Cleaning::FreeSections { least: 4, victims }
+    };
     Ok(Options { cleaning, ..options })
 }
 

@@ -190,7 +190,7 @@ impl Cleaner {
         let is_full = paced && self.is_commit_full(facts);
         let wait = waiting > 0 && facts.load.is_low(table) || is_full && facts.committing.is_some();
         // A commit that waits for its flush frees what it can.
-        let is_worth_it = || paced && (is_full || facts.load.is_batch(table, waiting));
+        let is_worth_it = || paced && (is_full || self.is_batch(table, &facts.load, waiting));
         let is_due = wait || facts.committing.is_none() && is_worth_it();
         if is_due { Next::Commit { wait } } else { Next::Go }
     }

@@ -1,7 +1,7 @@
 //! When sections are cleaned, and how much of it one writer waits for.
 //!
-//! Sections that are free, or will be once a commit holds, are kept above a mark: room for what is dirty, the reserve of
-//! the format, and a margin. A little above it, changes move live blocks in proportion to what they write, so that each waits for about
+//! Sections that are free, or will be once a commit holds, are kept above a mark: room for what is dirty, a part of the reserve of
+//! the format ([`KeepFree`]), and a margin. A little above it, changes move live blocks in proportion to what they write, so that each waits for about
 //! the same: more the closer the mark is, so that cleaning settles where it gains as much as is written, and neither stops nor
 //! has to hurry. A writer never waits for more than such a step and, once in a while, for the commit that frees what was
 //! emptied. Below the mark no change goes without a longer step, and only where the next change might find no free block does a
@@ -12,6 +12,11 @@ use crate::{BLOCKS_PER_SEGMENT, SegmentTable};
 
 /// Sections beyond what dirty data needs and the reserve that are kept free.
 const MARGIN_SECTIONS: u32 = 2;
+/// Sections of the reserve that are kept free however dear cleaning is: each of the six logs may want another one, and cleaning
+/// copies to two.
+const KEPT_LEAST: u32 = 8;
+/// Sections that logs beside the recorded ones leave to those, above where writers wait.
+const LEFT_SECTIONS: u32 = 2;
 /// Sections that are never used up by cleaning before its checkpoint.
 const WORKSPACE_SECTIONS: u32 = 2;
 /// Sections above the mark at which steps begin.
@@ -29,6 +34,20 @@ const STEP_HARD: u64 = 128;
 const URGENCY_MAX: u64 = 300;
 /// Parts of a block that debts are reckoned in: one change writes a block or two.
 const DEBT_PARTS: u64 = 1024;
+
+/// How much of the reserve of the format cleaning keeps free before the volume is full.
+///
+/// Free sections are room that neither live nor dead blocks have: the more of them are kept, the fuller is what is cleaned. But they are
+/// also what the device may forget, and a layer of its own cleans the better for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeepFree {
+    /// All of it, as F2FS in Linux does (`has_not_enough_free_secs`).
+    Reserve,
+    /// All of it while cleaning is cheap, which is one live block moved for two gained. From there on less and less, down to eight sections
+    /// where a block moved gains one: the dearer cleaning is, the more a volume gains by it, and the less its device loses.
+    #[default]
+    Adaptive,
+}
 
 /// How urgent cleaning is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +67,8 @@ pub enum Pressure {
 pub struct Load {
     /// Sections that the format reserves for cleaning.
     pub reserved_sections: u32,
+    /// How much of them is kept free.
+    pub keep_free: KeepFree,
     /// Nodes that must still be written.
     pub dirty_nodes: u64,
     /// Pages of files and directories that must still be written.
@@ -78,21 +99,18 @@ impl Load {
         }
     }
 
+    /// Free sections below which writers wait: the next change, or cleaning, might run into the end of them.
+    fn least_sections(&self, table: &SegmentTable) -> u32 {
+        let kept = match self.keep_free {
+            KeepFree::Reserve => self.reserved_sections,
+            KeepFree::Adaptive => self.reserved_sections.min(KEPT_LEAST),
+        };
+        self.sections_needed(table) + kept / 2 + MARGIN_SECTIONS
+    }
+
     /// Whether the next change, or cleaning, might run into the end of the free sections.
     pub(super) fn is_low(&self, table: &SegmentTable) -> bool {
-        table.free_sections() < self.sections_needed(table) + self.reserved_sections / 2 + MARGIN_SECTIONS
-    }
-
-    /// Whether so many sections that wait to be freed are worth a checkpoint.
-    pub(super) fn is_batch(&self, table: &SegmentTable, waiting: u32) -> bool {
-        waiting > 0 && waiting >= slack(table).max(self.reserved_sections / 4)
-    }
-
-    /// Free sections that neither what is dirty nor cleaning needs: above them, no change has to wait or to move blocks.
-    #[must_use]
-    pub fn spare_sections(&self, table: &SegmentTable) -> u32 {
-        let mark = self.sections_needed(table) + self.reserved_sections + MARGIN_SECTIONS;
-        table.free_sections().saturating_sub(mark + slack(table))
+        table.free_sections() < self.least_sections(table)
     }
 
     /// Whether another section can be emptied before a checkpoint.
@@ -124,11 +142,47 @@ fn eighth_of_free(table: &SegmentTable) -> usize {
 }
 
 impl Cleaner {
+    /// Sections of the reserve that are kept free.
+    fn kept_sections(&self, load: &Load) -> u32 {
+        match load.keep_free {
+            KeepFree::Reserve => load.reserved_sections,
+            KeepFree::Adaptive => {
+                let (live, dead) = self.usual();
+                // None of what may be given up where half a block is moved for each gained, all of it where a whole one is.
+                let (share, whole) = ((2 * live).saturating_sub(dead).min(dead), dead.max(1));
+                let most = u64::from(load.reserved_sections.saturating_sub(KEPT_LEAST));
+                load.reserved_sections - (most * share / whole) as u32
+            }
+        }
+    }
+
+    /// Free sections above which no change has to move blocks, but for slack.
+    fn mark(&self, table: &SegmentTable, load: &Load) -> u32 {
+        load.sections_needed(table) + self.kept_sections(load) + MARGIN_SECTIONS
+    }
+
+    /// Free sections that neither what is dirty nor cleaning needs: above them, no change has to wait or to move blocks.
+    #[must_use]
+    pub fn spare_sections(&self, table: &SegmentTable, load: &Load) -> u32 {
+        table.free_sections().saturating_sub(self.mark(table, load) + slack(table))
+    }
+
+    /// Whether there are free sections for logs beside the recorded ones: cleaning does not have to hurry.
+    #[must_use]
+    pub fn has_sections_for_more_logs(&self, table: &SegmentTable, load: &Load) -> bool {
+        table.free_sections() > load.least_sections(table) + LEFT_SECTIONS
+    }
+
+    /// Whether so many sections that wait to be freed are worth a checkpoint.
+    pub(super) fn is_batch(&self, table: &SegmentTable, load: &Load, waiting: u32) -> bool {
+        waiting > 0 && waiting >= slack(table).max(self.kept_sections(load) / 4)
+    }
+
     /// How urgent cleaning is.
     #[must_use]
     pub fn pressure(&self, table: &SegmentTable, load: &Load) -> Pressure {
         let blocks = |sections: u32| u64::from(sections) * u64::from(table.section_blocks());
-        let mark = blocks(load.sections_needed(table) + load.reserved_sections + MARGIN_SECTIONS);
+        let mark = blocks(self.mark(table, load));
         let after = blocks(table.free_sections() + self.sections_to_be_freed(table)) + self.blocks_under_way();
         let slack = blocks(slack(table));
         match after.checked_sub(mark) {
@@ -143,7 +197,7 @@ impl Cleaner {
     #[must_use]
     pub fn wants_sections_freed(&self, table: &SegmentTable, load: &Load, paced: bool) -> bool {
         let waiting = self.sections_to_be_freed(table);
-        waiting > 0 && (load.is_low(table) || paced && load.is_batch(table, waiting))
+        waiting > 0 && (load.is_low(table) || paced && self.is_batch(table, load, waiting))
     }
 
     /// Live blocks that a change writing `weight` blocks has to move: the debt of what was written since the last call, in steps.

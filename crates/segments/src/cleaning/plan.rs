@@ -7,6 +7,8 @@ use crate::{BLOCKS_PER_SEGMENT, Section, Segment, SegmentState, SegmentTable, Vi
 
 /// Sections of a plan where the first already gain enough.
 const USUAL_VICTIMS: usize = 8;
+/// About so many plans decide what is usual.
+const USUAL_PLANS: u64 = 8;
 /// Logs: as many sections are no victims because they are being written.
 const LOGS: u32 = 6;
 /// Share of live blocks from which on a section is no victim in the background, in percent: the gain is not worth the wear.
@@ -37,6 +39,9 @@ pub struct Cleaner {
     /// Live and dead blocks of the victims when they were chosen.
     live: u64,
     dead: u64,
+    /// The same of the last plans of the foreground together, each older one counting less.
+    usual_live: u64,
+    usual_dead: u64,
     /// Sections emptied since the last checkpoint. Nodes leave theirs only when they are written.
     emptied: Vec<Section>,
     /// Sections whose cleaning met damage: no victims. Only ever asked about single sections, so the order of hashing is no matter.
@@ -194,6 +199,8 @@ impl Cleaner {
         let gains = dead >= u64::from(capacity);
         if gains {
             self.set_plan(Purpose::Foreground, victims, live, dead);
+            let with = |usual: u64, new| usual - usual / USUAL_PLANS + new;
+            (self.usual_live, self.usual_dead) = (with(self.usual_live, live), with(self.usual_dead, dead));
         }
         self.in_vain = if gains { None } else { Some(table.dead_blocks()) };
         gains
@@ -229,6 +236,11 @@ impl Cleaner {
     /// Live blocks to move for a gain of `blocks`, by the plan at hand.
     pub(super) fn price(&self, blocks: u64) -> u64 {
         blocks * self.live / self.dead.max(1)
+    }
+
+    /// Live and dead blocks of the victims of the last plans.
+    pub(super) fn usual(&self) -> (u64, u64) {
+        (self.usual_live, self.usual_dead)
     }
 
     fn forget_planned(&mut self, freed: &[Section]) {

@@ -1,6 +1,8 @@
 //! When the simulated volume is cleaned, and moving live blocks.
 
-use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room, relieve_memory};
+use basalt_segments::cleaning::{
+    Cleaner, Driven, Facts, KeepFree, Load, Moved, PIECE, Want, make_room, relieve_memory,
+};
 use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment, SegmentTable};
 
 use super::logs::Why;
@@ -137,14 +139,14 @@ impl Volume {
 
     /// What the driver has to know: there is no journal, and memory is no matter.
     pub(super) fn facts(&self) -> Facts {
-        let reserved_sections = match self.options.cleaning {
-            Cleaning::Paced { reserved_sections } => reserved_sections,
-            Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => 0,
+        let (reserved_sections, keep_free) = match self.options.cleaning {
+            Cleaning::Paced { reserved_sections, keep_free } => (reserved_sections, keep_free),
+            Cleaning::FreeSections { .. } | Cleaning::GarbageShare { .. } => (0, KeepFree::Reserve),
         };
         let file = self.file.as_ref();
         let (dirty_nodes, dirty_pages) = file.map_or((0, 0), |file| (file.dirty_nodes(), file.dirty_pages()));
         let written = self.written.saturating_sub(self.moved);
-        let load = Load { reserved_sections, dirty_nodes, dirty_pages, written };
+        let load = Load { reserved_sections, keep_free, dirty_nodes, dirty_pages, written };
         Facts::without_journal(load, file.map_or(usize::MAX, |file| file.cache_blocks))
     }
 

@@ -62,7 +62,7 @@ pub struct Args {
     logs: u8,
 
     /// When to clean: `free:N` keeps N sections free, `garbage:PERCENT` limits the dead share of written blocks, `paced` cleans as the
-    /// F2FS engine does
+    /// F2FS engine does, `paced:reserve` as that does with `-o keep_free=reserve`
     #[arg(long, value_name = "RULE", default_value = defaults::CLEANING)]
     cleaning: String,
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use basalt_f2fs::VictimReads;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
+use basalt_segments::cleaning::KeepFree;
 use basalt_workloads::{Kind as Operation, Limit, PageCacheSettings, Settings};
 
 use super::{ANY_NUMBER, ANY_SHARE, ANY_SIZE, SEGMENT, parameter};
@@ -73,6 +74,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "",
         Form::Number { least: 1, largest: 1 << 20 },
         "maximum sections freed by one commit [default: as many as there is room for]",
+    ),
+    parameter(
+        "keep-free",
+        "adaptive",
+        Form::Choice(&["adaptive", "reserve"]),
+        "what cleaning keeps free of what the format reserves: all, or less where cleaning is dear",
     ),
     parameter(
         "victim-reads",
@@ -254,6 +261,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.pre_invalid_bytes = point.number("pre-invalid");
     settings.options.sections_per_commit =
         point.number("sections-per-commit").and_then(|most| u32::try_from(most).ok());
+    if point.value("keep-free") == "reserve" {
+        settings.options.keep_free = KeepFree::Reserve;
+    }
     if point.value("victim-reads") == "single" {
         settings.options.victim_reads = VictimReads::Single;
     }

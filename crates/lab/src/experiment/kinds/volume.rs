@@ -65,7 +65,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "cleaning",
         defaults::CLEANING,
         Form::Text,
-        "when to clean: free:N keeps N sections free, garbage:PERCENT limits the dead share of written blocks, paced is the engine's way",
+        "when to clean: free:N keeps N sections free, garbage:PERCENT limits the dead share of written blocks, paced is the engine's way, paced:reserve keeps all free that the format reserves",
     ),
     parameter(
         "age-from",

@@ -1,0 +1,112 @@
+//! How much cleaning keeps free: all that the format reserves, or less where it is dear.
+
+use basalt_segments::cleaning::{Cleaner, KeepFree, Load, Pressure};
+use basalt_segments::{MainBlock, SegmentKind, SegmentTable, victim};
+
+const SECTIONS: u32 = 256;
+const RESERVED: u32 = 40;
+
+/// A table of sections of one segment: all but `free` are in use, with so many live blocks.
+fn table(free: u32, live: u32) -> SegmentTable {
+    let mut table = SegmentTable::new(SECTIONS, 1);
+    for _ in free..SECTIONS {
+        let segment = table.open_segment(SegmentKind::WarmData, None).unwrap();
+        assert!(table.set_live_run(MainBlock::in_segment(segment, 0), live, 1));
+        table.close_segment(segment);
+    }
+    table
+}
+
+fn plan(cleaner: &mut Cleaner, table: &SegmentTable) {
+    // What was planned before is done: only a new plan is looked at.
+    while cleaner.current().is_some() {
+        cleaner.advance(table, 0, None);
+    }
+    cleaner.note_checkpoint(&[]);
+    assert!(cleaner.plan_when_needed(table, victim::by_name("greedy").unwrap(), RESERVED, 2));
+}
+
+/// The least number of free sections at which no change has to move anything, without the slack of six.
+fn kept(keep_free: KeepFree, live: u32) -> u32 {
+    let load = Load { reserved_sections: RESERVED, keep_free, ..Load::default() };
+    let mut cleaner = Cleaner::default();
+    plan(&mut cleaner, &table(20, live));
+    let is_enough = |free| cleaner.pressure(&table(free, live), &load) == Pressure::None;
+    // What the plan emptied counts as free once it is committed; nothing was emptied here.
+    let least = (0..SECTIONS).find(|&free| is_enough(free)).unwrap();
+    assert!((least..SECTIONS).all(is_enough));
+    least - 6
+}
+
+#[test]
+fn the_reserve_is_kept_while_cleaning_is_cheap_and_less_of_it_where_it_is_dear() {
+    // A margin of two is always kept.
+    for live in [1, 100, 256, 400, 480] {
+        assert_eq!(kept(KeepFree::Reserve, live), RESERVED + 2, "{live} live");
+    }
+    // Half a block moved for each gained: 170 of 512 are live. As many moved as gained: 256.
+    for (live, expected) in [(1, 42), (170, 42), (256, 10), (300, 10), (480, 10)] {
+        assert_eq!(kept(KeepFree::Adaptive, live), expected, "{live} live");
+    }
+    // In between: 205 live and 307 dead are a price of 0.668, and a third of the 32 sections is given up.
+    assert_eq!(kept(KeepFree::Adaptive, 205), 42 - 10);
+}
+
+#[test]
+fn where_nothing_was_cleaned_yet_the_reserve_is_kept() {
+    let load = Load { reserved_sections: RESERVED, ..Load::default() };
+    assert_ne!(Cleaner::default().pressure(&table(41, 500), &load), Pressure::None);
+    assert_eq!(Cleaner::default().pressure(&table(48, 500), &load), Pressure::None);
+}
+
+#[test]
+fn a_reserve_smaller_than_the_least_is_kept_whole() {
+    let load = Load { reserved_sections: 5, ..Load::default() };
+    let mut cleaner = Cleaner::default();
+    plan(&mut cleaner, &table(20, 480));
+    assert_eq!(cleaner.pressure(&table(13, 500), &load), Pressure::None);
+    assert_ne!(cleaner.pressure(&table(12, 500), &load), Pressure::None);
+}
+
+/// One cheap plan among dear ones does not make writers hurry to keep everything free.
+#[test]
+fn the_last_plans_together_decide() {
+    let load = Load { reserved_sections: RESERVED, ..Load::default() };
+    let mut cleaner = Cleaner::default();
+    let (dear, cheap) = (table(20, 400), table(20, 10));
+    (0..20).for_each(|_| plan(&mut cleaner, &dear));
+    assert_eq!(cleaner.pressure(&dear, &load), Pressure::None);
+    plan(&mut cleaner, &cheap);
+    assert_eq!(cleaner.pressure(&dear, &load), Pressure::None);
+    (0..40).for_each(|_| plan(&mut cleaner, &cheap));
+    assert_eq!(cleaner.pressure(&dear, &load), Pressure::Hard);
+}
+
+/// Writers wait for whole rounds only where the next change might find nothing free, whatever is kept besides.
+#[test]
+fn writers_wait_where_the_last_sections_are_needed() {
+    let pressure = |keep_free, free, dirty_pages| {
+        let load = Load { reserved_sections: RESERVED, keep_free, dirty_pages, ..Load::default() };
+        Cleaner::default().pressure(&table(free, 500), &load)
+    };
+    assert_eq!(pressure(KeepFree::Adaptive, 6, 0), Pressure::Hard);
+    assert_eq!(pressure(KeepFree::Adaptive, 5, 0), Pressure::Low);
+    // Two blocks for each dirty page: 512 of them take two sections.
+    assert_eq!(pressure(KeepFree::Adaptive, 8, 512), Pressure::Hard);
+    assert_eq!(pressure(KeepFree::Adaptive, 7, 512), Pressure::Low);
+    assert_eq!(pressure(KeepFree::Reserve, 22, 0), Pressure::Hard);
+    assert_eq!(pressure(KeepFree::Reserve, 21, 0), Pressure::Low);
+}
+
+/// Logs beside the recorded ones go on where cleaning has settled: no further from where writers wait than cleaning may come.
+#[test]
+fn more_logs_have_sections_where_cleaning_settles() {
+    let load = Load { reserved_sections: RESERVED, ..Load::default() };
+    let mut cleaner = Cleaner::default();
+    plan(&mut cleaner, &table(20, 400));
+    assert_eq!(cleaner.pressure(&table(16, 400), &load), Pressure::None);
+    assert!(cleaner.has_sections_for_more_logs(&table(10, 400), &load), "at the mark");
+    assert!(cleaner.has_sections_for_more_logs(&table(9, 400), &load));
+    assert!(!cleaner.has_sections_for_more_logs(&table(8, 400), &load), "two above where writers wait");
+    assert_eq!(cleaner.spare_sections(&table(20, 400), &load), 4);
+}
