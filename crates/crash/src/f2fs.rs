@@ -13,6 +13,7 @@ use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, Clock, Error, F2fs, OpenOptions, SystemClock};
+use basalt_segments::placement::Policy;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::skip::find_program;
 use basalt_vfs::{FileSystem, Time};
@@ -34,6 +35,8 @@ pub struct F2fsVolume {
     pre_invalid_bytes: Option<u64>,
     sections_per_commit: Option<u32>,
     commit_seconds: u64,
+    /// By its name.
+    placement: &'static str,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -49,6 +52,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     pre_invalid_bytes: None,
     sections_per_commit: None,
     commit_seconds: 5,
+    placement: "static",
 };
 
 const TIGHT: F2fsVolume =
@@ -77,7 +81,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 17] = [
+pub const VOLUMES: [F2fsVolume; 19] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -134,6 +138,17 @@ pub const VOLUMES: [F2fsVolume; 17] = [
         ..TIGHT
     },
     F2fsVolume { name: "sections-journal", journal_bytes: 64 << 10, pre_invalid_bytes: Some(1 << 30), ..SECTIONS },
+    // More logs than F2FS records.
+    F2fsVolume { name: "groups", size_mib: 72, placement: "sepbit", ..TIGHT },
+    F2fsVolume {
+        name: "groups-journal",
+        size_mib: 72,
+        placement: "dac",
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        ..TIGHT
+    },
 ];
 
 /// The volume of this name.
@@ -152,6 +167,7 @@ impl F2fsVolume {
         match self.size_mib {
             52 => 6 << 20,
             56 => 8 << 20,
+            72 => 12 << 20,
             88 => 14 << 20,
             168 => 16 << 20,
             104 => 12 << 20,
@@ -161,6 +177,10 @@ impl F2fsVolume {
 }
 
 impl F2fsVolume {
+    fn placement(&self) -> &'static Policy {
+        basalt_schemes::placement_by_name(self.placement).expect("placements of volumes have names")
+    }
+
     fn open_volume(&self, device: Arc<dyn BlockDevice>, clock: Arc<StepClock>) -> Result<F2fs, String> {
         let options = OpenOptions {
             logs: self.logs,
@@ -172,6 +192,7 @@ impl F2fsVolume {
             checkpoint_interval: Duration::from_secs(self.commit_seconds.max(60)),
             // Looking at what is left must not change it.
             atime: Atime::Noatime,
+            placement: self.placement(),
             ..OpenOptions::default()
         };
         F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))

@@ -79,6 +79,13 @@ fn recovery_that_is_cut_off_leaves_everything_for_the_next() {
     }
 }
 
+/// A checkpoint counted a segment as used in which a log that it does not name had written, and all was dead.
+#[test]
+fn a_segment_of_a_group_that_died_is_counted_as_free() {
+    let text = include_str!("stories/all-that-a-group-wrote-is-dead.txt");
+    assert_eq!(play(text), Ok(()), "{text}");
+}
+
 /// The last block of a checkpoint is torn, and behind recovery the first block of the same one, written anew: the older one counts, and is
 /// written to.
 #[test]

@@ -198,6 +198,29 @@ fn a_checkpoint_writes_summaries_of_logs_that_have_grown() {
     assert_eq!(summaries_written(&device), 0);
 }
 
+/// All that such a log has written is dead: a checkpoint, which does not name the log, has its segment among the free ones.
+#[test]
+fn a_segment_of_which_all_is_dead_is_free_at_a_checkpoint() {
+    let device = memory(128);
+    let options = OpenOptions { placement: &GROUPS, ..OpenOptions::default() };
+    let fs = F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap();
+    for round in 0..3 {
+        let names: Vec<String> = (0..MANY).map(|number| format!("file {round} {number}")).collect();
+        for name in &names {
+            let ino = fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino;
+            assert_eq!(fs.write(ino, 0, &[1; 8192], false).unwrap(), 8192);
+        }
+        fs.sync().unwrap();
+        names.iter().for_each(|name| fs.unlink(fs.root(), name.as_bytes()).unwrap());
+        fs.sync().unwrap();
+        let report = check(&device.snapshot(), &CheckOptions::default(), &mut |_| ()).unwrap();
+        assert!(report.is_clean(), "round {round}: {:?}", report.faults);
+    }
+    fs.close().unwrap();
+    let report = check(&*device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+}
+
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Counts blocks that die and were never told of.

@@ -33,6 +33,7 @@ pub(super) fn opener(volume: F2fsVolume) -> Arc<Opener> {
             pre_invalid_bytes: volume.pre_invalid_bytes,
             sections_per_commit: volume.sections_per_commit,
             atime: Atime::Noatime,
+            placement: volume.placement(),
             ..OpenOptions::default()
         };
         let fs = F2fs::open(device, options, Arc::new(Borrowed(clock))).map_err(|error| format!("open: {error}"))?;

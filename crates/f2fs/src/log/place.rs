@@ -158,8 +158,12 @@ impl Volume {
             if self.logs[log].left {
                 continue;
             }
-            self.write_summary(log)?;
-            if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
+            // What it wrote is dead: the checkpoint, which does not name the log, counts the segment as free.
+            let is_empty = self.table.live(self.logs[log].segment) == 0;
+            if !is_empty {
+                self.write_summary(log)?;
+            }
+            if is_empty || self.logs[log].offset >= BLOCKS_PER_SEGMENT {
                 self.close_log(log);
             }
         }
