@@ -38,7 +38,8 @@ pub struct OpenOptions {
     pub rescue: bool,
     /// Active logs: 2, 4 or 6.
     pub logs: u8,
-    /// Which log each block is written to: one of [`basalt_segments::placement::POLICIES`].
+    /// Which log each block is written to: one of [`basalt_segments::placement::POLICIES`], or another one. What it keeps of blocks may take
+    /// an eighth of [`cache_bytes`](Self::cache_bytes) besides.
     pub placement: &'static placement::Policy,
     /// Which section is cleaned while a writer waits: one of [`basalt_segments::victim::POLICIES`].
     pub victim: &'static dyn VictimPolicy,

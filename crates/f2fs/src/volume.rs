@@ -26,6 +26,9 @@ use crate::node::nat::Nat;
 use crate::options::OpenOptions;
 use crate::statistics::Record;
 
+/// What a placement keeps of blocks may take one part in so many of what the cache may, besides.
+const PLACEMENT_SHARE: usize = 8;
+
 /// Everything the engine knows about an open volume.
 pub(crate) struct Volume {
     pub device: Arc<dyn BlockDevice>,
@@ -87,6 +90,7 @@ impl Volume {
         let Parts { checkpoint, table, logs, nat, orphans, warnings } = parts;
         let placement = (options.placement.make)(options.logs)
             .ok_or(basalt_vfs::Error::Invalid("the placement does not work with this number of logs"))?;
+        placement.limit_memory(options.cache_bytes / PLACEMENT_SHARE);
         let logs = Logs::new(logs, placement.more_logs());
         let now = clock.now();
         let raw = *checkpoint.raw();

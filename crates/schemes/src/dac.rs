@@ -52,6 +52,10 @@ impl Placement for Dac {
         self.groups.more_logs()
     }
 
+    fn limit_memory(&self, bytes: usize) {
+        self.regions().limit(bytes);
+    }
+
     fn log(&self, block: &BlockTraits) -> LogId {
         if !is_grouped(block) {
             return StaticPlacement::default().log(block);

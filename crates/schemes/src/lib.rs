@@ -1,8 +1,8 @@
 //! Placement schemes of the literature, to compare with, and one of our own: as placements and victim policies of `basalt-segments`.
 //!
-//! The volume simulator and the engine run them as they are, because they are ordinary [`Placement`](basalt_segments::Placement)s. They
-//! are for comparisons, and no options of mounts: each keeps some bytes for every block that was ever written, forgets them when the
-//! volume is closed, and gives no promise about memory.
+//! The volume simulator and the engine run them as they are, because they are ordinary [`Placement`](basalt_segments::Placement)s. Those in
+//! [`BOUNDED`] keep to a limit of memory, and are options of mounts too. The others are for comparisons: each keeps some bytes for every block
+//! that was ever written. All forget what they know when the volume is closed, and learn anew.
 //!
 //! | scheme | name | groups blocks by |
 //! |---|---|---|
@@ -55,8 +55,15 @@ use basalt_segments::{VictimPolicy, victim};
 pub static PLACEMENTS: &[Policy] =
     &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY, hazard::POLICY];
 
+/// Of [`PLACEMENTS`], those that [keep to a limit of memory](basalt_segments::Placement::limit_memory): what they have not seen for long they
+/// take for new.
+pub static BOUNDED: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY];
+
 /// Victim policies that belong to schemes, or are for comparisons alone.
 pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &CostHotness, &Timestamp];
+
+/// Of [`VICTIMS`], those that need no placement of a certain kind.
+pub static VICTIMS_FOR_ALL: &[&dyn VictimPolicy] = &[&DecliningCost, &Timestamp];
 
 /// The name of the [`Oracle`].
 pub const ORACLE: &str = "oracle";

@@ -110,6 +110,10 @@ impl Placement for Mdc {
         self.groups.more_logs()
     }
 
+    fn limit_memory(&self, bytes: usize) {
+        self.state().blocks.limit(bytes);
+    }
+
     fn log(&self, block: &BlockTraits) -> LogId {
         if !is_grouped(block) {
             return StaticPlacement::default().log(block);

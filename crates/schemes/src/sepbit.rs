@@ -92,6 +92,10 @@ impl Placement for SepBit {
         self.groups.more_logs()
     }
 
+    fn limit_memory(&self, bytes: usize) {
+        self.state().blocks.limit(bytes);
+    }
+
     fn log(&self, block: &BlockTraits) -> LogId {
         if is_grouped(block) {
             self.groups.log(self.state().class(block))

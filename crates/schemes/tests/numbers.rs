@@ -58,6 +58,38 @@ fn the_oracle_is_the_best_and_no_separation_the_worst() {
     }
 }
 
+/// With memory for a quarter of the blocks, a scheme still gains; with none, it loses nothing against one group.
+#[test]
+fn a_limit_of_memory_costs_little() {
+    let blocks = GIB / 4;
+    let worst = amplification(blocks, Box::new(Dac::new(1)), 1, &CostBenefit);
+    for scheme in basalt_schemes::BOUNDED {
+        let [all, quarter, hardly_any] = [usize::MAX, blocks as usize / 4 * bytes(scheme.name), 4096].map(|memory| {
+            let placement = (scheme.make)(6).unwrap();
+            placement.limit_memory(memory);
+            amplification(blocks, placement, 6, &CostBenefit)
+        });
+        println!(
+            "{}: {all:.3}, with a quarter {quarter:.3}, with 4 KiB {hardly_any:.3}, one group {worst:.3}",
+            scheme.name
+        );
+        assert!(quarter < 0.7 * worst, "{}: {quarter:.3}", scheme.name);
+        assert!(quarter < hardly_any, "{}: {quarter:.3}, with 4 KiB {hardly_any:.3}", scheme.name);
+        assert!(all < 0.95 * hardly_any, "{}: 4 KiB do what all the memory does: {hardly_any:.3}", scheme.name);
+        assert!(hardly_any < worst, "{}: knowing nothing is no loss: {hardly_any:.3}", scheme.name);
+    }
+}
+
+/// What a scheme takes for a block, and its share of what leads there.
+fn bytes(scheme: &str) -> usize {
+    match scheme {
+        "sepbit" => 20,
+        "dac" => 5,
+        "mdc" => 8,
+        _ => unreachable!("{scheme} has no limit"),
+    }
+}
+
 /// With one group, every scheme is the plain volume with one log for all data: the same places, and the same numbers.
 #[test]
 fn one_group_is_the_plain_volume() {

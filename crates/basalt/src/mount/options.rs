@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use basalt_f2fs::{Atime, OpenOptions};
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::{VictimPolicy, placement, victim};
+use basalt_segments::placement::{self, Policy};
+use basalt_segments::{VictimPolicy, victim};
 use tracing::level_filters::LevelFilter;
 
 use crate::size;
@@ -130,7 +131,7 @@ const KNOWN: &[Known] = &[
         Ok(())
     }),
     with_value("placement", "POLICY", "which log each block is written to (static)", |choices, value| {
-        choices.engine.placement = placement::by_name(value).ok_or_else(|| expected(&placement::names()))?;
+        choices.engine.placement = placement(value)?;
         Ok(())
     }),
     with_value("victim", "POLICY", "which section is cleaned while a writer waits (greedy)", |choices, value| {
@@ -270,7 +271,15 @@ impl MountChoices {
     /// # Errors
     /// A text for the user that names the option.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
-        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))?;
+        let OpenOptions { placement, logs, .. } = self.engine;
+        if (placement.make)(logs).is_none() {
+            return Err(format!(
+                "mount option `placement={}` does not work with logs={logs}; use logs=6",
+                placement.name
+            ));
+        }
+        Ok(())
     }
 
     fn apply_one(&mut self, option: &str) -> Result<(), String> {
@@ -318,11 +327,11 @@ pub fn help() -> String {
         let _ = writeln!(text, "  {name:<22} {}", known.help);
     }
     text.push_str("\nPlacement policies:\n");
-    for policy in placement::POLICIES {
+    for policy in placements() {
         let _ = writeln!(text, "  {:<22} {}", policy.name, policy.about);
     }
     text.push_str("\nVictim policies:\n");
-    for policy in victim::POLICIES {
+    for policy in victims() {
         let _ = writeln!(text, "  {:<22} {}", policy.name(), policy.about());
     }
     text.push_str("\nOptions that only mount(8) reads (defaults, nofail, _netdev, user, x-…) are ignored.");
@@ -334,8 +343,25 @@ fn expected(names: &[&str]) -> String {
     format!("expected {}", names.join(" or "))
 }
 
+/// The placements that a mount can have: their memory has a limit.
+fn placements() -> impl Iterator<Item = &'static Policy> {
+    placement::POLICIES.iter().chain(basalt_schemes::BOUNDED)
+}
+
+fn placement(value: &str) -> Result<&'static Policy, String> {
+    placements()
+        .find(|policy| policy.name == value)
+        .ok_or_else(|| expected(&placements().map(|policy| policy.name).collect::<Vec<_>>()))
+}
+
+fn victims() -> impl Iterator<Item = &'static dyn VictimPolicy> {
+    victim::POLICIES.iter().chain(basalt_schemes::VICTIMS_FOR_ALL).copied()
+}
+
 fn victim(value: &str) -> Result<&'static dyn VictimPolicy, String> {
-    victim::by_name(value).ok_or_else(|| expected(&victim::names()))
+    victims()
+        .find(|policy| policy.name() == value)
+        .ok_or_else(|| expected(&victims().map(VictimPolicy::name).collect::<Vec<_>>()))
 }
 
 fn interval(value: &str) -> Result<Duration, String> {
@@ -372,7 +398,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,placement=sepbit,victim=timestamp,background_victim=declining-cost,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -384,6 +410,11 @@ mod tests {
         assert_eq!(choices.engine.pre_invalid_bytes, Some(16 << 20));
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
+        assert_eq!(choices.engine.placement.name, "sepbit");
+        assert_eq!(
+            (choices.engine.victim.name(), choices.engine.background_victim.name()),
+            ("timestamp", "declining-cost")
+        );
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -415,7 +446,10 @@ mod tests {
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
-            ("placement=x", "static"),
+            ("placement=x", "static or sepbit or dac or mdc"),
+            ("placement=hazard", "static or sepbit"),
+            ("placement=dac,logs=4", "`placement=dac` does not work with logs=4; use logs=6"),
+            ("victim=hazard", "declining-cost or timestamp"),
             ("victim=x", "greedy or cost-benefit"),
             ("background_victim", "background_victim=POLICY"),
             ("threads=0", "1 to 64"),

@@ -9,6 +9,7 @@
 //! | `cuts` | power cuts under the kernel's page cache, direct and synchronous writes, over a device that remembers all |
 //! | `databases` | SQLite and PostgreSQL, killed likewise |
 //! | `space` | full volumes |
+//! | `placements` | placements and victim policies, in turns on one volume |
 //! | `faults` | a device that takes no more |
 //! | `names` | large directories, long and strange names, renames, unnamed files |
 //! | `attributes` | times, ACLs, flags, set-uid, special files |
@@ -34,6 +35,7 @@ mod hanging;
 mod kills;
 mod names;
 mod owners;
+mod placements;
 mod posix;
 mod privileges;
 mod programs;
