@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,placement=sepbit,victim=timestamp,background_victim=declining-cost,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -410,13 +410,18 @@ mod tests {
         assert_eq!(choices.engine.pre_invalid_bytes, Some(16 << 20));
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
+        assert_eq!(choices.log, LevelFilter::DEBUG);
+        assert_eq!(choices.record, Some("a/b".into()));
+    }
+
+    #[test]
+    fn policies_are_read() {
+        let choices = parse("placement=sepbit,victim=timestamp,background_victim=declining-cost").unwrap();
         assert_eq!(choices.engine.placement.name, "sepbit");
         assert_eq!(
             (choices.engine.victim.name(), choices.engine.background_victim.name()),
             ("timestamp", "declining-cost")
         );
-        assert_eq!(choices.log, LevelFilter::DEBUG);
-        assert_eq!(choices.record, Some("a/b".into()));
     }
 
     #[test]
