@@ -3,7 +3,7 @@
 mod threaded;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use basalt_device::{BlockDevice, MemoryDevice};
@@ -13,6 +13,7 @@ use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
 use basalt_f2fs::{Atime, Clock, Error, F2fs, OpenOptions, SystemClock};
+use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::Policy;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
 use basalt_testkit::skip::find_program;
@@ -37,6 +38,7 @@ pub struct F2fsVolume {
     commit_seconds: u64,
     /// By its name.
     placement: &'static str,
+    keep_free: KeepFree,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -53,6 +55,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     sections_per_commit: None,
     commit_seconds: 5,
     placement: "static",
+    keep_free: KeepFree::Adaptive,
 };
 
 const TIGHT: F2fsVolume =
@@ -151,9 +154,20 @@ pub const VOLUMES: [F2fsVolume; 19] = [
     },
 ];
 
-/// The volume of this name.
+/// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
+/// Their names end in `-reserve`.
+static WITH_RESERVE: LazyLock<Vec<F2fsVolume>> = LazyLock::new(|| {
+    let with_reserve = |volume: &F2fsVolume| F2fsVolume {
+        name: Box::leak(format!("{}-reserve", volume.name).into_boxed_str()),
+        keep_free: KeepFree::Reserve,
+        ..*volume
+    };
+    VOLUMES.iter().map(with_reserve).collect()
+});
+
+/// The volume of this name, of [`VOLUMES`] or with `-reserve` behind.
 pub fn volume(name: &str) -> Option<&'static F2fsVolume> {
-    VOLUMES.iter().find(|volume| volume.name == name)
+    VOLUMES.iter().chain(WITH_RESERVE.iter()).find(|volume| volume.name == name)
 }
 
 impl F2fsVolume {
@@ -193,6 +207,7 @@ impl F2fsVolume {
             // Looking at what is left must not change it.
             atime: Atime::Noatime,
             placement: self.placement(),
+            keep_free: self.keep_free,
             ..OpenOptions::default()
         };
         F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))

@@ -146,7 +146,7 @@ fn a_commit_leaves_the_segments_of_the_chain_alone() {
     let rewritten: String = (0..1600).map(|step| format!("write a{} 0 100 {step}\n", step % 400)).collect();
     let fsynced = "write f 0 200 7\nfsync f\ncut 1000000 lost 0\n";
     let text = format!(
-        "volume wide-journal\ncreate f\nwrite f 0 100 1\n{made}{filled}sync\n{rewritten}{}{fsynced}",
+        "volume wide-journal-reserve\ncreate f\nwrite f 0 100 1\n{made}{filled}sync\n{rewritten}{}{fsynced}",
         come_round(10)
     );
     assert_eq!(play(&text), Ok(()));
@@ -159,7 +159,7 @@ fn a_commit_leaves_what_a_large_fsync_has_written_alone() {
     let fsynced =
         "write g 4194304 4194304 2\nfsync g\nwrite-back g 4194304 4194304 3\nwrite-back g 4194304 4194304 4\n";
     let text = format!(
-        "volume wide-journal\ncreate g\nwrite g 0 8388608 1\n{filled}sync\n{fsynced}{}cut 1000000 lost 0\n",
+        "volume wide-journal-reserve\ncreate g\nwrite g 0 8388608 1\n{filled}sync\n{fsynced}{}cut 1000000 lost 0\n",
         come_round(4)
     );
     assert_eq!(play(&text), Ok(()));

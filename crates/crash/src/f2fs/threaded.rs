@@ -34,6 +34,7 @@ pub(super) fn opener(volume: F2fsVolume) -> Arc<Opener> {
             sections_per_commit: volume.sections_per_commit,
             atime: Atime::Noatime,
             placement: volume.placement(),
+            keep_free: volume.keep_free,
             ..OpenOptions::default()
         };
         let fs = F2fs::open(device, options, Arc::new(Borrowed(clock))).map_err(|error| format!("open: {error}"))?;
