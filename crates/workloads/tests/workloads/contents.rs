@@ -5,6 +5,7 @@ use std::path::Path;
 
 use basalt_f2fs::OpenOptions;
 use basalt_f2fs::format::FormatOptions;
+use basalt_segments::cleaning::KeepFree;
 use basalt_testkit::recorded;
 use basalt_workloads::{Limit, Settings, VfsFiles, by_name, run};
 
@@ -16,6 +17,16 @@ const SEEDS: u64 = 20;
 
 #[test]
 fn device_contents_are_as_recorded() {
+    expect_recorded(KeepFree::Adaptive, "contents.txt");
+}
+
+/// The same with all kept free that the format reserves, as Linux does.
+#[test]
+fn device_contents_with_the_reserve_kept_free_are_as_recorded() {
+    expect_recorded(KeepFree::Reserve, "contents-reserve.txt");
+}
+
+fn expect_recorded(keep_free: KeepFree, file: &str) {
     let mut lines = Vec::new();
     for seed in 0..SEEDS {
         for journal_bytes in [0, FormatOptions::DEFAULT_JOURNAL_BYTES] {
@@ -32,7 +43,7 @@ fn device_contents_are_as_recorded() {
             };
             // With a journal, cleaning is committed by it whenever it can be.
             let pre_invalid_bytes = (journal_bytes > 0).then_some(1 << 30);
-            let options = OpenOptions { cache_bytes: 4 << 20, pre_invalid_bytes, ..OpenOptions::default() };
+            let options = OpenOptions { cache_bytes: 4 << 20, pre_invalid_bytes, keep_free, ..OpenOptions::default() };
             let volume = Volume::with(SIZE / 2, journal_bytes, options);
             let mut files = VfsFiles::new(volume.engine.clone());
             let mut workload = by_name(shape, &settings).unwrap();
@@ -46,5 +57,5 @@ fn device_contents_are_as_recorded() {
             ));
         }
     }
-    recorded::expect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workloads/contents.txt"), &lines);
+    recorded::expect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workloads").join(file), &lines);
 }
