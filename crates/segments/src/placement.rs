@@ -106,7 +106,7 @@ pub trait Placement: Send + Sync {
     }
 
     /// What it keeps of blocks has to fit into so many bytes of memory: the engine says so once, before it asks for anything else. One that
-    /// keeps more ends as too large for the machine, on a volume that is large enough.
+    /// does not keep to it may take memory in proportion to the volume.
     fn limit_memory(&self, _bytes: usize) {}
 
     /// The log for this block: one of segments for data for data, one of segments for nodes for nodes. Any other answer counts as the

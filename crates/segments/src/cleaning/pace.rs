@@ -38,7 +38,7 @@ const DEBT_PARTS: u64 = 1024;
 /// How much of the reserve of the format cleaning keeps free before the volume is full.
 ///
 /// Free sections are room that neither live nor dead blocks have: the more of them are kept, the fuller is what is cleaned. But they are
-/// also what the device may forget, and a layer of its own cleans the better for it.
+/// also what the device may forget, and its translation layer copies the less for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeepFree {
     /// All of it, as F2FS in Linux does (`has_not_enough_free_secs`).
