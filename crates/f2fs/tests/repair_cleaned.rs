@@ -19,7 +19,7 @@ const LONG: u64 = 5 << 20;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 fn open(device: Arc<MemoryDevice>) -> F2fs {
-    // So much is kept free that there is cleaning to be recovered.
+    // All of the reserve is kept free, so recovery has to clean.
     let options = OpenOptions { background_cleaning: false, keep_free: KeepFree::Reserve, ..OpenOptions::default() };
     F2fs::open(device, options, Arc::new(SystemClock)).unwrap()
 }

@@ -21,7 +21,7 @@ const BLOCK: u64 = 4096;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 fn open(device: Arc<dyn BlockDevice>, read_only: bool) -> F2fs {
-    // So much is kept free that cleaning leaves a journal to be recovered.
+    // All of the reserve is kept free: cleaning begins early and leaves a live journal.
     let options =
         OpenOptions { read_only, background_cleaning: false, keep_free: KeepFree::Reserve, ..OpenOptions::default() };
     F2fs::open(device, options, Arc::new(SystemClock)).unwrap()

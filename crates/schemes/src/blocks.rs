@@ -34,9 +34,12 @@ impl<T> Default for Blocks<T> {
 }
 
 impl<T: Copy + Default> Blocks<T> {
-    /// Bytes of a piece, and of what leads to it: a table of places is between 7/16 and 7/8 full, with a byte for each place besides.
-    const PIECE_BYTES: usize =
-        size_of::<Piece<T>>() + TOGETHER as usize * size_of::<T>() + (size_of::<((u32, u32), u32)>() + 1) * 16 / 7;
+    /// Bytes of a piece and its allocation, and of what leads to it: a table of places is between 7/16 and 7/8 full, with a byte for each
+    /// place besides.
+    const PIECE_BYTES: usize = size_of::<Piece<T>>()
+        + TOGETHER as usize * size_of::<T>()
+        + 2 * size_of::<usize>()
+        + (size_of::<((u32, u32), u32)>() + 1) * 16 / 7;
 
     /// Takes no more than so many bytes from now on, but for one piece. What is there already stays.
     pub fn limit(&mut self, bytes: usize) {

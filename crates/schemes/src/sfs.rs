@@ -154,10 +154,6 @@ impl Placement for Sfs {
         self.groups.more_logs()
     }
 
-    fn limit_memory(&self, bytes: usize) {
-        self.state().blocks.limit(bytes);
-    }
-
     fn log(&self, block: &BlockTraits) -> LogId {
         if is_grouped(block) {
             self.groups.log(self.group(&self.state(), block))

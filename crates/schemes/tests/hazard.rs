@@ -69,7 +69,7 @@ fn any_number_of_groups_is_better_than_one() {
     }
 }
 
-/// The engine's way of cleaning leaves groups the sections that they need, and keeps no fewer free than one group needs.
+/// The engine's way of cleaning leaves groups the sections that they need.
 #[test]
 fn groups_gain_where_cleaning_is_paced() {
     let blocks = GIB / 8;

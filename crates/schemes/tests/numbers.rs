@@ -58,9 +58,9 @@ fn the_oracle_is_the_best_and_no_separation_the_worst() {
     }
 }
 
-/// With memory for a quarter of the blocks, a scheme still gains; with none, it loses nothing against one group.
+/// With memory for a quarter of the blocks, a scheme gains less; with next to none, it is no worse than one group.
 #[test]
-fn a_limit_of_memory_costs_little() {
+fn the_less_memory_a_scheme_has_the_less_it_gains() {
     let blocks = GIB / 4;
     let worst = amplification(blocks, Box::new(Dac::new(1)), 1, &CostBenefit);
     for scheme in basalt_schemes::BOUNDED {
