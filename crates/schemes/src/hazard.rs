@@ -2,7 +2,8 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `records` | what is known of each block, in eight bytes; histories |
+//! | `state` | all that is known of a volume, and what is made of each block |
+//! | `records` | what is known of each block, in eight bytes; histories; boxes of records |
 //! | `buckets` | half-octave buckets of times, means in 16 bits |
 //! | `hand` | the hand that visits all blocks in turn, so that survivors count |
 //! | `table` | deaths and exposure by history and age: hazards |
@@ -10,7 +11,7 @@
 //! | `edges` | edges between groups, by dynamic programming over a model of cleaning |
 //! | `promotion` | whether cleaning may put blocks into hotter groups |
 //! | `streams` | which log writes which group |
-//! | `places` | the group of a segment, and its blocks at one place in eight |
+//! | `places` | the group of a segment, and the records of its blocks |
 //! | `victim` | the victim policy |
 //! | `math` | exponentials and logarithms that are the same on every machine |
 
@@ -21,6 +22,7 @@ mod math;
 mod places;
 mod promotion;
 mod records;
+mod state;
 mod streams;
 mod survival;
 mod table;
@@ -29,19 +31,10 @@ mod victim;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use basalt_segments::placement::Policy;
-use basalt_segments::{
-    BLOCKS_PER_SEGMENT, BlockTraits, LogId, MainBlock, Placement, Reason, SectionView, Segment, SegmentKind,
-    StaticPlacement,
-};
+use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, SectionView, Segment, SegmentKind, StaticPlacement};
 
 use crate::groups::is_grouped;
-use edges::{Edges, Volume};
-use hand::Hand;
-use places::Places;
-use promotion::Promotions;
-use records::{Record, Records};
-use streams::Streams;
-use table::Table;
+use state::State;
 pub use victim::LeastGainByWaiting;
 
 /// [`Hazard`] as options name it.
@@ -50,12 +43,6 @@ pub(crate) const POLICY: Policy = Policy {
     about: "by the remaining life that is learned from blocks with the same history (hazard table)",
     make: |logs| (logs == 6).then(|| Box::new(Hazard::default()) as Box<dyn Placement>),
 };
-
-/// It learns once in so many writes for each block, but not more often than once in `PERIOD_MIN` block writes.
-const PERIOD: u32 = 8;
-const PERIOD_MIN: u32 = 1024;
-/// A group is idle that was not written to for one write in so many for each block.
-const PATIENCE: u32 = 10;
 
 /// Groups of blocks that will be overwritten after about the same time, as far as blocks with the same history tell.
 ///
@@ -70,44 +57,15 @@ const PATIENCE: u32 = 10;
 /// pays. Open segments of idle groups go to groups that need one. The victim policy [`LeastGainByWaiting`] weighs the
 /// [rate](Placement::rate): the mean reciprocal of what is predicted of the live blocks now.
 ///
-/// Memory: 8 bytes a block, 0.5 bytes a place, and 1.8 MB of tables, whatever the size of the volume. Blocks of deleted files keep their
-/// records, and what was in a volume when it was opened is taken for new when it is first seen.
+/// Memory: 8 bytes a place of segments that were written since the volume was opened, and 1.8 MB of tables, whatever the size of the volume.
+/// With a [limit](Placement::limit_memory), one record has to do for all blocks of each of the coldest segments; the tables come besides. What
+/// was there when the volume was opened has no record before cleaning copies it, and counts as never overwritten.
 ///
 /// Source: ours; docs/policies.md has the steps, and docs/lab.md the numbers.
 pub struct Hazard {
     state: Mutex<State>,
     /// As many as groups, less the one that a recorded log writes.
     more: Vec<SegmentKind>,
-}
-
-struct State {
-    /// Blocks that users wrote. It wraps.
-    now: u32,
-    learned: u32,
-    records: Records,
-    hand: Hand,
-    table: Table,
-    edges: Edges,
-    promotions: Promotions,
-    streams: Streams,
-    places: Places,
-    /// The block that is counted for the edges next.
-    sampled: Record,
-    /// What was decided last, until the block has its place.
-    decided: Option<(BlockTraits, Decision)>,
-}
-
-/// 2^32 over the golden ratio: its multiples are spread evenly.
-const SCATTER: u32 = 0x9E37_79B1;
-
-/// Where a block goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Decision {
-    group: usize,
-    /// Cleaning: it was predicted to be hotter than its segment's group.
-    is_hotter: bool,
-    /// It goes to a hotter group than its segment's.
-    is_promoted: bool,
 }
 
 impl Default for Hazard {
@@ -123,29 +81,14 @@ impl Hazard {
     /// With so many groups, from 2 to 12; other numbers count as the nearest of these.
     #[must_use]
     pub fn new(groups: usize) -> Hazard {
-        let streams = Streams::new(groups);
-        let more = streams.more_logs().to_vec();
-        let state = State {
-            now: 0,
-            learned: 0,
-            records: Records::default(),
-            hand: Hand::default(),
-            table: Table::default(),
-            edges: Edges::new(streams.count()),
-            promotions: Promotions::default(),
-            streams,
-            places: Places::default(),
-            sampled: Record::default(),
-            decided: None,
-        };
-        Hazard { state: Mutex::new(state), more }
+        let state = State::new(groups);
+        Hazard { more: state.more_logs().to_vec(), state: Mutex::new(state) }
     }
 
     /// Bytes of memory that it takes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let state = self.state();
-        state.records.memory() + state.places.memory() + state.table.memory()
+        self.state().memory()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,154 +96,13 @@ impl Hazard {
     }
 }
 
-impl State {
-    /// What is known of a block; `None` if it was never written as far as is known.
-    fn record(&mut self, block: &BlockTraits) -> Option<Record> {
-        let number = self.records.find(block)?;
-        Some(self.records.get(number)).filter(|record| record.is_known())
-    }
-
-    fn decide(&mut self, block: &BlockTraits) -> Decision {
-        let record = self.record(block);
-        let group = |state: &mut State, record: Record| {
-            let life = state.table.remaining_life(record.cell(), record.age(state.now));
-            state.edges.group(life)
-        };
-        let stays = |group| Decision { group, is_hotter: false, is_promoted: false };
-        match record {
-            None => stays(group(self, Record::first(self.now))),
-            Some(record) if block.reason != Reason::Cleaning => stays(group(self, record.overwritten(self.now))),
-            Some(record) => {
-                let predicted = group(self, record);
-                let before = block.from.and_then(|place| self.places.group(place)).unwrap_or(0);
-                // A group that is not wanted any more keeps nothing.
-                let before = before.min(self.edges.coldest());
-                if predicted >= before {
-                    return stays(predicted);
-                }
-                let is_promoted = self.promotions.allows();
-                Decision { group: if is_promoted { predicted } else { before }, is_hotter: true, is_promoted }
-            }
-        }
-    }
-
-    /// As [`decide`](Self::decide), once for a block.
-    fn decision(&mut self, block: &BlockTraits) -> Decision {
-        match self.decided {
-            Some((decided, decision)) if decided == *block => decision,
-            _ => {
-                let decision = self.decide(block);
-                self.decided = Some((*block, decision));
-                decision
-            }
-        }
-    }
-
-    fn log(&mut self, block: &BlockTraits) -> LogId {
-        let decision = self.decision(block);
-        self.streams.log(decision.group, self.now, self.records.known() / PATIENCE)
-    }
-
-    fn note_written(&mut self, block: &BlockTraits, place: MainBlock) {
-        let decision = self.decision(block);
-        self.decided = None;
-        let Some(number) = self.records.find_or_add(block) else { return };
-        let before = self.records.get(number);
-        let mut record = match (before.is_known(), block.reason) {
-            (false, _) => Record::first(self.now),
-            (true, Reason::Cleaning) => self.collect(before, decision),
-            (true, Reason::Writeback | Reason::Fsync) => self.overwrite(number, before),
-        };
-        record.set_promoted(decision.is_promoted);
-        self.records.set(number, record);
-        self.streams.note_written(decision.group, self.now, place);
-        self.places.set(place, number, decision.group);
-        if block.reason != Reason::Cleaning {
-            self.tick();
-        }
-    }
-
-    /// Learns from a block that cleaning copies.
-    fn collect(&mut self, record: Record, decision: Decision) -> Record {
-        if record.is_promoted() {
-            self.promotions.count_collected();
-        }
-        if decision.is_hotter {
-            self.promotions.count_asked();
-        }
-        record
-    }
-
-    /// Learns from the death of a block that a user overwrites.
-    fn overwrite(&mut self, number: usize, record: Record) -> Record {
-        let (cell, age) = (record.cell(), record.age(self.now));
-        let life = self.table.remaining_life(cell, age);
-        self.edges.count_died(life);
-        self.table.count_life(cell, self.hand.counted(number, self.now, age), age);
-        self.table.count_death(cell, age);
-        if record.is_promoted() {
-            self.promotions.count_overwritten();
-        }
-        record.overwritten(self.now)
-    }
-
-    /// After each block that a user wrote.
-    fn tick(&mut self) {
-        self.now = self.now.wrapping_add(1);
-        self.visit();
-        self.sample();
-        let known = self.records.known();
-        if self.now.wrapping_sub(self.learned) >= (known / PERIOD).max(PERIOD_MIN) {
-            self.learned = self.now;
-            self.edges.learn(Volume { blocks: known, lap: self.records.len(), space: self.places.space() });
-            self.table.learn(known);
-        }
-    }
-
-    /// The hand counts what one block lived through since its last visit.
-    fn visit(&mut self) {
-        let next = self.hand.next(self.records.len());
-        let mut record = self.records.get(next);
-        if record.is_known() {
-            let (cell, age) = (record.cell(), record.age(self.now));
-            self.table.count_life(cell, self.hand.counted(next, self.now, age), age);
-            record.limit_age(self.now);
-            self.records.set(next, record);
-        }
-        self.hand.visit(self.now, self.records.len());
-    }
-
-    /// Counts one block for the edges, from anywhere. Not the one that the hand visits: that goes as fast as a file that is written in order,
-    /// and would meet each of its blocks at one age.
-    fn sample(&mut self) {
-        // The one of the next time is read now: that takes a trip to memory, and what comes next can go on meanwhile.
-        let at = (u64::from(self.now.wrapping_mul(SCATTER)) * u64::from(self.records.len())) >> 32;
-        // Below the number of records.
-        let record = std::mem::replace(&mut self.sampled, self.records.get(at as usize));
-        if record.is_known() {
-            let life = self.table.remaining_life(record.cell(), record.age(self.now));
-            self.edges.count_seen(life);
-        }
-    }
-
-    fn rate(&mut self, section: &SectionView) -> Option<f64> {
-        let count = section.capacity / BLOCKS_PER_SEGMENT;
-        let first = section.section.get() * count;
-        let (mut blocks, mut sum) = (0u32, 0.0);
-        for segment in first..first + count {
-            for number in self.places.blocks(Segment::new(segment)) {
-                let record = self.records.get(number);
-                blocks += 1;
-                sum += 1.0 / self.table.remaining_life(record.cell(), record.age(self.now)).max(1.0);
-            }
-        }
-        (blocks > 0).then(|| sum / f64::from(blocks))
-    }
-}
-
 impl Placement for Hazard {
     fn more_logs(&self) -> &[SegmentKind] {
         &self.more
+    }
+
+    fn limit_memory(&self, bytes: usize) {
+        self.state().limit_memory(bytes);
     }
 
     fn log(&self, block: &BlockTraits) -> LogId {
@@ -314,15 +116,15 @@ impl Placement for Hazard {
     }
 
     fn note_dead(&self, place: MainBlock) {
-        self.state().places.clear(place);
+        self.state().note_dead(place);
     }
 
     fn note_sealed(&self, _log: LogId, segment: Segment) {
-        self.state().streams.note_sealed(segment);
+        self.state().note_sealed(segment);
     }
 
     fn note_free(&self, segment: Segment) {
-        self.state().places.free(segment);
+        self.state().note_free(segment);
     }
 
     fn rate(&self, section: &SectionView) -> Option<f64> {
@@ -333,7 +135,7 @@ impl Placement for Hazard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use basalt_segments::Section;
+    use basalt_segments::{Reason, Section};
 
     /// Places in turn, as if nothing were ever cleaned: only the places count here.
     struct Written {
@@ -348,7 +150,7 @@ mod tests {
         }
 
         fn write(&mut self, index: u32, reason: Reason) -> LogId {
-            let from = self.places[index as usize].filter(|_| reason == Reason::Cleaning);
+            let from = self.places[index as usize];
             let block = BlockTraits { index, reason, from, ..BlockTraits::default() };
             let log = self.hazard.log(&block);
             assert_eq!(self.hazard.log(&block), log, "asking twice changes nothing");
@@ -361,16 +163,23 @@ mod tests {
             log
         }
 
+        fn delete(&mut self, index: u32) {
+            self.hazard.note_dead(self.places[index as usize].take().unwrap());
+        }
+
         fn fill(&mut self, blocks: std::ops::Range<u32>) {
             for index in blocks {
                 self.write(index, Reason::Writeback);
             }
         }
 
+        /// What is predicted of a block, its age, and its past intervals.
+        fn look(&self, index: u32) -> (f64, u32, u16) {
+            self.hazard.state().look(self.places[index as usize].unwrap()).unwrap()
+        }
+
         fn life(&self, index: u32) -> f64 {
-            let state = &mut *self.hazard.state();
-            let record = state.record(&BlockTraits { index, ..BlockTraits::default() }).unwrap();
-            state.table.remaining_life(record.cell(), record.age(state.now))
+            self.look(index).0
         }
     }
 
@@ -394,6 +203,49 @@ mod tests {
         assert_ne!(logs[0], logs[1]);
     }
 
+    /// Blocks are new, and are deleted 300 writes later: that is how long a new one lives.
+    #[test]
+    fn what_is_deleted_is_learned() {
+        let mut written = Written::new(300);
+        written.fill(0..300);
+        for step in 0..100_000 {
+            written.delete(step % 300);
+            written.write(step % 300, Reason::Writeback);
+        }
+        let life = written.life(99_999 % 300);
+        assert!((life / 300.0 - 1.0).abs() < 0.15, "{life}");
+        assert_eq!(written.hazard.state().live(), 300);
+    }
+
+    /// What was there when the volume was opened is as old as the clock; what is copied of it keeps its age.
+    #[test]
+    fn what_was_there_already_is_old() {
+        let mut written = Written::new(2000);
+        written.places[..500].iter_mut().zip(0..).for_each(|(place, at)| *place = Some(MainBlock::new(at)));
+        written.next = 512;
+        written.fill(500..2000);
+        written.write(3, Reason::Cleaning);
+        let (_, age, count) = written.look(3);
+        assert_eq!((age, count), (1500, 0));
+    }
+
+    /// The coldest segments have one record for all blocks, and that is as good as one for each where they are alike.
+    #[test]
+    fn with_little_memory_cold_blocks_share_a_record() {
+        let mut written = Written::new(8192 + 64);
+        written.hazard.limit_memory(6 * 4200);
+        for step in 0..400_000 {
+            written.write(step % 64, Reason::Writeback);
+            written.write(64 + step % 8192, Reason::Writeback);
+        }
+        assert!(
+            written.hazard.memory() - Hazard::default().memory() < 6 * 4200 + (24 * 2 * written.next as usize) / 512
+        );
+        assert!((written.life(399_999 % 64) / 128.0 - 1.0).abs() < 0.1, "{}", written.life(399_999 % 64));
+        let middle = written.life(64 + (399_999 - 4096) % 8192);
+        assert!((middle / 8192.0 - 1.0).abs() < 0.3, "{middle}");
+    }
+
     #[test]
     fn the_rate_of_a_section_is_the_mean_of_its_live_blocks() {
         let mut written = Written::new(2048);
@@ -408,7 +260,7 @@ mod tests {
         written.fill(0..512);
         assert_eq!(written.hazard.rate(&section(0)), None);
         written.hazard.note_free(Segment::new(0));
-        assert_eq!(written.hazard.state().places.space(), 4 * 512);
+        assert_eq!(written.hazard.state().space(), 4 * 512);
     }
 
     #[test]
@@ -418,7 +270,7 @@ mod tests {
         assert!(empty < 2 << 20, "{empty}");
         written.fill(0..1 << 20);
         let each = (written.hazard.memory() - empty) as f64 / f64::from(1 << 20);
-        assert!((8.5..10.5).contains(&each), "{each}");
+        assert!((8.0..8.2).contains(&each), "{each}");
     }
 
     #[test]
@@ -432,6 +284,6 @@ mod tests {
             assert_eq!(hazard.log(&block), StaticPlacement::default().log(&block));
             hazard.note_written(&block, MainBlock::new(5));
         }
-        assert_eq!(hazard.state().records.len(), 0);
+        assert_eq!(hazard.state().space(), 0);
     }
 }

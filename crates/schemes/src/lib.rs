@@ -57,13 +57,13 @@ pub static PLACEMENTS: &[Policy] =
 
 /// Of [`PLACEMENTS`], those that [keep to a limit of memory](basalt_segments::Placement::limit_memory): what they have not seen for long they
 /// take for new.
-pub static BOUNDED: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY];
+pub static BOUNDED: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY, hazard::POLICY];
 
 /// Victim policies that belong to schemes, or are for comparisons alone.
 pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &CostHotness, &Timestamp];
 
 /// Of [`VICTIMS`], those that need no placement of a certain kind.
-pub static VICTIMS_FOR_ALL: &[&dyn VictimPolicy] = &[&DecliningCost, &Timestamp];
+pub static VICTIMS_FOR_ALL: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &Timestamp];
 
 /// The name of the [`Oracle`].
 pub const ORACLE: &str = "oracle";

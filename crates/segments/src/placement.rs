@@ -72,7 +72,7 @@ pub struct BlockTraits {
     pub index: u32,
     /// Why it is written.
     pub reason: Reason,
-    /// Of data that cleaning copies: where it lies.
+    /// Of data: where the block lies until now. `None` if it is new: behind the end of the file, in a hole, or written after it was cut off.
     pub from: Option<MainBlock>,
     /// Of data: the list of a page cache that its page is on at this moment. `None` if it is on none, or nobody knows: the engine does not.
     pub list: Option<List>,

@@ -211,9 +211,15 @@ impl Volume {
     #[inline]
     fn write_out(&mut self, block: u32, run: u32) -> Result<()> {
         self.statistics.user_blocks += 1;
-        let why = Why::Written { run };
+        let why = self.written(block, run);
         let log = self.log_with_room(self.choices.for_data(block, why));
         self.place(block, log, why)
+    }
+
+    /// Why a block gets a place that a user writes in a run.
+    #[inline]
+    fn written(&self, block: u32, run: u32) -> Why {
+        Why::Written { run, from: Some(self.places[block as usize]).filter(|place| *place != NOWHERE) }
     }
 
     /// As in the engine: a log that the checkpoint does not record opens no segment where they run short.

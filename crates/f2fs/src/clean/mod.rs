@@ -200,13 +200,7 @@ impl Volume {
         let (byte, ino) = self.pointer_of(nid, index, address)?;
         let traits = self.data_traits(ino)?;
         let index_in_file = self.file_block(ino, nid, index)?;
-        let traits = BlockTraits {
-            cold: true,
-            index: index_in_file.get(),
-            reason: Reason::Cleaning,
-            from: Some(self.geometry.main_block(address)),
-            ..traits
-        };
+        let traits = BlockTraits { cold: true, index: index_in_file.get(), reason: Reason::Cleaning, ..traits };
         let slot = Slot { nid, byte, index, count: 1 };
         let was_fresh = self.is_fresh(address);
         self.write_data_block(ino, index_in_file, slot, &traits, block)?;

@@ -142,7 +142,8 @@ impl Volume {
         Ok(Some(log))
     }
 
-    /// Gives a reserved block its place and points its slot there; the bytes are the caller's to write.
+    /// Gives a reserved block its place and points its slot there; the bytes are the caller's to write. Where the block lies until now is
+    /// found here, and needs not be in `traits`.
     pub(crate) fn place_block(
         &mut self,
         ino: Ino,
@@ -160,7 +161,9 @@ impl Volume {
             self.forget_extent(ino)?;
         }
         self.node(slot.nid)?;
-        let (log, address) = self.place(traits, data_owner(slot.nid, version, slot.index))?;
+        let from = self.geometry.in_main(old).then(|| self.geometry.main_block(old));
+        let traits = BlockTraits { from, ..*traits };
+        let (log, address) = self.place(&traits, data_owner(slot.nid, version, slot.index))?;
         self.node_mut(slot.nid)?.set_address(slot.byte, address);
         if self.journal.is_on() {
             self.checkpoint.since_mut().note_placed(slot.nid, address);

@@ -1,12 +1,9 @@
 //! What is known of each block, in eight bytes.
 
-use basalt_segments::BlockTraits;
-use rustc_hash::FxHashMap;
+use basalt_segments::{BLOCKS_PER_SEGMENT, Segment};
 
 use super::buckets::{BUCKETS, Mean, bucket};
 
-/// Records that lie together: neighbours in a file.
-const TOGETHER: u32 = 64;
 /// Intervals are counted up to this.
 const COUNT_MAX: u16 = 15;
 /// The least share of the newest interval in the mean is 1 / 8.
@@ -113,70 +110,86 @@ impl Record {
     }
 }
 
-/// The records of all blocks that were ever written, numbered as they are found.
+/// Records by the segment: a box of them for each segment that has any, so that a block's record moves as it does. Boxes that nobody needs
+/// are kept for the next segment.
+///
+/// A record's *number* is that of its box and its place in that: small numbers, all of which the [hand](super::hand::Hand) visits.
 #[derive(Default)]
-pub struct Records {
-    /// Where the records of a piece of a file begin. Asked by key alone: its order means nothing.
-    pieces: FxHashMap<(u32, u32), u32>,
-    records: Vec<Record>,
-    /// The piece that was asked for last: a block is looked up when its log is chosen, and again when it has its place.
-    last: Option<((u32, u32), u32)>,
-    known: u32,
+pub struct Pool {
+    boxes: Vec<RecordBox>,
+    unused: Vec<u32>,
 }
 
-impl Records {
-    /// The number of a block's record; `None` if none of its neighbours was ever written.
-    pub fn find(&mut self, block: &BlockTraits) -> Option<usize> {
-        let piece = (block.file, block.index / TOGETHER);
-        let first = match self.last {
-            Some((last, first)) if last == piece => first,
-            _ => *self.pieces.get(&piece)?,
-        };
-        self.last = Some((piece, first));
-        Some((first + block.index % TOGETHER) as usize)
+struct RecordBox {
+    owner: Option<Segment>,
+    records: Box<[Record; BLOCKS]>,
+}
+
+const BLOCKS: usize = BLOCKS_PER_SEGMENT as usize;
+
+impl Pool {
+    /// Bytes of a box and its allocation, and of what leads to it.
+    pub const BOX_BYTES: usize =
+        size_of::<[Record; BLOCKS]>() + size_of::<RecordBox>() + size_of::<u32>() + 2 * size_of::<usize>();
+
+    /// An empty box for a segment; `None` where `most` are in use, or there are as many as can be numbered.
+    pub fn take(&mut self, owner: Segment, most: usize) -> Option<u32> {
+        if let Some(unused) = self.unused.pop() {
+            self.boxes[unused as usize].owner = Some(owner);
+            return Some(unused);
+        }
+        if self.boxes.len() >= most.min(u32::MAX as usize / BLOCKS) {
+            return None;
+        }
+        if self.boxes.len() == self.boxes.capacity() {
+            // An eighth more, not twice as much.
+            let more = (self.boxes.len() / 8 + 1).min(most - self.boxes.len());
+            self.boxes.reserve_exact(more);
+            self.unused.reserve_exact(self.boxes.len() + more);
+        }
+        self.boxes.push(RecordBox { owner: Some(owner), records: Box::new([Record::default(); BLOCKS]) });
+        // There are no more, see above.
+        Some(self.boxes.len() as u32 - 1)
     }
 
-    /// As [`find`](Self::find), with a new record if there is none; `None` where there are 2^32.
-    pub fn find_or_add(&mut self, block: &BlockTraits) -> Option<usize> {
-        if let Some(found) = self.find(block) {
-            return Some(found);
-        }
-        let piece = (block.file, block.index / TOGETHER);
-        let end = self.records.len() + TOGETHER as usize;
-        let first = u32::try_from(end).ok()? - TOGETHER;
-        if end > self.records.capacity() {
-            // An eighth more, not twice as much: eight bytes a block are to stay about eight.
-            self.records.reserve_exact(TOGETHER as usize + self.records.len() / 8);
-        }
-        self.records.resize(end, Record::default());
-        self.pieces.insert(piece, first);
-        self.find(block)
+    /// Gives a box back, and forgets what is in it.
+    pub fn give_back(&mut self, number: u32) {
+        let one = &mut self.boxes[number as usize];
+        one.owner = None;
+        one.records.fill(Record::default());
+        self.unused.push(number);
+    }
+
+    /// The segments that have boxes.
+    pub fn owners(&self) -> impl Iterator<Item = Segment> {
+        self.boxes.iter().filter_map(|one| one.owner)
+    }
+
+    /// The records of a segment.
+    pub fn of_box(&self, number: u32) -> &[Record; BLOCKS] {
+        &self.boxes[number as usize].records
     }
 
     pub fn get(&self, number: usize) -> Record {
-        self.records[number]
+        self.boxes[number / BLOCKS].records[number % BLOCKS]
     }
 
     /// Replaces a record.
     pub fn set(&mut self, number: usize, record: Record) {
-        let before = std::mem::replace(&mut self.records[number], record);
-        self.known += u32::from(!before.is_known() && record.is_known());
+        self.boxes[number / BLOCKS].records[number % BLOCKS] = record;
     }
 
-    /// Blocks that were ever written.
-    pub fn known(&self) -> u32 {
-        self.known
+    /// Records, with empty ones.
+    pub fn len(&self) -> u32 {
+        // Boxes are no more than that.
+        (self.boxes.len() * BLOCKS) as u32
     }
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.records.capacity() * size_of::<Record>() + self.pieces.capacity() * size_of::<((u32, u32), u32)>()
-    }
-
-    /// Records, with those of blocks that were not written but lie beside others.
-    pub fn len(&self) -> u32 {
-        // `find_or_add` adds no more.
-        self.records.len() as u32
+        self.boxes.capacity() * size_of::<RecordBox>()
+            + self.boxes.len() * size_of::<[Record; BLOCKS]>()
+            + self.unused.capacity() * size_of::<u32>()
     }
 }
 
@@ -246,15 +259,21 @@ mod tests {
     }
 
     #[test]
-    fn records_are_numbered_as_they_are_found() {
-        let block = |file, index| BlockTraits { file, index, ..BlockTraits::default() };
-        let mut records = Records::default();
-        assert_eq!(records.find(&block(5, 70)), None);
-        assert_eq!(records.find_or_add(&block(5, 70)), Some(6));
-        assert_eq!(records.find_or_add(&block(4, 0)), Some(64));
-        assert_eq!((records.find(&block(5, 64)), records.find(&block(5, 63)), records.len()), (Some(0), None, 128));
-        records.set(6, Record::first(1));
-        records.set(6, Record::first(2));
-        assert_eq!((records.known(), records.get(6)), (1, Record::first(2)));
+    fn boxes_are_used_again_and_hold_nothing_then() {
+        let mut pool = Pool::default();
+        let take = |pool: &mut Pool, segment, most| pool.take(Segment::new(segment), most);
+        assert_eq!([5, 3, 9].map(|segment| take(&mut pool, segment, 2)), [Some(0), Some(1), None]);
+        pool.set(512 + 6, Record::first(1));
+        pool.set(512 + 6, Record::first(3));
+        assert_eq!((pool.get(518), pool.get(6), pool.len()), (Record::first(3), Record::default(), 1024));
+        assert_eq!(pool.of_box(1)[6], Record::first(3));
+        pool.give_back(1);
+        assert_eq!(pool.owners().collect::<Vec<_>>(), [Segment::new(5)]);
+        assert_eq!(
+            (take(&mut pool, 4, 2), take(&mut pool, 8, 3), pool.get(518)),
+            (Some(1), Some(2), Record::default())
+        );
+        assert_eq!(pool.owners().collect::<Vec<_>>(), [5, 4, 8].map(Segment::new));
+        assert!(pool.memory() <= 3 * Pool::BOX_BYTES, "{}", pool.memory());
     }
 }

@@ -58,8 +58,8 @@ impl Table {
         row.is_used = true;
     }
 
-    /// A block of this history lived from one age to another.
-    pub fn count_life(&mut self, cell: usize, from: u32, to: u32) {
+    /// So many blocks of this history lived from one age to another.
+    pub fn count_life(&mut self, cell: usize, from: u32, to: u32, blocks: f64) {
         if from >= to {
             return;
         }
@@ -68,14 +68,14 @@ impl Table {
         let (first, last) = (bucket(from), bucket(to));
         let (from, to) = (f64::from(from), f64::from(to));
         if first == last {
-            row.exposure[first] += to - from;
+            row.exposure[first] += (to - from) * blocks;
             return;
         }
-        row.exposure[first] += edge(first + 1) - from;
+        row.exposure[first] += (edge(first + 1) - from) * blocks;
         for at in first + 1..last {
-            row.exposure[at] += edge(at + 1) - edge(at);
+            row.exposure[at] += (edge(at + 1) - edge(at)) * blocks;
         }
-        row.exposure[last] += to - edge(last);
+        row.exposure[last] += (to - edge(last)) * blocks;
     }
 
     /// The predicted remaining life of a block of this history and age.
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn lives_are_spread_over_the_buckets_that_they_pass() {
         let mut table = Table::default();
-        table.count_life(9, 1, 5);
+        table.count_life(9, 1, 5, 1.0);
         // 0.5 up to 1.5, 0.5 up to 2, 1 up to 3, 1 up to 4, 1 up to 5.
         assert_eq!(table.rows[9].exposure[..6], [0.5, 0.5, 1.0, 1.0, 1.0, 0.0]);
-        table.count_life(9, 4, 5);
-        table.count_life(9, 5, 5);
-        table.count_life(9, 0, 1);
+        table.count_life(9, 4, 5, 1.0);
+        table.count_life(9, 5, 5, 1.0);
+        table.count_life(9, 0, 1, 1.0);
         assert_eq!(table.rows[9].exposure[..6], [1.5, 0.5, 1.0, 1.0, 2.0, 0.0]);
         assert_eq!(table.rows[9].exposure.iter().sum::<f64>(), 6.0);
     }
@@ -199,7 +199,7 @@ mod tests {
     fn what_was_counted_fades() {
         let mut table = Table::default();
         (0..100).for_each(|_| table.count_death(5, 70));
-        table.count_life(5, 64, 74);
+        table.count_life(5, 64, 74, 1.0);
         (0..2).for_each(|_| table.learn(1000));
         assert!((f64::from(table.rows[5].deaths[bucket(70)]) - 90.25).abs() < 1e-4);
         assert!((table.rows[5].exposure[bucket(70)] - 9.025).abs() < 1e-9);

@@ -26,8 +26,8 @@ pub type PageList = Box<dyn Fn(u32) -> Option<List> + Send>;
 /// Why a block of data gets a place.
 #[derive(Clone, Copy)]
 pub(super) enum Why {
-    /// A user writes it, with so many neighbours, itself included; 0: that is not known.
-    Written { run: u32 },
+    /// A user writes it, with so many neighbours, itself included (0: that is not known); where it lies until now, if it is not new.
+    Written { run: u32, from: Option<MainBlock> },
     /// Cleaning copies it from here.
     Moved { from: MainBlock },
 }
@@ -42,7 +42,7 @@ impl Logs {
         let kinds = SegmentKind::ALL.iter().chain(placement.more_logs()).copied().collect();
         let mut logs = Logs { placement, fixed: None, kinds, lists: None };
         if logs.placement.is_by_type_alone() {
-            let both = [Why::Written { run: 0 }, Why::Moved { from: MainBlock::new(0) }];
+            let both = [Why::Written { run: 0, from: None }, Why::Moved { from: MainBlock::new(0) }];
             logs.fixed = Some(both.map(|why| logs.choose(&logs.data(0, why))));
         }
         logs
@@ -165,7 +165,7 @@ impl Logs {
 fn data(block: u32, why: Why) -> BlockTraits {
     let block = BlockTraits { file: FILE, index: block, ..BlockTraits::default() };
     match why {
-        Why::Written { run } => BlockTraits { run, ..block },
+        Why::Written { run, from } => BlockTraits { run, from, ..block },
         Why::Moved { from } => BlockTraits { cold: true, reason: Reason::Cleaning, from: Some(from), ..block },
     }
 }

@@ -114,14 +114,6 @@ impl Pool {
         is_read
     }
 
-    /// Why a block that waits gets a place: cleaning read it, unless a user changed it since.
-    fn why(&self, waiting: Waiting) -> Why {
-        match self.dirty[waiting.block as usize] {
-            Dirty::Read => Why::Moved { from: waiting.from },
-            _ => Why::Written { run: 0 },
-        }
-    }
-
     /// Bytes of memory used on the heap, about.
     pub(super) fn memory(&self) -> usize {
         self.dirty.capacity() * size_of::<Dirty>() + self.waiting.capacity() * size_of::<Waiting>()
@@ -221,8 +213,9 @@ impl Volume {
         self.choices.note_writing();
         let mut groups = vec![Vec::new(); self.logs.len()];
         for one in waiting {
-            groups[self.choices.for_data(one.block, pool.why(one)).index()].push(one);
+            groups[self.choices.for_data(one.block, self.why(one)).index()].push(one);
         }
+        let Some(pool) = &self.pool else { return Ok(()) };
         let (mixed, size) = (pool.options.mixed, self.table.section_blocks() as usize);
         let mut written = LogId::all(groups.len()).zip(&groups).try_for_each(|(log, group)| {
             group.chunks_exact(size).try_for_each(|section| self.write_together(section, log))
@@ -238,6 +231,14 @@ impl Volume {
         written
     }
 
+    /// Why a block that waits gets a place: cleaning read it, unless a user changed it since.
+    fn why(&self, waiting: Waiting) -> Why {
+        match self.pool.as_ref().map(|pool| pool.dirty[waiting.block as usize]) {
+            Some(Dirty::Read) => Why::Moved { from: waiting.from },
+            _ => self.written(waiting.block, 0),
+        }
+    }
+
     fn write_together(&mut self, blocks: &[Waiting], log: LogId) -> Result<()> {
         if blocks.is_empty() {
             return Ok(());
@@ -246,7 +247,7 @@ impl Volume {
         let write_ns = if pool.is_stopped { 0 } else { pool.options.write_ns };
         self.choices.note_time(self.clock);
         for &one in blocks {
-            let why = self.pool.as_ref().map_or(Why::Written { run: 0 }, |pool| pool.why(one));
+            let why = self.why(one);
             self.place(one.block, self.log_with_room(log), why)?;
             match why {
                 Why::Moved { .. } => self.statistics.copies += 1,

@@ -1,0 +1,323 @@
+//! What the hazard table knows of a volume, and what it makes of each block.
+
+use basalt_segments::{BLOCKS_PER_SEGMENT, BlockTraits, LogId, MainBlock, Reason, SectionView, Segment, SegmentKind};
+
+use super::edges::{Edges, Volume};
+use super::hand::Hand;
+use super::places::{Common, Content, Places, Source};
+use super::promotion::Promotions;
+use super::records::Record;
+use super::streams::Streams;
+use super::table::Table;
+
+/// The rate of a segment is that of one place in so many.
+const SAMPLE: usize = 8;
+/// It learns once in so many writes for each block, but not more often than once in `PERIOD_MIN` block writes.
+const PERIOD: u32 = 8;
+const PERIOD_MIN: u32 = 1024;
+/// A group is idle that was not written to for one write in so many for each block.
+const PATIENCE: u32 = 10;
+
+/// 2^32 over the golden ratio: its multiples are spread evenly.
+const SCATTER: u32 = 0x9E37_79B1;
+
+/// All that is known.
+pub struct State {
+    /// Blocks that users wrote. It wraps.
+    now: u32,
+    learned: u32,
+    hand: Hand,
+    table: Table,
+    edges: Edges,
+    promotions: Promotions,
+    streams: Streams,
+    places: Places,
+    /// The block that is counted for the edges next.
+    sampled: Record,
+    /// Where the block lay that got another place last: what is dead there next is not deleted.
+    left: Option<MainBlock>,
+    /// What was decided last, until the block has its place.
+    decided: Option<(BlockTraits, Decision)>,
+}
+
+/// Where a block goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Decision {
+    group: usize,
+    /// Cleaning: it was predicted to be hotter than its segment's group.
+    is_hotter: bool,
+    /// It goes to a hotter group than its segment's.
+    is_promoted: bool,
+}
+
+impl State {
+    /// Of an empty volume, with so many groups.
+    pub fn new(groups: usize) -> State {
+        let streams = Streams::new(groups);
+        State {
+            now: 0,
+            learned: 0,
+            hand: Hand::default(),
+            table: Table::default(),
+            edges: Edges::new(streams.count()),
+            promotions: Promotions::default(),
+            streams,
+            places: Places::default(),
+            sampled: Record::default(),
+            left: None,
+            decided: None,
+        }
+    }
+
+    /// What [`Placement::more_logs`](basalt_segments::Placement::more_logs) answers.
+    pub fn more_logs(&self) -> &[SegmentKind] {
+        self.streams.more_logs()
+    }
+
+    /// As [`Placement::limit_memory`](basalt_segments::Placement::limit_memory).
+    pub fn limit_memory(&mut self, bytes: usize) {
+        self.places.limit(bytes);
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.places.memory() + self.table.memory()
+    }
+
+    fn remaining_life(&mut self, record: Record) -> f64 {
+        self.table.remaining_life(record.cell(), record.age(self.now))
+    }
+
+    /// What is known of a block; `None` if a user writes it for the first time.
+    fn known(&self, block: &BlockTraits) -> Option<(Record, Option<Source>)> {
+        let found = block.from.and_then(|from| self.places.find(from));
+        let is_old = block.from.is_some() && block.reason == Reason::Cleaning;
+        // It was there when the volume was opened: it is as old as the clock, at least.
+        let oldest = || is_old.then(|| (Record::first(0), None));
+        found.map(|(record, source)| (record, Some(source))).or_else(oldest)
+    }
+
+    fn decide(&mut self, block: &BlockTraits) -> Decision {
+        let record = self.known(block).map(|(record, _)| record);
+        let stays = |group| Decision { group, is_hotter: false, is_promoted: false };
+        let record = match record {
+            Some(record) if block.reason == Reason::Cleaning => record,
+            Some(record) => record.overwritten(self.now),
+            None => Record::first(self.now),
+        };
+        let life = self.remaining_life(record);
+        let predicted = self.edges.group(life);
+        let before = block.from.and_then(|from| self.places.group(from)).unwrap_or(0);
+        // A group that is not wanted any more keeps nothing.
+        let before = before.min(self.edges.coldest());
+        if block.reason != Reason::Cleaning || predicted >= before {
+            return stays(predicted);
+        }
+        let is_promoted = self.promotions.allows();
+        Decision { group: if is_promoted { predicted } else { before }, is_hotter: true, is_promoted }
+    }
+
+    /// As [`decide`](Self::decide), once for a block.
+    fn decision(&mut self, block: &BlockTraits) -> Decision {
+        match self.decided {
+            Some((decided, decision)) if decided == *block => decision,
+            _ => {
+                let decision = self.decide(block);
+                self.decided = Some((*block, decision));
+                decision
+            }
+        }
+    }
+
+    /// The log for a block.
+    pub fn log(&mut self, block: &BlockTraits) -> LogId {
+        let decision = self.decision(block);
+        self.streams.log(decision.group, self.now, self.places.live() / PATIENCE)
+    }
+
+    /// A block got its place.
+    pub fn note_written(&mut self, block: &BlockTraits, place: MainBlock) {
+        let decision = self.decision(block);
+        self.decided = None;
+        let mut record = match (self.known(block), block.reason) {
+            (Some((before, _)), Reason::Cleaning) => self.collect(before, decision),
+            (Some((before, source)), _) => {
+                self.count_death(before, source);
+                before.overwritten(self.now)
+            }
+            (None, _) => Record::first(self.now),
+        };
+        record.set_promoted(decision.is_promoted);
+        self.left = block.from;
+        if !self.places.begin(place.segment(), self.now) {
+            self.make_room(place.segment());
+        }
+        self.places.set(place, record, decision.group);
+        self.streams.note_written(decision.group, self.now, place);
+        if block.reason != Reason::Cleaning {
+            block.from.into_iter().for_each(|from| self.places.touch(from, self.now));
+            self.tick();
+        }
+    }
+
+    /// Begins a segment for which there is no room: one record has to do for all blocks of the coldest one. It is that of the block with the
+    /// median of the predicted remaining lives.
+    fn make_room(&mut self, begun: Segment) {
+        let Some(coldest) = self.places.coldest(self.now) else { return };
+        let Content::Each(records) = self.places.content(coldest) else { return };
+        let mut all: Vec<(f64, Record)> = Vec::with_capacity(records.len());
+        for record in records.iter().filter(|record| record.is_known()) {
+            let age = record.age(self.now);
+            all.push((self.table.remaining_life(record.cell(), age), *record));
+        }
+        let middle = all.len() / 2;
+        let by_life = |a: &(f64, Record), b: &(f64, Record)| a.0.total_cmp(&b.0);
+        let record =
+            if all.is_empty() { Record::first(self.now) } else { all.select_nth_unstable_by(middle, by_life).1.1 };
+        self.places.make_common(coldest, Common { record, counted: self.now });
+        self.places.begin(begun, self.now);
+    }
+
+    /// What was at this place is overwritten, moved or deleted.
+    pub fn note_dead(&mut self, place: MainBlock) {
+        if self.left.take() != Some(place)
+            && let Some((record, source)) = self.places.find(place)
+        {
+            // It is deleted.
+            self.count_death(record, Some(source));
+        }
+        self.places.clear(place);
+    }
+
+    /// A log has filled this segment, or left it.
+    pub fn note_sealed(&mut self, segment: Segment) {
+        self.streams.note_sealed(segment);
+    }
+
+    /// A segment is free.
+    pub fn note_free(&mut self, segment: Segment) {
+        self.places.free(segment);
+    }
+
+    /// Learns from a block that cleaning copies.
+    fn collect(&mut self, record: Record, decision: Decision) -> Record {
+        if record.is_promoted() {
+            self.promotions.count_collected();
+        }
+        if decision.is_hotter {
+            self.promotions.count_asked();
+        }
+        record
+    }
+
+    /// Learns from the death of a block that had this record.
+    fn count_death(&mut self, record: Record, source: Option<Source>) {
+        let (cell, age) = (record.cell(), record.age(self.now));
+        let life = self.table.remaining_life(cell, age);
+        self.edges.count_died(life);
+        let counted = match source {
+            Some(Source::Own(number)) => self.hand.counted(number, self.now, age),
+            Some(Source::Common(counted)) => age.saturating_sub(self.now.wrapping_sub(counted)),
+            None => 0,
+        };
+        self.table.count_life(cell, counted, age, 1.0);
+        self.table.count_death(cell, age);
+        if record.is_promoted() {
+            self.promotions.count_overwritten();
+        }
+    }
+
+    /// After each block that a user wrote.
+    fn tick(&mut self) {
+        self.now = self.now.wrapping_add(1);
+        self.visit();
+        self.sample();
+        let live = self.places.live();
+        if self.now.wrapping_sub(self.learned) >= (live / PERIOD).max(PERIOD_MIN) {
+            self.learned = self.now;
+            self.count_common();
+            self.edges.learn(Volume { blocks: live, lap: self.places.len(), space: self.places.space() });
+            self.table.learn(live);
+        }
+    }
+
+    /// Counts what blocks lived through that have a record together.
+    fn count_common(&mut self) {
+        for (common, live) in self.places.all_common() {
+            let age = common.record.age(self.now);
+            let counted = age.saturating_sub(self.now.wrapping_sub(common.counted));
+            self.table.count_life(common.record.cell(), counted, age, f64::from(live));
+            common.record.limit_age(self.now);
+            common.counted = self.now;
+        }
+    }
+
+    /// The hand counts what one block lived through since its last visit.
+    fn visit(&mut self) {
+        let records = self.places.pool().len();
+        if records == 0 {
+            return;
+        }
+        let next = self.hand.next(records);
+        let mut record = self.places.pool().get(next);
+        if record.is_known() {
+            let (cell, age) = (record.cell(), record.age(self.now));
+            self.table.count_life(cell, self.hand.counted(next, self.now, age), age, 1.0);
+            record.limit_age(self.now);
+            self.places.pool_mut().set(next, record);
+        }
+        self.hand.visit(self.now, records);
+    }
+
+    /// Counts one block for the edges, from anywhere. Not the one that the hand visits: that goes as fast as a file that is written in order,
+    /// and would meet each of its blocks at one age.
+    fn sample(&mut self) {
+        // Below the number of places.
+        let at = ((u64::from(self.now.wrapping_mul(SCATTER)) * u64::from(self.places.len())) >> 32) as u32;
+        // The one of the next time is read now: that takes a trip to memory, and what comes next can go on meanwhile.
+        let record = std::mem::replace(&mut self.sampled, self.places.sample(at));
+        if record.is_known() {
+            let life = self.remaining_life(record);
+            self.edges.count_seen(life);
+        }
+    }
+
+    /// As [`Placement::rate`](basalt_segments::Placement::rate).
+    pub fn rate(&mut self, section: &SectionView) -> Option<f64> {
+        let count = section.capacity / BLOCKS_PER_SEGMENT;
+        let first = section.section.get() * count;
+        let (mut blocks, mut sum) = (0.0, 0.0);
+        for segment in first..first + count {
+            let mut add = |record: &Record, of: f64| {
+                blocks += of;
+                sum += of / self.table.remaining_life(record.cell(), record.age(self.now)).max(1.0);
+            };
+            match self.places.content(Segment::new(segment)) {
+                Content::Each(records) => {
+                    let sampled = records.iter().step_by(SAMPLE).filter(|record| record.is_known());
+                    sampled.for_each(|record| add(record, 1.0));
+                }
+                Content::Common(record, live) => add(&record, f64::from(live) / SAMPLE as f64),
+            }
+        }
+        (blocks > 0.0).then(|| sum / blocks)
+    }
+}
+
+/// What tests ask.
+#[cfg(test)]
+impl State {
+    pub fn space(&self) -> u64 {
+        self.places.space()
+    }
+
+    pub fn live(&self) -> u32 {
+        self.places.live()
+    }
+
+    /// What is predicted of the block at this place; its age, and its past intervals.
+    pub fn look(&mut self, place: MainBlock) -> Option<(f64, u32, u16)> {
+        let (record, _) = self.places.find(place)?;
+        Some((self.remaining_life(record), record.age(self.now), record.count()))
+    }
+}
