@@ -12,6 +12,7 @@
 use basalt_segments::Durable;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::panicking;
 
 use basalt_device::BlockDevice;
@@ -98,6 +99,8 @@ pub struct F2fs {
     pub(crate) closed: RwLock<Closed>,
     /// Held by who cleans: the plan, what is read ahead for it, and the moves belong together.
     pub(crate) cleaning: Mutex<()>,
+    /// Changes that were made. What was made room for before one may be taken after it.
+    pub(crate) changes: AtomicU64,
     pub(crate) turn: Mutex<()>,
     pub(crate) reuse: RwLock<()>,
     pub(crate) device: Arc<Submission>,

@@ -53,8 +53,7 @@ impl F2fs {
     /// As [`change`](Self::change), for an operation that writes about `weight` blocks.
     fn change_much<T>(&self, weight: u32, work: impl FnOnce(&mut Volume) -> Result<T>) -> basalt_vfs::Result<T> {
         let _open = self.keep_open()?;
-        self.make_room_for(weight)?;
-        Ok(self.locked(|volume| {
+        Ok(self.change_with_room(weight, |volume| {
             volume.last_used = volume.clock.rough_uptime();
             volume.expect_writable()?;
             volume.attempt(work)

@@ -3,6 +3,8 @@
 //! Whoever changes the volume does this work, piece by piece: what is next, the driver of [`basalt_segments::cleaning`] says. Each piece is
 //! decided under the volume's lock, and its requests are made without it: see [`submission`](crate::submission).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use basalt_segments::SegmentTable;
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Moved, PIECE, Want, make_room};
 
@@ -11,6 +13,9 @@ use crate::lock::F2fs;
 use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::submission::Submission;
 use crate::volume::Volume;
+
+/// How often a change makes room of which others take some, before it goes on with what is left.
+const ATTEMPTS: usize = 32;
 
 impl F2fs {
     /// As [`make_room_for`](Self::make_room_for) a change that writes little.
@@ -25,6 +30,28 @@ impl F2fs {
             self.noting_failure(Submission::submit_or_leave)?;
         }
         make_room(&mut Writer(self), weight)
+    }
+
+    /// Makes room for a change that writes about `weight` blocks, and makes it. Where others have taken the room before the change had the
+    /// lock, room is made once more: as many as may change the volume at once could otherwise use up all that is free.
+    pub(crate) fn change_with_room<T>(&self, weight: u32, change: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
+        let (mut change, mut attempts) = (Some(change), 0);
+        loop {
+            let before = self.changes.load(Relaxed);
+            self.make_room_for(weight)?;
+            attempts += 1;
+            let done = self.locked(|volume| {
+                let have_others_changed = attempts < ATTEMPTS && self.changes.load(Relaxed) != before;
+                if have_others_changed && volume.cleaner.is_room_taken(&volume.table, &volume.facts()) {
+                    return Ok(None);
+                }
+                self.changes.fetch_add(1, Relaxed);
+                change.take().map(|change| change(volume)).transpose()
+            })?;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
     }
 
     /// Has `write` write so many blocks, piece by piece.

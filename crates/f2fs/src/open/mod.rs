@@ -3,6 +3,7 @@
 mod metadata;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use basalt_device::BlockDevice;
 use basalt_segments::{LogId, SegmentKind};
@@ -97,6 +98,7 @@ impl F2fs {
             volume: VolumeLock::new(volume),
             closed: RwLock::new(None),
             cleaning: Mutex::new(()),
+            changes: AtomicU64::new(0),
             turn: Mutex::new(()),
             reuse: RwLock::new(()),
             device,

@@ -183,6 +183,19 @@ impl Cleaner {
         }
     }
 
+    /// Whether room has to be made again before a change, because others have taken what was made for it: the next change, or cleaning, might
+    /// run into the end of the free sections, and cleaning can do something about it.
+    #[must_use]
+    pub fn is_room_taken(&self, table: &SegmentTable, facts: &Facts) -> bool {
+        let is_low = || facts.load.is_low(table) && (!self.is_in_vain() || self.sections_to_be_freed(table) > 0);
+        facts.is_writable && (facts.is_recovery_cramped || is_low())
+    }
+
+    /// Whether a step may move live blocks before sections have to be freed.
+    fn may_step(&self, table: &SegmentTable, facts: &Facts) -> bool {
+        facts.load.has_workspace(table) && !self.wants_sections_freed(table, &facts.load, false)
+    }
+
     /// Whether sections have to be freed; `paced`: while cleaning goes on in small steps.
     fn next_commit(&self, table: &SegmentTable, facts: &Facts, paced: bool) -> Next {
         // Counted once: this is asked before and after every step.
@@ -245,7 +258,8 @@ pub fn relieve_memory<V: Driven>(volume: &mut V) -> Result<(), V::Error> {
     Ok(())
 }
 
-/// Moves up to `most` live blocks; false if there is nothing to gain.
+/// Moves up to `most` live blocks, while there is room for them: others may have taken some, and what is emptied is free only after a commit.
+/// False if there is nothing to gain.
 fn clean_step<V: Driven>(volume: &mut V, most: u32) -> Result<bool, V::Error> {
     volume.as_cleaner(|volume| {
         if !volume.plan() {
@@ -253,6 +267,7 @@ fn clean_step<V: Driven>(volume: &mut V, most: u32) -> Result<bool, V::Error> {
         }
         let mut left = most;
         while left > 0
+            && volume.ask(|cleaner, table, facts| cleaner.may_step(table, facts))
             && let Some(moved) = volume.follow_plan(left)?
         {
             left -= moved.blocks;

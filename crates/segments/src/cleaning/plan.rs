@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::RecentVictims;
-use crate::{BLOCKS_PER_SEGMENT, Section, Segment, SegmentState, SegmentTable, VictimPolicy};
+use crate::{BLOCKS_PER_SEGMENT, Greedy, Section, Segment, SegmentState, SegmentTable, VictimPolicy};
 
 /// Sections of a plan where the first already gain enough.
 const USUAL_VICTIMS: usize = 8;
@@ -155,6 +155,11 @@ impl Cleaner {
         }
     }
 
+    /// Whether the last search for victims found nothing to gain.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.in_vain.is_some()
+    }
+
     /// Plans foreground cleaning unless a plan exists; false if cleaning would gain nothing.
     pub fn plan_when_needed(
         &mut self,
@@ -172,8 +177,9 @@ impl Cleaner {
     /// Plans to empty sections that together hold at least a section's worth of dead blocks, the cheapest by `policy`; false if
     /// those that may be taken do not.
     ///
-    /// With an over-provisioning of `p` percent, about `100 / p` sections always do; mkfs reserves twice as many, and
-    /// `reserved_sections` is what it reserved. `now` is in the unit of [`SegmentTable::set_live`].
+    /// With an over-provisioning of `p` percent, about `100 / p` of the sections with the most dead blocks always do; mkfs reserves twice as
+    /// many, and `reserved_sections` is what it reserved. Where the policy prefers others, and those do not, sections are taken greedily. `now`
+    /// is in the unit of [`SegmentTable::set_live`].
     fn plan_foreground(
         &mut self,
         table: &SegmentTable,
@@ -181,12 +187,35 @@ impl Cleaner {
         reserved_sections: u32,
         now: u64,
     ) -> bool {
-        let capacity = table.section_blocks();
         let most = (reserved_sections.saturating_sub(LOGS) as usize / 2 + 1).max(USUAL_VICTIMS);
-        let best = table.select_victims(policy, now, &|section| self.avoids(section), most);
+        let capacity = u64::from(table.section_blocks());
+        let mut plan = self.choose_victims(table, policy, now, most);
+        if plan.2 < capacity {
+            plan = self.choose_victims(table, &Greedy, now, most);
+        }
+        let (victims, live, dead) = plan;
+        let gains = dead >= capacity;
+        if gains {
+            self.set_plan(Purpose::Foreground, victims, live, dead);
+            let with = |usual: u64, new| usual - usual / USUAL_PLANS + new;
+            (self.usual_live, self.usual_dead) = (with(self.usual_live, live), with(self.usual_dead, dead));
+        }
+        self.in_vain = if gains { None } else { Some(table.dead_blocks()) };
+        gains
+    }
+
+    /// The cheapest sections by a policy, up to `most`, until they hold a section's worth of dead blocks; their live and their dead blocks.
+    fn choose_victims(
+        &self,
+        table: &SegmentTable,
+        policy: &dyn VictimPolicy,
+        now: u64,
+        most: usize,
+    ) -> (VecDeque<Section>, u64, u64) {
+        let capacity = table.section_blocks();
         let mut victims = VecDeque::new();
         let (mut live, mut dead) = (0, 0);
-        for section in best {
+        for section in table.select_victims(policy, now, &|section| self.avoids(section), most) {
             let used = table.needed_in_section(section);
             let is_cheap = victims.len() < USUAL_VICTIMS && capacity - used >= capacity / 4;
             if dead >= u64::from(capacity) && !is_cheap {
@@ -196,14 +225,7 @@ impl Cleaner {
             dead += u64::from(capacity - used);
             victims.push_back(section);
         }
-        let gains = dead >= u64::from(capacity);
-        if gains {
-            self.set_plan(Purpose::Foreground, victims, live, dead);
-            let with = |usual: u64, new| usual - usual / USUAL_PLANS + new;
-            (self.usual_live, self.usual_dead) = (with(self.usual_live, live), with(self.usual_dead, dead));
-        }
-        self.in_vain = if gains { None } else { Some(table.dead_blocks()) };
-        gains
+        (victims, live, dead)
     }
 
     /// Plans to empty the section that is best emptied while nobody waits, by `policy`; false if none is worth it.
