@@ -266,12 +266,19 @@ const IGNORED: &[&str] = &[
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "helper=", "uhelper="];
 
 impl MountChoices {
-    /// Reads a list of options separated by commas. Later ones win.
+    /// Reads a list of options separated by commas. Later ones win, of this list and of others. [`check`](Self::check) comes after the last.
     ///
     /// # Errors
     /// A text for the user that names the option.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
-        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))?;
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
+    }
+
+    /// Whether the options go together.
+    ///
+    /// # Errors
+    /// A text for the user that names those that do not.
+    pub fn check(&self) -> Result<(), String> {
         let OpenOptions { placement, logs, .. } = self.engine;
         if (placement.make)(logs).is_none() {
             return Err(format!(
@@ -392,7 +399,18 @@ mod tests {
     fn parse(list: &str) -> Result<MountChoices, String> {
         let mut choices = MountChoices::default();
         choices.apply(list)?;
+        choices.check()?;
         Ok(choices)
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_known_after_the_last_option() {
+        let mut choices = MountChoices::default();
+        choices.apply("placement=sepbit").unwrap();
+        choices.apply("logs=2").unwrap();
+        assert!(choices.check().unwrap_err().contains("logs=2"));
+        choices.apply("logs=6").unwrap();
+        choices.check().unwrap();
     }
 
     #[test]

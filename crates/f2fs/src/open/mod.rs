@@ -28,7 +28,7 @@ use crate::volume::Volume;
 impl F2fs {
     /// Opens the volume on `device`. An unclean volume falls back to its last checkpoint and what was fsynced since. For writing,
     /// this is made durable, and orphans are freed; read-only, it stays in memory. Where a block cannot be read without which nothing may
-    /// be changed, the volume is read-only, and a [warning](F2fs::warnings) says why.
+    /// be changed, or recovery finds no free segment, the volume is read-only, and a [warning](F2fs::warnings) says why.
     ///
     /// One volume at a time is open on a device, in this process and altogether: two of them destroy each other's data. A
     /// [`FileDevice`](basalt_device::FileDevice) locks what it opens, and refuses a second one; a
@@ -47,6 +47,15 @@ impl F2fs {
                     "mounted read-only, without what was fsynced after the last checkpoint: {error}; `basalt rescue` finds more"
                 );
                 fs.volume.lock().warnings.push(warning);
+                Ok(fs)
+            }
+            // Read-only, what was fsynced stays in memory.
+            Err(Error::Refused(basalt_vfs::Error::NoSpace)) if !options.read_only => {
+                let options = OpenOptions { read_only: true, ..options };
+                let (fs, _) = F2fs::open_to(device, options, clock, Recovery::MOUNT)?;
+                let warning = "mounted read-only: there is no free segment to recover to what was fsynced after the last checkpoint; \
+                     copy what is needed, and format the volume anew";
+                fs.volume.lock().warnings.push(warning.to_owned());
                 Ok(fs)
             }
             opened => opened.map(|(fs, _)| fs),

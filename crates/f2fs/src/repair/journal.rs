@@ -72,8 +72,8 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
     for (extent, ..) in ATTEMPTS {
         match recover_as(device, clock, Some(extent)) {
             Ok(repairs) => return Ok(Recovered { repairs, extent: Some(extent) }),
-            // Nothing is given up for a write that fails: the next time it may not.
-            Err(error @ Error::Refused(basalt_vfs::Error::Io(_))) => return Err(error),
+            // Nothing is given up for a write that fails: the next time it may not. Nor for lack of room: mounted read-only, all is there.
+            Err(error @ Error::Refused(basalt_vfs::Error::Io(_) | basalt_vfs::Error::NoSpace)) => return Err(error),
             Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
             // Nor for a journal that another Basalt can recover.
             Err(error @ Error::Unsupported { .. }) => return Err(error),
