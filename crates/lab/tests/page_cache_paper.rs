@@ -26,9 +26,9 @@ fn run(load: &str, placing: (u8, Placing), touches: Touches, seed: u64) -> (Stat
         cleaning: defaults::CLEANING.to_owned(),
         age: Age::Modified,
     };
-    let lengths = FileLengths { seed, set_bytes: 1 << 30, warm_up: None, measured: None };
+    let lengths = FileLengths::usual(seed);
     let around = AroundFiles::new(None, touches, None);
-    let load = FileLoad::parse(load).unwrap();
+    let load = FileLoad::parse(load, 1 << 30).unwrap();
     let (ran, memory) = run_files(&setup, &load, &lengths, around, &mut |_, _| ()).unwrap();
     (ran.statistics, memory)
 }

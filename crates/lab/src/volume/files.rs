@@ -32,6 +32,8 @@ const RATE: u32 = 20;
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileLoad {
     kind: Kind,
+    /// Of the volume that it is made for, in bytes.
+    made_for: u64,
     /// How long a file is dirty before it is written back, in seconds.
     hold: f64,
     /// Dirty pages at most.
@@ -48,13 +50,15 @@ enum Kind {
 }
 
 impl FileLoad {
-    /// A load by its name: `server`, with options as in `server:runs=10,loops=4000,rate=60,files=2000,kib=128,append=16384,cold=60000,pick=random`,
-    /// or a workload of files such as `mobile`, with its own options and `rate`. Both take `hold=SECONDS` (how long a file is dirty),
-    /// `dirty=PAGES` (dirty at most), and `segments=N` (of the volume, whatever the utilization).
+    /// A load by its name, made for a volume of so many bytes: `server`, with options as in
+    /// `server:runs=10,loops=4000,rate=60,files=2000,kib=128,append=16384,cold=60000,pick=random`, which are its own at 1 GiB
+    /// ([`Server::made_for`]), or a workload of files such as `mobile`, with its own options and `rate`. Both take `hold=SECONDS` (how long
+    /// a file is dirty), `dirty=PAGES` (dirty at most), and `segments=N` or `segments=N%` of those that
+    /// it is made for (of the volume, whatever the utilization).
     ///
     /// # Errors
     /// In words, when there is no such load or option.
-    pub fn parse(text: &str) -> Result<FileLoad, String> {
+    pub fn parse(text: &str, made_for: u64) -> Result<FileLoad, String> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let mut options: Vec<(&str, &str)> = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -66,18 +70,9 @@ impl FileLoad {
             return Err(format!("{text}: hold is not from 0 to 1000000 seconds"));
         }
         let most_dirty = own.number("dirty", usize::MAX)?;
-        let segments = match own.number("segments", 0)? {
-            0 => None,
-            segments => Some(segments),
-        };
-        let kind = if name == "server" { own.server()? } else { own.workload(name)? };
-        Ok(FileLoad { kind, hold, most_dirty, segments })
-    }
-
-    /// Of a server.
-    #[must_use]
-    pub fn server(server: Server) -> FileLoad {
-        FileLoad { kind: Kind::Server(server), hold: HOLD_SECONDS, most_dirty: usize::MAX, segments: None }
+        let segments = own.segments(made_for)?;
+        let kind = if name == "server" { own.server(Server::made_for(made_for))? } else { own.workload(name)? };
+        Ok(FileLoad { kind, made_for, hold, most_dirty, segments })
     }
 
     /// Whether it can run as long.
@@ -108,6 +103,7 @@ impl FileLoad {
     fn run(
         &self,
         lengths: &FileLengths,
+        until: u8,
         memory: &mut Memory,
         below: &mut dyn Below,
         mut phase: impl FnMut(&Memory),
@@ -116,14 +112,15 @@ impl FileLoad {
         match &self.kind {
             Kind::Server(server) => {
                 phase(memory);
-                let steps = server.steps();
-                server.run(lengths.seed, memory, below, &mut |done| progress(done, steps))
+                let steps = share(server.steps(), until);
+                server.run((lengths.seed, steps), memory, below, &mut |done| progress(done, steps))
             }
             Kind::Workload(specification, rate) => {
-                let settings = Settings { size_bytes: lengths.set_bytes, seed: lengths.seed, ..Settings::default() };
+                let settings = Settings { size_bytes: self.made_for, seed: lengths.seed, ..Settings::default() };
                 let workload = by_name(specification, &settings).map_err(|error| error.to_string())?;
                 let usual = defaults::TIMES * workload.plan().initial_bytes.div_ceil(BLOCK_SIZE);
                 let (warm_up, measured) = (lengths.warm_up.unwrap_or(usual), lengths.measured.unwrap_or(usual));
+                let measured = share(measured, until);
                 let total = warm_up.saturating_add(measured);
                 let mut operations = Operations::new(workload, *rate);
                 operations.prepare(memory, below)?;
@@ -156,13 +153,28 @@ impl<'a> Own<'a> {
 
     fn at_least_one(&mut self, key: &str, usual: u32) -> Result<u32, String> {
         match self.number(key, usual)? {
-            number @ 1..=100_000_000 => Ok(number),
-            _ => Err(format!("{}: {key} is not from 1 to 100000000", self.text)),
+            number @ 1..=server::MOST => Ok(number),
+            _ => Err(format!("{}: {key} is not from 1 to {}", self.text, server::MOST)),
         }
     }
 
-    fn server(&mut self) -> Result<Kind, String> {
-        let usual = Server::default();
+    /// A number, or a share in percent of a volume of so many bytes; none where none or 0 is said.
+    fn segments(&mut self, made_for: u64) -> Result<Option<u32>, String> {
+        let Some(text) = self.take("segments") else { return Ok(None) };
+        let wrong = || format!("{}: segments `{text}` is no number, and no share such as 44%", self.text);
+        let segments = match text.strip_suffix('%').map(str::parse::<f64>) {
+            None => text.parse().map_err(|_| wrong())?,
+            Some(Ok(percent)) if percent > 0.0 && percent <= 1000.0 => {
+                let all = made_for / (u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE);
+                // More than there can be is the most there can be.
+                (all as f64 * percent / 100.0).round().max(1.0) as u32
+            }
+            Some(_) => return Err(wrong()),
+        };
+        Ok((segments > 0).then_some(segments))
+    }
+
+    fn server(&mut self, usual: Server) -> Result<Kind, String> {
         let server = Server {
             files: self.at_least_one("files", usual.files)?,
             bytes: u64::from(self.at_least_one("kib", (usual.bytes >> 10) as u32)?) << 10,
@@ -200,12 +212,29 @@ impl<'a> Own<'a> {
 pub struct FileLengths {
     /// Of all choices.
     pub seed: u64,
-    /// Of workloads, the size of the volume that they derive their files from, in bytes.
-    pub set_bytes: u64,
     /// Of workloads, pages that programs write before measuring; four times their files unless given.
     pub warm_up: Option<u64>,
     /// Pages measured, likewise.
     pub measured: Option<u64>,
+    /// The share of what is measured that is done, in percent, on the volume for all of it: 10 are the first of ten runs of `server`.
+    pub until: u8,
+}
+
+impl FileLengths {
+    /// All of a load, with this seed.
+    #[must_use]
+    pub fn usual(seed: u64) -> FileLengths {
+        FileLengths { seed, warm_up: None, measured: None, until: WHOLE }
+    }
+}
+
+/// All of a load, in percent.
+const WHOLE: u8 = 100;
+
+/// So many percent of a number, rounded down.
+fn share(of: u64, percent: u8) -> u64 {
+    // 100 % is the number itself, so what is less has room.
+    (u128::from(of) * u128::from(percent.min(WHOLE)) / u128::from(WHOLE)) as u64
 }
 
 /// What stands around the volume.
@@ -242,9 +271,9 @@ pub fn run_files(
 ) -> Result<(Ran, MemoryStatistics), String> {
     setup.placement.check_files(setup.logs, around.touches)?;
     load.check(lengths)?;
-    // Once without a volume: how many blocks live does not depend on it.
+    // Once without a volume, to the end: how many blocks live does not depend on it.
     let mut memory = load.memory(&around);
-    load.run(lengths, &mut memory, &mut Nothing, |_| (), &mut |_, _| ())?;
+    load.run(lengths, WHOLE, &mut memory, &mut Nothing, |_| (), &mut |_, _| ())?;
     let blocks = memory.most_blocks();
     let size = match load.segments {
         Some(segments) => u64::from(segments) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE,
@@ -272,7 +301,7 @@ pub fn run_files(
         volume.borrow_mut().take_statistics();
         device.iter().for_each(|device| _ = device.0.lock().take());
     };
-    load.run(lengths, &mut memory, &mut Borrowed(&volume), begin, progress)?;
+    load.run(lengths, lengths.until, &mut memory, &mut Borrowed(&volume), begin, progress)?;
     let mut volume = volume.into_inner();
     let written = memory.statistics().since(&before);
     let ran = Ran {
@@ -301,13 +330,18 @@ impl Below for Borrowed<'_> {
 mod tests {
     use super::*;
 
+    const GIB: u64 = 1 << 30;
+
     #[test]
     fn loads_are_read_with_their_options() {
-        assert_eq!(FileLoad::parse("server"), Ok(FileLoad::server(Server::default())));
-        let load = FileLoad::parse("server:cold=0,runs=2,pick=rotation,hold=5.5,dirty=100,kib=64,segments=40").unwrap();
+        let parse = |text: &str| FileLoad::parse(text, GIB);
+        let usual = parse("server").unwrap();
+        assert_eq!((&usual.kind, usual.hold, usual.segments), (&Kind::Server(Server::default()), 30.0, None));
+        let load = parse("server:cold=0,runs=2,pick=rotation,hold=5.5,dirty=100,kib=64,segments=40").unwrap();
         let server = Server { cold: 0, runs: 2, pick: Pick::Rotation, bytes: 64 << 10, ..Server::default() };
-        assert_eq!(load, FileLoad { kind: Kind::Server(server), hold: 5.5, most_dirty: 100, segments: Some(40) });
-        let load = FileLoad::parse("mobile:pictures=100M,rate=7").unwrap();
+        let kind = Kind::Server(server);
+        assert_eq!(load, FileLoad { kind, made_for: GIB, hold: 5.5, most_dirty: 100, segments: Some(40) });
+        let load = parse("mobile:pictures=100M,rate=7").unwrap();
         assert_eq!(load.kind, Kind::Workload("mobile:pictures=100M".into(), 7));
         for (text, expected) in [
             ("server:colour=3", "`server` has no option `colour`"),
@@ -315,11 +349,48 @@ mod tests {
             ("server:cold=many", "cold `many` is no such number"),
             ("server:pick=last", "pick `last` is not random or rotation"),
             ("server:hold=-1", "hold is not from 0"),
+            ("server:segments=many", "segments `many` is no number"),
+            ("server:segments=0%", "segments `0%` is no number"),
+            ("mobile:segments=nan%", "segments `nan%` is no number"),
             ("nothing", "there is no workload `nothing`"),
             ("mobile:colour=3", "colour"),
         ] {
-            let error = FileLoad::parse(text).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
         }
+    }
+
+    /// As many loops for each file and as much time for each loop of a file, at every size; what is said stays.
+    #[test]
+    fn a_server_grows_with_the_volume_that_it_is_made_for() {
+        let of = |text: &str, made_for| match FileLoad::parse(text, made_for).unwrap().kind {
+            Kind::Server(server) => (server.files, server.cold, server.loops, server.rate, server.runs),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of("server", GIB), (2000, 60_000, 4000, 60, 10));
+        assert_eq!(of("server", GIB / 4), (500, 15_000, 1000, 15, 10));
+        assert_eq!(of("server:cold=0,runs=3", 5 * GIB), (10_000, 0, 20_000, 300, 3));
+        assert_eq!(of("server:rate=7", 1), (1, 0, 1, 7, 10));
+        assert_eq!(of("server", u64::MAX).0, server::MOST);
+    }
+
+    #[test]
+    fn a_share_of_the_segments_is_one_of_the_volume_that_the_load_is_made_for() {
+        let of = |text: &str, made_for| FileLoad::parse(text, made_for).unwrap().segments;
+        let share = "server:segments=44.34%";
+        assert_eq!([GIB, GIB / 4, 5 * GIB, 1].map(|made_for| of(share, made_for)), [227, 57, 1135, 1].map(Some));
+        assert_eq!(
+            (of("mobile:segments=227", GIB / 4), of("server:segments=0", GIB), of("mobile", GIB)),
+            (Some(227), None, None)
+        );
+    }
+
+    #[test]
+    fn shares_are_rounded_down() {
+        assert_eq!(
+            [(39, 10), (40_000, 10), (7, 100), (7, 255)].map(|(of, percent)| share(of, percent)),
+            [3, 4000, 7, 7]
+        );
+        assert_eq!(share(u64::MAX, 100), u64::MAX);
     }
 }

@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "STREAM", default_value = defaults::STREAM)]
     stream: String,
 
-    /// Files that are written, read and removed, instead of a stream: `server:runs=10,cold=60000`, or a workload such as `mobile`, made for
-    /// `--size`; they pass a kernel's page cache, and the volume is as large as what reaches it needs
+    /// Files that are written, read and removed, instead of a stream: `server:runs=10,cold=60000`, or a workload such as `mobile`, both made
+    /// for `--size`; they pass a kernel's page cache, and the volume is as large as what reaches it needs
     #[arg(long, value_name = "LOAD", conflicts_with_all = ["stream", "set"])]
     files: Option<String>,
 
@@ -259,9 +259,9 @@ fn run_load(
     files: &str,
     progress: &mut Progress,
 ) -> Result<(String, Ran, Option<MemoryStatistics>), Failure> {
-    let load = FileLoad::parse(files).map_err(Failure::usage)?;
+    let load = FileLoad::parse(files, args.size).map_err(Failure::usage)?;
     setup.placement.check_files(setup.logs, touches(args)).map_err(Failure::usage)?;
-    let lengths = FileLengths { seed: args.seed, set_bytes: args.size, warm_up: args.age, measured: args.writes };
+    let lengths = FileLengths { warm_up: args.age, measured: args.writes, ..FileLengths::usual(args.seed) };
     load.check(&lengths).map_err(Failure::usage)?;
     let around = AroundFiles::new(args.page_cache, touches(args), priced(args)?);
     let ran = run_files(setup, &load, &lengths, around, &mut |done, total| progress.update(done, total));

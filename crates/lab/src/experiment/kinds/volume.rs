@@ -40,13 +40,19 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Text,
         "files that are written, read and removed behind a kernel's page cache, instead of a stream: server, or a workload such as mobile",
     ),
+    parameter(
+        "until",
+        "100",
+        Form::Percent { least: 1, largest: 100 },
+        "share of what is measured of files that is done, on the volume for all of it: 10 is the first of ten runs of `server`",
+    ),
     parameter("policy", defaults::POLICY, Form::Victim, "which section is cleaned next"),
     parameter("placement", "static", Form::Placing, "which log each block is written to"),
     parameter(
         "size",
         "",
         Form::Size { least: 32 << 20 },
-        "size of the volume [default: 1G; with a trace or files, as large as their blocks need]; of a workload of files, what it is made for",
+        "size of the volume [default: 1G; with a trace or files, as large as their blocks need]; of files, what they are made for",
     ),
     parameter(
         "utilization",
@@ -154,6 +160,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     if !point.value("files").is_empty() {
         return run_load(point, &device);
     }
+    if point.number("until") != Some(100) {
+        return Err("until is for files: a stream has `writes`".into());
+    }
     let trace = trace(point)?;
     let mut setup = setup(point, trace.as_ref())?;
     setup.placement = with_sfs(setup.placement, point, &device)?;
@@ -205,14 +214,14 @@ fn run_load(point: &Point, device: &Arc<DeviceModel>) -> Result<Measured, String
             return Err(format!("{name} and files exclude each other"));
         }
     }
-    let load = FileLoad::parse(point.value("files"))?;
     let mut setup = setup(point, None)?;
+    let load = FileLoad::parse(point.value("files"), setup.size)?;
     setup.placement = with_sfs(setup.placement, point, device)?;
     let lengths = FileLengths {
         seed: point.number("seed").unwrap_or(1),
-        set_bytes: setup.size,
         warm_up: point.number("warm-up"),
         measured: point.number("writes"),
+        until: point.number("until").unwrap_or(100) as u8,
     };
     let touches = Touches::by_name(point.value("touches")).ok_or("touches: no such rule")?;
     let priced = point.number("request").map(|bytes| Priced::new(Arc::clone(device), bytes));

@@ -39,8 +39,13 @@ pub struct Server {
     pub pick: Pick,
 }
 
+/// The most that a number of a server may be.
+pub(super) const MOST: u32 = 100_000_000;
+/// The volume that the usual server is made for: 1 GiB.
+const USUAL_VOLUME: u128 = 1 << 30;
+
 impl Default for Server {
-    /// Filebench's 10,000 files at a fifth, and as many cold pages as theirs.
+    /// Filebench's 10,000 files at a fifth, and as many cold pages as theirs: made for 1 GiB.
     fn default() -> Server {
         Server {
             files: 2000,
@@ -87,16 +92,33 @@ impl Files {
 }
 
 impl Server {
+    /// The usual one for a volume of so many bytes: files, cold pages, loops and loops a second grow with it. So a file lives as long at
+    /// every size. With 5 GiB it has as many files as Filebench's.
+    #[must_use]
+    pub fn made_for(bytes: u64) -> Server {
+        let usual = Server::default();
+        // At most MOST, which is a `u32`.
+        let part = |number: u32| (u128::from(number) * u128::from(bytes) / USUAL_VOLUME).min(u128::from(MOST)) as u32;
+        let some = |number: u32| part(number).max(1);
+        Server {
+            files: some(usual.files),
+            loops: some(usual.loops),
+            rate: some(usual.rate),
+            cold: part(usual.cold),
+            ..usual
+        }
+    }
+
     /// Loops of all runs, the unit of progress.
     #[must_use]
     pub fn steps(&self) -> u64 {
         u64::from(self.runs) * u64::from(self.loops)
     }
 
-    /// Does all runs on the memory; `progress` hears of loops done.
+    /// Does this many loops on the memory, each run behind the other; `progress` hears of loops done.
     pub(super) fn run(
         &self,
-        seed: u64,
+        (seed, steps): (u64, u64),
         memory: &mut Memory,
         below: &mut dyn Below,
         progress: &mut dyn FnMut(u64),
@@ -104,15 +126,19 @@ impl Server {
         let mut files = Files { places: Vec::new(), free: 0, hand: 0, pick: self.pick, rng: Rng::new(seed) };
         let mut now = 0;
         for run in 0..self.runs {
+            let before = u64::from(run) * u64::from(self.loops);
+            if before >= steps {
+                break;
+            }
             for file in std::mem::take(&mut files.places).into_iter().flatten() {
                 memory.remove(file, below)?;
             }
             self.make_all(run == 0, now, &mut files, memory, below)?;
-            for step in 0..self.loops {
+            for step in 1..=u64::from(self.loops).min(steps - before) {
                 now += SECOND / u64::from(self.rate);
                 memory.advance(now, below)?;
                 self.step(now, &mut files, memory, below)?;
-                progress(u64::from(run) * u64::from(self.loops) + u64::from(step) + 1);
+                progress(before + step);
             }
         }
         Ok(())
