@@ -187,6 +187,25 @@ fn tables_show_source_spread_and_disagreement() {
     );
 }
 
+/// Its name has a dash. Every row is of it, and says what both sides amplify.
+#[test]
+fn the_page_cache_papers_figures_are_found_by_its_name() {
+    let list = run("lab reproduce --list page-cache").ok();
+    let begins: Vec<_> = list.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(begins, ["page-cache 2", "page-cache 3"]);
+    run("lab reproduce page-cache 1").fails(2, &["page-cache 1: no such paper or figure"]);
+    let (rows, told) = rows("lab reproduce --small --json page-cache 2");
+    assert!(told.starts_with("PAGE-CACHE figure 2: "), "{told}");
+    assert!(rows.len() > 20, "{rows:?}");
+    for row in &rows {
+        assert_eq!((&row["paper"], &row["figure"]), (&"page-cache".into(), &"2".into()), "{row}");
+        assert!(row["ours"].is_number() && row["why"].as_str().unwrap().contains("write amplification"), "{row}");
+    }
+    let stated: Vec<_> = rows.iter().filter(|row| row["relation"] == "near" && row["source"] == "stated").collect();
+    let papers: Vec<_> = stated.iter().map(|row| row["paper_value"].as_f64().unwrap()).collect();
+    assert_eq!(papers, [6.1, 4.6]);
+}
+
 #[test]
 fn the_documents_list_what_no_row_covers() {
     let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction.md")).unwrap();

@@ -15,7 +15,7 @@ pub(super) struct Files {
     pub verdicts: &'static str,
     /// Size of the volume for a first look.
     pub small: &'static str,
-    /// The paper's size.
+    /// The paper's size, or one that stands for it where the paper gives none.
     pub full: &'static str,
 }
 
@@ -46,22 +46,43 @@ pub struct Figure {
     pub(super) way: Way,
 }
 
-/// A figure of SCJ: the files of that name.
-macro_rules! scj {
-    ($figure:literal, $title:literal, $takes:literal, $small:literal) => {
+/// A figure that is files, named by paper and figure, with its sizes for a first look and in the paper.
+macro_rules! files {
+    ($paper:literal, $figure:literal, $title:literal, $takes:literal, $small:literal, $full:literal) => {
         Figure {
-            paper: "scj",
+            paper: $paper,
             figure: $figure,
             title: $title,
             takes: $takes,
             way: Way::Files(Files {
-                name: concat!("scj-figure-", $figure),
-                experiment: include_str!(concat!("../../../../experiments/scj-figure-", $figure, ".toml")),
-                verdicts: include_str!(concat!("../../../../experiments/scj-figure-", $figure, ".verdict.toml")),
+                name: concat!($paper, "-figure-", $figure),
+                experiment: include_str!(concat!("../../../../experiments/", $paper, "-figure-", $figure, ".toml")),
+                verdicts: include_str!(concat!(
+                    "../../../../experiments/",
+                    $paper,
+                    "-figure-",
+                    $figure,
+                    ".verdict.toml"
+                )),
                 small: $small,
-                full: "16G",
+                full: $full,
             }),
         }
+    };
+}
+
+/// A figure of SCJ, on its 16 GiB.
+macro_rules! scj {
+    ($figure:literal, $title:literal, $takes:literal, $small:literal) => {
+        files!("scj", $figure, $title, $takes, $small, "16G")
+    };
+}
+
+/// A figure of the page-cache paper. It does not say how large its volume is: with 5 GiB there are as many files as Filebench's file server
+/// has.
+macro_rules! page_cache {
+    ($figure:literal, $title:literal, $takes:literal) => {
+        files!("page-cache", $figure, $title, $takes, "256M", "5G")
     };
 }
 
@@ -90,6 +111,8 @@ pub const FIGURES: &[Figure] = &[
         takes: "10 min",
         way: Way::Program(sfs_figure_15::run),
     },
+    page_cache!("2", "blocks that cleaning copies in ten runs, with 2, 4 and 6 logs (section IV)", "30 s"),
+    page_cache!("3", "cleanings over ten runs, with 2, 4 and 6 logs (section IV)", "1 min"),
 ];
 
 /// The figures of a paper, or one of them; all without names. Empty where there is none of that name.

@@ -8,8 +8,8 @@
 //! | `uncovered` | what the papers' text says that no row covers |
 //! | `markdown` | the tables of docs/reproduction.md |
 //!
-//! The figures of SCJ are files: `experiments/scj-figure-*.toml` and the verdict files beside them, which are part of the program.
-//! `basalt lab run` runs the same files.
+//! The figures of SCJ and of the page-cache paper are files: `experiments/*-figure-*.toml` and the verdict files beside them, which are
+//! part of the program. `basalt lab run` runs the same files.
 
 mod figures;
 mod files;
@@ -33,7 +33,7 @@ use crate::verdicts::{Item, Row};
 /// How large and with which seeds experiments run.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// The paper's own size instead of the usual fraction of it: hours instead of minutes.
+    /// The paper's own size instead of the usual fraction of it, five times the usual where a paper gives none: hours instead of minutes.
     pub full: bool,
     /// A fraction of the usual size, for a first look: seconds instead of minutes. Not with `full`. SFS figure 15 has none.
     pub small: bool,

@@ -31,7 +31,7 @@ const LONGEST: Duration = Duration::from_secs(4 * 3600);
 /// covers. The exit code is 1 if a point of an experiment failed. Figures that compare file systems boot a small Linux (User-Mode Linux) and take minutes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this paper: sfs or scj
+    /// Only this paper: scj, sfs or page-cache
     #[arg(value_name = "PAPER")]
     paper: Option<String>,
 
@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long)]
     list: bool,
 
-    /// Use the papers' own sizes instead of a fraction of them; takes hours instead of minutes
+    /// Use the papers' own sizes instead of a fraction of them, or five times the usual where a paper gives none; takes hours instead of
+    /// minutes
     #[arg(long)]
     full: bool,
 
