@@ -43,12 +43,16 @@ impl Placement for Parity {
         let told = &mut *self.0.lock().unwrap();
         told.events += 1;
         told.written += 1;
-        assert_eq!(block.reason == Reason::Cleaning, block.from.is_some());
-        if let Some(from) = block.from {
+        assert!(block.reason != Reason::Cleaning || block.from.is_some());
+        if block.reason != Reason::Cleaning {
+            // It is there until now.
+            assert!(block.from.is_none_or(|from| !told.died.contains_key(&from)), "{:?} is dead already", block.from);
+        } else if let Some(from) = block.from {
             // Its old place is the only copy until now.
             let died = told.died[&from];
             assert!(told.last_write[&from.segment()] < died, "{from} was written to before block {}", block.index);
         }
+        told.died.remove(&place);
         told.last_write.insert(place.segment(), told.events);
         told.blocks.entry(place.segment()).or_default().push(block.index);
     }
