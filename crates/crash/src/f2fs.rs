@@ -38,6 +38,8 @@ pub struct F2fsVolume {
     commit_seconds: u64,
     /// By its name.
     placement: &'static str,
+    /// Of cleaning while a writer waits; by its name.
+    victim: &'static str,
     keep_free: KeepFree,
 }
 
@@ -55,6 +57,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     sections_per_commit: None,
     commit_seconds: 5,
     placement: "static",
+    victim: "greedy",
     keep_free: KeepFree::Adaptive,
 };
 
@@ -84,7 +87,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 19] = [
+pub const VOLUMES: [F2fsVolume; 21] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -152,6 +155,18 @@ pub const VOLUMES: [F2fsVolume; 19] = [
         sections_per_commit: Some(1),
         ..TIGHT
     },
+    // What is deleted and overwritten tells where the next block goes.
+    F2fsVolume { name: "groups-hazard", size_mib: 72, placement: "hazard", victim: "hazard", ..TIGHT },
+    F2fsVolume {
+        name: "groups-hazard-journal",
+        size_mib: 72,
+        placement: "hazard",
+        victim: "hazard",
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        ..TIGHT
+    },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
@@ -207,6 +222,7 @@ impl F2fsVolume {
             // Looking at what is left must not change it.
             atime: Atime::Noatime,
             placement: self.placement(),
+            victim: basalt_schemes::victim_by_name(self.victim).expect("victim policies of volumes have names"),
             keep_free: self.keep_free,
             ..OpenOptions::default()
         };
