@@ -35,10 +35,19 @@ impl F2fs {
     /// Makes room for a change that writes about `weight` blocks, and makes it. Where others have taken the room before the change had the
     /// lock, room is made once more: as many as may change the volume at once could otherwise use up all that is free.
     pub(crate) fn change_with_room<T>(&self, weight: u32, change: impl FnOnce(&mut Volume) -> Result<T>) -> Result<T> {
+        self.change_after(|| self.make_room_for(weight), change)
+    }
+
+    /// As [`change_with_room`](Self::change_with_room), by this way to make room.
+    fn change_after<T>(
+        &self,
+        mut make_room: impl FnMut() -> Result<()>,
+        change: impl FnOnce(&mut Volume) -> Result<T>,
+    ) -> Result<T> {
         let (mut change, mut attempts) = (Some(change), 0);
         loop {
             let before = self.changes.load(Relaxed);
-            self.make_room_for(weight)?;
+            make_room()?;
             attempts += 1;
             let done = self.locked(|volume| {
                 let have_others_changed = attempts < ATTEMPTS && self.changes.load(Relaxed) != before;
@@ -119,5 +128,54 @@ impl Driven for Writer<'_> {
             Want::Room => (true, CheckpointCause::Cleaning(CleaningCause::Foreground)),
         };
         self.0.checkpoint_if(force, cause).map(|_| ())
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_segments::{Durable, Segment, SegmentKind};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::options::OpenOptions;
+
+    /// Takes all free segments but one.
+    fn take_room(volume: &mut Volume) -> Vec<Segment> {
+        let take =
+            || (volume.table.free_segments() > 1).then(|| volume.table.open_segment(SegmentKind::WarmData, None));
+        std::iter::from_fn(take).flatten().collect()
+    }
+
+    fn give_back(volume: &mut Volume, taken: &[Segment]) {
+        taken.iter().for_each(|&segment| volume.table.close_segment(segment));
+        volume.table.release(taken, Durable::without_device());
+    }
+
+    /// Each time that room was made, another change takes it before this one has the lock; it gives it back again, or never does.
+    #[test]
+    fn a_change_makes_room_again_where_another_has_taken_it() {
+        for (takes, expected) in [(0, 1), (1, 2), (5, 6), (usize::MAX, ATTEMPTS)] {
+            let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+            format(&*device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+            let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+            let (mut made, mut taken) = (0, Vec::new());
+            let make_room = || {
+                made += 1;
+                fs.change_after(
+                    || Ok(()),
+                    |volume| {
+                        give_back(volume, &taken);
+                        taken = if made <= takes { take_room(volume) } else { Vec::new() };
+                        Ok(())
+                    },
+                )
+            };
+            assert_eq!(fs.change_after(make_room, |_| Ok(7)).unwrap(), 7);
+            assert_eq!(made, expected, "{takes} times taken");
+        }
     }
 }

@@ -242,6 +242,8 @@ impl Placement for Exact {
             let owner = (block.file, block.index);
             assert_eq!(told.live.insert(place, owner), None, "place {place} is live already");
             told.leaving = told.places.insert(owner, place);
+            // Where those lay that were there at opening was not told.
+            assert!(told.leaving.is_none() || told.leaving == block.from, "{block:?} lay at {:?}", told.leaving);
         }
         COPIED.fetch_add(u32::from(block.reason == Reason::Cleaning), SeqCst);
     }

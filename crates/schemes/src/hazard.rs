@@ -263,6 +263,49 @@ mod tests {
         assert_eq!(written.hazard.state().space(), 4 * 512);
     }
 
+    /// Any block is overwritten next, so each lives for as long again as there are blocks: each death counts once, and what was lived as well.
+    #[test]
+    fn blocks_that_are_all_alike_live_as_long_as_there_are_blocks() {
+        for (blocks, memory) in [(2048, usize::MAX), (8192, 6 * 4200)] {
+            let mut written = Written::new(blocks);
+            written.hazard.limit_memory(memory);
+            written.fill(0..blocks);
+            let mut random = 1_u32;
+            for _ in 0..60 * blocks {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                written.write(random >> 16 & (blocks - 1), Reason::Writeback);
+            }
+            // Places are used once here: what is dead is free.
+            let lives: Vec<f64> = (0..blocks).step_by(31).map(|index| written.life(index)).collect();
+            let mean = lives.iter().sum::<f64>() / lives.len() as f64;
+            let share = mean / f64::from(blocks);
+            println!("{blocks} blocks, {memory} bytes: {share:.3}");
+            assert!((share - 1.0).abs() < 0.15, "{blocks} blocks, {memory} bytes: {share:.3}");
+        }
+    }
+
+    /// A section of two segments: a cold one that has a record for all, and one with 64 hot blocks.
+    #[test]
+    fn segments_of_a_section_count_by_what_is_live_in_them() {
+        let mut written = Written::new(64 + 512);
+        written.hazard.limit_memory(2 * 4200);
+        for _ in 0..1000 {
+            written.fill(0..64);
+        }
+        written.next = written.next.next_multiple_of(1024);
+        let section = written.next / 1024;
+        written.fill(64..64 + 512);
+        (0..8).for_each(|_| written.fill(0..64));
+        let rate = |section, capacity| {
+            let view = SectionView { section: Section::new(section), live: 1, capacity, modified: 0, rate: None };
+            written.hazard.rate(&view).unwrap()
+        };
+        let (cold, hot, both) = (rate(2 * section, 512), rate(2 * section + 1, 512), rate(section, 1024));
+        assert!(cold < hot / 10.0, "{cold}, {hot}");
+        let expected = (512.0 * cold + 64.0 * hot) / (512.0 + 64.0);
+        assert!((both / expected - 1.0).abs() < 0.01, "{cold}, {hot}: {both}");
+    }
+
     #[test]
     fn memory_is_eight_bytes_a_block_and_some_tables() {
         let mut written = Written::new(1 << 20);

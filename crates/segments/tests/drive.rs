@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Want, make_room};
+use basalt_segments::cleaning::{Cleaner, Driven, Facts, Load, Moved, PIECE, Pressure, Want, make_room};
 use basalt_segments::{BLOCKS_PER_SEGMENT, Durable, MainBlock, Section, Segment, SegmentKind, SegmentTable, victim};
 
 const SECTIONS: u32 = 64;
@@ -30,6 +30,8 @@ struct Volume {
     writing_helps: bool,
     /// Nodes that become dirty with each block that is moved.
     nodes_per_move: u64,
+    /// Sections that others take before the next plan.
+    others_take: u32,
     /// How many hold the turn of cleaning.
     cleaners: u32,
 }
@@ -56,6 +58,7 @@ impl Volume {
             commits_free: true,
             writing_helps: true,
             nodes_per_move: 0,
+            others_take: 0,
             cleaners: 0,
         }
     }
@@ -105,6 +108,9 @@ impl Driven for Volume {
 
     fn plan(&mut self) -> bool {
         assert_eq!(self.cleaners, 1);
+        for _ in 0..std::mem::take(&mut self.others_take) {
+            self.table.open_segment(SegmentKind::WarmData, None).expect("room for others");
+        }
         let greedy = victim::by_name("greedy").unwrap();
         self.cleaner.plan_when_needed(&self.table, greedy, self.facts.load.reserved_sections, 2)
     }
@@ -346,4 +352,59 @@ fn a_commit_on_its_way_frees_what_it_can() {
     assert_eq!(last(2, None), Some(Done::Commit { wait: false }), "enough, and none is under way");
     assert_eq!(last(2, Some(2)), None, "that has all of them");
     assert_eq!(last(1, Some(1)), Some(Done::Commit { wait: true }), "the next one is full as well");
+}
+
+/// A long step in a volume with little more than writers wait for: what it moves is written to what is free.
+#[test]
+fn a_step_ends_where_what_it_has_emptied_has_to_be_freed() {
+    let mut volume = Volume::new(5, 300);
+    assert_eq!(volume.cleaner.pressure(&volume.table, &volume.facts.load), Pressure::Hard);
+    let done = volume.make_room(100);
+    assert_eq!(done, [Done::Moved, Done::Commit { wait: true }]);
+    // Writers wait below four: the step stopped at the third, 300 blocks of each section moved, and no more.
+    let mut volume = Volume::new(5, 300);
+    volume.commits_free = false;
+    volume.make_room(100);
+    assert_eq!(volume.table.free_sections(), 3);
+}
+
+/// Others take what was free between the decision to move blocks and the move: what is left is for a checkpoint.
+#[test]
+fn a_step_moves_nothing_where_others_have_taken_the_room() {
+    for (others_take, done) in [(1, vec![Done::Moved]), (2, vec![])] {
+        let mut volume = Volume::new(5, 300);
+        volume.others_take = others_take;
+        volume.commits_free = false;
+        volume.make_room(1);
+        volume.done.retain(|done| *done == Done::Moved);
+        volume.done.dedup();
+        assert_eq!(volume.done, done, "{others_take} taken");
+    }
+}
+
+#[test]
+fn room_is_taken_where_cleaning_or_a_checkpoint_can_make_some() {
+    let is_taken = |volume: &Volume| volume.cleaner.is_room_taken(&volume.table, &volume.facts);
+    let mut volume = Volume::new(40, 512);
+    assert!(!is_taken(&volume));
+    volume.facts.is_recovery_cramped = true;
+    assert!(is_taken(&volume), "only a checkpoint helps");
+    volume.facts.is_writable = false;
+    assert!(!is_taken(&volume));
+    let mut volume = Volume::new(3, 512);
+    assert!(is_taken(&volume), "nobody has looked for victims yet");
+    volume.make_room(1);
+    assert!(!is_taken(&volume), "nothing is to be gained");
+    // What was emptied may be freed, though nothing more is to be gained.
+    volume.cleaner.plan(&volume.table, vec![Section::new(5)]);
+    volume.cleaner.advance(&volume.table, 0, None);
+    assert!(is_taken(&volume));
+    volume.cleaner.note_freed(&[Section::new(5)]);
+    assert!(!is_taken(&volume));
+    // Blocks die, and a plan gains something again.
+    for section in 10..20 {
+        (0..100).for_each(|at| assert!(volume.table.clear_live(MainBlock::new(section * 512 + at), 2)));
+    }
+    volume.as_cleaner(|volume| assert!(volume.plan()));
+    assert!(is_taken(&volume), "the last search was not in vain");
 }

@@ -1,7 +1,7 @@
 //! How much cleaning keeps free: all that the format reserves, or less where it is dear.
 
 use basalt_segments::cleaning::{Cleaner, KeepFree, Load, Pressure};
-use basalt_segments::{MainBlock, SegmentKind, SegmentTable, victim};
+use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, SectionView, SegmentKind, SegmentTable, VictimPolicy, victim};
 
 const SECTIONS: u32 = 256;
 const RESERVED: u32 = 40;
@@ -109,4 +109,97 @@ fn more_logs_have_sections_where_cleaning_settles() {
     assert!(cleaner.has_sections_for_more_logs(&table(9, 400), &load));
     assert!(!cleaner.has_sections_for_more_logs(&table(8, 400), &load), "two above where writers wait");
     assert_eq!(cleaner.spare_sections(&table(20, 400), &load), 4);
+}
+
+/// Cleaning in the background takes the cheapest section at a time: that says nothing about what writers have to pay.
+#[test]
+fn plans_of_the_background_are_not_what_is_usual() {
+    let load = Load { reserved_sections: RESERVED, ..Load::default() };
+    let (mut cleaner, dear, cheap) = (Cleaner::default(), table(20, 400), table(20, 10));
+    (0..20).for_each(|_| plan(&mut cleaner, &dear));
+    for _ in 0..40 {
+        while cleaner.current().is_some() {
+            cleaner.advance(&cheap, 0, None);
+        }
+        cleaner.note_checkpoint(&[]);
+        assert!(cleaner.plan_background(&cheap, victim::by_name("greedy").unwrap(), 2));
+    }
+    assert_eq!(cleaner.pressure(&dear, &load), Pressure::None);
+}
+
+/// Where less of the reserve is kept, fewer emptied sections are worth a commit.
+#[test]
+fn sections_worth_a_commit_are_a_share_of_what_is_kept() {
+    let load = Load { reserved_sections: RESERVED, ..Load::default() };
+    let least = |live| {
+        let mut cleaner = Cleaner::default();
+        let used = table(20, live);
+        plan(&mut cleaner, &used);
+        (1..40).find(|&waiting| {
+            let mut table = table(20, live);
+            for segment in 0..waiting {
+                let first = segment * BLOCKS_PER_SEGMENT;
+                (first..first + live).for_each(|block| assert!(table.clear_live(MainBlock::new(block), 2)));
+            }
+            assert_eq!(table.prefree_sections(), waiting);
+            cleaner.wants_sections_freed(&table, &load, true)
+        })
+    };
+    assert_eq!((least(10), least(400)), (Some(RESERVED / 4), Some(6)));
+}
+
+/// Prefers the sections with the most live blocks.
+struct MostLive;
+
+impl VictimPolicy for MostLive {
+    fn name(&self) -> &'static str {
+        "most-live"
+    }
+
+    fn about(&self) -> &'static str {
+        "the section with the most live blocks"
+    }
+
+    fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
+        f64::from(section.capacity - section.live)
+    }
+}
+
+/// 100 sections have lost a block each, 20 of them 32: sixteen of these gain a section, which takes more than a plan usually has.
+#[test]
+fn where_a_policy_gains_nothing_as_many_sections_as_needed_are_taken_greedily() {
+    let mut table = table(20, 511);
+    for segment in 100..120 {
+        (0..31).for_each(|at| assert!(table.clear_live(MainBlock::new(segment * BLOCKS_PER_SEGMENT + at), 2)));
+    }
+    let mut cleaner = Cleaner::default();
+    assert!(cleaner.plan_when_needed(&table, &MostLive, RESERVED, 3));
+    let planned: Vec<u32> = std::iter::from_fn(|| {
+        let (section, _) = cleaner.current()?;
+        cleaner.advance(&table, 0, None);
+        Some(section.get())
+    })
+    .collect();
+    assert_eq!(planned, (100..116).collect::<Vec<_>>());
+}
+
+/// Dead blocks that a checkpoint still needs have to be copied as well: they are no gain.
+#[test]
+fn blocks_that_are_dead_and_needed_are_no_gain() {
+    let mut table = table(20, 512);
+    table.track_durability();
+    for block in 0..40 * BLOCKS_PER_SEGMENT {
+        assert!(block % 2 == 0 || table.clear_live(MainBlock::new(block), 2));
+    }
+    let greedy = victim::by_name("greedy").unwrap();
+    // One block more is dead and not needed, in each of eight sections.
+    for section in 40..48 {
+        assert!(table.clear_live(MainBlock::new(section * BLOCKS_PER_SEGMENT), 2));
+        table.forget_pre_invalid(MainBlock::new(section * BLOCKS_PER_SEGMENT));
+    }
+    for section in 0..40 {
+        table.forget_pre_invalid(MainBlock::new(section * BLOCKS_PER_SEGMENT + 1));
+    }
+    let mut cleaner = Cleaner::default();
+    assert!(!cleaner.plan_when_needed(&table, greedy, RESERVED, 3), "a block of each is gained");
 }

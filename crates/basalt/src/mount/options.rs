@@ -152,11 +152,8 @@ const KNOWN: &[Known] = &[
         "adaptive|reserve",
         "what cleaning keeps free of what the format reserves: all, or less where cleaning is dear (adaptive)",
         |choices, value| {
-            choices.engine.keep_free = match value {
-                "adaptive" => KeepFree::Adaptive,
-                "reserve" => KeepFree::Reserve,
-                _ => return Err("expected adaptive or reserve".to_owned()),
-            };
+            let known = || expected(&KeepFree::ALL.map(KeepFree::name));
+            choices.engine.keep_free = KeepFree::by_name(value).ok_or_else(known)?;
             Ok(())
         },
     ),

@@ -229,6 +229,10 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, unmounter: &Unmoun
         device_number: number.to_owned(),
         process: std::process::id(),
         uptime_seconds: 0.0,
+        placement: job.choices.engine.placement.name.to_owned(),
+        victim: job.choices.engine.victim.name().to_owned(),
+        background_victim: job.choices.engine.background_victim.name().to_owned(),
+        keep_free: job.choices.engine.keep_free.name().to_owned(),
     };
     Counters::serve(&engine, mount).unwrap_or_else(|error| {
         job.warn(&format!("no live counters for `basalt stats`: {error}"));

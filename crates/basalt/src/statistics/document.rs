@@ -45,6 +45,18 @@ pub struct MountFacts {
     pub process: u32,
     /// How long it has been mounted, in seconds.
     pub uptime_seconds: f64,
+    /// Which log each block goes to: the option `placement=`. Empty, as the next three, where an older Basalt serves the mount.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub placement: String,
+    /// Which section is cleaned while a writer waits: `victim=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub victim: String,
+    /// Which section is cleaned while the volume is idle: `background_victim=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub background_victim: String,
+    /// How much of what the format reserves cleaning keeps free: `keep_free=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub keep_free: String,
 }
 
 /// The volume that is mounted.
@@ -122,6 +134,10 @@ pub(super) mod tests {
             device_number: "7:3".into(),
             process: 4711,
             uptime_seconds: 3725.5,
+            placement: "static".into(),
+            victim: "greedy".into(),
+            background_victim: "cost-benefit".into(),
+            keep_free: "adaptive".into(),
         };
         let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };
         let mut live = Live::default();

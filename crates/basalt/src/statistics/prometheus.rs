@@ -30,6 +30,10 @@ fn about(document: &Document, text: &mut Exposition) {
         ("device_number", &mount.device_number),
         ("label", &volume.label),
         ("uuid", &volume.uuid),
+        ("placement", &mount.placement),
+        ("victim", &mount.victim),
+        ("background_victim", &mount.background_victim),
+        ("keep_free", &mount.keep_free),
     ];
     text.sample(&labels, 1);
     text.single("basalt_uptime_seconds", Kind::Gauge, "Time since the volume was mounted.", mount.uptime_seconds);

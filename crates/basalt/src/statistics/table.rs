@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use basalt_vfs::{CleaningWork, Counters, Live};
 
-use super::document::Document;
+use super::document::{Document, MountFacts};
 use super::fields;
 use crate::failure::one_line;
 use crate::size::human;
@@ -82,6 +82,13 @@ fn facts(document: &Document) -> Vec<String> {
     let uptime = Duration::try_from_secs_f64(mount.uptime_seconds).unwrap_or_default();
     row("mount", format!("{}, for {}", mount.mount_point, time::duration(uptime)));
     row("device", format!("{} (number {}, served by process {})", mount.target, mount.device_number, mount.process));
+    if !mount.placement.is_empty() {
+        let MountFacts { placement, victim, background_victim, keep_free, .. } = mount;
+        row(
+            "policies",
+            format!("placement {placement}, victim {victim}, while idle {background_victim}, keep_free {keep_free}"),
+        );
+    }
     row("label", if volume.label.is_empty() { "-".to_owned() } else { volume.label.clone() });
     row("uuid", volume.uuid.clone());
     row(

@@ -195,6 +195,8 @@ fn roll_forward(
             }
             Ok((volume, found, unclean || !is_new))
         }
+        // Read-only, it needs none.
+        Err(error @ Error::Refused(basalt_vfs::Error::NoSpace)) if !options.read_only => Err(error),
         Err(error) if matches!(error, Error::Damaged { .. } | Error::Refused(_)) || error.is_from_reading() => {
             let warning =
                 format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");

@@ -72,7 +72,7 @@ pub(super) fn recover(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>) -> 
     for (extent, ..) in ATTEMPTS {
         match recover_as(device, clock, Some(extent)) {
             Ok(repairs) => return Ok(Recovered { repairs, extent: Some(extent) }),
-            // Nothing is given up for a write that fails: the next time it may not. Nor for lack of room: mounted read-only, all is there.
+            // Nothing is given up for a write that fails: the next time it may not. Nor for lack of room: mounted read-only, it is there.
             Err(error @ Error::Refused(basalt_vfs::Error::Io(_) | basalt_vfs::Error::NoSpace)) => return Err(error),
             Err(error @ Error::Device(_)) if !error.is_from_reading() => return Err(error),
             // Nor for a journal that another Basalt can recover.
@@ -119,4 +119,64 @@ fn attempt(device: &Arc<dyn BlockDevice>, clock: &Arc<dyn Clock>, extent: Extent
         return Err(Error::damaged("journal", "recovery", "the volume could not be changed"));
     }
     Ok(set_right)
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use basalt_device::MemoryDevice;
+    use basalt_segments::{Durable, MainBlock, Segment, SegmentKind};
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::options::OpenOptions;
+    use crate::statistics::CheckpointCause;
+    use crate::volume::Volume;
+
+    /// A checkpoint leaves no segment free, and something is fsynced after it: that is shown read-only, and repair gives up nothing.
+    #[test]
+    fn what_was_fsynced_is_there_where_recovery_finds_no_free_segment() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let options = FormatOptions { discard_reads_zeros: true, journal_bytes: 0, ..FormatOptions::default() };
+        format(&*device, &options, &mut |_, _| ()).unwrap();
+        let open = || F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let fs = open();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &[1; 8192], false).unwrap();
+        fs.sync().unwrap();
+        let place = |segment| MainBlock::in_segment(segment, 0);
+        let take_one = |volume: &mut Volume| {
+            let segment = volume.table.open_segment(SegmentKind::WarmData, None)?;
+            assert!(volume.table.set_live(place(segment), 1));
+            volume.counts.add_block();
+            volume.table.close_segment(segment);
+            Some(segment)
+        };
+        let taken: Vec<Segment> = std::iter::from_fn(|| take_one(&mut fs.volume.lock())).collect();
+        assert!(fs.checkpoint_if(true, CheckpointCause::Interval).unwrap());
+        // There is room again, but the checkpoint does not know.
+        {
+            let mut volume = fs.volume.lock();
+            taken.iter().for_each(|&segment| assert!(volume.table.clear_live(place(segment), 1)));
+            volume.counts.remove_blocks(taken.len() as u64).unwrap();
+            volume.table.release(&taken, Durable::without_device());
+        }
+        fs.write(ino, 4096, &[2; 4096], false).unwrap();
+        fs.sync_file(ino, false).unwrap();
+        drop(fs);
+        let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let recovered = recover(&copy, &clock).map(|recovered| recovered.extent);
+        assert!(matches!(recovered, Err(Error::Refused(basalt_vfs::Error::NoSpace))), "{recovered:?}");
+        let before = device.digest();
+        let fs = open();
+        assert!(!fs.is_writable() && fs.warnings().iter().any(|warning| warning.contains("no free segment")));
+        let mut bytes = [0; 8192];
+        assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), 8192);
+        assert!(bytes[..4096] == [1; 4096] && bytes[4096..] == [2; 4096], "what was fsynced");
+        drop(fs);
+        assert_eq!(device.digest(), before, "nothing is written");
+    }
 }

@@ -151,14 +151,18 @@ impl Places {
 
     /// What was at this place is dead.
     pub fn clear(&mut self, place: MainBlock) {
-        // Others than those of groups are in segments that hold nothing here.
         let held = self.segments.get_mut(place.segment().index()).filter(|held| held.live > 0);
         let Some(held) = held else { return };
+        if let Records::Each(number) = held.records {
+            let number = record_number(number, place);
+            // It was there when the volume was opened, or is of no group.
+            if !self.pool.get(number).is_known() {
+                return;
+            }
+            self.pool.set(number, Record::default());
+        }
         held.live -= 1;
         self.live -= 1;
-        if let Records::Each(number) = held.records {
-            self.pool.set(record_number(number, place), Record::default());
-        }
     }
 
     /// A segment holds nothing any more.
@@ -270,6 +274,18 @@ mod tests {
         places.free(Segment::new(3));
         assert_eq!((places.group(place(3, 0)), written(&places, place(3, 10))), (None, None));
         assert_eq!((places.space(), places.live()), (512, 1));
+    }
+
+    /// The logs of the recorded kinds go on in segments that they have begun before.
+    #[test]
+    fn what_was_there_already_does_not_count() {
+        let mut places = Places::default();
+        assert!((256..512).all(|offset| write(&mut places, place(0, offset), offset, 1)));
+        (0..256).for_each(|offset| places.clear(place(0, offset)));
+        assert_eq!(places.live(), 256);
+        (256..300).for_each(|offset| places.clear(place(0, offset)));
+        (256..300).for_each(|offset| places.clear(place(0, offset)));
+        assert_eq!(places.live(), 212);
     }
 
     #[test]

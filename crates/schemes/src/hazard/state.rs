@@ -34,6 +34,8 @@ pub struct State {
     places: Places,
     /// The block that is counted for the edges next.
     sampled: Record,
+    /// Of what was there when the volume was opened: it is as old as the clock, at least.
+    oldest: Record,
     /// Where the block lay that got another place last: what is dead there next is not deleted.
     left: Option<MainBlock>,
     /// What was decided last, until the block has its place.
@@ -64,6 +66,7 @@ impl State {
             streams,
             places: Places::default(),
             sampled: Record::default(),
+            oldest: Record::first(0),
             left: None,
             decided: None,
         }
@@ -92,8 +95,8 @@ impl State {
     fn known(&self, block: &BlockTraits) -> Option<(Record, Option<Source>)> {
         let found = block.from.and_then(|from| self.places.find(from));
         let is_old = block.from.is_some() && block.reason == Reason::Cleaning;
-        // It was there when the volume was opened: it is as old as the clock, at least.
-        let oldest = || is_old.then(|| (Record::first(0), None));
+        // It was there when the volume was opened.
+        let oldest = || is_old.then_some((self.oldest, None));
         found.map(|(record, source)| (record, Some(source))).or_else(oldest)
     }
 
@@ -250,6 +253,7 @@ impl State {
             common.record.limit_age(self.now);
             common.counted = self.now;
         }
+        self.oldest.limit_age(self.now);
     }
 
     /// The hand counts what one block lived through since its last visit.
@@ -319,5 +323,25 @@ impl State {
     pub fn look(&mut self, place: MainBlock) -> Option<(f64, u32, u16)> {
         let (record, _) = self.places.find(place)?;
         Some((self.remaining_life(record), record.age(self.now), record.count()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the clock tells no more apart: what nobody writes for ever is not taken for new.
+    #[test]
+    fn a_record_for_all_gets_no_older_than_the_clock_can_tell() {
+        let mut state = State::new(7);
+        let place = MainBlock::new(5);
+        assert!(state.places.begin(place.segment(), 0));
+        state.places.set(place, Record::first(0), 3);
+        state.places.make_common(place.segment(), Common { record: Record::first(0), counted: 0 });
+        for _ in 0..5 {
+            state.now = state.now.wrapping_add(1 << 30);
+            state.count_common();
+        }
+        assert_eq!((state.look(place).unwrap().1, state.oldest.age(state.now)), (1 << 31, 1 << 31));
     }
 }

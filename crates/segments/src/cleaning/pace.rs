@@ -49,6 +49,26 @@ pub enum KeepFree {
     Adaptive,
 }
 
+impl KeepFree {
+    /// All of them.
+    pub const ALL: [KeepFree; 2] = [KeepFree::Adaptive, KeepFree::Reserve];
+
+    /// The name in options and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            KeepFree::Reserve => "reserve",
+            KeepFree::Adaptive => "adaptive",
+        }
+    }
+
+    /// The one of this name; `None` if there is none.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<KeepFree> {
+        KeepFree::ALL.into_iter().find(|keep_free| keep_free.name() == name)
+    }
+}
+
 /// How urgent cleaning is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pressure {
