@@ -8,8 +8,8 @@
 //! | the older one's journal has an entry | the newer one's has one, or its block of the table was written anew, or has the same |
 //! | a log has written | the entry of its segment is in the journal of the SIT, or its block of the table was written anew |
 //!
-//! An entry of the older journal counts if its node is there, and is no newer than this: power can have cut the checkpoint after the newer one,
-//! which then has left its own journal in this place.
+//! An entry of the older journal counts if its node is there, is live for all that the newer pack's SIT says, and is no newer than this: power
+//! can have cut the checkpoint after the newer one, which then has left its own journal in this place.
 //!
 //! Which blocks of the tables were written anew is told by the version bitmaps, which have a checksum. A repair, and tools, write what is in
 //! a journal into the table in place: an entry there that is newer than the older checkpoint is as good.
@@ -280,11 +280,14 @@ impl Previous {
         if !has_open && !is_blind {
             return false;
         }
+        // One that the newer checkpoint has no other place for is live there. Power can have cut a later checkpoint that left its journal, but
+        // not its nodes, where older nodes lie that were lost.
+        let may_be_live = |address: Address| sit.is_none() || self.is_live(device, geometry, sit, address);
         let before = self.nat_journal(device, geometry).unwrap_or_default();
         let before: Vec<(Nid, Address)> = before
             .into_iter()
             .filter_map(|(nid, entry)| match entry {
-                JournalEntry::At(address) if is_open(nid) => Some((nid, address)),
+                JournalEntry::At(address) if is_open(nid) && may_be_live(address) => Some((nid, address)),
                 _ => None,
             })
             .collect();
