@@ -94,7 +94,7 @@ impl VictimPolicy for MostLive {
     }
 }
 
-/// A second passes with each write that asks.
+/// Time passes when the test says so.
 struct Stepped(AtomicI64);
 
 impl Clock for Stepped {

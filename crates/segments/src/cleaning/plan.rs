@@ -189,11 +189,10 @@ impl Cleaner {
     ) -> bool {
         let most = (reserved_sections.saturating_sub(LOGS) as usize / 2 + 1).max(USUAL_VICTIMS);
         let capacity = u64::from(table.section_blocks());
-        let mut plan = self.choose_victims(table, policy, now, most);
-        if plan.2 < capacity {
-            plan = self.choose_victims(table, &Greedy, now, most);
+        let (mut victims, mut live, mut dead) = self.choose_victims(table, policy, now, most);
+        if dead < capacity && policy.name() != Greedy.name() {
+            (victims, live, dead) = self.choose_victims(table, &Greedy, now, most);
         }
-        let (victims, live, dead) = plan;
         let gains = dead >= capacity;
         if gains {
             self.set_plan(Purpose::Foreground, victims, live, dead);

@@ -261,8 +261,8 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.pre_invalid_bytes = point.number("pre-invalid");
     settings.options.sections_per_commit =
         point.number("sections-per-commit").and_then(|most| u32::try_from(most).ok());
-    if point.value("keep-free") == "reserve" {
-        settings.options.keep_free = KeepFree::Reserve;
+    if let Some(keep_free) = KeepFree::by_name(point.value("keep-free")) {
+        settings.options.keep_free = keep_free;
     }
     if point.value("victim-reads") == "single" {
         settings.options.victim_reads = VictimReads::Single;
