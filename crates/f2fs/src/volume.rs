@@ -134,6 +134,7 @@ impl Volume {
             keep_free: self.options.keep_free,
             dirty_nodes: self.nodes.dirty_count() as u64,
             dirty_pages: self.pages.dirty_pages() as u64,
+            nodes_of_pages: self.pages.nodes_of_dirty() as u64,
             written: written.saturating_sub(counters.blocks_moved),
         }
     }

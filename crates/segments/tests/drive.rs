@@ -189,12 +189,40 @@ fn what_is_dirty_beyond_the_limits_is_written_in_large_pieces() {
     volume.facts.load.dirty_nodes = 1024 + 700;
     assert_eq!(volume.make_room(1), [Done::Pages(3000), Done::Nodes(700)]);
     assert_eq!(volume.make_room(1), []);
-    // Few free segments leave less.
+    // Few free segments leave less. One of the 17 is the log's.
     let mut volume = Volume::new(17, 512);
     volume.facts.load.dirty_nodes = 1025;
     assert_eq!(volume.make_room(1), [Done::Nodes(PIECE)]);
     volume.facts.load.dirty_nodes = 1000;
     assert_eq!(volume.make_room(1), []);
+}
+
+/// Two of the four reserved sections are kept, and a margin of two: twelve are left of sixteen, and three quarters of them are 4608 blocks.
+#[test]
+fn what_is_dirty_takes_three_quarters_of_what_may_be_used_up_with_its_nodes() {
+    let over = |dirty_pages, nodes_of_pages, reserved_sections| {
+        let mut volume = Volume::new(17, 300);
+        volume.facts.cache_blocks = 1 << 20;
+        volume.facts.load = Load { dirty_pages, nodes_of_pages, reserved_sections, ..Load::default() };
+        volume.make_room(1).iter().any(|done| matches!(done, Done::Pages(_)))
+    };
+    assert!(!over(4608, 0, 4));
+    assert!(over(4609, 0, 4));
+    assert!(!over(2304, 2304, 4));
+    assert!(over(2304, 2305, 4));
+    // However many are reserved, four of them are kept, as of eight.
+    assert!(!over(3840, 0, 8) && over(3841, 0, 8));
+    assert!(!over(3840, 0, 100) && over(3841, 0, 100));
+}
+
+#[test]
+fn a_few_pages_may_be_dirty_where_nothing_is_free() {
+    let mut volume = Volume::new(2, 100);
+    volume.facts.load.dirty_pages = 64;
+    assert!(!volume.make_room(1).contains(&Done::Pages(PIECE)));
+    let mut volume = Volume::new(2, 100);
+    volume.facts.load.dirty_pages = 65;
+    assert_eq!(volume.make_room(1)[0], Done::Pages(PIECE));
 }
 
 #[test]

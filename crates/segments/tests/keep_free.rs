@@ -86,12 +86,13 @@ fn the_last_plans_together_decide() {
 #[test]
 fn writers_wait_where_the_last_sections_are_needed() {
     let pressure = |keep_free, free, dirty_pages| {
-        let load = Load { reserved_sections: RESERVED, keep_free, dirty_pages, ..Load::default() };
+        let nodes_of_pages = dirty_pages;
+        let load = Load { reserved_sections: RESERVED, keep_free, dirty_pages, nodes_of_pages, ..Load::default() };
         Cleaner::default().pressure(&table(free, 500), &load)
     };
     assert_eq!(pressure(KeepFree::Adaptive, 6, 0), Pressure::Hard);
     assert_eq!(pressure(KeepFree::Adaptive, 5, 0), Pressure::Low);
-    // Two blocks for each dirty page: 512 of them take two sections.
+    // Each dirty page with a node of its own: 512 of them take two sections.
     assert_eq!(pressure(KeepFree::Adaptive, 8, 512), Pressure::Hard);
     assert_eq!(pressure(KeepFree::Adaptive, 7, 512), Pressure::Low);
     assert_eq!(pressure(KeepFree::Reserve, 22, 0), Pressure::Hard);

@@ -10,10 +10,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
+use crate::layout::inode::{DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, SLOTS};
+use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::{BLOCK_SIZE, FileBlock, Ino, RawBlock};
 
 /// Clean directory pages that may stay in any case, however small the byte budget is.
 const CLEAN_MIN: usize = 64;
+
+/// Blocks that an inode points to itself, unless its extended attributes take more than the usual room. One of which they do is dirty itself
+/// where its pages are, and counted.
+const IN_INODE: u32 = SLOTS - EXTRA_SIZE_MAX / 4 - DEFAULT_INLINE_XATTR_SLOTS;
 
 /// One cached block.
 pub struct Page {
@@ -30,15 +36,33 @@ struct InodeState {
     lookups: u64,
     /// Cached blocks, by block of the file.
     pages: BTreeMap<FileBlock, Page>,
-    /// How many of them are dirty.
-    dirty: usize,
-    /// Dirty pages count as directory pages.
+    /// Those of them that are dirty.
+    dirty: DirtyOf,
+}
+
+/// The dirty pages of one inode.
+#[derive(Default)]
+struct DirtyOf {
+    count: usize,
+    /// Behind the last one that there was since there were none.
+    end: FileBlock,
+    /// They count as directory pages.
     is_directory: bool,
+}
+
+impl DirtyOf {
+    /// Nodes that point to them, at most: each to at least one of them, and none lies behind the last.
+    fn nodes(&self) -> usize {
+        let behind_inode = self.end.get().saturating_sub(IN_INODE);
+        self.count.min(1 + behind_inode.div_ceil(ADDRS_PER_NODE) as usize)
+    }
 }
 
 /// The dirty pages of all inodes: how many, and whose.
 #[derive(Default)]
 struct Dirty {
+    /// Nodes that point to them, at most.
+    nodes: usize,
     /// Pages of files.
     of_files: usize,
     /// Pages of directories.
@@ -55,20 +79,26 @@ impl Dirty {
         if is_directory { &mut self.of_directories } else { &mut self.of_files }
     }
 
-    /// One more is dirty of an inode, which has `of_inode` such pages.
-    fn add(&mut self, ino: Ino, of_inode: &mut usize, is_directory: bool) {
-        if *of_inode == 0 {
+    /// Page `index` of an inode is dirty too.
+    fn add(&mut self, ino: Ino, of_inode: &mut DirtyOf, index: FileBlock) {
+        let nodes = of_inode.nodes();
+        if of_inode.count == 0 {
             self.inodes.insert(ino);
+            of_inode.end = FileBlock::FIRST;
         }
-        *of_inode += 1;
-        *self.of(is_directory) += 1;
+        of_inode.count += 1;
+        of_inode.end = of_inode.end.max(index.saturating_add(1));
+        self.nodes += of_inode.nodes() - nodes;
+        *self.of(of_inode.is_directory) += 1;
     }
 
-    /// So many fewer are dirty of an inode, which has `of_inode` such pages.
-    fn subtract(&mut self, ino: Ino, of_inode: &mut usize, is_directory: bool, count: usize) {
-        *of_inode -= count;
-        *self.of(is_directory) -= count;
-        if *of_inode == 0 {
+    /// So many fewer are dirty of an inode.
+    fn subtract(&mut self, ino: Ino, of_inode: &mut DirtyOf, count: usize) {
+        let nodes = of_inode.nodes();
+        of_inode.count -= count;
+        self.nodes -= nodes - of_inode.nodes();
+        *self.of(of_inode.is_directory) -= count;
+        if of_inode.count == 0 {
             self.inodes.remove(&ino);
             self.ordered.remove(&ino);
         }
@@ -104,6 +134,11 @@ impl Pages {
         self.dirty.of_files + self.dirty.of_directories
     }
 
+    /// Nodes that point to dirty pages, at most: writing these back makes so many dirty.
+    pub fn nodes_of_dirty(&self) -> usize {
+        self.dirty.nodes
+    }
+
     /// Dirty pages of files.
     pub fn dirty_file_pages(&self) -> usize {
         self.dirty.of_files
@@ -116,7 +151,7 @@ impl Pages {
 
     /// Dirty pages of one inode.
     pub fn dirty_pages_of(&self, ino: Ino) -> usize {
-        self.inodes.get(&ino).map_or(0, |state| state.dirty)
+        self.inodes.get(&ino).map_or(0, |state| state.dirty.count)
     }
 
     /// A cached page, if it is in memory.
@@ -152,7 +187,7 @@ impl Pages {
         let state = self.inodes.entry(ino).or_default();
         let page = state.pages.entry(index).or_insert_with(|| Page { block: RawBlock::zeroed(), dirty: false });
         if !std::mem::replace(&mut page.dirty, true) {
-            self.dirty.add(ino, &mut state.dirty, state.is_directory);
+            self.dirty.add(ino, &mut state.dirty, index);
         }
         page
     }
@@ -178,7 +213,7 @@ impl Pages {
             }
         };
         if !was_dirty {
-            self.dirty.add(ino, &mut state.dirty, state.is_directory);
+            self.dirty.add(ino, &mut state.dirty, index);
         }
     }
 
@@ -186,7 +221,7 @@ impl Pages {
     pub fn discard(&mut self, ino: Ino, from: FileBlock, to: FileBlock) -> bool {
         let Some(state) = self.inodes.get_mut(&ino) else { return false };
         let dirty = state.pages.extract_if(from..to, |_, _| true).filter(|(_, page)| page.dirty).count();
-        self.dirty.subtract(ino, &mut state.dirty, state.is_directory, dirty);
+        self.dirty.subtract(ino, &mut state.dirty, dirty);
         dirty > 0
     }
 
@@ -235,10 +270,10 @@ impl Pages {
     /// Says whether the pages of an inode are those of a directory.
     pub fn set_directory(&mut self, ino: Ino, is_directory: bool) {
         let state = self.inodes.entry(ino).or_default();
-        let before = std::mem::replace(&mut state.is_directory, is_directory);
+        let before = std::mem::replace(&mut state.dirty.is_directory, is_directory);
         if before != is_directory {
-            *self.dirty.of(before) -= state.dirty;
-            *self.dirty.of(is_directory) += state.dirty;
+            *self.dirty.of(before) -= state.dirty.count;
+            *self.dirty.of(is_directory) += state.dirty.count;
             // Every checkpoint writes the pages of directories.
             self.dirty.ordered.remove(&ino);
         }
@@ -254,8 +289,8 @@ impl Pages {
     /// Forgets an inode with all its pages and references; whether any page was dirty.
     pub fn forget_inode(&mut self, ino: Ino) -> bool {
         let Some(mut state) = self.inodes.remove(&ino) else { return false };
-        let dirty = state.dirty;
-        self.dirty.subtract(ino, &mut state.dirty, state.is_directory, dirty);
+        let dirty = state.dirty.count;
+        self.dirty.subtract(ino, &mut state.dirty, dirty);
         dirty > 0
     }
 }
@@ -264,7 +299,7 @@ impl Pages {
 impl Pages {
     /// Has the dirty pages of a file from block `from` on written before the next checkpoint.
     pub fn order(&mut self, ino: Ino, from: FileBlock) {
-        if self.inodes.get(&ino).is_some_and(|state| state.dirty > 0 && !state.is_directory) {
+        if self.inodes.get(&ino).is_some_and(|state| state.dirty.count > 0 && !state.dirty.is_directory) {
             let first = self.dirty.ordered.entry(ino).or_insert(from);
             *first = from.min(*first);
         }
@@ -300,7 +335,7 @@ impl Pages {
         if self.dirty.of_directories == 0 {
             return Vec::new();
         }
-        let is_directory = |ino: &&Ino| self.inodes.get(*ino).is_some_and(|state| state.is_directory);
+        let is_directory = |ino: &&Ino| self.inodes.get(*ino).is_some_and(|state| state.dirty.is_directory);
         self.dirty.inodes.iter().filter(is_directory).copied().collect()
     }
 
@@ -322,9 +357,9 @@ impl Pages {
     /// Takes all pages of an inode out to write dirty ones; `None` if it has none of these. They count as dirty until they are
     /// [put back](Self::put_back).
     pub fn take_out(&mut self, ino: Ino) -> Option<TakenPages> {
-        let state = self.inodes.get_mut(&ino).filter(|state| state.dirty > 0)?;
+        let state = self.inodes.get_mut(&ino).filter(|state| state.dirty.count > 0)?;
         let pages = std::mem::take(&mut state.pages);
-        Some(TakenPages { ino, pages, is_directory: state.is_directory, written: Vec::new() })
+        Some(TakenPages { ino, pages, is_directory: state.dirty.is_directory, written: Vec::new() })
     }
 
     /// Takes pages in again that were [taken out](Self::take_out), and counts what was written meanwhile: which, in file order.
@@ -334,7 +369,7 @@ impl Pages {
         debug_assert!(state.pages.is_empty(), "inode {ino} got pages while its own were taken out");
         state.pages = pages;
         // Counted, not looked for: a piece must not cost as much as all that waits.
-        self.dirty.subtract(ino, &mut state.dirty, is_directory, written.len());
+        self.dirty.subtract(ino, &mut state.dirty, written.len());
         if is_directory {
             written.iter().for_each(|&index| self.note_clean(ino, index));
         } else {

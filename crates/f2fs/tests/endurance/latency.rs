@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use basalt_device::{FileDevice, MemoryDevice};
+use basalt_f2fs::OpenOptions;
 use basalt_testkit::rng::Rng;
 
 use crate::volume::Volume;
@@ -38,12 +39,20 @@ fn a_small_write_waits_for_no_more_than_a_step() {
 #[test]
 #[ignore = "measures: make endurance"]
 fn latency_of_writes_under_constant_cleaning() {
-    measure("memory", &mut Volume::filled_on(Arc::new(MemoryDevice::new(512 << 20, 512)), 95, &mut Rng::new(3)));
+    measure(
+        "memory",
+        &mut Volume::filled_on(
+            Arc::new(MemoryDevice::new(512 << 20, 512)),
+            OpenOptions::default(),
+            95,
+            &mut Rng::new(3),
+        ),
+    );
     let scratch = basalt_testkit::scratch::directory().unwrap();
     let path = scratch.path().join("volume.img");
     std::fs::File::create(&path).unwrap().set_len(512 << 20).unwrap();
     let device = FileDevice::open(&path, &basalt_device::OpenOptions::default()).unwrap();
-    measure("image file", &mut Volume::filled_on(Arc::new(device), 95, &mut Rng::new(3)));
+    measure("image file", &mut Volume::filled_on(Arc::new(device), OpenOptions::default(), 95, &mut Rng::new(3)));
 }
 
 fn measure(name: &str, volume: &mut Volume) {

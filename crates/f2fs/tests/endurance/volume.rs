@@ -34,14 +34,14 @@ fn content(at: usize, version: u32) -> [u8; BLOCK as usize] {
 impl Volume {
     /// Formats `mib` MiB of memory and writes files until `percent` of what users get is taken.
     pub fn filled(mib: u64, percent: u64, rng: &mut Rng) -> Volume {
-        Volume::filled_on(Arc::new(MemoryDevice::new(mib << 20, 512)), percent, rng)
+        Volume::filled_on(Arc::new(MemoryDevice::new(mib << 20, 512)), OpenOptions::default(), percent, rng)
     }
 
     /// Formats a device and writes files until `percent` of what users get is taken.
-    pub fn filled_on(device: Arc<dyn BlockDevice>, percent: u64, rng: &mut Rng) -> Volume {
+    pub fn filled_on(device: Arc<dyn BlockDevice>, open: OpenOptions, percent: u64, rng: &mut Rng) -> Volume {
         let options = FormatOptions { discard_reads_zeros: true, uuid: Some([7; 16]), ..FormatOptions::default() };
         format(&*device, &options, &mut |_, _| {}).unwrap();
-        let fs = F2fs::open(device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let fs = F2fs::open(device.clone(), open, Arc::new(SystemClock)).unwrap();
         let mut volume = Volume { fs, device, files: Vec::new(), versions: Vec::new() };
         let users = volume.fs.stat_fs().unwrap().free;
         let node = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };

@@ -50,17 +50,13 @@ impl Facts {
 
     /// Dirty pages beyond the limit.
     fn pages_over(&self, table: &SegmentTable) -> usize {
-        over(self.load.dirty_pages, Load::dirty_page_limit(table, self.cache_blocks))
+        self.load.pages_over(table, self.cache_blocks)
     }
 
     /// Dirty nodes beyond the limit.
     fn nodes_over(&self, table: &SegmentTable) -> usize {
-        over(self.load.dirty_nodes, Load::dirty_node_limit(table, self.cache_blocks))
+        self.load.nodes_over(table, self.cache_blocks)
     }
-}
-
-fn over(dirty: u64, limit: usize) -> usize {
-    usize::try_from(dirty).unwrap_or(usize::MAX).saturating_sub(limit)
 }
 
 /// Why the driver wants a checkpoint.

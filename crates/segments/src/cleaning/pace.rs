@@ -32,6 +32,8 @@ const STEP_HARD: u64 = 128;
 /// Of the price that the plan promises, what changes pay at the mark, in percent. What cleaning really gains is more or less: nodes that
 /// point to moved blocks take room too, and sections die by themselves.
 const URGENCY_MAX: u64 = 300;
+/// Blocks that may be dirty however little is free.
+const DIRTY_LEAST: u64 = 64;
 /// Parts of a block that debts are reckoned in: one change writes a block or two.
 const DEBT_PARTS: u64 = 1024;
 
@@ -93,6 +95,8 @@ pub struct Load {
     pub dirty_nodes: u64,
     /// Pages of files and directories that must still be written.
     pub dirty_pages: u64,
+    /// Nodes that point to these pages, and must be written once the pages are.
+    pub nodes_of_pages: u64,
     /// Blocks written to the logs since the volume was opened, but for those that cleaning copied.
     pub written: u64,
 }
@@ -101,8 +105,7 @@ impl Load {
     /// Blocks that what is dirty may take.
     #[must_use]
     pub fn dirty_blocks(&self) -> u64 {
-        // Overwriting a block dirties the node that points to it: count it twice.
-        self.dirty_nodes + 2 * self.dirty_pages
+        self.dirty_nodes + self.dirty_pages + self.nodes_of_pages
     }
 
     /// Blocks written to the logs, but for those that cleaning copied, and blocks that what is dirty may take.
@@ -121,11 +124,15 @@ impl Load {
 
     /// Free sections below which writers wait: the next change, or cleaning, might run into the end of them.
     fn least_sections(&self, table: &SegmentTable) -> u32 {
-        let kept = match self.keep_free {
-            KeepFree::Reserve => self.reserved_sections,
-            KeepFree::Adaptive => self.reserved_sections.min(KEPT_LEAST),
-        };
-        self.sections_needed(table) + kept / 2 + MARGIN_SECTIONS
+        self.sections_needed(table) + self.kept_at_least() + MARGIN_SECTIONS
+    }
+
+    /// Sections of the reserve that no change uses up before writers wait.
+    fn kept_at_least(&self) -> u32 {
+        match self.keep_free {
+            KeepFree::Reserve => self.reserved_sections / 2,
+            KeepFree::Adaptive => self.reserved_sections.min(KEPT_LEAST) / 2,
+        }
     }
 
     /// Whether the next change, or cleaning, might run into the end of the free sections.
@@ -141,24 +148,26 @@ impl Load {
         table.free_sections() > WORKSPACE_SECTIONS + nodes
     }
 
-    /// Pages that may be dirty before writers have to wait for writeback, in a cache of `cache_blocks`: no more than half of
-    /// it holds, and no more than an eighth of the free segments takes.
-    #[must_use]
-    pub fn dirty_page_limit(table: &SegmentTable, cache_blocks: usize) -> usize {
-        (cache_blocks / 2).min(eighth_of_free(table)).max(64)
+    /// Pages beyond what may be dirty before writers have to wait for writeback, in a cache of `cache_blocks`. No more may be than half of
+    /// it holds; nor than half of the free sections take with their nodes, of those that cleaning may use up before writers wait.
+    pub(super) fn pages_over(&self, table: &SegmentTable, cache_blocks: usize) -> usize {
+        let spare = table.free_sections().saturating_sub(self.kept_at_least() + MARGIN_SECTIONS);
+        let room = u64::from(spare) * u64::from(table.section_blocks()) * 3 / 4;
+        let over_room = over(self.dirty_pages + self.nodes_of_pages, room);
+        over_room.max(over(self.dirty_pages, cache_blocks as u64 / 2))
     }
 
-    /// Nodes that may be dirty before changes have to wait for them to be written, in a cache of `cache_blocks`: no more than a quarter of
-    /// it holds, and no more than an eighth of the free segments takes.
-    #[must_use]
-    pub fn dirty_node_limit(table: &SegmentTable, cache_blocks: usize) -> usize {
-        (cache_blocks / 4).min(eighth_of_free(table)).max(64)
+    /// Nodes beyond what may be dirty before changes have to wait for them to be written, in a cache of `cache_blocks`: no more than a
+    /// quarter of it holds, and no more than an eighth of the free segments takes.
+    pub(super) fn nodes_over(&self, table: &SegmentTable, cache_blocks: usize) -> usize {
+        let eighth = u64::from(table.free_segments()) * u64::from(BLOCKS_PER_SEGMENT) / 8;
+        over(self.dirty_nodes, eighth.min(cache_blocks as u64 / 4))
     }
 }
 
-/// Blocks in an eighth of the free segments.
-fn eighth_of_free(table: &SegmentTable) -> usize {
-    table.free_segments() as usize * BLOCKS_PER_SEGMENT as usize / 8
+/// Blocks beyond the limit, or beyond what may be dirty in any case.
+fn over(dirty: u64, limit: u64) -> usize {
+    usize::try_from(dirty.saturating_sub(limit.max(DIRTY_LEAST))).unwrap_or(usize::MAX)
 }
 
 impl Cleaner {

@@ -43,6 +43,8 @@ pub(super) struct File {
     /// The node to go on with when not all are written.
     node_cursor: u32,
     pages: BTreeSet<u32>,
+    /// Behind the last page that was dirty since none was.
+    pages_end: u32,
     /// The page to go on with when not all are written.
     page_cursor: u32,
 }
@@ -62,6 +64,7 @@ impl File {
             dirty_count: 0,
             node_cursor: 0,
             pages: BTreeSet::new(),
+            pages_end: 0,
             page_cursor: 0,
         }
     }
@@ -88,6 +91,11 @@ impl File {
 
     pub(super) fn dirty_pages(&self) -> u64 {
         self.pages.len() as u64
+    }
+
+    /// Nodes that point to dirty pages, at most: as the engine counts them.
+    pub(super) fn nodes_of_pages(&self) -> u64 {
+        self.pages.len().min(self.holder_of(self.pages_end.saturating_sub(1)) + 1) as u64
     }
 
     /// Bytes of memory used on the heap, about.
@@ -175,6 +183,12 @@ impl File {
         nodes
     }
 
+    fn note_dirty(&mut self, page: u32) {
+        let others_end = if self.pages.is_empty() { 0 } else { self.pages_end };
+        self.pages_end = others_end.max(page + 1);
+        self.pages.insert(page);
+    }
+
     /// The next dirty pages from the cursor on, wrapping; at most `most`. They stay dirty until written.
     pub(super) fn pages_to_write(&mut self, most: usize) -> Vec<u32> {
         let from = self.page_cursor;
@@ -212,7 +226,7 @@ impl Volume {
                 // Its address becomes that of a reserved block.
                 file.mark_dirty(file.node_of(block));
             }
-            file.pages.insert(block);
+            file.note_dirty(block);
         }
         // Its times.
         file.mark_dirty(file.inode);

@@ -86,10 +86,11 @@ impl Pages {
     /// Counts everything anew.
     fn recount(&self) {
         let (mut of_files, mut of_directories, mut inodes) = (0, 0, BTreeSet::new());
+        assert_eq!(self.dirty.nodes, self.inodes.values().map(|state| state.dirty.nodes()).sum::<usize>());
         for (&ino, state) in &self.inodes {
             let dirty = state.pages.values().filter(|page| page.dirty).count();
-            assert_eq!(state.dirty, dirty, "dirty pages of inode {ino}");
-            *(if state.is_directory { &mut of_directories } else { &mut of_files }) += dirty;
+            assert_eq!(state.dirty.count, dirty, "dirty pages of inode {ino}");
+            *(if state.dirty.is_directory { &mut of_directories } else { &mut of_files }) += dirty;
             if dirty > 0 {
                 inodes.insert(ino);
             }
@@ -97,7 +98,7 @@ impl Pages {
         assert_eq!((self.dirty.of_files, self.dirty.of_directories), (of_files, of_directories));
         assert_eq!(self.dirty.inodes, inodes);
         for ino in self.dirty.ordered.keys() {
-            assert!(inodes.contains(ino) && !self.inodes[ino].is_directory, "ordered: inode {ino}");
+            assert!(inodes.contains(ino) && !self.inodes[ino].dirty.is_directory, "ordered: inode {ino}");
         }
         assert!(self.clean.len() <= self.clean_max, "{} clean pages are listed", self.clean.len());
     }
@@ -248,6 +249,30 @@ fn dirty_inodes_are_listed_by_number_and_directories_apart() {
     assert_eq!((pages.dirty_file_pages(), pages.dirty_directory_pages()), (2, 3));
     assert_eq!((pages.dirty_pages_of(ino(7)), pages.dirty_pages_of(ino(8)), pages.dirty_pages_of(ino(1))), (2, 0, 0));
     pages.recount();
+}
+
+/// An inode has 864 addresses of its own, a direct node 1018.
+#[test]
+fn nodes_of_dirty_pages_are_no_more_than_pages_and_than_lie_in_front_of_the_last() {
+    let nodes = |of: &[(u64, u64)]| dirty(of).nodes_of_dirty();
+    assert_eq!(nodes(&[]), 0);
+    assert_eq!(nodes(&[(4, 0), (4, 1), (4, 863)]), 1);
+    assert_eq!(nodes(&[(4, 0), (4, 1), (4, 864)]), 2);
+    assert_eq!(nodes(&[(4, 0), (4, 1), (4, 1881)]), 2);
+    assert_eq!(nodes(&[(4, 0), (4, 1), (4, 1882)]), 3);
+    assert_eq!(nodes(&[(4, 0), (4, 1 << 20)]), 2);
+    assert_eq!(nodes(&[(4, 0), (4, 1), (5, 7), (6, 5000)]), 3);
+    // What was dirty further on counts until nothing is.
+    let mut pages = dirty(&[(4, 0), (4, 1), (4, 2), (4, 5000)]);
+    assert_eq!(pages.nodes_of_dirty(), 4);
+    pages.discard(ino(4), at(5000), at(5001));
+    assert_eq!(pages.nodes_of_dirty(), 3);
+    assert_eq!(write_some(&mut pages, 9).len(), 3);
+    assert_eq!(pages.nodes_of_dirty(), 0);
+    (0..9).for_each(|index| _ = pages.change(ino(4), at(index)));
+    assert_eq!(pages.nodes_of_dirty(), 1);
+    assert!(pages.forget_inode(ino(4)));
+    assert_eq!(pages.nodes_of_dirty(), 0);
 }
 
 #[test]
