@@ -77,7 +77,7 @@ pub struct BlockTraits {
     /// Of data: the list of a page cache that its page is on at this moment. `None` if it is on none, or nobody knows: the engine does not.
     pub list: Option<List>,
     /// Of data that users write: how many neighbouring blocks of its file are written one after the other with it, itself included. 0 if
-    /// nobody knows: the engine does not.
+    /// nobody knows.
     pub run: u32,
 }
 

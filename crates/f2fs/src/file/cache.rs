@@ -409,6 +409,18 @@ impl TakenPages {
         Ok(())
     }
 
+    /// The runs of neighbours among up to `most` dirty pages, from one on, in file order: the block behind each, and its length in pages.
+    pub fn runs(&self, from: FileBlock, most: usize) -> Vec<(FileBlock, u32)> {
+        let mut runs: Vec<(FileBlock, u32)> = Vec::new();
+        for (&index, _) in self.pages.range(from..).filter(|(_, page)| page.dirty).take(most) {
+            match runs.last_mut().filter(|(end, _)| *end == index) {
+                Some((end, length)) => (*end, *length) = (index.saturating_add(1), *length + 1),
+                None => runs.push((index.saturating_add(1), 1)),
+            }
+        }
+        runs
+    }
+
     /// Moves up to `most` dirty pages, from one on, in file order, to `hand`. The one with which that fails comes back, and stays.
     pub fn hand_over(
         &mut self,

@@ -49,7 +49,7 @@ impl Volume {
         placed: &mut Placed,
         done: &mut usize,
     ) -> Result<()> {
-        let traits = self.data_traits(ino)?;
+        let traits = BlockTraits { run: count as u32, ..self.data_traits(ino)? };
         while *done < count {
             let index = first + *done as u32;
             let slot = self.slot(ino, index)?;
@@ -84,6 +84,7 @@ impl Volume {
         for (address, block) in placed.address.onward().zip(bytes.chunks_exact(BLOCK_SIZE)) {
             self.checkpoint.since_mut().note_unsealed(address, block);
         }
+        self.writer.write_in_front_of(&*self.device, placed.address)?;
         let offset = u64::from(placed.address) * BLOCK_SIZE as u64;
         match bytes.to_keep() {
             Some(shared) => self.writer.write_shared(&*self.device, offset, shared),

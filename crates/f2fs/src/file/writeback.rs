@@ -80,8 +80,13 @@ impl Volume {
     ) -> Result<()> {
         let traits = BlockTraits { reason, ..self.data_traits(ino)? };
         let mut known = None;
+        let mut runs = taken.runs(from, most).into_iter();
+        let (mut end, mut run) = (from, 0);
         taken.hand_over(from, most, |index, block| {
-            let traits = BlockTraits { index: index.get(), ..traits };
+            if index >= end {
+                (end, run) = runs.next().unwrap_or((FileBlock::END, 0));
+            }
+            let traits = BlockTraits { index: index.get(), run, ..traits };
             let slot = self.slot_near(ino, index, &mut known);
             match slot.and_then(|slot| self.make_way_for_block(ino, index, slot, &traits, &block.0)) {
                 Ok(Some(log)) => self.writer.push(log.index(), block),

@@ -101,6 +101,13 @@ impl BlockWriter {
         Ok(())
     }
 
+    /// Writes the run that ends in front of `address`, if there is one: what is written there next follows it on the device too, which
+    /// takes that for one stream.
+    pub fn write_in_front_of(&mut self, device: &dyn BlockDevice, address: Address) -> Result<()> {
+        let ends_there = |run: &Run| !run.blocks.is_empty() && run.start + run.blocks.len() as u32 == address;
+        self.runs.iter().position(ends_there).map_or(Ok(()), |log| self.write_run(device, log))
+    }
+
     /// Adds the block that [`make_way`](Self::make_way) was last called for.
     pub fn push(&mut self, log: usize, block: Box<RawBlock>) {
         self.runs[log].blocks.push(block);
@@ -174,6 +181,27 @@ mod tests {
         fn keep(&self, _: u64, _: Bytes) -> basalt_device::Result<bool> {
             Ok(false)
         }
+    }
+
+    #[test]
+    fn only_the_run_that_ends_in_front_is_written() {
+        let device = MemoryDevice::new(1 << 20, 512);
+        let mut writer = BlockWriter::new(3);
+        for (log, first) in [(0, 10), (1, 20), (2, 32)] {
+            (0..2).for_each(|index| {
+                writer.append(&device, log, Address::new(first + index), &[first as u8; BLOCK_SIZE]).unwrap();
+            });
+        }
+        for elsewhere in [19, 20, 21, 23, 31, 100] {
+            writer.write_in_front_of(&device, Address::new(elsewhere)).unwrap();
+        }
+        assert!([10, 20, 32].iter().all(|&first| writer.pending(Address::new(first)).is_some()));
+        writer.write_in_front_of(&device, Address::new(22)).unwrap();
+        assert!([10, 32].iter().all(|&first| writer.pending(Address::new(first)).is_some()));
+        assert!(writer.pending(Address::new(20)).is_none() && writer.pending(Address::new(21)).is_none());
+        let mut blocks = [0; 2 * BLOCK_SIZE];
+        device.read_at(20 * BLOCK_SIZE as u64, &mut blocks).unwrap();
+        assert_eq!(blocks, [20; 2 * BLOCK_SIZE]);
     }
 
     /// So that direct I/O need not copy what is little.

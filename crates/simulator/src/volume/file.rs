@@ -243,7 +243,9 @@ impl Volume {
     pub(super) fn write_each(&mut self, pages: &[u32]) -> Result<()> {
         for piece in pages.chunks(PIECE) {
             // As in the engine: what is written counts as dirty until its piece is done.
-            piece.iter().try_for_each(|&page| self.write_out(page, 0))?;
+            for run in piece.chunk_by(|page, next| page + 1 == *next) {
+                run.iter().try_for_each(|&page| self.write_out(page, run.len() as u32))?;
+            }
             if let Some(file) = &mut self.file {
                 piece.iter().for_each(|page| _ = file.pages.remove(page));
             }

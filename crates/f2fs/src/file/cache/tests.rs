@@ -276,6 +276,19 @@ fn nodes_of_dirty_pages_are_no_more_than_pages_and_than_lie_in_front_of_the_last
 }
 
 #[test]
+fn runs_are_neighbours_that_are_dirty_and_written_in_one_go() {
+    let mut pages = dirty(&[(4, 1), (4, 2), (4, 3), (4, 5), (4, 8), (4, 9)]);
+    pages.add_clean(ino(4), at(4), RawBlock::zeroed(), false);
+    let taken = pages.take_out(ino(4)).unwrap();
+    let runs = |from, most| taken.runs(at(from), most).into_iter().map(|(end, length)| (end.get(), length)).collect();
+    let all: Vec<_> = runs(0, 100);
+    assert_eq!(all, [(4, 3), (6, 1), (10, 2)]);
+    let some: Vec<_> = runs(2, 4);
+    assert_eq!(some, [(4, 2), (6, 1), (9, 1)]);
+    _ = pages.put_back(taken);
+}
+
+#[test]
 fn a_page_that_cannot_be_written_stays_and_so_do_those_behind_it() {
     for is_directory in [false, true] {
         let mut pages = dirty(&[(4, 1), (4, 2), (4, 3), (4, 4)]);
