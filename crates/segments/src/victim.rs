@@ -78,6 +78,11 @@ pub trait VictimPolicy: Send + Sync {
         0
     }
 
+    /// Whether as many sections with the fewest live blocks are finalists too.
+    fn has_emptiest_finalists(&self) -> bool {
+        false
+    }
+
     /// The cost of cleaning a finalist; never NaN. Only finalists have a [`rate`](SectionView::rate) where there are any, so it may take
     /// long to learn.
     fn final_cost(&self, section: &SectionView, now: u64) -> f64 {
@@ -129,6 +134,10 @@ impl VictimPolicy for Informed<'_> {
 
     fn finalists(&self) -> usize {
         self.policy.finalists()
+    }
+
+    fn has_emptiest_finalists(&self) -> bool {
+        self.policy.has_emptiest_finalists()
     }
 
     fn final_cost(&self, section: &SectionView, now: u64) -> f64 {

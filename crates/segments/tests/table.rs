@@ -270,6 +270,49 @@ fn finalists_get_a_second_look() {
     assert_eq!(rates.0.into_inner(), 2, "only finalists are asked for");
 }
 
+/// The two with the most live blocks, and the two with the fewest; of these, the one that was modified first.
+struct OldestOfFour;
+
+impl VictimPolicy for OldestOfFour {
+    fn name(&self) -> &'static str {
+        "oldest-of-four"
+    }
+
+    fn about(&self) -> &'static str {
+        "of the two fullest and the two emptiest, the one that was modified first"
+    }
+
+    fn cost(&self, section: &SectionView, _now: u64, _oldest: u64, _youngest: u64) -> f64 {
+        -f64::from(section.live)
+    }
+
+    fn finalists(&self) -> usize {
+        2
+    }
+
+    fn has_emptiest_finalists(&self) -> bool {
+        true
+    }
+
+    fn final_cost(&self, section: &SectionView, _now: u64) -> f64 {
+        section.modified as f64
+    }
+}
+
+#[test]
+fn the_emptiest_sections_are_finalists_where_a_policy_wants_them() {
+    let table = loaded(1, &[512, 300, 400, 0, 299, 500, 5, 501, 512, 6]);
+    let best = |count| {
+        let best = table.select_victims(&OldestOfFour, 1000, &|_| false, count);
+        best.into_iter().map(Section::get).collect::<Vec<_>>()
+    };
+    assert_eq!((best(1), best(2)), (vec![5], vec![5, 6]), "of 7 and 5, 6 and 9");
+    assert_eq!(best(4), [1, 2, 4, 5], "section 1 is among both, and comes once");
+    assert_eq!(table.select_victim(&OldestOfFour, 1000, &|_| false), Some(Section::new(5)));
+    let none = StaticPlacement::default();
+    assert!(Informed::new(&OldestOfFour, &none).has_emptiest_finalists());
+}
+
 #[test]
 fn cost_benefit_prefers_old_sections() {
     let mut table = SegmentTable::new(2, 1);

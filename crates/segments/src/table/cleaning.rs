@@ -33,6 +33,30 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
+/// The candidates with the lowest costs so far, the worst of them on top.
+struct Best {
+    candidates: BinaryHeap<Candidate>,
+    most: usize,
+}
+
+impl Best {
+    /// So many at most.
+    fn new(most: usize) -> Best {
+        Best { candidates: BinaryHeap::new(), most }
+    }
+
+    /// Takes a candidate in if it is one of them, and may be; that is asked last: most have lost by then.
+    fn offer(&mut self, candidate: Candidate, may: impl Fn(Section) -> bool) {
+        let wins = self.candidates.len() < self.most || self.candidates.peek().is_some_and(|worst| candidate < *worst);
+        if wins && may(candidate.view.section) {
+            self.candidates.push(candidate);
+            if self.candidates.len() > self.most {
+                self.candidates.pop();
+            }
+        }
+    }
+}
+
 impl SegmentTable {
     /// The section that is the cheapest to clean by `policy`, the lowest-numbered of equals; `None` if there is none.
     ///
@@ -85,26 +109,27 @@ impl SegmentTable {
         }
         let (oldest, youngest) = self.extremes(policy);
         let finalists = policy.finalists().max(count);
-        // The best so far, the worst of them on top.
-        let mut best: BinaryHeap<Candidate> = BinaryHeap::with_capacity(finalists.min(self.sections as usize) + 1);
+        let has_finals = policy.finalists() > 0;
+        let has_emptiest = has_finals && policy.has_emptiest_finalists();
+        let (mut best, mut emptiest) = (Best::new(finalists), Best::new(finalists));
+        let may = |section| self.may_clean(section) && !skip(section);
         self.each_partly_live(|view| {
-            let candidate = Candidate { cost: policy.cost(&view, now, oldest, youngest), view };
-            let wins = best.len() < finalists || best.peek().is_some_and(|worst| candidate < *worst);
-            if wins && self.may_clean(view.section) && !skip(view.section) {
-                best.push(candidate);
-                if best.len() > finalists {
-                    best.pop();
-                }
+            best.offer(Candidate { cost: policy.cost(&view, now, oldest, youngest), view }, may);
+            if has_emptiest {
+                emptiest.offer(Candidate { cost: f64::from(view.live), view }, may);
             }
         });
-        let mut best = best.into_sorted_vec();
-        if policy.finalists() > 0 {
+        let mut best = best.candidates.into_vec();
+        if has_finals {
+            best.extend(emptiest.candidates);
             for finalist in &mut best {
                 finalist.cost = policy.final_cost(&finalist.view, now);
             }
-            best.sort_unstable();
-            best.truncate(count);
         }
+        best.sort_unstable();
+        // Both looks may have found a section.
+        best.dedup_by_key(|finalist| finalist.view.section);
+        best.truncate(count);
         best.into_iter().map(|candidate| candidate.view.section).collect()
     }
 
