@@ -10,6 +10,7 @@
 //! | `survival` | remaining lives from hazards |
 //! | `edges` | edges between groups, by dynamic programming over a model of cleaning |
 //! | `promotion` | whether cleaning may put blocks into hotter groups |
+//! | `others` | how soon blocks die that are in no group |
 //! | `streams` | which log writes which group |
 //! | `places` | the group of a segment, and the records of its blocks |
 //! | `victim` | the victim policy |
@@ -19,6 +20,7 @@ mod buckets;
 mod edges;
 mod hand;
 mod math;
+mod others;
 mod places;
 mod promotion;
 mod records;
@@ -34,8 +36,11 @@ use basalt_segments::placement::Policy;
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, SectionView, Segment, SegmentKind, StaticPlacement};
 
 use crate::groups::is_grouped;
-use state::State;
-pub use victim::LeastGainByWaiting;
+pub(crate) use state::State;
+pub use victim::{AutoVictim, LeastGainByWaiting};
+
+/// Groups if nobody says.
+pub(crate) const GROUPS: usize = 7;
 
 /// [`Hazard`] as options name it.
 pub(crate) const POLICY: Policy = Policy {
@@ -76,7 +81,7 @@ impl Default for Hazard {
 
 impl Hazard {
     /// Groups that it has if nobody says.
-    pub const GROUPS: usize = 7;
+    pub const GROUPS: usize = GROUPS;
 
     /// With so many groups, from 2 to 12; other numbers count as the nearest of these.
     #[must_use]
@@ -110,9 +115,8 @@ impl Placement for Hazard {
     }
 
     fn note_written(&self, block: &BlockTraits, place: MainBlock) {
-        if is_grouped(block) {
-            self.state().note_written(block, place);
-        }
+        let mut state = self.state();
+        if is_grouped(block) { state.note_written(block, place) } else { state.note_other(place) }
     }
 
     fn note_dead(&self, place: MainBlock) {
@@ -255,10 +259,11 @@ mod tests {
         let rate = written.hazard.rate(&section(0)).unwrap();
         // Never overwritten, and nothing learned: at least four times as many writes as there are blocks.
         assert!(rate > 0.0 && rate < 1.0 / 2048.0, "{rate}");
-        assert_eq!(written.hazard.rate(&section(4)), None, "nothing is there");
-        // All die: nothing is live in the first section any more.
+        // Nothing of these is known: of what was there when the volume was opened, and of what is all dead.
+        let oldest = written.hazard.rate(&section(9)).unwrap();
+        assert!(oldest > 0.0 && oldest <= rate, "{oldest}");
         written.fill(0..512);
-        assert_eq!(written.hazard.rate(&section(0)), None);
+        assert!(written.hazard.rate(&section(0)).unwrap() <= rate);
         written.hazard.note_free(Segment::new(0));
         assert_eq!(written.hazard.state().space(), 4 * 512);
     }
@@ -328,5 +333,24 @@ mod tests {
             hazard.note_written(&block, MainBlock::new(5));
         }
         assert_eq!(hazard.state().space(), 0);
+    }
+
+    /// A node of 256 in a section dies with every eighth block that a user writes: one of them lives for 2048.
+    #[test]
+    fn sections_of_nodes_have_the_rate_at_which_their_blocks_die() {
+        let mut written = Written::new(64);
+        let node = BlockTraits { node: true, direct_node: true, ..BlockTraits::default() };
+        let at = |index| MainBlock::in_segment(Segment::new(100), index);
+        (0..512).for_each(|index| written.hazard.note_written(&node, at(index)));
+        for dead in 0..256 {
+            (0..8).for_each(|step| _ = written.write((8 * dead + step) % 64, Reason::Writeback));
+            written.hazard.note_dead(at(dead));
+        }
+        let section = SectionView { section: Section::new(100), live: 256, capacity: 512, modified: 0, rate: None };
+        let rate = written.hazard.rate(&section).unwrap();
+        assert!((0.8..1.0).contains(&(rate * 2048.0)), "{rate}: as of a little before");
+        written.hazard.note_free(Segment::new(100));
+        let unknown = SectionView { section: Section::new(999), ..section };
+        assert_eq!(written.hazard.rate(&section), written.hazard.rate(&unknown), "what was there is forgotten");
     }
 }

@@ -13,12 +13,14 @@
 //! | [`Sfs`] | `sfs-log` | hotness around centres, on a logarithmic scale |
 //! | [`FaithfulSfs`] | `sfs` | hotness around centres, as the SFS paper has it; it needs a pool of dirty blocks; with [`CostHotness`] |
 //! | [`Hazard`] | `hazard` | the remaining life of blocks with the same history (ours); with the victim policy [`LeastGainByWaiting`] |
+//! | [`Auto`] | `auto` | nothing until they are overwritten, then as `hazard` (ours); with the victim policy [`AutoVictim`] |
 //! | [`Oracle`] | `oracle` | when they will be overwritten: it has to be told the future |
 //!
 //! Blocks of directories and nodes go where F2FS has them. All schemes need six logs.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout))]
 
+mod auto;
 mod blocks;
 mod cost_hotness;
 mod dac;
@@ -35,11 +37,12 @@ mod sfs;
 mod sfs_faithful;
 mod timestamp;
 
+pub use auto::Auto;
 pub use cost_hotness::CostHotness;
 pub use dac::Dac;
 pub use declining_cost::DecliningCost;
 pub use groups::{GROUPS_MAX, Groups};
-pub use hazard::{Hazard, LeastGainByWaiting};
+pub use hazard::{AutoVictim, Hazard, LeastGainByWaiting};
 pub use mdc::Mdc;
 pub use oracle::Oracle;
 pub use quantize::Quantization;
@@ -53,17 +56,18 @@ use basalt_segments::{VictimPolicy, victim};
 
 /// The schemes that a name is enough for: all but the [`Oracle`] and [`FaithfulSfs`].
 pub static PLACEMENTS: &[Policy] =
-    &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY, hazard::POLICY];
+    &[sepbit::POLICY, dac::POLICY, mdc::POLICY, sfs::SEPBIT_POLICY, sfs::LOG_POLICY, hazard::POLICY, auto::POLICY];
 
 /// Of [`PLACEMENTS`], those that [keep to a limit of memory](basalt_segments::Placement::limit_memory): what they have not seen for long they
 /// take for new.
-pub static BOUNDED: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY, hazard::POLICY];
+pub static BOUNDED: &[Policy] = &[sepbit::POLICY, dac::POLICY, mdc::POLICY, hazard::POLICY, auto::POLICY];
 
 /// Victim policies that belong to schemes, or are for comparisons alone.
-pub static VICTIMS: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &CostHotness, &Timestamp];
+pub static VICTIMS: &[&dyn VictimPolicy] =
+    &[&DecliningCost, &LeastGainByWaiting, &AutoVictim, &CostHotness, &Timestamp];
 
 /// Of [`VICTIMS`], those that need no placement of a certain kind.
-pub static VICTIMS_FOR_ALL: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &Timestamp];
+pub static VICTIMS_FOR_ALL: &[&dyn VictimPolicy] = &[&DecliningCost, &LeastGainByWaiting, &AutoVictim, &Timestamp];
 
 /// The name of the [`Oracle`].
 pub const ORACLE: &str = "oracle";

@@ -138,7 +138,7 @@ fn start(job: &Job, list: &[String]) -> Outcome {
 fn job(target: &Path, directory: &Path, list: &[String], wait: Duration) -> Result<Job, Failure> {
     let mut choices = MountChoices::default();
     let wrong = |error: String| Failure::usage(error).hint("`basalt mount --help` lists all options");
-    list.iter().try_for_each(|options| choices.apply(options)).and_then(|()| choices.check()).map_err(wrong)?;
+    list.iter().try_for_each(|options| choices.apply(options)).and_then(|()| choices.settle()).map_err(wrong)?;
     let target = std::fs::canonicalize(target).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::at(target.display(), "no such file or device"),
         _ => Failure::at(target.display(), error),

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `options` | what `-o` takes: one table with names, defaults and help |
+//! | `policies` | the placements and victim policies of `-o` |
 //! | `daemon` | a copy of this program in the background, and how its parent learns that the mount serves |
 //! | `serve` | from target and directory to a served mount to a clean volume |
 //! | `counters` | live counters for `basalt stats`, on a socket |
@@ -15,6 +16,7 @@ mod counters;
 pub mod daemon;
 pub mod logging;
 pub mod options;
+mod policies;
 pub(crate) mod recorded;
 pub mod serve;
 pub(crate) mod signals;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_f2fs::{Atime, OpenOptions};
+use basalt_segments::VictimPolicy;
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::placement::{self, Policy};
-use basalt_segments::{VictimPolicy, victim};
 use tracing::level_filters::LevelFilter;
 
+use super::policies;
 use crate::size;
 
 /// Everything that `-o` decides.
@@ -17,6 +17,8 @@ use crate::size;
 pub struct MountChoices {
     /// For the engine.
     pub engine: OpenOptions,
+    /// The victim policy that was asked for; by default what suits the placement.
+    victim: Option<&'static dyn VictimPolicy>,
     /// Let other users in; by default what the rights of the caller suggest.
     pub allow_other: Option<bool>,
     /// Mount an image through a loop device; by default where that is possible.
@@ -47,6 +49,7 @@ impl Default for MountChoices {
     fn default() -> Self {
         MountChoices {
             engine: OpenOptions::default(),
+            victim: None,
             allow_other: None,
             through_loop: None,
             nosuid: false,
@@ -131,19 +134,24 @@ const KNOWN: &[Known] = &[
         Ok(())
     }),
     with_value("placement", "POLICY", "which log each block is written to (static)", |choices, value| {
-        choices.engine.placement = placement(value)?;
+        choices.engine.placement = policies::placement(value)?;
         Ok(())
     }),
-    with_value("victim", "POLICY", "which section is cleaned while a writer waits (greedy)", |choices, value| {
-        choices.engine.victim = victim(value)?;
-        Ok(())
-    }),
+    with_value(
+        "victim",
+        "POLICY",
+        "which section is cleaned while a writer waits (greedy; with placement=auto: auto)",
+        |choices, value| {
+            choices.victim = Some(policies::victim(value)?);
+            Ok(())
+        },
+    ),
     with_value(
         "background_victim",
         "POLICY",
         "which section is cleaned while the volume is idle (cost-benefit)",
         |choices, value| {
-            choices.engine.background_victim = victim(value)?;
+            choices.engine.background_victim = policies::victim(value)?;
             Ok(())
         },
     ),
@@ -152,7 +160,7 @@ const KNOWN: &[Known] = &[
         "adaptive|reserve",
         "what cleaning keeps free of what the format reserves: all, or less where cleaning is dear (adaptive)",
         |choices, value| {
-            let known = || expected(&KeepFree::ALL.map(KeepFree::name));
+            let known = || policies::expected(&KeepFree::ALL.map(KeepFree::name));
             choices.engine.keep_free = KeepFree::by_name(value).ok_or_else(known)?;
             Ok(())
         },
@@ -271,11 +279,11 @@ impl MountChoices {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
     }
 
-    /// Whether the options go together.
+    /// Fills in what options say of each other, once all of them are known.
     ///
     /// # Errors
-    /// A text for the user that names those that do not.
-    pub fn check(&self) -> Result<(), String> {
+    /// A text for the user that names those that do not go together.
+    pub fn settle(&mut self) -> Result<(), String> {
         let OpenOptions { placement, logs, .. } = self.engine;
         if (placement.make)(logs).is_none() {
             return Err(format!(
@@ -283,6 +291,7 @@ impl MountChoices {
                 placement.name
             ));
         }
+        self.engine.victim = self.victim.unwrap_or_else(|| policies::victim_for(placement));
         Ok(())
     }
 
@@ -330,42 +339,9 @@ pub fn help() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {name:<22} {}", known.help);
     }
-    text.push_str("\nPlacement policies:\n");
-    for policy in placements() {
-        let _ = writeln!(text, "  {:<22} {}", policy.name, policy.about);
-    }
-    text.push_str("\nVictim policies:\n");
-    for policy in victims() {
-        let _ = writeln!(text, "  {:<22} {}", policy.name(), policy.about());
-    }
+    policies::add_help(&mut text);
     text.push_str("\nOptions that only mount(8) reads (defaults, nofail, _netdev, user, x-…) are ignored.");
     text
-}
-
-/// What is said of a value that is none of `names`.
-fn expected(names: &[&str]) -> String {
-    format!("expected {}", names.join(" or "))
-}
-
-/// The placements that a mount can have: their memory has a limit.
-fn placements() -> impl Iterator<Item = &'static Policy> {
-    placement::POLICIES.iter().chain(basalt_schemes::BOUNDED)
-}
-
-fn placement(value: &str) -> Result<&'static Policy, String> {
-    placements()
-        .find(|policy| policy.name == value)
-        .ok_or_else(|| expected(&placements().map(|policy| policy.name).collect::<Vec<_>>()))
-}
-
-fn victims() -> impl Iterator<Item = &'static dyn VictimPolicy> {
-    victim::POLICIES.iter().chain(basalt_schemes::VICTIMS_FOR_ALL).copied()
-}
-
-fn victim(value: &str) -> Result<&'static dyn VictimPolicy, String> {
-    victims()
-        .find(|policy| policy.name() == value)
-        .ok_or_else(|| expected(&victims().map(VictimPolicy::name).collect::<Vec<_>>()))
 }
 
 fn interval(value: &str) -> Result<Duration, String> {
@@ -396,7 +372,7 @@ mod tests {
     fn parse(list: &str) -> Result<MountChoices, String> {
         let mut choices = MountChoices::default();
         choices.apply(list)?;
-        choices.check()?;
+        choices.settle()?;
         Ok(choices)
     }
 
@@ -405,9 +381,9 @@ mod tests {
         let mut choices = MountChoices::default();
         choices.apply("placement=sepbit").unwrap();
         choices.apply("logs=2").unwrap();
-        assert!(choices.check().unwrap_err().contains("logs=2"));
+        assert!(choices.settle().unwrap_err().contains("logs=2"));
         choices.apply("logs=6").unwrap();
-        choices.check().unwrap();
+        choices.settle().unwrap();
     }
 
     #[test]
@@ -437,6 +413,11 @@ mod tests {
             (choices.engine.victim.name(), choices.engine.background_victim.name()),
             ("timestamp", "declining-cost")
         );
+        let victim = |list| parse(list).unwrap().engine.victim.name();
+        assert_eq!(victim("placement=hazard"), "greedy");
+        assert_eq!(victim("placement=auto"), "auto");
+        assert_eq!(victim("victim=cost-benefit,placement=auto"), "cost-benefit");
+        assert_eq!(victim("placement=auto,placement=static"), "greedy");
     }
 
     #[test]
@@ -466,10 +447,10 @@ mod tests {
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
-            ("placement=x", "static or sepbit or dac or mdc or hazard"),
-            ("placement=oracle", "static or sepbit or dac or mdc or hazard"),
+            ("placement=x", "static or sepbit or dac or mdc or hazard or auto"),
+            ("placement=oracle", "static or sepbit or dac or mdc or hazard or auto"),
             ("placement=dac,logs=4", "`placement=dac` does not work with logs=4; use logs=6"),
-            ("victim=cost-hotness", "declining-cost or hazard or timestamp"),
+            ("victim=cost-hotness", "declining-cost or hazard or auto or timestamp"),
             ("victim=x", "greedy or cost-benefit"),
             ("background_victim", "background_victim=POLICY"),
             ("threads=0", "1 to 64"),

@@ -4,6 +4,7 @@ use basalt_segments::{BLOCKS_PER_SEGMENT, BlockTraits, LogId, MainBlock, Reason,
 
 use super::edges::{Edges, Volume};
 use super::hand::Hand;
+use super::others::Others;
 use super::places::{Common, Content, Places, Source};
 use super::promotion::Promotions;
 use super::records::Record;
@@ -32,6 +33,7 @@ pub struct State {
     promotions: Promotions,
     streams: Streams,
     places: Places,
+    others: Others,
     /// The block that is counted for the edges next.
     sampled: Record,
     /// Of what was there when the volume was opened: it is as old as the clock, at least.
@@ -65,6 +67,7 @@ impl State {
             promotions: Promotions::default(),
             streams,
             places: Places::default(),
+            others: Others::default(),
             sampled: Record::default(),
             oldest: Record::first(0),
             left: None,
@@ -84,7 +87,7 @@ impl State {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.places.memory() + self.table.memory()
+        self.places.memory() + self.table.memory() + self.others.memory()
     }
 
     fn remaining_life(&mut self, record: Record) -> f64 {
@@ -138,9 +141,30 @@ impl State {
         self.streams.log(decision.group, self.now, self.places.live() / PATIENCE)
     }
 
-    /// A block got its place.
+    /// Whether no user has overwritten a block since it was new: what cleaning copies, or what the user writes now.
+    pub fn is_first_life(&self, block: &BlockTraits) -> bool {
+        match block.reason {
+            Reason::Cleaning => self.known(block).is_none_or(|(record, _)| record.count() == 0),
+            Reason::Writeback | Reason::Fsync => block.from.is_none(),
+        }
+    }
+
+    /// A block got its place in the log of a group.
     pub fn note_written(&mut self, block: &BlockTraits, place: MainBlock) {
         let decision = self.decision(block);
+        self.note_placed(block, place, decision);
+        self.streams.note_written(decision.group, self.now, place);
+        self.tick_for(block);
+    }
+
+    /// A block got its place in a log that no group writes: it counts as one of the coldest group.
+    pub fn note_written_elsewhere(&mut self, block: &BlockTraits, place: MainBlock) {
+        let decision = Decision { group: self.edges.coldest(), is_hotter: false, is_promoted: false };
+        self.note_placed(block, place, decision);
+        self.tick_for(block);
+    }
+
+    fn note_placed(&mut self, block: &BlockTraits, place: MainBlock, decision: Decision) {
         self.decided = None;
         let mut record = match (self.known(block), block.reason) {
             (Some((before, _)), Reason::Cleaning) => self.collect(before, decision),
@@ -156,11 +180,18 @@ impl State {
             self.make_room(place.segment());
         }
         self.places.set(place, record, decision.group);
-        self.streams.note_written(decision.group, self.now, place);
+    }
+
+    fn tick_for(&mut self, block: &BlockTraits) {
         if block.reason != Reason::Cleaning {
             block.from.into_iter().for_each(|from| self.places.touch(from, self.now));
             self.tick();
         }
+    }
+
+    /// A block of no group got its place.
+    pub fn note_other(&mut self, place: MainBlock) {
+        self.others.note_written(place, self.now);
     }
 
     /// Begins a segment for which there is no room: one record has to do for all blocks of the coldest one. It is that of the block with the
@@ -190,6 +221,7 @@ impl State {
             self.count_death(record, Some(source));
         }
         self.places.clear(place);
+        self.others.note_dead(place, self.now);
     }
 
     /// A log has filled this segment, or left it.
@@ -200,6 +232,7 @@ impl State {
     /// A segment is free.
     pub fn note_free(&mut self, segment: Segment) {
         self.places.free(segment);
+        self.others.free(segment);
     }
 
     /// Learns from a block that cleaning copies.
@@ -286,7 +319,8 @@ impl State {
         }
     }
 
-    /// As [`Placement::rate`](basalt_segments::Placement::rate).
+    /// As [`Placement::rate`](basalt_segments::Placement::rate). A section of which nothing is known
+    /// is as old as the clock.
     pub fn rate(&mut self, section: &SectionView) -> Option<f64> {
         let count = section.capacity / BLOCKS_PER_SEGMENT;
         let first = section.section.get() * count;
@@ -304,7 +338,11 @@ impl State {
                 Content::Common(record, live) => add(&record, f64::from(live) / SAMPLE as f64),
             }
         }
-        (blocks > 0.0).then(|| sum / blocks)
+        if blocks > 0.0 {
+            return Some(sum / blocks);
+        }
+        let rate = self.others.rate(first..first + count, self.now);
+        Some(rate.unwrap_or_else(|| 1.0 / self.remaining_life(self.oldest)))
     }
 }
 

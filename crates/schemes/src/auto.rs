@@ -1,0 +1,195 @@
+//! `auto`: groups where they gain, F2FS's logs elsewhere.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use basalt_segments::placement::{LONG_RUN, Policy};
+use basalt_segments::{
+    BlockTraits, LogId, MainBlock, Placement, Reason, SectionView, Segment, SegmentKind, StaticPlacement,
+};
+
+use crate::groups::is_grouped;
+use crate::hazard::{GROUPS, State};
+
+/// [`Auto`] as options name it.
+pub(crate) const POLICY: Policy = Policy {
+    name: "auto",
+    about: "as static until users overwrite a block, then by the remaining life that is learned; new blocks in long runs are cold",
+    make: |logs| (logs == 6).then(|| Box::new(Auto::default()) as Box<dyn Placement>),
+};
+
+/// F2FS's placement for blocks that no user has overwritten yet, and the groups of the [hazard table](crate::Hazard) for the others.
+///
+/// Nothing is known of a block before it is overwritten, but what F2FS goes by: its type, its file's name, and whether cleaning has copied
+/// it. Files that are written once and deleted whole never have more than that, and groups would only take logs: devices write to a few
+/// places at a time. New blocks that are written together with at least 15 neighbours are cold
+/// ([run length](basalt_segments::placement::RunLength)): pictures, packages, copies.
+///
+/// Meant for the victim policy [`AutoVictim`](crate::AutoVictim), which asks it for the rates of sections. Memory: as
+/// [`Hazard`](crate::Hazard).
+///
+/// Source: ours; docs/policies.md has its numbers.
+pub struct Auto {
+    state: Mutex<State>,
+    more: Vec<SegmentKind>,
+}
+
+impl Default for Auto {
+    fn default() -> Self {
+        let state = State::new(GROUPS);
+        Auto { more: state.more_logs().to_vec(), state: Mutex::new(state) }
+    }
+}
+
+impl Auto {
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.state().memory()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where F2FS has a block; a new one in a long run is cold.
+fn log_of_f2fs(block: &BlockTraits) -> LogId {
+    let is_long = block.reason != Reason::Cleaning && block.run >= LONG_RUN;
+    StaticPlacement::default().log(&BlockTraits { cold: block.cold || is_long && is_grouped(block), ..*block })
+}
+
+impl Placement for Auto {
+    fn more_logs(&self) -> &[SegmentKind] {
+        &self.more
+    }
+
+    fn limit_memory(&self, bytes: usize) {
+        self.state().limit_memory(bytes);
+    }
+
+    fn log(&self, block: &BlockTraits) -> LogId {
+        if !is_grouped(block) {
+            return log_of_f2fs(block);
+        }
+        let mut state = self.state();
+        if state.is_first_life(block) { log_of_f2fs(block) } else { state.log(block) }
+    }
+
+    fn note_written(&self, block: &BlockTraits, place: MainBlock) {
+        let mut state = self.state();
+        if !is_grouped(block) {
+            state.note_other(place);
+        } else if state.is_first_life(block) {
+            state.note_written_elsewhere(block, place);
+        } else {
+            state.note_written(block, place);
+        }
+    }
+
+    fn note_dead(&self, place: MainBlock) {
+        self.state().note_dead(place);
+    }
+
+    fn note_sealed(&self, _log: LogId, segment: Segment) {
+        self.state().note_sealed(segment);
+    }
+
+    fn note_free(&self, segment: Segment) {
+        self.state().note_free(segment);
+    }
+
+    fn rate(&self, section: &SectionView) -> Option<f64> {
+        self.state().rate(section)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_segments::Section;
+
+    fn place(segment: u32, offset: u32) -> MainBlock {
+        MainBlock::in_segment(Segment::new(segment), offset)
+    }
+
+    fn of(kind: SegmentKind) -> LogId {
+        LogId::of(kind)
+    }
+
+    /// Blocks that nobody overwrites stay where F2FS has them, however often they are copied.
+    #[test]
+    fn a_block_is_as_f2fs_has_it_until_it_is_overwritten() {
+        let auto = Auto::default();
+        let new = BlockTraits { file: 9, index: 4, ..BlockTraits::default() };
+        assert_eq!(auto.log(&new), of(SegmentKind::WarmData));
+        assert_eq!(auto.log(&BlockTraits { hot: true, ..new }), of(SegmentKind::HotData));
+        assert_eq!(auto.log(&BlockTraits { cold: true, ..new }), of(SegmentKind::ColdData));
+        auto.note_written(&new, place(3, 0));
+        let copied = BlockTraits { from: Some(place(3, 0)), reason: Reason::Cleaning, cold: true, ..new };
+        assert_eq!(auto.log(&copied), of(SegmentKind::ColdData));
+        auto.note_written(&copied, place(4, 0));
+        auto.note_dead(place(3, 0));
+        let again = BlockTraits { from: Some(place(4, 0)), ..copied };
+        assert_eq!(auto.log(&again), of(SegmentKind::ColdData));
+        auto.note_written(&again, place(5, 0));
+        auto.note_dead(place(4, 0));
+        assert_eq!(auto.state().live(), 1, "it is known all the same");
+    }
+
+    #[test]
+    fn new_blocks_in_long_runs_are_cold() {
+        let auto = Auto::default();
+        let run = |run| BlockTraits { run, ..BlockTraits::default() };
+        assert_eq!(auto.log(&run(LONG_RUN - 1)), of(SegmentKind::WarmData));
+        assert_eq!(auto.log(&run(LONG_RUN)), of(SegmentKind::ColdData));
+        for block in [BlockTraits { node: true, ..run(99) }, BlockTraits { of_directory: true, ..run(99) }] {
+            assert_eq!(auto.log(&block), StaticPlacement::default().log(&block));
+        }
+    }
+
+    /// Half of the writes go round 64 blocks of 4096. Once overwritten, blocks go to groups, by what is predicted, also when they are copied,
+    /// and also where they lie in a log of F2FS's.
+    #[test]
+    fn overwritten_blocks_are_in_groups() {
+        let auto = Auto::default();
+        let mut places = vec![None; 4096];
+        let mut next = 0;
+        let mut write = |index: u32, reason| {
+            let block = BlockTraits { index, reason, run: 99, from: places[index as usize], ..BlockTraits::default() };
+            let log = auto.log(&block);
+            auto.note_written(&block, place(next / 512, next % 512));
+            if let Some(old) = places[index as usize].replace(place(next / 512, next % 512)) {
+                auto.note_dead(old);
+            }
+            next += 1;
+            log
+        };
+        (0..4096).for_each(|index| assert_eq!(write(index, Reason::Writeback), of(SegmentKind::ColdData)));
+        for step in 0..100_000 {
+            write(step % 64, Reason::Writeback);
+            write(64 + step % 2048, Reason::Writeback);
+        }
+        let logs = [99_999 % 64, 64 + 99_999 % 2048, 4000].map(|index| write(index, Reason::Cleaning));
+        assert_ne!(logs[0], logs[1]);
+        let cold = BlockTraits {
+            index: 4000,
+            from: places[4000],
+            cold: true,
+            reason: Reason::Cleaning,
+            ..BlockTraits::default()
+        };
+        assert_eq!(auto.log(&cold), of(SegmentKind::ColdData), "nobody overwrote it");
+    }
+
+    #[test]
+    fn it_knows_the_rate_of_every_section() {
+        let auto = Auto::default();
+        let view =
+            |section| SectionView { section: Section::new(section), live: 9, capacity: 512, modified: 0, rate: None };
+        let node = BlockTraits { node: true, ..BlockTraits::default() };
+        (0..20).for_each(|offset| auto.note_written(&BlockTraits::default(), place(0, offset)));
+        (0..20).for_each(|offset| auto.note_written(&node, place(1, offset)));
+        assert!([0, 1, 2].iter().all(|&section| auto.rate(&view(section)).is_some_and(|rate| rate > 0.0)));
+        assert!(auto.memory() < 2 << 20);
+    }
+}
