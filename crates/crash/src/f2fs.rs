@@ -87,7 +87,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 21] = [
+pub const VOLUMES: [F2fsVolume; 23] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -162,6 +162,19 @@ pub const VOLUMES: [F2fsVolume; 21] = [
         size_mib: 72,
         placement: "hazard",
         victim: "hazard",
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        ..TIGHT
+    },
+    // As that, for what is overwritten. The cache has room for more dirty pages than the volume.
+    F2fsVolume { name: "groups-auto", size_mib: 72, placement: "auto", victim: "auto", cache_bytes: 32 << 20, ..TIGHT },
+    F2fsVolume {
+        name: "groups-auto-journal",
+        size_mib: 72,
+        placement: "auto",
+        victim: "auto",
+        cache_bytes: 32 << 20,
         journal_bytes: 256 << 10,
         pre_invalid_bytes: Some(1 << 30),
         sections_per_commit: Some(1),
