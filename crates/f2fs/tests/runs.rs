@@ -46,7 +46,8 @@ fn write(fs: &F2fs, ino: InodeNumber, block: u64, blocks: usize) {
     assert_eq!(fs.write(ino, block * BLOCK, &data, false).unwrap(), data.len());
 }
 
-/// Large writes end where segments do, too. A device takes writes for a stream while each begins where one has ended. What waits in front of a large write goes first.
+/// A device takes writes for a stream while each begins where one has ended: what waits in front of a large write goes first. Large writes end
+/// where segments do, too.
 #[test]
 fn what_lies_in_front_on_the_device_is_written_before() {
     let device = Arc::new(Ordered { below: formatted(), writes: Mutex::default() });
