@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `volume` | block writes a second of the volume simulator, 16 GiB, with cleaning, on one core |
 //! | `huge` | the same for 1 TiB, and the memory it takes: about 2 GiB |
-//! | `engine` | random writes of 4 KiB a second through the F2FS engine, without cleaning, on a device that keeps no data |
+//! | `engine` | random writes of 4 KiB a second through the F2FS engine, without cleaning, on a device that keeps no data, by placement |
 //!
 //! Every figure is the median of as many measurements as `--runs` says, in one run that goes on, and is by the processor time of the
 //! only thread: what else the machine does hardly matters. Making the stream of block numbers is not measured.
@@ -120,8 +120,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     if wants(Part::Engine) {
-        for cache_bytes in [OpenOptions::default().cache_bytes, 8 << 20] {
-            add(engine(arguments.runs, cache_bytes)?);
+        let cache_bytes = OpenOptions::default().cache_bytes;
+        for (placement, cache_bytes) in [("static", cache_bytes), ("auto", cache_bytes), ("static", 8 << 20)] {
+            add(engine(arguments.runs, placement, cache_bytes)?);
         }
     }
     if arguments.json {
@@ -179,13 +180,14 @@ fn volume(
 
 /// Random overwrites of one file on the engine, each measurement with the sync that ends it. How much the engine may cache counts:
 /// beyond what the processor's caches hold, each page is a trip to memory.
-fn engine(runs: u8, cache_bytes: usize) -> Result<Figure, Failure> {
+fn engine(runs: u8, placement: &str, cache_bytes: usize) -> Result<Figure, Failure> {
     let device = Arc::new(ForgetfulDevice::new(ENGINE_DEVICE));
     format(&*device, &FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() }, &mut |_, _| {})?;
     let options = OpenOptions {
         background_cleaning: false,
         discard: false,
         atime: Atime::Noatime,
+        placement: basalt_schemes::placement_by_name(placement).ok_or("no such placement")?,
         cache_bytes,
         ..OpenOptions::default()
     };
@@ -217,7 +219,7 @@ fn engine(runs: u8, cache_bytes: usize) -> Result<Figure, Failure> {
     let written =
         after.written.data_blocks + after.written.node_blocks - before.written.data_blocks - before.written.node_blocks;
     let amplification = written as f64 / (ENGINE_WRITES * usize::from(runs)) as f64;
-    let name = format!("random 4 KiB writes, 1 GiB file, {} MiB cache", cache_bytes >> 20);
+    let name = format!("random 4 KiB writes, 1 GiB file, {} MiB cache, {placement}", cache_bytes >> 20);
     Ok(figure("engine", name, measurements, amplification, None))
 }
 
