@@ -94,6 +94,7 @@ impl F2fs {
             })?;
             let Some(last) = written.last() else { return Ok(()) };
             from = *last + 1;
+            self.keep_recoverable()?;
         }
         Ok(())
     }
@@ -121,6 +122,10 @@ impl Volume {
         }
         self.write_back(ino, Reason::Fsync)?;
         let nodes = self.direct_nodes(ino);
+        // With the inode and the seal. The pages have taken room, too.
+        if self.would_cramp_recovery(nodes.len() as u32 + 2) {
+            return Ok(Step::Checkpoint);
+        }
         if !self.checkpoint.since().fits_seal(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;

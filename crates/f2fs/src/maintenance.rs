@@ -105,7 +105,7 @@ impl F2fs {
     pub(crate) fn sync_all(&self, cause: CheckpointCause) -> Result<()> {
         self.make_room()?;
         let dirty = self.with_volume(|volume| volume.pages.dirty_pages());
-        self.write_in_pieces(dirty, Volume::write_back_first)?;
+        self.write_recoverably(dirty, Volume::write_back_first)?;
         // What became dirty meanwhile may have been written instead of what was before.
         self.decide(|volume| if volume.is_writable() { volume.write_back_all() } else { Ok(()) })?;
         self.checkpoint_if(false, cause).map(|_| ())

@@ -63,6 +63,30 @@ impl F2fs {
         }
     }
 
+    /// As [`write_in_pieces`](Self::write_in_pieces), and what was fsynced can be recovered after each of them. Not by who has the turn.
+    pub(crate) fn write_recoverably(
+        &self,
+        blocks: usize,
+        write: impl Fn(&mut Volume, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut left = blocks;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            self.write_in_pieces(piece, &write)?;
+            self.keep_recoverable()?;
+            left -= piece;
+        }
+        Ok(())
+    }
+
+    /// Takes a checkpoint where recovery would hardly find room any more.
+    pub(crate) fn keep_recoverable(&self) -> Result<()> {
+        if !self.with_volume(|volume| volume.is_writable() && volume.is_recovery_cramped()) {
+            return Ok(());
+        }
+        self.checkpoint_if(true, CheckpointCause::Cleaning(CleaningCause::Foreground)).map(|_| ())
+    }
+
     /// Has `write` write so many blocks, piece by piece.
     pub(crate) fn write_in_pieces(
         &self,
@@ -111,11 +135,11 @@ impl Driven for Writer<'_> {
     }
 
     fn write_pages(&mut self, count: usize) -> Result<()> {
-        self.0.write_in_pieces(count, Volume::write_back_some)
+        self.0.write_recoverably(count, Volume::write_back_some)
     }
 
     fn write_nodes(&mut self, count: usize) -> Result<()> {
-        self.0.write_in_pieces(count, Volume::write_some_nodes)
+        self.0.write_recoverably(count, Volume::write_some_nodes)
     }
 
     fn commit(&mut self, wait: bool) -> Result<()> {

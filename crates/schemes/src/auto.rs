@@ -79,6 +79,9 @@ impl Placement for Auto {
         let mut state = self.state();
         if !is_grouped(block) {
             state.note_other(place);
+        } else if block.from.is_none() && log_of_f2fs(block) == LogId::of(SegmentKind::HotData) {
+            // Blocks of directories lie there, too: one of them must not pass for this one.
+            state.note_other(place);
         } else if state.is_first_life(block) {
             state.note_written_elsewhere(block, place);
         } else {

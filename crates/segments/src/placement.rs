@@ -76,8 +76,8 @@ pub struct BlockTraits {
     pub from: Option<MainBlock>,
     /// Of data: the list of a page cache that its page is on at this moment. `None` if it is on none, or nobody knows: the engine does not.
     pub list: Option<List>,
-    /// Of data that users write: how many neighbouring blocks of its file are written one after the other with it, itself included. 0 if
-    /// nobody knows.
+    /// Of data that users write: how many neighbouring blocks of its file are written one after the other with it in one go, itself included.
+    /// 0 if nobody knows. A go has an end: 256 blocks of writeback, or a call of write(2).
     pub run: u32,
 }
 

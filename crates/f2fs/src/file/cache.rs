@@ -10,16 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::layout::inode::{DEFAULT_INLINE_XATTR_SLOTS, EXTRA_SIZE_MAX, SLOTS};
 use crate::layout::node::ADDRS_PER_NODE;
 use crate::layout::{BLOCK_SIZE, FileBlock, Ino, RawBlock};
 
 /// Clean directory pages that may stay in any case, however small the byte budget is.
 const CLEAN_MIN: usize = 64;
 
-/// Blocks that an inode points to itself, unless its extended attributes take more than the usual room. One of which they do is dirty itself
-/// where its pages are, and counted.
-const IN_INODE: u32 = SLOTS - EXTRA_SIZE_MAX / 4 - DEFAULT_INLINE_XATTR_SLOTS;
+/// Blocks that an inode points to itself at the least: its extended attributes may take nearly all of it.
+const IN_INODE: u32 = 1;
 
 /// One cached block.
 pub struct Page {

@@ -29,7 +29,14 @@ impl Volume {
     /// now, and for the nodes that point to moved blocks. Only a checkpoint helps. Without a commit since the last one there is room, because
     /// what was free then is free after a power cut.
     pub(crate) fn is_recovery_cramped(&self) -> bool {
-        self.journal.has_commits() && self.table.free_segments() < self.recovery_segments(self.journal.pointing())
+        self.would_cramp_recovery(0)
+    }
+
+    /// As [`is_recovery_cramped`](Self::is_recovery_cramped), once so many more blocks are in the chain.
+    pub(crate) fn would_cramp_recovery(&self, more: u32) -> bool {
+        let free = self.table.free_segments().saturating_sub(more.div_ceil(BLOCKS_PER_SEGMENT));
+        // What is in the chain is written once more by recovery.
+        self.journal.has_commits() && free < self.recovery_segments(self.journal.pointing() + more as usize)
     }
 
     /// Whether sections' worth of dead blocks wait for a checkpoint: where cleaning finds nothing to gain, that is what to do.

@@ -214,14 +214,16 @@ impl State {
 
     /// What was at this place is overwritten, moved or deleted.
     pub fn note_dead(&mut self, place: MainBlock) {
-        if self.left.take() != Some(place)
-            && let Some((record, source)) = self.places.find(place)
-        {
+        let is_left = self.left.take() == Some(place);
+        let Some((record, source)) = self.places.find(place) else {
+            self.others.note_dead(place, self.now);
+            return;
+        };
+        if !is_left {
             // It is deleted.
             self.count_death(record, Some(source));
         }
         self.places.clear(place);
-        self.others.note_dead(place, self.now);
     }
 
     /// A log has filled this segment, or left it.

@@ -149,7 +149,7 @@ impl Load {
     }
 
     /// Pages beyond what may be dirty before writers have to wait for writeback, in a cache of `cache_blocks`. No more may be than half of
-    /// it holds; nor than half of the free sections take with their nodes, of those that cleaning may use up before writers wait.
+    /// it holds; nor than three quarters of the free sections take with their nodes, of those that cleaning may use up before writers wait.
     pub(super) fn pages_over(&self, table: &SegmentTable, cache_blocks: usize) -> usize {
         let spare = table.free_sections().saturating_sub(self.kept_at_least() + MARGIN_SECTIONS);
         let room = u64::from(spare) * u64::from(table.section_blocks()) * 3 / 4;

@@ -95,7 +95,8 @@ impl File {
 
     /// Nodes that point to dirty pages, at most: as the engine counts them.
     pub(super) fn nodes_of_pages(&self) -> u64 {
-        self.pages.len().min(self.holder_of(self.pages_end.saturating_sub(1)) + 1) as u64
+        let behind_inode = self.pages_end.saturating_sub(1);
+        self.pages.len().min(1 + behind_inode.div_ceil(PER_NODE) as usize) as u64
     }
 
     /// Bytes of memory used on the heap, about.
