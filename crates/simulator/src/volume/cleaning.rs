@@ -154,6 +154,8 @@ impl Volume {
     /// Goes on with the plan for up to `most` blocks, or to the end of the section under way.
     pub(super) fn follow_plan(&mut self, most: u32) -> Result<Option<Moved>> {
         let Some((section, position)) = self.cleaner.current() else { return Ok(None) };
+        // As in the engine, which reads blocks of one segment at a time: the section ends where it is asked for more and there is none.
+        let most = self.table.movable(section, position, most).map_or(1, |(_, live)| live.len() as u32);
         let (mut from, mut moved, mut is_empty) = (position, 0, false);
         while moved < most && !is_empty {
             match self.table.movable(section, from, most - moved) {
