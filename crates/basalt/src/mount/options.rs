@@ -271,7 +271,7 @@ const IGNORED: &[&str] = &[
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "helper=", "uhelper="];
 
 impl MountChoices {
-    /// Reads a list of options separated by commas. Later ones win, of this list and of others. [`check`](Self::check) comes after the last.
+    /// Reads a list of options separated by commas. Later ones win, of this list and of others. [`settle`](Self::settle) comes after the last.
     ///
     /// # Errors
     /// A text for the user that names the option.

@@ -276,6 +276,15 @@ fn a_stopped_server_is_not_waited_for_for_ever() {
     let Some(volume) = Volume::new("64M") else { return };
     let server = volume.server().unwrap();
     rustix::process::kill_process(server, Signal::STOP).unwrap();
+    // Its threads stop one after the other, on a busy machine some time after the call.
+    let is_stopped = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.as_raw_nonzero())).unwrap();
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        })
+    };
+    wait_for("stopped threads", is_stopped);
     let asked = stats(volume.root(), "--json");
     rustix::process::kill_process(server, Signal::CONT).unwrap();
     asked.fails(1, &["has not answered"]);
