@@ -75,7 +75,7 @@ fn as_on(right: &MemoryDevice, image: &MemoryDevice) -> (usize, usize) {
 #[test]
 fn the_checkpoint_that_counts_is_not_written_over() {
     let mut ahead = Vec::new();
-    for seed in [36, 3, 37] {
+    for seed in [32, 3, 37] {
         let image = cut_off(seed, SIZE, 0);
         let geometry = Geometry::read(&image).unwrap().0;
         let before = choose_pack(&image, &geometry).unwrap().0;
@@ -104,7 +104,7 @@ fn the_checkpoint_that_counts_is_not_written_over() {
 /// leaves a part of it: the next repair does not take those nodes for what is left of a lost checkpoint.
 #[test]
 fn a_repair_whose_checkpoint_is_torn_restores_nothing() {
-    for seed in [36, 37] {
+    for seed in [32, 37] {
         let image = cut_off(seed, SIZE, 0);
         let geometry = Geometry::read(&image).unwrap().0;
         let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;
@@ -134,8 +134,8 @@ fn a_repair_whose_checkpoint_is_torn_restores_nothing() {
 #[test]
 fn direct_nodes_of_a_repair_that_is_torn_restore_nothing() {
     let mut shown = 0;
-    // Those of 80 whose recovery had to clean.
-    for seed in [4, 49] {
+    // Those of 60 whose recovery had to clean.
+    for seed in [2, 42] {
         let image = cut_off(seed, LONG, 923);
         let geometry = Geometry::read(&image).unwrap().0;
         let packs = u64::from(geometry.checkpoint) * BLOCK..u64::from(geometry.sit) * BLOCK;

@@ -138,13 +138,15 @@ impl Driven for Volume {
 
     fn write_pages(&mut self, count: usize) -> Result<(), Infallible> {
         self.done.push(Done::Pages(count));
-        self.facts.load.dirty_pages -= if self.writing_helps { count as u64 } else { 0 };
+        let written = if self.writing_helps { count as u64 } else { 0 };
+        self.facts.load.dirty_pages = self.facts.load.dirty_pages.saturating_sub(written);
         Ok(())
     }
 
     fn write_nodes(&mut self, count: usize) -> Result<(), Infallible> {
         self.done.push(Done::Nodes(count));
-        self.facts.load.dirty_nodes -= if self.writing_helps { count as u64 } else { 0 };
+        let written = if self.writing_helps { count as u64 } else { 0 };
+        self.facts.load.dirty_nodes = self.facts.load.dirty_nodes.saturating_sub(written);
         Ok(())
     }
 
