@@ -99,5 +99,34 @@ fn a_placement_hears_how_many_neighbours_are_written_together() {
     }
     fs.sync_file(file, false).unwrap();
     assert_eq!(seen(), [(10, 3), (11, 3), (12, 3), (30, 1), (50, 2), (51, 2)], "from the page cache");
+    for block in [0, 1, 5] {
+        write(&fs, file, block, 1);
+    }
+    fs.sync_file(file, false).unwrap();
+    assert_eq!(seen(), [(0, 2), (1, 2), (5, 1)], "from the first block on");
+    // fsync writes pieces of 256.
+    (0..300).for_each(|page| write(&fs, file, 1000 + page, 1));
+    fs.sync_file(file, false).unwrap();
+    let long = (0..300).map(|page| (1000 + page, if page < 256 { 256 } else { 44 })).collect::<Vec<_>>();
+    assert_eq!(seen(), long, "in pieces");
     fs.close().unwrap();
+    // Writeback goes on where it ended: what is dirty in front of that is not among its runs.
+    let options = OpenOptions { placement: &RUNS, cache_bytes: 4 << 20, ..OpenOptions::default() };
+    let fs = F2fs::open(Arc::new(formatted()), options, Arc::new(SystemClock)).unwrap();
+    let file = create(&fs, "file");
+    let mut page = 0;
+    let mut write_until_written = || loop {
+        write(&fs, file, 10 + 2 * page, 1);
+        page += 1;
+        let seen = seen();
+        if !seen.is_empty() {
+            return seen;
+        }
+    };
+    write_until_written();
+    for block in [0, 1, 2, 5, 6] {
+        write(&fs, file, block, 1);
+    }
+    let next = write_until_written();
+    assert!(next[0].0 > 10 && next.iter().filter(|(index, _)| *index > 10).all(|(_, run)| *run == 1), "{next:?}");
 }

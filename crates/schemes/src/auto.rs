@@ -195,4 +195,36 @@ mod tests {
         assert!([0, 1, 2].iter().all(|&section| auto.rate(&view(section)).is_some_and(|rate| rate > 0.0)));
         assert!(auto.memory() < 2 << 20);
     }
+
+    /// What F2FS's logs get is in no group's log, is known as one of the coldest group, and is a write by the clock.
+    #[test]
+    fn first_lives_are_in_no_groups_log() {
+        let auto = Auto::default();
+        // 512 blocks, in the segment of F2FS's log of warm data.
+        for index in 0..512 {
+            auto.note_written(&BlockTraits { index, ..BlockTraits::default() }, place(3, index));
+        }
+        let coldest = auto.state().coldest();
+        let group = auto.state().group(place(3, 0));
+        assert_eq!(group, Some(coldest));
+        assert_eq!(auto.state().look(place(3, 0)).unwrap().1, 512, "its age");
+        assert!(auto.state().streams_are_idle(), "no group's log has a segment");
+    }
+
+    #[test]
+    fn one_overwrite_is_enough_and_what_was_there_at_opening_is_in_its_first_life() {
+        let auto = Auto::default();
+        let copy =
+            |from| BlockTraits { from: Some(from), reason: Reason::Cleaning, cold: true, ..BlockTraits::default() };
+        // Never seen: it was there when the volume was opened.
+        assert!(auto.state().is_first_life(&copy(place(90, 0))));
+        assert_eq!(auto.log(&copy(place(90, 0))), of(SegmentKind::ColdData));
+        // A user overwrites it, and another block that is known.
+        let over = BlockTraits { from: Some(place(90, 0)), ..BlockTraits::default() };
+        assert!(!auto.state().is_first_life(&over));
+        auto.note_written(&BlockTraits { index: 1, ..BlockTraits::default() }, place(1, 0));
+        auto.note_written(&BlockTraits { index: 1, from: Some(place(1, 0)), ..BlockTraits::default() }, place(2, 0));
+        auto.note_dead(place(1, 0));
+        assert!(!auto.state().is_first_life(&copy(place(2, 0))), "overwritten once");
+    }
 }

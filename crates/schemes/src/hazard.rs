@@ -353,4 +353,24 @@ mod tests {
         let unknown = SectionView { section: Section::new(999), ..section };
         assert_eq!(written.hazard.rate(&section), written.hazard.rate(&unknown), "what was there is forgotten");
     }
+
+    #[test]
+    fn rates_of_large_sections_count_all_segments_and_so_does_memory() {
+        let mut written = Written::new(64);
+        let node = BlockTraits { node: true, ..BlockTraits::default() };
+        let at = |segment, index| MainBlock::in_segment(Segment::new(segment), index);
+        // What nothing is known of is far older.
+        (0..20_000).for_each(|step| _ = written.write(step % 64, Reason::Writeback));
+        let before = written.hazard.memory();
+        // Section 50 has segments 100 and 101; the nodes are in the second.
+        (0..512).for_each(|index| written.hazard.note_written(&node, at(101, index)));
+        assert!(written.hazard.memory() > before, "nodes take memory");
+        for dead in 0..256 {
+            (0..8).for_each(|step| _ = written.write((8 * dead + step) % 64, Reason::Writeback));
+            written.hazard.note_dead(at(101, dead));
+        }
+        let section = SectionView { section: Section::new(50), live: 256, capacity: 1024, modified: 0, rate: None };
+        let rate = written.hazard.rate(&section).unwrap();
+        assert!((0.8..1.0).contains(&(rate * 2048.0)), "{rate}");
+    }
 }

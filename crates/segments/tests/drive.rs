@@ -438,3 +438,43 @@ fn room_is_taken_where_cleaning_or_a_checkpoint_can_make_some() {
     volume.as_cleaner(|volume| assert!(volume.plan()));
     assert!(is_taken(&volume), "the last search was not in vain");
 }
+
+/// 64 sections of two segments, all but 17 in use, one log: what is over for so many pages and nodes.
+#[test]
+fn limits_of_what_is_dirty_count_blocks_of_sections_of_any_size() {
+    let over = |dirty_pages, dirty_nodes| {
+        let mut table = SegmentTable::new(2 * SECTIONS, 2);
+        for _ in 17..SECTIONS {
+            let segment = table.open_segment(SegmentKind::WarmData, None).unwrap();
+            assert!(table.set_live_run(MainBlock::in_segment(segment, 0), 300, 1));
+            table.close_segment(segment);
+        }
+        let mut volume = Volume::new(17, 300);
+        volume.log = (table.open_segment(SegmentKind::ColdData, None).unwrap(), 0);
+        volume.table = table;
+        volume.facts.cache_blocks = 1 << 20;
+        volume.facts.load = Load { dirty_pages, dirty_nodes, reserved_sections: 4, ..Load::default() };
+        let free = (volume.table.free_sections(), volume.table.free_segments());
+        volume.writing_helps = false;
+        (volume.make_room(1).first().copied(), free)
+    };
+    assert_eq!(over(9216, 0).1.0, 16);
+    let limit = u64::from(over(0, 0).1.1) * 64;
+    assert!(!matches!(over(9216, 0).0, Some(Done::Pages(_))));
+    assert!(matches!(over(9217, 0).0, Some(Done::Pages(_))));
+    assert!(!matches!(over(0, limit).0, Some(Done::Nodes(_))));
+    assert!(matches!(over(0, limit + 1).0, Some(Done::Nodes(_))));
+}
+
+/// Half of the whole reserve is kept where all of it is: 16 - 8 - 2 sections, three quarters of them.
+#[test]
+fn where_the_reserve_is_kept_less_may_be_dirty() {
+    let over = |dirty_pages| {
+        let mut volume = Volume::new(17, 300);
+        volume.facts.cache_blocks = 1 << 20;
+        let keep_free = basalt_segments::cleaning::KeepFree::Reserve;
+        volume.facts.load = Load { dirty_pages, reserved_sections: 16, keep_free, ..Load::default() };
+        volume.make_room(1).iter().any(|done| matches!(done, Done::Pages(_)))
+    };
+    assert!(!over(2304) && over(2305));
+}

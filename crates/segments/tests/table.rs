@@ -417,3 +417,20 @@ fn sections_of_segments_are_all_that_have_one_of_them() {
     assert_eq!(sections(0, 16), [0, 1, 2, 3]);
     assert_eq!(sections(8, 0), [0; 0]);
 }
+
+#[test]
+fn the_emptiest_finalists_are_as_many_and_are_asked_for_as_others_are() {
+    // Fullest: 5 and 4. Emptiest: 3 and 2, of which 2 is the older, and of all four.
+    let mut table = loaded(1, &[0, 512, 6, 5, 500, 501, 0, 0]);
+    let best = |table: &SegmentTable, skipped: Option<u32>| {
+        let skip = |section: Section| Some(section.get()) == skipped;
+        table.select_victims(&OldestOfFour, 1000, &skip, 1).into_iter().map(Section::get).collect::<Vec<_>>()
+    };
+    assert_eq!(best(&table, None), [2], "the second-emptiest is a finalist, though one victim is wanted");
+    assert_eq!(best(&table, Some(2)), [3], "what is to be left out is no finalist");
+    // An active section with one live block is the emptiest.
+    let active = table.open_segment(WarmData, None).unwrap();
+    assert!(table.set_live_run(MainBlock::in_segment(active, 0), 1, 0));
+    let got = table.select_victims(&OldestOfFour, 1000, &|_| false, 8);
+    assert!(!got.contains(&table.section_of(active)), "{got:?}");
+}

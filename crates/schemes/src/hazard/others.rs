@@ -74,3 +74,19 @@ impl Others {
         self.segments.capacity() * size_of::<Counted>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_may_wrap() {
+        let rate = |start: u32| {
+            let mut others = Others::default();
+            (0..8).for_each(|block| others.note_written(MainBlock::new(block), start));
+            others.note_dead(MainBlock::new(0), start.wrapping_add(10));
+            others.rate(0..1, start.wrapping_add(20)).unwrap()
+        };
+        assert_eq!(rate(u32::MAX - 12), rate(100));
+    }
+}

@@ -351,6 +351,18 @@ impl State {
 /// What tests ask.
 #[cfg(test)]
 impl State {
+    pub fn coldest(&self) -> usize {
+        self.edges.coldest()
+    }
+
+    pub fn group(&self, place: MainBlock) -> Option<usize> {
+        self.places.group(place)
+    }
+
+    pub fn streams_are_idle(&self) -> bool {
+        self.streams.are_idle()
+    }
+
     pub fn space(&self) -> u64 {
         self.places.space()
     }

@@ -100,6 +100,13 @@ impl Streams {
 }
 
 #[cfg(test)]
+impl Streams {
+    pub fn are_idle(&self) -> bool {
+        self.streams.iter().all(|stream| stream.segment.is_none())
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -128,4 +128,11 @@ mod tests {
         let old = LeastGainByWaiting.final_cost(&section(256, 0, None), 100);
         assert!(old < LeastGainByWaiting.final_cost(&section(256, 50, None), 100), "without a rate, the older one");
     }
+
+    #[test]
+    fn both_look_at_finalists_with_their_rates() {
+        let looks = |policy: &dyn VictimPolicy| (policy.weighs_rate(), policy.ranks_ages(), policy.finalists());
+        assert_eq!(looks(&AutoVictim), (true, false, 32));
+        assert_eq!(looks(&AutoVictim), looks(&LeastGainByWaiting));
+    }
 }

@@ -400,3 +400,20 @@ fn directories_are_listed_where_no_file_is_dirty() {
     pages.change(ino(7), at(0));
     assert_eq!((pages.dirty_directories(), pages.dirty_file_pages()), (vec![ino(7)], 0));
 }
+
+#[test]
+fn of_a_file_that_is_open_nothing_that_was_written_counts() {
+    let mut pages = cache();
+    pages.hold(ino(4), false);
+    pages.change(ino(4), at(5000));
+    assert_eq!(write_some(&mut pages, 9).len(), 1);
+    (0..9).for_each(|index| _ = pages.change(ino(4), at(index)));
+    assert_eq!(pages.nodes_of_dirty(), 2, "9 pages of an inode that is kept");
+    // Whole pages that are replaced count where they lie, too.
+    let bytes = [1; BLOCK_SIZE];
+    for index in [5000, 5001] {
+        pages.replace(ino(5), at(index), &bytes, |bytes| Box::new(RawBlock(*bytes)));
+    }
+    assert_eq!(pages.nodes_of_dirty(), 4);
+    pages.recount();
+}
