@@ -63,20 +63,17 @@ impl F2fs {
         }
     }
 
-    /// As [`write_in_pieces`](Self::write_in_pieces), and what was fsynced can be recovered after each of them. Not by who has the turn.
+    /// As [`write_in_pieces`](Self::write_in_pieces); after each piece, there is room to recover what was fsynced. The caller must not hold the
+    /// turn: a checkpoint may be taken.
     pub(crate) fn write_recoverably(
         &self,
         blocks: usize,
         write: impl Fn(&mut Volume, usize) -> Result<()>,
     ) -> Result<()> {
-        let mut left = blocks;
-        while left > 0 {
-            let piece = left.min(PIECE);
+        pieces(blocks).try_for_each(|piece| {
             self.write_in_pieces(piece, &write)?;
-            self.keep_recoverable()?;
-            left -= piece;
-        }
-        Ok(())
+            self.keep_recoverable()
+        })
     }
 
     /// Takes a checkpoint where recovery would hardly find room any more.
@@ -93,14 +90,15 @@ impl F2fs {
         blocks: usize,
         write: impl Fn(&mut Volume, usize) -> Result<()>,
     ) -> Result<()> {
-        let mut left = blocks;
-        while left > 0 {
-            let piece = left.min(PIECE);
-            self.decide(|volume| if volume.is_writable() { write(volume, piece) } else { Ok(()) })?;
-            left -= piece;
-        }
-        Ok(())
+        pieces(blocks).try_for_each(|piece| {
+            self.decide(|volume| if volume.is_writable() { write(volume, piece) } else { Ok(()) })
+        })
     }
+}
+
+/// So many blocks in pieces.
+fn pieces(blocks: usize) -> impl Iterator<Item = usize> {
+    (0..blocks).step_by(PIECE).map(move |done| PIECE.min(blocks - done))
 }
 
 /// A writer that makes room before it changes the volume.

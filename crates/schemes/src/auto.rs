@@ -1,14 +1,12 @@
 //! `auto`: groups where they gain, F2FS's logs elsewhere.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use basalt_segments::placement::{LONG_RUN, Policy};
 use basalt_segments::{
     BlockTraits, LogId, MainBlock, Placement, Reason, SectionView, Segment, SegmentKind, StaticPlacement,
 };
 
 use crate::groups::is_grouped;
-use crate::hazard::{GROUPS, State};
+use crate::hazard::Hazard;
 
 /// [`Auto`] as options name it.
 pub(crate) const POLICY: Policy = Policy {
@@ -28,27 +26,16 @@ pub(crate) const POLICY: Policy = Policy {
 /// [`Hazard`](crate::Hazard).
 ///
 /// Source: ours; docs/policies.md has its numbers.
+#[derive(Default)]
 pub struct Auto {
-    state: Mutex<State>,
-    more: Vec<SegmentKind>,
-}
-
-impl Default for Auto {
-    fn default() -> Self {
-        let state = State::new(GROUPS);
-        Auto { more: state.more_logs().to_vec(), state: Mutex::new(state) }
-    }
+    hazard: Hazard,
 }
 
 impl Auto {
     /// Bytes of memory that it takes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.state().memory()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hazard.memory()
     }
 }
 
@@ -60,23 +47,23 @@ fn log_of_f2fs(block: &BlockTraits) -> LogId {
 
 impl Placement for Auto {
     fn more_logs(&self) -> &[SegmentKind] {
-        &self.more
+        self.hazard.more_logs()
     }
 
     fn limit_memory(&self, bytes: usize) {
-        self.state().limit_memory(bytes);
+        self.hazard.limit_memory(bytes);
     }
 
     fn log(&self, block: &BlockTraits) -> LogId {
         if !is_grouped(block) {
             return log_of_f2fs(block);
         }
-        let mut state = self.state();
+        let mut state = self.hazard.state();
         if state.is_first_life(block) { log_of_f2fs(block) } else { state.log(block) }
     }
 
     fn note_written(&self, block: &BlockTraits, place: MainBlock) {
-        let mut state = self.state();
+        let mut state = self.hazard.state();
         if !is_grouped(block) {
             state.note_other(place);
         } else if block.from.is_none() && log_of_f2fs(block) == LogId::of(SegmentKind::HotData) {
@@ -90,19 +77,19 @@ impl Placement for Auto {
     }
 
     fn note_dead(&self, place: MainBlock) {
-        self.state().note_dead(place);
+        self.hazard.note_dead(place);
     }
 
-    fn note_sealed(&self, _log: LogId, segment: Segment) {
-        self.state().note_sealed(segment);
+    fn note_sealed(&self, log: LogId, segment: Segment) {
+        self.hazard.note_sealed(log, segment);
     }
 
     fn note_free(&self, segment: Segment) {
-        self.state().note_free(segment);
+        self.hazard.note_free(segment);
     }
 
     fn rate(&self, section: &SectionView) -> Option<f64> {
-        self.state().rate(section)
+        self.hazard.rate(section)
     }
 }
 
@@ -136,7 +123,7 @@ mod tests {
         assert_eq!(auto.log(&again), of(SegmentKind::ColdData));
         auto.note_written(&again, place(5, 0));
         auto.note_dead(place(4, 0));
-        assert_eq!(auto.state().live(), 1, "it is known all the same");
+        assert_eq!(auto.hazard.state().live(), 1, "it is known all the same");
     }
 
     #[test]
@@ -204,11 +191,11 @@ mod tests {
         for index in 0..512 {
             auto.note_written(&BlockTraits { index, ..BlockTraits::default() }, place(3, index));
         }
-        let coldest = auto.state().coldest();
-        let group = auto.state().group(place(3, 0));
+        let coldest = auto.hazard.state().coldest();
+        let group = auto.hazard.state().group(place(3, 0));
         assert_eq!(group, Some(coldest));
-        assert_eq!(auto.state().look(place(3, 0)).unwrap().1, 512, "its age");
-        assert!(auto.state().streams_are_idle(), "no group's log has a segment");
+        assert_eq!(auto.hazard.state().look(place(3, 0)).unwrap().1, 512, "its age");
+        assert!(auto.hazard.state().streams_are_idle(), "no group's log has a segment");
     }
 
     #[test]
@@ -217,14 +204,14 @@ mod tests {
         let copy =
             |from| BlockTraits { from: Some(from), reason: Reason::Cleaning, cold: true, ..BlockTraits::default() };
         // Never seen: it was there when the volume was opened.
-        assert!(auto.state().is_first_life(&copy(place(90, 0))));
+        assert!(auto.hazard.state().is_first_life(&copy(place(90, 0))));
         assert_eq!(auto.log(&copy(place(90, 0))), of(SegmentKind::ColdData));
         // A user overwrites it, and another block that is known.
         let over = BlockTraits { from: Some(place(90, 0)), ..BlockTraits::default() };
-        assert!(!auto.state().is_first_life(&over));
+        assert!(!auto.hazard.state().is_first_life(&over));
         auto.note_written(&BlockTraits { index: 1, ..BlockTraits::default() }, place(1, 0));
         auto.note_written(&BlockTraits { index: 1, from: Some(place(1, 0)), ..BlockTraits::default() }, place(2, 0));
         auto.note_dead(place(1, 0));
-        assert!(!auto.state().is_first_life(&copy(place(2, 0))), "overwritten once");
+        assert!(!auto.hazard.state().is_first_life(&copy(place(2, 0))), "overwritten once");
     }
 }

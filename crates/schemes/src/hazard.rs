@@ -36,11 +36,8 @@ use basalt_segments::placement::Policy;
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, SectionView, Segment, SegmentKind, StaticPlacement};
 
 use crate::groups::is_grouped;
-pub(crate) use state::State;
+use state::State;
 pub use victim::{AutoVictim, LeastGainByWaiting};
-
-/// Groups if nobody says.
-pub(crate) const GROUPS: usize = 7;
 
 /// [`Hazard`] as options name it.
 pub(crate) const POLICY: Policy = Policy {
@@ -81,7 +78,7 @@ impl Default for Hazard {
 
 impl Hazard {
     /// Groups that it has if nobody says.
-    pub const GROUPS: usize = GROUPS;
+    pub const GROUPS: usize = 7;
 
     /// With so many groups, from 2 to 12; other numbers count as the nearest of these.
     #[must_use]
@@ -96,7 +93,8 @@ impl Hazard {
         self.state().memory()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// All that it knows.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -35,7 +35,7 @@ pub fn victim(name: &str) -> Result<&'static dyn VictimPolicy, String> {
         .ok_or_else(|| expected(&victims().map(VictimPolicy::name).collect::<Vec<_>>()))
 }
 
-/// The victim policy with this placement where nobody asks for one.
+/// The victim policy that goes with this placement if the user names none.
 pub fn victim_for(placement: &Policy) -> &'static dyn VictimPolicy {
     match placement.name {
         "auto" => &basalt_schemes::AutoVictim,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use basalt_device::{FileDevice, MemoryDevice};
+use basalt_device::FileDevice;
 use basalt_f2fs::OpenOptions;
 use basalt_testkit::rng::Rng;
 
@@ -39,15 +39,7 @@ fn a_small_write_waits_for_no_more_than_a_step() {
 #[test]
 #[ignore = "measures: make endurance"]
 fn latency_of_writes_under_constant_cleaning() {
-    measure(
-        "memory",
-        &mut Volume::filled_on(
-            Arc::new(MemoryDevice::new(512 << 20, 512)),
-            OpenOptions::default(),
-            95,
-            &mut Rng::new(3),
-        ),
-    );
+    measure("memory", &mut Volume::filled(512, 95, &mut Rng::new(3)));
     let scratch = basalt_testkit::scratch::directory().unwrap();
     let path = scratch.path().join("volume.img");
     std::fs::File::create(&path).unwrap().set_len(512 << 20).unwrap();

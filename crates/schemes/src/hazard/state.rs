@@ -321,8 +321,8 @@ impl State {
         }
     }
 
-    /// As [`Placement::rate`](basalt_segments::Placement::rate). A section of which nothing is known
-    /// is as old as the clock.
+    /// As [`Placement::rate`](basalt_segments::Placement::rate). A section of which nothing is known is as old as the
+    /// clock.
     pub fn rate(&mut self, section: &SectionView) -> Option<f64> {
         let count = section.capacity / BLOCKS_PER_SEGMENT;
         let first = section.section.get() * count;
