@@ -69,6 +69,7 @@ impl Placement for Auto {
         } else if block.from.is_none() && log_of_f2fs(block) == LogId::of(SegmentKind::HotData) {
             // Blocks of directories lie there, too: one of them must not pass for this one.
             state.note_other(place);
+            state.tick_for(block);
         } else if state.is_first_life(block) {
             state.note_written_elsewhere(block, place);
         } else {
@@ -196,6 +197,22 @@ mod tests {
         assert_eq!(group, Some(coldest));
         assert_eq!(auto.hazard.state().look(place(3, 0)).unwrap().1, 512, "its age");
         assert!(auto.hazard.state().streams_are_idle(), "no group's log has a segment");
+        // Blocks of hot files, which lie beside those of directories, are writes as well.
+        for index in 0..8 {
+            auto.note_written(&BlockTraits { index, hot: true, ..BlockTraits::default() }, place(4, index));
+        }
+        assert_eq!(auto.hazard.state().look(place(3, 0)).unwrap().1, 520, "its age");
+    }
+
+    /// A segment that a group's log has filled is open no more: what is dead there makes room in no log.
+    #[test]
+    fn full_segments_leave_the_logs_of_groups() {
+        let auto = Auto::default();
+        let over = |from| BlockTraits { from: Some(from), ..BlockTraits::default() };
+        auto.note_written(&over(place(90, 0)), place(3, 0));
+        assert!(!auto.hazard.state().streams_are_idle());
+        auto.note_sealed(auto.log(&over(place(90, 1))), Segment::new(3));
+        assert!(auto.hazard.state().streams_are_idle(), "its log has no segment");
     }
 
     #[test]
@@ -209,6 +226,11 @@ mod tests {
         // A user overwrites it, and another block that is known.
         let over = BlockTraits { from: Some(place(90, 0)), ..BlockTraits::default() };
         assert!(!auto.hazard.state().is_first_life(&over));
+        auto.note_written(&over, place(7, 0));
+        assert!(
+            !auto.hazard.state().is_first_life(&copy(place(7, 0))),
+            "overwritten, though nobody knows when it was new"
+        );
         auto.note_written(&BlockTraits { index: 1, ..BlockTraits::default() }, place(1, 0));
         auto.note_written(&BlockTraits { index: 1, from: Some(place(1, 0)), ..BlockTraits::default() }, place(2, 0));
         auto.note_dead(place(1, 0));

@@ -32,18 +32,29 @@ pub struct Record {
     /// The clock at the last write by a user.
     written: u32,
     mean: Mean,
-    /// Bucket of the last interval (6 bits), intervals (4), promoted (1), known (1).
+    /// Bucket of the last interval (6 bits), intervals (4), unused (3), overwritten (1), promoted (1), known (1).
     packed: u16,
 }
 
 impl Record {
     const COUNT: u16 = 6;
+    const OVERWRITTEN: u16 = 1 << 13;
     const PROMOTED: u16 = 1 << 14;
     const KNOWN: u16 = 1 << 15;
 
     /// Of a block that is written for the first time.
     pub fn first(now: u32) -> Record {
         Record { written: now, mean: Mean::default(), packed: Self::KNOWN }
+    }
+
+    /// Of a block that a user overwrites of which nothing was known.
+    pub fn second(now: u32) -> Record {
+        Record { written: now, mean: Mean::default(), packed: Self::KNOWN | Self::OVERWRITTEN }
+    }
+
+    /// Whether a user has overwritten it since it was new. Its interval need not be known.
+    pub fn is_overwritten(self) -> bool {
+        self.packed & Self::OVERWRITTEN != 0
     }
 
     /// Whether the block was ever written.
@@ -92,7 +103,7 @@ impl Record {
         };
         let kept = self.packed & !(COUNT_MAX << Self::COUNT | 63);
         // Buckets are below 64.
-        Record { written: now, mean, packed: kept | count << Self::COUNT | bucket(interval) as u16 }
+        Record { written: now, mean, packed: kept | Self::OVERWRITTEN | count << Self::COUNT | bucket(interval) as u16 }
     }
 
     /// Which history it has.
@@ -205,7 +216,14 @@ mod tests {
         assert_eq!((record.count(), record.cell()), (0, NEVER_OVERWRITTEN));
         record.set_promoted(true);
         assert_eq!((record.is_promoted(), record.is_known(), record.count()), (true, true, 0));
+        assert!(!record.is_overwritten() && Record::second(5).is_overwritten());
+        assert_eq!(
+            (Record::second(5).count(), Record::second(5).cell()),
+            (0, NEVER_OVERWRITTEN),
+            "its interval is unknown"
+        );
         let record = record.overwritten(400);
+        assert!(record.is_overwritten());
         assert_eq!((record.count(), record.age(400), record.last_bucket()), (1, 0, bucket(300)));
         assert!(record.is_promoted(), "until it is put elsewhere");
         assert!((record.mean.get() - 300.0).abs() < 0.1);

@@ -144,7 +144,7 @@ impl State {
     /// Whether no user has overwritten a block since it was new: what cleaning copies, or what the user writes now.
     pub fn is_first_life(&self, block: &BlockTraits) -> bool {
         match block.reason {
-            Reason::Cleaning => self.known(block).is_none_or(|(record, _)| record.count() == 0),
+            Reason::Cleaning => self.known(block).is_none_or(|(record, _)| !record.is_overwritten()),
             Reason::Writeback | Reason::Fsync => block.from.is_none(),
         }
     }
@@ -172,6 +172,7 @@ impl State {
                 self.count_death(before, source);
                 before.overwritten(self.now)
             }
+            (None, _) if block.from.is_some() => Record::second(self.now),
             (None, _) => Record::first(self.now),
         };
         record.set_promoted(decision.is_promoted);
@@ -182,7 +183,8 @@ impl State {
         self.places.set(place, record, decision.group);
     }
 
-    fn tick_for(&mut self, block: &BlockTraits) {
+    /// A block that a user wrote counts for the clock.
+    pub fn tick_for(&mut self, block: &BlockTraits) {
         if block.reason != Reason::Cleaning {
             block.from.into_iter().for_each(|from| self.places.touch(from, self.now));
             self.tick();

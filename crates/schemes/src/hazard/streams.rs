@@ -102,7 +102,7 @@ impl Streams {
 #[cfg(test)]
 impl Streams {
     pub fn are_idle(&self) -> bool {
-        self.streams.iter().all(|stream| stream.segment.is_none())
+        self.streams.iter().all(|stream| !stream.is_begun())
     }
 }
 
