@@ -7,6 +7,7 @@
 use basalt_vfs::Error;
 
 use crate::error::Result;
+use crate::hotness::keep::Due;
 use crate::lock::{F2fs, Open, note_failure};
 use crate::mutant::{self, Mutant};
 use crate::open::free_orphans;
@@ -69,6 +70,7 @@ impl F2fs {
         }
         self.sync_all(CheckpointCause::Close)?;
         self.discard_all();
+        self.keep_hotness(Due::Closing);
         self.clear_guard()
     }
 }

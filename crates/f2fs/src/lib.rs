@@ -18,6 +18,7 @@
 //! | `discard` | telling the device what is free |
 //! | `checkpoint` | reading one, writing the next |
 //! | `journal` | committing what was cleaned without a checkpoint, and recovering that |
+//! | `hotness` | what the placement knows, kept from one mount to the next |
 //! | [`check`](mod@check) | fsck: finds everything that is wrong with a volume |
 //! | [`format`](mod@format) | mkfs: makes an empty volume |
 //! | [`probe`](mod@probe) | what a device holds, if not an F2FS volume |
@@ -104,6 +105,7 @@ mod fsync;
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod geometry;
+mod hotness;
 mod info;
 #[doc(hidden)]
 pub mod journal;
@@ -141,5 +143,6 @@ pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeIn
 pub use lock::F2fs;
 pub use options::{Atime, OpenOptions, VictimReads};
 pub use statistics::{
-    CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters, Statistics,
+    CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters,
+    HotnessStatistics, Statistics,
 };

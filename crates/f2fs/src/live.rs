@@ -39,7 +39,7 @@ impl Engine for F2fs {
 
 /// What every engine counts, and by name what only F2FS does.
 fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
-    let Statistics { written, cleaning, checkpoints } = statistics;
+    let Statistics { written, cleaning, checkpoints, hotness } = statistics;
     basalt_vfs::Counters {
         written: WrittenBlocks {
             data_blocks: written.data_blocks,
@@ -61,6 +61,8 @@ fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
             ("checkpoints/trim", checkpoints.trim),
             ("checkpoints/resize", checkpoints.resize),
             ("checkpoints/close", checkpoints.close),
+            ("hotness/segments_recalled", hotness.segments_recalled),
+            ("hotness/blocks", hotness.blocks),
         ]
         .into(),
     }

@@ -12,6 +12,7 @@ use basalt_vfs::{Background, Time};
 use crate::checkpoint::write::Prepared;
 use crate::discard;
 use crate::error::Result;
+use crate::hotness::keep::Due;
 use crate::layout::BLOCK_SIZE;
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
@@ -135,6 +136,9 @@ impl F2fs {
             && let Err(error) = self.sync_all(CheckpointCause::Interval)
         {
             tracing::error!(%error, "background commit failed");
+        }
+        if due {
+            self.keep_hotness(Due::Periodic);
         }
         // Halves, so that nothing waits much longer than the interval.
         let next = if self.discard_some() { discard::PAUSE.min(wait / 2) } else { wait / 2 };

@@ -80,7 +80,7 @@ pub struct Counters {
     pub data_blocks: u64,
     /// Node blocks.
     pub node_blocks: u64,
-    /// NAT, SIT, SSA and checkpoint blocks.
+    /// NAT, SIT, SSA and checkpoint blocks, and those of hotness records.
     pub metadata_blocks: u64,
     /// Checkpoints.
     pub checkpoints: u64,
@@ -100,6 +100,15 @@ impl Counters {
     }
 }
 
+/// What a placement that learns took over from the mount before, and what it leaves to the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HotnessStatistics {
+    /// Segments of whose blocks the last mount knew something, and to which nothing was written since.
+    pub segments_recalled: u64,
+    /// Blocks of records that were written. They count as metadata blocks, too.
+    pub blocks: u64,
+}
+
 /// What the engine did since the volume was opened: [`F2fs::statistics`](crate::F2fs::statistics).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -109,6 +118,8 @@ pub struct Statistics {
     pub cleaning: CleaningStatistics,
     /// Checkpoints.
     pub checkpoints: CheckpointStatistics,
+    /// Hotness records.
+    pub hotness: HotnessStatistics,
 }
 
 impl Statistics {
@@ -147,6 +158,17 @@ impl Record {
     /// So many blocks of NAT, SIT, SSA or checkpoint were written.
     pub(crate) fn wrote_metadata(&mut self, blocks: u64) {
         self.0.written.metadata_blocks += blocks;
+    }
+
+    /// So many segments have their hotness records back.
+    pub(crate) fn recalled_hotness(&mut self, segments: u64) {
+        self.0.hotness.segments_recalled += segments;
+    }
+
+    /// So many blocks of hotness records were written.
+    pub(crate) fn kept_hotness(&mut self, blocks: u64) {
+        self.wrote_metadata(blocks);
+        self.0.hotness.blocks += blocks;
     }
 
     /// So many blocks of the cleaning journal were written.
@@ -260,7 +282,8 @@ impl Difference for CleaningStatistics {
 }
 
 sum_and_difference! {
-    Statistics { written, cleaning, checkpoints }
+    Statistics { written, cleaning, checkpoints, hotness }
+    HotnessStatistics { segments_recalled, blocks }
     Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks }
     CheckpointStatistics { open, fsync, sync, interval, memory, cleaning, trim, resize, close }
 }

@@ -16,6 +16,7 @@ use crate::counts::Counts;
 use crate::error::Result;
 use crate::file::cache::Pages;
 use crate::geometry::Geometry;
+use crate::hotness::keep::HotnessRecords;
 use crate::journal::state::Journal;
 use crate::layout::Ino;
 use crate::log::active::ActiveLog;
@@ -55,6 +56,8 @@ pub(crate) struct Volume {
     pub undiscarded: BTreeSet<Segment>,
     /// What commits cleaning without a checkpoint.
     pub journal: Journal,
+    /// What is kept of what the placement knows.
+    pub hotness: HotnessRecords,
     /// For rescue: what cleaning and fsync left behind the checkpoint.
     pub behind: Option<Box<dyn LeadPointers>>,
     /// What was written, cleaned and committed since it was opened.
@@ -107,6 +110,7 @@ impl Volume {
             cleaner: Cleaner::default(),
             undiscarded: BTreeSet::new(),
             journal: Journal::default(),
+            hotness: HotnessRecords::default(),
             behind: None,
             record: Record::default(),
             last_used: clock.uptime(),

@@ -1,6 +1,6 @@
 //! `auto`: groups where they gain, F2FS's logs elsewhere.
 
-use basalt_segments::placement::{LONG_RUN, Policy};
+use basalt_segments::placement::{Hints, LONG_RUN, Policy, Recalled};
 use basalt_segments::{
     BlockTraits, LogId, MainBlock, Placement, Reason, SectionView, Segment, SegmentKind, StaticPlacement,
 };
@@ -91,6 +91,14 @@ impl Placement for Auto {
 
     fn rate(&self, section: &SectionView) -> Option<f64> {
         self.hazard.rate(section)
+    }
+
+    fn hints(&self, most: usize) -> Option<Hints> {
+        self.hazard.hints(most)
+    }
+
+    fn recall(&self, general: &[u8], segments: &[Recalled<'_>]) {
+        self.hazard.recall(general, segments);
     }
 }
 

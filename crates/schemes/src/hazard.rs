@@ -14,11 +14,13 @@
 //! | `streams` | which log writes which group |
 //! | `places` | the group of a segment, and the records of its blocks |
 //! | `victim` | the victim policy |
+//! | `hints` | all that as bytes, to be kept with the volume, and back |
 //! | `math` | exponentials and logarithms that are the same on every machine |
 
 mod buckets;
 mod edges;
 mod hand;
+mod hints;
 mod math;
 mod others;
 mod places;
@@ -32,7 +34,7 @@ mod victim;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use basalt_segments::placement::Policy;
+use basalt_segments::placement::{Hints, Policy, Recalled};
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, SectionView, Segment, SegmentKind, StaticPlacement};
 
 use crate::groups::is_grouped;
@@ -131,6 +133,14 @@ impl Placement for Hazard {
 
     fn rate(&self, section: &SectionView) -> Option<f64> {
         self.state().rate(section)
+    }
+
+    fn hints(&self, most: usize) -> Option<Hints> {
+        self.state().hints(most)
+    }
+
+    fn recall(&self, general: &[u8], segments: &[Recalled<'_>]) {
+        self.state().recall(general, segments);
     }
 }
 

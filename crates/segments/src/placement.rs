@@ -6,9 +6,11 @@
 //! say) get it as a new field of [`BlockTraits`] or hold it themselves. [`ByPageCache`] and [`RunLength`] are not in the
 //! list: they need fields that the engine does not fill yet, so they are the volume simulator's.
 
+mod hints;
 mod page_cache;
 mod static_f2fs;
 
+pub use hints::{Hints, Recalled, SegmentHints};
 pub use page_cache::{ByPageCache, LONG_RUN, Moved, RunLength};
 pub use static_f2fs::StaticPlacement;
 
@@ -142,6 +144,16 @@ pub trait Placement: Send + Sync {
     fn rate(&self, _section: &SectionView) -> Option<f64> {
         None
     }
+
+    /// What it knows of the volume, to be kept until the volume is opened again: at most `most` bytes, with
+    /// [`SegmentHints::OVERHEAD`] for each segment. `None` if it learns nothing that is worth it.
+    fn hints(&self, _most: usize) -> Option<Hints> {
+        None
+    }
+
+    /// What the same policy knew of the volume when it was open before, of those segments that nothing was written to since: told once, after
+    /// the [limit](Self::limit_memory). The bytes come from the volume, and may be anything.
+    fn recall(&self, _general: &[u8], _segments: &[Recalled<'_>]) {}
 
     /// Whether the answer depends neither on [`file`](BlockTraits::file), [`index`](BlockTraits::index), [`from`](BlockTraits::from),
     /// [`list`](BlockTraits::list) and [`run`](BlockTraits::run) nor on what came before, so that one answer does for many blocks.

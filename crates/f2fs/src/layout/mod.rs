@@ -7,6 +7,7 @@
 //! | [`FileBlock`] | which block of a file |
 //! | [`superblock`] | byte 1024 of blocks 0 and 1 |
 //! | [`journal`] | from block 16 on, in front of segment 0: Basalt's own |
+//! | [`hotness`] | behind the journal, in front of segment 0: Basalt's own |
 //! | [`checkpoint`] | two packs at `cp_blkaddr` and `cp_blkaddr + 512` |
 //! | [`sit`] | segment information table: live blocks of every main segment, two copies of each block |
 //! | [`nat`] | node address table: where each node is, two copies of each block |
@@ -24,6 +25,7 @@ pub mod checkpoint;
 pub mod crc;
 pub mod dentry;
 mod file_block;
+pub mod hotness;
 mod ids;
 pub mod inode;
 pub mod journal;

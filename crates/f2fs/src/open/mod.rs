@@ -98,6 +98,7 @@ impl F2fs {
         if writable {
             let area = find_journal(&mut volume, found.superblock_unreadable)?;
             volume.start_journal(area);
+            volume.recall_hotness();
         }
         let committed = volume.clock.now();
         let device = Arc::new(Submission::new(device));

@@ -1,5 +1,6 @@
 //! Where one group ends and the next begins. A model of cleaning decides it, from how many blocks have each predicted remaining life.
 
+mod kept;
 mod plan;
 
 use super::buckets::{BUCKETS, bucket_of, centre, edge};

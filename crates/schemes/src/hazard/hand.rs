@@ -30,6 +30,11 @@ impl Hand {
         self.next += 1;
     }
 
+    /// All of so many records count as visited by now, as after a lap that has just ended.
+    pub fn visited_all(&mut self, now: u32, records: u32) {
+        *self = Hand { next: 0, began: now, before: (now.wrapping_sub(records), records) };
+    }
+
     /// Up to which age of a block what it lived through was counted already: its age when the hand visited it last. Zero if that was
     /// before it was written.
     pub fn counted(&self, number: usize, now: u32, age: u32) -> u32 {

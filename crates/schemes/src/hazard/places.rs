@@ -94,6 +94,31 @@ impl Places {
         true
     }
 
+    /// As [`begin`](Self::begin), with one record for all blocks; a user overwrote one of them last at `touched`.
+    pub fn begin_common(&mut self, segment: Segment, common: Common, touched: u32) {
+        if self.segments.len() <= segment.index() {
+            self.segments.resize(segment.index() + 1, Held::default());
+        }
+        let held = &mut self.segments[segment.index()];
+        if let Records::None = held.records {
+            (held.records, held.touched) = (Records::Common(common), touched);
+        }
+    }
+
+    /// The segments that hold something, those of the hottest group first, and of several those in which users overwrote something last.
+    pub fn hottest_first(&self, now: u32) -> Vec<Segment> {
+        let mut all: Vec<_> =
+            (0..).zip(&self.segments).filter(|(_, held)| held.group.is_some() && held.live > 0).collect();
+        all.sort_by_key(|(_, held)| (held.group, now.wrapping_sub(held.touched)));
+        all.into_iter().map(|(at, _)| Segment::new(at)).collect()
+    }
+
+    /// The group of a segment, and how long ago a user overwrote one of its blocks.
+    pub fn about(&self, segment: Segment, now: u32) -> (usize, u32) {
+        let held = self.held(segment);
+        (held.group.map_or(0, usize::from), now.wrapping_sub(held.touched))
+    }
+
     /// The segment of the coldest group that has records for each block; of several, the one in which users overwrote nothing for longest.
     pub fn coldest(&self, now: u32) -> Option<Segment> {
         self.pool.owners().max_by_key(|segment| {

@@ -1,5 +1,7 @@
 //! Whether cleaning may put a block into a hotter group than the one that it comes from.
 
+use super::hints::bytes::Reader;
+
 /// Outcomes are halved when there are so many: newer ones weigh more.
 const REMEMBERED: u32 = 4096;
 /// Promotions are allowed while one in so many is overwritten before it is collected again.
@@ -43,6 +45,20 @@ impl Promotions {
     pub fn count_collected(&mut self) {
         self.collected += 1;
         self.forget();
+    }
+
+    /// As bytes.
+    pub fn keep(&self) -> [u8; 4] {
+        // Below `REMEMBERED`.
+        let [a, b] = (self.overwritten as u16).to_le_bytes();
+        let [c, d] = (self.collected as u16).to_le_bytes();
+        [a, b, c, d]
+    }
+
+    /// From bytes; `None` where there are too few.
+    pub fn kept(reader: &mut Reader<'_>) -> Option<Promotions> {
+        let mut count = || reader.u16().map(|count| u32::from(count).min(REMEMBERED / 2));
+        Some(Promotions { overwritten: count()?, collected: count()?, asked: 0 })
     }
 
     fn forget(&mut self) {

@@ -2,6 +2,8 @@
 
 use basalt_segments::{BLOCKS_PER_SEGMENT, Segment};
 
+mod packed;
+
 use super::buckets::{BUCKETS, Mean, bucket};
 
 /// Intervals are counted up to this.

@@ -25,19 +25,19 @@ const SCATTER: u32 = 0x9E37_79B1;
 /// All that is known.
 pub struct State {
     /// Blocks that users wrote. It wraps.
-    now: u32,
-    learned: u32,
-    hand: Hand,
-    table: Table,
-    edges: Edges,
-    promotions: Promotions,
-    streams: Streams,
-    places: Places,
+    pub(super) now: u32,
+    pub(super) learned: u32,
+    pub(super) hand: Hand,
+    pub(super) table: Table,
+    pub(super) edges: Edges,
+    pub(super) promotions: Promotions,
+    pub(super) streams: Streams,
+    pub(super) places: Places,
     others: Others,
     /// The block that is counted for the edges next.
     sampled: Record,
     /// Of what was there when the volume was opened: it is as old as the clock, at least.
-    oldest: Record,
+    pub(super) oldest: Record,
     /// Where the block lay that got another place last: what is dead there next is not deleted.
     left: Option<MainBlock>,
     /// What was decided last, until the block has its place.
@@ -196,20 +196,11 @@ impl State {
         self.others.note_written(place, self.now);
     }
 
-    /// Begins a segment for which there is no room: one record has to do for all blocks of the coldest one. It is that of the block with the
-    /// median of the predicted remaining lives.
+    /// Begins a segment for which there is no room: one record has to do for all blocks of the coldest one.
     fn make_room(&mut self, begun: Segment) {
         let Some(coldest) = self.places.coldest(self.now) else { return };
         let Content::Each(records) = self.places.content(coldest) else { return };
-        let mut all: Vec<(f64, Record)> = Vec::with_capacity(records.len());
-        for record in records.iter().filter(|record| record.is_known()) {
-            let age = record.age(self.now);
-            all.push((self.table.remaining_life(record.cell(), age), *record));
-        }
-        let middle = all.len() / 2;
-        let by_life = |a: &(f64, Record), b: &(f64, Record)| a.0.total_cmp(&b.0);
-        let record =
-            if all.is_empty() { Record::first(self.now) } else { all.select_nth_unstable_by(middle, by_life).1.1 };
+        let record = middle(&mut self.table, self.now, records);
         self.places.make_common(coldest, Common { record, counted: self.now });
         self.places.begin(begun, self.now);
     }
@@ -348,6 +339,18 @@ impl State {
         let rate = self.others.rate(first..first + count, self.now);
         Some(rate.unwrap_or_else(|| 1.0 / self.remaining_life(self.oldest)))
     }
+}
+
+/// The record that stands for all of these: that of the block with the median of the predicted remaining lives.
+pub fn middle(table: &mut Table, now: u32, records: &[Record]) -> Record {
+    let known = records.iter().filter(|record| record.is_known());
+    let mut all: Vec<(f64, Record)> =
+        known.map(|record| (table.remaining_life(record.cell(), record.age(now)), *record)).collect();
+    if all.is_empty() {
+        return Record::first(now);
+    }
+    let at = all.len() / 2;
+    all.select_nth_unstable_by(at, |a, b| a.0.total_cmp(&b.0)).1.1
 }
 
 /// What tests ask.

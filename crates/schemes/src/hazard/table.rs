@@ -1,5 +1,7 @@
 //! The hazard table: how likely blocks of each history are to die at each age, learned from what they did.
 
+mod kept;
+
 use super::buckets::{BUCKETS, bucket, centre, edge};
 use super::records::{CELLS, mean_bucket};
 use super::survival::remaining_lives;

@@ -1,0 +1,17 @@
+//! Hotness records: what the placement knows of the volume is kept with it, from one mount to the next.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `area` | where they are, and reading them |
+//! | `codec` | as bytes, and back |
+//! | `keep` | when they are read and written |
+//!
+//! They are hints, and never truths. Nobody waits for them, no error of theirs counts, and the volume is the same without them. What Linux or
+//! another Basalt has changed meanwhile shows in the segments themselves: where a block is live that was not, the segment was written
+//! to, and its records are dropped. Where blocks have died, the records of the others still hold.
+//!
+//! Source: SFS (FAST 2012, section 3.3) keeps its group centres with the volume; the records and their place are ours.
+
+pub(crate) mod area;
+mod codec;
+pub(crate) mod keep;

@@ -1,0 +1,135 @@
+//! The records of a segment as bytes.
+
+use basalt_segments::BLOCKS_PER_SEGMENT;
+
+use super::super::places::Content;
+use super::super::records::Record;
+use super::bytes::Reader;
+
+const BLOCKS: usize = BLOCKS_PER_SEGMENT as usize;
+/// One record for all blocks.
+const COMMON: u8 = 0;
+/// One for each place, one after the other.
+const EACH: u8 = 1;
+/// Lengths, less one, and the record of as many places.
+const RUNS: u8 = 2;
+
+/// What is kept of a segment beside records: its group, and how long ago a user overwrote one of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    pub group: u8,
+    pub untouched: u32,
+}
+
+/// Records that were kept.
+pub enum Kept {
+    Common(Record),
+    Each(Box<[Record; BLOCKS]>),
+}
+
+/// A segment as bytes at this time.
+pub fn keep(about: About, content: &Content<'_>, now: u32) -> Vec<u8> {
+    let mut bytes = vec![about.group];
+    bytes.extend(about.untouched.to_le_bytes());
+    match content {
+        Content::Common(record, _) => {
+            bytes.push(COMMON);
+            bytes.extend(record.packed(now));
+        }
+        Content::Each(records) => {
+            let packed: Vec<[u8; 3]> = records.iter().map(|record| record.packed(now)).collect();
+            let runs: Vec<&[[u8; 3]]> = packed.chunk_by(|a, b| a == b).flat_map(|run| run.chunks(256)).collect();
+            if runs.len() * 4 < packed.len() * 3 {
+                bytes.push(RUNS);
+                // Runs are of 256 at most.
+                runs.iter().for_each(|run| bytes.extend([(run.len() - 1) as u8, run[0][0], run[0][1], run[0][2]]));
+            } else {
+                bytes.push(EACH);
+                bytes.extend(packed.as_flattened());
+            }
+        }
+    }
+    bytes
+}
+
+/// The segment that these bytes are of; `None` if they are of none.
+pub fn kept(bytes: &[u8], now: u32) -> Option<(About, Kept)> {
+    let mut reader = Reader(bytes);
+    let about = About { group: reader.u8()?, untouched: reader.u32()? };
+    let form = reader.u8()?;
+    let record = |reader: &mut Reader<'_>| {
+        let packed = reader.bytes(3)?;
+        Some(Record::unpacked([packed[0], packed[1], packed[2]], now))
+    };
+    if form == COMMON {
+        return record(&mut reader).filter(|record| record.is_known()).map(|record| (about, Kept::Common(record)));
+    }
+    let mut records = Box::new([Record::default(); BLOCKS]);
+    let mut at = 0;
+    while at < BLOCKS {
+        let count = match form {
+            EACH => 1,
+            RUNS => usize::from(reader.u8()?) + 1,
+            _ => return None,
+        };
+        records.get_mut(at..at + count)?.fill(record(&mut reader)?);
+        at += count;
+    }
+    Some((about, Kept::Each(records)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABOUT: About = About { group: 5, untouched: 70_000 };
+
+    fn through(records: &[Record; BLOCKS], now: u32) -> (usize, Box<[Record; BLOCKS]>) {
+        let bytes = keep(ABOUT, &Content::Each(records), now);
+        match kept(&bytes, now) {
+            Some((about, Kept::Each(read))) => {
+                assert_eq!(about, ABOUT);
+                (bytes.len(), read)
+            }
+            _ => panic!("{bytes:?}"),
+        }
+    }
+
+    #[test]
+    fn records_come_back_at_their_places() {
+        let now = 1 << 20;
+        let is_there = |at: usize| !at.is_multiple_of(3);
+        let mixed: [Record; BLOCKS] = std::array::from_fn(|at| {
+            let written = (at as u32).wrapping_mul(0x9E37_79B9) >> 12;
+            if is_there(at) { Record::first(written) } else { Record::default() }
+        });
+        let (bytes, read) = through(&mixed, now);
+        assert_eq!(bytes, 6 + 3 * BLOCKS);
+        for (at, (was, is)) in mixed.iter().zip(read.iter()).enumerate() {
+            assert_eq!(is.is_known(), is_there(at));
+            assert!(!is.is_known() || is.age(now).abs_diff(was.age(now)) <= was.age(now) / 12);
+        }
+        let alike: [Record; BLOCKS] =
+            std::array::from_fn(|at| if at < 400 { Record::first(5) } else { Record::default() });
+        let (bytes, read) = through(&alike, now);
+        assert_eq!(bytes, 6 + 4 * 3, "256, 144 and 112");
+        assert_eq!(read.iter().filter(|record| record.is_known()).count(), 400);
+    }
+
+    #[test]
+    fn a_common_record_comes_back() {
+        let bytes = keep(ABOUT, &Content::Common(Record::second(0), 17), 1000);
+        let Some((ABOUT, Kept::Common(record))) = kept(&bytes, 1000) else { panic!("{bytes:?}") };
+        assert!(record.is_overwritten() && record.age(1000).abs_diff(1000) < 80);
+    }
+
+    #[test]
+    fn bytes_of_no_segment_are_refused() {
+        let records: [Record; BLOCKS] = std::array::from_fn(|at| Record::first(at as u32 * 10_000));
+        let bytes = keep(ABOUT, &Content::Each(&records), 1 << 24);
+        assert!((0..bytes.len()).all(|end| kept(&bytes[..end], 7).is_none()));
+        let form = |form: u8, rest: &[u8]| kept(&[&[1, 0, 0, 0, 0, form][..], rest].concat(), 7).is_some();
+        assert!(form(COMMON, &[1, 2, 3]) && !form(COMMON, &[0, 2, 3]) && !form(3, &[1; 2000]));
+        assert!(form(RUNS, &[255, 1, 1, 1, 255, 1, 1, 1]) && !form(RUNS, &[255, 1, 1, 1, 254, 1, 1, 1, 1, 1, 1, 1]));
+    }
+}
