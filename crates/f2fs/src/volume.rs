@@ -16,7 +16,7 @@ use crate::counts::Counts;
 use crate::error::Result;
 use crate::file::cache::Pages;
 use crate::geometry::Geometry;
-use crate::hotness::keep::HotnessRecords;
+use crate::hotness::state::HotnessRecords;
 use crate::journal::state::Journal;
 use crate::layout::Ino;
 use crate::log::active::ActiveLog;

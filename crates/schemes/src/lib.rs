@@ -2,7 +2,8 @@
 //!
 //! The volume simulator and the engine run them as they are, because they are ordinary [`Placement`](basalt_segments::Placement)s. Those in
 //! [`BOUNDED`] keep to a limit of memory, and are options of mounts too. The others are for comparisons: each keeps some bytes for every block
-//! that was ever written. All forget what they know when the volume is closed, and learn anew.
+//! that was ever written. [`Hazard`] and [`Auto`] give what they
+//! know as [hints](basalt_segments::placement::Hints) to be kept with the volume; the others forget it when the volume is closed, and learn anew.
 //!
 //! | scheme | name | groups blocks by |
 //! |---|---|---|

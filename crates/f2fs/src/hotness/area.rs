@@ -2,7 +2,7 @@
 
 use basalt_device::BlockDevice;
 
-use super::codec::{Found, decode, length};
+use super::codec::{Found, Owner, decode, length};
 use crate::blocks::read_blocks;
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
@@ -20,6 +20,8 @@ pub struct Room {
     first: Address,
     /// Blocks of a half.
     half: u32,
+    /// There is a journal: whoever made it has given these blocks to Basalt.
+    is_given: bool,
 }
 
 impl Room {
@@ -27,7 +29,7 @@ impl Room {
     pub fn of(geometry: &Geometry, journal: Option<Area>) -> Option<Room> {
         let first = journal.map_or(DESCRIPTOR_BLOCK + 1, |area| area.first + area.blocks);
         let half = (geometry.segment0.get().saturating_sub(first.get()) / 2).min(MOST);
-        (half >= LEAST).then_some(Room { first, half })
+        (half >= LEAST).then_some(Room { first, half, is_given: journal.is_some() })
     }
 
     /// Bytes of a half.
@@ -35,27 +37,31 @@ impl Room {
         self.half as usize * BLOCK_SIZE
     }
 
-    /// Where the records of this sequence number go, in bytes.
-    pub fn at(&self, sequence: u64) -> u64 {
-        // 0 or 1.
-        self.start(sequence as u32 % 2).get() as u64 * BLOCK_SIZE as u64
+    /// Where the records of this sequence number begin: in one half and in the other in turn.
+    pub fn start(&self, sequence: u64) -> Address {
+        self.first + (sequence % 2) as u32 * self.half
     }
 
-    fn start(&self, half: u32) -> Address {
-        self.first + half * self.half
-    }
-
-    /// The newest records of a policy that are whole, and the highest sequence number of any.
-    pub fn read(&self, device: &dyn BlockDevice, geometry: &Geometry, policy: &str) -> Option<Found> {
+    /// The newest records of an owner that are whole.
+    pub fn read(&self, device: &dyn BlockDevice, owner: &Owner) -> Option<Found> {
         let whole = |half| {
             let first = read_blocks(device, self.start(half), 1).ok()?;
-            let blocks = length(&first, geometry.uuid)?.div_ceil(BLOCK_SIZE);
+            let blocks = length(&first, owner.uuid)?.div_ceil(BLOCK_SIZE);
             if blocks > self.half as usize {
                 return None;
             }
-            let all = read_blocks(device, self.start(half), blocks).ok()?;
-            decode(&all, geometry.uuid, geometry.checksum_seed, policy)
+            decode(&read_blocks(device, self.start(half), blocks).ok()?, owner)
         };
         [0, 1].into_iter().filter_map(whole).max_by_key(|found| found.sequence)
+    }
+
+    /// Whether records of this sequence number may be written over what is there: somebody may keep a boot loader in front of segment 0. Records
+    /// of this volume may be, and blocks that hold nothing.
+    pub fn is_free(&self, device: &dyn BlockDevice, sequence: u64, uuid: [u8; 16]) -> bool {
+        let is_nothing = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]) && [0, 0xFF].contains(&bytes[0]);
+        let start = self.start(sequence);
+        self.is_given
+            || read_blocks(device, start, 1).is_ok_and(|first| length(&first, uuid).is_some())
+            || read_blocks(device, start, self.half as usize).is_ok_and(|all| is_nothing(&all))
     }
 }

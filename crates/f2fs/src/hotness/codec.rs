@@ -11,14 +11,15 @@ use crate::layout::hotness::{FORMAT_VERSION, MAGIC, RawHotness, RawSegmentHotnes
 /// Bytes in front of those that the CRC is of.
 const BEFORE_CRC_ENDS: usize = 16;
 
-/// What the header says beside lengths.
+/// Whose records they are: only those of the same count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heading {
+pub struct Owner {
     pub uuid: [u8; 16],
+    /// Seed of the CRC.
     pub seed: u32,
+    /// The first block of the main area.
+    pub main: u32,
     pub policy: &'static str,
-    pub sequence: u64,
-    pub checkpoint_version: u64,
 }
 
 /// Records that were read.
@@ -39,17 +40,19 @@ fn name(policy: &str) -> [u8; 16] {
 }
 
 /// Records, with the live blocks of each of their segments.
-pub fn encode(heading: &Heading, hints: &Hints, live: &[[u8; 64]]) -> Vec<u8> {
+pub fn encode(owner: &Owner, sequence: u64, version: u64, hints: &Hints, live: &[[u8; 64]]) -> Vec<u8> {
     let header = RawHotness {
         magic: MAGIC,
         version: U32::new(FORMAT_VERSION),
         crc: U32::new(0),
         bytes: U32::new(0),
         general_bytes: U32::new(hints.general.len() as u32),
-        sequence: U64::new(heading.sequence),
-        checkpoint_version: U64::new(heading.checkpoint_version),
-        uuid: heading.uuid,
-        policy: name(heading.policy),
+        sequence: U64::new(sequence),
+        checkpoint_version: U64::new(version),
+        main: U32::new(owner.main),
+        reserved: U32::new(0),
+        uuid: owner.uuid,
+        policy: name(owner.policy),
     };
     let mut all = header.as_bytes().to_vec();
     all.extend_from_slice(&hints.general);
@@ -67,7 +70,7 @@ pub fn encode(heading: &Heading, hints: &Hints, live: &[[u8; 64]]) -> Vec<u8> {
     // Below the size of the room.
     let bytes = all.len() as u32;
     all[BEFORE_CRC_ENDS..BEFORE_CRC_ENDS + 4].copy_from_slice(&bytes.to_le_bytes());
-    let crc = crc_from(heading.seed, &all[BEFORE_CRC_ENDS..]);
+    let crc = crc_from(owner.seed, &all[BEFORE_CRC_ENDS..]);
     all[BEFORE_CRC_ENDS - 4..BEFORE_CRC_ENDS].copy_from_slice(&crc.to_le_bytes());
     all
 }
@@ -80,10 +83,11 @@ pub fn length(bytes: &[u8], uuid: [u8; 16]) -> Option<usize> {
 }
 
 /// The records of a policy; `None` if they are not whole, or of another.
-pub fn decode(bytes: &[u8], uuid: [u8; 16], seed: u32, policy: &str) -> Option<Found> {
-    let bytes = bytes.get(..length(bytes, uuid)?)?;
+pub fn decode(bytes: &[u8], owner: &Owner) -> Option<Found> {
+    let bytes = bytes.get(..length(bytes, owner.uuid)?)?;
     let (raw, rest) = RawHotness::read_from_prefix(bytes).ok()?;
-    if raw.crc.get() != crc_from(seed, &bytes[BEFORE_CRC_ENDS..]) || raw.policy != name(policy) {
+    let is_whole = raw.crc.get() == crc_from(owner.seed, &bytes[BEFORE_CRC_ENDS..]);
+    if !is_whole || raw.policy != name(owner.policy) || raw.main.get() != owner.main {
         return None;
     }
     let (general, mut rest) = rest.split_at_checked(raw.general_bytes.get() as usize)?;
@@ -103,25 +107,24 @@ mod tests {
 
     use super::*;
 
-    const HEADING: Heading =
-        Heading { uuid: [7; 16], seed: 9, policy: "hazard", sequence: 4, checkpoint_version: 1234 };
+    const OWNER: Owner = Owner { uuid: [7; 16], seed: 9, main: 5120, policy: "hazard" };
 
     fn encoded() -> Vec<u8> {
         let segments = [(3, vec![1, 2, 3]), (900, vec![]), (5, vec![9; 1000])];
         let segments = segments.map(|(segment, bytes)| SegmentHints { segment: Segment::new(segment), bytes });
         let hints = Hints { general: b"general".to_vec(), segments: segments.to_vec() };
-        encode(&HEADING, &hints, &[[3; 64], [4; 64], [5; 64]])
+        encode(&OWNER, 4, 1234, &hints, &[[3; 64], [4; 64], [5; 64]])
     }
 
     fn read(bytes: &[u8]) -> Option<Found> {
-        decode(bytes, HEADING.uuid, HEADING.seed, HEADING.policy)
+        decode(bytes, &OWNER)
     }
 
     #[test]
     fn records_come_back() {
         let mut bytes = encoded();
         let length = bytes.len();
-        assert_eq!(length, 72 + 7 + 3 * 72 + 1003);
+        assert_eq!(length, 80 + 7 + 3 * 72 + 1003);
         bytes.extend([0xEE; 3000]);
         let found = read(&bytes).unwrap();
         assert_eq!((found.sequence, found.bytes, &found.general[..]), (4, length, &b"general"[..]));
@@ -133,9 +136,16 @@ mod tests {
     #[test]
     fn those_of_others_do_not_count() {
         let bytes = encoded();
-        assert!(decode(&bytes, [8; 16], 9, "hazard").is_none(), "another volume");
-        assert!(decode(&bytes, [7; 16], 8, "hazard").is_none());
-        assert!(decode(&bytes, [7; 16], 9, "auto").is_none() && decode(&bytes, [7; 16], 9, "hazard2").is_none());
+        let others = [
+            Owner { uuid: [8; 16], ..OWNER },
+            Owner { seed: 8, ..OWNER },
+            Owner { main: 5632, ..OWNER },
+            Owner { policy: "auto", ..OWNER },
+            Owner { policy: "hazard2", ..OWNER },
+        ];
+        for other in others {
+            assert!(decode(&bytes, &other).is_none(), "{other:?}");
+        }
     }
 
     #[test]
@@ -152,11 +162,11 @@ mod tests {
     /// Lengths that somebody made up, with the right CRC.
     #[test]
     fn lengths_are_not_believed() {
-        for at in [20, 16, 79 + 4, 79 + 72 + 3 + 5] {
+        for at in [20, 16, 87 + 4, 87 + 72 + 3 + 5] {
             for value in [0, 1, 0xFF] {
                 let mut made_up = encoded();
                 made_up[at] = value;
-                let crc = crc_from(HEADING.seed, &made_up[16..]);
+                let crc = crc_from(OWNER.seed, &made_up[16..]);
                 made_up[12..16].copy_from_slice(&crc.to_le_bytes());
                 if let Some(found) = read(&made_up) {
                     assert!(found.segments.len() < 60);

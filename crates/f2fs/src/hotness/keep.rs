@@ -2,27 +2,21 @@
 
 use basalt_device::BlockDevice;
 use basalt_segments::Segment;
-use basalt_segments::placement::{Hints, Recalled, SegmentHints};
+use basalt_segments::placement::{Recalled, SegmentHints};
 
 use super::area::Room;
-use super::codec::{Found, Heading, encode};
+use super::codec::{Found, Owner, encode};
 use crate::journal::area::Area;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::hotness::RawHotness;
 use crate::lock::F2fs;
 use crate::volume::Volume;
 
-/// What an open volume knows of its hotness records.
-#[derive(Debug, Default)]
-pub(crate) struct HotnessRecords {
-    /// `None` where they are not kept.
-    room: Option<Room>,
-    /// Of the last ones.
+/// New records, as bytes.
+struct New {
+    room: Room,
     sequence: u64,
-    /// Blocks that the last ones took.
-    blocks: u64,
-    /// What users had written by then, in blocks.
-    written: u64,
+    bytes: Vec<u8>,
 }
 
 /// How much users have to write before records are written, in blocks for each block that the last records took.
@@ -57,7 +51,7 @@ impl Volume {
         let Ok(journal) = Area::find(&*self.device, &self.geometry) else { return };
         let Some(room) = Room::of(&self.geometry, journal) else { return };
         self.hotness.room = Some(room);
-        let Some(found) = room.read(&*self.device, &self.geometry, self.options.placement.name) else { return };
+        let Some(found) = room.read(&*self.device, &self.hotness_owner()) else { return };
         self.hotness.sequence = found.sequence;
         self.hotness.blocks = found.bytes.div_ceil(BLOCK_SIZE) as u64;
         let recalled = self.recall(&found);
@@ -86,8 +80,17 @@ impl Volume {
         (is_subset && self.table.live(segment) > 0).then_some(now)
     }
 
-    /// New records, where they go, and what they say, if it is time for some.
-    fn take_hotness(&mut self, due: Due) -> Option<(Room, Heading, Hints, Vec<[u8; 64]>)> {
+    fn hotness_owner(&self) -> Owner {
+        Owner {
+            uuid: self.geometry.uuid,
+            seed: self.geometry.checksum_seed,
+            main: self.geometry.superblock.main_blkaddr.get(),
+            policy: self.options.placement.name,
+        }
+    }
+
+    /// New records, if it is time for some.
+    fn take_hotness(&mut self, due: Due) -> Option<New> {
         if !self.is_writable() {
             return None;
         }
@@ -104,30 +107,30 @@ impl Volume {
         if !hints.segments.iter().all(is_sound) {
             return None;
         }
-        let live = hints.segments.iter().map(|one| self.table.bitmap(one.segment)).collect();
+        let live: Vec<[u8; 64]> = hints.segments.iter().map(|one| self.table.bitmap(one.segment)).collect();
         self.hotness.sequence += 1;
         self.hotness.written = written;
-        let heading = Heading {
-            uuid: self.geometry.uuid,
-            seed: self.geometry.checksum_seed,
-            policy: self.options.placement.name,
-            sequence: self.hotness.sequence,
-            checkpoint_version: self.checkpoint.raw().checkpoint_ver.get(),
-        };
-        Some((room, heading, hints, live))
+        let version = self.checkpoint.raw().checkpoint_ver.get();
+        let bytes = encode(&self.hotness_owner(), self.hotness.sequence, version, &hints, &live);
+        Some(New { room, sequence: self.hotness.sequence, bytes })
     }
 }
 
 impl F2fs {
     /// Writes new hotness records if it is time for some. A failure costs the records only, and so does a power cut: nothing is flushed.
     pub(crate) fn keep_hotness(&self, due: Due) {
-        let Some((room, heading, hints, live)) = self.volume.lock().take_hotness(due) else { return };
-        let mut bytes = encode(&heading, &hints, &live);
+        let Some(New { room, sequence, mut bytes }) = self.volume.lock().take_hotness(due) else { return };
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
         if bytes.len() > room.bytes() {
             return;
         }
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
-        if let Err(error) = self.device.write_at(room.at(heading.sequence), &bytes) {
+        let uuid = self.with_volume(|volume| volume.geometry.uuid);
+        if !room.is_free(&*self.device, sequence, uuid) {
+            tracing::info!(block = %room.start(sequence), "hotness records are not kept: something else is in their blocks");
+            self.volume.lock().hotness.room = None;
+            return;
+        }
+        if let Err(error) = self.device.write_at(u64::from(room.start(sequence)) * BLOCK_SIZE as u64, &bytes) {
             tracing::debug!(%error, "hotness records are not kept");
             return;
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `area` | where they are, and reading them |
 //! | `codec` | as bytes, and back |
+//! | `state` | what an open volume knows of them |
 //! | `keep` | when they are read and written |
 //!
 //! They are hints, and never truths. Nobody waits for them, no error of theirs counts, and the volume is the same without them. What Linux or
@@ -12,6 +13,7 @@
 //!
 //! Source: SFS (FAST 2012, section 3.3) keeps its group centres with the volume; the records and their place are ours.
 
-pub(crate) mod area;
+mod area;
 mod codec;
 pub(crate) mod keep;
+pub(crate) mod state;

@@ -31,6 +31,10 @@ pub struct RawHotness {
     pub sequence: U64,
     /// Version of the last checkpoint before. Not compared: each segment tells whether it has changed.
     pub checkpoint_version: U64,
+    /// Where the main area begins: segments that were moved have other numbers.
+    pub main: U32,
+    /// Zero.
+    pub reserved: U32,
     /// The volume's UUID: records of another volume, left from before, do not count.
     pub uuid: [u8; 16],
     /// The name of the policy, zeros behind it.
@@ -52,6 +56,6 @@ pub struct RawSegmentHotness {
 }
 
 const _: () = {
-    assert!(size_of::<RawHotness>() == 72);
+    assert!(size_of::<RawHotness>() == 80);
     assert!(size_of::<RawSegmentHotness>() == basalt_segments::placement::SegmentHints::OVERHEAD);
 };

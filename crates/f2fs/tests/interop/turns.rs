@@ -1,14 +1,17 @@
-//! Fifty rounds in turn: each changes what the other left, with another number of logs every time, and nobody ever finds
-//! anything wrong.
+//! Fifty rounds in turn: each changes what the other left, with another number of logs every time, in Basalt's turn also with groups
+//! beside F2FS's logs and with hotness records, and nobody ever finds anything wrong.
 
 use std::collections::BTreeSet;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use basalt_f2fs::OpenOptions;
 use basalt_f2fs::format::FormatOptions;
+use basalt_f2fs::{F2fs, OpenOptions};
+use basalt_segments::Greedy;
 use basalt_testkit::images::{TOOLS, mkfs_f2fs};
 use basalt_testkit::skip::tools_or_skip;
 use basalt_testkit::{Uml, scratch};
+use basalt_vfs::path::Files;
 
 use crate::changes::change;
 use crate::guest::{self, Host, Visit};
@@ -18,7 +21,8 @@ use crate::volumes::{close, expect_clean, is_compact, make, open, open_with};
 const ROUNDS: u64 = 50;
 const TREE: &str = "files=50,directories=6,crowded=30,max-size=60000";
 const LINUX: [&str; 4] = ["active_logs=6", "active_logs=4", "active_logs=2", "mode=lfs"];
-const BASALT: [u8; 3] = [6, 4, 2];
+/// Logs and placement.
+const BASALT: [(u8, &str); 5] = [(6, "auto"), (4, "static"), (6, "hazard"), (2, "static"), (6, "auto")];
 
 #[test]
 fn fifty_rounds() {
@@ -37,10 +41,11 @@ fn fifty_rounds() {
     let mut linux = Host::boot(uml, &images, directory.path());
     linux.visit(&images.each_ref().map(build));
     let mut forms = BTreeSet::new();
+    let mut recalled = 0;
     for round in 0..ROUNDS {
         let context = format!("round {round}");
         for image in &images {
-            basalts_turn(image, round, &context);
+            recalled += basalts_turn(image, round, &context);
             forms.insert(("Basalt", is_compact(image)));
         }
         let visits = images.each_ref().map(|image| {
@@ -57,20 +62,41 @@ fn fifty_rounds() {
     }
     linux.end();
     assert_eq!(forms.len(), 4, "not every form of summaries was met: {forms:?}");
+    assert!(recalled > 0, "Linux leaves hotness records alone");
     for image in &images {
         guest::manifest(image).expect_same(&manifest(&open(image)), "at the end");
     }
 }
 
-/// Reads what Linux recorded, changes the tree, leaves a record of it for Linux.
-fn basalts_turn(image: &Path, round: u64, context: &str) {
-    let logs = BASALT[(round % BASALT.len() as u64) as usize];
-    let fs = open_with(image, OpenOptions { logs, ..OpenOptions::default() });
+/// Reads what Linux recorded, changes the tree, leaves a record of it for Linux. Returns how many segments had hotness records.
+fn basalts_turn(image: &Path, round: u64, context: &str) -> u64 {
+    let (logs, placement) = BASALT[(round % BASALT.len() as u64) as usize];
+    let placement = basalt_schemes::placement_by_name(placement).unwrap();
+    let victim = basalt_schemes::victim_by_name(placement.name).unwrap_or(&Greedy);
+    let fs = open_with(image, OpenOptions { logs, placement, victim, ..OpenOptions::default() });
     assert_eq!(fs.warnings(), Vec::<String>::new());
     guest::manifest(image).expect_same(&manifest(&fs), &format!("{context}: Linux, then Basalt"));
     change(&fs, round, 50, 30_000);
+    if !placement.name.starts_with("static") {
+        overwrite(&fs);
+    }
     let written = manifest(&fs);
+    let recalled = fs.statistics().hotness.segments_recalled;
     close(fs);
     std::fs::write(guest::manifest_path(image), written.to_string()).unwrap();
     expect_clean(image, context);
+    recalled
+}
+
+/// Writes so much to one file, over and over, that there is something to be learned.
+fn overwrite(fs: &F2fs) {
+    let files = Files::new(fs);
+    let mut file = files.create("/overwritten").unwrap();
+    for step in 0..1500_u64 {
+        file.seek(SeekFrom::Start(step * 7 % 97 * 4096)).unwrap();
+        file.write_all(&[step as u8; 4096]).unwrap();
+        if step % 100 == 0 {
+            file.sync_all().unwrap();
+        }
+    }
 }

@@ -16,17 +16,18 @@ use super::records::Record;
 use super::state::{State, middle};
 use super::table::Table;
 use bytes::Reader;
-use segment::{About, Kept, keep, kept};
+use segment::{About, COMMON_BYTES, Kept, keep, kept};
 
 /// What the general bytes begin with. Others are of an earlier or later Basalt, and are not read.
 const FORMAT: u8 = 1;
-/// The table may take one part in so many of the room, and records for each block the other parts before coldest segments get one for all.
-const TABLE_SHARE: usize = 4;
+/// Where there is too little room for everything: the table and the edges may take one part in so many, and of the hottest segments each block
+/// has its record until all parts but one are taken.
+const PARTS: usize = 4;
 
 impl State {
     /// As [`Placement::hints`](basalt_segments::Placement::hints). `None` before anything was written, and where there is too little room.
     pub fn hints(&mut self, most: usize) -> Option<Hints> {
-        let general = self.general(most / TABLE_SHARE);
+        let general = self.general(most / PARTS);
         if self.now == 0 || general.len() > most {
             return None;
         }
@@ -36,16 +37,17 @@ impl State {
         let mut hints = Hints { general, segments: Vec::with_capacity(rest) };
         for segment in all {
             rest -= 1;
-            let bytes = self.bytes_of(segment);
-            let common = self.bytes_of_common(segment);
-            let cost = |bytes: &[u8]| bytes.len() + SegmentHints::OVERHEAD;
-            let others = rest * cost(&common);
-            let is_half = most - left + cost(&bytes) <= most / TABLE_SHARE * (TABLE_SHARE - 1);
-            let bytes = if cost(&bytes) + others <= left || is_half { bytes } else { common };
-            if cost(&bytes) > left {
+            let mut bytes = self.bytes_of(segment);
+            let cost = |bytes: usize| bytes + SegmentHints::OVERHEAD;
+            let fits = cost(bytes.len()) + rest * cost(COMMON_BYTES) <= left;
+            let is_early = most - left + cost(bytes.len()) <= most / PARTS * (PARTS - 1);
+            if !fits && !is_early {
+                bytes = self.bytes_of_common(segment);
+            }
+            if cost(bytes.len()) > left {
                 break;
             }
-            left -= cost(&bytes);
+            left -= cost(bytes.len());
             hints.segments.push(SegmentHints { segment, bytes });
         }
         Some(hints)

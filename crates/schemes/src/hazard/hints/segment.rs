@@ -14,6 +14,9 @@ const EACH: u8 = 1;
 /// Lengths, less one, and the record of as many places.
 const RUNS: u8 = 2;
 
+/// Bytes of a segment with one record for all blocks.
+pub const COMMON_BYTES: usize = 9;
+
 /// What is kept of a segment beside records: its group, and how long ago a user overwrote one of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
@@ -119,6 +122,7 @@ mod tests {
     #[test]
     fn a_common_record_comes_back() {
         let bytes = keep(ABOUT, &Content::Common(Record::second(0), 17), 1000);
+        assert_eq!(bytes.len(), COMMON_BYTES);
         let Some((ABOUT, Kept::Common(record))) = kept(&bytes, 1000) else { panic!("{bytes:?}") };
         assert!(record.is_overwritten() && record.age(1000).abs_diff(1000) < 80);
     }

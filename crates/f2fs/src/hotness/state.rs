@@ -1,0 +1,16 @@
+//! What an open volume knows of its hotness records.
+
+use super::area::Room;
+
+/// What an open volume knows of its hotness records.
+#[derive(Debug, Default)]
+pub(crate) struct HotnessRecords {
+    /// `None` where they are not kept.
+    pub room: Option<Room>,
+    /// Of the last ones.
+    pub sequence: u64,
+    /// Blocks that the last ones took.
+    pub blocks: u64,
+    /// What users had written by then, in blocks.
+    pub written: u64,
+}
