@@ -202,14 +202,17 @@ fn what_is_dirty_beyond_the_limits_is_written_in_large_pieces() {
 /// Two of the four reserved sections are kept, and a margin of two: twelve are left of sixteen, and three quarters of them are 4608 blocks.
 #[test]
 fn what_is_dirty_takes_three_quarters_of_what_may_be_used_up_with_its_nodes() {
-    let over = |dirty_pages, nodes_of_pages, reserved_sections| {
+    let over_with = |dirty_nodes, dirty_pages, nodes_of_pages, reserved_sections| {
         let mut volume = Volume::new(17, 300);
         volume.facts.cache_blocks = 1 << 20;
-        volume.facts.load = Load { dirty_pages, nodes_of_pages, reserved_sections, ..Load::default() };
+        volume.facts.load = Load { dirty_nodes, dirty_pages, nodes_of_pages, reserved_sections, ..Load::default() };
         volume.make_room(1).iter().any(|done| matches!(done, Done::Pages(_)))
     };
+    let over = |pages, nodes, reserved| over_with(0, pages, nodes, reserved);
     assert!(!over(4608, 0, 4));
     assert!(over(4609, 0, 4));
+    // Nodes that are dirty already have a limit of their own.
+    assert!(!over_with(500, 4608, 0, 4));
     assert!(!over(2304, 2304, 4));
     assert!(over(2304, 2305, 4));
     // However many are reserved, four of them are kept, as of eight.

@@ -112,7 +112,7 @@ const KNOWN: &[Known] = &[
         "SECONDS",
         "longest time until a change is durable without fsync or sync (5)",
         |choices, value| {
-            choices.engine.commit_interval = interval(value)?;
+            choices.engine.commit_interval = commit_interval(value)?;
             Ok(())
         },
     ),
@@ -345,12 +345,16 @@ pub fn help() -> String {
 }
 
 fn interval(value: &str) -> Result<Duration, String> {
+    let interval = size::seconds(value).ok().filter(|interval| !interval.is_zero());
+    interval.ok_or_else(|| "expected more than 0 and at most 86400 seconds".to_owned())
+}
+
+fn commit_interval(value: &str) -> Result<Duration, String> {
     match size::seconds(value) {
         Ok(interval) if interval.is_zero() => {
             Err("expected more than 0 seconds; `sync` makes every write wait".to_owned())
         }
-        Ok(interval) => Ok(interval),
-        Err(_) => Err("expected more than 0 and at most 86400 seconds".to_owned()),
+        _ => interval(value),
     }
 }
 
@@ -436,7 +440,8 @@ mod tests {
         for (list, part) in [
             ("frobnicate", "`frobnicate`"),
             ("commit", "commit=SECONDS"),
-            ("commit=0", "more than 0"),
+            ("commit=0", "more than 0 seconds; `sync` makes"),
+            ("checkpoint=0", "more than 0 and at most 86400 seconds"),
             ("commit=x", "`commit=x`"),
             ("commit=abc", "more than 0 and at most 86400 seconds"),
             ("ro=1", "`ro` takes no value"),

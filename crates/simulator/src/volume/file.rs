@@ -287,3 +287,19 @@ impl Volume {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the engine counts: one for the inode, and one for each node that the last page may be in, but no more than there are pages.
+    #[test]
+    fn dirty_pages_have_as_many_nodes_as_may_hold_them() {
+        let mut file = File::new(&FileModel { cache_blocks: 64, inode_slots: 923, logs: Default::default() });
+        assert_eq!(file.nodes_of_pages(), 0);
+        for (page, nodes) in [(0, 1), (1, 2), (PER_NODE, 2), (PER_NODE + 1, 3), (5 * PER_NODE, 5), (7, 6)] {
+            file.note_dirty(page);
+            assert_eq!(file.nodes_of_pages(), nodes, "page {page}");
+        }
+    }
+}
