@@ -3,8 +3,8 @@
 //! A placement policy groups blocks that will die at about the same time, so that segments tend to be either full or
 //! empty and cleaning moves little. One policy is one file of this module, named after its source; to add one, write
 //! the file, name it here, and add it to [`POLICIES`]. Policies that need more than a block's own traits (its hotness,
-//! say) get it as a new field of [`BlockTraits`] or hold it themselves. [`ByPageCache`] and [`RunLength`] are not in the
-//! list: they need fields that the engine does not fill yet, so they are the volume simulator's.
+//! say) get it as a new field of [`BlockTraits`] or hold it themselves. [`ByPageCache`] is not in the list: it needs a page
+//! cache's lists, which the engine does not have, so it is the volume simulator's.
 
 mod hints;
 mod page_cache;
@@ -17,7 +17,7 @@ pub use static_f2fs::StaticPlacement;
 use crate::{List, LogId, MainBlock, SectionView, Segment, SegmentKind};
 
 /// Every placement policy, by which options, help texts and reports list them. The first is the default.
-pub static POLICIES: &[Policy] = &[static_f2fs::POLICY];
+pub static POLICIES: &[Policy] = &[static_f2fs::POLICY, page_cache::RUN_LENGTH];
 
 /// The names of all, in the order of [`POLICIES`].
 #[must_use]

@@ -32,7 +32,6 @@ impl Placing {
     pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         let told = [
             (ByPageCache::NAME, ByPageCache::ABOUT),
-            (RunLength::NAME, RunLength::ABOUT),
             (basalt_schemes::ORACLE, "by the time of the next overwrite, which it is told"),
             (basalt_schemes::SFS, "by hotness, in full groups from a pool of dirty blocks (SFS, FAST 2012)"),
         ];

@@ -1,11 +1,18 @@
 //! Hot and cold by the page cache: by the list that a page is on when its block gets a place.
 
-use super::{BlockTraits, Placement, StaticPlacement};
+use super::{BlockTraits, Placement, Policy, StaticPlacement};
 use crate::SegmentKind::{self, ColdData, HotData, WarmData};
 use crate::{List, LogId, Reason};
 
 /// Neighbouring blocks written together from which on [`RunLength`] takes them for cold: 64 KiB.
 pub const LONG_RUN: u32 = 16;
+
+/// [`RunLength`] as options name it.
+pub(super) const RUN_LENGTH: Policy = Policy {
+    name: RunLength::NAME,
+    about: RunLength::ABOUT,
+    make: |logs| RunLength::new(logs, Moved::Cold).ok().map(|placement| Box::new(placement) as Box<dyn Placement>),
+};
 
 /// Where cleaning copies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
