@@ -294,6 +294,39 @@ fn the_kernel_hears_of_what_is_out_of_date_before_the_reply() {
 }
 
 #[test]
+fn who_writes_hears_of_a_shortage_before_the_reply_that_shows_it() {
+    let mut served = Served::new();
+    let file = served.unnamed_file().node;
+    // FUSE_WRITE_CACHE: what the kernel had in its page cache.
+    let write = WriteIn { size: 1, write_flags: 1, ..Default::default() };
+    let ask = |served: &mut Served| served.kernel.request(WRITE, file, &[write.as_bytes(), b"1"].concat());
+    let request = ask(&mut served);
+    assert_eq!(served.kernel.next_message().unique, request);
+    served.fs.calls.taken.store((1 << 19) - 1000, SeqCst);
+    for _ in 0..2 {
+        let request = ask(&mut served);
+        let (mut messages, mut told) = (0, 0);
+        loop {
+            let message = served.kernel.next_message();
+            if message.unique == request {
+                break;
+            }
+            messages += 1;
+            // FUSE_NOTIFY_INVAL_INODE, of attributes alone: the next write(2) asks first.
+            let what = InvalInodeOut::read_from_bytes(&message.payload).unwrap();
+            told += u32::from((message.unique, message.code, what.node, what.offset) == (0, 2, file, -1));
+        }
+        assert!(told > 0, "{messages} other messages");
+        // The first also has the thread beside the loops tell of all files, and have them written back.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        while served.kernel.messages_left() > 0 {
+            served.kernel.next_message();
+        }
+    }
+    served.unmount();
+}
+
+#[test]
 fn a_reply_takes_the_channel_that_its_request_came_by() {
     let mut served = Served::with(&MountOptions { threads: 2, ..options() });
     let file = served.unnamed_file().node;

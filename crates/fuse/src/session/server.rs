@@ -191,6 +191,11 @@ impl Server {
     /// it takes any more for them, and write back what it has.
     pub(super) fn begin_shortage(&self) -> Vec<u64> {
         self.shortage.begin();
+        self.written()
+    }
+
+    /// The nodes of all files that are open for writing, which are watched from now on.
+    fn written(&self) -> Vec<u64> {
         let written = self.programs.written();
         written.iter().for_each(|&ino| self.shortage.watch(ino, false, &*self.fs));
         written.into_iter().map(|ino| self.nodes.node(ino)).collect()
@@ -218,6 +223,24 @@ impl Server {
         concerned.into_iter().for_each(|ino| reply.outdates(self.nodes.node(ino)));
     }
 
+    /// Between a WRITE from the kernel's cache and its reply: while there is little space, the kernel asks before it takes more for the
+    /// file. So it is where the pages found no room.
+    pub(super) fn watch_write(&self, request: &Request<'_>, error: Option<Errno>, reply: &mut Reply) {
+        if !matches!(request.operation, Operation::Write { .. }) || !self.kernel_keeps_dirty_pages() {
+            return;
+        }
+        let is_short = match error {
+            None => self.shortage.look(&*self.fs),
+            Some(error) => error == Errno::NOSPC,
+        };
+        if is_short && error.is_none() {
+            self.shortage.watch(self.target(&request.header), false, &*self.fs);
+        }
+        if is_short {
+            reply.outdates(request.header.node);
+        }
+    }
+
     /// After a request was answered: calls `distrust` with each node that is written to while there is little space, and of which the
     /// kernel may trust the attributes. Returns the nodes of which it shall also write back what it has: a shortage has begun.
     pub(super) fn watch(
@@ -229,35 +252,31 @@ impl Server {
     ) -> Vec<u64> {
         let ino = self.target(&request.header);
         if error.is_some() {
-            let has_lost = error == Some(Errno::NOSPC) && matches!(request.operation, Operation::Write { .. });
-            if has_lost {
-                distrust(request.header.node);
-            }
             return Vec::new();
         }
-        let writes = match request.operation {
-            Operation::Write { .. } | Operation::Fallocate(_) => true,
+        let is_write = matches!(request.operation, Operation::Write { .. });
+        let makes_writers = match request.operation {
+            Operation::Fallocate(_) | Operation::Create { .. } | Operation::TmpFile(_) => true,
             Operation::Open(arguments) => may_write(arguments.flags),
-            Operation::Create { .. } | Operation::TmpFile(_) => true,
             _ => false,
         };
-        let (is_tight, has_begun) =
-            if writes { self.shortage.look(&*self.fs) } else { (self.shortage.is_tight(), false) };
+        // With a write, somebody has looked before the reply.
+        let is_tight = if makes_writers { self.shortage.look(&*self.fs) } else { self.shortage.is_tight() };
+        let has_begun = (makes_writers || is_write) && self.shortage.take_begun();
         if !is_tight {
             return Vec::new();
         }
         let mut concerned: Vec<InodeNumber> = reply.references().to_vec();
-        if matches!(request.operation, Operation::Write { .. } | Operation::Open(_) | Operation::SetAttr(_)) {
+        if matches!(request.operation, Operation::Open(_) | Operation::SetAttr(_)) {
             concerned.push(ino);
         }
-        if writes {
-            let is_new = !matches!(request.operation, Operation::Write { .. });
-            concerned.iter().for_each(|&ino| self.shortage.watch(ino, is_new, &*self.fs));
+        if makes_writers {
+            concerned.iter().for_each(|&ino| self.shortage.watch(ino, true, &*self.fs));
         } else {
             concerned.retain(|&ino| self.shortage.watches(ino));
         }
         concerned.into_iter().for_each(|ino| distrust(self.nodes.node(ino)));
-        if has_begun { self.begin_shortage() } else { Vec::new() }
+        if has_begun { self.written() } else { Vec::new() }
     }
 
     /// Carries a request out.

@@ -6,7 +6,8 @@
 //! written to the file earlier is on the volume:
 //!
 //! - The kernel is told that the attributes it knows of the file are out of date. The next write(2) then asks for them through its open
-//!   file before it puts anything into the cache.
+//!   file before it puts anything into the cache. It is told before it has the reply to the WRITE that shows the shortage: a thread that
+//!   is to tell it later may have to wait for a processor, while programs go on writing and other threads take it.
 //! - That question is answered by the thread beside the loops, which first lets the kernel write the file's pages back (see `cache_thread`).
 //!   Doing so also makes the kernel take the answer for an old one: the write(2) after it asks again.
 //! - What the write brings is in the system call that waits for the answer (see `caller`), and the file system knows which of that has its
@@ -22,6 +23,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use basalt_vfs::{FileSystem, InodeNumber, StatFs};
 use parking_lot::Mutex;
@@ -34,6 +36,8 @@ use crate::mount::DirtyLimit;
 const ROOM: u64 = 1 << 20;
 /// Bytes that nodes take beside the content that one write(2) adds.
 const NODES: u64 = 64 << 10;
+/// Pauses between looks at a thread that should wait and still runs, in milliseconds.
+const PAUSES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The unit of space in attributes, in bytes.
 const SECTOR: u64 = 512;
 
@@ -43,6 +47,9 @@ pub(super) struct Shortage {
     onlooker: Onlooker,
     /// Less is free than the kernel may hold back.
     is_tight: AtomicBool,
+    /// Held while somebody looks: what was seen earlier must not outlast what others see later. Whether a shortage has begun since
+    /// somebody last asked that.
+    has_begun: Mutex<bool>,
     /// Requests under way that take much.
     coming: AtomicUsize,
     /// Whether there are any files: spares the lock where all is well.
@@ -80,6 +87,7 @@ impl Shortage {
             limit,
             onlooker: Onlooker::new(),
             is_tight: AtomicBool::new(false),
+            has_begun: Mutex::new(false),
             coming: AtomicUsize::new(0),
             any: AtomicBool::new(false),
             files: Mutex::new(HashMap::new()),
@@ -91,12 +99,22 @@ impl Shortage {
         self.limit.tune(size);
     }
 
-    /// Compares what is free with what the kernel may hold back: whether there is a shortage, and whether it has just begun.
-    pub(super) fn look(&self, fs: &dyn FileSystem) -> (bool, bool) {
+    /// Compares what is free with what the kernel may hold back: whether there is a shortage. One that begins is noted.
+    pub(super) fn look(&self, fs: &dyn FileSystem) -> bool {
+        let mut has_begun = self.has_begun.lock();
         let is_coming = self.coming.load(Ordering::Acquire) > 0;
         let is_tight = is_coming || fs.stat_fs().is_ok_and(|stat| available(&stat) < self.limit.bytes());
-        let was_tight = self.is_tight.swap(is_tight, Ordering::AcqRel);
-        (is_tight, is_tight && !was_tight)
+        if is_tight && !self.is_tight() {
+            self.begin();
+            *has_begun = true;
+        }
+        self.is_tight.store(is_tight, Ordering::Release);
+        is_tight
+    }
+
+    /// Whether a shortage has begun since this was last asked.
+    pub(super) fn take_begun(&self) -> bool {
+        std::mem::take(&mut *self.has_begun.lock())
     }
 
     /// Whether a shortage begins when the blocks for a range of a file are taken.
@@ -211,7 +229,7 @@ impl Shortage {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
-        let call = self.call_of(thread);
+        let call = see_waiting(|| self.call_of(thread));
         let (Ok(stat), Ok(attributes)) = (fs.stat_fs(), fs.attributes(ino)) else { return false };
         if call == Call::Look {
             return false;
@@ -259,6 +277,17 @@ impl Shortage {
             self.any.store(!files.is_empty(), Ordering::Release);
         }
     }
+}
+
+/// What a thread does that waits for an answer, or will as soon as it has a processor: that may take some looks.
+pub(super) fn see_waiting(mut look: impl FnMut() -> Call) -> Call {
+    for pause in PAUSES {
+        match look() {
+            Call::Running => std::thread::sleep(Duration::from_millis(pause)),
+            call => return call,
+        }
+    }
+    look()
 }
 
 fn available(stat: &StatFs) -> u64 {

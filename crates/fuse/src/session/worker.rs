@@ -360,6 +360,10 @@ pub(super) fn handle<'t, T: Transport>(
         Verdict::Reply => None,
         Verdict::Error(errno) => Some(errno),
     };
+    // The request is done, whatever happens here.
+    if catch_unwind(AssertUnwindSafe(|| server.watch_write(request, error, reply))).is_err() {
+        tracing::error!(opcode = request.header.opcode, node = request.header.node, "the file system panicked");
+    }
     // First, so that nobody whom the reply lets go on meets what is old.
     reply.outdated().iter().for_each(|&node| notify::distrust_attributes(channel, node));
     if let (Some(pages), Some(aside)) = (reply.stale_pages(), aside) {
