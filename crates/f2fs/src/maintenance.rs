@@ -137,9 +137,7 @@ impl F2fs {
         {
             tracing::error!(%error, "background commit failed");
         }
-        if due {
-            self.keep_hotness(Due::Periodic);
-        }
+        self.keep_hotness(Due::Periodic);
         // Halves, so that nothing waits much longer than the interval.
         let next = if self.discard_some() { discard::PAUSE.min(wait / 2) } else { wait / 2 };
         Background { next: self.clean_when_idle().map_or(next, |clean| clean.min(next)) }
