@@ -5,6 +5,7 @@ use basalt_segments::placement::Hints;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::layout::BLOCK_SIZE;
 use crate::layout::crc::crc_from;
 use crate::layout::hotness::{FORMAT_VERSION, MAGIC, RawHotness, RawSegmentHotness};
 
@@ -22,14 +23,21 @@ pub struct Owner {
     pub policy: &'static str,
 }
 
+/// What a segment was like when its records were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    pub modified: u64,
+    pub live: [u8; 64],
+}
+
 /// Records that were read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     pub sequence: u64,
-    /// Bytes in all.
-    pub bytes: usize,
+    /// Blocks in all.
+    pub blocks: usize,
     pub general: Vec<u8>,
-    pub segments: Vec<(Segment, [u8; 64], Vec<u8>)>,
+    pub segments: Vec<(Segment, Before, Vec<u8>)>,
 }
 
 /// The name of a policy as records have it: its first bytes.
@@ -39,8 +47,35 @@ fn name(policy: &str) -> [u8; 16] {
     name
 }
 
-/// Records, with the live blocks of each of their segments.
-pub fn encode(owner: &Owner, sequence: u64, version: u64, hints: &Hints, live: &[[u8; 64]]) -> Vec<u8> {
+/// Bytes of each further block, behind the magic.
+const PER_BLOCK: usize = BLOCK_SIZE - MAGIC.len();
+/// A sequence number this large was made up: it must not be the last.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
+/// So many bytes of records fit as many blocks.
+pub fn capacity(blocks: usize) -> usize {
+    blocks * PER_BLOCK + MAGIC.len()
+}
+
+/// Blocks that so many bytes of records take.
+pub fn blocks_for(bytes: usize) -> usize {
+    1 + bytes.saturating_sub(BLOCK_SIZE).div_ceil(PER_BLOCK)
+}
+
+/// Records as blocks, with what each of their segments is like now.
+pub fn encode(owner: &Owner, sequence: u64, version: u64, hints: &Hints, now: &[Before]) -> Vec<u8> {
+    let bytes = to_bytes(owner, sequence, version, hints, now);
+    let (first, rest) = bytes.split_at(bytes.len().min(BLOCK_SIZE));
+    let mut blocks = first.to_vec();
+    for chunk in rest.chunks(PER_BLOCK) {
+        blocks.extend(MAGIC);
+        blocks.extend(chunk);
+    }
+    blocks.resize(blocks.len().next_multiple_of(BLOCK_SIZE), 0);
+    blocks
+}
+
+fn to_bytes(owner: &Owner, sequence: u64, version: u64, hints: &Hints, now: &[Before]) -> Vec<u8> {
     let header = RawHotness {
         magic: MAGIC,
         version: U32::new(FORMAT_VERSION),
@@ -56,13 +91,14 @@ pub fn encode(owner: &Owner, sequence: u64, version: u64, hints: &Hints, live: &
     };
     let mut all = header.as_bytes().to_vec();
     all.extend_from_slice(&hints.general);
-    for (one, live) in hints.segments.iter().zip(live) {
+    for (one, now) in hints.segments.iter().zip(now) {
         let raw = RawSegmentHotness {
             segment: U32::new(one.segment.get()),
             // The policy keeps to the most.
             bytes: U16::new(one.bytes.len() as u16),
             reserved: U16::new(0),
-            live: *live,
+            modified: U64::new(now.modified),
+            live: now.live,
         };
         all.extend_from_slice(raw.as_bytes());
         all.extend_from_slice(&one.bytes);
@@ -82,12 +118,21 @@ pub fn length(bytes: &[u8], uuid: [u8; 16]) -> Option<usize> {
     is_ours.then_some(raw.bytes.get() as usize).filter(|length| *length >= size_of::<RawHotness>())
 }
 
-/// The records of a policy; `None` if they are not whole, or of another.
-pub fn decode(bytes: &[u8], owner: &Owner) -> Option<Found> {
-    let bytes = bytes.get(..length(bytes, owner.uuid)?)?;
+/// The records of a policy in these blocks; `None` if they are not whole, or of another.
+pub fn decode(blocks: &[u8], owner: &Owner) -> Option<Found> {
+    let (first, rest) = blocks.split_at_checked(BLOCK_SIZE)?;
+    let mut bytes = first.to_vec();
+    for block in rest.chunks(BLOCK_SIZE) {
+        bytes.extend(block.strip_prefix(&MAGIC)?);
+    }
+    let bytes = bytes.get(..length(&bytes, owner.uuid)?)?;
     let (raw, rest) = RawHotness::read_from_prefix(bytes).ok()?;
     let is_whole = raw.crc.get() == crc_from(owner.seed, &bytes[BEFORE_CRC_ENDS..]);
-    if !is_whole || raw.policy != name(owner.policy) || raw.main.get() != owner.main {
+    if !is_whole
+        || raw.policy != name(owner.policy)
+        || raw.main.get() != owner.main
+        || raw.sequence.get() > SEQUENCE_MAX
+    {
         return None;
     }
     let (general, mut rest) = rest.split_at_checked(raw.general_bytes.get() as usize)?;
@@ -95,10 +140,11 @@ pub fn decode(bytes: &[u8], owner: &Owner) -> Option<Found> {
     while !rest.is_empty() {
         let (raw, behind) = RawSegmentHotness::read_from_prefix(rest).ok()?;
         let (own, behind) = behind.split_at_checked(usize::from(raw.bytes.get()))?;
-        segments.push((Segment::new(raw.segment.get()), raw.live, own.to_vec()));
+        let before = Before { modified: raw.modified.get(), live: raw.live };
+        segments.push((Segment::new(raw.segment.get()), before, own.to_vec()));
         rest = behind;
     }
-    Some(Found { sequence: raw.sequence.get(), bytes: bytes.len(), general: general.to_vec(), segments })
+    Some(Found { sequence: raw.sequence.get(), blocks: blocks.len() / BLOCK_SIZE, general: general.to_vec(), segments })
 }
 
 #[cfg(test)]
@@ -109,33 +155,53 @@ mod tests {
 
     const OWNER: Owner = Owner { uuid: [7; 16], seed: 9, main: 5120, policy: "hazard" };
 
-    fn encoded() -> Vec<u8> {
-        let segments = [(3, vec![1, 2, 3]), (900, vec![]), (5, vec![9; 1000])];
+    fn encode_with(sequence: u64) -> Vec<u8> {
+        let segments = [(3, vec![1, 2, 3]), (900, vec![]), (5, (0..=255).cycle().take(9000).collect())];
         let segments = segments.map(|(segment, bytes)| SegmentHints { segment: Segment::new(segment), bytes });
         let hints = Hints { general: b"general".to_vec(), segments: segments.to_vec() };
-        encode(&OWNER, 4, 1234, &hints, &[[3; 64], [4; 64], [5; 64]])
+        let before = |at| Before { modified: u64::from(at) << 40, live: [at; 64] };
+        encode(&OWNER, sequence, 1234, &hints, &[before(3), before(4), before(5)])
     }
 
-    fn read(bytes: &[u8]) -> Option<Found> {
-        decode(bytes, &OWNER)
+    fn read(blocks: &[u8]) -> Option<Found> {
+        decode(blocks, &OWNER)
+    }
+
+    /// With the right CRC.
+    fn sealed(mut blocks: Vec<u8>) -> Vec<u8> {
+        let mut bytes = blocks[..BLOCK_SIZE].to_vec();
+        blocks[BLOCK_SIZE..].chunks(BLOCK_SIZE).for_each(|block| bytes.extend(&block[8..]));
+        let end = (blocks[16..20].try_into().map_or(0, u32::from_le_bytes) as usize).clamp(16, bytes.len());
+        let crc = crc_from(OWNER.seed, &bytes[16..end]);
+        blocks[12..16].copy_from_slice(&crc.to_le_bytes());
+        blocks
     }
 
     #[test]
     fn records_come_back() {
-        let mut bytes = encoded();
-        let length = bytes.len();
-        assert_eq!(length, 80 + 7 + 3 * 72 + 1003);
-        bytes.extend([0xEE; 3000]);
-        let found = read(&bytes).unwrap();
-        assert_eq!((found.sequence, found.bytes, &found.general[..]), (4, length, &b"general"[..]));
+        let blocks = encode_with(4);
+        let length = 80 + 7 + 3 * 80 + 9003;
+        assert_eq!((blocks.len(), blocks_for(length)), (3 * BLOCK_SIZE, 3));
+        assert!(blocks.chunks(BLOCK_SIZE).all(|block| block.starts_with(&MAGIC)));
+        let found = read(&blocks).unwrap();
+        assert_eq!((found.sequence, found.blocks, &found.general[..]), (4, 3, &b"general"[..]));
         assert_eq!(found.segments.len(), 3);
-        assert_eq!(found.segments[0], (Segment::new(3), [3; 64], vec![1, 2, 3]));
-        assert_eq!(found.segments[2], (Segment::new(5), [5; 64], vec![9; 1000]));
+        let before = Before { modified: 3 << 40, live: [3; 64] };
+        assert_eq!(found.segments[0], (Segment::new(3), before, vec![1, 2, 3]));
+        assert!(found.segments[2].2.iter().copied().eq((0..=255).cycle().take(9000)));
+        assert_eq!(sealed(blocks.clone()), blocks);
+    }
+
+    #[test]
+    fn as_much_fits_as_is_said() {
+        for blocks in 1..9 {
+            assert_eq!([0, 1].map(|more| blocks_for(capacity(blocks) + more)), [blocks, blocks + 1]);
+        }
     }
 
     #[test]
     fn those_of_others_do_not_count() {
-        let bytes = encoded();
+        let blocks = encode_with(4);
         let others = [
             Owner { uuid: [8; 16], ..OWNER },
             Owner { seed: 8, ..OWNER },
@@ -144,16 +210,19 @@ mod tests {
             Owner { policy: "hazard2", ..OWNER },
         ];
         for other in others {
-            assert!(decode(&bytes, &other).is_none(), "{other:?}");
+            assert!(decode(&blocks, &other).is_none(), "{other:?}");
         }
+        assert!(read(&encode_with(u64::MAX)).is_none(), "no number would come behind it");
     }
 
     #[test]
     fn damaged_ones_do_not_count() {
-        let bytes = encoded();
-        assert!((0..bytes.len()).all(|end| read(&bytes[..end]).is_none()));
-        for at in 0..bytes.len() * 8 {
-            let mut hurt = bytes.clone();
+        let blocks = encode_with(4);
+        assert!((0..3).all(|count| read(&blocks[..count * BLOCK_SIZE]).is_none()));
+        // What is behind the end does not matter.
+        let end = (80 + 7 + 3 * 80 + 9003 + 2 * 8) * 8;
+        for at in (0..end).step_by(3) {
+            let mut hurt = blocks.clone();
             hurt[at / 8] ^= 1 << (at % 8);
             assert!(read(&hurt).is_none(), "bit {at}");
         }
@@ -162,16 +231,17 @@ mod tests {
     /// Lengths that somebody made up, with the right CRC.
     #[test]
     fn lengths_are_not_believed() {
-        for at in [20, 16, 87 + 4, 87 + 72 + 3 + 5] {
-            for value in [0, 1, 0xFF] {
-                let mut made_up = encoded();
+        let mut refused = 0;
+        for at in [20, 16, 87 + 4, 87 + 80 + 3 + 5, 87 + 160 + 3 + 5] {
+            for value in [0, 1, 0x7F, 0xFF] {
+                let mut made_up = encode_with(4);
                 made_up[at] = value;
-                let crc = crc_from(OWNER.seed, &made_up[16..]);
-                made_up[12..16].copy_from_slice(&crc.to_le_bytes());
-                if let Some(found) = read(&made_up) {
-                    assert!(found.segments.len() < 60);
+                match read(&sealed(made_up)) {
+                    Some(found) => assert!(found.segments.len() < 120),
+                    None => refused += 1,
                 }
             }
         }
+        assert!(refused > 10, "{refused}");
     }
 }

@@ -5,14 +5,14 @@ use basalt_segments::Segment;
 use basalt_segments::placement::{Recalled, SegmentHints};
 
 use super::area::Room;
-use super::codec::{Found, Owner, encode};
+use super::codec::{self, Before, Found, Owner};
 use crate::journal::area::Area;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::hotness::RawHotness;
 use crate::lock::F2fs;
 use crate::volume::Volume;
 
-/// New records, as bytes.
+/// New records, as blocks.
 struct New {
     room: Room,
     sequence: u64,
@@ -39,6 +39,8 @@ impl Due {
 
 /// Records count as so many blocks at least.
 const BLOCKS_MIN: u64 = 8;
+/// Fewer dead blocks than these do not tell a segment from one that is full: anything that is there now is among its live blocks.
+const DEAD_MIN: u32 = 8;
 
 impl Volume {
     /// Tells the placement what it knew when the volume was open before, of segments to which nothing was written since. Read errors and
@@ -53,7 +55,7 @@ impl Volume {
         self.hotness.room = Some(room);
         let Some(found) = room.read(&*self.device, &self.hotness_owner()) else { return };
         self.hotness.sequence = found.sequence;
-        self.hotness.blocks = found.bytes.div_ceil(BLOCK_SIZE) as u64;
+        self.hotness.blocks = found.blocks as u64;
         let recalled = self.recall(&found);
         tracing::debug!(recalled, kept = found.segments.len(), "segments with hotness records");
         self.record.recalled_hotness(recalled as u64);
@@ -70,14 +72,18 @@ impl Volume {
         unchanged.len()
     }
 
-    /// The live blocks of a segment, if all of them were live before.
-    fn live_of_before(&self, segment: Segment, before: &[u8; 64]) -> Option<[u8; 64]> {
-        if segment.get() >= self.table.segments() {
+    /// The live blocks of a segment, if they are of before: it was not modified since, or all of them are among the live ones of then, and
+    /// that says something.
+    fn live_of_before(&self, segment: Segment, before: &Before) -> Option<[u8; 64]> {
+        if segment.get() >= self.table.segments() || self.table.kind(segment).is_node() || self.table.live(segment) == 0
+        {
             return None;
         }
         let now = self.table.bitmap(segment);
-        let is_subset = now.iter().zip(before).all(|(now, before)| now & !before == 0);
-        (is_subset && self.table.live(segment) > 0).then_some(now)
+        let is_unmodified = self.table.modified(segment) == before.modified;
+        let is_subset = now.iter().zip(&before.live).all(|(now, before)| now & !before == 0);
+        let dead: u32 = before.live.iter().map(|byte| byte.count_zeros()).sum();
+        (is_subset && (is_unmodified || dead >= DEAD_MIN)).then_some(now)
     }
 
     fn hotness_owner(&self) -> Owner {
@@ -89,54 +95,74 @@ impl Volume {
         }
     }
 
-    /// New records, if it is time for some.
-    fn take_hotness(&mut self, due: Due) -> Option<New> {
-        if !self.is_writable() {
-            return None;
-        }
+    /// New records, if it is time for some. Nobody else gets any before they are [done](Self::end_hotness).
+    fn begin_hotness(&mut self, due: Due) -> Option<New> {
         let room = self.hotness.room?;
         let written = self.load().written;
         let since = written.saturating_sub(self.hotness.written);
-        if since < due.times() * self.hotness.blocks.max(BLOCKS_MIN) {
+        let is_due = since >= due.times() * self.hotness.blocks.max(BLOCKS_MIN);
+        if !is_due || self.hotness.is_busy || !self.is_writable() {
             return None;
         }
-        let hints = self.placement.hints(room.bytes() - size_of::<RawHotness>())?;
+        let hints = self.placement.hints(codec::capacity(room.blocks()) - size_of::<RawHotness>())?;
         let is_sound = |one: &SegmentHints| {
             one.bytes.len() <= SegmentHints::BYTES_MAX && one.segment.get() < self.table.segments()
         };
         if !hints.segments.iter().all(is_sound) {
             return None;
         }
-        let live: Vec<[u8; 64]> = hints.segments.iter().map(|one| self.table.bitmap(one.segment)).collect();
-        self.hotness.sequence += 1;
-        self.hotness.written = written;
-        let version = self.checkpoint.raw().checkpoint_ver.get();
-        let bytes = encode(&self.hotness_owner(), self.hotness.sequence, version, &hints, &live);
-        Some(New { room, sequence: self.hotness.sequence, bytes })
+        let now = |one: &SegmentHints| Before {
+            modified: self.table.modified(one.segment),
+            live: self.table.bitmap(one.segment),
+        };
+        let now: Vec<Before> = hints.segments.iter().map(now).collect();
+        let (sequence, version) = (self.hotness.sequence + 1, self.checkpoint.raw().checkpoint_ver.get());
+        let bytes = codec::encode(&self.hotness_owner(), sequence, version, &hints, &now);
+        if bytes.len() > room.blocks() * BLOCK_SIZE {
+            return None;
+        }
+        (self.hotness.sequence, self.hotness.written, self.hotness.is_busy) = (sequence, written, true);
+        Some(New { room, sequence, bytes })
+    }
+
+    /// New records were written, in so many blocks; `None`: they are not kept from now on.
+    fn end_hotness(&mut self, blocks: Option<u64>) {
+        self.hotness.is_busy = false;
+        match blocks {
+            Some(blocks) => {
+                self.hotness.blocks = blocks;
+                self.record.kept_hotness(blocks);
+            }
+            None => self.hotness.room = None,
+        }
     }
 }
 
 impl F2fs {
     /// Writes new hotness records if it is time for some. A failure costs the records only, and so does a power cut: nothing is flushed.
     pub(crate) fn keep_hotness(&self, due: Due) {
-        let Some(New { room, sequence, mut bytes }) = self.volume.lock().take_hotness(due) else { return };
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
-        if bytes.len() > room.bytes() {
-            return;
+        let Some(new) = self.volume.lock().begin_hotness(due) else { return };
+        let blocks = self.write_hotness(&new);
+        self.volume.lock().end_hotness(blocks);
+    }
+
+    fn write_hotness(&self, New { room, sequence, bytes }: &New) -> Option<u64> {
+        let (start, blocks) = (room.start(*sequence), bytes.len() / BLOCK_SIZE);
+        if !room.is_free(&*self.device, *sequence, blocks) {
+            let device = self.device.name();
+            tracing::warn!(
+                device,
+                "hotness records are not kept: blocks {start} to {} hold something that is not Basalt's, or cannot be read",
+                start + (blocks as u32 - 1)
+            );
+            return None;
         }
-        let uuid = self.with_volume(|volume| volume.geometry.uuid);
-        if !room.is_free(&*self.device, sequence, uuid) {
-            tracing::info!(block = %room.start(sequence), "hotness records are not kept: something else is in their blocks");
-            self.volume.lock().hotness.room = None;
-            return;
+        match self.device.write_at(u64::from(start) * BLOCK_SIZE as u64, bytes) {
+            Ok(()) => Some(blocks as u64),
+            Err(error) => {
+                tracing::warn!(%error, "hotness records are not kept");
+                None
+            }
         }
-        if let Err(error) = self.device.write_at(u64::from(room.start(sequence)) * BLOCK_SIZE as u64, &bytes) {
-            tracing::debug!(%error, "hotness records are not kept");
-            return;
-        }
-        let blocks = (bytes.len() / BLOCK_SIZE) as u64;
-        let mut volume = self.volume.lock();
-        volume.hotness.blocks = blocks;
-        volume.record.kept_hotness(blocks);
     }
 }

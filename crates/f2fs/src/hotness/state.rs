@@ -2,7 +2,7 @@
 
 use super::area::Room;
 
-/// What an open volume knows of its hotness records.
+/// Where they are, and what was written last.
 #[derive(Debug, Default)]
 pub(crate) struct HotnessRecords {
     /// `None` where they are not kept.
@@ -13,4 +13,6 @@ pub(crate) struct HotnessRecords {
     pub blocks: u64,
     /// What users had written by then, in blocks.
     pub written: u64,
+    /// Somebody writes new ones.
+    pub is_busy: bool,
 }

@@ -3,12 +3,13 @@
 //!
 //! The blocks are divided into two halves, and the records are written to them in turn, so that those of before are there until the new ones are
 //! whole. A half begins with [`RawHotness`]. The policy's general bytes follow, then for each segment [`RawSegmentHotness`] and the
-//! policy's bytes for it. They are hints: whatever is lost or damaged of them costs copies by cleaning, and no data.
+//! policy's bytes for it. Each further block of a half begins with [`MAGIC`], so that nobody's bytes are taken for Basalt's. Records are
+//! hints: whatever is lost or damaged of them costs copies by cleaning, and no data.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of records.
+/// First bytes of each block of records.
 pub const MAGIC: [u8; 8] = *b"BsltHotn";
 /// The version of the format. Others are not read, and written over.
 pub const FORMAT_VERSION: u32 = 1;
@@ -21,9 +22,10 @@ pub struct RawHotness {
     pub magic: [u8; 8],
     /// [`FORMAT_VERSION`].
     pub version: U32,
-    /// CRC of everything behind this field, up to the end of the records, seeded with the CRC of the volume's UUID.
+    /// CRC of everything behind this field, up to the end of the records, but for the [`MAGIC`] of further blocks; seeded with the CRC of the
+    /// volume's UUID.
     pub crc: U32,
-    /// Bytes in all, with this header.
+    /// Bytes in all, with this header, and without the [`MAGIC`] of further blocks.
     pub bytes: U32,
     /// Bytes that belong to no segment.
     pub general_bytes: U32,
@@ -51,7 +53,9 @@ pub struct RawSegmentHotness {
     pub bytes: U16,
     /// Zero.
     pub reserved: U16,
-    /// Its live blocks at that time, as the SIT has them. Where others are live now, the segment was written to since, and this is of before.
+    /// When one of its blocks last became live or dead, in seconds of mounted time, as the SIT has it.
+    pub modified: U64,
+    /// Its live blocks at that time, as the SIT has them.
     pub live: [u8; 64],
 }
 

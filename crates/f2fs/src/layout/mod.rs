@@ -8,6 +8,7 @@
 //! | [`superblock`] | byte 1024 of blocks 0 and 1 |
 //! | [`journal`] | from block 16 on, in front of segment 0: Basalt's own |
 //! | [`hotness`] | behind the journal, in front of segment 0: Basalt's own |
+//! | [`own`] | which blocks in front of segment 0 are Basalt's |
 //! | [`checkpoint`] | two packs at `cp_blkaddr` and `cp_blkaddr + 512` |
 //! | [`sit`] | segment information table: live blocks of every main segment, two copies of each block |
 //! | [`nat`] | node address table: where each node is, two copies of each block |
@@ -31,6 +32,7 @@ pub mod inode;
 pub mod journal;
 pub mod nat;
 pub mod node;
+pub mod own;
 pub mod seal;
 pub mod sit;
 pub mod summary;

@@ -253,7 +253,7 @@ mod tests {
         let before = written.looks();
         let all = written.hazard.hints(1 << 20).unwrap();
         let size = |hints: &Hints| hints.segments.iter().map(|one| one.bytes.len()).sum::<usize>();
-        let room = all.general.len() + all.segments.len() * (SegmentHints::OVERHEAD + 9) + size(&all) / 3;
+        let room = all.general.len() + all.segments.len() * (SegmentHints::OVERHEAD + 9) + size(&all) / 2;
         assert_eq!(written.reopen(room, usize::MAX), all.segments.len());
         let hot = |looks: &[(f64, u32, u16)]| looks[..64].to_vec();
         assert_near(&hot(&before), &hot(&written.looks()), 0.25);

@@ -25,13 +25,13 @@ impl SegmentHints {
     /// The most bytes of one segment.
     pub const BYTES_MAX: usize = 4096;
     /// Bytes that each segment takes besides.
-    pub const OVERHEAD: usize = 72;
+    pub const OVERHEAD: usize = 80;
 }
 
 /// What was known of the blocks in a segment when hints were taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Recalled<'a> {
-    /// The segment. Nothing was written to it since, and it was not freed.
+    /// The segment. As far as that can be told, nothing was written to it since, and it was not freed.
     pub segment: Segment,
     /// As [`SegmentHints::bytes`].
     pub bytes: &'a [u8],

@@ -27,11 +27,11 @@ impl Edges {
         let planned = reader.u8()?;
         edges.planned = (planned != NO_PLAN).then(|| usize::from(planned).clamp(1, groups));
         for at in &mut edges.edges {
-            let read = reader.f64()?;
+            let read = reader.f64().filter(|read| *read > 0.0)?;
             // Before the first plan: nothing is known, and the first edges are set at once.
             *at = if read >= edge(BUCKETS) && edges.planned.is_none() { f64::INFINITY } else { read };
         }
-        edges.samples = reader.f64()?;
+        edges.samples = reader.f64()?.min(f64::from(MOST));
         for count in edges.seen.iter_mut().chain(&mut edges.died) {
             *count = f64::from(reader.half()?.min(MOST));
         }

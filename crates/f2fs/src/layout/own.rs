@@ -1,0 +1,31 @@
+//! Blocks in front of segment 0: whose they are. F2FS leaves them alone, but somebody may keep a boot loader there.
+
+use super::hotness;
+use super::journal::{BLOCK_MAGIC, DESCRIPTOR_MAGIC, OLD_BLOCK_MAGIC};
+
+/// Whether a block may be written over: it holds nothing, or it is Basalt's, perhaps of an earlier volume.
+pub fn is_own_or_empty(block: &[u8]) -> bool {
+    let is_own = block.starts_with(&DESCRIPTOR_MAGIC)
+        || block.starts_with(&hotness::MAGIC)
+        || [BLOCK_MAGIC, OLD_BLOCK_MAGIC].iter().any(|magic| block.starts_with(&magic.to_le_bytes()));
+    is_own || [0, 0xFF].iter().any(|nothing| block.iter().all(|byte| byte == nothing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_basalts_is_seen() {
+        let block = |at: usize, bytes: &[u8]| {
+            let mut block = [0; 4096];
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            is_own_or_empty(&block)
+        };
+        for magic in [&b"BsltJrnl"[..], b"BsltHotn", b"BsJc", b"BsJb"] {
+            assert!(block(0, magic) && !block(1, magic));
+        }
+        assert!(block(0, &[]) && is_own_or_empty(&[0xFF; 4096]));
+        assert!(!block(4095, &[1]) && !block(0, &[0xFF]) && !is_own_or_empty(&[7; 4096]));
+    }
+}
