@@ -53,6 +53,20 @@ fn mkfs_makes_a_journal_of_each_size() {
 }
 
 #[test]
+fn a_boot_loader_in_front_of_segment_0_stays_unless_forced() {
+    let scratch = Scratch::new();
+    let image = scratch.text("image");
+    basalt(["mkfs", "--size", "64M", "--journal-size", "0", &image]).ok();
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[20 * 4096..][..6].copy_from_slice(b"loader");
+    fs::write(&image, &bytes).unwrap();
+    basalt(["tune", "--journal", "on", &image]).fails(1, &[&image, "block 20", "boot loader", "--force"]);
+    assert!(fs::read(&image).unwrap() == bytes, "the volume was touched");
+    basalt(["tune", "--journal", "on", "--force", &image]).ok();
+    assert_eq!(journal(&scratch), 256 << 10);
+}
+
+#[test]
 fn tune_gives_changes_and_takes() {
     let scratch = Scratch::with_volume("64M");
     let image = scratch.text("image");

@@ -3,6 +3,7 @@
 
 use basalt_device::BlockDevice;
 
+use crate::blocks::read_blocks;
 use crate::error::{Error, Result};
 use crate::features;
 use crate::geometry::Geometry;
@@ -10,7 +11,8 @@ use crate::journal::area::Area;
 use crate::journal::guard;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::journal::DESCRIPTOR_BLOCK;
-use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::own::is_own_or_empty;
+use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
 use crate::resize;
 
 /// Bytes that are zeroed with one request.
@@ -41,9 +43,21 @@ pub fn journal(device: &dyn BlockDevice) -> Result<JournalInfo> {
 /// return; cut off in between, the volume has the old one or the new one. An interrupted resize is finished first.
 ///
 /// # Errors
-/// [`Error::Unsupported`] when there is no room for so many, the journal is live, or the volume has features that Basalt does not write
-/// and so would never use a journal; nothing has been changed then. Else as [`journal`].
+/// [`Error::Unsupported`] when there is no room for so many, the journal is live, the blocks that it would take hold what is not Basalt's,
+/// or the volume has features that Basalt does not write and so would never use a journal; nothing has been changed then. Else as [`journal`].
 pub fn set_journal(device: &dyn BlockDevice, bytes: u64) -> Result<JournalInfo> {
+    set(device, bytes, false)
+}
+
+/// As [`set_journal`], also where somebody else has something in front of segment 0: it is written over.
+///
+/// # Errors
+/// As [`set_journal`], but for that.
+pub fn force_journal(device: &dyn BlockDevice, bytes: u64) -> Result<JournalInfo> {
+    set(device, bytes, true)
+}
+
+fn set(device: &dyn BlockDevice, bytes: u64, force: bool) -> Result<JournalInfo> {
     resize::finish(device, &mut |_, _, _| ())?;
     let found = guard::read(device)?;
     let geometry = found.geometry;
@@ -64,6 +78,9 @@ pub fn set_journal(device: &dyn BlockDevice, bytes: u64) -> Result<JournalInfo> 
                 device,
                 format!("is only read by Basalt, which needs no journal for that: {reason}"),
             ));
+        }
+        if !force {
+            expect_free(device, blocks)?;
         }
         erase(device, blocks)?;
     }
@@ -89,6 +106,21 @@ fn blocks_of(device: &dyn BlockDevice, geometry: &Geometry, bytes: u64) -> Resul
                  have {most} ({} bytes)",
                 geometry.segment0,
                 u64::from(most) << BLOCK_BITS
+            ),
+        )),
+    }
+}
+
+/// Fails where the blocks of a journal hold what is neither Basalt's nor nothing. What cannot be read is nobody's.
+fn expect_free(device: &dyn BlockDevice, blocks: u32) -> Result<()> {
+    let is_foreign = |at: &Address| read_blocks(device, *at, 1).is_ok_and(|block| !is_own_or_empty(&block));
+    match (0..=blocks).map(|at| DESCRIPTOR_BLOCK + at).find(is_foreign) {
+        None => Ok(()),
+        Some(found) => Err(unsupported(
+            device,
+            format!(
+                "block {found} in front of segment 0, where the journal would lie, holds something that is not Basalt's, perhaps of a boot \
+                 loader: nothing is changed; --force writes over it"
             ),
         )),
     }

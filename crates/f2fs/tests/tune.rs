@@ -8,7 +8,7 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::resize::resize;
-use basalt_f2fs::tune::{journal, set_journal};
+use basalt_f2fs::tune::{force_journal, journal, set_journal};
 use basalt_f2fs::{Clock, Error, F2fs, Geometry, OpenOptions, SystemClock};
 use basalt_testkit::rng::Rng;
 use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
@@ -166,11 +166,35 @@ fn a_resize_commits_without_the_journal_and_keeps_it() {
 fn what_was_there_before_cannot_be_taken_for_a_journal() {
     let device = volume();
     device.write_at(17 * BLOCK, &[0xA5; 64 * BLOCK as usize]).unwrap();
-    set_journal(&*device, 16 * BLOCK).unwrap();
+    force_journal(&*device, 16 * BLOCK).unwrap();
     let mut place = vec![1; 17 * BLOCK as usize];
     device.read_at(17 * BLOCK, &mut place).unwrap();
     assert!(place[..16 * BLOCK as usize].iter().all(|&byte| byte == 0), "the journal is not empty");
     assert!(place[16 * BLOCK as usize..].iter().all(|&byte| byte == 0xA5), "more than the journal was written");
+}
+
+#[test]
+fn what_is_not_basalts_stays_unless_forced() {
+    // The descriptor's block, the first and the last of the journal; then one behind it.
+    for (block, stays) in [(16, true), (17, true), (32, true), (33, false)] {
+        let device = volume();
+        device.write_at(block * BLOCK + 9, b"boot loader").unwrap();
+        let before = device.snapshot();
+        match set_journal(&*device, 16 * BLOCK) {
+            Err(error) => assert!(stays && reason(error).contains(&format!("block {block} in front")), "{block}"),
+            Ok(_) => assert!(!stays, "{block}"),
+        }
+        let read = |device: &MemoryDevice| {
+            let mut bytes = vec![0; 512 * BLOCK as usize];
+            device.read_at(0, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(read(&before) == read(&device), stays, "{block}");
+        assert_eq!(force_journal(&*device, 16 * BLOCK).unwrap().bytes, 16 * BLOCK);
+        // A journal that is there, and what it left, is in nobody's way.
+        set_journal(&*device, 0).unwrap();
+        assert_eq!(set_journal(&*device, 8 * BLOCK).unwrap().bytes, 8 * BLOCK);
+    }
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub struct Args {
     #[arg(long, value_name = "on|off|SIZE", value_parser = parse_journal)]
     journal: Option<Journal>,
 
+    /// Write over what somebody else keeps in front of segment 0, such as a boot loader
+    #[arg(long, requires = "journal")]
+    force: bool,
+
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
@@ -83,7 +87,8 @@ fn change(args: &Args, journal: Journal) -> Result<Report, Failure> {
         Journal::On => FormatOptions::DEFAULT_JOURNAL_BYTES,
         Journal::Bytes(bytes) => bytes,
     };
-    let journal = tune::set_journal(&device, bytes).map_err(|error| failure(args, &error))?;
+    let set = if args.force { tune::force_journal } else { tune::set_journal };
+    let journal = set(&device, bytes).map_err(|error| failure(args, &error))?;
     Ok(Report { journal, before: Some(before) })
 }
 

@@ -73,4 +73,13 @@ mod tests {
         assert!(visits.iter().all(Option::is_some));
         assert_eq!(hand.counted(0, start.wrapping_add(60), 1), 0, "younger than the visit");
     }
+
+    #[test]
+    fn all_records_can_count_as_visited() {
+        let mut hand = Hand::default();
+        hand.visited_all(3, 5);
+        // The last one was visited one write before, the first one five.
+        assert_eq!([0, 4, 5].map(|number| hand.counted(number, 3, 1000)), [995, 999, 0]);
+        assert_eq!(hand.next(5), 0);
+    }
 }

@@ -234,10 +234,15 @@ mod tests {
             groups.iter().map(|place| written.hazard.state().places.group(place.unwrap())).collect()
         };
         let (group, live) = (groups(&written), written.hazard.state().live());
+        let edges = |written: &Written| -> Vec<_> {
+            (0..24).map(|at| written.hazard.state().edges.group(f64::from(1 << at))).collect()
+        };
+        let edges_before = edges(&written);
         written.reopen(1 << 20, usize::MAX);
         // The coldest are seen at ages that are kept to 6 %.
         assert_near(&before, &written.looks(), 0.25);
         assert_eq!((groups(&written), written.hazard.state().live()), (group, live));
+        assert_eq!(edges(&written), edges_before, "the edges between the groups");
         // And it goes on as it would have.
         let mut unclosed = Written::new();
         unclosed.run(200_000);
@@ -327,5 +332,105 @@ mod tests {
             let _ = after.hazard.log(&copy);
         }
         assert_eq!(Hazard::default().hints(1 << 20), None, "nothing is known");
+    }
+
+    /// Of a later Basalt, or cut off in front of what the table has: not even the clock is taken over.
+    #[test]
+    fn general_bytes_that_are_no_state_are_not_taken_over_in_part() {
+        let mut written = Written::new();
+        written.run(20_000);
+        let general = written.hazard.hints(1 << 20).unwrap().general;
+        let is_refused = |general: &[u8]| {
+            let hazard = Hazard::default();
+            hazard.recall(general, &[]);
+            hazard.hints(1 << 20).is_none()
+        };
+        assert!(!is_refused(&general));
+        assert!(is_refused(&[&[FORMAT + 1], &general[1..]].concat()), "of another format");
+        assert!((0..300).all(|end| is_refused(&general[..end])));
+    }
+
+    /// Full segments of group 3 that were touched one after the other, the one with the highest number first. No two of their records are
+    /// alike.
+    fn full(segments: u32) -> State {
+        let mut state = State::new(7);
+        state.now = 1 << 20;
+        for segment in (0..segments).rev() {
+            let touched = state.now - 100 * (segment + 1);
+            state.places.begin(Segment::new(segment), touched);
+            for at in 0..BLOCKS_PER_SEGMENT {
+                let record = Record::first(touched - 1000 * (1 + at * 197 % 512));
+                state.places.set(MainBlock::in_segment(Segment::new(segment), at), record, 3);
+            }
+        }
+        state
+    }
+
+    fn recalled<'a>(hints: &'a Hints, live: &'a [u8; 64]) -> Vec<Recalled<'a>> {
+        hints.segments.iter().map(|one| Recalled { segment: one.segment, bytes: &one.bytes, live }).collect()
+    }
+
+    #[test]
+    fn the_hottest_segments_keep_their_records_and_the_others_have_one_each() {
+        let mut state = full(200);
+        let general = state.general(usize::MAX).len();
+        let each = SegmentHints::OVERHEAD + 6 + 3 * 512;
+        let common = SegmentHints::OVERHEAD + COMMON_BYTES;
+        // Room for all of them, for three parts of four and the rest, and for a few only.
+        for (room, own, all) in [(200 * each, 200, 200), (100 * each + 100 * common, 100, 200), (12 * each, 8, 45)] {
+            let hints = state.hints(general + room).unwrap();
+            let order: Vec<u32> = hints.segments.iter().map(|one| one.segment.get()).collect();
+            assert!(order.iter().copied().eq(0..order.len() as u32), "those touched last come first: {order:?}");
+            let with_own = hints.segments.iter().take_while(|one| one.bytes.len() > COMMON_BYTES).count();
+            assert!(hints.segments[with_own..].iter().all(|one| one.bytes.len() == COMMON_BYTES));
+            assert!((own..=own + own / 4).contains(&with_own), "room {room}: {with_own} with their own records");
+            assert!((all..=200).contains(&order.len()), "room {room}: {}", order.len());
+        }
+    }
+
+    /// One record for all: only of live blocks, with the segment's group, its time, and the age in the middle. What they lived through is
+    /// counted already.
+    #[test]
+    fn segments_with_one_record_for_all_come_back() {
+        let mut before = full(3);
+        let general = before.general(usize::MAX).len();
+        let hints = before.hints(general + 3 * (SegmentHints::OVERHEAD + COMMON_BYTES)).unwrap();
+        assert!(hints.segments.len() == 3 && hints.segments.iter().all(|one| one.bytes.len() == COMMON_BYTES));
+        let mut state = State::new(7);
+        let live = [0xF0; 64];
+        state.recall(&hints.general, &recalled(&hints, &live));
+        assert_eq!(state.live(), 3 * 256);
+        for segment in (0..3).map(Segment::new) {
+            assert_eq!(state.places.about(segment, state.now), before.places.about(segment, before.now));
+            let (_, age, _) = state.look(MainBlock::in_segment(segment, 0)).unwrap();
+            assert!(age.abs_diff(250_000) < 40_000, "{segment:?}: {age}");
+        }
+        assert!(state.places.all_common().all(|(common, live)| (common.counted, live) == (1 << 20, 256)));
+    }
+
+    #[test]
+    fn segments_with_a_record_for_each_block_come_back_with_their_time() {
+        let mut before = full(3);
+        let hints = before.hints(1 << 20).unwrap();
+        let mut state = State::new(7);
+        state.recall(&hints.general, &recalled(&hints, &[0xF0; 64]));
+        for segment in (0..3).map(Segment::new) {
+            assert_eq!(state.places.about(segment, state.now), before.places.about(segment, before.now));
+        }
+        let is_known = (0..8).map(|at| state.look(MainBlock::new(at)).is_some());
+        assert!(is_known.eq((0..8).map(|at| at < 4)), "those that are live");
+        assert_eq!(state.hand.counted(1535, state.now, 5000), 4999, "what they lived through is counted already");
+    }
+
+    #[test]
+    fn blocks_that_nobody_knows_stay_old_and_promotions_that_did_not_pay_stay_rare() {
+        let mut before = full(1);
+        (0..100).for_each(|_| before.promotions.count_collected());
+        let hints = before.hints(1 << 20).unwrap();
+        let mut state = State::new(7);
+        state.recall(&hints.general, &[]);
+        let age = state.oldest.age(state.now);
+        assert!(age.abs_diff(1 << 20) < 1 << 17, "as old as the clock: {age}");
+        assert!(!state.promotions.allows());
     }
 }

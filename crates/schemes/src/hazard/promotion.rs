@@ -103,4 +103,14 @@ mod tests {
         (0..683).for_each(|_| promotions.count_overwritten());
         assert!(promotions.allows(), "683 of 2730");
     }
+
+    #[test]
+    fn outcomes_come_back() {
+        let promotions = Promotions { overwritten: 300, collected: 1027, asked: 5 };
+        let kept = Promotions::kept(&mut Reader(&promotions.keep())).unwrap();
+        assert_eq!((kept.overwritten, kept.collected), (300, 1027));
+        assert!(Promotions::kept(&mut Reader(&promotions.keep()[..3])).is_none());
+        let kept = Promotions::kept(&mut Reader(&[0xFF; 4])).unwrap();
+        assert!(kept.overwritten + kept.collected <= REMEMBERED, "more than can have been counted");
+    }
 }

@@ -46,3 +46,16 @@ impl Recalled<'_> {
         self.live.get(offset as usize / 8).is_some_and(|byte| byte << (offset % 8) & 0x80 != 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_block_is_the_highest_bit() {
+        let mut live = [0; 64];
+        (live[0], live[1], live[63]) = (0xA0, 0x01, 0x01);
+        let recalled = Recalled { segment: Segment::new(3), bytes: &[], live: &live };
+        assert_eq!((0..600).filter(|at| recalled.is_live(*at)).collect::<Vec<_>>(), [0, 2, 15, 511]);
+    }
+}

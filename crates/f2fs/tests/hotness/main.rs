@@ -1,5 +1,8 @@
 //! Hotness records: what a placement knows comes back when the volume is opened again, and is never in the way.
 
+mod others;
+mod when;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -8,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use basalt_device::{BlockDevice, FaultyDevice, MemoryDevice, Request, RequestKind};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
-use basalt_f2fs::{F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::resize::resize;
+use basalt_f2fs::{Clock, F2fs, OpenOptions, SystemClock};
 use basalt_segments::placement::{Hints, Policy, Recalled, SegmentHints};
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Segment, StaticPlacement};
 use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, Time};
@@ -16,11 +20,31 @@ use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, InodeNumber, NewNo
 const BLOCK: u64 = 4096;
 /// Blocks of the volume in front of segment 0.
 const BEFORE: u64 = 512;
+const HOLE: FallocateMode = FallocateMode::PUNCH_HOLE.union(FallocateMode::KEEP_SIZE);
 
 /// As F2FS, and counts the blocks of data that were written to each segment since it was free.
 static COUNTS: Policy = Policy { name: "counts", about: "static", make: |_| Some(Box::new(Counts::default())) };
 /// The same under another name.
 static OTHER: Policy = Policy { name: "counts2", about: "static", make: |_| Some(Box::new(Counts::default())) };
+
+/// As F2FS, and fills all the room that there is.
+static FILLS: Policy = Policy { name: "fills", about: "static", make: |_| Some(Box::new(Fills)) };
+
+struct Fills;
+
+impl Placement for Fills {
+    fn log(&self, block: &BlockTraits) -> LogId {
+        StaticPlacement::default().log(block)
+    }
+
+    fn hints(&self, most: usize) -> Option<Hints> {
+        Some(Hints { general: vec![7; most], segments: Vec::new() })
+    }
+
+    fn recall(&self, general: &[u8], _: &[Recalled<'_>]) {
+        TOLD.set(Some((general.to_vec(), BTreeMap::new())));
+    }
+}
 
 #[derive(Default)]
 struct Counts(Mutex<BTreeMap<Segment, u16>>);
@@ -150,8 +174,7 @@ fn segments_that_were_written_to_are_dropped_and_deaths_are_told() {
     let fs = open(&device, OpenOptions::default().placement);
     assert_eq!(TOLD.take(), None);
     let ino = file(&fs, "file");
-    let hole = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
-    fs.fallocate(ino, hole, 1000 * BLOCK, 100 * BLOCK).unwrap();
+    fs.fallocate(ino, HOLE, 1000 * BLOCK, 100 * BLOCK).unwrap();
     write(&fs, "more", 0..100);
     fs.close().unwrap();
     let (_, after) = told(&device, &COUNTS).unwrap();
@@ -161,121 +184,57 @@ fn segments_that_were_written_to_are_dropped_and_deaths_are_told() {
     assert_eq!(dropped.len(), 1, "the open segment of the log went on: {dropped:?}");
     assert_eq!(live(&before) - live(&dropped) - live(&after), 100);
     assert!(after.iter().all(|(at, (bytes, _))| before[at].0 == *bytes));
+    let fs = open(&device, &COUNTS);
+    assert_eq!(fs.statistics().hotness.segments_recalled, after.len() as u64, "those that were dropped do not count");
 }
 
+/// The halves take turns, and whichever the newest records are in, they count.
 #[test]
-fn those_of_another_policy_or_volume_do_not_count() {
-    let device = written(0);
-    assert_eq!(told(&device, &OTHER), None);
-    let records = before_segment_0(&device);
-    let other = formatted(0);
-    other.write_at(16 * BLOCK, &records).unwrap();
-    assert_eq!(told(&other, &COUNTS), None, "the UUID is another");
-    // The other policy's take their place, in turns.
-    for _ in 0..2 {
-        let fs = open(&device, &OTHER);
-        write(&fs, "file", 0..4096);
+fn the_newest_records_count() {
+    let device = formatted(0);
+    let mut last = None;
+    for round in 0..4 {
+        let fs = open(&device, &COUNTS);
+        write(&fs, &format!("file{round}"), 0..2000);
         fs.close().unwrap();
-    }
-    assert!(told(&device, &OTHER).is_some());
-    assert_eq!(told(&device, &COUNTS), None);
-}
-
-#[test]
-fn torn_records_leave_those_of_before() {
-    let device = written(0);
-    let (_, first) = told(&device, &COUNTS).unwrap();
-    let before = before_segment_0(&device);
-    let fs = open(&device, &COUNTS);
-    write(&fs, "second", 0..2048);
-    fs.close().unwrap();
-    let (_, second) = told(&device, &COUNTS).unwrap();
-    assert_ne!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
-    let after = before_segment_0(&device);
-    let changed: Vec<usize> =
-        (0..before.len() / 4096).filter(|at| before[at * 4096..][..4096] != after[at * 4096..][..4096]).collect();
-    assert!(changed.len() >= 2, "{changed:?}");
-    for torn in &changed {
-        let copy = Arc::new(device.snapshot());
-        copy.write_at((16 + *torn as u64) * BLOCK, &before[torn * 4096..][..4096]).unwrap();
-        let (_, left) = told(&copy, &COUNTS).unwrap();
-        assert!(left.keys().all(|at| first.contains_key(at)), "block {torn}");
-        assert_clean(&copy);
-    }
-    // All of it: nothing comes back, and nothing else is lost.
-    device.write_at(16 * BLOCK, &vec![0xFF; before.len()]).unwrap();
-    assert_eq!(told(&device, &COUNTS), None);
-    assert_clean(&device);
-}
-
-#[test]
-fn the_journal_stays_whole() {
-    // As long as it can be: there is no room for records.
-    let most = (BEFORE - 17) * BLOCK;
-    let device = formatted(most);
-    let fs = open(&device, &COUNTS);
-    write(&fs, "file", 0..4096);
-    fs.close().unwrap();
-    assert_eq!(fs.statistics().hotness.blocks, 0);
-    assert_eq!(told(&device, &COUNTS), None);
-    // With room, records begin behind it. Also where it is not used.
-    for journal in [true, false] {
-        let device = formatted(1 << 20);
-        let before = before_segment_0(&device);
-        let fs = open_with(device.clone(), OpenOptions { placement: &COUNTS, journal, ..OpenOptions::default() });
-        write(&fs, "file", 0..4096);
-        fs.close().unwrap();
-        assert!(fs.statistics().hotness.blocks > 0);
-        let after = before_segment_0(&device);
-        let own = (1 + (1 << 20) / BLOCK as usize) * BLOCK as usize;
-        assert!(before[..own] == after[..own], "journal {journal}");
-        assert!(told(&device, &COUNTS).is_some());
+        let (_, segments) = told(&device, &COUNTS).unwrap();
+        let newest = segments.keys().max().copied();
+        assert!(newest > last, "round {round}: {newest:?} after {last:?}");
+        last = newest;
     }
 }
 
+/// Also where a program has not waited until its data was written.
 #[test]
-fn little_that_was_written_is_not_worth_it() {
-    let device = written(0);
-    let before = before_segment_0(&device);
-    let fs = open(&device, &COUNTS);
-    write(&fs, "little", 0..40);
-    fs.close().unwrap();
-    assert_eq!((fs.statistics().hotness.blocks, before_segment_0(&device) == before), (0, true));
-    // Nor is anything of F2FS's.
-    let fs = open(&device, OpenOptions::default().placement);
-    write(&fs, "file", 0..4096);
-    fs.close().unwrap();
-    assert!(before_segment_0(&device) == before);
-    // Nor where nothing may be written.
-    let fs = open_with(device.clone(), OpenOptions { placement: &COUNTS, read_only: true, ..OpenOptions::default() });
-    fs.close().unwrap();
-    assert!(before_segment_0(&device) == before);
-}
-
-/// A power cut takes what was learned since the last records, and these are kept once in a while.
-#[test]
-fn records_are_kept_while_the_volume_is_open() {
+fn what_is_written_at_closing_is_known() {
     let device = formatted(0);
     let fs = open(&device, &COUNTS);
-    let tick = |seconds| _ = fs.tick(Time { seconds, nanoseconds: 0 });
-    tick(1_000_000);
-    write(&fs, "file", 0..1000);
-    tick(1_000_100);
-    let blocks = |fs: &F2fs| fs.statistics().hotness.blocks;
-    let first = blocks(&fs);
-    assert!(first > 0, "512 blocks are due for at least 8");
-    write(&fs, "file", 1000..1000 + 63 * first.max(8) - 100);
-    tick(1_000_200);
-    assert_eq!(blocks(&fs), first, "64 times as much was not written");
-    write(&fs, "file", 0..400);
-    tick(1_000_300);
-    assert!(blocks(&fs) > first);
-    let written = fs.statistics().written;
-    assert!(written.metadata_blocks > blocks(&fs) && blocks(&fs) > 0);
-    // The power fails.
+    let ino = file(&fs, "file");
+    (0..4000).for_each(|block| _ = fs.write(ino, block * BLOCK, &[7; BLOCK as usize], false).unwrap());
+    fs.close().unwrap();
     let (_, segments) = told(&device, &COUNTS).unwrap();
-    assert!(!segments.is_empty());
-    drop(fs);
+    assert_eq!(segments.values().map(|(_, live)| live).sum::<u32>(), 4000);
+}
+
+/// The segments at the end are no more.
+#[test]
+fn records_of_segments_that_are_gone_are_dropped() {
+    let device = formatted(0);
+    let fs = open(&device, &COUNTS);
+    write(&fs, "file", 0..14_000);
+    fs.close().unwrap();
+    let (_, before) = told(&device, &COUNTS).unwrap();
+    let fs = open(&device, OpenOptions::default().placement);
+    fs.unlink(fs.root(), b"file").unwrap();
+    fs.close().unwrap();
+    let (clock, size): (Arc<dyn Clock>, _) = (Arc::new(SystemClock), 72 << 20);
+    let shrunk: Arc<dyn BlockDevice> = device.clone();
+    let report = resize(&shrunk, size, &OpenOptions::default(), &clock, &mut |_, _, _| ()).unwrap();
+    let segments = report.after.main_segments;
+    assert!(before.keys().any(|at| *at >= segments), "of {segments}");
+    let (_, after) = told(&device, &COUNTS).unwrap();
+    assert!(after.is_empty(), "{after:?}");
+    assert_clean(&device);
 }
 
 /// Neither a write that fails nor blocks that cannot be read, and so are not known to be free, are anybody's error.
@@ -297,39 +256,4 @@ fn a_device_that_fails_costs_the_records_alone() {
         assert_eq!(fs.statistics().hotness.blocks, 0, "{fails:?}");
         assert_clean(device.inner());
     }
-}
-
-/// Without a journal nobody has said that the blocks in front of segment 0 are Basalt's: a boot loader there stays.
-#[test]
-fn what_somebody_else_keeps_there_stays() {
-    for (block, byte) in [(17, 1), (300, 1), (511, 9), (17, 0xFF)] {
-        let device = formatted(0);
-        device.write_at(block * BLOCK + 77, &[byte]).unwrap();
-        let before = before_segment_0(&device);
-        let fs = open(&device, &COUNTS);
-        let tick = |seconds| _ = fs.tick(Time { seconds, nanoseconds: 0 });
-        for round in 1..4 {
-            write(&fs, "file", 0..4096);
-            tick(1_000_000 + 100 * round);
-        }
-        fs.close().unwrap();
-        let after = before_segment_0(&device);
-        let changed = before.iter().zip(&after).enumerate().find(|(_, (was, is))| **was != 0 && was != is);
-        assert_eq!(changed, None, "block {block}");
-        assert_clean(&device);
-    }
-    // Erased flash holds nothing.
-    let device = formatted(0);
-    device.write_at(17 * BLOCK, &vec![0xFF; ((BEFORE - 17) * BLOCK) as usize]).unwrap();
-    let fs = open(&device, &COUNTS);
-    write(&fs, "file", 0..4096);
-    fs.close().unwrap();
-    assert!(told(&device, &COUNTS).is_some());
-    // A journal says it.
-    let device = formatted(256 << 10);
-    device.write_at(400 * BLOCK, b"left by what was on the card before").unwrap();
-    let fs = open(&device, &COUNTS);
-    write(&fs, "file", 0..4096);
-    fs.close().unwrap();
-    assert!(told(&device, &COUNTS).is_some());
 }
