@@ -22,7 +22,7 @@ struct New {
 /// How much users have to write before records are written, in blocks for each block that the last records took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Due {
-    /// A power cut takes what was learned since: 64, so that they are 1.6 percent of what is written at most.
+    /// A power cut takes what was learned since: 256, so that they are 0.4 percent of what is written at most.
     Periodic,
     /// Whoever mounts a volume for a minute writes records for little: 8.
     Closing,
@@ -31,7 +31,7 @@ pub(crate) enum Due {
 impl Due {
     fn times(self) -> u64 {
         match self {
-            Due::Periodic => 64,
+            Due::Periodic => 256,
             Due::Closing => 8,
         }
     }
