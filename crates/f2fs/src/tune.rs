@@ -12,7 +12,7 @@ use crate::journal::guard;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::journal::DESCRIPTOR_BLOCK;
 use crate::layout::own::is_own_or_empty;
-use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE};
+use crate::layout::{BLOCK_BITS, BLOCK_SIZE};
 use crate::resize;
 
 /// Bytes that are zeroed with one request.
@@ -111,16 +111,17 @@ fn blocks_of(device: &dyn BlockDevice, geometry: &Geometry, bytes: u64) -> Resul
     }
 }
 
-/// Fails where the blocks of a journal hold what is neither Basalt's nor nothing. What cannot be read is nobody's.
+/// Fails where the blocks of a journal hold what is neither Basalt's nor nothing, or cannot be read.
 fn expect_free(device: &dyn BlockDevice, blocks: u32) -> Result<()> {
-    let is_foreign = |at: &Address| read_blocks(device, *at, 1).is_ok_and(|block| !is_own_or_empty(&block));
-    match (0..=blocks).map(|at| DESCRIPTOR_BLOCK + at).find(is_foreign) {
+    let there = read_blocks(device, DESCRIPTOR_BLOCK, 1 + blocks as usize)?;
+    match (0..).zip(there.chunks(BLOCK_SIZE)).find(|(_, block)| !is_own_or_empty(block)) {
         None => Ok(()),
-        Some(found) => Err(unsupported(
+        Some((at, _)) => Err(unsupported(
             device,
             format!(
-                "block {found} in front of segment 0, where the journal would lie, holds something that is not Basalt's, perhaps of a boot \
-                 loader: nothing is changed; --force writes over it"
+                "block {} in front of segment 0, where the journal would lie, holds something that is not Basalt's, perhaps of a boot \
+                 loader: nothing is changed; --force writes over it",
+                DESCRIPTOR_BLOCK + at
             ),
         )),
     }

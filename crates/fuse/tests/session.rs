@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
@@ -317,12 +318,40 @@ fn who_writes_hears_of_a_shortage_before_the_reply_that_shows_it() {
             told += u32::from((message.unique, message.code, what.node, what.offset) == (0, 2, file, -1));
         }
         assert!(told > 0, "{messages} other messages");
-        // The first also has the thread beside the loops tell of all files, and have them written back.
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        while served.kernel.messages_left() > 0 {
-            served.kernel.next_message();
+    }
+    served.unmount();
+}
+
+/// Of two loops, one sees that a shortage begins while the other, which has seen none, has just replied.
+#[test]
+fn a_shortage_that_begins_is_told_of_all_files() {
+    let mut served = Served::with(&MountOptions { threads: 2, ..options() });
+    let [a, b, other] = [(); 3].map(|()| {
+        let create = CreateIn { mode: 0o600, flags: libc::O_RDWR as u32, ..Default::default() };
+        let reply = served.kernel.ask(51, ROOT_NODE, &create);
+        EntryOut::read_from_prefix(&reply.payload).unwrap().0.node
+    });
+    let large = vec![b'1'; 128 << 10];
+    let write = WriteIn { size: large.len() as u32, write_flags: 1, ..Default::default() };
+    let wait = |millis| std::thread::sleep(std::time::Duration::from_millis(millis));
+    served.fs.calls.stat_slow.store(200, SeqCst);
+    served.kernel.request(WRITE, b, &[write.as_bytes(), &large].concat());
+    wait(50);
+    served.kernel.request(WRITE, a, &[write.as_bytes(), &large].concat());
+    // The first has looked by then, and the second looks.
+    wait(250);
+    served.fs.calls.taken.store((1 << 19) - 1000, SeqCst);
+    // Each is told, and then written back; next_message has a limit.
+    let mut missing: BTreeSet<(u64, i64)> = [a, b, other].iter().flat_map(|&node| [(node, -1), (node, 0)]).collect();
+    let mut replies = 2;
+    while replies > 0 || !missing.is_empty() {
+        let message = served.kernel.next_message();
+        match InvalInodeOut::read_from_bytes(&message.payload) {
+            Ok(what) if message.unique == 0 => _ = missing.remove(&(what.node, what.offset)),
+            _ => replies -= 1,
         }
     }
+    served.fs.calls.stat_slow.store(0, SeqCst);
     served.unmount();
 }
 

@@ -77,6 +77,10 @@ impl Placement for Auto {
         }
     }
 
+    fn note_coming(&self, places: &[MainBlock]) {
+        self.hazard.state().note_coming(places);
+    }
+
     fn note_dead(&self, place: MainBlock) {
         self.hazard.note_dead(place);
     }

@@ -119,6 +119,10 @@ impl Placement for Hazard {
         if is_grouped(block) { state.note_written(block, place) } else { state.note_other(place) }
     }
 
+    fn note_coming(&self, places: &[MainBlock]) {
+        self.state().note_coming(places);
+    }
+
     fn note_dead(&self, place: MainBlock) {
         self.state().note_dead(place);
     }

@@ -111,6 +111,10 @@ pub trait Placement: Send + Sync {
     /// does not keep to it may take memory in proportion to the volume.
     fn limit_memory(&self, _bytes: usize) {}
 
+    /// Users are about to overwrite the blocks at these places: whoever keeps something for each may read it now, all of it at a time. It need
+    /// not come to that, and not every block is told.
+    fn note_coming(&self, _places: &[MainBlock]) {}
+
     /// The log for this block: one of segments for data for data, one of segments for nodes for nodes. Any other answer counts as the
     /// one of [`StaticPlacement`].
     ///

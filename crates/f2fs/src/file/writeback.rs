@@ -10,6 +10,9 @@ use crate::mutant::{self, Mutant};
 use crate::node::path::{Mapped, Slot};
 use crate::volume::Volume;
 
+/// Pages that the placement hears of before they are written: what it reads for them has to stay in a processor's cache.
+const AHEAD: usize = 256;
+
 impl Volume {
     /// Writes the dirty pages of one inode, in file order.
     pub(crate) fn write_back(&mut self, ino: Ino, reason: Reason) -> Result<()> {
@@ -80,7 +83,10 @@ impl Volume {
     ) -> Result<()> {
         let traits = BlockTraits { reason, ..self.data_traits(ino)? };
         let mut known = None;
-        let mut runs = taken.runs(from, most).into_iter();
+        // By its type alone, a block's run does not matter.
+        let runs = if self.placement.is_by_type_alone() { Vec::new() } else { taken.runs(from, most) };
+        self.note_coming(ino, &runs);
+        let mut runs = runs.into_iter();
         let (mut end, mut run) = (from, 0);
         taken.hand_over(from, most, |index, block| {
             if index >= end {
@@ -95,6 +101,27 @@ impl Volume {
             }
             Ok(())
         })
+    }
+
+    /// Tells the placement where the first pages of these runs lie until now.
+    fn note_coming(&mut self, ino: Ino, runs: &[(FileBlock, u32)]) {
+        let mut places = Vec::with_capacity(AHEAD.min(runs.len()));
+        let mut known = None;
+        let pages = runs
+            .iter()
+            .flat_map(|&(end, length)| (1..=length).rev().map(move |before| FileBlock::new(end.get() - before)));
+        for index in pages.take(AHEAD) {
+            // Whoever writes the page meets the error.
+            let Ok(slot) = self.slot_near(ino, index, &mut known) else { break };
+            let Ok(node) = self.node(slot.nid) else { break };
+            let address = node.address(slot.byte);
+            if self.geometry.in_main(address) {
+                places.push(self.geometry.main_block(address));
+            }
+        }
+        if !places.is_empty() {
+            self.placement.note_coming(&places);
+        }
     }
 
     /// The slot of a reserved file block; `known` is that of one in front, if there was one. Neighbours share their node: it is

@@ -33,6 +33,8 @@ pub struct Before {
 /// Records that were read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
+    /// Another placement may have written them, or they may be of before the main area was moved.
+    pub is_of_owner: bool,
     pub sequence: u64,
     /// Blocks in all.
     pub blocks: usize,
@@ -49,8 +51,13 @@ fn name(policy: &str) -> [u8; 16] {
 
 /// Bytes of each further block, behind the magic.
 const PER_BLOCK: usize = BLOCK_SIZE - MAGIC.len();
-/// A sequence number this large was made up: it must not be the last.
-const SEQUENCE_MAX: u64 = 1 << 62;
+/// Sequence numbers from here on were made up: it must not be the last. Even.
+const SEQUENCE_END: u64 = 1 << 62;
+
+/// The sequence number behind one.
+pub fn next(sequence: u64) -> u64 {
+    if sequence + 1 >= SEQUENCE_END { 1 } else { sequence + 1 }
+}
 
 /// So many bytes of records fit as many blocks.
 pub fn capacity(blocks: usize) -> usize {
@@ -118,7 +125,7 @@ pub fn length(bytes: &[u8], uuid: [u8; 16]) -> Option<usize> {
     is_ours.then_some(raw.bytes.get() as usize).filter(|length| *length >= size_of::<RawHotness>())
 }
 
-/// The records of a policy in these blocks; `None` if they are not whole, or of another.
+/// The records in these blocks; `None` if they are not whole, or another volume's.
 pub fn decode(blocks: &[u8], owner: &Owner) -> Option<Found> {
     let (first, rest) = blocks.split_at_checked(BLOCK_SIZE)?;
     let mut bytes = first.to_vec();
@@ -128,13 +135,10 @@ pub fn decode(blocks: &[u8], owner: &Owner) -> Option<Found> {
     let bytes = bytes.get(..length(&bytes, owner.uuid)?)?;
     let (raw, rest) = RawHotness::read_from_prefix(bytes).ok()?;
     let is_whole = raw.crc.get() == crc_from(owner.seed, &bytes[BEFORE_CRC_ENDS..]);
-    if !is_whole
-        || raw.policy != name(owner.policy)
-        || raw.main.get() != owner.main
-        || raw.sequence.get() > SEQUENCE_MAX
-    {
+    if !is_whole || raw.sequence.get() >= SEQUENCE_END {
         return None;
     }
+    let is_of_owner = raw.policy == name(owner.policy) && raw.main.get() == owner.main;
     let (general, mut rest) = rest.split_at_checked(raw.general_bytes.get() as usize)?;
     let mut segments = Vec::new();
     while !rest.is_empty() {
@@ -144,7 +148,13 @@ pub fn decode(blocks: &[u8], owner: &Owner) -> Option<Found> {
         segments.push((Segment::new(raw.segment.get()), before, own.to_vec()));
         rest = behind;
     }
-    Some(Found { sequence: raw.sequence.get(), blocks: blocks.len() / BLOCK_SIZE, general: general.to_vec(), segments })
+    Some(Found {
+        is_of_owner,
+        sequence: raw.sequence.get(),
+        blocks: blocks.len() / BLOCK_SIZE,
+        general: general.to_vec(),
+        segments,
+    })
 }
 
 #[cfg(test)]
@@ -202,17 +212,17 @@ mod tests {
     #[test]
     fn those_of_others_do_not_count() {
         let blocks = encode_with(4);
-        let others = [
-            Owner { uuid: [8; 16], ..OWNER },
-            Owner { seed: 8, ..OWNER },
-            Owner { main: 5632, ..OWNER },
-            Owner { policy: "auto", ..OWNER },
-            Owner { policy: "hazard2", ..OWNER },
-        ];
+        let others =
+            [Owner { main: 5632, ..OWNER }, Owner { policy: "auto", ..OWNER }, Owner { policy: "hazard2", ..OWNER }];
         for other in others {
+            assert!(decode(&blocks, &other).is_some_and(|found| !found.is_of_owner), "{other:?}");
+        }
+        assert!(read(&blocks).is_some_and(|found| found.is_of_owner));
+        for other in [Owner { uuid: [8; 16], ..OWNER }, Owner { seed: 8, ..OWNER }] {
             assert!(decode(&blocks, &other).is_none(), "{other:?}");
         }
-        assert!(read(&encode_with(u64::MAX)).is_none(), "no number would come behind it");
+        let at = |sequence| read(&encode_with(sequence)).map(|found| next(found.sequence));
+        assert_eq!([4, SEQUENCE_END - 1, SEQUENCE_END, u64::MAX].map(at), [Some(5), Some(1), None, None]);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::volume::Volume;
 /// New records, as blocks.
 struct New {
     room: Room,
+    /// It was looked whether the room is free.
+    is_free: bool,
     sequence: u64,
     bytes: Vec<u8>,
 }
@@ -55,6 +57,9 @@ impl Volume {
         self.hotness.room = Some(room);
         let Some(found) = room.read(&*self.device, &self.hotness_owner()) else { return };
         self.hotness.sequence = found.sequence;
+        if !found.is_of_owner {
+            return;
+        }
         self.hotness.blocks = found.blocks as u64;
         let recalled = self.recall(&found);
         tracing::debug!(recalled, kept = found.segments.len(), "segments with hotness records");
@@ -116,13 +121,13 @@ impl Volume {
             live: self.table.bitmap(one.segment),
         };
         let now: Vec<Before> = hints.segments.iter().map(now).collect();
-        let (sequence, version) = (self.hotness.sequence + 1, self.checkpoint.raw().checkpoint_ver.get());
+        let (sequence, version) = (codec::next(self.hotness.sequence), self.checkpoint.raw().checkpoint_ver.get());
         let bytes = codec::encode(&self.hotness_owner(), sequence, version, &hints, &now);
         if bytes.len() > room.blocks() * BLOCK_SIZE {
             return None;
         }
         (self.hotness.sequence, self.hotness.written, self.hotness.is_busy) = (sequence, written, true);
-        Some(New { room, sequence, bytes })
+        Some(New { room, is_free: self.hotness.is_free, sequence, bytes })
     }
 
     /// New records were written, in so many blocks; `None`: they are not kept from now on.
@@ -130,7 +135,7 @@ impl Volume {
         self.hotness.is_busy = false;
         match blocks {
             Some(blocks) => {
-                self.hotness.blocks = blocks;
+                (self.hotness.is_free, self.hotness.blocks) = (true, blocks);
                 self.record.kept_hotness(blocks);
             }
             None => self.hotness.room = None,
@@ -146,14 +151,12 @@ impl F2fs {
         self.volume.lock().end_hotness(blocks);
     }
 
-    fn write_hotness(&self, New { room, sequence, bytes }: &New) -> Option<u64> {
+    fn write_hotness(&self, New { room, is_free, sequence, bytes }: &New) -> Option<u64> {
         let (start, blocks) = (room.start(*sequence), bytes.len() / BLOCK_SIZE);
-        if !room.is_free(&*self.device, *sequence, blocks) {
-            let device = self.device.name();
+        if !is_free && let Some(found) = room.find_foreign(&*self.device) {
             tracing::warn!(
-                device,
-                "hotness records are not kept: blocks {start} to {} hold something that is not Basalt's, or cannot be read",
-                start + (blocks as u32 - 1)
+                device = self.device.name(),
+                "hotness records are not kept: block {found} in front of segment 0 holds something that is not Basalt's, or cannot be read"
             );
             return None;
         }

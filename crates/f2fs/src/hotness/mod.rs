@@ -7,7 +7,7 @@
 //! | `state` | what an open volume knows of them |
 //! | `keep` | when they are read and written |
 //!
-//! They are hints, and never truths. Nobody waits for them, no error of theirs counts, and the volume is the same without them. What Linux or
+//! They are hints, and never truths. Nobody waits for them but opening and closing, no error of theirs counts, and the volume is the same without them. What Linux or
 //! another Basalt has changed meanwhile shows in the segments themselves: where a block is live that was not, the segment was written
 //! to, and its records are dropped. Where blocks have died, the records of the others still hold.
 //!

@@ -13,6 +13,8 @@ pub(crate) struct HotnessRecords {
     pub blocks: u64,
     /// What users had written by then, in blocks.
     pub written: u64,
+    /// Nothing was found in front of segment 0 that is not Basalt's.
+    pub is_free: bool,
     /// Somebody writes new ones.
     pub is_busy: bool,
 }

@@ -136,6 +136,41 @@ fn a_journal_does_not_give_the_rest_away() {
     assert_eq!(&bytes, b"boot loader");
 }
 
+/// A boot loader with an empty part, where the first records would go.
+#[test]
+fn empty_parts_of_something_larger_stay() {
+    for (first, last) in [(2, 411), (255, 270), (400, 411)] {
+        let device = formatted(0);
+        for block in (first..=last).filter(|block| !(264..300).contains(block)) {
+            device.write_at(block * BLOCK, &[0xAB; BLOCK as usize]).unwrap();
+        }
+        let before = before_segment_0(&device);
+        let fs = open(&device, &COUNTS);
+        write(&fs, "file", 0..4000);
+        fs.close().unwrap();
+        assert_eq!(fs.statistics().hotness.blocks, 0, "{first} to {last}");
+        assert!(before_segment_0(&device) == before, "{first} to {last}");
+    }
+}
+
+/// A mount with another placement ends what was known before, whichever half its records are in.
+#[test]
+fn after_a_mount_with_another_placement_nothing_is_known() {
+    for rounds in 1..=2 {
+        let device = formatted(0);
+        for round in 0..rounds {
+            let fs = open(&device, &COUNTS);
+            write(&fs, &format!("file{round}"), 0..4000);
+            fs.close().unwrap();
+        }
+        let fs = open(&device, &OTHER);
+        write(&fs, "other", 0..4096);
+        fs.close().unwrap();
+        assert!(told(&device, &OTHER).is_some());
+        assert_eq!(told(&device, &COUNTS), None, "{rounds}");
+    }
+}
+
 /// Small records at first, and then somebody else's bytes behind them.
 #[test]
 fn records_do_not_grow_over_what_came_behind_them() {

@@ -223,8 +223,8 @@ impl Server {
         concerned.into_iter().for_each(|ino| reply.outdates(self.nodes.node(ino)));
     }
 
-    /// Between a WRITE from the kernel's cache and its reply: while there is little space, the kernel asks before it takes more for the
-    /// file. So it is where the pages found no room.
+    /// Between a WRITE and its reply, which is that for pages of the kernel's cache, or for a direct write: while there is little space, the
+    /// kernel asks before it takes more for the file. So it is where the pages found no room.
     pub(super) fn watch_write(&self, request: &Request<'_>, error: Option<Errno>, reply: &mut Reply) {
         if !matches!(request.operation, Operation::Write { .. }) || !self.kernel_keeps_dirty_pages() {
             return;
@@ -261,9 +261,12 @@ impl Server {
             _ => false,
         };
         // With a write, somebody has looked before the reply.
-        let is_tight = if makes_writers { self.shortage.look(&*self.fs) } else { self.shortage.is_tight() };
+        if makes_writers {
+            self.shortage.look(&*self.fs);
+        }
         let has_begun = (makes_writers || is_write) && self.shortage.take_begun();
-        if !is_tight {
+        // In this order: whoever takes note that it has begun sees it.
+        if !self.shortage.is_tight() {
             return Vec::new();
         }
         let mut concerned: Vec<InodeNumber> = reply.references().to_vec();

@@ -226,10 +226,11 @@ impl Shortage {
     /// Whether what this thread is about to write to the file has to be refused: it does not fit. Who was refused once may try again. The
     /// kernel has just written back what it had of the file.
     pub(super) fn refuses(&self, ino: InodeNumber, thread: u32, fs: &dyn FileSystem) -> bool {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.any.load(Ordering::Acquire) || !self.files.lock().contains_key(&ino) {
             return false;
         }
-        let call = see_waiting(|| self.call_of(thread));
+        // Where there is enough, an event loop asks, and nobody has to wait.
+        let call = if self.is_tight() { see_waiting(|| self.call_of(thread)) } else { self.call_of(thread) };
         let (Ok(stat), Ok(attributes)) = (fs.stat_fs(), fs.attributes(ino)) else { return false };
         if call == Call::Look {
             return false;

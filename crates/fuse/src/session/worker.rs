@@ -235,12 +235,14 @@ impl<'t, T: Transport> Loops<'t, T> {
     fn answer(&self, request: &Request<'_>, channel: &'t T, cache_tasks: &Sender<Task<'t, T>>, reply: &mut Reply) {
         let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
         if brings_shortage {
+            // First: whoever looks at the free space meanwhile must not find that there is enough.
+            self.server.shortage.expect();
             ask_and_write_back(channel, cache_tasks, &self.server.begin_shortage());
         }
         let is_for_later = |operation: &Operation<'_>| brings_shortage || self.server.wants_pages_first(operation);
         if let Some(operation) = alone(&request.operation).filter(is_for_later) {
             let takes_much = matches!(operation, Operation::Fallocate(_));
-            if takes_much {
+            if takes_much && !brings_shortage {
                 self.server.shortage.expect();
             }
             let handed_over = cache_tasks.send(Task::Answer { channel, header: request.header, operation });

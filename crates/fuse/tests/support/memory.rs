@@ -29,6 +29,8 @@ pub struct Calls {
     pub stat_panics: AtomicBool,
     /// From now on, this call of `stat_fs` panics: 1 is the next one, 0 none.
     pub stat_panics_in: AtomicU64,
+    /// `stat_fs` takes so many milliseconds.
+    pub stat_slow: AtomicU64,
     /// Fewer blocks are free by so many.
     pub taken: AtomicU64,
     /// Bytes of content.
@@ -427,6 +429,7 @@ impl FileSystem for MemoryFs {
         let countdown = |left: u64| left.checked_sub(1);
         let left = self.calls.stat_panics_in.fetch_update(SeqCst, SeqCst, countdown);
         assert!(left != Ok(1) && !self.calls.stat_panics.load(SeqCst), "a planted panic");
+        std::thread::sleep(Duration::from_millis(self.calls.stat_slow.load(SeqCst)));
         let blocks = 1 << 20;
         let available = blocks / 2 - self.calls.taken.load(SeqCst);
         let files = self.inode_count() as u64;

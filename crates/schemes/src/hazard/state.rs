@@ -191,6 +191,16 @@ impl State {
         }
     }
 
+    /// Reads what is known of these, and of the blocks that are [sampled](Self::sample) meanwhile: one trip to memory after the other is begun
+    /// before the first has ended.
+    pub fn note_coming(&self, places: &[MainBlock]) {
+        let known = places.iter().filter(|place| self.places.find(**place).is_some()).count();
+        // There are fewer than the clock tells apart.
+        let times = (1..=places.len() as u32).map(|step| self.now.wrapping_add(step));
+        let sampled = times.filter(|time| self.places.sample(self.sampled_at(*time)).is_known()).count();
+        std::hint::black_box(known + sampled);
+    }
+
     /// A block of no group got its place.
     pub fn note_other(&mut self, place: MainBlock) {
         self.others.note_written(place, self.now);
@@ -304,14 +314,19 @@ impl State {
     /// Counts one block for the edges, from anywhere. Not the one that the hand visits: that goes as fast as a file that is written in order,
     /// and would meet each of its blocks at one age.
     fn sample(&mut self) {
-        // Below the number of places.
-        let at = ((u64::from(self.now.wrapping_mul(SCATTER)) * u64::from(self.places.len())) >> 32) as u32;
+        let at = self.sampled_at(self.now);
         // The one of the next time is read now: that takes a trip to memory, and what comes next can go on meanwhile.
         let record = std::mem::replace(&mut self.sampled, self.places.sample(at));
         if record.is_known() {
             let life = self.remaining_life(record);
             self.edges.count_seen(life);
         }
+    }
+
+    /// The place that is sampled at this time.
+    fn sampled_at(&self, time: u32) -> u32 {
+        // Below the number of places.
+        ((u64::from(time.wrapping_mul(SCATTER)) * u64::from(self.places.len())) >> 32) as u32
     }
 
     /// As [`Placement::rate`](basalt_segments::Placement::rate). A section of which nothing is known is as old as the
