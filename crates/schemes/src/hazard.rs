@@ -63,7 +63,8 @@ pub(crate) const POLICY: Policy = Policy {
 ///
 /// Memory: 8 bytes a place of segments that were written since the volume was opened, and 1.8 MB of tables, whatever the size of the volume.
 /// With a [limit](Placement::limit_memory), one record has to do for all blocks of each of the coldest segments; the tables come besides. What
-/// was there when the volume was opened has no record before cleaning copies it, and counts as never overwritten.
+/// was there when the volume was opened, and of which no [hints](Placement::hints) are left, has no record before cleaning copies it, and
+/// counts as never overwritten until a user overwrites it.
 ///
 /// Source: ours; docs/policies.md has the steps, and docs/lab.md the numbers.
 pub struct Hazard {
