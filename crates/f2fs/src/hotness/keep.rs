@@ -2,7 +2,7 @@
 
 use basalt_device::BlockDevice;
 use basalt_segments::Segment;
-use basalt_segments::placement::{Recalled, SegmentHints};
+use basalt_segments::placement::{Hints, Recalled, SegmentHints};
 
 use super::area::Room;
 use super::codec::{self, Before, Found, Owner};
@@ -12,19 +12,23 @@ use crate::layout::hotness::RawHotness;
 use crate::lock::F2fs;
 use crate::volume::Volume;
 
-/// New records, as blocks.
+/// New records, which become blocks without the volume's lock.
 struct New {
     room: Room,
     /// It was looked whether the room is free.
     is_free: bool,
+    owner: Owner,
     sequence: u64,
-    bytes: Vec<u8>,
+    checkpoint_version: u64,
+    hints: Hints,
+    /// What each of their segments is like.
+    segments: Vec<Before>,
 }
 
 /// How much users have to write before records are written, in blocks for each block that the last records took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Due {
-    /// A power cut takes what was learned since: 256, so that they are 0.4 percent of what is written at most.
+    /// A power cut takes what was learned since: 256, so that they are 0.4 percent of what is written, once they have their size.
     Periodic,
     /// Whoever mounts a volume for a minute writes records for little: 8.
     Closing,
@@ -120,14 +124,18 @@ impl Volume {
             modified: self.table.modified(one.segment),
             live: self.table.bitmap(one.segment),
         };
-        let now: Vec<Before> = hints.segments.iter().map(now).collect();
-        let (sequence, version) = (codec::next(self.hotness.sequence), self.checkpoint.raw().checkpoint_ver.get());
-        let bytes = codec::encode(&self.hotness_owner(), sequence, version, &hints, &now);
-        if bytes.len() > room.blocks() * BLOCK_SIZE {
-            return None;
-        }
+        let segments = hints.segments.iter().map(now).collect();
+        let sequence = codec::next(self.hotness.sequence);
         (self.hotness.sequence, self.hotness.written, self.hotness.is_busy) = (sequence, written, true);
-        Some(New { room, is_free: self.hotness.is_free, sequence, bytes })
+        Some(New {
+            room,
+            is_free: self.hotness.is_free,
+            owner: self.hotness_owner(),
+            sequence,
+            checkpoint_version: self.checkpoint.raw().checkpoint_ver.get(),
+            hints,
+            segments,
+        })
     }
 
     /// New records were written, in so many blocks; `None`: they are not kept from now on.
@@ -151,17 +159,24 @@ impl F2fs {
         self.volume.lock().end_hotness(blocks);
     }
 
-    fn write_hotness(&self, New { room, is_free, sequence, bytes }: &New) -> Option<u64> {
-        let (start, blocks) = (room.start(*sequence), bytes.len() / BLOCK_SIZE);
-        if !is_free && let Some(found) = room.find_foreign(&*self.device) {
+    /// How many blocks were written; `None` if they cannot be.
+    fn write_hotness(&self, new: &New) -> Option<u64> {
+        let New { room, owner, sequence, .. } = new;
+        let bytes = codec::encode(owner, *sequence, new.checkpoint_version, &new.hints, &new.segments);
+        if bytes.len() > room.blocks() * BLOCK_SIZE {
+            return None;
+        }
+        if !new.is_free
+            && let Some(found) = room.find_foreign(&*self.device)
+        {
             tracing::warn!(
                 device = self.device.name(),
                 "hotness records are not kept: block {found} in front of segment 0 holds something that is not Basalt's, or cannot be read"
             );
             return None;
         }
-        match self.device.write_at(u64::from(start) * BLOCK_SIZE as u64, bytes) {
-            Ok(()) => Some(blocks as u64),
+        match self.device.write_at(u64::from(room.start(*sequence)) * BLOCK_SIZE as u64, &bytes) {
+            Ok(()) => Some((bytes.len() / BLOCK_SIZE) as u64),
             Err(error) => {
                 tracing::warn!(%error, "hotness records are not kept");
                 None

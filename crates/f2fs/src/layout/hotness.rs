@@ -3,7 +3,7 @@
 //!
 //! The blocks are divided into two halves, and the records are written to them in turn, so that those of before are there until the new ones are
 //! whole. A half begins with [`RawHotness`]. The policy's general bytes follow, then for each segment [`RawSegmentHotness`] and the
-//! policy's bytes for it. Each further block of a half begins with [`MAGIC`], so that nobody's bytes are taken for Basalt's. Records are
+//! policy's bytes for it. Each further block of a half begins with [`MAGIC`], which tells it from blocks of others. Records are
 //! hints: whatever is lost or damaged of them costs copies by cleaning, and no data.
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -22,8 +22,7 @@ pub struct RawHotness {
     pub magic: [u8; 8],
     /// [`FORMAT_VERSION`].
     pub version: U32,
-    /// CRC of everything behind this field, up to the end of the records, but for the [`MAGIC`] of further blocks; seeded with the CRC of the
-    /// volume's UUID.
+    /// CRC of all record bytes behind this field. It leaves out the [`MAGIC`] of further blocks. Its seed is the CRC of the volume's UUID.
     pub crc: U32,
     /// Bytes in all, with this header, and without the [`MAGIC`] of further blocks.
     pub bytes: U32,

@@ -27,7 +27,7 @@ static COUNTS: Policy = Policy { name: "counts", about: "static", make: |_| Some
 /// The same under another name.
 static OTHER: Policy = Policy { name: "counts2", about: "static", make: |_| Some(Box::new(Counts::default())) };
 
-/// As F2FS, and fills all the room that there is.
+/// Places blocks as F2FS does. Its hints take all the room that they may.
 static FILLS: Policy = Policy { name: "fills", about: "static", make: |_| Some(Box::new(Fills)) };
 
 struct Fills;

@@ -88,7 +88,7 @@ fn basalts_turn(image: &Path, round: u64, context: &str) -> u64 {
     recalled
 }
 
-/// Writes so much to one file, over and over, that there is something to be learned.
+/// Overwrites one file many times, so that the placement learns something.
 fn overwrite(fs: &F2fs) {
     let files = Files::new(fs);
     let mut file = files.create("/overwritten").unwrap();

@@ -235,7 +235,7 @@ impl<'t, T: Transport> Loops<'t, T> {
     fn answer(&self, request: &Request<'_>, channel: &'t T, cache_tasks: &Sender<Task<'t, T>>, reply: &mut Reply) {
         let brings_shortage = self.server.brings_shortage(&request.header, &request.operation);
         if brings_shortage {
-            // First: whoever looks at the free space meanwhile must not find that there is enough.
+            // First: a loop that looks at the free space now must see a shortage.
             self.server.shortage.expect();
             ask_and_write_back(channel, cache_tasks, &self.server.begin_shortage());
         }

@@ -140,6 +140,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use basalt_segments::{BlockTraits, Placement, Reason};
 
     use super::*;
@@ -183,8 +185,8 @@ mod tests {
             }
         }
 
-        fn live(&self) -> std::collections::BTreeMap<Segment, [u8; 64]> {
-            let mut live = std::collections::BTreeMap::new();
+        fn live(&self) -> BTreeMap<Segment, [u8; 64]> {
+            let mut live = BTreeMap::new();
             for place in self.places.iter().flatten() {
                 let map = live.entry(place.segment()).or_insert([0_u8; 64]);
                 map[place.offset() as usize / 8] |= 0x80 >> (place.offset() % 8);
@@ -199,11 +201,7 @@ mod tests {
             assert!(bytes + hints.general.len() <= most, "{bytes}");
             assert!(hints.segments.iter().all(|hints| hints.bytes.len() <= SegmentHints::BYTES_MAX));
             let live = self.live();
-            let recalled: Vec<Recalled<'_>> = hints
-                .segments
-                .iter()
-                .map(|one| Recalled { segment: one.segment, bytes: &one.bytes, live: &live[&one.segment] })
-                .collect();
+            let recalled = recalled_with(&hints, &live);
             self.logs = [None; 16];
             self.hazard = Hazard::default();
             self.hazard.limit_memory(memory);
@@ -215,6 +213,12 @@ mod tests {
             let look = |place: &Option<MainBlock>| self.hazard.state().look(place.unwrap()).unwrap_or((0.0, 0, 0));
             self.places.iter().map(look).collect()
         }
+    }
+
+    fn recalled_with<'a>(hints: &'a Hints, live: &'a BTreeMap<Segment, [u8; 64]>) -> Vec<Recalled<'a>> {
+        let of =
+            |one: &'a SegmentHints| Recalled { segment: one.segment, bytes: &one.bytes, live: &live[&one.segment] };
+        hints.segments.iter().map(of).collect()
     }
 
     /// Ages are kept to 6 %, so what is left of a life is as far off as these.
@@ -294,11 +298,7 @@ mod tests {
         }
         let hints = written.hazard.hints(1 << 20).unwrap();
         let left = written.live();
-        let recalled: Vec<Recalled<'_>> = hints
-            .segments
-            .iter()
-            .map(|one| Recalled { segment: one.segment, bytes: &one.bytes, live: &left[&one.segment] })
-            .collect();
+        let recalled = recalled_with(&hints, &left);
         let hazard = Hazard::default();
         hazard.recall(&hints.general, &recalled);
         assert_eq!(hazard.state().live(), live - 100);

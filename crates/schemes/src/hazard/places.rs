@@ -80,11 +80,16 @@ impl Places {
         self.segments.get(segment.index()).copied().unwrap_or_default()
     }
 
-    /// Makes sure that a segment that is begun has records, if there is room: whether there is.
-    pub fn begin(&mut self, segment: Segment, now: u32) -> bool {
+    /// Makes sure that there is an entry for a segment.
+    fn make(&mut self, segment: Segment) {
         if self.segments.len() <= segment.index() {
             self.segments.resize(segment.index() + 1, Held::default());
         }
+    }
+
+    /// Makes sure that a segment that is begun has records, if there is room: whether there is.
+    pub fn begin(&mut self, segment: Segment, now: u32) -> bool {
+        self.make(segment);
         let held = &mut self.segments[segment.index()];
         if let Records::None = held.records {
             let Some(number) = self.pool.take(segment, self.most) else { return false };
@@ -96,9 +101,7 @@ impl Places {
 
     /// As [`begin`](Self::begin), with one record for all blocks; a user overwrote one of them last at `touched`.
     pub fn begin_common(&mut self, segment: Segment, common: Common, touched: u32) {
-        if self.segments.len() <= segment.index() {
-            self.segments.resize(segment.index() + 1, Held::default());
-        }
+        self.make(segment);
         let held = &mut self.segments[segment.index()];
         if let Records::None = held.records {
             (held.records, held.touched) = (Records::Common(common), touched);

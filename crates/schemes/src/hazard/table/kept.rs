@@ -14,11 +14,11 @@ const MOST: f32 = 1e15;
 impl Table {
     /// What was counted, in at most so many bytes: histories with the most deaths come first.
     pub fn keep(&self, most: usize) -> Vec<u8> {
-        let mut used: Vec<(usize, &Row)> = self.rows.iter().enumerate().filter(|(_, row)| row.is_used).collect();
-        let deaths = |row: &Row| row.deaths.iter().sum::<f32>();
-        used.sort_by(|(_, a), (_, b)| deaths(b).total_cmp(&deaths(a)));
+        let used = self.rows.iter().enumerate().filter(|(_, row)| row.is_used);
+        let mut used: Vec<(f32, usize, &Row)> = used.map(|(cell, row)| (row.deaths.iter().sum(), cell, row)).collect();
+        used.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
         let mut bytes = self.blocks.to_le_bytes().to_vec();
-        for (cell, row) in used {
+        for (_, cell, row) in used {
             let before = bytes.len();
             keep_row(&mut bytes, cell, row);
             if bytes.len() > most {
