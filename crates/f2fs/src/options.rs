@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::{CostBenefit, Greedy, VictimPolicy, placement};
+use basalt_segments::placement::{self, PlacementOptions};
+use basalt_segments::{CostBenefit, Greedy, Touches, VictimPolicy};
 
 /// When reading a file changes its access time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +42,10 @@ pub struct OpenOptions {
     /// Which log each block is written to: one of [`basalt_segments::placement::POLICIES`], or another one. What it keeps of blocks may take
     /// an eighth of [`cache_bytes`](Self::cache_bytes) besides.
     pub placement: &'static placement::Policy,
+    /// Groups of data, where the placement [leaves them to the user](placement::Policy::groups_max); `None`: as many as it usually has.
+    pub groups: Option<u8>,
+    /// What touches a page, where the placement [looks at a page cache's lists](placement::Policy::has_lists); `None`: its own choice.
+    pub touches: Option<Touches>,
     /// Which section is cleaned while a writer waits: one of [`basalt_segments::victim::POLICIES`].
     pub victim: &'static dyn VictimPolicy,
     /// Which section is cleaned while the volume is idle.
@@ -80,6 +85,8 @@ impl Default for OpenOptions {
             rescue: false,
             logs: 6,
             placement: Default::default(),
+            groups: None,
+            touches: None,
             // As Linux's F2FS: the least work while somebody waits.
             victim: &Greedy,
             background_victim: &CostBenefit,
@@ -97,6 +104,14 @@ impl Default for OpenOptions {
             pre_invalid_bytes: None,
             atime: Atime::Relatime,
         }
+    }
+}
+
+impl OpenOptions {
+    /// What the placement is made with.
+    #[must_use]
+    pub fn placement_options(&self) -> PlacementOptions {
+        PlacementOptions { logs: self.logs, groups: self.groups, touches: self.touches }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::error::Result;
 use crate::file::cache::Pages;
+use crate::file::page_lists::PageLists;
 use crate::geometry::Geometry;
 use crate::hotness::state::HotnessRecords;
 use crate::journal::state::Journal;
@@ -37,6 +38,8 @@ pub(crate) struct Volume {
     pub clock: Arc<dyn Clock>,
     pub options: OpenOptions,
     pub placement: Box<dyn Placement>,
+    /// For placements that look at them.
+    pub page_lists: Option<PageLists>,
     /// The last checkpoint, and what came since.
     pub checkpoint: CheckpointState,
     pub table: SegmentTable,
@@ -91,15 +94,18 @@ impl Volume {
         parts: Parts,
     ) -> Result<Volume> {
         let Parts { checkpoint, table, logs, nat, orphans, warnings } = parts;
-        let placement = (options.placement.make)(options.logs)
-            .ok_or(basalt_vfs::Error::Invalid("the placement does not work with this number of logs"))?;
+        let placement = options.placement.make(&options.placement_options()).map_err(|_| {
+            basalt_vfs::Error::Invalid("the placement does not work with these logs, groups or touches")
+        })?;
         placement.limit_memory(options.cache_bytes / PLACEMENT_SHARE);
+        let page_lists = placement.touches().map(|touches| PageLists::new(options.cache_bytes, touches));
         let logs = Logs::new(logs, placement.more_logs());
         let now = clock.now();
         let raw = *checkpoint.raw();
         Ok(Volume {
             checkpoint,
             placement,
+            page_lists,
             nat,
             nodes: NodeCache::default(),
             pages: Pages::new(options.cache_bytes),

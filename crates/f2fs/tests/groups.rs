@@ -17,8 +17,7 @@ const BLOCK: usize = 4096;
 const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
 
 /// Files by their inode number in three groups, and what cleaning copies in a fourth.
-static GROUPS: Policy =
-    Policy { name: "groups", about: "files by number", make: |_| Some(Box::new(Groups::default())) };
+static GROUPS: Policy = Policy::new("groups", "files by number", |_| Ok(Box::new(Groups::default())));
 
 const KINDS: [SegmentKind; 4] =
     [SegmentKind::WarmData, SegmentKind::WarmData, SegmentKind::HotData, SegmentKind::ColdData];

@@ -32,7 +32,7 @@ impl Placement for Nodes {
     }
 }
 
-static NODES: Policy = Policy { name: "nodes", about: "", make: |_| Some(Box::new(Nodes)) };
+static NODES: Policy = Policy::new("nodes", "", |_| Ok(Box::new(Nodes)));
 
 fn memory(mib: u64) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(mib << 20, 512));
@@ -94,7 +94,7 @@ impl Placement for Many {
     }
 }
 
-static GROUPS: Policy = Policy { name: "many", about: "", make: |_| Some(Box::new(Many)) };
+static GROUPS: Policy = Policy::new("many", "", |_| Ok(Box::new(Many)));
 
 /// Each group has begun a segment when the volume fills up.
 fn fills_up(placement: &'static Policy, mib: u64) {
@@ -239,7 +239,7 @@ impl Placement for Ledger {
     }
 }
 
-static LEDGER: Policy = Policy { name: "ledger", about: "", make: |_| Some(Box::new(Ledger::default())) };
+static LEDGER: Policy = Policy::new("ledger", "", |_| Ok(Box::new(Ledger::default())));
 
 #[test]
 fn a_placement_hears_of_every_block_that_dies_later() {

@@ -91,7 +91,7 @@ fn expect_content(fs: &F2fs, model: &[Vec<u8>]) {
 /// Answers with logs of the other class, and with logs that are not there.
 struct Wrong;
 
-static WRONG: Policy = Policy { name: "wrong", about: "never a log that may be", make: |_| Some(Box::new(Wrong)) };
+static WRONG: Policy = Policy::new("wrong", "never a log that may be", |_| Ok(Box::new(Wrong)));
 
 impl Placement for Wrong {
     fn more_logs(&self) -> &[SegmentKind] {
@@ -122,7 +122,7 @@ fn an_answer_that_cannot_be_counts_as_that_of_the_static_placement() {
 /// Direct nodes of files have a log of their own, all but those of no file.
 struct Nodes;
 
-static NODES: Policy = Policy { name: "nodes", about: "nodes apart", make: |_| Some(Box::new(Nodes)) };
+static NODES: Policy = Policy::new("nodes", "nodes apart", |_| Ok(Box::new(Nodes)));
 
 impl Placement for Nodes {
     fn more_logs(&self) -> &[SegmentKind] {
@@ -181,7 +181,7 @@ impl DeviceLayer for Flushed {
 /// Looks at the device when it hears of a free segment.
 struct Free;
 
-static FREE: Policy = Policy { name: "free", about: "the static one", make: |_| Some(Box::new(Free)) };
+static FREE: Policy = Policy::new("free", "the static one", |_| Ok(Box::new(Free)));
 
 impl Placement for Free {
     fn log(&self, block: &BlockTraits) -> LogId {
@@ -206,7 +206,7 @@ fn a_segment_is_told_to_be_free_once_that_is_durable() {
 #[derive(Default)]
 struct Exact(Mutex<Told>);
 
-static EXACT: Policy = Policy { name: "exact", about: "files by number", make: |_| Some(Box::new(Exact::default())) };
+static EXACT: Policy = Policy::new("exact", "files by number", |_| Ok(Box::new(Exact::default())));
 static COPIED: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Default)]
@@ -324,7 +324,7 @@ fn what_the_journal_frees_is_told() {
 /// More logs than the volume has segments.
 struct Many;
 
-static MANY: Policy = Policy { name: "many", about: "each block its log", make: |_| Some(Box::new(Many)) };
+static MANY: Policy = Policy::new("many", "each block its log", |_| Ok(Box::new(Many)));
 
 impl Placement for Many {
     fn more_logs(&self) -> &[SegmentKind] {

@@ -71,7 +71,7 @@ fn what_lies_in_front_on_the_device_is_written_before() {
 /// The runs of new blocks of files, in the order in which they are written.
 struct Runs;
 
-static RUNS: Policy = Policy { name: "runs", about: "the static one", make: |_| Some(Box::new(Runs)) };
+static RUNS: Policy = Policy::new("runs", "the static one", |_| Ok(Box::new(Runs)));
 static SEEN: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
 
 impl Placement for Runs {

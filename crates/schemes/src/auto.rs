@@ -6,14 +6,16 @@ use basalt_segments::{
 };
 
 use crate::groups::is_grouped;
-use crate::hazard::Hazard;
+use crate::hazard::{AutoVictim, Hazard};
 
 /// [`Auto`] as options name it.
-pub(crate) const POLICY: Policy = Policy {
-    name: "auto",
-    about: "as static until users overwrite a block, then by the remaining life that is learned; new blocks in long runs are cold",
-    make: |logs| (logs == 6).then(|| Box::new(Auto::default()) as Box<dyn Placement>),
-};
+pub(crate) const POLICY: Policy =
+    Policy::new("auto", "as static until users overwrite a block, then by the remaining life that is learned; new blocks in long runs are cold", |options| {
+        options.expect_six_logs()?;
+        Ok(Box::new(Auto::default()))
+    })
+    .with_victim(&AutoVictim)
+    .with_rates();
 
 /// F2FS's placement for blocks that no user has overwritten yet, and the groups of the [hazard table](crate::Hazard) for the others.
 ///

@@ -3,17 +3,19 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use basalt_segments::placement::Policy;
-use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Reason, SegmentKind, StaticPlacement};
+use basalt_segments::{BlockTraits, CostBenefit, LogId, MainBlock, Placement, Reason, SegmentKind, StaticPlacement};
 
 use crate::blocks::Blocks;
 use crate::groups::{Groups, is_grouped};
 
 /// [`Dac`] as options name it, with as many regions as in the comparisons of SepBIT's authors.
-pub(crate) const POLICY: Policy = Policy {
-    name: "dac",
-    about: "up one of six regions with each overwrite, down with each copy (DAC, 1999)",
-    make: |logs| (logs == 6).then(|| Box::new(Dac::new(6)) as Box<dyn Placement>),
-};
+pub(crate) const POLICY: Policy =
+    Policy::new("dac", "up one of six regions with each overwrite, down with each copy (DAC, 1999)", |options| {
+        options.expect_six_logs()?;
+        Ok(Box::new(Dac::new(options.groups_or(6))))
+    })
+    .with_groups(8)
+    .with_victim(&CostBenefit);
 
 /// Regions from cold to hot. A block begins in the coldest one. When a user overwrites it, it goes to the next hotter region; when
 /// cleaning copies it, to the next colder one.

@@ -42,11 +42,16 @@ use state::State;
 pub use victim::{AutoVictim, LeastGainByWaiting};
 
 /// [`Hazard`] as options name it.
-pub(crate) const POLICY: Policy = Policy {
-    name: "hazard",
-    about: "by the remaining life that is learned from blocks with the same history (hazard table)",
-    make: |logs| (logs == 6).then(|| Box::new(Hazard::default()) as Box<dyn Placement>),
-};
+pub(crate) const POLICY: Policy = Policy::new(
+    "hazard",
+    "by the remaining life that is learned from blocks with the same history (hazard table)",
+    |options| {
+        options.expect_six_logs()?;
+        Ok(Box::new(Hazard::default()))
+    },
+)
+.with_victim(&LeastGainByWaiting)
+.with_rates();
 
 /// Groups of blocks that will be overwritten after about the same time, as far as blocks with the same history tell.
 ///
@@ -268,7 +273,7 @@ mod tests {
         let mut written = Written::new(2048);
         written.fill(0..2048);
         let section =
-            |section| SectionView { section: Section::new(section), live: 1, capacity: 512, modified: 0, rate: None };
+            |section| SectionView { section: Section::new(section), live: 512, capacity: 512, modified: 0, rate: None };
         let rate = written.hazard.rate(&section(0)).unwrap();
         // Never overwritten, and nothing learned: at least four times as many writes as there are blocks.
         assert!(rate > 0.0 && rate < 1.0 / 2048.0, "{rate}");
@@ -315,13 +320,44 @@ mod tests {
         written.fill(64..64 + 512);
         (0..8).for_each(|_| written.fill(0..64));
         let rate = |section, capacity| {
-            let view = SectionView { section: Section::new(section), live: 1, capacity, modified: 0, rate: None };
+            // Among so many, the last death is none.
+            let view =
+                SectionView { section: Section::new(section), live: u32::MAX, capacity, modified: 0, rate: None };
             written.hazard.rate(&view).unwrap()
         };
         let (cold, hot, both) = (rate(2 * section, 512), rate(2 * section + 1, 512), rate(section, 1024));
         assert!(cold < hot / 10.0, "{cold}, {hot}");
         let expected = (512.0 * cold + 64.0 * hot) / (512.0 + 64.0);
         assert!((both / expected - 1.0).abs() < 0.01, "{cold}, {hot}: {both}");
+    }
+
+    /// Blocks of a section that are all overwritten or deleted in a row: as long as that goes on, and a while behind it, it is no victim.
+    #[test]
+    fn a_section_that_lost_a_block_a_moment_ago_is_dying() {
+        let rate = |written: &Written, live| {
+            let view = SectionView { section: Section::new(0), live, capacity: 512, modified: 0, rate: None };
+            written.hazard.rate(&view).unwrap()
+        };
+        for is_deleted in [false, true] {
+            let mut written = Written::new(4096);
+            written.fill(0..4096);
+            let quiet = rate(&written, 512);
+            assert!(quiet < 1.0 / 4096.0, "{quiet}");
+            if is_deleted {
+                written.hazard.note_dead(MainBlock::new(0));
+            } else {
+                written.write(0, Reason::Writeback);
+            }
+            (600..700).for_each(|index| _ = written.write(index, Reason::Writeback));
+            // Four of 511 in 100 blocks, or 101.
+            let expected = 4.0 / (511.0 * if is_deleted { 100.0 } else { 101.0 });
+            assert!((rate(&written, 511) / expected - 1.0).abs() < 1e-9, "{}", rate(&written, 511));
+            (700..4096).for_each(|index| _ = written.write(index, Reason::Writeback));
+            assert!(rate(&written, 511) < 2.0 * quiet, "what was is over");
+            // What cleaning copies is no death.
+            written.write(1, Reason::Cleaning);
+            assert!(rate(&written, 510) < 2.0 * quiet);
+        }
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub struct Written {
 
 impl Written {
     /// As it is after one more write.
-    fn again(self, now: u32) -> Written {
+    #[must_use]
+    pub fn again(self, now: u32) -> Written {
         Written { count: self.count.saturating_add(1), time: now }
     }
 
@@ -45,16 +46,54 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, block: Written) {
+    /// A block comes.
+    pub fn add(&mut self, block: Written) {
         self.live += 1;
         self.counts += u64::from(block.count);
         self.times += u64::from(block.time);
     }
 
-    fn remove(&mut self, block: Written) {
+    /// A block goes.
+    pub fn remove(&mut self, block: Written) {
         self.live -= 1;
         self.counts -= u64::from(block.count);
         self.times -= u64::from(block.time);
+    }
+
+    /// A segment of the section is written to the end, or left.
+    pub fn seal(&mut self) {
+        self.sealed += 1;
+    }
+
+    /// Whether a segment is written to the end, or left.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.sealed > 0
+    }
+
+    /// No block is there; what is sealed stays so.
+    pub fn clear(&mut self) {
+        *self = Sums { sealed: self.sealed, ..Sums::default() };
+    }
+
+    /// The blocks of another one are here too.
+    pub fn join(&mut self, other: &Sums) {
+        self.live += other.live;
+        self.counts += other.counts;
+        self.times += other.times;
+        self.sealed += other.sealed;
+    }
+
+    /// All times are this much less; their sum is not below zero.
+    pub fn subtract_from_times(&mut self, less: u32) {
+        self.times = self.times.saturating_sub(self.live * u64::from(less));
+    }
+
+    /// What each block counts for if nobody knows which is which; `None` without live blocks. The least of the counts is one.
+    #[must_use]
+    pub fn mean(&self) -> Option<Written> {
+        let mean = |sum: u64| sum.checked_div(self.live).map(|mean| u32::try_from(mean).unwrap_or(u32::MAX));
+        Some(Written { count: mean(self.counts)?, time: mean(self.times)? })
     }
 
     /// ΣW / (N · now − ΣT), in writes a millisecond, where the mean age is at least `floor`; `None` without live blocks.

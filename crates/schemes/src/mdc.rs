@@ -9,15 +9,19 @@ use basalt_segments::{
 };
 
 use crate::blocks::Blocks;
+use crate::declining_cost::DecliningCost;
 use crate::groups::{Groups, is_grouped};
 use crate::segments::PerSegment;
 
 /// [`Mdc`] as options name it.
-pub(crate) const POLICY: Policy = Policy {
-    name: "mdc",
-    about: "by how often the segments that blocks come from lost some (MDC, 2021)",
-    make: |logs| (logs == 6).then(|| Box::new(Mdc::new(6)) as Box<dyn Placement>),
-};
+pub(crate) const POLICY: Policy =
+    Policy::new("mdc", "by how often the segments that blocks come from lost some (MDC, 2021)", |options| {
+        options.expect_six_logs()?;
+        Ok(Box::new(Mdc::new(options.groups_or(6))))
+    })
+    .with_groups(8)
+    .with_victim(&DecliningCost)
+    .with_rates();
 
 /// Intervals are told apart by powers of two.
 const BINS: usize = 64;

@@ -17,10 +17,6 @@ impl<T: Clone + Default> PerSegment<T> {
         }
         &mut self.0[segment.index()]
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter()
-    }
 }
 
 /// A record for each place; grows as places are named.

@@ -3,18 +3,21 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use basalt_segments::placement::Policy;
-use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement};
+use basalt_segments::{
+    BlockTraits, CostBenefit, LogId, MainBlock, Placement, Reason, Segment, SegmentKind, StaticPlacement,
+};
 
 use crate::blocks::Blocks;
 use crate::groups::{Groups, is_grouped};
 use crate::segments::PerSegment;
 
 /// [`SepBit`] as options name it.
-pub(crate) const POLICY: Policy = Policy {
-    name: "sepbit",
-    about: "by the life of the block that is replaced, copies by age (SepBIT, FAST 2022)",
-    make: |logs| (logs == 6).then(|| Box::new(SepBit::default()) as Box<dyn Placement>),
-};
+pub(crate) const POLICY: Policy =
+    Policy::new("sepbit", "by the life of the block that is replaced, copies by age (SepBIT, FAST 2022)", |options| {
+        options.expect_six_logs()?;
+        Ok(Box::new(SepBit::default()))
+    })
+    .with_victim(&CostBenefit);
 
 /// Segments of the first class over which the mean life is taken: the paper's n_c.
 const SEGMENTS_AVERAGED: u32 = 16;

@@ -1,5 +1,6 @@
 //! What schemes really take of memory, where it has a limit.
 
+use basalt_segments::placement::PlacementOptions;
 use basalt_segments::{BlockTraits, MainBlock};
 
 /// Bytes of this process in memory.
@@ -12,8 +13,8 @@ fn resident() -> usize {
 #[test]
 fn a_limit_of_memory_is_one() {
     const LIMIT: usize = 32 << 20;
-    for scheme in basalt_schemes::BOUNDED {
-        let placement = (scheme.make)(6).unwrap();
+    for scheme in basalt_schemes::PLACEMENTS {
+        let placement = scheme.make(&PlacementOptions::default()).unwrap();
         let before = resident();
         placement.limit_memory(LIMIT);
         for at in 0..4 << 20 {

@@ -3,6 +3,7 @@
 mod setting;
 
 use basalt_schemes::{Dac, DecliningCost, Hazard, LeastGainByWaiting, Mdc, Oracle, Scale, SepBit, Sfs};
+use basalt_segments::placement::PlacementOptions;
 use basalt_segments::{CostBenefit, Placement, VictimPolicy};
 use basalt_simulator::{Options, Volume};
 use setting::{GIB, WRITES, expect, options, run, writes};
@@ -50,7 +51,7 @@ fn the_oracle_is_the_best_and_no_separation_the_worst() {
     for scheme in basalt_schemes::PLACEMENTS {
         let policies: [&'static dyn VictimPolicy; 3] = [&CostBenefit, &DecliningCost, &LeastGainByWaiting];
         for policy in policies {
-            let placement = (scheme.make)(6).unwrap();
+            let placement = scheme.make(&PlacementOptions::default()).unwrap();
             let amplification = amplification(blocks, placement, 6, policy);
             println!("{}, {}: {amplification:.3}", scheme.name, policy.name());
             assert!(best < amplification && amplification < 0.7 * worst, "{}: {amplification:.3}", scheme.name);
@@ -63,9 +64,10 @@ fn the_oracle_is_the_best_and_no_separation_the_worst() {
 fn the_less_memory_a_scheme_has_the_less_it_gains() {
     let blocks = GIB / 4;
     let worst = amplification(blocks, Box::new(Dac::new(1)), 1, &CostBenefit);
-    for scheme in basalt_schemes::BOUNDED {
+    // As SFS's paper has it, what cleaning copies looks hot, and knowing all blocks is no gain over knowing segments.
+    for scheme in basalt_schemes::PLACEMENTS.iter().filter(|scheme| scheme.name != "sfs") {
         let [all, quarter, hardly_any] = [usize::MAX, blocks as usize / 4 * bytes(scheme.name), 4096].map(|memory| {
-            let placement = (scheme.make)(6).unwrap();
+            let placement = scheme.make(&PlacementOptions::default()).unwrap();
             placement.limit_memory(memory);
             amplification(blocks, placement, 6, &CostBenefit)
         });
@@ -74,7 +76,12 @@ fn the_less_memory_a_scheme_has_the_less_it_gains() {
             scheme.name
         );
         // One record for the blocks of a segment is nearly as good as one for each.
-        assert!(!matches!(scheme.name, "hazard" | "auto") || quarter < 1.02 * all, "{}: {quarter:.3}", scheme.name);
+        let most = match scheme.name {
+            "hazard" | "auto" => 1.02,
+            "sfs-log" | "sfs-sepbit" => 1.04,
+            _ => f64::MAX,
+        };
+        assert!(quarter < most * all, "{}: {quarter:.3}", scheme.name);
         assert!(quarter < 0.7 * worst, "{}: {quarter:.3}", scheme.name);
         assert!(quarter < hardly_any, "{}: {quarter:.3}, with 4 KiB {hardly_any:.3}", scheme.name);
         assert!(all < 0.95 * hardly_any, "{}: 4 KiB do what all the memory does: {hardly_any:.3}", scheme.name);
@@ -89,6 +96,7 @@ fn bytes(scheme: &str) -> usize {
         "dac" => 5,
         "mdc" => 8,
         "hazard" | "auto" => 10,
+        "sfs" | "sfs-log" | "sfs-sepbit" => 9,
         _ => unreachable!("{scheme} has no limit"),
     }
 }
@@ -97,7 +105,8 @@ fn bytes(scheme: &str) -> usize {
 #[test]
 fn one_group_is_the_plain_volume() {
     let plain = Options { logs: 2, ..options(GIB / 16, 0.15, 1, &CostBenefit) };
-    let (expected, volume) = run(plain.clone(), (plain.placement.make)(2).unwrap(), "zipf:0.99", 1);
+    let (expected, volume) =
+        run(plain.clone(), plain.placement.make(&PlacementOptions::new(2)).unwrap(), "zipf:0.99", 1);
     let places = |volume: &Volume| (0..GIB / 16).map(|block| volume.place_of(block)).collect::<Vec<_>>();
     assert!(expected.copies > 100_000, "{expected:?}");
     let schemes: [Box<dyn Placement>; 4] =

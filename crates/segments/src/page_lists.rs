@@ -215,6 +215,19 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
         self.remove(key)
     }
 
+    /// As [`forget`](Self::forget) of each page of which this is true.
+    pub fn forget_where(&mut self, is_gone: impl Fn(&K) -> bool) {
+        self.shadows.retain(|key, _| !is_gone(key));
+        let gone: Vec<K> = self.places.keys().copied().filter(is_gone).collect();
+        gone.into_iter().for_each(|key| drop(self.remove(key)));
+    }
+
+    /// Pages of which it is remembered that they were replaced.
+    #[must_use]
+    pub fn remembered(&self) -> usize {
+        self.shadows.len()
+    }
+
     /// Takes out the page at a place, which is unused then.
     fn take_out(&mut self, place: u32) -> V {
         self.unlink(place);

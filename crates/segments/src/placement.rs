@@ -3,8 +3,7 @@
 //! A placement policy groups blocks that will die at about the same time, so that segments tend to be either full or
 //! empty and cleaning moves little. One policy is one file of this module, named after its source; to add one, write
 //! the file, name it here, and add it to [`POLICIES`]. Policies that need more than a block's own traits (its hotness,
-//! say) get it as a new field of [`BlockTraits`] or hold it themselves. [`ByPageCache`] is not in the list: it needs a page
-//! cache's lists, which the engine does not have, so it is the volume simulator's.
+//! say) get it as a new field of [`BlockTraits`] or hold it themselves.
 
 mod hints;
 mod page_cache;
@@ -14,10 +13,10 @@ pub use hints::{Hints, Recalled, SegmentHints};
 pub use page_cache::{ByPageCache, LONG_RUN, Moved, RunLength};
 pub use static_f2fs::StaticPlacement;
 
-use crate::{List, LogId, MainBlock, SectionView, Segment, SegmentKind};
+use crate::{List, LogId, MainBlock, SectionView, Segment, SegmentKind, Touches, VictimPolicy};
 
 /// Every placement policy, by which options, help texts and reports list them. The first is the default.
-pub static POLICIES: &[Policy] = &[static_f2fs::POLICY, page_cache::RUN_LENGTH];
+pub static POLICIES: &[Policy] = &[static_f2fs::POLICY, page_cache::RUN_LENGTH, page_cache::PAGE_CACHE];
 
 /// The names of all, in the order of [`POLICIES`].
 #[must_use]
@@ -31,6 +30,49 @@ pub fn by_name(name: &str) -> Option<&'static Policy> {
     POLICIES.iter().find(|policy| policy.name == name)
 }
 
+/// What a placement can be told when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacementOptions {
+    /// Logs of the volume: 2, 4 or 6.
+    pub logs: u8,
+    /// Groups of data; `None` leaves that to the placement.
+    pub groups: Option<u8>,
+    /// What touches a page of the lists that the placement looks at; `None` leaves that to the placement.
+    pub touches: Option<Touches>,
+}
+
+impl PlacementOptions {
+    /// With so many logs, and nothing else said.
+    #[must_use]
+    pub const fn new(logs: u8) -> PlacementOptions {
+        PlacementOptions { logs, groups: None, touches: None }
+    }
+
+    /// For placements that need six logs.
+    ///
+    /// # Errors
+    /// The reason, when there are fewer, as [`Policy::make`] goes on with it.
+    pub fn expect_six_logs(&self) -> Result<(), String> {
+        if self.logs == 6 { Ok(()) } else { Err(format!("does not work with logs={}; use logs=6", self.logs)) }
+    }
+
+    /// The groups that are asked for, or so many.
+    #[must_use]
+    pub fn groups_or(&self, usual: usize) -> usize {
+        self.groups.map_or(usual, usize::from)
+    }
+}
+
+impl Default for PlacementOptions {
+    /// Six logs, F2FS's default.
+    fn default() -> Self {
+        PlacementOptions::new(6)
+    }
+}
+
+/// Makes a placement for an opened volume; an error is the reason, behind "placement `NAME` ".
+pub type Make = fn(&PlacementOptions) -> Result<Box<dyn Placement>, String>;
+
 /// A placement policy that can be chosen.
 #[derive(Clone, Copy)]
 pub struct Policy {
@@ -38,8 +80,71 @@ pub struct Policy {
     pub name: &'static str,
     /// What it does, in a few words for help texts.
     pub about: &'static str,
-    /// Makes one for an opened volume that has 2, 4 or 6 logs; `None` if the policy does not work with as many.
-    pub make: fn(logs: u8) -> Option<Box<dyn Placement>>,
+    /// Groups at most, where users may say how many.
+    pub groups_max: Option<u8>,
+    /// The victim policy that it is meant for, if that is not the volume's usual one.
+    pub victim: Option<&'static dyn VictimPolicy>,
+    /// Whether it looks at a page cache's lists ([`BlockTraits::list`]), so that users may say what touches a page.
+    pub has_lists: bool,
+    /// Whether it tells how soon blocks die ([`Placement::rate`]), which some victim policies [weigh](VictimPolicy::weighs_rate).
+    pub has_rates: bool,
+    make: Make,
+}
+
+impl Policy {
+    /// One that decides on its groups itself, and goes with the usual victim policy.
+    #[must_use]
+    pub const fn new(name: &'static str, about: &'static str, make: Make) -> Policy {
+        Policy { name, about, groups_max: None, victim: None, has_lists: false, has_rates: false, make }
+    }
+
+    /// The same, with as many groups as users say, from 1 to this.
+    #[must_use]
+    pub const fn with_groups(self, most: u8) -> Policy {
+        Policy { groups_max: Some(most), ..self }
+    }
+
+    /// The same, meant for this victim policy.
+    #[must_use]
+    pub const fn with_victim(self, victim: &'static dyn VictimPolicy) -> Policy {
+        Policy { victim: Some(victim), ..self }
+    }
+
+    /// The same, which looks at a page cache's lists.
+    #[must_use]
+    pub const fn with_lists(self) -> Policy {
+        Policy { has_lists: true, ..self }
+    }
+
+    /// The same, which tells how soon blocks die.
+    #[must_use]
+    pub const fn with_rates(self) -> Policy {
+        Policy { has_rates: true, ..self }
+    }
+
+    /// One for an opened volume.
+    ///
+    /// # Errors
+    /// The reason, in one line, when it does not work with these options.
+    pub fn make(&self, options: &PlacementOptions) -> Result<Box<dyn Placement>, String> {
+        self.check(options)
+            .and_then(|()| (self.make)(options))
+            .map_err(|why| format!("placement `{}` {why}", self.name))
+    }
+
+    fn check(&self, options: &PlacementOptions) -> Result<(), String> {
+        match (options.groups, self.groups_max) {
+            (Some(_), None) => return Err("has groups of its own, or none: leave out groups=".into()),
+            (Some(groups), Some(most)) if !(1..=most).contains(&groups) => {
+                return Err(format!("has 1 to {most} groups, not {groups}"));
+            }
+            _ => {}
+        }
+        if options.touches.is_some() && !self.has_lists {
+            return Err("looks at no page cache's lists: touches= is for `page-cache`".into());
+        }
+        Ok(())
+    }
 }
 
 impl Default for &Policy {
@@ -76,7 +181,8 @@ pub struct BlockTraits {
     pub reason: Reason,
     /// Of data: where the block lies until now. `None` if it is new: behind the end of the file, in a hole, or written after it was cut off.
     pub from: Option<MainBlock>,
-    /// Of data: the list of a page cache that its page is on at this moment. `None` if it is on none, or nobody knows: the engine does not.
+    /// Of data: the list of a page cache that its page is on at this moment. `None` if it is on none, or nobody keeps lists: the engine does
+    /// for placements that [ask for it](Placement::touches).
     pub list: Option<List>,
     /// Of data that users write: how many neighbouring blocks of its file are written one after the other with it in one go, itself included.
     /// 0 if nobody knows. A go has an end: 256 blocks of writeback, or a call of write(2).
@@ -100,6 +206,11 @@ pub enum Reason {
 /// Everything happens under one lock, in the order in which it is told. Methods take `&self`: a policy keeps what it learns behind a
 /// `Mutex` or in atomics.
 pub trait Placement: Send + Sync {
+    /// What touches a page of the lists that it wants to know of ([`BlockTraits::list`]); `None` if it looks at none.
+    fn touches(&self) -> Option<Touches> {
+        None
+    }
+
     /// The kinds of segments that logs beside F2FS's six write: [`LogId::more`] names them by their index in this list. Each needs a
     /// free segment, so none opens a new one where sections run short, and those that have begun one are closed then: its blocks go to the
     /// recorded log of its kind. Each takes up to 1 MiB of memory for blocks on their way.
@@ -175,7 +286,7 @@ mod tests {
     fn policies_are_found_by_their_names_and_keep_data_and_nodes_apart() {
         for policy in POLICIES {
             assert_eq!(by_name(policy.name).map(|found| found.name), Some(policy.name));
-            for placement in [2, 4, 6].into_iter().filter_map(|logs| (policy.make)(logs)) {
+            for placement in [2, 4, 6].into_iter().filter_map(|logs| policy.make(&PlacementOptions::new(logs)).ok()) {
                 for node in [false, true] {
                     let block = BlockTraits { node, direct_node: node, ..BlockTraits::default() };
                     let (log, more) = (placement.log(&block), placement.more_logs());
@@ -186,5 +297,28 @@ mod tests {
         }
         assert!(by_name("").is_none());
         assert_eq!(<&Policy>::default().name, POLICIES[0].name);
+    }
+
+    #[test]
+    fn options_that_a_policy_does_not_have_are_refused_with_the_reason() {
+        let refusal = |name: &str, options: PlacementOptions| by_name(name).unwrap().make(&options).err().unwrap();
+        let six = PlacementOptions::default();
+        let groups = refusal("static", PlacementOptions { groups: Some(4), ..six });
+        assert_eq!(groups, "placement `static` has groups of its own, or none: leave out groups=");
+        let touches = PlacementOptions { touches: Some(Touches::Reads), ..six };
+        assert!(refusal("run-length", touches).starts_with("placement `run-length` looks at no page cache's lists"));
+        let by_lists = by_name("page-cache").unwrap().make(&touches).unwrap();
+        assert_eq!(by_lists.touches(), Some(Touches::Reads));
+        let two = refusal("page-cache", PlacementOptions::new(2));
+        assert_eq!(two, "placement `page-cache` needs a hot and a cold log: with 2 logs, there is one data log");
+        assert!(refusal("static", PlacementOptions::new(5)).contains("logs=5"));
+        let five = Policy::new("five", "", |options| {
+            options.expect_six_logs().map(|()| Box::new(StaticPlacement::default()) as _)
+        });
+        let five = five.with_groups(5);
+        let with = |groups| five.make(&PlacementOptions { groups: Some(groups), ..six }).err();
+        assert!([1, 5].iter().all(|&groups| with(groups).is_none()));
+        assert_eq!(with(0).as_deref(), Some("placement `five` has 1 to 5 groups, not 0"));
+        assert!(with(6).is_some() && five.make(&PlacementOptions::new(4)).is_err());
     }
 }

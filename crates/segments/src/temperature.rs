@@ -90,6 +90,18 @@ impl<K: Copy + Eq + Hash> PageTemperatures<K> {
         self.last = self.last.filter(|last| *last != page);
     }
 
+    /// As [`forget`](Self::forget) of each page of which this is true, by looking at all.
+    pub fn forget_where(&mut self, is_gone: impl Fn(&K) -> bool) {
+        self.lists.forget_where(&is_gone);
+        self.last = self.last.filter(|last| !is_gone(last));
+    }
+
+    /// Pages of both lists, and those of which it is remembered that they left them.
+    #[must_use]
+    pub fn pages_known(&self) -> usize {
+        self.lists.len() + self.lists.remembered()
+    }
+
     /// The list that a page is on; `None` if it is on none.
     #[must_use]
     pub fn list(&self, page: K) -> Option<List> {

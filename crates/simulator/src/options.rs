@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use basalt_segments::cleaning::KeepFree;
-use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, LogId, MAX_SEGMENTS, Placement, VictimPolicy, placement};
+use basalt_segments::placement::{self, PlacementOptions};
+use basalt_segments::{BLOCKS_PER_SEGMENT, Greedy, LogId, MAX_SEGMENTS, Placement, VictimPolicy};
 
 use crate::BLOCK_SIZE;
 use crate::error::{Error, Result};
@@ -144,6 +145,8 @@ pub struct Options {
     pub logs: u8,
     /// Which log each block is written to.
     pub placement: &'static placement::Policy,
+    /// Groups of data, for placements that leave them to the user; `None`: as many as the placement usually has.
+    pub groups: Option<u8>,
     /// Which section is cleaned next.
     pub policy: &'static dyn VictimPolicy,
     /// When to clean.
@@ -196,6 +199,7 @@ impl Options {
             blocks: blocks as u32,
             logs: 6,
             placement: Default::default(),
+            groups: None,
             policy: &Greedy,
             cleaning: Cleaning::FreeSections { least: FREE_SECTIONS, victims: 1 },
             age: Age::Modified,
@@ -271,10 +275,8 @@ impl Options {
     }
 
     pub(crate) fn make_placement(&self) -> Result<Box<dyn Placement>> {
-        let made = (self.placement.make)(self.logs);
-        made.ok_or_else(|| {
-            Error::Options(format!("{} logs: placement `{}` needs another number", self.logs, self.placement.name))
-        })
+        let options = PlacementOptions { groups: self.groups, ..PlacementOptions::new(self.logs) };
+        self.placement.make(&options).map_err(Error::Options)
     }
 
     fn check_file(&self, file: &FileModel) -> Result<()> {

@@ -72,15 +72,11 @@ thread_local! {
 }
 
 /// Blocks of the file in three groups, copies of them in a fourth, indirect nodes in a log of their own.
-static GROUPS: Policy = Policy {
-    name: "groups",
-    about: "blocks by number",
-    make: |_| {
-        let groups = Groups(Told::default());
-        MADE_LAST.set(groups.0.clone());
-        Some(Box::new(groups))
-    },
-};
+static GROUPS: Policy = Policy::new("groups", "blocks by number", |_| {
+    let groups = Groups(Told::default());
+    MADE_LAST.set(groups.0.clone());
+    Ok(Box::new(groups))
+});
 
 struct Groups(Told);
 
@@ -228,6 +224,7 @@ impl Engine {
             blocks,
             logs: 6,
             placement: case.placement,
+            groups: None,
             policy: &Greedy,
             cleaning: Cleaning::Paced {
                 reserved_sections: info.usage.reserved_segments / info.segments_per_section,

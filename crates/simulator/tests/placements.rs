@@ -14,8 +14,7 @@ use basalt_simulator::{Cleaning, Options, Volume};
 #[derive(Default)]
 struct Groups(Mutex<Told>);
 
-static GROUPS: Policy =
-    Policy { name: "groups", about: "blocks by number", make: |_| Some(Box::new(Groups::default())) };
+static GROUPS: Policy = Policy::new("groups", "blocks by number", |_| Ok(Box::new(Groups::default())));
 
 /// Of all placements of this program.
 static IN_GROUPS: AtomicU32 = AtomicU32::new(0);

@@ -7,11 +7,10 @@ use basalt_segments::placement::Policy;
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Reason, SegmentKind, StaticPlacement};
 
 /// How the lab gets it: a name, a sentence, and a function that makes one for each run.
-pub static POLICY: Policy = Policy {
-    name: "intervals",
-    about: "by the time since the block was written before",
-    make: |logs| (logs == 6).then(|| Box::new(Intervals::default()) as Box<dyn Placement>),
-};
+pub static POLICY: Policy = Policy::new("intervals", "by the time since the block was written before", |options| {
+    options.expect_six_logs()?;
+    Ok(Box::new(Intervals::default()))
+});
 
 /// Groups beside F2FS's logs. What was never written before, and what becomes too cold for these, goes to F2FS's cold log.
 const GROUPS: [SegmentKind; 4] =

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use basalt_f2fs::{Atime, OpenOptions};
-use basalt_segments::VictimPolicy;
 use basalt_segments::cleaning::KeepFree;
+use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
 
 use super::policies;
@@ -138,9 +138,29 @@ const KNOWN: &[Known] = &[
         Ok(())
     }),
     with_value(
+        "groups",
+        "K",
+        "groups of data of placement sfs, sfs-log, sfs-sepbit, dac or mdc: 1 to 8",
+        |choices, value| {
+            let groups = value.parse().map_err(|_| "expected a number of groups".to_owned())?;
+            choices.engine.groups = Some(groups);
+            Ok(())
+        },
+    ),
+    with_value(
+        "touches",
+        "each|once|reads",
+        "what makes a page hot for placement=page-cache (each)",
+        |choices, value| {
+            let touches = Touches::by_name(value).ok_or_else(|| policies::expected(Touches::NAMES))?;
+            choices.engine.touches = Some(touches);
+            Ok(())
+        },
+    ),
+    with_value(
         "victim",
         "POLICY",
-        "which section is cleaned while a writer waits (greedy; with placement=auto: auto)",
+        "which section is cleaned while a writer waits (greedy, or what placement= goes with)",
         |choices, value| {
             choices.victim = Some(policies::victim(value)?);
             Ok(())
@@ -284,14 +304,13 @@ impl MountChoices {
     /// # Errors
     /// A text for the user that names those that do not go together.
     pub fn settle(&mut self) -> Result<(), String> {
-        let OpenOptions { placement, logs, .. } = self.engine;
-        if (placement.make)(logs).is_none() {
-            return Err(format!(
-                "mount option `placement={}` does not work with logs={logs}; use logs=6",
-                placement.name
-            ));
+        let OpenOptions { placement, .. } = self.engine;
+        placement.make(&self.engine.placement_options()).map_err(|reason| format!("mount option: {reason}"))?;
+        self.engine.victim = self.victim.or(placement.victim).unwrap_or(OpenOptions::default().victim);
+        for (name, victim) in [("victim", self.engine.victim), ("background_victim", self.engine.background_victim)] {
+            policies::check(placement, victim)
+                .map_err(|reason| format!("mount option `{name}={}` {reason}", victim.name()))?;
         }
-        self.engine.victim = self.victim.unwrap_or_else(|| policies::victim_for(placement));
         Ok(())
     }
 
@@ -411,14 +430,16 @@ mod tests {
 
     #[test]
     fn policies_are_read() {
-        let choices = parse("placement=sepbit,victim=timestamp,background_victim=declining-cost").unwrap();
-        assert_eq!(choices.engine.placement.name, "sepbit");
+        let choices = parse("placement=mdc,groups=4,victim=timestamp,background_victim=declining-cost").unwrap();
+        assert_eq!((choices.engine.placement.name, choices.engine.groups), ("mdc", Some(4)));
         assert_eq!(
             (choices.engine.victim.name(), choices.engine.background_victim.name()),
             ("timestamp", "declining-cost")
         );
         let victim = |list| parse(list).unwrap().engine.victim.name();
-        assert_eq!(victim("placement=hazard"), "greedy");
+        assert_eq!(victim("placement=hazard"), "hazard");
+        assert_eq!(victim("placement=sfs"), "cost-hotness");
+        assert_eq!(victim("placement=page-cache,touches=reads"), "greedy");
         assert_eq!(victim("placement=auto"), "auto");
         assert_eq!(victim("victim=cost-benefit,placement=auto"), "cost-benefit");
         assert_eq!(victim("placement=auto,placement=static"), "greedy");
@@ -452,10 +473,21 @@ mod tests {
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
-            ("placement=x", "static or run-length or sepbit or dac or mdc or hazard or auto"),
-            ("placement=oracle", "static or run-length or sepbit or dac or mdc or hazard or auto"),
-            ("placement=dac,logs=4", "`placement=dac` does not work with logs=4; use logs=6"),
-            ("victim=cost-hotness", "declining-cost or hazard or auto or timestamp"),
+            (
+                "placement=x",
+                "static or run-length or page-cache or sfs or sfs-log or sfs-sepbit or sepbit or dac or mdc or hazard or auto",
+            ),
+            ("placement=oracle", "static or run-length or page-cache or sfs or"),
+            ("placement=dac,logs=4", "placement `dac` does not work with logs=4; use logs=6"),
+            ("groups=4", "placement `static` has groups of its own, or none"),
+            ("placement=sfs,groups=9", "placement `sfs` has 1 to 8 groups, not 9"),
+            ("placement=sfs,groups=many", "expected a number of groups"),
+            ("placement=page-cache,logs=2", "`page-cache` needs a hot and a cold log"),
+            ("placement=auto,touches=reads", "placement `auto` looks at no page cache's lists"),
+            ("touches=often", "each or once or reads"),
+            ("victim=cost-hotness", "learns: placement=sfs, mdc, hazard or auto"),
+            ("background_victim=auto,placement=dac", "`background_victim=auto` weighs what a placement learns"),
+            ("victim=oldest", "declining-cost or hazard or auto or cost-hotness or timestamp"),
             ("victim=x", "greedy or cost-benefit"),
             ("background_victim", "background_victim=POLICY"),
             ("threads=0", "1 to 64"),

@@ -2,17 +2,16 @@
 
 use std::fmt::Write;
 
-use basalt_f2fs::OpenOptions;
 use basalt_segments::placement::{self, Policy};
 use basalt_segments::{VictimPolicy, victim};
 
 /// The placements that a mount can have: their memory has a limit.
 fn placements() -> impl Iterator<Item = &'static Policy> {
-    placement::POLICIES.iter().chain(basalt_schemes::BOUNDED)
+    placement::POLICIES.iter().chain(basalt_schemes::PLACEMENTS)
 }
 
 fn victims() -> impl Iterator<Item = &'static dyn VictimPolicy> {
-    victim::POLICIES.iter().chain(basalt_schemes::VICTIMS_FOR_ALL).copied()
+    victim::POLICIES.iter().chain(basalt_schemes::VICTIMS).copied()
 }
 
 /// The placement of this name.
@@ -35,12 +34,17 @@ pub fn victim(name: &str) -> Result<&'static dyn VictimPolicy, String> {
         .ok_or_else(|| expected(&victims().map(VictimPolicy::name).collect::<Vec<_>>()))
 }
 
-/// The victim policy that goes with this placement if the user names none.
-pub fn victim_for(placement: &Policy) -> &'static dyn VictimPolicy {
-    match placement.name {
-        "auto" => &basalt_schemes::AutoVictim,
-        _ => OpenOptions::default().victim,
+/// Whether a victim policy goes with a placement.
+///
+/// # Errors
+/// The reason for the user when it would be another policy than its name says.
+pub fn check(placement: &Policy, victim: &dyn VictimPolicy) -> Result<(), String> {
+    if !victim.weighs_rate() || placement.has_rates {
+        return Ok(());
     }
+    let names: Vec<&str> = placements().filter(|policy| policy.has_rates).map(|policy| policy.name).collect();
+    let (last, others) = names.split_last().expect("some placements learn");
+    Err(format!("weighs what a placement learns: placement={} or {last}", others.join(", ")))
 }
 
 /// Adds a line for each policy.

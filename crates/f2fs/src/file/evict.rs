@@ -63,7 +63,8 @@ impl Volume {
             self.checkpoint.note_change();
         }
         self.check_xattr_node(ino)?;
-        let xattr = self.inode(ino)?.xattr_nid();
+        let (xattr, size) = (self.inode(ino)?.xattr_nid(), self.inode(ino)?.i_size.get());
+        self.forget_in_lists(ino, FileBlock::FIRST, FileBlock::behind(size));
         if self.has_blocks(ino)? {
             self.free_blocks_from(ino, FileBlock::FIRST)?;
         }
@@ -79,7 +80,41 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_segments::{List, placement};
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
     use super::orphans_max;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::layout::{FileBlock, Ino};
+    use crate::lock::F2fs;
+    use crate::options::OpenOptions;
+
+    /// Another file may get the number.
+    #[test]
+    fn pages_of_a_file_that_is_removed_are_on_no_list() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        format(&*device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let placement = placement::by_name("page-cache").unwrap();
+        let fs =
+            F2fs::open(device, OpenOptions { placement, ..OpenOptions::default() }, Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        (0..2).for_each(|_| _ = fs.write(ino, 0, &[1; 40_000], false).unwrap());
+        let lists = || {
+            let volume = fs.volume.lock();
+            let lists = volume.page_lists.as_ref().unwrap();
+            [0, 9].map(|page| lists.list(Ino::new(ino as u32), FileBlock::new(page)))
+        };
+        assert_eq!(lists(), [Some(List::Active); 2]);
+        fs.unlink(fs.root(), b"file").unwrap();
+        assert_eq!(lists(), [Some(List::Active); 2], "it is still open");
+        fs.forget(ino, 1);
+        assert_eq!(lists(), [None; 2]);
+    }
 
     #[test]
     fn orphans_fit_a_pack() {

@@ -8,6 +8,7 @@ pub mod evict;
 mod expect;
 pub mod growth;
 pub mod inline;
+pub mod page_lists;
 pub mod pages;
 pub mod ranges;
 pub mod read;

@@ -40,6 +40,13 @@ impl Volume {
         }
     }
 
+    /// Blocks of a file from `from` to `to` (exclusive) are gone: their pages are on no list.
+    pub(crate) fn forget_in_lists(&mut self, ino: Ino, from: FileBlock, to: FileBlock) {
+        if let Some(lists) = &mut self.page_lists {
+            lists.forget(ino, from, to);
+        }
+    }
+
     /// Has the dirty pages of a file from block `from` on written before the next checkpoint; not those of one without a name, which is
     /// gone after a power cut.
     pub(crate) fn order_pages(&mut self, ino: Ino, from: FileBlock) {

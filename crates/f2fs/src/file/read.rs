@@ -31,6 +31,9 @@ impl Volume {
             self.read_inline(ino, offset as usize, buf)?;
             return Ok((length, extents));
         }
+        if let Some(lists) = &mut self.page_lists {
+            lists.note_read(ino, offset, length as u64);
+        }
         let mut done = 0;
         while done < length {
             let index = FileBlock::of_byte(offset + done as u64);

@@ -201,6 +201,7 @@ impl Volume {
     /// Makes file blocks `from` to `to` (exclusive) a hole; nodes stay.
     pub(crate) fn free_range(&mut self, ino: Ino, from: FileBlock, to: FileBlock) -> Result<()> {
         self.drop_pages(ino, from, to);
+        self.forget_in_lists(ino, from, to);
         let mut index = from;
         while index < to {
             index = match self.map(ino, index, false)? {

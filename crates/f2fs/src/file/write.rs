@@ -41,6 +41,9 @@ impl Volume {
             }
             self.convert_inline_data(ino)?;
         }
+        if let Some(lists) = &mut self.page_lists {
+            lists.note_write(ino, offset, data.len() as u64);
+        }
         let result = self.write_pages(ino, offset, data);
         // What did go in counts, as write(2) reports it.
         let written = match &result {
@@ -108,6 +111,7 @@ impl Volume {
         if size < old {
             self.inode_mut(ino)?.i_size.set(size);
             if !self.has_inline_data(ino)? {
+                self.forget_in_lists(ino, FileBlock::behind(size), FileBlock::behind(old));
                 self.truncate(ino, size)?;
             }
         }

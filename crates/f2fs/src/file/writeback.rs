@@ -174,8 +174,8 @@ impl Volume {
         Ok(Some(log))
     }
 
-    /// Gives a reserved block its place and points its slot there; the bytes are the caller's to write. Where the block lies until now is
-    /// found here, and needs not be in `traits`.
+    /// Gives a reserved block its place and points its slot there; the bytes are the caller's to write. Where the block lies until now, and
+    /// which list its page is on, is found here, and needs not be in `traits`.
     pub(crate) fn place_block(
         &mut self,
         ino: Ino,
@@ -194,7 +194,8 @@ impl Volume {
         }
         self.node(slot.nid)?;
         let from = self.geometry.in_main(old).then(|| self.geometry.main_block(old));
-        let traits = BlockTraits { from, ..*traits };
+        let list = self.page_lists.as_ref().and_then(|lists| lists.list(ino, index));
+        let traits = BlockTraits { from, list, ..*traits };
         let (log, address) = self.place(&traits, data_owner(slot.nid, version, slot.index))?;
         self.node_mut(slot.nid)?.set_address(slot.byte, address);
         if self.journal.is_on() {

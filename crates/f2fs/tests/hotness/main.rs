@@ -23,12 +23,12 @@ const BEFORE: u64 = 512;
 const HOLE: FallocateMode = FallocateMode::PUNCH_HOLE.union(FallocateMode::KEEP_SIZE);
 
 /// As F2FS, and counts the blocks of data that were written to each segment since it was free.
-static COUNTS: Policy = Policy { name: "counts", about: "static", make: |_| Some(Box::new(Counts::default())) };
+static COUNTS: Policy = Policy::new("counts", "static", |_| Ok(Box::new(Counts::default())));
 /// The same under another name.
-static OTHER: Policy = Policy { name: "counts2", about: "static", make: |_| Some(Box::new(Counts::default())) };
+static OTHER: Policy = Policy::new("counts2", "static", |_| Ok(Box::new(Counts::default())));
 
 /// Places blocks as F2FS does. Its hints take all the room that they may.
-static FILLS: Policy = Policy { name: "fills", about: "static", make: |_| Some(Box::new(Fills)) };
+static FILLS: Policy = Policy::new("fills", "static", |_| Ok(Box::new(Fills)));
 
 struct Fills;
 

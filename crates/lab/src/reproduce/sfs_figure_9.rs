@@ -134,6 +134,7 @@ fn options(utilization: u32, divisor: u32) -> Options {
         segments: sections * per_section,
         segments_per_section: per_section,
         blocks: (u64::from(sections) * u64::from(section_blocks) * u64::from(utilization) / 100) as u32,
+        groups: None,
         placement: Default::default(),
         logs: 2,
         policy: &CostBenefit,

@@ -30,11 +30,7 @@ impl Default for Placing {
 impl Placing {
     /// The names and descriptions of all, F2FS's placement first.
     pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-        let told = [
-            (ByPageCache::NAME, ByPageCache::ABOUT),
-            (basalt_schemes::ORACLE, "by the time of the next overwrite, which it is told"),
-            (basalt_schemes::SFS, "by hotness, in full groups from a pool of dirty blocks (SFS, FAST 2012)"),
-        ];
+        let told = [(basalt_schemes::ORACLE, "by the time of the next overwrite, which it is told")];
         basalt_schemes::placements().map(|policy| (policy.name, policy.about)).chain(told)
     }
 
@@ -45,7 +41,7 @@ impl Placing {
             ByPageCache::NAME => Some(Placing::ByPageCache(Moved::default())),
             RunLength::NAME => Some(Placing::RunLength(Moved::default())),
             basalt_schemes::ORACLE => Some(Placing::Oracle),
-            basalt_schemes::SFS => Some(Placing::Sfs(SfsSetup::default())),
+            SFS => Some(Placing::Sfs(SfsSetup::default())),
             _ => basalt_schemes::placement_by_name(name).map(Placing::Policy),
         }
     }
@@ -125,7 +121,7 @@ impl Placing {
             Placing::ByPageCache(moved) => Ok(Some(Box::new(ByPageCache::new(logs, moved)?))),
             Placing::RunLength(moved) => Ok(Some(Box::new(RunLength::new(logs, moved)?))),
             Placing::Oracle if logs != 6 => Err(another_number(logs, basalt_schemes::ORACLE)),
-            Placing::Sfs(_) if logs != 6 => Err(another_number(logs, basalt_schemes::SFS)),
+            Placing::Sfs(_) if logs != 6 => Err(another_number(logs, SFS)),
             Placing::Oracle | Placing::Sfs(_) | Placing::Policy(_) => Ok(None),
         }
     }
@@ -135,6 +131,9 @@ impl Placing {
         Box::new(Oracle::new(Oracle::GROUPS, future))
     }
 }
+
+/// The name of SFS: with a pool of dirty blocks here, unless that has no room.
+const SFS: &str = "sfs";
 
 fn another_number(logs: u8, name: &str) -> String {
     format!("{logs} logs: placement `{name}` needs another number")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use basalt_flash::device::DeviceModel;
-use basalt_schemes::{FaithfulSfs, Quantization, SfsOptions};
+use basalt_schemes::{FaithfulSfs, Quantization, Scale, Sfs, SfsOptions};
 use basalt_segments::BLOCKS_PER_SEGMENT;
 use basalt_simulator::{BLOCK_SIZE, Options, PoolOptions, Volume};
 
@@ -38,7 +38,7 @@ impl SfsSetup {
         (
             "pool",
             "",
-            "of placement sfs: dirty blocks that are collected before they are sorted [default: two sections for each group]",
+            "of placement sfs: dirty blocks that are collected before they are sorted; 0: groups are logs, as on mounts [default: two sections for each group]",
         ),
         ("groups", "4", "of placement sfs: groups, from 1 to 8"),
         ("age-floor", "30", "of placement sfs: seconds that blocks and sections are old at least"),
@@ -92,6 +92,10 @@ impl SfsSetup {
     /// In words, when it cannot be.
     pub(super) fn volume(self, options: Options) -> Result<Volume, String> {
         let segments_per_section = options.segments_per_section;
+        if self.pool == Some(0) {
+            let placement = Box::new(Sfs::new(self.options.groups, Scale::Paper));
+            return Volume::with_placement(options, placement).map_err(|error| error.to_string());
+        }
         let placement = FaithfulSfs::new(SfsOptions { segments_per_section, ..self.options });
         let section_bytes = u64::from(segments_per_section) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE;
         let bytes = self.pool.unwrap_or(2 * self.options.groups as u64 * section_bytes);

@@ -2,7 +2,10 @@
 
 use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment};
 
-use super::records::{Pool, Record};
+use super::records::Record;
+use crate::boxes::Boxes;
+
+type Pool = Boxes<Record>;
 
 /// Segments that hold blocks of groups, and what is known of these blocks.
 ///
@@ -24,7 +27,7 @@ struct Held {
     group: Option<u8>,
     live: u16,
     records: Records,
-    /// When a user overwrote one of its blocks last, or when it was begun.
+    /// When a user overwrote or deleted one of its blocks last, or when it was begun.
     touched: u32,
 }
 
@@ -122,6 +125,12 @@ impl Places {
         (held.group.map_or(0, usize::from), now.wrapping_sub(held.touched))
     }
 
+    /// How long ago a block of a segment died, or, if none has, the segment was begun; `None` if it holds nothing.
+    pub fn since_touched(&self, segment: Segment, now: u32) -> Option<u32> {
+        let held = self.held(segment);
+        held.group.map(|_| now.wrapping_sub(held.touched))
+    }
+
     /// The segment of the coldest group that has records for each block; of several, the one in which users overwrote nothing for longest.
     pub fn coldest(&self, now: u32) -> Option<Segment> {
         self.pool.owners().max_by_key(|segment| {
@@ -170,7 +179,7 @@ impl Places {
         }
     }
 
-    /// A user overwrites the block at this place.
+    /// A user overwrites or deletes the block at this place.
     pub fn touch(&mut self, place: MainBlock, now: u32) {
         if let Some(held) = self.segments.get_mut(place.segment().index()) {
             held.touched = now;

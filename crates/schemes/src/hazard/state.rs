@@ -1,5 +1,7 @@
 //! What the hazard table knows of a volume, and what it makes of each block.
 
+use std::ops::Range;
+
 use basalt_segments::{BLOCKS_PER_SEGMENT, BlockTraits, LogId, MainBlock, Reason, SectionView, Segment, SegmentKind};
 
 use super::edges::{Edges, Volume};
@@ -18,6 +20,9 @@ const PERIOD: u32 = 8;
 const PERIOD_MIN: u32 = 1024;
 /// A group is idle that was not written to for one write in so many for each block.
 const PATIENCE: u32 = 10;
+
+/// A section that lost a block a moment ago loses more of them: as many as this are taken to die in the time since.
+const DYING: f64 = 4.0;
 
 /// 2^32 over the golden ratio: its multiples are spread evenly.
 const SCATTER: u32 = 0x9E37_79B1;
@@ -225,6 +230,7 @@ impl State {
         if !is_left {
             // It is deleted.
             self.count_death(record, Some(source));
+            self.places.touch(place, self.now);
         }
         self.places.clear(place);
     }
@@ -329,6 +335,12 @@ impl State {
         ((u64::from(time.wrapping_mul(SCATTER)) * u64::from(self.places.len())) >> 32) as u32
     }
 
+    /// The rate at which blocks die in these segments, by the last death alone.
+    fn seen_dying(&self, section: &SectionView, segments: Range<u32>) -> f64 {
+        let since = segments.filter_map(|segment| self.places.since_touched(Segment::new(segment), self.now)).min();
+        DYING / (f64::from(section.live.max(1)) * f64::from(since.unwrap_or(u32::MAX).max(1)))
+    }
+
     /// As [`Placement::rate`](basalt_segments::Placement::rate). A section of which nothing is known is as old as the
     /// clock.
     pub fn rate(&mut self, section: &SectionView) -> Option<f64> {
@@ -349,7 +361,7 @@ impl State {
             }
         }
         if blocks > 0.0 {
-            return Some(sum / blocks);
+            return Some((sum / blocks).max(self.seen_dying(section, first..first + count)));
         }
         let rate = self.others.rate(first..first + count, self.now);
         Some(rate.unwrap_or_else(|| 1.0 / self.remaining_life(self.oldest)))

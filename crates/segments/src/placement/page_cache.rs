@@ -2,17 +2,22 @@
 
 use super::{BlockTraits, Placement, Policy, StaticPlacement};
 use crate::SegmentKind::{self, ColdData, HotData, WarmData};
-use crate::{List, LogId, Reason};
+use crate::{List, LogId, Reason, Touches};
 
 /// Neighbouring blocks written together from which on [`RunLength`] takes them for cold: 64 KiB.
 pub const LONG_RUN: u32 = 16;
 
 /// [`RunLength`] as options name it.
-pub(super) const RUN_LENGTH: Policy = Policy {
-    name: RunLength::NAME,
-    about: RunLength::ABOUT,
-    make: |logs| RunLength::new(logs, Moved::Cold).ok().map(|placement| Box::new(placement) as Box<dyn Placement>),
-};
+pub(super) const RUN_LENGTH: Policy = Policy::new(RunLength::NAME, RunLength::ABOUT, |options| {
+    Ok(Box::new(RunLength(Split::new(options.logs, Moved::Cold)?)))
+});
+
+/// [`ByPageCache`] as options name it.
+pub(super) const PAGE_CACHE: Policy = Policy::new(ByPageCache::NAME, ByPageCache::ABOUT, |options| {
+    let touches = options.touches.unwrap_or_default();
+    Ok(Box::new(ByPageCache { split: Split::new(options.logs, Moved::Cold)?, touches }))
+})
+.with_lists();
 
 /// Where cleaning copies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -94,12 +99,15 @@ impl Split {
 /// A page on the active list when its block gets a place is hot; one that is not is cold. Directories are hot.
 ///
 /// The paper does not say whether blocks that cleaning moves obey the lists; hence [`Moved`]. With 6 logs they are kept apart, as F2FS
-/// does. It needs [`BlockTraits::list`], so something that stands in front of the volume and has a page cache's lists:
-/// [`PageTemperatures`](crate::PageTemperatures). Mounts have none, so it is no option of theirs.
+/// does. It needs [`BlockTraits::list`]: the engine keeps [lists](crate::PageTemperatures) of what reads and writes it meets. Behind a kernel's
+/// page cache that is less than what programs do.
 ///
 /// Source: D. H. Kang and Y. I. Eom, "Dynamic Hot-Cold Separation Scheme on the Log-structured File System for CE Devices", section III.
 #[derive(Clone, Copy, Debug)]
-pub struct ByPageCache(Split);
+pub struct ByPageCache {
+    split: Split,
+    touches: Touches,
+}
 
 impl ByPageCache {
     /// The name in options.
@@ -112,13 +120,18 @@ impl ByPageCache {
     /// # Errors
     /// In words, when there is no log for cold data, or `moved` means nothing with as many.
     pub fn new(logs: u8, moved: Moved) -> Result<ByPageCache, String> {
-        Split::new(logs, moved).map(ByPageCache).map_err(|reason| format!("placement `{}` {reason}", Self::NAME))
+        let split = Split::new(logs, moved).map_err(|reason| format!("placement `{}` {reason}", Self::NAME))?;
+        Ok(ByPageCache { split, touches: Touches::default() })
     }
 }
 
 impl Placement for ByPageCache {
+    fn touches(&self) -> Option<Touches> {
+        Some(self.touches)
+    }
+
     fn log(&self, block: &BlockTraits) -> LogId {
-        self.0.log(block, block.list == Some(List::Active))
+        self.split.log(block, block.list == Some(List::Active))
     }
 }
 

@@ -5,11 +5,10 @@ use crate::LogId;
 use crate::SegmentKind::{self, ColdData, ColdNode, HotData, HotNode, WarmData, WarmNode};
 
 /// [`StaticPlacement`] as options name it.
-pub(super) const POLICY: Policy = Policy {
-    name: "static",
-    about: "by the type of the block, as F2FS does",
-    make: |logs| StaticPlacement::new(logs).map(|placement| Box::new(placement) as Box<dyn Placement>),
-};
+pub(super) const POLICY: Policy = Policy::new("static", "by the type of the block, as F2FS does", |options| {
+    let placement = StaticPlacement::new(options.logs);
+    Ok(Box::new(placement.ok_or_else(|| format!("needs 2, 4 or 6 logs, not logs={}", options.logs))?))
+});
 
 /// Placement by block type alone, as F2FS does with `active_logs=2`, `4` or `6`.
 ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 use basalt_f2fs::VictimReads;
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
+use basalt_segments::Touches;
 use basalt_segments::cleaning::KeepFree;
 use basalt_workloads::{Kind as Operation, Limit, PageCacheSettings, Settings};
 
@@ -46,6 +47,18 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     parameter("logs", "6", Form::Choice(&["2", "4", "6"]), "active logs"),
     parameter("placement", "static", Form::Placement, "which log each block is written to"),
+    parameter(
+        "groups",
+        "",
+        Form::Number { least: 1, largest: 8 },
+        "groups of data, for placements that leave that open",
+    ),
+    parameter(
+        "touches",
+        "each",
+        Form::Choice(Touches::NAMES),
+        "what touches a page for placement `page-cache`: each write and read, those of a page in a row once, or reads only",
+    ),
     parameter("victim", "greedy", Form::Victim, "which section is cleaned while a writer waits"),
     parameter("background-victim", "cost-benefit", Form::Victim, "which section is cleaned while the volume is idle"),
     parameter("cache", "64M", Form::Share { least: 1 << 20 }, "memory for cached data and data not yet written"),
@@ -250,6 +263,10 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.overprovision_percent = point.number("overprovision").map(|percent| percent as f64);
     settings.options.logs = point.number("logs").unwrap_or(6) as u8;
     settings.options.placement = super::placement(point)?;
+    settings.options.groups = point.number("groups").and_then(|groups| u8::try_from(groups).ok());
+    settings.options.touches =
+        Touches::by_name(point.value("touches")).filter(|touches| *touches != Touches::default());
+    settings.options.placement.make(&settings.options.placement_options())?;
     settings.options.victim = super::victim(point, "victim")?;
     settings.options.background_victim = super::victim(point, "background-victim")?;
     settings.options.cache_bytes = usize::try_from(point.number("cache").unwrap_or(64 << 20)).unwrap_or(usize::MAX);

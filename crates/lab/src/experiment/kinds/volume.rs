@@ -118,7 +118,7 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Size { least: 4096 },
         "bytes that the stream writes; the other blocks are written once, before [default: all in use]",
     ),
-    sfs_parameter(0, Form::Size { least: 4096 }),
+    sfs_parameter(0, Form::Size { least: 0 }),
     sfs_parameter(1, Form::Number { least: 1, largest: SfsOptions::GROUPS_MAX as u64 }),
     sfs_parameter(2, Form::Text),
     sfs_parameter(3, Form::Choice(&["on", "off"])),

@@ -1,0 +1,72 @@
+//! How often and when files were written, in a bounded number of records.
+
+use rustc_hash::FxHashMap;
+
+use crate::hotness::Written;
+
+/// Bytes of a record in a table that is between 7/16 and 7/8 full, with a byte for each place besides.
+const RECORD_BYTES: usize = (size_of::<(u32, Written)>() + 1) * 16 / 7;
+
+/// The files that were written last. Of more than may be kept, those that were not written for the longest time are forgotten.
+pub struct WrittenFiles {
+    /// Those written since the others were put aside.
+    young: FxHashMap<u32, Written>,
+    old: FxHashMap<u32, Written>,
+    /// Files in each of both at most.
+    most: usize,
+}
+
+impl Default for WrittenFiles {
+    fn default() -> Self {
+        WrittenFiles { young: FxHashMap::default(), old: FxHashMap::default(), most: usize::MAX }
+    }
+}
+
+impl WrittenFiles {
+    /// Takes no more than so many bytes from now on.
+    pub fn limit(&mut self, bytes: usize) {
+        self.most = (bytes / 2 / RECORD_BYTES).max(1);
+    }
+
+    /// What is known of a file.
+    pub fn get(&self, file: u32) -> Option<Written> {
+        self.young.get(&file).or_else(|| self.old.get(&file)).copied()
+    }
+
+    /// A block of a file is written now.
+    pub fn write(&mut self, file: u32, now: u32) {
+        let written = self.get(file).unwrap_or_default().again(now);
+        if self.young.len() >= self.most && !self.young.contains_key(&file) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(file, written);
+    }
+
+    /// All times are this much less, and none is below zero.
+    pub fn subtract_from_times(&mut self, less: u32) {
+        for written in self.young.values_mut().chain(self.old.values_mut()) {
+            written.time = written.time.saturating_sub(less);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_written_last_are_kept() {
+        let mut files = WrittenFiles::default();
+        files.limit(2 * 10 * RECORD_BYTES);
+        for now in 0..100 {
+            files.write(7, now);
+            files.write(100 + now, now);
+        }
+        assert_eq!(files.get(7), Some(Written { count: 100, time: 99 }));
+        assert_eq!(files.get(199), Some(Written { count: 1, time: 99 }));
+        assert!(files.get(195).is_some() && files.get(170).is_none());
+        assert!(files.young.len() + files.old.len() <= 20);
+        files.subtract_from_times(90);
+        assert_eq!((files.get(7).unwrap().time, files.get(195).unwrap().time), (9, 5));
+    }
+}
