@@ -3,8 +3,9 @@
 use basalt_vfs::{Engine, Identity, Live, Named, SegmentStates, Usage, WrittenBlocks};
 
 use crate::info;
-use crate::layout::BLOCK_SIZE;
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::lock::F2fs;
+use crate::log::tallies::LogTally;
 use crate::statistics::Statistics;
 use crate::volume::Volume;
 
@@ -28,7 +29,7 @@ impl Engine for F2fs {
     }
 
     fn counters(&self) -> basalt_vfs::Counters {
-        counters(&self.statistics())
+        self.with_volume(counters)
     }
 
     /// Takes constant time, whatever the volume's size.
@@ -38,16 +39,16 @@ impl Engine for F2fs {
 }
 
 /// What every engine counts, and by name what only F2FS does.
-fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
-    let Statistics { written, cleaning, checkpoints, hotness } = statistics;
-    basalt_vfs::Counters {
+fn counters(volume: &Volume) -> basalt_vfs::Counters {
+    let Statistics { written, cleaning, checkpoints, hotness } = volume.record.statistics();
+    let mut counters = basalt_vfs::Counters {
         written: WrittenBlocks {
             data_blocks: written.data_blocks,
             node_blocks: written.node_blocks,
             metadata_blocks: written.metadata_blocks,
             journal_blocks: written.journal_blocks,
         },
-        cleaning: *cleaning,
+        cleaning,
         named: [
             ("written/checkpoints", written.checkpoints),
             ("written/sections_cleaned", written.sections_cleaned),
@@ -65,14 +66,21 @@ fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
             ("hotness/blocks", hotness.blocks),
         ]
         .into(),
+    };
+    for tally in volume.tallies.of_data() {
+        let LogTally { log, written_blocks, copied_blocks, dead_blocks, .. } = tally;
+        counters.named.set(format!("logs/{log}/written_blocks"), *written_blocks);
+        counters.named.set(format!("logs/{log}/copied_blocks"), *copied_blocks);
+        counters.named.set(format!("logs/{log}/dead_blocks"), *dead_blocks);
     }
+    counters
 }
 
 fn describe(volume: &Volume) -> Live {
     let (usage, states) = (info::usage(volume), info::states(volume));
     Live {
         block_size: BLOCK_SIZE as u32,
-        counters: counters(&volume.record.statistics()),
+        counters: counters(volume),
         usage: Usage { user_blocks: usage.user_blocks, used_blocks: usage.used_blocks, inodes: usage.inodes.into() },
         segments: SegmentStates {
             free: states.free.into(),
@@ -93,13 +101,17 @@ fn describe(volume: &Volume) -> Live {
 
 /// Facts that only F2FS has.
 fn named(volume: &Volume, usage: info::Usage, states: info::States) -> Named {
-    [
+    let mut named = Named::from([
         ("usage/nodes", usage.nodes.into()),
         ("usage/reserved_segments", usage.reserved_segments.into()),
         ("usage/overprovision_segments", usage.overprovision_segments.into()),
         ("segments/prefree", states.prefree.into()),
         ("segments_per_section", volume.geometry.segments_per_section.into()),
         ("pre_invalid_blocks", volume.table.pre_invalid_blocks()),
-    ]
-    .into()
+    ]);
+    for LogTally { log, live_blocks, segments, .. } in volume.tallies.of_data() {
+        named.set(format!("logs/{log}/live_blocks"), *live_blocks);
+        named.set(format!("logs/{log}/blocks"), segments * u64::from(BLOCKS_PER_SEGMENT));
+    }
+    named
 }

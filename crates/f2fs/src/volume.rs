@@ -22,6 +22,7 @@ use crate::journal::state::Journal;
 use crate::layout::Ino;
 use crate::log::active::ActiveLog;
 use crate::log::logs::Logs;
+use crate::log::tallies::Tallies;
 use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
 use crate::node::nat::Nat;
@@ -38,6 +39,8 @@ pub(crate) struct Volume {
     pub clock: Arc<dyn Clock>,
     pub options: OpenOptions,
     pub placement: Box<dyn Placement>,
+    /// What became of what each log has written.
+    pub tallies: Tallies,
     /// For placements that look at them.
     pub page_lists: Option<PageLists>,
     /// The last checkpoint, and what came since.
@@ -106,6 +109,7 @@ impl Volume {
             checkpoint,
             placement,
             page_lists,
+            tallies: Tallies::new(logs.count()),
             nat,
             nodes: NodeCache::default(),
             pages: Pages::new(options.cache_bytes),

@@ -202,10 +202,14 @@ impl Placement for Sfs {
     }
 
     fn note_written(&self, block: &BlockTraits, place: MainBlock) {
+        let state = &mut *self.state();
         if !is_grouped(block) {
+            if self.scale == Scale::Paper {
+                let now = state.now;
+                state.places.set(place, Written { count: 1, time: now }, now);
+            }
             return;
         }
-        let state = &mut *self.state();
         let known = state.known(block);
         let by_user = block.reason != Reason::Cleaning;
         let counts = by_user || self.scale == Scale::Paper;
@@ -227,7 +231,10 @@ impl Placement for Sfs {
         self.state().places.clear(place);
     }
 
-    fn note_sealed(&self, _log: LogId, segment: Segment) {
+    fn note_sealed(&self, log: LogId, segment: Segment) {
+        if self.groups.of_log(log).is_none() {
+            return;
+        }
         let state = &mut *self.state();
         state.places.seal(segment);
         if self.scale == Scale::Paper {
@@ -241,7 +248,7 @@ impl Placement for Sfs {
         state.quantize(self.scale);
     }
 
-    /// Of [`Scale::Paper`], the hotness of the section, in writes for each block that users write: no rate of deaths, but the hotter sections
+    /// Of [`Scale::Paper`], the hotness of the section, of nodes too, each of which counts as written once, in writes for each block that users write: no rate of deaths, but the hotter sections
     /// have more of them.
     fn rate(&self, section: &SectionView) -> Option<f64> {
         if self.scale != Scale::Paper {
@@ -435,6 +442,9 @@ mod tests {
             assert_eq!(sfs.log(&block), StaticPlacement::default().log(&block));
             sfs.note_written(&block, MainBlock::new(5));
         }
-        assert_eq!(sfs.state().places.space(), 0);
+        // Their section has a hotness, for the victim policy, and no centre.
+        sfs.note_sealed(LogId::of(SegmentKind::WarmNode), Segment::new(0));
+        let view = SectionView { section: Section::new(0), live: 1, capacity: 512, modified: 0, rate: None };
+        assert!(sfs.rate(&view).is_some() && sfs.state().places.sums().all(|sums| !sums.is_sealed()));
     }
 }

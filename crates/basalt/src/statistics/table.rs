@@ -24,6 +24,7 @@ pub fn lines(document: &Document, earlier: Option<&Document>) -> Vec<String> {
         written(&live.counters, unit, change),
         checkpoints(&live.counters, change),
         cleaning(&live.counters, unit, change),
+        logs(live, unit),
         further(live, change),
     ];
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -178,11 +179,48 @@ fn checkpoints(counters: &Counters, change: Option<&Change>) -> Vec<String> {
     if rows.is_empty() { rows } else { std::iter::once(head("checkpoints", change)).chain(rows).collect() }
 }
 
-/// What one engine has besides, by its name: counters with their rates, then facts.
+/// Names of what is counted of each log of data: the log is what follows.
+const LOGS: &str = "logs/";
+
+/// The logs of data that were written to: what users and cleaning wrote there, what died of it, and what is live in their segments.
+fn logs(live: &Live, unit: Unit) -> Vec<String> {
+    let written_blocks = live.counters.named.iter().filter_map(|(name, written)| {
+        let log = name.strip_prefix(LOGS)?.strip_suffix("/written_blocks")?;
+        Some((log, written))
+    });
+    let row = |(log, written): (&str, u64)| {
+        let counted = |what: &str| live.counters.named.get(&format!("{LOGS}{log}/{what}")).unwrap_or(0);
+        let fact = |what: &str| live.named.get(&format!("{LOGS}{log}/{what}")).unwrap_or(0);
+        let (copied, dead, blocks) = (counted("copied_blocks"), counted("dead_blocks"), fact("blocks"));
+        let share = |part: u64, whole: u64| (whole > 0).then(|| format!("{:.1} %", 100.0 * part as f64 / whole as f64));
+        let amplification = (written > 0).then(|| format!("{:.2}", (written + copied) as f64 / written as f64));
+        let nothing = || "-".to_owned();
+        (written + copied + blocks > 0).then(|| {
+            let values = [
+                unit.blocks(written),
+                unit.blocks(copied),
+                amplification.unwrap_or_else(nothing),
+                unit.blocks(dead),
+                unit.blocks(blocks),
+                share(fact("live_blocks"), blocks).unwrap_or_else(nothing),
+            ];
+            cells(&format!("  {log}"), &values)
+        })
+    };
+    let rows: Vec<String> = written_blocks.filter_map(row).collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    let names = ["written", "copied", "written times", "died", "segments", "live"].map(str::to_owned);
+    std::iter::once(cells("logs of data", &names)).chain(rows).collect()
+}
+
+/// What one engine has besides, by its name: counters with their rates, then facts. Logs have a table of their own.
 fn further(live: &Live, change: Option<&Change>) -> Vec<String> {
+    let is_other = |(name, _): &(&str, u64)| !name.starts_with(LOGS);
     let rate = |name: &str| Some(change?.events(change?.counters.named.get(name).unwrap_or(0)));
-    let counters = fields::further_counters(live).map(|(name, value)| (name, value, rate(name)));
-    let facts = fields::further_facts(live).map(|(name, value)| (name, value, None));
+    let counters = fields::further_counters(live).filter(is_other).map(|(name, value)| (name, value, rate(name)));
+    let facts = fields::further_facts(live).filter(is_other).map(|(name, value)| (name, value, None));
     let row = |(name, value, rate): (&str, u64, Option<String>)| {
         format!("  {:<38}{value:>12}{:>16}", one_line(name), rate.unwrap_or_default()).trim_end().to_owned()
     };
@@ -192,6 +230,11 @@ fn further(live: &Live, change: Option<&Change>) -> Vec<String> {
 
 /// One line of the table of cleaning.
 fn columns(name: &str, values: [String; 9]) -> String {
+    cells(name, &values)
+}
+
+/// One line of a table.
+fn cells(name: &str, values: &[String]) -> String {
     let mut line = format!("{name:<16}");
     for value in values {
         line.push_str(&format!(" {value:>11}"));
@@ -298,6 +341,24 @@ mod tests {
         later.mount.uptime_seconds += 2.0;
         later.live.counters.named.set("erases/wear", 10);
         assert_eq!(words(&lines(&later, Some(&earlier)), "erases/wear"), ["10", "1.5/s"]);
+    }
+
+    #[test]
+    fn logs_of_data_have_a_line_each_if_they_were_written_to() {
+        let mut document = example();
+        let names = ["written_blocks", "copied_blocks", "dead_blocks"];
+        for (log, counts) in [("hot_data", [256, 64, 100]), ("more_1", [0, 512, 0]), ("cold_data", [0; 3])] {
+            for (name, count) in names.into_iter().zip(counts) {
+                document.live.counters.named.set(format!("logs/{log}/{name}"), count);
+            }
+        }
+        document.live.named.set("logs/hot_data/live_blocks", 128);
+        document.live.named.set("logs/hot_data/blocks", 512);
+        let table = lines(&document, None);
+        assert_eq!(words(&table, "hot_data").join(" "), "1 MiB 256 KiB 1.25 400 KiB 2 MiB 25.0 %");
+        assert_eq!(words(&table, "more_1").join(" "), "0 B 2 MiB - 0 B 0 B -");
+        let named = table.iter().filter(|line| line.contains("_data") || line.contains("logs/")).count();
+        assert_eq!(named, 1, "{table:#?}");
     }
 
     #[test]

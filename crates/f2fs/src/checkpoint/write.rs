@@ -80,7 +80,7 @@ impl Volume {
         self.table.end_checkpoint();
         self.journal.end_checkpoint();
         self.table.release(&prepared.freed, durable);
-        prepared.freed.iter().for_each(|&segment| self.placement.note_free(segment));
+        self.forget_blocks_of(&prepared.freed);
         self.checkpoint.end();
         let sections: Vec<Section> = prepared.freed.iter().map(|&segment| self.table.section_of(segment)).collect();
         self.cleaner.note_checkpoint(&sections);

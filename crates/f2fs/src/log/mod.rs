@@ -14,4 +14,5 @@ mod chain;
 pub(crate) mod logs;
 mod owners;
 mod place;
+pub(crate) mod tallies;
 pub mod writer;

@@ -1,6 +1,6 @@
 //! Where the next block of a log goes, and giving blocks up: the only way to an address.
 
-use basalt_segments::{BlockTraits, Durable, LogId, MainBlock, SegmentKind, StaticPlacement};
+use basalt_segments::{BlockTraits, Durable, LogId, MainBlock, Segment, SegmentKind, StaticPlacement};
 use zerocopy::IntoBytes;
 
 use super::active::ActiveLog;
@@ -47,6 +47,7 @@ impl Volume {
     pub(crate) fn place_in(&mut self, log: LogId, block: &BlockTraits, owner: RawSummary) -> Result<Address> {
         let place = self.take_block(log, owner)?;
         self.placement.note_written(block, place);
+        self.tallies.note_placed(log, block, place);
         self.roll_when_full(log)?;
         Ok(self.geometry.address_of(place))
     }
@@ -198,8 +199,18 @@ impl Volume {
     /// Gives up the block at `address`: nothing newer than the last checkpoint refers to it.
     pub(crate) fn invalidate(&mut self, address: Address) -> Result<()> {
         self.invalidate_unplaced(address)?;
-        self.placement.note_dead(self.geometry.main_block(address));
+        let place = self.geometry.main_block(address);
+        self.placement.note_dead(place);
+        self.tallies.note_dead(place);
         Ok(())
+    }
+
+    /// These segments are free: no log knows of blocks in them any more.
+    pub(crate) fn forget_blocks_of(&mut self, freed: &[Segment]) {
+        for &segment in freed {
+            self.placement.note_free(segment);
+            self.tallies.note_free(segment);
+        }
     }
 
     /// As [`invalidate`](Self::invalidate) of a block that got its place by [`allocate`](Self::allocate) alone: a seal, or a dead copy.
