@@ -5,6 +5,7 @@
 
 mod files;
 mod front;
+mod live;
 mod page_cache;
 mod placing;
 mod priced;
@@ -22,6 +23,7 @@ use priced::Shared;
 
 use crate::trace_load::TraceLoad;
 pub use files::{AroundFiles, FileLengths, FileLoad, MemoryStatistics, Pick, Server, run_files};
+pub use live::{LIVE_TENTHS, live_tenths};
 pub use page_cache::PageCache;
 pub use placing::Placing;
 pub use priced::{DeviceCost, Priced};

@@ -414,6 +414,12 @@ impl Volume {
         &self.options
     }
 
+    /// The blocks that are live in a segment, in the order of their places.
+    pub fn blocks_in(&self, segment: Segment) -> impl Iterator<Item = u32> {
+        let live = self.table.live_blocks(segment);
+        live.map(move |offset| self.owners[MainBlock::in_segment(segment, offset).get() as usize])
+    }
+
     /// The segment table, to look at.
     #[must_use]
     pub fn table(&self) -> &SegmentTable {

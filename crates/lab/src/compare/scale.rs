@@ -3,7 +3,7 @@
 //! The workloads' own lengths suit a file system that is measured by itself. Flash needs more: before every block of it was erased about
 //! once, its write amplification is that of the blocks that happened to be free. So a comparison measures for as many bytes as the
 //! volume has, and ages before that for 5/8 of it. The set is a quarter. That is how the SFS paper's 8 GB of updated data
-//! (`sfs_figure_9`) and 20 GiB of ageing relate to the 32 GB of flash that it replays its traces on (section 4.4).
+//! (`experiments/sfs-figure-9.toml`) and 20 GiB of ageing relate to the 32 GB of flash that it replays its traces on (section 4.4).
 
 use basalt_workloads::{Limit, Settings, by_name, is_file};
 

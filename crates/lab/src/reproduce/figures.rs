@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::{Outcome, Scale, Tell, sfs_figure_9, sfs_figure_15};
+use super::{Outcome, Scale, Tell, sfs_figure_15};
 
 /// An experiment as files, which are part of the program.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +78,13 @@ macro_rules! scj {
     };
 }
 
+/// A figure of SFS, on 1,907 sections of SSD-M's 64 GB, or of a sixteenth of it.
+macro_rules! sfs {
+    ($figure:literal, $title:literal, $takes:literal) => {
+        files!("sfs", $figure, $title, $takes, "3999268864", "63988301824")
+    };
+}
+
 /// A figure of the page-cache paper. It does not say how large its volume is: with 5 GiB there are as many files as Filebench's file server
 /// has.
 macro_rules! page_cache {
@@ -97,13 +104,21 @@ pub const FIGURES: &[Figure] = &[
     scj!("9", "latency of reads and updates of YCSB (section VI.E)", "20 s", "512M"),
     scj!("10", "speed and write amplification over the utilization (section VI.F)", "1 min", "512M"),
     scj!("11", "speed and writes over the locality of random writes (section VI.G)", "1 min", "1G"),
-    Figure {
-        paper: "sfs",
-        figure: "9",
-        title: "write cost over utilization, the baseline LFS-CB (with figures 7a and 11a)",
-        takes: "10 s",
-        way: Way::Program(sfs_figure_9::run),
-    },
+    sfs!("7", "write cost with groups, quantization schemes and cost-hotness (section 4.2)", "15 s"),
+    sfs!("8", "write cost over the interval of checkpoints (section 4.2)", "10 s"),
+    sfs!("9", "write cost (figure 9) and throughput (figure 10) over utilization (section 4.3.1)", "15 s"),
+    sfs!("11", "utilization of segments of 32 MiB (section 4.3.2)", "1 s"),
+    // No section is smaller than 2 MiB, so the usual size is the paper's.
+    files!(
+        "sfs",
+        "12",
+        "utilization and write cost of segments of 2 MiB (section 4.3.2)",
+        "1 min",
+        "15997075456",
+        "63988301824"
+    ),
+    sfs!("13", "throughput on three SSDs (section 4.3.3)", "15 s"),
+    sfs!("14", "throughput (figure 14) and erases (figure 16) of SFS and LFS-CB (section 4.4)", "5 s"),
     Figure {
         paper: "sfs",
         figure: "15",
@@ -111,6 +126,8 @@ pub const FIGURES: &[Figure] = &[
         takes: "10 min",
         way: Way::Program(sfs_figure_15::run),
     },
+    sfs!("18", "throughput on a hard disk (figure 18), relative to sequential writes (figure 19; section 4.5)", "15 s"),
+    sfs!("20", "throughput of SFS and LFS-CB on a hard disk (section 4.5)", "2 s"),
     page_cache!("2", "blocks that cleaning copies in ten runs, with 2, 4 and 6 logs (section IV)", "30 s"),
     page_cache!("3", "cleanings over ten runs, with 2, 4 and 6 logs (section IV)", "1 min"),
 ];

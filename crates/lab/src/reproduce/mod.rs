@@ -4,18 +4,17 @@
 //! |---|---|
 //! | `figures` | every figure: an experiment with its verdict file, or a program |
 //! | `files` | running an experiment with its verdict file |
-//! | `sfs_figure_9`, … | programs: one module a figure, the experiment and what is compared |
+//! | `sfs_figure_15` | a figure that is a program: the experiment and what is compared |
 //! | `uncovered` | what the papers' text says that no row covers |
 //! | `markdown` | the tables of docs/reproduction.md |
 //!
-//! The figures of SCJ and of the page-cache paper are files: `experiments/*-figure-*.toml` and the verdict files beside them, which are
-//! part of the program. `basalt lab run` runs the same files.
+//! All but that one are files: `experiments/*-figure-*.toml` and the verdict files beside them, which are part of the program. `basalt lab
+//! run` runs the same files.
 
 mod figures;
 mod files;
 mod markdown;
 mod sfs_figure_15;
-mod sfs_figure_9;
 mod uncovered;
 
 use std::ops::Range;
@@ -129,4 +128,42 @@ fn with_seeds(
         measured.push((seed, program(&scale, stop, &mut tell)?));
     }
     Ok(Row::merge(measured))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::verdicts::Expectation;
+
+    /// Half its seed.
+    fn program(scale: &Scale, stop: &AtomicBool, tell: Tell<'_>) -> Outcome {
+        tell("a step");
+        if stop.load(Ordering::Relaxed) {
+            return Err(STOPPED.to_owned());
+        }
+        let claim = Expectation::Above(3.0).derived("a test");
+        Ok(vec![Item::new(("sfs", "15"), "half the seed", claim, scale.seed as f64 / 2.0, "a test")])
+    }
+
+    #[test]
+    fn a_program_runs_with_each_seed_and_stops_when_it_is_told_to() {
+        let scale = Scale { full: false, small: true, seed: 0 };
+        let run = |seeds, is_stopped| {
+            let mut told = Vec::new();
+            let mut say = |step: Step<'_>| match step {
+                Step::Begins(step) => told.push(step.to_owned()),
+                Step::Points(..) => panic!("a program has no points"),
+            };
+            let rows = with_seeds(program, &scale, seeds, &AtomicBool::new(is_stopped), &mut say);
+            (rows, told)
+        };
+        let (rows, told) = run(7..9, false);
+        assert_eq!(told, ["seed 7: a step", "seed 8: a step"]);
+        let rows = rows.unwrap();
+        assert_eq!((rows.len(), rows[0].ours_text().as_str()), (1, "3.75"));
+        assert_eq!(run(7..8, false).1, ["a step"]);
+        assert_eq!(run(7..9, true), (Err("stopped".to_owned()), vec!["seed 7: a step".to_owned()]));
+    }
 }

@@ -4,7 +4,7 @@
 //! As in the paper: four workloads, 85 % in use, flash with pages of 4 KiB, blocks of 512 KiB and 10 % over-provisioning, the requests
 //! of each file system recorded and replayed through both layers. The device is smaller: 1 GiB, 4 GiB with `--full`. Ageing and the measured
 //! phase are the shares of it that the paper's 20 GiB and 8 GiB are of its 32 GB of flash (sections 4.1 and 4.4), and so is the set of
-//! what is overwritten, 8 GB (`sfs_figure_9` says why). The flash was written once before; the paper does not say what was on its own.
+//! what is overwritten, 8 GB (`experiments/sfs-figure-9.toml` says why). The flash was written once before; the paper does not say what was on its own.
 //! btrfs in its SSD mode does not always fit at 85 %; it is then measured at 60 %, and the item says so.
 
 use std::ops::ControlFlow;

@@ -23,18 +23,28 @@ pub struct SfsSetup {
     pub options: SfsOptions,
     /// Random reads of 4 KiB and sequential writes, which the clock goes by, in MB/s.
     pub bandwidths: (f64, f64),
+    /// Sections written, and seconds, from one checkpoint to the next, at most.
+    pub checkpoints: (u32, u64),
+    /// Bytes of the volume that this one stands for, if it is another: while all of this one is written, as much time passes as on that.
+    pub stands_for: Option<u64>,
 }
 
 impl Default for SfsSetup {
     /// On the paper's SSD-M.
     fn default() -> Self {
-        SfsSetup { pool: None, options: SfsOptions::default(), bandwidths: (10.6, 87.0) }
+        SfsSetup {
+            pool: None,
+            options: SfsOptions::default(),
+            bandwidths: (10.6, 87.0),
+            checkpoints: (20, 30),
+            stands_for: None,
+        }
     }
 }
 
 impl SfsSetup {
     /// The names of its parameters, their usual values, and what they are.
-    pub const PARAMETERS: [(&'static str, &'static str, &'static str); 5] = [
+    pub const PARAMETERS: [(&'static str, &'static str, &'static str); 8] = [
         (
             "pool",
             "",
@@ -44,6 +54,13 @@ impl SfsSetup {
         ("age-floor", "30", "of placement sfs: seconds that blocks and sections are old at least"),
         ("clean-touch", "on", "of placement sfs: whether what cleaning writes counts as a write of the block"),
         ("quantization", "iterative", "of placement sfs: how groups are found"),
+        ("checkpoint-sections", "20", "of placement sfs: sections written from one checkpoint to the next, at most"),
+        ("checkpoint-seconds", "30", "of placement sfs: seconds from one checkpoint to the next, at most"),
+        (
+            "stands-for",
+            "",
+            "of placement sfs: size of the volume that this one stands for: seconds are that one's [default: none]",
+        ),
     ];
 
     /// Sets a parameter.
@@ -74,6 +91,14 @@ impl SfsSetup {
                 let found = Quantization::by_name(value);
                 options.quantization = found.ok_or_else(|| wrong("iterative, eq-range or eq-count"))?;
             }
+            "checkpoint-sections" => {
+                let sections = value.parse().ok().filter(|sections| *sections > 0);
+                self.checkpoints.0 = sections.ok_or_else(|| wrong("a number of sections"))?;
+            }
+            "checkpoint-seconds" => {
+                self.checkpoints.1 = value.parse().map_err(|_| wrong("a whole number of seconds"))?;
+            }
+            "stands-for" => self.stands_for = Some(size::parse(value)?),
             _ => return Err(format!("{name}: placement sfs has no such parameter")),
         }
         Ok(())
@@ -100,7 +125,14 @@ impl SfsSetup {
         let section_bytes = u64::from(segments_per_section) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE;
         let bytes = self.pool.unwrap_or(2 * self.options.groups as u64 * section_bytes);
         let blocks = u32::try_from(bytes / BLOCK_SIZE).unwrap_or(u32::MAX);
-        let pool = PoolOptions::of(blocks, placement.mixed_log(), self.bandwidths.0, self.bandwidths.1);
+        let own = u64::from(options.segments) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_SIZE;
+        let slower = own as f64 / self.stands_for.unwrap_or(own).max(1) as f64;
+        let (read, write) = (self.bandwidths.0 * slower, self.bandwidths.1 * slower);
+        let pool = PoolOptions {
+            checkpoint_sections: self.checkpoints.0,
+            checkpoint_interval: Duration::from_secs(self.checkpoints.1),
+            ..PoolOptions::of(blocks, placement.mixed_log(), read, write)
+        };
         let options = Options { pool: Some(pool), ..options };
         Volume::with_placement(options, Box::new(placement)).map_err(|error| error.to_string())
     }

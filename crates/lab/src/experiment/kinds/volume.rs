@@ -6,19 +6,20 @@ use basalt_flash::device::{DeviceModel, presets};
 use basalt_schemes::SfsOptions;
 use basalt_segments::placement::Moved;
 use basalt_segments::{BLOCKS_PER_SEGMENT, Touches};
-use basalt_simulator::{Age, Statistics};
+use basalt_simulator::{Age, BLOCK_SIZE, Statistics};
 use basalt_traces::{ReadOptions, TraceReader};
 
 use super::{ANY_NUMBER, SEGMENT, parameter};
-use crate::engine::read_weight;
+use crate::engine::{block_times, read_weight};
 use crate::experiment::parameter::{Form, Measured, Metric, Parameter};
 use crate::experiment::point::Point;
 use crate::size;
 use crate::trace_load::TraceLoad;
 use crate::volume::{
-    Around, AroundFiles, DeviceCost, FileLengths, FileLoad, Lengths, Placing, Priced, Setup, SfsSetup, Source,
+    Around, AroundFiles, DeviceCost, FileLengths, FileLoad, LIVE_TENTHS, Lengths, Placing, Priced, Setup, SfsSetup,
+    Source,
 };
-use crate::volume::{defaults, run_around, run_files, set_blocks, size_of_trace};
+use crate::volume::{defaults, live_tenths, run_around, run_files, set_blocks, size_of_trace};
 
 /// What can be asked for.
 pub const PARAMETERS: &[Parameter] = &[
@@ -60,7 +61,12 @@ pub const PARAMETERS: &[Parameter] = &[
         Form::Percent { least: 1, largest: 99 },
         "blocks in use, in percent",
     ),
-    parameter("section", "2M", Form::Size { least: SEGMENT }, "size of a section, the unit of cleaning"),
+    parameter(
+        "section",
+        "2M",
+        Form::Share { least: SEGMENT },
+        "size of a section, the unit of cleaning; a share is the nearest whole number of segments",
+    ),
     parameter(
         "logs",
         defaults::LOGS,
@@ -81,6 +87,8 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     parameter("warm-up", "", ANY_NUMBER, "writes before measuring [default: four times the blocks in use]"),
     parameter("writes", "", ANY_NUMBER, "writes to measure [default: four times the blocks in use]"),
+    parameter("age", "", Form::Share { least: 4096 }, "bytes of the writes before measuring, instead of warm-up"),
+    parameter("measure", "", Form::Share { least: 4096 }, "bytes of the writes to measure, instead of writes"),
     parameter(
         "device",
         "ssd-m",
@@ -115,14 +123,17 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter(
         "set",
         "",
-        Form::Size { least: 4096 },
+        Form::Share { least: 4096 },
         "bytes that the stream writes; the other blocks are written once, before [default: all in use]",
     ),
-    sfs_parameter(0, Form::Size { least: 0 }),
+    sfs_parameter(0, Form::Share { least: 0 }),
     sfs_parameter(1, Form::Number { least: 1, largest: SfsOptions::GROUPS_MAX as u64 }),
     sfs_parameter(2, Form::Text),
     sfs_parameter(3, Form::Choice(&["on", "off"])),
     sfs_parameter(4, Form::Choice(&["iterative", "eq-range", "eq-count"])),
+    sfs_parameter(5, Form::Number { least: 1, largest: u32::MAX as u64 }),
+    sfs_parameter(6, Form::Number { least: 1, largest: 1_000_000 }),
+    sfs_parameter(7, Form::Size { least: 4096 }),
 ];
 
 const fn sfs_parameter(which: usize, form: Form) -> Parameter {
@@ -140,6 +151,18 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("copies_per_victim", "blocks copied for each section cleaned"),
     Metric { name: "victim_utilization", label: "live blocks of victims", unit: crate::report::Unit::Percent },
     Metric::plain("checkpoints", "checkpoints"),
+    Metric::plain("write_mb_per_second", "written by users, in the time of the write cost (MB/s)"),
+    Metric::plain("set_sections", "sections with blocks of the set"),
+    live_up_to(0),
+    live_up_to(1),
+    live_up_to(2),
+    live_up_to(3),
+    live_up_to(4),
+    live_up_to(5),
+    live_up_to(6),
+    live_up_to(7),
+    live_up_to(8),
+    live_up_to(9),
     Metric::plain("page_cache_absorbed", "writes to blocks that were dirty already"),
     Metric::plain("removed_in_memory", "pages removed before they were written back"),
     Metric { name: "active_share", label: "written pages on the active list", unit: crate::report::Unit::Percent },
@@ -149,6 +172,11 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("device_reads", "reads of the device"),
     Metric::bytes("memory_bytes", "memory of the simulation"),
 ];
+
+const fn live_up_to(tenth: usize) -> Metric {
+    let (name, label) = LIVE_TENTHS[tenth];
+    Metric { name, label, unit: crate::report::Unit::Percent }
+}
 
 /// What a table shows if nobody chooses.
 pub const MAIN_METRICS: &[&str] =
@@ -177,13 +205,18 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
         }
     };
     let written = if trace.is_some() { options.blocks } else { set };
-    let lengths = Lengths::or_usual(point.number("warm-up"), point.number("writes"), written);
+    let lengths = Lengths::or_usual(length(point, "warm-up", "age")?, length(point, "writes", "measure")?, written);
     let section_blocks = options.segments_per_section * BLOCKS_PER_SEGMENT;
     let priced = point.number("request").map(|bytes| Priced::new(Arc::clone(&device), bytes));
     let touches = Touches::by_name(point.value("touches")).ok_or("touches: no such rule")?;
     let around = Around { touches, ..Around::new(point.number("page-cache"), priced) };
     let ran = run_around(options, setup.placement, &mut source, lengths, around, &mut |_, _| ())?;
-    let mut measured = measured(&ran.statistics, section_blocks, read_weight(&device), ran.volume.memory().bytes);
+    let mut measured = measured(&ran.statistics, section_blocks, &device, ran.volume.memory().bytes);
+    if !point.value("set").is_empty() {
+        let (sections, tenths) = live_tenths(&ran.volume, set);
+        measured.count("set_sections", sections);
+        LIVE_TENTHS.iter().zip(tenths).for_each(|((name, _), share)| measured.add(name, share * 100.0));
+    }
     if point.number("page-cache").is_some() || matches!(setup.placement, Placing::Sfs(_)) {
         measured.count("page_cache_absorbed", ran.absorbed);
     }
@@ -201,15 +234,27 @@ fn with_sfs(placement: Placing, point: &Point, device: &Arc<DeviceModel>) -> Res
         let refused = given.next().map(|(name, ..)| format!("{name}: only placement sfs has it"));
         return refused.map_or(Ok(placement), Err);
     };
-    given.try_for_each(|(name, _, value)| sfs.set(name, value))?;
+    given.try_for_each(|(name, _, value)| match point.number(name).filter(|_| value.ends_with('%')) {
+        Some(bytes) => sfs.set(name, &bytes.to_string()),
+        None => sfs.set(name, value),
+    })?;
     sfs.set_device(device);
     sfs.options.seed = point.number("seed").unwrap_or(1);
     Ok(Placing::Sfs(sfs))
 }
 
+/// Writes that are given in blocks, or in bytes.
+fn length(point: &Point, blocks: &str, bytes: &str) -> Result<Option<u64>, String> {
+    match (point.number(blocks), point.number(bytes)) {
+        (Some(_), Some(_)) => Err(format!("{blocks} and {bytes} exclude each other")),
+        (given, None) => Ok(given),
+        (None, Some(bytes)) => Ok(Some(bytes / BLOCK_SIZE)),
+    }
+}
+
 /// Runs a point with files.
 fn run_load(point: &Point, device: &Arc<DeviceModel>) -> Result<Measured, String> {
-    for (name, usual) in [("stream", defaults::STREAM), ("trace", ""), ("set", "")] {
+    for (name, usual) in [("stream", defaults::STREAM), ("trace", ""), ("set", ""), ("age", ""), ("measure", "")] {
         if point.value(name) != usual {
             return Err(format!("{name} and files exclude each other"));
         }
@@ -228,7 +273,7 @@ fn run_load(point: &Point, device: &Arc<DeviceModel>) -> Result<Measured, String
     let around = AroundFiles::new(point.number("page-cache"), touches, priced);
     let (ran, memory) = run_files(&setup, &load, &lengths, around, &mut |_, _| ())?;
     let section_blocks = ran.volume.table().section_blocks();
-    let mut measured = measured(&ran.statistics, section_blocks, read_weight(device), ran.volume.memory().bytes);
+    let mut measured = measured(&ran.statistics, section_blocks, device, ran.volume.memory().bytes);
     measured.count("page_cache_absorbed", memory.absorbed);
     measured.count("removed_in_memory", memory.died);
     if let Some(share) = memory.active_share() {
@@ -263,7 +308,10 @@ fn trace(point: &Point) -> Result<Option<TraceLoad>, String> {
 }
 
 fn setup(point: &Point, trace: Option<&TraceLoad>) -> Result<Setup, String> {
-    let section = point.number("section").unwrap_or(SEGMENT);
+    let mut section = point.number("section").unwrap_or(SEGMENT);
+    if point.value("section").ends_with('%') {
+        section = (section + SEGMENT / 2) / SEGMENT * SEGMENT;
+    }
     if !section.is_multiple_of(SEGMENT) {
         return Err(format!("section: {} is not a multiple of {}", size::exact(section), size::exact(SEGMENT)));
     }
@@ -291,13 +339,17 @@ fn placing(point: &Point) -> Result<Placing, String> {
     Placing::by_name(point.value("placement")).ok_or("placement: no such policy")?.with_moved(moved)
 }
 
-fn measured(statistics: &Statistics, section_blocks: u32, read_weight: f64, memory: u64) -> Measured {
+fn measured(statistics: &Statistics, section_blocks: u32, device: &Arc<DeviceModel>, memory: u64) -> Measured {
     let mut measured = Measured::default();
+    let (_, write_ns) = block_times(device);
     // Where a cache took everything, nothing was written that could be amplified.
     if statistics.user_blocks > 0 {
         measured.add("write_amplification", statistics.write_amplification());
         // Bandwidths in units of the random read.
-        measured.add("write_cost", statistics.write_cost(1.0, read_weight));
+        let cost = statistics.write_cost(1.0, read_weight(device));
+        measured.add("write_cost", cost);
+        let nanoseconds = cost * statistics.user_blocks as f64 * write_ns;
+        measured.add("write_mb_per_second", (statistics.user_writes * BLOCK_SIZE) as f64 * 1000.0 / nanoseconds);
     }
     measured.count("writes", statistics.user_writes);
     measured.count("copies", statistics.copies);
