@@ -56,9 +56,6 @@ pub struct OpenOptions {
     pub checkpoint_interval: Duration,
     /// Longest time until a change is durable without being asked for.
     pub commit_interval: Duration,
-    /// How long data of large writes waits in the cache for what may overwrite or delete it, as that of small ones does up to the
-    /// [commit interval](Self::commit_interval), which ends the wait of both. Zero: it goes to its log at once.
-    pub hold: Duration,
     /// Tell the device what is free after each checkpoint.
     pub discard: bool,
     /// Clean sections while nothing else happens.
@@ -96,7 +93,6 @@ impl Default for OpenOptions {
             cache_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(60),
             commit_interval: Duration::from_secs(5),
-            hold: Duration::ZERO,
             discard: true,
             background_cleaning: true,
             sections_per_commit: None,

@@ -67,7 +67,7 @@ impl Volume {
             let index = FileBlock::of_byte(at);
             let within = (at & (BLOCK_SIZE as u64 - 1)) as usize;
             let whole = (data.len() - done) / BLOCK_SIZE;
-            if within == 0 && whole >= THROUGH_MIN && self.options.hold.is_zero() {
+            if within == 0 && whole >= THROUGH_MIN {
                 let piece = data.part(done..done + whole * BLOCK_SIZE);
                 let result = self.write_through(ino, index, piece);
                 result.map_err(|(blocks, error)| (at + (blocks * BLOCK_SIZE) as u64, error))?;

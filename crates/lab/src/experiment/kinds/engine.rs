@@ -104,12 +104,6 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter("checkpoint", "60", SECONDS, "longest time between checkpoints, in seconds"),
     parameter("commit", "5", SECONDS, "longest time until a change is durable without being asked for, in seconds"),
     parameter(
-        "hold",
-        "0",
-        ANY_NUMBER,
-        "seconds that data of large writes waits in the cache, up to `commit`; 0: it goes to its log at once",
-    ),
-    parameter(
         "think",
         "0",
         Form::Number { least: 0, largest: 86_400_000_000 },
@@ -292,10 +286,6 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     }
     settings.options.checkpoint_interval = Duration::from_secs(point.number("checkpoint").unwrap_or(60));
     settings.options.commit_interval = Duration::from_secs(point.number("commit").unwrap_or(5));
-    settings.options.hold = Duration::from_secs(point.number("hold").unwrap_or(0));
-    if settings.options.hold > settings.options.commit_interval {
-        return Err("hold: is more than commit".to_owned());
-    }
     settings.think = Duration::from_micros(point.number("think").unwrap_or(0));
     settings.layers = TranslationKind::ALL.into_iter().filter(|kind| kind.name() == point.value("ftl")).collect();
     settings.layers_filled_percent = point.number("ftl-fill").unwrap_or(100) as u8;
