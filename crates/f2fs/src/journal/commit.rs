@@ -196,7 +196,7 @@ impl Volume {
     /// Makes segments free that nothing needs, without a checkpoint.
     fn release_freed(&mut self, freed: &[Segment], durable: Durable) {
         self.table.release(freed, durable);
-        self.forget_blocks_of(&freed);
+        self.forget_blocks_of(freed);
         self.checkpoint.since_mut().forget_unsealed(|address| {
             let segment = self.geometry.segment_of(address);
             freed.binary_search(&segment).is_ok()
