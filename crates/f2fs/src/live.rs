@@ -28,8 +28,9 @@ impl Engine for F2fs {
         F2fs::warnings(self)
     }
 
+    /// Without those of each log, which only [`live`](Engine::live) tells: this is asked behind each operation of a simulation.
     fn counters(&self) -> basalt_vfs::Counters {
-        self.with_volume(counters)
+        counters(&self.statistics())
     }
 
     /// Takes constant time, whatever the volume's size.
@@ -39,16 +40,16 @@ impl Engine for F2fs {
 }
 
 /// What every engine counts, and by name what only F2FS does.
-fn counters(volume: &Volume) -> basalt_vfs::Counters {
-    let Statistics { written, cleaning, checkpoints, hotness } = volume.record.statistics();
-    let mut counters = basalt_vfs::Counters {
+fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
+    let Statistics { written, cleaning, checkpoints, hotness } = statistics;
+    basalt_vfs::Counters {
         written: WrittenBlocks {
             data_blocks: written.data_blocks,
             node_blocks: written.node_blocks,
             metadata_blocks: written.metadata_blocks,
             journal_blocks: written.journal_blocks,
         },
-        cleaning,
+        cleaning: *cleaning,
         named: [
             ("written/checkpoints", written.checkpoints),
             ("written/sections_cleaned", written.sections_cleaned),
@@ -66,7 +67,12 @@ fn counters(volume: &Volume) -> basalt_vfs::Counters {
             ("hotness/blocks", hotness.blocks),
         ]
         .into(),
-    };
+    }
+}
+
+/// As [`counters`], with those of each log of data.
+fn counters_of_logs(volume: &Volume) -> basalt_vfs::Counters {
+    let mut counters = counters(&volume.record.statistics());
     for tally in volume.tallies.of_data() {
         let LogTally { log, written_blocks, copied_blocks, dead_blocks, .. } = tally;
         counters.named.set(format!("logs/{log}/written_blocks"), *written_blocks);
@@ -80,7 +86,7 @@ fn describe(volume: &Volume) -> Live {
     let (usage, states) = (info::usage(volume), info::states(volume));
     Live {
         block_size: BLOCK_SIZE as u32,
-        counters: counters(volume),
+        counters: counters_of_logs(volume),
         usage: Usage { user_blocks: usage.user_blocks, used_blocks: usage.used_blocks, inodes: usage.inodes.into() },
         segments: SegmentStates {
             free: states.free.into(),
