@@ -73,11 +73,12 @@ fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
 /// As [`counters`], with those of each log of data.
 fn counters_of_logs(volume: &Volume) -> basalt_vfs::Counters {
     let mut counters = counters(&volume.record.statistics());
-    for tally in volume.tallies.of_data() {
-        let LogTally { log, written_blocks, copied_blocks, dead_blocks, .. } = tally;
-        counters.named.set(format!("logs/{log}/written_blocks"), *written_blocks);
-        counters.named.set(format!("logs/{log}/copied_blocks"), *copied_blocks);
-        counters.named.set(format!("logs/{log}/dead_blocks"), *dead_blocks);
+    for tally in volume.tallies.of_data(volume.table.live_data_blocks()) {
+        let LogTally { log, written_blocks, copied_blocks, dead_blocks, moved_blocks, .. } = tally;
+        counters.named.set(format!("logs/{log}/written_blocks"), written_blocks);
+        counters.named.set(format!("logs/{log}/copied_blocks"), copied_blocks);
+        counters.named.set(format!("logs/{log}/dead_blocks"), dead_blocks);
+        counters.named.set(format!("logs/{log}/moved_blocks"), moved_blocks);
     }
     counters
 }
@@ -115,8 +116,8 @@ fn named(volume: &Volume, usage: info::Usage, states: info::States) -> Named {
         ("segments_per_section", volume.geometry.segments_per_section.into()),
         ("pre_invalid_blocks", volume.table.pre_invalid_blocks()),
     ]);
-    for LogTally { log, live_blocks, segments, .. } in volume.tallies.of_data() {
-        named.set(format!("logs/{log}/live_blocks"), *live_blocks);
+    for LogTally { log, live_blocks, segments, .. } in volume.tallies.of_data(volume.table.live_data_blocks()) {
+        named.set(format!("logs/{log}/live_blocks"), live_blocks);
         named.set(format!("logs/{log}/blocks"), segments * u64::from(BLOCKS_PER_SEGMENT));
     }
     named

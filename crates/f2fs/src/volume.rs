@@ -109,7 +109,7 @@ impl Volume {
             checkpoint,
             placement,
             page_lists,
-            tallies: Tallies::new(logs.count()),
+            tallies: Tallies::new(&logs),
             nat,
             nodes: NodeCache::default(),
             pages: Pages::new(options.cache_bytes),

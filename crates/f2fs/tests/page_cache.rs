@@ -137,3 +137,16 @@ fn the_lists_are_as_long_as_the_cache() {
         assert_eq!(live_after(&fs, ino), expected, "{mib} MiB");
     }
 }
+
+/// Programs read to the end with a larger buffer: that touches no page that is not there.
+#[test]
+fn reads_behind_the_end_touch_nothing() {
+    let fs = open(6, 64, None);
+    let ino = create(&fs, "file");
+    write(&fs, ino, 0, 10);
+    let mut data = vec![0; 20 * BLOCK as usize];
+    fs.sync_file(ino, false).unwrap();
+    assert_eq!(fs.read(ino, 0, &mut data).unwrap(), 10 * BLOCK as usize);
+    write(&fs, ino, 10, 10);
+    assert_eq!(live_after(&fs, ino).0, 0, "no block was written after its second touch");
+}

@@ -1,7 +1,7 @@
 //! Placements of all sorts: whatever they answer, the volume stays whole, and what they are told is so.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use basalt_device::{BlockDevice, DeviceLayer, MemoryDevice, Result};
@@ -364,4 +364,26 @@ fn more_logs_than_segments_take_no_room_from_others() {
     }
     fs.close().unwrap();
     expect_clean(&*device);
+}
+
+/// As F2FS has it, with an ear for its limit of memory.
+static LIMITED: Policy = Policy::new("limited", "as static", |_| Ok(Box::new(Limited)));
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+struct Limited;
+
+impl Placement for Limited {
+    fn log(&self, block: &BlockTraits) -> LogId {
+        StaticPlacement::default().log(block)
+    }
+
+    fn limit_memory(&self, bytes: usize) {
+        LIMIT.store(bytes, SeqCst);
+    }
+}
+
+#[test]
+fn a_placement_may_take_an_eighth_of_the_cache_besides() {
+    open(Arc::new(formatted(64, 0)), &LIMITED).close().unwrap();
+    assert_eq!(LIMIT.load(SeqCst), 1 << 20);
 }

@@ -360,6 +360,20 @@ mod tests {
         }
     }
 
+    /// Of a section of two segments it does not matter which one lost the block.
+    #[test]
+    fn a_section_is_dying_where_one_of_its_segments_is() {
+        for index in [0, 600] {
+            let mut written = Written::new(4096);
+            written.fill(0..4096);
+            written.write(index, Reason::Writeback);
+            (1100..1110).for_each(|index| _ = written.write(index, Reason::Writeback));
+            let view = SectionView { section: Section::new(0), live: 1023, capacity: 1024, modified: 0, rate: None };
+            let rate = written.hazard.rate(&view).unwrap();
+            assert!((rate * 1023.0 * 11.0 / 4.0 - 1.0).abs() < 1e-9, "{index}: {rate}");
+        }
+    }
+
     #[test]
     fn memory_is_eight_bytes_a_block_and_some_tables() {
         let mut written = Written::new(1 << 20);

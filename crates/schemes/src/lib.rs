@@ -125,4 +125,39 @@ mod tests {
             assert!(works(6) && !works(2) && !works(4));
         }
     }
+
+    #[test]
+    fn each_placement_has_the_groups_that_are_asked_for() {
+        for (policy, usual) in [("dac", 6), ("mdc", 6), ("sfs", 4), ("sfs-log", 6), ("sfs-sepbit", 6)] {
+            let policy = placement_by_name(policy).unwrap();
+            let logs = |groups| {
+                let options = PlacementOptions { groups, ..PlacementOptions::default() };
+                policy.make(&options).ok().map(|placement| placement.more_logs().len())
+            };
+            assert_eq!((logs(None), logs(Some(0)), logs(Some(9))), (Some(usual - 3), None, None), "{}", policy.name);
+            for groups in 1..=8 {
+                assert_eq!(logs(Some(groups)), Some(usize::from(groups).saturating_sub(3)), "{}", policy.name);
+            }
+        }
+        let own = PLACEMENTS.iter().filter(|policy| policy.groups_max.is_none()).map(|policy| policy.name);
+        assert_eq!(own.collect::<Vec<_>>(), ["sepbit", "hazard", "auto"]);
+    }
+
+    /// The one that the authors had, or that weighs what the placement learns: never one without the other.
+    #[test]
+    fn each_placement_goes_with_a_victim_policy() {
+        let expected = [
+            ("sfs", "cost-hotness"),
+            ("sfs-log", "cost-benefit"),
+            ("sfs-sepbit", "cost-benefit"),
+            ("sepbit", "cost-benefit"),
+            ("dac", "cost-benefit"),
+            ("mdc", "declining-cost"),
+            ("hazard", "hazard"),
+            ("auto", "auto"),
+        ];
+        let victims = PLACEMENTS.iter().map(|policy| (policy.name, policy.victim.unwrap().name()));
+        assert_eq!(victims.collect::<Vec<_>>(), expected);
+        assert!(PLACEMENTS.iter().all(|policy| policy.has_rates || !policy.victim.unwrap().weighs_rate()));
+    }
 }

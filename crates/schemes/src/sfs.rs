@@ -103,8 +103,8 @@ struct State {
     /// Of [`Scale::Paper`].
     files: WrittenFiles,
     centres: Centres,
-    /// Segments freed since centres were moved.
-    freed: usize,
+    /// Segments freed since centres were moved; for [`Scale::Paper`], and filled.
+    changed: usize,
 }
 
 impl Sfs {
@@ -117,7 +117,7 @@ impl Sfs {
             places: WrittenPlaces::default(),
             files: WrittenFiles::default(),
             centres: Centres::new(groups.count(), scale),
-            freed: 0,
+            changed: 0,
         };
         Sfs { groups, scale, state: Mutex::new(state) }
     }
@@ -167,13 +167,12 @@ impl State {
         }
     }
 
-    /// Moves the centres to where the segments are.
-    fn quantize(&mut self, scale: Scale) {
-        self.freed += 1;
-        if self.freed < self.places.segments() / MOVED_AT_ONCE {
+    /// Moves the centres to where the segments are, if enough of these have changed: once, however many were freed together.
+    fn quantize_if_due(&mut self, scale: Scale) {
+        if self.changed < self.places.segments().div_ceil(MOVED_AT_ONCE).max(1) {
             return;
         }
-        self.freed = 0;
+        self.changed = 0;
         let floor = self.floor(scale);
         let sealed = self.places.sums().filter(|sums| sums.is_sealed());
         let hotness: Vec<f64> = sealed.filter_map(|sums| sums.hotness(self.now, floor)).collect();
@@ -195,7 +194,9 @@ impl Placement for Sfs {
 
     fn log(&self, block: &BlockTraits) -> LogId {
         if is_grouped(block) {
-            self.groups.log(self.group(&self.state(), block))
+            let state = &mut *self.state();
+            state.quantize_if_due(self.scale);
+            self.groups.log(self.group(state, block))
         } else {
             StaticPlacement::default().log(block)
         }
@@ -213,7 +214,7 @@ impl Placement for Sfs {
         let known = state.known(block);
         let by_user = block.reason != Reason::Cleaning;
         let counts = by_user || self.scale == Scale::Paper;
-        let written = match known {
+        let mut written = match known {
             Some(written) if !counts => written,
             known => known.unwrap_or_default().again(state.now),
         };
@@ -223,7 +224,9 @@ impl Placement for Sfs {
         if by_user {
             state.tick();
         }
+        // The clock may have gone back.
         let now = state.now;
+        written.time = written.time.min(now);
         state.places.set(place, written, now);
     }
 
@@ -237,19 +240,17 @@ impl Placement for Sfs {
         }
         let state = &mut *self.state();
         state.places.seal(segment);
-        if self.scale == Scale::Paper {
-            state.quantize(self.scale);
-        }
+        state.changed += usize::from(self.scale == Scale::Paper);
     }
 
     fn note_free(&self, segment: Segment) {
         let state = &mut *self.state();
         state.places.free(segment);
-        state.quantize(self.scale);
+        state.changed += 1;
     }
 
-    /// Of [`Scale::Paper`], the hotness of the section, of nodes too, each of which counts as written once, in writes for each block that users write: no rate of deaths, but the hotter sections
-    /// have more of them.
+    /// Of [`Scale::Paper`], the hotness of the section, of nodes too, each of which counts as written once: in writes for each block that users
+    /// write. That is no rate of deaths, but the hotter sections have more of them.
     fn rate(&self, section: &SectionView) -> Option<f64> {
         if self.scale != Scale::Paper {
             return None;
@@ -257,194 +258,11 @@ impl Placement for Sfs {
         let state = self.state();
         let count = section.capacity / BLOCKS_PER_SEGMENT;
         let sums = state.places.sums_of((section.section.get() * count) as usize, count as usize);
-        sums.hotness(state.now, state.floor(self.scale))
+        let floor = state.floor(self.scale);
+        // Of one that was there before, what `known` says of each block.
+        sums.hotness(state.now, floor).or_else(|| Some(Written { count: 1, time: 0 }.hotness(state.now, floor)))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use basalt_segments::Section;
-
-    /// Blocks of files, and where they lie.
-    struct Written {
-        sfs: Sfs,
-        places: std::collections::BTreeMap<(u32, u32), MainBlock>,
-    }
-
-    impl Written {
-        fn new(groups: usize, scale: Scale) -> Written {
-            Written { sfs: Sfs::new(groups, scale), places: std::collections::BTreeMap::default() }
-        }
-
-        fn block(&self, file: u32, index: u32, reason: Reason) -> BlockTraits {
-            BlockTraits {
-                file,
-                index,
-                reason,
-                from: self.places.get(&(file, index)).copied(),
-                ..BlockTraits::default()
-            }
-        }
-
-        fn write(&mut self, file: u32, index: u32, place: u32, reason: Reason) {
-            let block = self.block(file, index, reason);
-            let place = MainBlock::new(place);
-            self.sfs.note_written(&block, place);
-            if let Some(old) = self.places.insert((file, index), place) {
-                self.sfs.note_dead(old);
-            }
-        }
-
-        /// A whole segment of a file's blocks, each written so often; the last writes are in it, those before far behind.
-        fn fill(&mut self, segment: u32, file: u32, writes: u32) {
-            for write in 1..=writes {
-                let at = if write == writes { segment } else { 100 + write % 2 };
-                (0..512).for_each(|index| self.write(file, index, 512 * at + index, Reason::Writeback));
-            }
-            self.sfs.note_sealed(LogId::of(SegmentKind::WarmData), Segment::new(segment));
-        }
-
-        fn group(&self, file: u32, index: u32, reason: Reason) -> usize {
-            self.sfs.groups.of_log(self.sfs.log(&self.block(file, index, reason))).unwrap()
-        }
-
-        fn hotness(&self, section: u32) -> Option<f64> {
-            let state = self.sfs.state();
-            state.places.sums_of(section as usize, 1).hotness(state.now, 1)
-        }
-    }
-
-    /// Segments 0, 1 and 2 of files 0, 1 and 2, whose blocks were written once, 4 times and 16 times: 21 · 512 blocks.
-    fn three(scale: Scale) -> Written {
-        let mut written = Written::new(3, scale);
-        for (segment, writes) in [(0, 1), (1, 4), (2, 16)] {
-            written.fill(segment, segment, writes);
-        }
-        // More of them, so that there are more segments than groups.
-        (3..6).for_each(|segment| written.fill(segment, segment, 1));
-        written.sfs.note_free(Segment::new(50));
-        written
-    }
-
-    #[test]
-    fn hotness_is_writes_over_the_time_since_the_last() {
-        for scale in [Scale::Linear, Scale::Logarithmic, Scale::Paper] {
-            let mut written = three(scale);
-            // Of segment 2, the last write of block i was at 20 · 512 + i of 24 · 512: N · now − ΣT is 512 · 4 · 512 − 511 · 512 / 2.
-            let expected = 16.0 * 512.0 / (512.0 * 4.0 * 512.0 - 511.0 * 256.0);
-            assert!((written.hotness(2).unwrap() - expected).abs() < 1e-12, "{scale:?}");
-            // A copy of block 511 to segment 7: as it was, or, where cleaning counts, one more write, now.
-            written.write(2, 511, 7 * 512, Reason::Cleaning);
-            let age = f64::from(4 * 512 - 511);
-            let expected = if scale == Scale::Paper { 17.0 } else { 16.0 / age };
-            assert!((written.hotness(7).unwrap() - expected).abs() < 1e-12, "{scale:?}");
-            // A user's write counts, and time goes on by one. The copy counts as old as before, or not.
-            written.write(2, 511, 7 * 512 + 1, Reason::Writeback);
-            let writes = if scale == Scale::Paper { 18.0 } else { 17.0 };
-            assert!((written.hotness(7).unwrap() - writes).abs() < 1e-12, "{scale:?}");
-            assert_eq!(written.hotness(8), None);
-        }
-    }
-
-    #[test]
-    fn blocks_go_to_the_group_with_the_nearest_centre() {
-        for scale in [Scale::Linear, Scale::Logarithmic, Scale::Paper] {
-            let written = three(scale);
-            let groups = [2, 1, 0].map(|file| written.group(file, 5, Reason::Writeback));
-            assert!(groups.is_sorted() && groups[0] < groups[2], "{scale:?}: {groups:?}");
-            assert_eq!(written.group(2, 5, Reason::Cleaning), groups[0], "{scale:?}");
-            // File 2 was written a moment ago.
-            let of_new = if scale == Scale::Logarithmic { 2 } else { 0 };
-            assert_eq!(written.group(2, 9999, Reason::Writeback), of_new, "{scale:?}");
-        }
-        // A file that was never written is as cold as can be.
-        assert!(three(Scale::Paper).group(77, 0, Reason::Writeback) > 0);
-    }
-
-    #[test]
-    fn what_was_there_before_was_written_once_as_long_ago_as_can_be() {
-        let mut written = three(Scale::Logarithmic);
-        written.places.insert((9, 0), MainBlock::new(60 * 512));
-        assert_eq!(written.group(9, 0, Reason::Cleaning), 2);
-        written.write(9, 0, 7 * 512, Reason::Cleaning);
-        let expected = 1.0 / (24.0 * 512.0);
-        assert!((written.hotness(7).unwrap() - expected).abs() < 1e-12);
-    }
-
-    /// With one segment in use, what was written 65 times counts half after 16 segments' worth of writes.
-    #[test]
-    fn what_was_hot_once_is_not_hot_for_ever() {
-        let mut written = Written::new(2, Scale::Logarithmic);
-        (0..65).for_each(|step| written.write(0, 0, step % 2, Reason::Writeback));
-        let count = |written: &Written| {
-            let block = written.block(0, 0, Reason::Cleaning);
-            written.sfs.state().known(&block).unwrap().count
-        };
-        for (writes, expected) in [(16 * 512 - 2, 65), (1, 32), (16 * 512, 16), (200 * 512, 1)] {
-            (0..writes).for_each(|step| written.write(0, 1, 10 + step % 2, Reason::Writeback));
-            assert_eq!(count(&written), expected, "{writes}");
-        }
-    }
-
-    #[test]
-    fn the_clock_does_not_end() {
-        let mut written = three(Scale::Paper);
-        let before = written.hotness(2).unwrap();
-        {
-            let state = &mut *written.sfs.state();
-            // As if all that had happened much later.
-            let later = CLOCK_MAX - 1 - state.now;
-            state.now += later;
-            for segment in 0..6 {
-                for index in 0..512 {
-                    let place = MainBlock::new(512 * segment + index);
-                    let known = state.places.find(place).unwrap();
-                    state.places.clear(place);
-                    let moved = crate::hotness::Written { time: known.time + later, ..known };
-                    state.places.set(place, moved, state.now);
-                }
-            }
-        }
-        assert_eq!(written.hotness(2), Some(before));
-        written.write(2, 0, 7 * 512, Reason::Writeback);
-        assert_eq!(written.sfs.state().now, CLOCK_MAX / 2);
-        // One block less, and one time unit more.
-        assert!((written.hotness(2).unwrap() / before - 1.0).abs() < 0.001);
-        assert_eq!(written.hotness(7), Some(17.0));
-    }
-
-    #[test]
-    fn the_rate_is_the_hotness_of_the_section_where_cost_hotness_asks() {
-        let view = |section, capacity| SectionView {
-            section: Section::new(section),
-            live: 1,
-            capacity,
-            modified: 0,
-            rate: None,
-        };
-        let written = three(Scale::Paper);
-        // The least age is 1/24 of seven segments' blocks, which nothing here is below.
-        assert_eq!(written.sfs.rate(&view(2, 512)), written.hotness(2));
-        let both = written.sfs.state().places.sums_of(2, 2).hotness(24 * 512, 1);
-        assert_eq!(written.sfs.rate(&view(1, 1024)), both);
-        assert_eq!(three(Scale::Logarithmic).sfs.rate(&view(2, 512)), None);
-    }
-
-    #[test]
-    fn nodes_and_directories_go_where_f2fs_has_them() {
-        let sfs = Sfs::new(8, Scale::Paper);
-        assert_eq!(sfs.more_logs().len(), 5);
-        for block in [
-            BlockTraits { node: true, direct_node: true, ..BlockTraits::default() },
-            BlockTraits { of_directory: true, ..BlockTraits::default() },
-        ] {
-            assert_eq!(sfs.log(&block), StaticPlacement::default().log(&block));
-            sfs.note_written(&block, MainBlock::new(5));
-        }
-        // Their section has a hotness, for the victim policy, and no centre.
-        sfs.note_sealed(LogId::of(SegmentKind::WarmNode), Segment::new(0));
-        let view = SectionView { section: Section::new(0), live: 1, capacity: 512, modified: 0, rate: None };
-        assert!(sfs.rate(&view).is_some() && sfs.state().places.sums().all(|sums| !sums.is_sealed()));
-    }
-}
+mod tests;

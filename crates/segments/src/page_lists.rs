@@ -222,6 +222,11 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
         gone.into_iter().for_each(|key| drop(self.remove(key)));
     }
 
+    /// All pages, then those of which it is remembered that they were replaced.
+    pub fn all_known(&self) -> impl Iterator<Item = &K> {
+        self.places.keys().chain(self.shadows.keys())
+    }
+
     /// Pages of which it is remembered that they were replaced.
     #[must_use]
     pub fn remembered(&self) -> usize {

@@ -28,6 +28,16 @@ impl Touches {
     /// The names of all, in the order of [`ALL`](Self::ALL).
     pub const NAMES: &[&str] = &["each", "once", "reads"];
 
+    /// The name in options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Touches::Each => "each",
+            Touches::Once => "once",
+            Touches::Reads => "reads",
+        }
+    }
+
     /// The one of this name; `None` if there is none.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Touches> {
@@ -94,6 +104,11 @@ impl<K: Copy + Eq + Hash> PageTemperatures<K> {
     pub fn forget_where(&mut self, is_gone: impl Fn(&K) -> bool) {
         self.lists.forget_where(&is_gone);
         self.last = self.last.filter(|last| !is_gone(last));
+    }
+
+    /// Pages of both lists, then those of which it is remembered that they left them.
+    pub fn all_known(&self) -> impl Iterator<Item = &K> {
+        self.lists.all_known()
     }
 
     /// Pages of both lists, and those of which it is remembered that they left them.
@@ -194,10 +209,28 @@ mod tests {
         assert_eq!(after(4, Touches::Each, "r0 r1 r2 r3 r0 r1 r4 -2 r2"), "aai.");
     }
 
+    /// As page by page, where many are gone at once.
+    #[test]
+    fn what_is_gone_at_once_leaves_nothing_behind() {
+        let mut pages = PageTemperatures::new(4, Touches::Once);
+        pages.note_write(0);
+        pages.forget_where(|page| *page == 0);
+        assert_eq!((pages.list(0), pages.pages_known()), (None, 0));
+        [0, 1, 0].into_iter().for_each(|page| pages.note_write(page));
+        assert_eq!([0, 1].map(|page| pages.list(page)), [Some(Active), Some(Inactive)]);
+        let mut pages = PageTemperatures::new(4, Touches::Each);
+        [0, 1, 2, 3, 0, 1, 4].into_iter().for_each(|page| pages.note_read(page));
+        assert_eq!((pages.list(2), pages.pages_known()), (None, 5), "the last one was replaced, and is remembered");
+        pages.forget_where(|page| *page == 2);
+        assert_eq!(pages.pages_known(), 4);
+        pages.note_read(2);
+        assert_eq!([0, 1, 2].map(|page| pages.list(page)), [Some(Active), Some(Active), Some(Inactive)]);
+    }
+
     #[test]
     fn names_are_of_the_rules() {
         for (touches, name) in Touches::ALL.into_iter().zip(Touches::NAMES) {
-            assert_eq!(Touches::by_name(name), Some(touches));
+            assert_eq!((Touches::by_name(name), touches.name()), (Some(touches), *name));
         }
         assert_eq!((Touches::by_name("writes"), Touches::default()), (None, Touches::Each));
     }

@@ -142,7 +142,7 @@ const KNOWN: &[Known] = &[
         "K",
         "groups of data of placement sfs, sfs-log, sfs-sepbit, dac or mdc: 1 to 8",
         |choices, value| {
-            let groups = value.parse().map_err(|_| "expected a number of groups".to_owned())?;
+            let groups = value.parse().map_err(|_| "expected a number of groups from 1 to 8".to_owned())?;
             choices.engine.groups = Some(groups);
             Ok(())
         },
@@ -305,6 +305,8 @@ impl MountChoices {
     /// A text for the user that names those that do not go together.
     pub fn settle(&mut self) -> Result<(), String> {
         let OpenOptions { placement, .. } = self.engine;
+        policies::check_groups(placement, self.engine.groups)
+            .map_err(|reason| format!("mount option `groups=` {reason}"))?;
         placement.make(&self.engine.placement_options()).map_err(|reason| format!("mount option: {reason}"))?;
         self.engine.victim = self.victim.or(placement.victim).unwrap_or(OpenOptions::default().victim);
         for (name, victim) in [("victim", self.engine.victim), ("background_victim", self.engine.background_victim)] {
@@ -479,13 +481,19 @@ mod tests {
             ),
             ("placement=oracle", "static or run-length or page-cache or sfs or"),
             ("placement=dac,logs=4", "placement `dac` does not work with logs=4; use logs=6"),
-            ("groups=4", "placement `static` has groups of its own, or none"),
+            (
+                "groups=4",
+                "`groups=` is for placement=sfs or sfs-log or sfs-sepbit or dac or mdc; `static` has groups of its own",
+            ),
             ("placement=sfs,groups=9", "placement `sfs` has 1 to 8 groups, not 9"),
             ("placement=sfs,groups=many", "expected a number of groups"),
             ("placement=page-cache,logs=2", "`page-cache` needs a hot and a cold log"),
             ("placement=auto,touches=reads", "placement `auto` looks at no page cache's lists"),
             ("touches=often", "each or once or reads"),
-            ("victim=cost-hotness", "learns: placement=sfs, mdc, hazard or auto"),
+            (
+                "victim=cost-hotness",
+                "`static` tells nothing: use placement=sfs, mdc, hazard or auto, or another policy",
+            ),
             ("background_victim=auto,placement=dac", "`background_victim=auto` weighs what a placement learns"),
             ("victim=oldest", "declining-cost or hazard or auto or cost-hotness or timestamp"),
             ("victim=x", "greedy or cost-benefit"),

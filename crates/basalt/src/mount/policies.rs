@@ -44,7 +44,24 @@ pub fn check(placement: &Policy, victim: &dyn VictimPolicy) -> Result<(), String
     }
     let names: Vec<&str> = placements().filter(|policy| policy.has_rates).map(|policy| policy.name).collect();
     let (last, others) = names.split_last().expect("some placements learn");
-    Err(format!("weighs what a placement learns: placement={} or {last}", others.join(", ")))
+    Err(format!(
+        "weighs what a placement learns, and `{}` tells nothing: use placement={} or {last}, or another policy",
+        placement.name,
+        others.join(", ")
+    ))
+}
+
+/// Whether as many groups can be asked of a placement.
+///
+/// # Errors
+/// The reason for the user when it has groups of its own, or none: with the names of those that leave them to the user.
+pub fn check_groups(placement: &Policy, groups: Option<u8>) -> Result<(), String> {
+    if groups.is_none() || placement.groups_max.is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> =
+        placements().filter(|policy| policy.groups_max.is_some()).map(|policy| policy.name).collect();
+    Err(format!("is for placement={}; `{}` has groups of its own, or none", names.join(" or "), placement.name))
 }
 
 /// Adds a line for each policy.

@@ -230,6 +230,8 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, unmounter: &Unmoun
         process: std::process::id(),
         uptime_seconds: 0.0,
         placement: job.choices.engine.placement.name.to_owned(),
+        groups: job.choices.engine.groups,
+        touches: job.choices.engine.touches.map(|touches| touches.name().to_owned()).unwrap_or_default(),
         victim: job.choices.engine.victim.name().to_owned(),
         background_victim: job.choices.engine.background_victim.name().to_owned(),
         keep_free: job.choices.engine.keep_free.name().to_owned(),

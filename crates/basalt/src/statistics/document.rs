@@ -48,6 +48,12 @@ pub struct MountFacts {
     /// Which log each block goes to: the option `placement=`. Empty, as the next three, where an older Basalt serves the mount.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub placement: String,
+    /// Groups of data that were asked for: `groups=`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u8>,
+    /// What makes a page hot, where that was said: `touches=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub touches: String,
     /// Which section is cleaned while a writer waits: `victim=`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub victim: String,
@@ -135,6 +141,8 @@ pub(super) mod tests {
             process: 4711,
             uptime_seconds: 3725.5,
             placement: "static".into(),
+            groups: None,
+            touches: String::new(),
             victim: "greedy".into(),
             background_victim: "cost-benefit".into(),
             keep_free: "adaptive".into(),

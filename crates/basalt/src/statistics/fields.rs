@@ -116,6 +116,24 @@ pub(super) fn further_counters(live: &Live) -> impl Iterator<Item = (&str, u64)>
     live.counters.named.iter().filter(|(name, _)| !is_field(&format!("{COUNTERS}{name}")))
 }
 
+/// Names of what is told of each log of data: the log's is what follows.
+pub(super) const LOGS: &str = "logs/";
+
+/// The logs of data that are told of, from the hottest on, and what was there before at the end.
+pub(super) fn logs(live: &Live) -> Vec<&str> {
+    let of_log = |name| str::strip_suffix(str::strip_prefix(name, LOGS)?, "/written_blocks");
+    let mut logs: Vec<&str> = live.counters.named.iter().filter_map(|(name, _)| of_log(name)).collect();
+    let last = ["cold_data", "before"];
+    let rank = |log: &str| match log {
+        "hot_data" => 0,
+        "warm_data" => 1,
+        _ => 2 + last.iter().position(|one| *one == log).map_or(0, |at| at + 1),
+    };
+    // Those of a placement by their number.
+    logs.sort_by_key(|log| (rank(log), log.len(), *log));
+    logs
+}
+
 /// Facts of one engine alone that no part of the table and of Prometheus's text knows, by name.
 pub(super) fn further_facts(live: &Live) -> impl Iterator<Item = (&str, u64)> {
     live.named.iter().filter(|(name, _)| !is_field(name))

@@ -9,7 +9,7 @@ use std::time::Duration;
 use basalt_vfs::{CleaningWork, Live};
 
 use super::document::Document;
-use super::fields;
+use super::fields::{self, LOGS};
 
 /// A document as Prometheus reads it: whole, with a line end at its end.
 pub fn exposition(document: &Document) -> String {
@@ -18,6 +18,7 @@ pub fn exposition(document: &Document) -> String {
     space(document, &mut text);
     written(&document.live, &mut text);
     cleaning(&document.live, &mut text);
+    logs(&document.live, &mut text);
     further(&document.live, &mut text);
     text.text
 }
@@ -112,10 +113,41 @@ fn written(live: &Live, text: &mut Exposition) {
     }
 }
 
-/// What one engine has besides, by its name.
+/// Logs of data, in bytes.
+fn logs(live: &Live, text: &mut Exposition) {
+    let logs = fields::logs(live);
+    let metrics = [
+        ("basalt_log_written_bytes_total", Kind::Counter, "Data of users written to a log.", "written_blocks"),
+        ("basalt_log_copied_bytes_total", Kind::Counter, "Data that cleaning copied to a log.", "copied_blocks"),
+        ("basalt_log_dead_bytes_total", Kind::Counter, "Data of a log's segments that died.", "dead_blocks"),
+        (
+            "basalt_log_moved_bytes_total",
+            Kind::Counter,
+            "Data that cleaning copied from a log's segments.",
+            "moved_blocks",
+        ),
+        ("basalt_log_live_bytes", Kind::Gauge, "Live data of a log's segments.", "live_blocks"),
+        ("basalt_log_segments_bytes", Kind::Gauge, "Segments of a log, live or not.", "blocks"),
+    ];
+    for (name, kind, help, what) in metrics {
+        if !logs.is_empty() {
+            text.metric(name, kind, help);
+        }
+        for log in &logs {
+            let path = format!("{LOGS}{log}/{what}");
+            let blocks = live.counters.named.get(&path).or_else(|| live.named.get(&path)).unwrap_or(0);
+            text.sample(&[("log", log)], blocks.saturating_mul(live.block_size.into()));
+        }
+    }
+}
+
+/// What one engine has besides, by its name; logs have metrics of their own.
 fn further(live: &Live, text: &mut Exposition) {
-    let (counters, facts): (Vec<_>, Vec<_>) =
-        (fields::further_counters(live).collect(), fields::further_facts(live).collect());
+    let is_other = |(name, _): &(&str, u64)| !name.starts_with(LOGS);
+    let (counters, facts): (Vec<_>, Vec<_>) = (
+        fields::further_counters(live).filter(is_other).collect(),
+        fields::further_facts(live).filter(is_other).collect(),
+    );
     for (numbers, name, kind, help) in [
         (counters, "basalt_engine_total", Kind::Counter, "What only this engine counts, by name."),
         (facts, "basalt_engine", Kind::Gauge, "Facts that only this engine has, by name."),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use basalt_vfs::{CleaningWork, Counters, Live};
 
 use super::document::{Document, MountFacts};
-use super::fields;
+use super::fields::{self, LOGS};
 use crate::failure::one_line;
 use crate::size::human;
 use crate::time;
@@ -84,7 +84,10 @@ fn facts(document: &Document) -> Vec<String> {
     row("mount", format!("{}, for {}", mount.mount_point, time::duration(uptime)));
     row("device", format!("{} (number {}, served by process {})", mount.target, mount.device_number, mount.process));
     if !mount.placement.is_empty() {
-        let MountFacts { placement, victim, background_victim, keep_free, .. } = mount;
+        let MountFacts { victim, background_victim, keep_free, touches, .. } = mount;
+        let groups = mount.groups.map(|groups| format!(" groups={groups}")).unwrap_or_default();
+        let touches = if touches.is_empty() { String::new() } else { format!(" touches={touches}") };
+        let placement = format!("{}{groups}{touches}", mount.placement);
         row(
             "policies",
             format!("placement {placement}, victim {victim}, while idle {background_victim}, keep_free {keep_free}"),
@@ -179,39 +182,35 @@ fn checkpoints(counters: &Counters, change: Option<&Change>) -> Vec<String> {
     if rows.is_empty() { rows } else { std::iter::once(head("checkpoints", change)).chain(rows).collect() }
 }
 
-/// Names of what is counted of each log of data: the log is what follows.
-const LOGS: &str = "logs/";
-
 /// The logs of data that were written to: what users and cleaning wrote there, what died of it, and what is live in their segments.
 fn logs(live: &Live, unit: Unit) -> Vec<String> {
-    let written_blocks = live.counters.named.iter().filter_map(|(name, written)| {
-        let log = name.strip_prefix(LOGS)?.strip_suffix("/written_blocks")?;
-        Some((log, written))
-    });
-    let row = |(log, written): (&str, u64)| {
+    let row = |log: &str| {
         let counted = |what: &str| live.counters.named.get(&format!("{LOGS}{log}/{what}")).unwrap_or(0);
         let fact = |what: &str| live.named.get(&format!("{LOGS}{log}/{what}")).unwrap_or(0);
-        let (copied, dead, blocks) = (counted("copied_blocks"), counted("dead_blocks"), fact("blocks"));
+        let (written, copied, dead) = (counted("written_blocks"), counted("copied_blocks"), counted("dead_blocks"));
+        let (moved, live, blocks) = (counted("moved_blocks"), fact("live_blocks"), fact("blocks"));
         let share = |part: u64, whole: u64| (whole > 0).then(|| format!("{:.1} %", 100.0 * part as f64 / whole as f64));
-        let amplification = (written > 0).then(|| format!("{:.2}", (written + copied) as f64 / written as f64));
+        let amplification =
+            (written > 0).then(|| format!("{:.2}", written.saturating_add(copied) as f64 / written as f64));
         let nothing = || "-".to_owned();
-        (written + copied + blocks > 0).then(|| {
+        [written, copied, dead, moved, live, blocks].iter().any(|count| *count > 0).then(|| {
             let values = [
                 unit.blocks(written),
                 unit.blocks(copied),
                 amplification.unwrap_or_else(nothing),
                 unit.blocks(dead),
-                unit.blocks(blocks),
-                share(fact("live_blocks"), blocks).unwrap_or_else(nothing),
+                unit.blocks(moved),
+                unit.blocks(live),
+                share(live, blocks).unwrap_or_else(nothing),
             ];
-            cells(&format!("  {log}"), &values)
+            cells(&format!("  {}", one_line(log)), &values)
         })
     };
-    let rows: Vec<String> = written_blocks.filter_map(row).collect();
+    let rows: Vec<String> = fields::logs(live).into_iter().filter_map(row).collect();
     if rows.is_empty() {
         return rows;
     }
-    let names = ["written", "copied", "written times", "died", "segments", "live"].map(str::to_owned);
+    let names = ["written", "copied", "times", "died", "moved away", "live", "live share"].map(str::to_owned);
     std::iter::once(cells("logs of data", &names)).chain(rows).collect()
 }
 
@@ -352,11 +351,12 @@ mod tests {
                 document.live.counters.named.set(format!("logs/{log}/{name}"), count);
             }
         }
+        document.live.counters.named.set("logs/hot_data/moved_blocks", 20);
         document.live.named.set("logs/hot_data/live_blocks", 128);
         document.live.named.set("logs/hot_data/blocks", 512);
         let table = lines(&document, None);
-        assert_eq!(words(&table, "hot_data").join(" "), "1 MiB 256 KiB 1.25 400 KiB 2 MiB 25.0 %");
-        assert_eq!(words(&table, "more_1").join(" "), "0 B 2 MiB - 0 B 0 B -");
+        assert_eq!(words(&table, "hot_data").join(" "), "1 MiB 256 KiB 1.25 400 KiB 80 KiB 512 KiB 25.0 %");
+        assert_eq!(words(&table, "more_1").join(" "), "0 B 2 MiB - 0 B 0 B 0 B -");
         let named = table.iter().filter(|line| line.contains("_data") || line.contains("logs/")).count();
         assert_eq!(named, 1, "{table:#?}");
     }
@@ -414,5 +414,23 @@ mod tests {
         assert_eq!(words(&super::lines(&document, None), "changes").join(" "), "none: mounted read-only");
         document.live.read_only_reason = Some("feature".into());
         assert_eq!(words(&super::lines(&document, None), "changes").join(" "), "none: feature");
+    }
+
+    /// The document is what somebody else wrote.
+    #[test]
+    fn names_of_logs_stay_on_their_line() {
+        let mut document = example();
+        document.live.counters.named.set("logs/evil\n\u{1b}[2J/written_blocks".to_owned(), 5);
+        let table = lines(&document, None);
+        assert!(table.iter().all(|line| !line.contains(|one: char| one.is_control())), "{table:#?}");
+    }
+
+    #[test]
+    fn huge_numbers_of_logs_do_not_overflow() {
+        let mut document = example();
+        for name in ["written_blocks", "copied_blocks", "dead_blocks"] {
+            document.live.counters.named.set(format!("logs/hot_data/{name}"), u64::MAX);
+        }
+        assert!(!lines(&document, None).is_empty());
     }
 }

@@ -63,8 +63,8 @@ impl Volume {
             self.checkpoint.note_change();
         }
         self.check_xattr_node(ino)?;
-        let (xattr, size) = (self.inode(ino)?.xattr_nid(), self.inode(ino)?.i_size.get());
-        self.forget_in_lists(ino, FileBlock::FIRST, FileBlock::behind(size));
+        let xattr = self.inode(ino)?.xattr_nid();
+        self.forget_in_lists(ino, FileBlock::FIRST, FileBlock::END);
         if self.has_blocks(ino)? {
             self.free_blocks_from(ino, FileBlock::FIRST)?;
         }

@@ -1,43 +1,73 @@
 //! The active and the inactive list that a page cache would have pages of files on, for placements that look at them.
 
 use basalt_segments::{List, PageTemperatures, Touches};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::layout::{BLOCK_SIZE, FileBlock, Ino};
 
 /// Lists of pages without their bytes, apart from [`Pages`](super::cache::Pages): they know of writes that pass the cache by, and of reads.
 ///
 /// Of as many pages as the cache has room for; each takes about 120 bytes, those besides that left the lists last included.
-pub struct PageLists(PageTemperatures<(Ino, FileBlock)>);
+pub struct PageLists {
+    pages: PageTemperatures<(Ino, FileBlock)>,
+    /// Of files with pages that are known: the block behind the last of them that ever was.
+    ends: FxHashMap<Ino, FileBlock>,
+    most: usize,
+}
+
+/// Looking for a page by its key takes as long as looking at so many in a row.
+const LOOKUP: usize = 8;
 
 impl PageLists {
     /// For a cache of so many bytes.
     pub fn new(cache_bytes: usize, touches: Touches) -> PageLists {
-        PageLists(PageTemperatures::new(cache_bytes / BLOCK_SIZE, touches))
+        let most = cache_bytes / BLOCK_SIZE;
+        PageLists { pages: PageTemperatures::new(most, touches), ends: FxHashMap::default(), most }
     }
 
     /// Somebody writes these bytes of a file.
     pub fn note_write(&mut self, ino: Ino, offset: u64, length: u64) {
-        pages(offset, length).for_each(|page| self.0.note_write((ino, page)));
+        self.note_end(ino, offset, length);
+        pages(offset, length).for_each(|page| self.pages.note_write((ino, page)));
     }
 
     /// Somebody reads these bytes of a file.
     pub fn note_read(&mut self, ino: Ino, offset: u64, length: u64) {
-        pages(offset, length).for_each(|page| self.0.note_read((ino, page)));
+        self.note_end(ino, offset, length);
+        pages(offset, length).for_each(|page| self.pages.note_read((ino, page)));
     }
 
-    /// The blocks of a file from `from` to `to` (exclusive) are gone.
+    /// These pages of a file will be known.
+    fn note_end(&mut self, ino: Ino, offset: u64, length: u64) {
+        let Some(last) = pages(offset, length).last() else { return };
+        if self.ends.len() > 2 * self.most && !self.ends.contains_key(&ino) {
+            // Pages that are known are no more than that: other files have none any more.
+            let mut with_pages = FxHashSet::default();
+            self.pages.all_known().for_each(|(ino, _)| _ = with_pages.insert(*ino));
+            self.ends.retain(|ino, _| with_pages.contains(ino));
+        }
+        let end = self.ends.entry(ino).or_default();
+        *end = last.saturating_add(1).max(*end);
+    }
+
+    /// The blocks of a file from `from` to `to` (exclusive) are gone. Takes time in proportion to the pages that are known of all files at the
+    /// most, and none where none of this one is.
     pub fn forget(&mut self, ino: Ino, from: FileBlock, to: FileBlock) {
-        let (from, to) = (from.get(), to.get());
-        if to.saturating_sub(from) as usize <= self.0.pages_known() {
-            (from..to).for_each(|page| self.0.forget((ino, FileBlock::new(page))));
+        let Some(end) = self.ends.get(&ino) else { return };
+        let (from, to) = (from.get(), to.min(*end).get());
+        if (to.saturating_sub(from) as usize).saturating_mul(LOOKUP) <= self.pages.pages_known() {
+            (from..to).for_each(|page| self.pages.forget((ino, FileBlock::new(page))));
         } else {
-            self.0.forget_where(|(of, page)| *of == ino && (from..to).contains(&page.get()));
+            self.pages.forget_where(|(of, page)| *of == ino && (from..to).contains(&page.get()));
+        }
+        if from == 0 && to == end.get() {
+            self.ends.remove(&ino);
         }
     }
 
     /// The list that a page is on; `None` if it is on none.
     pub fn list(&self, ino: Ino, page: FileBlock) -> Option<List> {
-        self.0.list((ino, page))
+        self.pages.list((ino, page))
     }
 }
 

@@ -111,7 +111,7 @@ impl Volume {
         if size < old {
             self.inode_mut(ino)?.i_size.set(size);
             if !self.has_inline_data(ino)? {
-                self.forget_in_lists(ino, FileBlock::behind(size), FileBlock::behind(old));
+                self.forget_in_lists(ino, FileBlock::behind(size), FileBlock::END);
                 self.truncate(ino, size)?;
             }
         }

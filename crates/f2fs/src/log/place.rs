@@ -125,6 +125,9 @@ impl Volume {
         if log == LogId::of(SegmentKind::WarmNode) && !mutant::active(Mutant::ChainSegmentReused) {
             self.table.pin(next);
         }
+        if !kind.is_node() {
+            self.tallies.begin(log, next);
+        }
         self.logs[log] = ActiveLog {
             segment: next,
             offset: 0,
@@ -201,7 +204,7 @@ impl Volume {
         self.invalidate_unplaced(address)?;
         let place = self.geometry.main_block(address);
         self.placement.note_dead(place);
-        self.tallies.note_dead(place);
+        self.tallies.note_dead(place, self.table.kind(place.segment()));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment};
 
-use super::records::Record;
+use super::records::{AGE_MAX, Record};
 use crate::boxes::Boxes;
 
 type Pool = Boxes<Record>;
@@ -144,6 +144,15 @@ impl Places {
         let Some(held) = self.segments.get_mut(segment.index()) else { return };
         if let Records::Each(number) = std::mem::replace(&mut held.records, Records::Common(common)) {
             self.pool.give_back(number);
+        }
+    }
+
+    /// Nothing was touched longer ago than the clock can tell; has to be called as often as [`Record::limit_age`].
+    pub fn limit_ages(&mut self, now: u32) {
+        for held in &mut self.segments {
+            if now.wrapping_sub(held.touched) > AGE_MAX {
+                held.touched = now.wrapping_sub(AGE_MAX);
+            }
         }
     }
 
@@ -323,6 +332,22 @@ mod tests {
         (256..300).for_each(|offset| places.clear(place(0, offset)));
         (256..300).for_each(|offset| places.clear(place(0, offset)));
         assert_eq!(places.live(), 212);
+    }
+
+    /// The clock wraps: what was touched once must not look as if it were just now.
+    #[test]
+    fn nothing_was_touched_longer_ago_than_the_clock_tells() {
+        let mut places = Places::default();
+        write(&mut places, place(1, 0), 5, 0);
+        let since = |places: &Places, now| places.since_touched(Segment::new(1), now);
+        assert_eq!(since(&places, 105), Some(100));
+        assert_eq!(places.since_touched(Segment::new(0), 105), None);
+        let late = 5_u32.wrapping_add(AGE_MAX + 77);
+        places.limit_ages(late);
+        assert_eq!(since(&places, late), Some(AGE_MAX));
+        let wrapped = late.wrapping_add(1 << 30);
+        places.limit_ages(wrapped);
+        assert_eq!(since(&places, wrapped), Some(AGE_MAX));
     }
 
     #[test]

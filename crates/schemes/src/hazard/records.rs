@@ -9,7 +9,7 @@ const COUNT_MAX: u16 = 15;
 /// The least share of the newest interval in the mean is 1 / 8.
 const REMEMBERED: u16 = 8;
 /// Ages above this are taken for it: half of what the clock tells apart.
-const AGE_MAX: u32 = 1 << 31;
+pub const AGE_MAX: u32 = 1 << 31;
 
 /// Histories are told apart by past intervals (one, two to four, more), the bucket of their mean, and how much longer or shorter the last
 /// one was. Blocks that were never overwritten are alike.

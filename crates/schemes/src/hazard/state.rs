@@ -298,6 +298,7 @@ impl State {
             common.counted = self.now;
         }
         self.oldest.limit_age(self.now);
+        self.places.limit_ages(self.now);
     }
 
     /// The hand counts what one block lived through since its last visit.

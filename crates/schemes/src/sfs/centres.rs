@@ -102,3 +102,39 @@ fn nearest(centres: &[f64], hotness: f64) -> usize {
     let distances = centres.iter().map(|centre| (centre - hotness).abs()).enumerate().rev();
     distances.min_by(|(_, one), (_, other)| one.total_cmp(other)).map_or(0, |(at, _)| at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three of 1 and one of 9: the first round puts all into one group, the second one parts them.
+    const PARTED: [f64; 4] = [1.0, 1.0, 9.0, 1.0];
+
+    #[test]
+    fn segments_are_parted_in_three_rounds() {
+        for scale in [Scale::Linear, Scale::Logarithmic] {
+            let mut centres = Centres::new(2, scale);
+            centres.update(&PARTED);
+            assert_eq!([9.0, 5.5, 2.0, 1.0].map(|hotness| centres.group(hotness)), [0, 0, 1, 1], "{scale:?}");
+        }
+        // One round from zero leaves the mean of all and zero: 2 would be nearer to 3 than to 0.
+        let mut centres = Centres::new(2, Scale::Linear);
+        centres.update(&PARTED);
+        assert_eq!((centres.group(4.9), centres.group(2.0)), (1, 1));
+    }
+
+    #[test]
+    fn a_centre_without_segments_goes_to_zero_or_stays() {
+        for (scale, expected) in [(Scale::Linear, [0, 0, 1]), (Scale::Logarithmic, [0, 1, 1])] {
+            let mut centres = Centres::new(2, scale);
+            [PARTED, [1.0; 4]].iter().for_each(|segments| centres.update(segments));
+            assert_eq!([8.0, 0.8, 0.4].map(|hotness| centres.group(hotness)), expected, "{scale:?}");
+        }
+    }
+
+    #[test]
+    fn without_segments_all_are_of_the_coldest_group_on_a_scale() {
+        let groups = [Scale::Linear, Scale::Logarithmic].map(|scale| Centres::new(3, scale).group(1e9));
+        assert_eq!(groups, [2, 2]);
+    }
+}

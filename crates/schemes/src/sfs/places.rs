@@ -287,4 +287,38 @@ mod tests {
             assert_eq!(means > 5, most != usize::MAX, "{means}");
         }
     }
+
+    /// With room for two segments, a hundred one after the other have records of their own.
+    #[test]
+    fn a_segment_that_is_free_leaves_its_room_to_others() {
+        let mut places = WrittenPlaces::default();
+        places.limit(2 * Boxes::<Written>::BOX_BYTES);
+        for segment in 0..100 {
+            (0..2).for_each(|at| places.set(place(segment, at), written(3 + 4 * at, segment), segment));
+            assert_eq!([0, 1].map(|at| places.find(place(segment, at)).unwrap().count), [3, 7], "{segment}");
+            places.free(Segment::new(segment));
+        }
+    }
+
+    /// Looking for the coldest takes a look at all, so it is not done for each segment.
+    #[test]
+    fn one_segment_of_sixteen_gives_its_records_up_at_a_time() {
+        let mut places = WrittenPlaces::default();
+        places.limit(33 * Boxes::<Written>::BOX_BYTES);
+        (0..34).for_each(|segment| places.set(place(segment, 0), written(1, segment), segment));
+        let means: Vec<usize> = (0..34).filter(|&at| places.segments[at].records == Records::Mean).collect();
+        assert_eq!(means, [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_sealed_stays_so_when_times_go_back() {
+        let mut places = WrittenPlaces::default();
+        places.limit(1);
+        for segment in 0..2 {
+            places.set(place(segment, 0), written(1, 500), 500);
+            places.seal(Segment::new(segment));
+        }
+        places.subtract_from_times(400);
+        assert!(places.sums().all(|sums| sums.is_sealed() && sums.hotness(101, 1) == Some(1.0)));
+    }
 }
