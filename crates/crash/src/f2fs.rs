@@ -87,7 +87,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 23] = [
+pub const VOLUMES: [F2fsVolume; 28] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -180,6 +180,30 @@ pub const VOLUMES: [F2fsVolume; 23] = [
         sections_per_commit: Some(1),
         ..TIGHT
     },
+    // Groups by hotness around centres, whose victims are weighed by what the placement has learned.
+    F2fsVolume { name: "groups-sfs", size_mib: 72, placement: "sfs", victim: "cost-hotness", ..TIGHT },
+    F2fsVolume {
+        name: "groups-sfs-log-journal",
+        size_mib: 72,
+        placement: "sfs-log",
+        victim: "cost-benefit",
+        cache_bytes: 32 << 20,
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        ..TIGHT
+    },
+    F2fsVolume {
+        name: "groups-mdc-journal",
+        size_mib: 72,
+        placement: "mdc",
+        victim: "declining-cost",
+        journal_bytes: 256 << 10,
+        ..TIGHT
+    },
+    // What a page cache's lists say, with the logs that they need at least.
+    F2fsVolume { name: "page-cache", logs: 4, placement: "page-cache", ..TIGHT },
+    F2fsVolume { name: "page-cache-journal", placement: "page-cache", journal_bytes: 256 << 10, ..TIGHT },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
