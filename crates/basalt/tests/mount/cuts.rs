@@ -220,11 +220,17 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Times that 64 KiB are overwritten at most: the device remembers all of it, and the files that are judged may take long on a busy machine.
+const CHURNS: usize = 8192;
+
 /// Overwrites files without an fsync, so that there is something to clean.
 fn churn(root: &Path, seed: u64, is_over: &AtomicBool) {
     let mut rng = Rng::new(seed);
     let content: Vec<u8> = (0..1 << 16).map(|at| (at % 251) as u8).collect();
-    while !is_over.load(SeqCst) {
+    for _ in 0..CHURNS {
+        if is_over.load(SeqCst) {
+            return;
+        }
         let file = File::options()
             .create(true)
             .truncate(false)
