@@ -7,7 +7,8 @@ use crate::layout::{BLOCK_SIZE, FileBlock, Ino};
 
 /// Lists of pages without their bytes, apart from [`Pages`](super::cache::Pages): they know of writes that pass the cache by, and of reads.
 ///
-/// Of as many pages as the cache has room for; each takes about 120 bytes, those besides that left the lists last included.
+/// Of as many pages as the cache has room for; each takes about 120 bytes, those besides that left the lists last included, and up to 80 more
+/// where files have a page each.
 pub struct PageLists {
     pages: PageTemperatures<(Ino, FileBlock)>,
     /// Of files with pages that are known: the block behind the last of them that ever was.
@@ -40,8 +41,8 @@ impl PageLists {
     /// These pages of a file will be known.
     fn note_end(&mut self, ino: Ino, offset: u64, length: u64) {
         let Some(last) = pages(offset, length).last() else { return };
-        if self.ends.len() > 2 * self.most && !self.ends.contains_key(&ino) {
-            // Pages that are known are no more than that: other files have none any more.
+        // At most twice as many pages as the lists have are known, so half of these files have none, and the next time is as far away.
+        if self.ends.len() > 4 * self.most && !self.ends.contains_key(&ino) {
             let mut with_pages = FxHashSet::default();
             self.pages.all_known().for_each(|(ino, _)| _ = with_pages.insert(*ino));
             self.ends.retain(|ino, _| with_pages.contains(ino));

@@ -5,7 +5,7 @@ use basalt_segments::{BlockTraits, LogId, MainBlock, Reason, Segment, SegmentKin
 use super::logs::Logs;
 
 /// A log of data: what it wrote since the volume was opened, in blocks, and what is left of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct LogTally {
     /// `hot_data`, `warm_data` or `cold_data` for the three logs of data that F2FS has, `more_1`, `more_2` … for those of the placement, and
     /// `before` for what lies in segments that were begun before the volume was opened.

@@ -53,7 +53,7 @@ fn three(scale: Scale) -> Written {
     for (segment, writes) in [(0, 1), (1, 4), (2, 16)] {
         written.fill(segment, segment, writes);
     }
-    // More of them, so that there are more segments than groups.
+    // Three more: centres move where there are more segments than groups.
     (3..6).for_each(|segment| written.fill(segment, segment, 1));
     written.sfs.note_free(Segment::new(50));
     written
