@@ -125,6 +125,7 @@ fn sectors_that_cannot_be_read_cost_nothing_that_was_promised() {
     let stories = [
         include_str!("stories/read-fails-in-front-of-a-bad-block.txt"),
         include_str!("stories/first-commit-of-the-journal-unreadable.txt"),
+        include_str!("stories/read-fails-of-what-an-unreadable-copy-was-made-from.txt"),
     ];
     for text in stories {
         assert_eq!(play(text), Ok(()), "{text}");
@@ -223,4 +224,13 @@ fn what_was_fsynced_must_be_where_the_mount_says() {
         let error = scenario.play(&engine).map(drop).unwrap_err();
         assert!(error.contains("none that may be there"), "told {is_told}: {error}");
     }
+}
+
+/// The summary of a segment that a log of no checkpoint fills is written again at each checkpoint, in place. Where power makes it unreadable,
+/// the nodes say what it said, and the mount itself has what was fsynced.
+#[test]
+fn a_summary_that_cannot_be_read_is_made_anew_from_the_nodes() {
+    let scenario: Scenario = include_str!("stories/summary-of-an-unrecorded-log-unreadable.txt").parse().unwrap();
+    let engine = Deaf { engine: volume(&scenario.volume).unwrap(), is_told: false };
+    assert_eq!(scenario.play(&engine).map(drop), Ok(()));
 }

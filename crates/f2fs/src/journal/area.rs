@@ -3,7 +3,7 @@
 use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::blocks::read_blocks;
+use crate::blocks::{read_block, read_blocks};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::crc::crc;
@@ -173,7 +173,7 @@ impl Area {
         if let Some(last) = commits.last()
             && !mutant::active(Mutant::CopyNotVerified)
             && !mutant::active(Mutant::TornJournalAccepted)
-            && !self.has_arrived(device, geometry, last)
+            && !has_arrived(device, geometry, last)?
         {
             commits.pop();
         }
@@ -199,7 +199,7 @@ impl Area {
         };
         let begin = blocks.partition_point(|(header, _)| header.commit.get() < last.get());
         for (_, moves) in &blocks[begin..] {
-            if !self.has_arrived(device, geometry, moves) {
+            if matches!(has_arrived(device, geometry, moves), Ok(false)) {
                 blocks.truncate(begin);
                 break;
             }
@@ -244,33 +244,47 @@ impl Area {
         }
         (found, unreadable)
     }
+}
 
-    /// Whether every copy of a commit is what was copied.
-    ///
-    /// A copy that cannot be read was being written when power went, or went bad later. If all that was moved is still at its old
-    /// places, nothing was written over them, and the commit need not count; if not, they had been freed: it was durable.
-    fn has_arrived(&self, device: &dyn BlockDevice, geometry: &Geometry, moves: &[Move]) -> bool {
-        let mut unreadable = false;
-        for one in moves {
-            if !geometry.in_main(one.new) || !geometry.in_main(one.old) {
-                return false;
-            }
-            match read_blocks(device, one.new, 1) {
-                Ok(block) if crc(&block) == one.crc => {}
-                Ok(_) => return false,
-                Err(_) => unreadable = true,
-            }
+/// Whether every copy of a commit is what was copied.
+///
+/// A copy that cannot be read was being written when power went, or went bad later. If all that was moved is still at its old
+/// places, nothing was written over them, and the commit need not count; if not, they had been freed: it was durable.
+///
+/// # Errors
+/// The device's, where an old place cannot be read either: it may hold all that there is.
+fn has_arrived(device: &dyn BlockDevice, geometry: &Geometry, moves: &[Move]) -> Result<bool> {
+    let mut unreadable = false;
+    for one in moves {
+        if !geometry.in_main(one.new) || !geometry.in_main(one.old) {
+            return Ok(false);
         }
-        !unreadable || !moves.iter().all(|one| is_at_old_place(device, one))
+        match read_block(device, one.new) {
+            Ok(block) if crc(&block) == one.crc => {}
+            Ok(_) => return Ok(false),
+            Err(_) => unreadable = true,
+        }
     }
+    if !unreadable {
+        return Ok(true);
+    }
+    let mut failed = None;
+    for one in moves {
+        match is_at_old_place(device, one) {
+            Ok(true) => {}
+            Ok(false) => return Ok(true),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(false), Err)
 }
 
 /// Whether what was moved is still where it was.
-fn is_at_old_place(device: &dyn BlockDevice, one: &Move) -> bool {
-    let Ok(block) = read_blocks(device, one.old, 1) else { return false };
-    match one.kind {
+fn is_at_old_place(device: &dyn BlockDevice, one: &Move) -> Result<bool> {
+    let block = read_block(device, one.old)?;
+    Ok(match one.kind {
         // A node that was moved says where its log goes on from its new place.
         KIND_NODE => RawNode::ref_from_bytes(&block).is_ok_and(|node| node.footer.nid() == one.nid),
         _ => crc(&block) == one.crc,
-    }
+    })
 }

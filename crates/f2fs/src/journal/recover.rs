@@ -105,7 +105,7 @@ impl Volume {
     }
 
     /// The blocks that the checkpoint has live and the journal moved, with their last places.
-    fn moved_of_checkpoint(&self, moves: &[Move], translation: &Translation) -> Result<Vec<Moved>> {
+    fn moved_of_checkpoint(&mut self, moves: &[Move], translation: &Translation) -> Result<Vec<Moved>> {
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         for one in moves {
@@ -123,7 +123,7 @@ impl Volume {
         Ok(found)
     }
 
-    fn owner_by_summary(&self, block: MainBlock, owner: Owner) -> Result<Owner> {
+    fn owner_by_summary(&mut self, block: MainBlock, owner: Owner) -> Result<Owner> {
         let summary = self.load_summary(block.segment())?;
         let entry = summary.entries[block.offset() as usize];
         Ok(Owner { nid: entry.nid(), index: u32::from(entry.ofs_in_node.get()), ..owner })

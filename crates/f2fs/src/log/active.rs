@@ -35,7 +35,7 @@ pub fn node_owner(nid: Nid) -> RawSummary {
 /// Owners of blocks that recovery makes live, for the segment summaries.
 #[derive(Default)]
 pub struct Owners {
-    pub(super) changed: BTreeMap<Segment, Box<RawSummaryBlock>>,
+    pub(crate) changed: BTreeMap<Segment, Box<RawSummaryBlock>>,
 }
 
 impl Owners {

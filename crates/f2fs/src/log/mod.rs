@@ -7,12 +7,10 @@
 //! | `place` | taking the next block of a log, and giving blocks up |
 //! | [`writer`] | blocks on their way to the device, joined to large requests |
 //! | `chain` | the roll-forward chain behind a checkpoint |
-//! | `owners` | owners of blocks that recovery makes live |
 
 pub mod active;
 mod chain;
 pub(crate) mod logs;
-mod owners;
 mod place;
 pub(crate) mod tallies;
 pub mod writer;

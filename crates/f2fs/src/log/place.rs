@@ -245,6 +245,15 @@ impl Volume {
         Ok(())
     }
 
+    /// The log that writes to a segment.
+    pub(crate) fn log_in(&self, segment: Segment) -> Option<LogId> {
+        let writes = |log: &LogId| {
+            let log = &self.logs[*log];
+            log.segment == segment && !log.left
+        };
+        self.logs.ids().find(writes)
+    }
+
     /// Reads a block that may still wait in the writer.
     pub(crate) fn read_block(&self, address: Address) -> Result<Box<RawBlock>> {
         let mut block = RawBlock::zeroed();

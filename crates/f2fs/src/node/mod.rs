@@ -1,5 +1,6 @@
 //! Nodes: where they are (NAT), those in memory (cache, load), making and writing them (write), the way from a file offset to a node
-//! (path, map), what is below a node (level), and from a block to its node (owner).
+//! (path, map), what is below a node (level), from a block to its node (owner), and
+//! what segments' summaries say of that in recovery (summaries).
 
 pub mod cache;
 pub mod inode;
@@ -11,4 +12,5 @@ pub(crate) mod owner;
 pub mod path;
 pub(crate) mod pointers;
 pub(crate) mod seen;
+mod summaries;
 pub(crate) mod write;

@@ -199,8 +199,9 @@ fn roll_forward(
         // Read-only, it needs none.
         Err(error @ Error::Refused(basalt_vfs::Error::NoSpace)) if !options.read_only => Err(error),
         Err(error) if matches!(error, Error::Damaged { .. } | Error::Refused(_)) || error.is_from_reading() => {
-            let warning =
-                format!("mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}");
+            let warning = format!(
+                "mounted read-only: what was fsynced after the last checkpoint cannot be recovered: {error}; `basalt rescue` finds more"
+            );
             let device = volume.device.clone();
             let recovery = Recovery { extent: Extent::Journal, ..Recovery::MOUNT };
             let options = OpenOptions { read_only: true, ..options };

@@ -12,8 +12,8 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
-use super::scan::{ChainNode, Start, entries_now, read_block, wrong_in};
-use crate::blocks::read_blocks;
+use super::scan::{ChainNode, Start, entries_now, wrong_in};
+use crate::blocks::{read_block, read_blocks};
 use crate::geometry::Geometry;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};

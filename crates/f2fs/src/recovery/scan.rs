@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use basalt_device::BlockDevice;
 
 use super::followed::{Behind, Followers};
-use crate::blocks::read_blocks;
+use crate::blocks::{read_block, read_blocks};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
@@ -288,11 +288,6 @@ pub(super) fn wrong_in(start: &Start<'_, '_>, entries: &[Sealed]) -> Vec<(Addres
         rest = behind;
     }
     wrong
-}
-
-/// Reads a block, twice if need be: one that fails once need not fail again, and one that cannot be read may end the chain.
-pub(super) fn read_block(device: &dyn BlockDevice, address: Address) -> Result<Vec<u8>> {
-    read_blocks(device, address, 1).or_else(|_| read_blocks(device, address, 1))
 }
 
 /// Reads ahead where blocks follow one another.
