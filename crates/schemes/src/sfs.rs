@@ -230,6 +230,10 @@ impl Placement for Sfs {
         state.places.set(place, written, now);
     }
 
+    fn note_coming(&self, places: &[MainBlock]) {
+        self.state().places.look_at(places);
+    }
+
     fn note_dead(&self, place: MainBlock) {
         self.state().places.clear(place);
     }

@@ -78,9 +78,9 @@ pub trait VictimPolicy: Send + Sync {
         0
     }
 
-    /// Whether as many sections with the fewest live blocks are finalists too.
-    fn has_emptiest_finalists(&self) -> bool {
-        false
+    /// Sections that are finalists too, because they have the fewest live blocks. Without [`finalists`](VictimPolicy::finalists) none is.
+    fn emptiest_finalists(&self) -> usize {
+        0
     }
 
     /// The cost of cleaning a finalist; never NaN. Only finalists have a [`rate`](SectionView::rate) where there are any, so it may take
@@ -136,8 +136,8 @@ impl VictimPolicy for Informed<'_> {
         self.policy.finalists()
     }
 
-    fn has_emptiest_finalists(&self) -> bool {
-        self.policy.has_emptiest_finalists()
+    fn emptiest_finalists(&self) -> usize {
+        self.policy.emptiest_finalists()
     }
 
     fn final_cost(&self, section: &SectionView, now: u64) -> f64 {

@@ -290,8 +290,8 @@ impl VictimPolicy for OldestOfFour {
         2
     }
 
-    fn has_emptiest_finalists(&self) -> bool {
-        true
+    fn emptiest_finalists(&self) -> usize {
+        2
     }
 
     fn final_cost(&self, section: &SectionView, _now: u64) -> f64 {
@@ -310,7 +310,7 @@ fn the_emptiest_sections_are_finalists_where_a_policy_wants_them() {
     assert_eq!(best(4), [1, 2, 4, 5], "section 1 is among both, and comes once");
     assert_eq!(table.select_victim(&OldestOfFour, 1000, &|_| false), Some(Section::new(5)));
     let none = StaticPlacement::default();
-    assert!(Informed::new(&OldestOfFour, &none).has_emptiest_finalists());
+    assert_eq!(Informed::new(&OldestOfFour, &none).emptiest_finalists(), 2);
 }
 
 #[test]

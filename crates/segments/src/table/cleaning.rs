@@ -110,8 +110,8 @@ impl SegmentTable {
         let (oldest, youngest) = self.extremes(policy);
         let finalists = policy.finalists().max(count);
         let has_finals = policy.finalists() > 0;
-        let has_emptiest = has_finals && policy.has_emptiest_finalists();
-        let (mut best, mut emptiest) = (Best::new(finalists), Best::new(finalists));
+        let has_emptiest = has_finals && policy.emptiest_finalists() > 0;
+        let (mut best, mut emptiest) = (Best::new(finalists), Best::new(policy.emptiest_finalists().max(count)));
         let may = |section| self.may_clean(section) && !skip(section);
         self.each_partly_live(|view| {
             best.offer(Candidate { cost: policy.cost(&view, now, oldest, youngest), view }, may);
