@@ -27,7 +27,7 @@ fn streams_cost_no_more_than_the_hazard_table_had() {
         ("write-once", 1.02),
     ] {
         let means = [1, 2, 3].map(|seed| {
-            let (statistics, _) = run(options(GIB, 0.15, GROUPS, &AutoVictim), Box::new(Auto::default()), stream, seed);
+            let (statistics, _) = run(options(GIB, 0.15, GROUPS, &AutoVictim), Box::<Auto>::default(), stream, seed);
             statistics.write_amplification()
         });
         let mean = means.iter().sum::<f64>() / 3.0;
@@ -64,7 +64,7 @@ fn one_pass_of_a_trace() {
             written.iter().for_each(|block| volume.write(*block).unwrap());
             volume.take_statistics().write_amplification()
         };
-        let ours = amplification(Box::new(Auto::default()), GROUPS, &AutoVictim);
+        let ours = amplification(Box::<Auto>::default(), GROUPS, &AutoVictim);
         let others: [(&str, Box<dyn Placement>, u32); 3] = [
             ("sepbit", Box::new(SepBit::default()), 6),
             ("dac", Box::new(Dac::new(8)), 8),
