@@ -9,14 +9,25 @@ use basalt_schemes::{Auto, AutoVictim, Dac, SepBit};
 use basalt_segments::{CostBenefit, Placement, VictimPolicy};
 use basalt_simulator::{BLOCK_SIZE, Volume};
 use basalt_traces::{ReadOptions, TraceReader};
-use setting::{GIB, options, run};
+use setting::{GIB, expect, options, run};
 
 /// Groups that it has beside F2FS's logs.
 const GROUPS: u32 = 7;
 
-/// What the issue asks for on 1 GiB with 15 % spare, of one seed of each stream.
+fn amplification(stream: &str, seed: u64) -> f64 {
+    let (statistics, _) = run(options(GIB, 0.15, GROUPS, &AutoVictim), Box::<Auto>::default(), stream, seed);
+    statistics.write_amplification()
+}
+
+/// With 32 of the emptiest sections among the finalists, it is 1.798: the final cost picks among sections that differ by chance.
 #[test]
-#[ignore = "a minute"]
+fn finalists_are_few_enough_for_hot_and_cold_data() {
+    expect("hotcold:90/10", amplification("hotcold:90/10", 1), 1.781, 0.5);
+}
+
+/// The other simulator's means of three seeds on 1 GiB with 15 % spare, and what they differ by.
+#[test]
+#[ignore = "half a minute"]
 fn streams_cost_no_more_than_the_hazard_table_had() {
     let mut dear = Vec::new();
     for (stream, most) in [
@@ -26,10 +37,7 @@ fn streams_cost_no_more_than_the_hazard_table_had() {
         ("runs", 1.88),
         ("write-once", 1.02),
     ] {
-        let means = [1, 2, 3].map(|seed| {
-            let (statistics, _) = run(options(GIB, 0.15, GROUPS, &AutoVictim), Box::<Auto>::default(), stream, seed);
-            statistics.write_amplification()
-        });
+        let means = [1, 2, 3].map(|seed| amplification(stream, seed));
         let mean = means.iter().sum::<f64>() / 3.0;
         println!("{stream}: {mean:.3} of {means:.3?}, at most {most}");
         if mean > most {
