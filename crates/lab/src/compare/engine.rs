@@ -35,13 +35,14 @@ impl Clock for EngineClock {
     }
 }
 
-/// Formats a volume with the defaults of `basalt mkfs`, opens it with those of `basalt mount`, runs the task's workload, and
+/// Formats a volume with the defaults of `basalt mkfs`, opens it with these options, runs the task's workload, and
 /// closes it. Time passes as the device's requests take it, and never besides: the same task gives the same requests.
 ///
 /// # Errors
 /// When the image or the recording cannot be made. What the engine or the workload says is in the result.
 pub(super) fn run(
     task: &GuestTask,
+    options: OpenOptions,
     model: &Arc<DeviceModel>,
     place: &Path,
     limit: Duration,
@@ -57,7 +58,7 @@ pub(super) fn run(
     // What is logged below the device that takes time has the time at which it began.
     let device = Arc::new(TimedDevice::new(Arc::clone(&log), Arc::clone(model), clock.clone()));
     let mut session = Session { clock, log, started: Instant::now(), limit, watch, measured_from: None };
-    let report = session.run(task, device);
+    let report = session.run(task, options, device);
     let Session { log, started, measured_from, .. } = session;
     let log = Arc::into_inner(log).ok_or("the volume's device is still in use")?;
     log.finish()?;
@@ -75,16 +76,21 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(&mut self, task: &GuestTask, device: Arc<dyn BlockDevice>) -> Result<WorkloadReport, Stop> {
+    fn run(
+        &mut self,
+        task: &GuestTask,
+        options: OpenOptions,
+        device: Arc<dyn BlockDevice>,
+    ) -> Result<WorkloadReport, Stop> {
         fn failed(error: impl std::fmt::Display) -> Stop {
             Stop::Failed(error.to_string())
         }
         let time = time_of(&self.clock);
         // As for the others: a discard of the whole device would make a fresh one of it.
-        let options = FormatOptions { uuid: Some([7; 16]), discard: false, time, ..FormatOptions::default() };
-        format(&*device, &options, &mut |_, _| ()).map_err(failed)?;
+        let how = FormatOptions { uuid: Some([7; 16]), discard: false, time, ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| ()).map_err(failed)?;
         let clock = Arc::new(EngineClock(self.clock.clone()));
-        let engine = F2fs::open(device, OpenOptions::default(), clock).map_err(failed)?;
+        let engine = F2fs::open(device, options, clock).map_err(failed)?;
         let mut workload = by_name(&task.workload, &task.settings).map_err(failed)?;
         let mut files = VfsFiles::new(&engine);
         let reached = "prepare phase".to_owned();

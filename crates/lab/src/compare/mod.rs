@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | this one | [`Comparison`]: what to compare, and doing it |
+//! | [`system`] | [`System`]: the file systems that take part |
 //! | [`row`] | [`Row`]: one file system under one workload |
 //! | [`table`] | the rows as a table of text |
 //! | [`page`] | the rows as a report |
@@ -23,6 +24,7 @@ pub mod page;
 mod recorded;
 pub mod row;
 pub(crate) mod scale;
+pub mod system;
 pub mod table;
 
 use std::fs::File;
@@ -36,57 +38,10 @@ use basalt_flash::DeviceModel;
 use basalt_traces::{IologVersion, IologWriter};
 use basalt_workloads::Settings;
 
-use crate::peers::{self, GuestTask, Machine, Peer, PeerRun, Stop};
+use crate::peers::{self, GuestTask, Machine, PeerRun, Stop};
 use recorded::Recorded;
 pub use row::{Measured, Row};
-
-/// A file system that takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    /// Basalt's F2FS.
-    Basalt,
-    /// One of Linux's.
-    Peer(Peer),
-}
-
-impl System {
-    /// Those that take part if nobody says otherwise.
-    pub const DEFAULT: [System; 6] = [
-        System::Basalt,
-        System::Peer(Peer::Ext4),
-        System::Peer(Peer::Xfs),
-        System::Peer(Peer::Btrfs),
-        System::Peer(Peer::F2fs),
-        System::Peer(Peer::Nilfs2),
-    ];
-
-    /// Its name in options and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            System::Basalt => "basalt",
-            System::Peer(peer) => peer.name(),
-        }
-    }
-
-    /// How it is formatted and mounted, for reports.
-    pub const fn setting(self) -> &'static str {
-        match self {
-            System::Basalt => "defaults of basalt mkfs and basalt mount",
-            System::Peer(peer) => peer.setting(),
-        }
-    }
-}
-
-impl std::str::FromStr for System {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<System, String> {
-        if text == "basalt" {
-            return Ok(System::Basalt);
-        }
-        text.parse().map(System::Peer).map_err(|error: String| error.replace("there are ", "there are basalt, "))
-    }
-}
+pub use system::System;
 
 /// What to compare.
 #[derive(Debug, Clone)]
@@ -206,9 +161,9 @@ impl Comparison {
         let scaled = scale::workload(workload, &self.settings);
         let settings = scale::settings(&scaled, &self.settings);
         let task = GuestTask { workload: scaled, settings, requests: requests.to_owned() };
-        let (run, cut) = match system {
-            System::Basalt => (engine::run(&task, &self.device, &self.place, self.limit, watch)?, None),
-            System::Peer(peer) => {
+        let (run, cut) = match system.options() {
+            Ok(options) => (engine::run(&task, options, &self.device, &self.place, self.limit, watch)?, None),
+            Err(peer) => {
                 let machine = Machine { program: &self.program, place: &self.place, limit: self.limit };
                 (peers::run(peer, &machine, &task, watch)?, Some(peers::LONGEST_REQUEST))
             }

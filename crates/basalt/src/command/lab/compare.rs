@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, short, value_name = "WORKLOAD", required = true)]
     workload: Vec<String>,
 
-    /// File systems, separated by commas: basalt, ext4, xfs, btrfs, f2fs, f2fs-lfs, nilfs2
+    /// File systems, separated by commas: basalt, basalt-PLACEMENT (such as basalt-auto), ext4, xfs, btrfs, f2fs, f2fs-lfs, nilfs2
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "basalt,ext4,xfs,btrfs,f2fs,nilfs2")]
     fs: Vec<System>,
 
