@@ -46,7 +46,18 @@ pub struct State {
     /// Where the block lay that got another place last: what is dead there next is not deleted.
     left: Option<MainBlock>,
     /// What was decided last, until the block has its place.
-    decided: Option<(BlockTraits, Decision)>,
+    decided: Option<Decided>,
+}
+
+/// A block for which it was decided where it goes.
+#[derive(Clone, Copy)]
+struct Decided {
+    block: BlockTraits,
+    decision: Decision,
+    /// What was known of it.
+    before: Option<(Record, Option<Source>)>,
+    /// What is known of it from now on, but for promotion.
+    record: Record,
 }
 
 /// Where a block goes.
@@ -108,42 +119,53 @@ impl State {
         found.map(|(record, source)| (record, Some(source))).or_else(oldest)
     }
 
-    fn decide(&mut self, block: &BlockTraits) -> Decision {
-        let record = self.known(block).map(|(record, _)| record);
-        let stays = |group| Decision { group, is_hotter: false, is_promoted: false };
-        let record = match record {
+    /// What is known of a block from this write on.
+    fn record(&self, block: &BlockTraits, before: Option<Record>) -> Record {
+        match before {
             Some(record) if block.reason == Reason::Cleaning => record,
             Some(record) => record.overwritten(self.now),
+            None if block.from.is_some() => Record::second(self.now),
             None => Record::first(self.now),
-        };
+        }
+    }
+
+    fn decide(&mut self, block: &BlockTraits) -> Decided {
+        let before = self.known(block);
+        let record = self.record(block, before.map(|(record, _)| record));
         let life = self.remaining_life(record);
         let predicted = self.edges.group(life);
+        let decision = match block.reason {
+            Reason::Cleaning => self.decide_copy(block, predicted),
+            Reason::Writeback | Reason::Fsync => Decision { group: predicted, is_hotter: false, is_promoted: false },
+        };
+        Decided { block: *block, decision, before, record }
+    }
+
+    /// Where a block goes that cleaning copies.
+    fn decide_copy(&mut self, block: &BlockTraits, predicted: usize) -> Decision {
         let before = block.from.and_then(|from| self.places.group(from)).unwrap_or(0);
         // A group that is not wanted any more keeps nothing.
         let before = before.min(self.edges.coldest());
-        if block.reason != Reason::Cleaning || predicted >= before {
-            return stays(predicted);
+        if predicted >= before {
+            return Decision { group: predicted, is_hotter: false, is_promoted: false };
         }
         let is_promoted = self.promotions.allows();
         Decision { group: if is_promoted { predicted } else { before }, is_hotter: true, is_promoted }
     }
 
     /// As [`decide`](Self::decide), once for a block.
-    fn decision(&mut self, block: &BlockTraits) -> Decision {
-        match self.decided {
-            Some((decided, decision)) if decided == *block => decision,
-            _ => {
-                let decision = self.decide(block);
-                self.decided = Some((*block, decision));
-                decision
-            }
+    fn decided(&mut self, block: &BlockTraits) -> Decided {
+        match self.decided.take().filter(|decided| decided.block == *block) {
+            Some(decided) => decided,
+            None => self.decide(block),
         }
     }
 
     /// The log for a block.
     pub fn log(&mut self, block: &BlockTraits) -> LogId {
-        let decision = self.decision(block);
-        self.streams.log(decision.group, self.now, self.places.live() / PATIENCE)
+        let decided = self.decided(block);
+        self.decided = Some(decided);
+        self.streams.log(decided.decision.group, self.now, self.places.live() / PATIENCE)
     }
 
     /// Whether no user has overwritten a block since it was new: what cleaning copies, or what the user writes now.
@@ -156,30 +178,30 @@ impl State {
 
     /// A block got its place in the log of a group.
     pub fn note_written(&mut self, block: &BlockTraits, place: MainBlock) {
-        let decision = self.decision(block);
-        self.note_placed(block, place, decision);
-        self.streams.note_written(decision.group, self.now, place);
+        let decided = self.decided(block);
+        self.note_placed(&decided, place);
+        self.streams.note_written(decided.decision.group, self.now, place);
         self.tick_for(block);
     }
 
     /// A block got its place in a log that no group writes: it counts as one of the coldest group.
     pub fn note_written_elsewhere(&mut self, block: &BlockTraits, place: MainBlock) {
         let decision = Decision { group: self.edges.coldest(), is_hotter: false, is_promoted: false };
-        self.note_placed(block, place, decision);
+        let before = self.known(block);
+        let record = self.record(block, before.map(|(record, _)| record));
+        self.decided = None;
+        self.note_placed(&Decided { block: *block, decision, before, record }, place);
         self.tick_for(block);
     }
 
-    fn note_placed(&mut self, block: &BlockTraits, place: MainBlock, decision: Decision) {
-        self.decided = None;
-        let mut record = match (self.known(block), block.reason) {
-            (Some((before, _)), Reason::Cleaning) => self.collect(before, decision),
-            (Some((before, source)), _) => {
-                self.count_death(before, source);
-                before.overwritten(self.now)
+    fn note_placed(&mut self, decided: &Decided, place: MainBlock) {
+        let Decided { block, decision, before, mut record } = *decided;
+        if let Some((before, source)) = before {
+            match block.reason {
+                Reason::Cleaning => self.collect(before, decision),
+                Reason::Writeback | Reason::Fsync => self.count_death(before, source),
             }
-            (None, _) if block.from.is_some() => Record::second(self.now),
-            (None, _) => Record::first(self.now),
-        };
+        }
         record.set_promoted(decision.is_promoted);
         self.left = block.from;
         if !self.places.begin(place.segment(), self.now) {
@@ -247,14 +269,13 @@ impl State {
     }
 
     /// Learns from a block that cleaning copies.
-    fn collect(&mut self, record: Record, decision: Decision) -> Record {
+    fn collect(&mut self, record: Record, decision: Decision) {
         if record.is_promoted() {
             self.promotions.count_collected();
         }
         if decision.is_hotter {
             self.promotions.count_asked();
         }
-        record
     }
 
     /// Learns from the death of a block that had this record.
