@@ -288,3 +288,99 @@ fn is_at_old_place(device: &dyn BlockDevice, one: &Move) -> Result<bool> {
         _ => crc(&block) == one.crc,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use basalt_device::{FaultyDevice, MemoryDevice, RequestKind};
+
+    use super::*;
+    use crate::format::{FormatOptions, format};
+    use crate::layout::Nid;
+    use crate::layout::journal::KIND_DATA;
+
+    /// Two blocks of data that were copied: all four places hold what they should.
+    struct Copied {
+        device: FaultyDevice<MemoryDevice>,
+        geometry: Geometry,
+        moves: Vec<Move>,
+    }
+
+    impl Copied {
+        fn new() -> Copied {
+            let device = MemoryDevice::new(64 << 20, 512);
+            let options = FormatOptions { discard_reads_zeros: true, ..FormatOptions::default() };
+            format(&device, &options, &mut |_, _| ()).unwrap();
+            let geometry = Geometry::read(&device).unwrap().0;
+            let moves: Vec<Move> = (0..2_u32)
+                .map(|at| {
+                    let block = [at as u8 + 1; BLOCK_SIZE];
+                    let (old, new) = (geometry.main + 8 * at, geometry.main + 512 + 8 * at);
+                    [old, new].iter().for_each(|at| device.write_at(byte(*at), &block).unwrap());
+                    Move { old, new, nid: Nid::new(4), chained: 0, crc: crc(&block), ofs_in_node: 0, kind: KIND_DATA }
+                })
+                .collect();
+            Copied { device: FaultyDevice::new(device), geometry, moves }
+        }
+
+        fn spoil(&self, at: Address) {
+            self.device.inner().spoil(byte(at), BLOCK_SIZE as u64).unwrap();
+        }
+
+        fn overwrite(&self, at: Address) {
+            self.device.write_at(byte(at), &[77; BLOCK_SIZE]).unwrap();
+        }
+
+        /// What is found: whether the commit has arrived, or nothing where that cannot be said.
+        fn arrived(&self) -> Option<bool> {
+            has_arrived(&self.device, &self.geometry, &self.moves).ok()
+        }
+    }
+
+    fn byte(at: Address) -> u64 {
+        u64::from(at) * BLOCK_SIZE as u64
+    }
+
+    #[test]
+    fn copies_that_can_be_read_decide() {
+        let copied = Copied::new();
+        assert_eq!(copied.arrived(), Some(true));
+        copied.moves.iter().for_each(|one| copied.spoil(one.old));
+        assert_eq!(copied.arrived(), Some(true), "nothing is asked of old places");
+        copied.overwrite(copied.moves[1].new);
+        assert_eq!(copied.arrived(), Some(false));
+    }
+
+    #[test]
+    fn where_a_copy_cannot_be_read_the_old_places_decide() {
+        let copied = Copied::new();
+        copied.spoil(copied.moves[0].new);
+        assert_eq!(copied.arrived(), Some(false), "all is where it was");
+        copied.spoil(copied.moves[0].old);
+        assert_eq!(copied.arrived(), None, "nothing is left of the first, and nothing proves the commit");
+        copied.overwrite(copied.moves[1].old);
+        assert_eq!(copied.arrived(), Some(true), "the second was freed: the commit was durable");
+        let copied = Copied::new();
+        copied.spoil(copied.moves[0].new);
+        copied.spoil(copied.moves[1].old);
+        assert_eq!(copied.arrived(), None);
+    }
+
+    #[test]
+    fn a_read_that_fails_once_decides_nothing() {
+        for nth in 1..=3 {
+            let copied = Copied::new();
+            copied.overwrite(copied.moves[0].old);
+            copied.device.fail_nth(RequestKind::Read, nth, std::io::ErrorKind::Other);
+            assert_eq!(copied.arrived(), Some(true), "read {nth}");
+            let copied = Copied::new();
+            copied.spoil(copied.moves[0].new);
+            copied.device.fail_nth(RequestKind::Read, 2 + nth, std::io::ErrorKind::Other);
+            assert_eq!((copied.arrived(), copied.device.injected()), (Some(false), 1), "read {}", 2 + nth);
+        }
+        let copied = Copied::new();
+        copied.device.fail_nth(RequestKind::Read, 1, std::io::ErrorKind::Other);
+        copied.overwrite(copied.moves[1].new);
+        copied.overwrite(copied.moves[0].old);
+        assert_eq!(copied.arrived(), Some(false), "the second copy is wrong, whatever the first read said");
+    }
+}

@@ -89,13 +89,15 @@ impl Volume {
             }
             result => result,
         };
-        for one in moved {
+        let of = |kind| moved.iter().filter(move |one| one.owner.kind == kind);
+        // Nodes first: a summary that cannot be read is made anew from all that are live.
+        for one in of(KIND_NODE).chain(of(KIND_DATA)) {
             pass(self.settle(one, owners))?;
         }
-        for one in moved.iter().filter(|one| one.owner.kind == KIND_NODE) {
+        for one in of(KIND_NODE) {
             pass(self.point_nat(one))?;
         }
-        for one in moved.iter().filter(|one| one.owner.kind == KIND_DATA) {
+        for one in of(KIND_DATA) {
             pass(self.point_node(one))?;
         }
         if left_out > 0 {

@@ -230,7 +230,7 @@ impl Volume {
 
     /// A block moved from one place of a file to another (Linux's collapse, insert and exchange of ranges): the old place
     /// loses it.
-    fn take_from_owner(&mut self, address: Address, owners: &Owners) -> Result<()> {
+    fn take_from_owner(&mut self, address: Address, owners: &mut Owners) -> Result<()> {
         let owner = self.owner_of(self.geometry.main_block(address), owners)?;
         let nid = owner.nid();
         let (byte, ino) = self.pointer_of(nid, owner.ofs_in_node.get().into(), address)?;

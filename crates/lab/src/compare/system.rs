@@ -126,6 +126,9 @@ mod tests {
     fn names_lead_back() {
         for system in System::DEFAULT.into_iter().chain(PLACED.iter().map(System::Placed)) {
             assert_eq!(system.name().parse(), Ok(system));
+            let same =
+                System::DEFAULT.into_iter().chain(PLACED.iter().map(System::Placed)).filter(|other| *other == system);
+            assert_eq!(same.count(), 1);
         }
     }
 
@@ -152,5 +155,6 @@ mod tests {
         );
         assert!(error("zfs").contains("there are basalt, basalt-PLACEMENT, ext4"), "{}", error("zfs"));
         assert!(error("basalt-").contains("no placement ``"));
+        assert!(error("basaltauto").contains("`basaltauto`"), "{}", error("basaltauto"));
     }
 }

@@ -213,6 +213,7 @@ impl State {
     /// A block that a user wrote counts for the clock.
     pub fn tick_for(&mut self, block: &BlockTraits) {
         if block.reason != Reason::Cleaning {
+            self.decided = None;
             block.from.into_iter().for_each(|from| self.places.touch(from, self.now));
             self.tick();
         }
@@ -244,6 +245,7 @@ impl State {
 
     /// What was at this place is overwritten, moved or deleted.
     pub fn note_dead(&mut self, place: MainBlock) {
+        self.decided = None;
         let is_left = self.left.take() == Some(place);
         let Some((record, source)) = self.places.find(place) else {
             self.others.note_dead(place, self.now);
@@ -264,6 +266,7 @@ impl State {
 
     /// A segment is free.
     pub fn note_free(&mut self, segment: Segment) {
+        self.decided = None;
         self.places.free(segment);
         self.others.free(segment);
     }
@@ -449,5 +452,31 @@ mod tests {
             state.count_common();
         }
         assert_eq!((state.look(place).unwrap().1, state.oldest.age(state.now)), (1 << 31, 1 << 31));
+    }
+
+    /// Between the log and the place, nothing may happen that makes what is known of the block another; where it does, it is asked anew.
+    #[test]
+    fn what_was_decided_holds_for_one_write_of_one_block() {
+        let block = |index, from| BlockTraits { index, from, ..BlockTraits::default() };
+        let mut state = State::new(7);
+        let place = MainBlock::new;
+        state.note_written(&block(1, None), place(0));
+        let (one, other) = (block(1, Some(place(0))), block(2, Some(place(0))));
+        let is_kept = |state: &State, block: &BlockTraits| state.decided.is_some_and(|decided| decided.block == *block);
+        state.log(&one);
+        assert!(is_kept(&state, &one));
+        state.log(&other);
+        assert!(is_kept(&state, &other) && !is_kept(&state, &one));
+        state.note_written_elsewhere(&other, place(1));
+        assert!(state.decided.is_none());
+        state.log(&one);
+        state.note_written(&one, place(2));
+        assert!(state.decided.is_none());
+        state.log(&one);
+        state.note_dead(place(2));
+        assert!(state.decided.is_none());
+        state.log(&one);
+        state.note_free(place(2).segment());
+        assert!(state.decided.is_none());
     }
 }

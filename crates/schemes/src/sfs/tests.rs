@@ -334,3 +334,13 @@ fn files_go_back_with_the_clock() {
     let state = written.sfs.state();
     assert_eq!((state.now, state.files.get(4).unwrap().time), (CLOCK_MAX / 2, CLOCK_MAX / 2 - 1));
 }
+
+#[test]
+fn looking_at_what_is_coming_changes_nothing() {
+    let mut written = Written::new(4, Scale::Paper);
+    written.write(7, 0, 5, Reason::Writeback);
+    let known = written.sfs.state().places.find(MainBlock::new(5));
+    assert!(known.is_some());
+    written.sfs.note_coming(&[MainBlock::new(5), MainBlock::new(1 << 20)]);
+    assert_eq!(written.sfs.state().places.find(MainBlock::new(5)), known);
+}
