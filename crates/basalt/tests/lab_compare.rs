@@ -76,6 +76,22 @@ fn basalt_alone_repeats_to_the_byte() {
     assert_eq!((&row["fs"], &row["error"], &row["skipped"]), (&"basalt".into(), &Value::Null, &false.into()));
 }
 
+/// The same operations, and other places: a placement and its victim policy are those that the name says.
+#[test]
+fn placements_do_the_same_and_write_otherwise() {
+    let names = ["basalt", "basalt-static", "basalt-auto", "basalt-sfs-log"];
+    let load = ["--size", "128M", "--utilization", "85", "--age", "128M", "--measure", "64M"];
+    let what = ["--workload", "zipf:0.99,set=30%", "--fs", &names.join(","), "--json"];
+    let json = basalt(["lab", "compare"].iter().chain(&load).chain(&what)).ok();
+    let rows = lines(&json);
+    let of = |key: &str| rows.iter().map(|row| row[key].to_string()).collect::<Vec<_>>();
+    assert_eq!(of("fs"), names.map(|name| format!("{name:?}")));
+    assert!(of("operation_hash").iter().all(|hash| *hash == of("operation_hash")[0]), "{json}");
+    let written = of("written_bytes");
+    assert_eq!(written[0], written[1], "static is what is usual: {json}");
+    assert_eq!(written.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{json}");
+}
+
 #[test]
 fn a_device_that_was_written_before_erases_and_a_fresh_one_does_not() {
     let on = |fill: &str| {
@@ -118,7 +134,7 @@ fn a_run_that_reaches_its_limit_says_how_far_it_came() {
 #[test]
 fn what_cannot_be_compared_is_said_in_one_line() {
     run("lab compare --workload nonsense --fs basalt").fails(2, &["nonsense"]);
-    run("lab compare --workload zipf --fs zfs").fails(2, &["zfs", "there are basalt, ext4"]);
+    run("lab compare --workload zipf --fs zfs").fails(2, &["zfs", "there are basalt, basalt-PLACEMENT, ext4"]);
     run("lab compare --workload zipf --device floppy").fails(2, &["no device `floppy`", "ssd-m"]);
     run("lab compare --workload zipf --keep").fails(2, &["--output"]);
     run("lab compare --workload zipf --fill 101").fails(2, &["--fill"]);
