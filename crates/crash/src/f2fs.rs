@@ -286,6 +286,8 @@ fn is_of_a_power_cut(warning: &str) -> bool {
     let is_torn = |place, whole| warning.starts_with(place) && warning.contains(whole);
     warning.starts_with("not unmounted cleanly")
         || warning.ends_with("fsynced after the last checkpoint recovered")
+        // Written in place at the checkpoint that was cut.
+        || warning.starts_with("summary of segment")
         || is_torn("checkpoint at pack", "the other pack")
         || is_torn("checkpoint at pack", "its other end is used")
         || is_torn("superblock at copy", "the second copy is used")
