@@ -252,7 +252,7 @@ impl Area {
 /// places, nothing was written over them, and the commit need not count; if not, they had been freed: it was durable.
 ///
 /// # Errors
-/// The device's, where an old place cannot be read either: it may hold all that there is.
+/// The device's, where an old place cannot be read either. It may hold the only copy.
 fn has_arrived(device: &dyn BlockDevice, geometry: &Geometry, moves: &[Move]) -> Result<bool> {
     let mut unreadable = false;
     for one in moves {
