@@ -161,7 +161,7 @@ fn a_live_journal_is_shown_and_not_touched_and_resize_recovers_it() {
     let image = scratch.text("image");
     let device = FileDevice::open(scratch.path("image"), &OpenOptions::default()).unwrap();
     let (geometry, _) = Geometry::read(&device).unwrap();
-    guard::set(&device, &geometry).unwrap();
+    guard::set(&device, &geometry, false).unwrap();
     drop(device);
     for wanted in ["on", "off", "1M"] {
         basalt(["tune", "--journal", wanted, &image]).fails(1, &[&image, "live", "fsck --repair"]);

@@ -12,7 +12,7 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{Atime, Clock, Error, F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::{Atime, Clock, Deltas, Error, F2fs, OpenOptions, SystemClock};
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::Policy;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
@@ -41,6 +41,7 @@ pub struct F2fsVolume {
     /// Of cleaning while a writer waits; by its name.
     victim: &'static str,
     keep_free: KeepFree,
+    delta: Deltas,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -59,6 +60,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     placement: "static",
     victim: "greedy",
     keep_free: KeepFree::Adaptive,
+    delta: Deltas::Auto,
 };
 
 const TIGHT: F2fsVolume =
@@ -87,7 +89,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 28] = [
+pub const VOLUMES: [F2fsVolume; 32] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -204,6 +206,19 @@ pub const VOLUMES: [F2fsVolume; 28] = [
     // What a page cache's lists say, with the logs that they need at least.
     F2fsVolume { name: "page-cache", logs: 4, placement: "page-cache", ..TIGHT },
     F2fsVolume { name: "page-cache-journal", placement: "page-cache", journal_bytes: 256 << 10, ..TIGHT },
+    // An fsync writes no nodes, from the first one on, where it can do without.
+    F2fsVolume { name: "roomy-delta-journal", journal_bytes: 256 << 10, delta: Deltas::On, ..ROOMY },
+    F2fsVolume {
+        name: "tight-delta-journal",
+        journal_bytes: 256 << 10,
+        pre_invalid_bytes: Some(1 << 30),
+        sections_per_commit: Some(1),
+        delta: Deltas::On,
+        ..TIGHT
+    },
+    F2fsVolume { name: "wide-delta-journal", delta: Deltas::On, ..WIDE_JOURNAL },
+    // Nodes that deltas tell of leave the small cache all the time.
+    F2fsVolume { name: "wide-eager-delta-journal", cache_bytes: 64 << 10, delta: Deltas::On, ..WIDE_JOURNAL },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
@@ -261,6 +276,7 @@ impl F2fsVolume {
             placement: self.placement(),
             victim: basalt_schemes::victim_by_name(self.victim).expect("victim policies of volumes have names"),
             keep_free: self.keep_free,
+            delta: self.delta,
             ..OpenOptions::default()
         };
         F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))

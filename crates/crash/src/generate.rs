@@ -1,6 +1,7 @@
 //! Random workloads.
 
 mod phases;
+mod told;
 
 use basalt_testkit::rng::Rng;
 
@@ -37,6 +38,9 @@ pub enum Flavour {
     /// Nodes of a chain or the data below them die without an fsync, and then so much of a few files of so many bytes is overwritten, on a volume with
     /// room, that the logs come round to what a commit has freed; fsyncs follow.
     Rounds(u64),
+    /// Files that a sync made durable, changed a little between fsyncs and hardly ever more, near where nodes begin; beside them others are
+    /// overwritten, so that cleaning goes on. So many bytes of those.
+    Told(u64),
     /// As many blocks as a seal lists with the nodes above them, or one or two fewer or more, fsynced: of files that are there already.
     Brim,
     /// Many files, each fsynced when it is written, hardly ever a sync: recovery has more to do than a small cache holds.
@@ -58,6 +62,7 @@ impl Flavour {
             | Flavour::Chain(bytes)
             | Flavour::Lulls(bytes)
             | Flavour::Rounds(bytes)
+            | Flavour::Told(bytes)
             | Flavour::Seldom(bytes) => Some(bytes),
             Flavour::Mixed
             | Flavour::Fsync
@@ -117,6 +122,9 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
         Flavour::Rounds(bytes) => phases::rounds(rng, bytes, count, &mut steps),
         _ => {}
     }
+    if let Flavour::Told(_) = flavour {
+        told::begin(rng, &mut steps);
+    }
     if flavour == Flavour::Brim {
         steps.extend(SMALL.map(|path| Step::Create(path.to_owned())));
         steps.push(Step::Sync);
@@ -135,6 +143,7 @@ pub fn steps(rng: &mut Rng, flavour: Flavour, count: usize) -> Vec<Step> {
             Flavour::Chain(bytes) => chain(rng, bytes, steps.last()),
             Flavour::Seldom(bytes) if rng.chance(97) => seldom(rng, bytes, steps.last()),
             Flavour::Large(bytes) if rng.chance(97) => large(rng, bytes, steps.last()),
+            Flavour::Told(bytes) if rng.chance(99) => told::step(rng, bytes, steps.last()),
             Flavour::Brim => brim(rng, steps.last()),
             Flavour::Many if rng.chance(95) => many(rng, steps.last()),
             Flavour::Names if rng.chance(70) => names(rng),

@@ -354,7 +354,11 @@ fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
 }
 
 /// Volumes with a journal on which a checkpoint is hardly ever due.
-const WITH_ROOM: [&str; 2] = ["wide-journal", "wide-eager-journal"];
+const WITH_ROOM: [&str; 4] = ["wide-journal", "wide-eager-journal", "wide-delta-journal", "wide-eager-delta-journal"];
+
+/// Volumes on which fsync writes deltas wherever it can.
+const TELLING: [&str; 4] =
+    ["roomy-delta-journal", "tight-delta-journal", "wide-delta-journal", "wide-eager-delta-journal"];
 
 /// A long workload on a volume whose journal is never idle.
 pub fn journaled(seed: u64, setting: Setting<'_>, tally: &mut Tally) -> Result<(), Finding> {
@@ -375,10 +379,15 @@ pub(crate) fn draw_journaled(rng: &mut Rng) -> Drawn {
 fn draw_flavoured(rng: &mut Rng) -> (Flavour, Drawn) {
     let engines: Vec<&'static F2fsVolume> = VOLUMES.iter().filter(|volume| volume.is_journaled()).collect();
     let engine = engines[rng.index(engines.len())];
-    let kind = rng.below(15);
-    let engine = if kind >= 12 { volume(WITH_ROOM[rng.index(WITH_ROOM.len())]).unwrap_or(engine) } else { engine };
+    let kind = rng.below(18);
+    let engine = match kind {
+        12..15 => volume(WITH_ROOM[rng.index(WITH_ROOM.len())]).unwrap_or(engine),
+        15.. if rng.chance(70) => volume(TELLING[rng.index(TELLING.len())]).unwrap_or(engine),
+        _ => engine,
+    };
     let user = engine.user_bytes();
     let (flavour, count) = match kind {
+        15.. => (Flavour::Told(user / 100 * rng.between(20, 60)), [150, 300, 600][rng.index(3)]),
         14 => (Flavour::Rounds(user / 100 * rng.between(12, 30)), [450, 700][rng.index(2)]),
         12..14 => (Flavour::Lulls(user / 100 * rng.between(20, 40)), [600, 1200, 1800][rng.index(3)]),
         10..12 => (Flavour::Large(user / 100 * rng.between(40, 85)), [100, 200][rng.index(2)]),

@@ -4,17 +4,18 @@
 //!    side by side in the warm node log.
 //! 2. Without the lock: one flush, shared with all who wrote before it began: see [`flushes`](crate::flushes).
 //!
-//! Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
+//! Where it changed little, a seal alone tells what: see [`delta`](crate::delta). Where the chain cannot carry it (`checkpoint_reason`), fsync is a checkpoint.
 
 use basalt_segments::cleaning::PIECE;
 use basalt_segments::{BlockTraits, LogId, Reason, SegmentKind};
 use basalt_vfs::FileKind;
 
+use crate::delta::Outcome;
 use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::node::NodeFlags;
 use crate::layout::seal::{Seal, Sealed};
-use crate::layout::{FileBlock, Ino, Nid};
+use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::lock::F2fs;
 use crate::log::active::node_owner;
 use crate::mutant::{self, Mutant};
@@ -41,6 +42,7 @@ impl F2fs {
     /// Makes a file's content, attributes and name durable; with `data_only`, not times that alone have changed.
     pub(crate) fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
         self.make_room()?;
+        self.allow_deltas()?;
         self.write_back_in_pieces(ino)?;
         for _ in 0..ATTEMPTS {
             // Handed to the device before waiting for a flush: another one may be running.
@@ -121,6 +123,13 @@ impl Volume {
             return Ok(Step::Again(flush));
         }
         self.write_back(ino, Reason::Fsync)?;
+        match self.append_delta(ino, data_only, flushes)? {
+            Outcome::Nothing => return Ok(Step::Flush(trail.flush)),
+            Outcome::Appended(flush) => return Ok(Step::Flush(flush)),
+            Outcome::LeftTo(flush) => return Ok(Step::Again(flush)),
+            Outcome::Checkpoint => return Ok(Step::Checkpoint),
+            Outcome::InFull => {}
+        }
         let nodes = self.direct_nodes(ino);
         // With the inode and the seal. The pages have taken room, too.
         if self.would_cramp_recovery(nodes.len() as u32 + 2) {
@@ -162,11 +171,7 @@ impl Volume {
         nodes.push(ino.nid());
         // The chain, whatever the placement says of single nodes.
         let log = LogId::of(SegmentKind::WarmNode);
-        let place = self.allocate(log, node_owner(Nid::NONE))?;
-        // Nothing ever refers to a seal.
-        self.invalidate_unplaced(place)?;
-        let position = self.checkpoint.since().chained();
-        self.note_chained();
+        let (place, position) = self.place_seal()?;
         let next = self.next_address(log);
         let mut placed = Vec::with_capacity(nodes.len());
         let mut entries = self.entries_to_seal();
@@ -188,7 +193,7 @@ impl Volume {
             self.keep_targets(nid);
             placed.push((nid, address));
         }
-        let seal = Seal { nodes: placed.len() as u32, entries, durable, position: Some(position) };
+        let seal = Seal { nodes: placed.len() as u32, entries, durable, position: Some(position), delta: None };
         let block = seal.encode(self.checkpoint.node_version(), next);
         self.record.wrote_node();
         self.writer.append(&*self.device, log.index(), place, &block.0)?;
@@ -200,12 +205,22 @@ impl Volume {
         result
     }
 
+    /// Takes the next place of the chain for a seal: the address, and the blocks in front of it.
+    pub(crate) fn place_seal(&mut self) -> Result<(Address, u32)> {
+        let place = self.allocate(LogId::of(SegmentKind::WarmNode), node_owner(Nid::NONE))?;
+        // Nothing ever refers to a seal.
+        self.invalidate_unplaced(place)?;
+        let position = self.checkpoint.since().chained();
+        self.note_chained();
+        Ok((place, position))
+    }
+
     /// What the next seal has to list. Where a journal frees segments without a checkpoint, what it lists has to stay until then; blocks
     /// that died with nobody to miss them are left out instead.
     ///
     /// What cleaning has moved since is listed where it went: the commit that tells of the move may free the old place for others, and
     /// recovery takes moves that are older than the seal for known to it.
-    fn entries_to_seal(&mut self) -> Vec<Sealed> {
+    pub(crate) fn entries_to_seal(&mut self) -> Vec<Sealed> {
         let mut entries = self.checkpoint.since_mut().take_unsealed();
         if self.journal.is_on() {
             entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));

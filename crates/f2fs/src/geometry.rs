@@ -10,8 +10,8 @@ use basalt_segments::{MainBlock, Segment, Segments};
 
 use crate::error::{Error, Result};
 use crate::layout::superblock::{
-    CHECKSUM_OFFSET, EXTENSION_MAX, Features, JOURNAL_GUARD, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET,
-    SUPERBLOCK_SIZE,
+    CHECKSUM_OFFSET, EXTENSION_MAX, Features, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+    has_guard,
 };
 use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, SEGMENT_BITS, nat, sit};
 use crate::probe::not_f2fs;
@@ -318,7 +318,7 @@ fn check_stray(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Resul
 
 fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Result<()> {
     let sectors = sb.log_sectors_per_block.get();
-    if sectors & !0xFF == JOURNAL_GUARD {
+    if has_guard(sectors) {
         return Err(Error::Unsupported {
             device: device.name().into(),
             reason: "holds a live cleaning journal; a writable mount or `basalt fsck --repair` recovers it".into(),

@@ -92,6 +92,7 @@ mod clock;
 mod closing;
 mod content;
 mod counts;
+mod delta;
 #[doc(hidden)]
 pub mod dir;
 mod discard;
@@ -141,7 +142,7 @@ pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
 pub use lock::F2fs;
-pub use options::{Atime, OpenOptions, VictimReads};
+pub use options::{Atime, Deltas, OpenOptions, VictimReads};
 pub use statistics::{
     CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters,
     HotnessStatistics, Statistics,

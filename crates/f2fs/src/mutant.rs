@@ -76,6 +76,20 @@ pub enum Mutant {
     SummaryTrustedAfterReuse,
     /// Journal: the guard goes before the last checkpoint holds.
     GuardClearedEarly,
+    /// Delta: a page that lost its block is not told.
+    ChangeNotTold,
+    /// Delta: a file whose mode or xattrs changed is fsynced as if only its pages had.
+    InodeNotTold,
+    /// Delta: a new file's first fsync does not write its inode.
+    NewFileTold,
+    /// Delta: recovery prefers it to a newer image of the node.
+    DeltaOverImage,
+    /// Delta: recovery looks for its blocks where they were when it was written.
+    DeltaNotTranslated,
+    /// Delta: what it tells counts as fresh: cleaning moves it without telling recovery.
+    DeltaTargetsNotKept,
+    /// Delta: recovery leaves sizes as the nodes have them.
+    ToldSizeNotRecovered,
     /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
     OverflownSealForgotten,
     /// Threads: an fsync waits for a flush that begins before it has written: the flush leaves the queue as it is.
@@ -98,7 +112,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 44] = [
+    pub const ALL: [Mutant; 51] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -134,6 +148,13 @@ impl Mutant {
         Mutant::ChainSegmentReused,
         Mutant::SummaryTrustedAfterReuse,
         Mutant::GuardClearedEarly,
+        Mutant::ChangeNotTold,
+        Mutant::InodeNotTold,
+        Mutant::NewFileTold,
+        Mutant::DeltaOverImage,
+        Mutant::DeltaNotTranslated,
+        Mutant::DeltaTargetsNotKept,
+        Mutant::ToldSizeNotRecovered,
         Mutant::OverflownSealForgotten,
         Mutant::FlushNumberedEarly,
         Mutant::UnderWayNotAwaited,

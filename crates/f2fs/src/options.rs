@@ -29,6 +29,39 @@ pub enum VictimReads {
     Single,
 }
 
+/// When an fsync tells what changed of a file, in place of writing its nodes: see `layout/delta.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Deltas {
+    /// While other F2FSs are kept off the volume anyway: once cleaning was committed by the journal.
+    #[default]
+    Auto,
+    /// Wherever there is a cleaning journal that may be used. From the first fsync on other F2FSs are kept off until the volume is unmounted.
+    On,
+    /// Never.
+    Off,
+}
+
+impl Deltas {
+    /// All of them.
+    pub const ALL: [Deltas; 3] = [Deltas::Auto, Deltas::On, Deltas::Off];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Deltas> {
+        Deltas::ALL.into_iter().find(|deltas| deltas.name() == name)
+    }
+
+    /// The name in options and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Deltas::Auto => "auto",
+            Deltas::On => "on",
+            Deltas::Off => "off",
+        }
+    }
+}
+
 /// Options of [`F2fs::open`](crate::F2fs::open).
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -74,6 +107,8 @@ pub struct OpenOptions {
     /// Bytes of pre-invalid blocks from which on a cleaning is committed by a checkpoint all the same; `None` leaves that to
     /// [the adaptive rule](basalt_segments::cleaning::Rule::Adaptive).
     pub pre_invalid_bytes: Option<u64>,
+    /// When an fsync writes a delta.
+    pub delta: Deltas,
     /// Access times.
     pub atime: Atime,
 }
@@ -102,6 +137,7 @@ impl Default for OpenOptions {
             idle_after: Duration::from_secs(5),
             journal: true,
             pre_invalid_bytes: None,
+            delta: Deltas::Auto,
             atime: Atime::Relatime,
         }
     }

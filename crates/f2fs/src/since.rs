@@ -61,6 +61,8 @@ pub struct Trail {
     pub unmarked: bool,
     /// The flush that makes its last fsync durable.
     pub flush: u64,
+    /// Its inode is in the chain, marked: recovery knows it, and its name.
+    pub has_image: bool,
 }
 
 /// Everything that is forgotten when a checkpoint is prepared.
@@ -92,7 +94,11 @@ pub struct SinceCheckpoint {
     unsealed: Unsealed,
     /// Until the first checkpoint of the session: where its chain may be.
     beginning: Beginning,
-    /// Where data was put since each node was last written to the chain, by the node that points there.
+    /// Nodes that deltas tell something of: recovery has to write them.
+    told: FxHashSet<Nid>,
+    /// Pages that deltas tell.
+    told_pages: u64,
+    /// Where data was put since each node was last written to the chain, or told by a delta; by the node that points there.
     placed: FxHashMap<Nid, Vec<Address>>,
 }
 
@@ -246,7 +252,7 @@ impl SinceCheckpoint {
         self.placed.entry(nid).or_default().push(address);
     }
 
-    /// A node goes to the chain: the addresses that it got since it last did.
+    /// A node goes to the chain, or a delta tells what changed in it: the addresses that it got since that last happened.
     pub fn take_placed(&mut self, nid: Nid) -> Vec<Address> {
         self.placed.remove(&nid).unwrap_or_default()
     }
@@ -259,7 +265,26 @@ impl SinceCheckpoint {
     /// A file's nodes are in the chain, marked: with all of the chain so far they become durable with flush number `flush`.
     pub fn note_fsynced(&mut self, ino: Ino, flush: u64) {
         self.flushing.push_back((flush, self.chained));
-        self.trails.insert(ino, Trail { unmarked: false, flush });
+        self.trails.insert(ino, Trail { unmarked: false, flush, has_image: true });
+    }
+
+    /// A delta is in the chain, which tells so many pages of these nodes of a file: as for [`note_fsynced`](Self::note_fsynced).
+    pub fn note_told(&mut self, ino: Ino, nodes: &[Nid], pages: u64, flush: u64) {
+        self.flushing.push_back((flush, self.chained));
+        let trail = self.trails.entry(ino).or_default();
+        *trail = Trail { unmarked: false, flush, ..*trail };
+        self.told.extend(nodes);
+        self.told_pages += pages;
+    }
+
+    /// How many nodes deltas tell something of, once one tells something of these.
+    pub fn told_nodes_with(&self, nodes: &[Nid]) -> usize {
+        self.told.len() + nodes.iter().filter(|nid| !self.told.contains(nid)).count()
+    }
+
+    /// Pages that deltas tell.
+    pub fn told_pages(&self) -> u64 {
+        self.told_pages
     }
 
     /// Blocks of the chain that are durable.
@@ -286,6 +311,11 @@ impl SinceCheckpoint {
     /// Hands out what a seal lists.
     pub fn take_unsealed(&mut self) -> Vec<Sealed> {
         self.unsealed.take()
+    }
+
+    /// Takes back what [`take_unsealed`](Self::take_unsealed) handed out: no seal lists it after all.
+    pub fn put_back_unsealed(&mut self, entries: Vec<Sealed>) {
+        self.unsealed.entries = entries;
     }
 
     /// Leaves out what lies where something else will be written: it is durable, and nobody refers to it.
@@ -316,13 +346,13 @@ mod tests {
     fn what_is_durable_grows_with_the_flushes_in_their_order() {
         let mut since = SinceCheckpoint::default();
         since.note_unmarked(FILE);
-        assert_eq!(since.trail(FILE), Trail { unmarked: true, flush: 0 });
+        assert_eq!(since.trail(FILE), Trail { unmarked: true, ..Trail::default() });
         since.note_chained();
         since.note_fsynced(FILE, 3);
         since.note_chained();
         since.note_chained();
         since.note_fsynced(FILE, 5);
-        assert_eq!(since.trail(FILE), Trail { unmarked: false, flush: 5 });
+        assert_eq!(since.trail(FILE), Trail { unmarked: false, flush: 5, has_image: true });
         assert_eq!(since.durable(|_| false), 0);
         assert_eq!(since.durable(|flush| flush <= 4), 1);
         assert_eq!((since.durable(|flush| flush <= 5), since.chained()), (3, 3));

@@ -138,7 +138,7 @@ fn a_guard_in_one_copy_is_enough_to_refuse() {
         let mut sound = vec![0; BLOCK as usize];
         device.read_at(0, &mut sound).unwrap();
         let (geometry, _) = Geometry::read(&*device).unwrap();
-        guard::set(&*device, &geometry).unwrap();
+        guard::set(&*device, &geometry, false).unwrap();
         device.write_at(copy * BLOCK, &sound).unwrap();
         assert!(journal(&*device).unwrap().live, "{copy}");
         assert!(reason(set_journal(&*device, 4096).unwrap_err()).contains("live"), "{copy}");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use basalt_f2fs::{Atime, OpenOptions};
+use basalt_f2fs::{Atime, Deltas, OpenOptions};
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
@@ -197,6 +197,16 @@ const KNOWN: &[Known] = &[
     }),
     flag("journal", "free cleaned sections by the cleaning journal (default)", set!(c => c.engine.journal = true)),
     flag("nojournal", "free cleaned sections by checkpoints only", set!(c => c.engine.journal = false)),
+    with_value(
+        "delta",
+        "auto|on|off",
+        "fsync tells what changed in place of writing nodes: while a journal is live, always, never (auto)",
+        |choices, value| {
+            let known = || policies::expected(&Deltas::ALL.map(Deltas::name));
+            choices.engine.delta = Deltas::by_name(value).ok_or_else(known)?;
+            Ok(())
+        },
+    ),
     with_value(
         "pre_invalid",
         "SIZE",
@@ -414,7 +424,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -426,6 +436,7 @@ mod tests {
         assert_eq!(choices.engine.pre_invalid_bytes, Some(16 << 20));
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
+        assert_eq!(choices.engine.delta, Deltas::On);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -475,6 +486,7 @@ mod tests {
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
+            ("delta=yes", "auto, on or off"),
             (
                 "placement=x",
                 "static or run-length or page-cache or sfs or sfs-log or sfs-sepbit or sepbit or dac or mdc or hazard or auto",
@@ -521,5 +533,6 @@ mod tests {
         assert!(engine.background_cleaning);
         assert!(engine.journal);
         assert_eq!(engine.pre_invalid_bytes, None);
+        assert_eq!(engine.delta, Deltas::Auto);
     }
 }

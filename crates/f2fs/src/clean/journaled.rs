@@ -21,11 +21,6 @@ use crate::volume::Volume;
 use zerocopy::FromBytes;
 
 impl Volume {
-    /// Whether nothing durable refers to the live block at an address.
-    pub(super) fn is_fresh(&self, address: Address) -> bool {
-        self.table.is_fresh(self.geometry.main_block(address))
-    }
-
     /// Notes that a block went from `old` to `new`, if recovery has to know: unless it was fresh.
     pub(super) fn note_move(&mut self, old: Address, new: Address, owner: Owner, bytes: &[u8; BLOCK_SIZE]) {
         self.table.make_durable(self.geometry.main_block(new));
@@ -88,7 +83,7 @@ impl Volume {
         if entry.address() != address {
             return Err(not_owned("NAT", nid, address));
         }
-        let was_fresh = self.is_fresh(address);
+        let was_fresh = self.table.is_fresh(self.geometry.main_block(address));
         let new = self.place_in(log, &block, node_owner(nid))?;
         self.writer.append(&*self.device, log.index(), new, bytes)?;
         self.nat.set(nid, RawNatEntry { block_addr: new.into(), ..entry });

@@ -202,7 +202,8 @@ impl Volume {
         let index_in_file = self.file_block(ino, nid, index)?;
         let traits = BlockTraits { cold: true, index: index_in_file.get(), reason: Reason::Cleaning, ..traits };
         let slot = Slot { nid, byte, index, count: 1 };
-        let was_fresh = self.is_fresh(address);
+        // Nothing durable refers to it.
+        let was_fresh = self.table.is_fresh(self.geometry.main_block(address));
         self.write_data_block(ino, index_in_file, slot, &traits, block)?;
         if self.journal.is_on() && !was_fresh {
             let new = self.node(nid)?.address(byte);

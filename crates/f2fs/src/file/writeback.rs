@@ -197,7 +197,15 @@ impl Volume {
         let list = self.page_lists.as_ref().and_then(|lists| lists.list(ino, index));
         let traits = BlockTraits { from, list, ..*traits };
         let (log, address) = self.place(&traits, data_owner(slot.nid, version, slot.index))?;
-        self.node_mut(slot.nid)?.set_address(slot.byte, address);
+        // The journal tells recovery of a move of what recovery knows of.
+        let is_known = |from| !self.table.is_fresh(from);
+        let is_told = traits.reason == Reason::Cleaning && self.journal.is_on() && from.is_some_and(is_known);
+        let node = self.node_mut(slot.nid)?;
+        if is_told {
+            node.lead(slot.byte, address);
+        } else {
+            node.set_address(slot.byte, address);
+        }
         if self.journal.is_on() {
             self.checkpoint.since_mut().note_placed(slot.nid, address);
         }

@@ -23,6 +23,7 @@ use crate::layout::journal::{Move, RawJournalHeader, cut, encode};
 use crate::layout::{BLOCK_SIZE, RawBlock};
 use crate::lock::{F2fs, note_failure};
 use crate::mutant::{self, Mutant};
+use crate::options::Deltas;
 use crate::statistics::CleaningCause;
 use crate::volume::Volume;
 
@@ -87,17 +88,19 @@ impl F2fs {
         Ok(true)
     }
 
-    /// Keeps every other F2FS off the volume, before the first journal block is written.
-    fn set_guard(&self) -> Result<()> {
-        let (geometry, mut area) = {
+    /// Keeps every other F2FS off the volume, before the first journal block or delta is written. In the turn of checkpoints.
+    pub(crate) fn set_guard(&self) -> Result<()> {
+        let (geometry, mut area, has_deltas) = {
             let volume = self.volume.lock();
             let Some(area) = volume.journal.area() else { return Ok(()) };
             if volume.journal.is_guarded() && area.is_renewed() {
                 return Ok(());
             }
-            (volume.geometry.clone(), area)
+            (volume.geometry.clone(), area, volume.options.delta != Deltas::Off)
         };
-        self.tell_failure(area.renew(&*self.device, &geometry).and_then(|()| guard::set(&*self.device, &geometry)))?;
+        self.tell_failure(
+            area.renew(&*self.device, &geometry).and_then(|()| guard::set(&*self.device, &geometry, has_deltas)),
+        )?;
         self.volume.lock().journal.note_guard_set(area);
         Ok(())
     }

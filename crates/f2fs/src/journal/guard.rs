@@ -1,9 +1,9 @@
 //! The guard: while a journal is live, the superblock says so in a way that makes every other F2FS refuse the volume and leave it alone.
 //! To them the last checkpoint alone counts, and what it refers to may have been moved and written over.
 //!
-//! The guard is [`JOURNAL_GUARD`] in `log_sectors_per_block` of both copies. It is set and durable before the first journal block is
-//! written, and goes when a checkpoint holds that needs no journal: at the end, and at open after recovery. Each copy is flushed before
-//! the other is touched, so there is a whole one at any time; whether a copy that is torn had it makes no difference.
+//! The guard is [`JOURNAL_GUARD`] in `log_sectors_per_block` of both copies, or [`DELTA_GUARD`] where fsync may write deltas. It is set
+//! and durable before the first journal block or delta is written, and goes when a checkpoint holds that needs no journal: at the end,
+//! and at open after recovery. Each copy is flushed before the other is touched, so there is a whole one at any time; whether a copy that is torn had it makes no difference.
 
 use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, IntoBytes};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, check_identity, neither, superblock_block};
 use crate::layout::BLOCK_SIZE;
 use crate::layout::superblock::{
-    CHECKSUM_OFFSET, Features, JOURNAL_GUARD, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+    CHECKSUM_OFFSET, DELTA_GUARD, Features, JOURNAL_GUARD, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, has_guard,
 };
 
 /// A volume's geometry, whether or not it is guarded.
@@ -61,7 +61,7 @@ fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<(Geometry, bool)> {
     let mut superblock = RawSuperblock::read_from_bytes(&bytes)
         .map_err(|_| Error::damaged("superblock", format!("copy {}", copy + 1), "shorter than a superblock"))?;
     let sectors = superblock.log_sectors_per_block.get();
-    let guarded = sectors & !0xFF == JOURNAL_GUARD;
+    let guarded = has_guard(sectors);
     if guarded {
         check_identity(&superblock, copy)?;
         superblock.log_sectors_per_block.set(sectors & 0xFF);
@@ -73,14 +73,14 @@ fn read_copy(device: &dyn BlockDevice, copy: u64) -> Result<(Geometry, bool)> {
     Ok((Geometry::from_superblock(superblock, copy, device)?, guarded))
 }
 
-/// Sets the guard; it is durable on return.
+/// Sets the guard; it is durable on return. `has_deltas`: whether fsync may write deltas while it stands.
 ///
 /// # Errors
 /// When the device fails.
-pub fn set(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
+pub fn set(device: &dyn BlockDevice, geometry: &Geometry, has_deltas: bool) -> Result<()> {
     let mut superblock = *geometry.superblock;
     let sectors = superblock.log_sectors_per_block.get();
-    superblock.log_sectors_per_block.set(sectors | JOURNAL_GUARD);
+    superblock.log_sectors_per_block.set(sectors | if has_deltas { DELTA_GUARD } else { JOURNAL_GUARD });
     write(device, &superblock)
 }
 
@@ -100,7 +100,7 @@ fn write(device: &dyn BlockDevice, superblock: &RawSuperblock) -> Result<()> {
     // A copy that is torn first: the other is all there is.
     let found = [read_copy(device, 0), read_copy(device, 1)];
     let order = if found[1].is_err() { [1, 0] } else { [0, 1] };
-    let is_guard = superblock.log_sectors_per_block.get() & !0xFF == JOURNAL_GUARD;
+    let is_guard = has_guard(superblock.log_sectors_per_block.get());
     for copy in order {
         let start = copy as u64 * BLOCK_SIZE as u64;
         if matches!(found[copy], Err(Error::Device(_))) && found[1 - copy].is_ok() {

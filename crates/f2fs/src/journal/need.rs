@@ -5,6 +5,7 @@ use basalt_segments::cleaning::Rule;
 
 use super::area::Area;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::options::Deltas;
 use crate::volume::Volume;
 
 /// Pre-invalid blocks of a large volume from which on a checkpoint is taken: 128 MiB, the best of the paper's sweep (figure 5).
@@ -46,7 +47,8 @@ impl Volume {
 
     /// Segments that recovery may need where so many nodes point to moved blocks.
     pub(super) fn recovery_segments(&self, pointing: usize) -> u32 {
-        let nodes = pointing as u32 + self.checkpoint.since().chained();
+        let since = self.checkpoint.since();
+        let nodes = pointing as u32 + since.chained() + since.told_nodes_with(&[]) as u32;
         LogId::RECORDED as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
     }
 
@@ -61,6 +63,9 @@ impl Volume {
         };
         self.journal.start(area, rule);
         self.table.track_durability();
+        if self.options.delta != Deltas::Off {
+            self.nodes.note_untold(self.geometry.flexible_inline_xattr());
+        }
         self.pin_chain();
     }
 }

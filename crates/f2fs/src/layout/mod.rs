@@ -24,6 +24,7 @@
 mod address;
 pub mod checkpoint;
 pub mod crc;
+pub mod delta;
 pub mod dentry;
 mod file_block;
 pub mod hotness;

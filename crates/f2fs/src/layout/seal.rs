@@ -6,20 +6,25 @@
 //! was written since the last seal (or flush), each with its CRC. Recovery believes the nodes behind a seal only if all that it
 //! lists is there; otherwise the fsync had not returned, and the chain ends.
 //!
+//! In place of nodes, a seal may tell what changed of a file: see [`delta`](super::delta).
+//!
 //! To Linux a seal is a node of the chain without an fsync mark, of node 0: it is passed over, and belongs to no inode. No
 //! live block, no table and no checkpoint knows of it.
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
+use super::delta::Delta;
 use crate::layout::crc::{crc, crc_from};
 use crate::layout::node::{ADDRS_PER_NODE, FOOTER_OFFSET, NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 
 /// "BSEL".
 const MAGIC: u32 = 0x4C45_5342;
+/// "BSED", a seal with a delta.
+const DELTA_MAGIC: u32 = 0x4445_5342;
 /// Slots in front of the list: magic, nodes that follow, entries, CRC, durable blocks, position.
-const HEAD: usize = 6;
+pub(super) const HEAD: usize = 6;
 /// "BSEA", the seal of earlier versions: it does not say what was durable.
 const OLD_MAGIC: u32 = 0x4145_5342;
 /// The same slots but the last two.
@@ -54,15 +59,18 @@ pub struct Seal {
     pub durable: u32,
     /// Blocks of the chain in front of the seal; `None` in a seal of an earlier version.
     pub position: Option<u32>,
+    /// What changed of a file, where no nodes follow that say so.
+    pub delta: Option<Delta>,
 }
 
 impl Seal {
-    /// The block; `version` and `next` are its footer's. At most [`ENTRIES_MAX`] entries count.
+    /// The block; `version` and `next` are its footer's. Entries, and what a delta tells, count as far as they fit.
     pub fn encode(&self, version: u64, next: Address) -> Box<RawBlock> {
         let mut block = RawBlock::zeroed();
         let count = self.entries.len().min(ENTRIES_MAX);
+        let mut used = HEAD + 2 * count;
         if let Ok(raw) = RawNode::mut_from_bytes(&mut block.0) {
-            raw.slots[0].set(MAGIC);
+            raw.slots[0].set(if self.delta.is_some() { DELTA_MAGIC } else { MAGIC });
             raw.slots[1].set(self.nodes);
             raw.slots[2].set(count as u32);
             raw.slots[4].set(self.durable);
@@ -70,6 +78,9 @@ impl Seal {
             for (pair, entry) in raw.slots[HEAD..].chunks_exact_mut(2).zip(&self.entries) {
                 pair[0].set(entry.address.get());
                 pair[1].set(entry.crc);
+            }
+            if let Some(delta) = &self.delta {
+                used += delta.encode(&mut raw.slots[used..]);
             }
             raw.footer = RawNodeFooter {
                 nid: U32::new(0),
@@ -79,16 +90,21 @@ impl Seal {
                 next_blkaddr: next.into(),
             };
         }
-        let sum = checksum(&block.0, HEAD + 2 * count);
+        let sum = checksum(&block.0, used);
         block.0[12..16].copy_from_slice(&sum.to_le_bytes());
         block
+    }
+
+    /// As [`decode`](Self::decode), from a block as it was read.
+    pub fn of_block(block: &[u8]) -> Option<Seal> {
+        block.try_into().ok().and_then(Seal::decode)
     }
 
     /// Reads a seal; `None` if it is torn or none.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Option<Seal> {
         let raw = RawNode::ref_from_bytes(block).ok()?;
         let (head, durable, position) = match raw.slots[0].get() {
-            MAGIC => (HEAD, raw.slots[4].get(), Some(raw.slots[5].get())),
+            MAGIC | DELTA_MAGIC => (HEAD, raw.slots[4].get(), Some(raw.slots[5].get())),
             OLD_MAGIC => (OLD_HEAD, 0, None),
             _ => return None,
         };
@@ -97,14 +113,18 @@ impl Seal {
             return None;
         }
         let count = raw.slots[2].get() as usize;
-        if head + 2 * count.min(raw.slots.len()) > raw.slots.len()
-            || raw.slots[3].get() != checksum(block, head + 2 * count)
+        let entries_end = head + 2 * count.min(raw.slots.len());
+        let behind = raw.slots.get(entries_end..)?;
+        let is_delta = raw.slots[0].get() == DELTA_MAGIC;
+        let delta = if is_delta { Some(Delta::decode(behind)?) } else { None };
+        let end = entries_end + delta.as_ref().map_or(0, Delta::slots);
+        if raw.slots[3].get() != checksum(block, end) || delta.as_ref().is_some_and(|delta| delta.listed.len() > count)
         {
             return None;
         }
         let pairs = raw.slots[head..].chunks_exact(2).take(count);
         let entries = pairs.map(|pair| Sealed { address: pair[0].into(), crc: pair[1].get() }).collect();
-        Some(Seal { nodes: raw.slots[1].get(), entries, durable, position })
+        Some(Seal { nodes: raw.slots[1].get(), entries, durable, position, delta })
     }
 }
 
@@ -133,6 +153,7 @@ mod tests {
                 entries: entries[..count].to_vec(),
                 durable: 0x0102_0304,
                 position: Some(0x0102_0304),
+                delta: None,
             };
             let block = seal.encode(0x1234_5678_0000_0009, Address::new(77));
             assert_eq!(Seal::decode(&block.0), Some(seal), "{count} entries");

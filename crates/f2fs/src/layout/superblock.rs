@@ -14,8 +14,15 @@ pub const SUPERBLOCK_SIZE: usize = 3072;
 pub const CHECKSUM_OFFSET: u32 = 3068;
 /// High half of `log_sectors_per_block` while a cleaning journal is live: keeps every other F2FS off the volume.
 pub const JOURNAL_GUARD: u32 = 0x4C4B_0000;
+/// The same where a fsync may have written a [delta](super::delta), too: versions of Basalt that know of none refuse the volume as well.
+pub const DELTA_GUARD: u32 = 0x4C44_0000;
 /// High half of `log_sectors_per_block` while a resize is being put in place: like [`JOURNAL_GUARD`].
 pub const RESIZE_GUARD: u32 = 0x525A_0000;
+
+/// Whether a value of `log_sectors_per_block` has the guard of a live journal: of one kind or the other.
+pub fn has_guard(sectors: u32) -> bool {
+    matches!(sectors & !0xFF, JOURNAL_GUARD | DELTA_GUARD)
+}
 /// Most extensions the superblock lists.
 pub const EXTENSION_MAX: usize = 64;
 

@@ -5,10 +5,13 @@ use std::collections::{BTreeSet, VecDeque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use zerocopy::FromBytes;
 
+use super::untold::Untold;
 use crate::geometry::Geometry;
+use crate::layout::delta::Written;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{RawNode, RawNodeFooter};
 use crate::layout::{Address, BLOCK_SIZE, Ino, Nid, RawBlock};
+use crate::mutant::{self, Mutant};
 
 /// A node in memory.
 pub struct Node {
@@ -16,7 +19,11 @@ pub struct Node {
     dirty: bool,
     /// More than times changed.
     essential: bool,
+    /// A delta tells all that changed, and nobody has had it to change since.
+    told: bool,
     used: bool,
+    /// What of it nothing tells, of a dirty node; `None` where that is not known: all of it.
+    untold: Option<Box<Untold>>,
 }
 
 // `expect` below is about sizes only: those of RawNode and RawInode are asserted to be a block's in `layout`, and neither needs
@@ -24,7 +31,7 @@ pub struct Node {
 impl Node {
     /// A clean node of these bytes.
     pub(super) fn of(block: Box<RawBlock>) -> Node {
-        Node { block, dirty: false, essential: false, used: true }
+        Node { block, dirty: false, essential: false, told: false, used: true, untold: None }
     }
 
     /// The node as pointers and footer.
@@ -85,7 +92,30 @@ impl Node {
 
     /// Sets the four-byte value at byte `at`.
     pub fn set_pointer(&mut self, at: usize, value: u32) {
-        self.block.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let is_forgotten = value == 0 && mutant::active(Mutant::ChangeNotTold);
+        if let Some(untold) = self.untold.as_deref_mut().filter(|_| !is_forgotten) {
+            untold.note(at);
+        }
+        self.lead(at, Address::new(value));
+    }
+
+    /// Sets the address at byte `at` to where its block is now. Recovery knows of the move: no delta tells it.
+    pub fn lead(&mut self, at: usize, address: Address) {
+        self.block.0[at..at + 4].copy_from_slice(&address.get().to_le_bytes());
+    }
+
+    /// The bytes of addresses that nothing tells, as they were since the node was last written or told; `None` where all of it has to be
+    /// written.
+    pub fn untold(&self) -> Option<impl Iterator<Item = usize> + '_> {
+        self.untold.as_deref().map(Untold::bytes)
+    }
+
+    /// Of an inode that is dirty: size and times as they were last written or told; `None` where all of it has to be written. `flexible` is
+    /// the volume's FLEXIBLE_INLINE_XATTR.
+    pub fn told_of_inode(&self, flexible: bool) -> Option<Written> {
+        let untold = self.untold.as_deref()?;
+        let is_tellable = untold.is_tellable(self.inode(), flexible);
+        untold.written().filter(|_| is_tellable)
     }
 }
 
@@ -100,6 +130,8 @@ pub struct NodeCache {
     dirty_count: usize,
     /// Where writing goes on when not all are written.
     written_to: Nid,
+    /// The volume's FLEXIBLE_INLINE_XATTR, where it is noted what of a node nothing tells.
+    noting: Option<bool>,
 }
 
 /// Numbers of nodes that are gone which the cache's lists may hold beyond as many as there are nodes.
@@ -169,9 +201,10 @@ impl NodeCache {
         }
     }
 
-    /// Whether nodes of an inode must be written; with `essential`, for more than its times.
+    /// Whether nodes of an inode changed that neither are written nor told by a delta; with `essential`, in more than its times.
     pub fn is_dirty(&self, ino: Ino, essential: bool) -> bool {
-        let is_wanted = |nid: &Nid| !essential || self.nodes.get(nid).is_some_and(|node| node.essential);
+        let is_wanted =
+            |nid: &Nid| self.nodes.get(nid).is_some_and(|node| !node.told && (node.essential || !essential));
         self.dirty.get(&ino).is_some_and(|nodes| nodes.iter().any(is_wanted))
     }
 
@@ -190,12 +223,35 @@ impl NodeCache {
         self.nodes.get(&nid).map(Node::bytes)
     }
 
+    /// From now on it is noted what of a node nothing tells. `flexible` is the volume's FLEXIBLE_INLINE_XATTR.
+    pub fn note_untold(&mut self, flexible: bool) {
+        self.noting = Some(flexible);
+    }
+
+    /// All of a node has to be written, whatever is noted of it.
+    pub(super) fn forget_untold(&mut self, nid: Nid) {
+        if let Some(node) = self.nodes.get_mut(&nid) {
+            node.untold = None;
+        }
+    }
+
+    /// A delta tells all that changed in a node of a file; it still must be written.
+    pub fn note_told(&mut self, nid: Nid) {
+        let Some(node) = self.nodes.get_mut(&nid) else { return };
+        let written = (node.footer().is_inode() == Some(true)).then(|| Written::of(node.inode()));
+        if let Some(untold) = &mut node.untold {
+            untold.note_told(written);
+            (node.essential, node.told) = (false, true);
+        }
+    }
+
     /// Marks a node that is in memory as one to be written.
     pub(super) fn mark_dirty(&mut self, nid: Nid, essential: bool) -> Option<&mut Node> {
         let node = self.nodes.get_mut(&nid)?;
-        (node.essential, node.used) = (node.essential | essential, true);
+        (node.essential, node.used, node.told) = (node.essential | essential, true, false);
         if !node.dirty {
             node.dirty = true;
+            node.untold = self.noting.map(|flexible| Box::new(untold(node, flexible)));
             self.dirty.entry(node.footer().ino()).or_default().insert(nid);
             self.dirty_count += 1;
         }
@@ -204,7 +260,7 @@ impl NodeCache {
 
     pub(super) fn mark_clean(&mut self, nid: Nid) {
         let Some(node) = self.nodes.get_mut(&nid).filter(|node| node.dirty) else { return };
-        (node.dirty, node.essential) = (false, false);
+        (node.dirty, node.essential, node.told, node.untold) = (false, false, false, None);
         let ino = node.footer().ino();
         if let Some(nodes) = self.dirty.get_mut(&ino) {
             nodes.remove(&nid);
@@ -238,6 +294,11 @@ impl NodeCache {
             }
         }
     }
+}
+
+/// What nothing tells of a node that is about to change: nothing yet.
+fn untold(node: &Node, flexible: bool) -> Untold {
+    if node.footer().is_inode() == Some(true) { Untold::of_inode(node.inode(), flexible) } else { Untold::of_node() }
 }
 
 #[cfg(test)]

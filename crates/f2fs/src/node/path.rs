@@ -144,6 +144,11 @@ pub(super) fn path(own: u32, block: FileBlock) -> Option<Path> {
     Some(path)
 }
 
+/// The offset in the tree of the node that holds the address of file block `block`: 0 is the inode. `None` past the format's limit.
+pub fn node_offset(own: u32, block: FileBlock) -> Option<u32> {
+    path(own, block).map(|path| path.depth.checked_sub(1).map_or(0, |last| path.steps[last].node_offset))
+}
+
 /// The first block behind the subtree of `span` blocks that is missing; `within` counts from the inode's own last address.
 pub(super) fn hole_end(within: u64, span: u64) -> u64 {
     // Subtrees of one kind start at multiples of their span from the start of their group.

@@ -17,6 +17,7 @@ impl Volume {
     /// Puts the block of an inode that had to be made anew into memory, dirty, and counts it.
     pub(crate) fn put_new_node(&mut self, nid: Nid, block: Box<RawBlock>) {
         self.put_node(nid, Node::of(block));
+        self.nodes.forget_untold(nid);
     }
 
     fn put_node(&mut self, nid: Nid, node: Node) {

@@ -50,6 +50,7 @@ impl Volume {
                 self.inode_mut(ino)?.i_size.set(end);
             }
         }
+        self.recover_told(ino, file, chain, owners)?;
         let raw = self.inode(ino)?;
         if has_xattrs == Some(true) && raw.xattr_nid() == Nid::NONE {
             return Err(Error::damaged("inode", format!("inode {ino}"), "fsynced without its xattr node"));
@@ -167,7 +168,7 @@ impl Volume {
     }
 
     /// Gives the addresses from `at` (byte and index) of a node on the values they had in the chain.
-    fn recover_addresses(
+    pub(super) fn recover_addresses(
         &mut self,
         ino: Ino,
         nid: Nid,

@@ -90,7 +90,9 @@ impl Followers {
         let budget = geometry.main_blocks() as usize;
         let mut found = Followers { last: (behind.end, behind.position), budget, ..Followers::default() };
         if let Some(seal) = &behind.seal {
+            let delta = seal.delta.as_ref().map(|delta| ChainNode::delta(behind.end, behind.position, delta));
             found.open = Fsync {
+                nodes: delta.into_iter().collect(),
                 left: Some(seal.nodes),
                 wrong: wrong_addresses(start, &entries_now(start, seal, behind.position)),
                 ..Fsync::default()
@@ -171,14 +173,14 @@ impl Followers {
         self.last = (address, position);
         self.segments.insert(start.geometry.segment_of(address));
         if is_seal(footer) {
-            let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);
-            self.note_seal(start, seal);
+            let seal = Seal::of_block(block);
+            self.note_seal(start, address, seal);
         } else {
             self.note_node(address, footer);
         }
     }
 
-    fn note_seal(&mut self, start: &Start<'_, '_>, seal: Option<Seal>) {
+    fn note_seal(&mut self, start: &Start<'_, '_>, address: Address, seal: Option<Seal>) {
         if self.open.left.is_some() {
             self.close();
         }
@@ -199,6 +201,10 @@ impl Followers {
             self.open.wrong = wrong_addresses(start, &entries);
             self.open.holds = self.open.wrong.is_empty();
         }
+        if let Some(delta) = &seal.delta {
+            self.marked.insert(delta.ino);
+            self.open.nodes.push(ChainNode::delta(address, self.last.1, delta));
+        }
         if seal.nodes == 0 {
             self.close();
         }
@@ -207,7 +213,7 @@ impl Followers {
     fn note_node(&mut self, address: Address, footer: &RawNodeFooter) {
         let flags = footer.flags();
         let (ino, offset, position) = (footer.ino(), footer.offset(), self.last.1);
-        self.open.nodes.push(ChainNode { address, position, ino, offset, flags });
+        self.open.nodes.push(ChainNode { address, position, ino, offset, flags, is_delta: false });
         self.open.left = self.open.left.map(|left| left.saturating_sub(1));
         // The mark is on the last node of an fsync.
         let is_marked = flags.contains(NodeFlags::FSYNC);
@@ -311,7 +317,7 @@ fn look(
     each_in_chain(start, range.clone(), is_live, &mut |address, block, footer| {
         went = Some(footer.next_blkaddr.into());
         if begin.is_none() && is_seal(footer) {
-            let seal = <&[u8; BLOCK_SIZE]>::try_from(block).ok().and_then(Seal::decode);
+            let seal = Seal::of_block(block);
             let position = seal.and_then(|seal| seal.position);
             begin = position.and_then(|at| (at as usize).checked_sub((address - range.start) as usize));
         }

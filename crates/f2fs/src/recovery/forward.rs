@@ -42,6 +42,8 @@ pub struct Traces {
     pub inode: Option<usize>,
     /// The same for the other nodes, by offset in the tree.
     pub nodes: BTreeMap<u32, usize>,
+    /// The chain's indices of deltas that tell of it, rising.
+    pub deltas: Vec<usize>,
     /// Whether the name must be recovered.
     pub named: bool,
 }
@@ -170,7 +172,8 @@ impl Volume {
                 as_node(&image).slots.iter().try_for_each(|slot| self.hold_target(ino, Address::from(*slot)))?;
             }
         }
-        Ok(())
+        let told = self.told(ino, file, chain)?;
+        told.pages.values().try_for_each(|&address| self.hold_target(ino, address))
     }
 
     fn hold_target(&mut self, ino: Ino, address: Address) -> Result<()> {
@@ -278,7 +281,9 @@ fn traces(chain: &Chain<'_>) -> Vec<(Ino, Traces)> {
             continue;
         }
         let file = files.entry(node.ino).or_default();
-        if node.offset == 0 {
+        if node.is_delta {
+            file.deltas.push(at);
+        } else if node.offset == 0 {
             file.inode = Some(at);
             file.named |= node.flags.contains(NodeFlags::FSYNC | NodeFlags::DENTRY);
         } else {

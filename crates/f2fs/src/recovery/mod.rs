@@ -9,11 +9,13 @@
 //! | [`scan`] | following the chain, and how much of it counts |
 //! | [`forward`] | recovering inodes, addresses, xattrs and names, in memory; the checkpoint of `F2fs::open` makes it durable |
 //! | `file` | one file's attributes, blocks and xattrs |
+//! | `delta` | what deltas tell of one file |
 //! | `name` | one file's name |
 //!
 //! Source: C. Lee et al., "F2FS: A New File System for Flash Storage", FAST 2015, section 2.7.2; which marks and conditions Linux
 //! uses: the kernel's `fs/f2fs/file.c` (`need_do_checkpoint`), `node.c` (`f2fs_fsync_node_pages`) and `recovery.c`.
 
+mod delta;
 mod file;
 pub mod followed;
 pub mod forward;

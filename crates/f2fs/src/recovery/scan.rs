@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
+use crate::layout::delta::Delta;
 use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::seal::{Seal, Sealed, is_seal};
@@ -39,6 +40,15 @@ pub struct ChainNode {
     pub offset: u32,
     /// Its marks.
     pub flags: NodeFlags,
+    /// It is a seal with a delta: `ino` is the file that it tells of.
+    pub is_delta: bool,
+}
+
+impl ChainNode {
+    /// A seal at an address and position that tells what changed of a file: it counts as marked.
+    pub fn delta(address: Address, position: usize, delta: &Delta) -> ChainNode {
+        ChainNode { address, position, ino: delta.ino, offset: 0, flags: NodeFlags::FSYNC, is_delta: true }
+    }
 }
 
 /// The chain behind a checkpoint.
@@ -203,11 +213,18 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
             budget -= seal.entries.len();
             chain.segments.extend(entries.iter().map(|entry| geometry.segment_of(entry.address)));
             chain.nodes.append(&mut pending);
+            chain.nodes.extend(seal.delta.as_ref().map(|delta| ChainNode::delta(at, position, delta)));
             sealed = Some(seal.nodes);
             counted = position + 1;
         } else {
-            let node =
-                ChainNode { address: at, position, ino: footer.ino(), offset: footer.offset(), flags: footer.flags() };
+            let node = ChainNode {
+                address: at,
+                position,
+                ino: footer.ino(),
+                offset: footer.offset(),
+                flags: footer.flags(),
+                is_delta: false,
+            };
             match sealed {
                 Some(left) if left > 0 => {
                     chain.nodes.push(node);

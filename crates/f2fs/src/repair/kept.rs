@@ -7,11 +7,12 @@ use basalt_device::BlockDevice;
 use basalt_segments::{Segment, SegmentKind};
 use zerocopy::FromBytes;
 
-use crate::blocks::read_blocks;
+use crate::blocks::{read_block, read_blocks};
 use crate::checkpoint::fields::log_position;
 use crate::checkpoint::load::Loaded;
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
+use crate::layout::seal::Seal;
 use crate::layout::sit::{ENTRIES_PER_BLOCK, RawSitEntry, VALID_MAP_SIZE};
 use crate::layout::{Address, BLOCKS_PER_SEGMENT, bit_msb, set_bit_msb};
 use crate::node::pointers::pointers;
@@ -89,13 +90,11 @@ fn fsynced(device: &dyn BlockDevice, geometry: &Geometry, base: &Loaded) -> BTre
     }
     let mut segments = chain.segments;
     for node in &chain.nodes {
-        let Ok(block) = read_blocks(device, node.address, 1) else { continue };
-        let targets = pointers(&block, geometry)
-            .unwrap_or_default()
-            .iter()
-            .map(|slot| Address::from(*slot))
-            .filter(|at| geometry.in_main(*at));
-        segments.extend(targets.map(|at| geometry.segment_of(at)));
+        let Ok(block) = read_block(device, node.address) else { continue };
+        let told = Seal::of_block(&block).and_then(|seal| Some(seal.delta?.placed)).unwrap_or_default();
+        let slots = if node.is_delta { &[] } else { pointers(&block, geometry).unwrap_or_default() };
+        let targets = slots.iter().map(|slot| Address::from(*slot)).chain(told.into_iter().map(|(_, at)| at));
+        segments.extend(targets.filter(|at| geometry.in_main(*at)).map(|at| geometry.segment_of(at)));
     }
     segments
 }

@@ -3,6 +3,7 @@
 //! old places may be in other use by now.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,18 +12,23 @@ use basalt_segments::{Segment, SegmentKind};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
+use crate::blocks::read_block;
 use crate::checkpoint::fields::log_position;
 use crate::checkpoint::pack::Pack;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
+use crate::layout::delta::Written;
 use crate::layout::journal::{KIND_NODE, Move};
-use crate::layout::{Address, Nid};
+use crate::layout::seal::Seal;
+use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::node::cache::{LeadPointers, Node};
+use crate::node::level::first_block;
+use crate::node::path::node_offset;
 use crate::node::pointers::data_slots;
 use crate::recovery::forward::vouched;
-use crate::recovery::scan::{Start, scan};
+use crate::recovery::scan::{ChainNode, Start, scan};
 
 /// A node that the checkpoint knows and cleaning moved.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +53,20 @@ pub(crate) struct Behind {
     pub(super) is_broken: bool,
     /// Seals tell which nodes of that chain count.
     pub(super) is_sealed: bool,
+    /// What deltas of that chain tell of nodes, by inode and offset in its tree, in order.
+    told: FxHashMap<(Ino, u32), Vec<Told>>,
+    /// The last that one tells of an inode, and its position in the chain.
+    written: FxHashMap<Ino, (usize, Written)>,
+}
+
+/// Where a delta says that a page is.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// The delta's position in the chain.
+    position: usize,
+    /// The index of the address in its node.
+    index: usize,
+    address: Address,
 }
 
 impl Behind {
@@ -74,6 +94,8 @@ impl Behind {
             chain: FxHashMap::default(),
             is_broken: false,
             is_sealed: false,
+            told: FxHashMap::default(),
+            written: FxHashMap::default(),
         }
     }
 
@@ -101,7 +123,37 @@ impl Behind {
         self.chain = chain.nodes.iter().map(|node| (node.address, node.position)).collect();
         let of_chain = self.chain.keys().map(|address| geometry.segment_of(*address));
         self.node_segments.extend(of_chain);
-        vouched(&chain).collect()
+        let vouched = vouched(&chain).collect();
+        let deltas: Vec<ChainNode> = chain.nodes.into_iter().filter(|node| node.is_delta).collect();
+        deltas.iter().for_each(|delta| self.note_delta(device, delta));
+        vouched
+    }
+
+    fn note_delta(&mut self, device: &dyn BlockDevice, node: &ChainNode) {
+        let seal = read_block(device, node.address).ok().and_then(|block| Seal::of_block(&block));
+        let Some((delta, entries)) = seal.and_then(|seal| Some((seal.delta?, seal.entries))) else { return };
+        for (page, address) in delta.told(&entries) {
+            let Some(offset) = node_offset(delta.own, page) else { continue };
+            let first = first_block(delta.own, offset).unwrap_or(FileBlock::FIRST);
+            let told = Told { position: node.position, index: (page - first) as usize, address };
+            self.told.entry((delta.ino, offset)).or_default().push(told);
+        }
+        self.written.insert(delta.ino, (node.position, delta.written));
+    }
+
+    /// Gives a node what deltas tell of it, if that is newer: `position` is the node's in the chain.
+    fn give_told(&self, node: &mut Node, position: Option<usize>, slots: Range<usize>) {
+        let (ino, offset) = (node.footer().ino(), node.footer().offset());
+        let is_newer = |told: usize| position.is_none_or(|position| told > position);
+        if let Some((_, written)) = self.written.get(&ino).filter(|(told, _)| offset == 0 && is_newer(*told)) {
+            written.give(node.inode_mut());
+        }
+        for told in self.told.get(&(ino, offset)).into_iter().flatten().filter(|told| is_newer(told.position)) {
+            let byte = slots.start + 4 * told.index;
+            if byte < slots.end {
+                node.set_address(byte, self.translation.of_chain(told.address, told.position));
+            }
+        }
     }
 }
 
@@ -121,7 +173,8 @@ impl LeadPointers for Behind {
             *pointer = now.into();
         };
         let slots = data_slots(node.raw(), geometry.flexible_inline_xattr());
-        <[U32]>::mut_from_bytes(&mut node.bytes_mut()[slots]).unwrap_or_default().iter_mut().for_each(lead);
+        <[U32]>::mut_from_bytes(&mut node.bytes_mut()[slots.clone()]).unwrap_or_default().iter_mut().for_each(lead);
+        self.give_told(node, position, slots);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::geometry::Geometry;
 use crate::layout::checkpoint::{BITMAP_OFFSET, CHECKSUM_OFFSET, RawCheckpoint};
 use crate::layout::nat::{self, RawNatEntry};
 use crate::layout::node::RawNode;
-use crate::layout::superblock::{Features, JOURNAL_GUARD, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
+use crate::layout::superblock::{Features, MAGIC, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, has_guard};
 use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, SEGMENT_BITS};
 use crate::merged::merge;
 
@@ -81,7 +81,7 @@ fn unchecked(device: &dyn BlockDevice, copy: u64) -> Option<Geometry> {
     let bytes = &block[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE];
     let mut superblock = RawSuperblock::read_from_bytes(bytes).ok()?;
     let sectors = superblock.log_sectors_per_block.get();
-    if sectors & !0xFF == JOURNAL_GUARD {
+    if has_guard(sectors) {
         superblock.log_sectors_per_block.set(sectors & 0xFF);
     }
     let known = superblock.magic.get() == MAGIC;

@@ -296,7 +296,7 @@ impl Search<'_> {
         let Some(seen) = seen::recognise(block, self.geometry, self.knows_features) else {
             // A seal is part of the log too.
             let footer = RawNode::ref_from_bytes(block).ok().map(|node| node.footer);
-            if let Some(footer) = footer.filter(|_| block.try_into().is_ok_and(|block| Seal::decode(block).is_some())) {
+            if let Some(footer) = footer.filter(|_| Seal::of_block(block).is_some()) {
                 index.lead(footer.cp_ver.get() as u32, address, footer.next_blkaddr.into());
             }
             return;

@@ -86,8 +86,10 @@ impl Session<'_> {
             Stop::Failed(error.to_string())
         }
         let time = time_of(&self.clock);
-        // As for the others: a discard of the whole device would make a fresh one of it.
-        let how = FormatOptions { uuid: Some([7; 16]), discard: false, time, ..FormatOptions::default() };
+        // As `basalt mkfs` does it. As for the others, a discard of the whole device would make a fresh one of it.
+        let journal_bytes = FormatOptions::DEFAULT_JOURNAL_BYTES;
+        let how =
+            FormatOptions { uuid: Some([7; 16]), discard: false, time, journal_bytes, ..FormatOptions::default() };
         format(&*device, &how, &mut |_, _| ()).map_err(failed)?;
         let clock = Arc::new(EngineClock(self.clock.clone()));
         let engine = F2fs::open(device, options, clock).map_err(failed)?;

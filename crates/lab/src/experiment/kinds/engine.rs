@@ -4,7 +4,7 @@ mod watch;
 
 use std::time::Duration;
 
-use basalt_f2fs::VictimReads;
+use basalt_f2fs::{Deltas, VictimReads};
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_segments::Touches;
@@ -81,6 +81,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "",
         Form::Share { least: 4096 },
         "bytes of dead but needed blocks at which a checkpoint is taken instead of a journal block [default: the adaptive rule]",
+    ),
+    parameter(
+        "delta",
+        "auto",
+        Form::Choice(&["auto", "on", "off"]),
+        "when an fsync tells what changed in place of writing nodes: while a journal keeps other F2FSs off, as soon as one can, never",
     ),
     parameter(
         "sections-per-commit",
@@ -278,6 +284,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     settings.options.pre_invalid_bytes = point.number("pre-invalid");
     settings.options.sections_per_commit =
         point.number("sections-per-commit").and_then(|most| u32::try_from(most).ok());
+    if let Some(delta) = Deltas::by_name(point.value("delta")) {
+        settings.options.delta = delta;
+    }
     if let Some(keep_free) = KeepFree::by_name(point.value("keep-free")) {
         settings.options.keep_free = keep_free;
     }

@@ -1,0 +1,335 @@
+//! fsync by deltas, through the public door: what it writes, what a power cut leaves of it, what it leaves to nodes, and hostile ones.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::journal::guard;
+use basalt_f2fs::layout::delta::{Delta, Empty};
+use basalt_f2fs::layout::node::RawNode;
+use basalt_f2fs::layout::seal::Seal;
+use basalt_f2fs::layout::superblock::{DELTA_GUARD, JOURNAL_GUARD, RawSuperblock, SUPERBLOCK_OFFSET};
+use basalt_f2fs::layout::{Address, FileBlock, Ino};
+use basalt_f2fs::repair::{RepairOptions, plan};
+use basalt_f2fs::rescue::{RescueOptions, Rescued};
+use basalt_f2fs::{Deltas, F2fs, OpenOptions, SystemClock};
+use basalt_testkit::rng::Rng;
+use basalt_vfs::{Caller, FallocateMode, FileKind, FileSystem, InodeNumber, NewNode, SetAttributes};
+use zerocopy::FromBytes;
+
+const BLOCK: u64 = 4096;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+/// Pages of a file: in its inode and behind, up to its second direct node.
+const PAGES: u64 = 2_100;
+
+fn options(delta: Deltas) -> OpenOptions {
+    OpenOptions { delta, ..OpenOptions::default() }
+}
+
+fn open(device: &Arc<MemoryDevice>, options: OpenOptions) -> F2fs {
+    F2fs::open(device.clone(), options, Arc::new(SystemClock)).unwrap()
+}
+
+/// A volume with a journal of so many bytes.
+fn volume(journal_bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(96 << 20, 512));
+    let options = FormatOptions { journal_bytes, discard_reads_zeros: true, ..FormatOptions::default() };
+    format(&*device, &options, &mut |_, _| {}).unwrap();
+    device
+}
+
+fn create(fs: &F2fs, name: &str) -> InodeNumber {
+    fs.create(fs.root(), name.as_bytes(), &FILE, &Caller::default()).unwrap().ino
+}
+
+/// A volume with a file of many pages that a checkpoint has.
+fn with_file(delta: Deltas) -> (Arc<MemoryDevice>, F2fs, InodeNumber) {
+    let device = volume(256 << 10);
+    let fs = open(&device, options(delta));
+    let ino = create(&fs, "file");
+    fs.write(ino, 0, &vec![1; (PAGES * BLOCK) as usize], false).unwrap();
+    fs.sync().unwrap();
+    (device, fs, ino)
+}
+
+fn write_page(fs: &F2fs, ino: InodeNumber, page: u64, value: u8) {
+    fs.write(ino, page * BLOCK, &[value; BLOCK as usize], false).unwrap();
+}
+
+/// The blocks of data and of nodes that something writes.
+fn written(fs: &F2fs, work: impl FnOnce()) -> (u64, u64) {
+    let before = fs.statistics();
+    work();
+    let done = fs.statistics().since(&before);
+    assert_eq!(done.checkpoints.total(), 0);
+    (done.written.data_blocks, done.written.node_blocks)
+}
+
+/// The kind of guard that stands, by both copies of the superblock.
+fn guard_value(device: &MemoryDevice) -> u32 {
+    let mut bytes = vec![0; 2 * BLOCK as usize];
+    device.read_at(0, &mut bytes).unwrap();
+    let [first, second] = [0, 1].map(|copy| {
+        let (superblock, _) =
+            RawSuperblock::read_from_prefix(&bytes[copy * BLOCK as usize + SUPERBLOCK_OFFSET..]).unwrap();
+        superblock.log_sectors_per_block.get() & !0xFF
+    });
+    assert_eq!(first, second);
+    first
+}
+
+fn contents(fs: &dyn FileSystem, ino: InodeNumber) -> Vec<u8> {
+    let mut bytes = vec![0; fs.attributes(ino).unwrap().size as usize];
+    fs.read(ino, 0, &mut bytes).unwrap();
+    bytes
+}
+
+/// What is there after a power cut that lost nothing, with a mount, a mount that reads only, a rescue and a repair.
+fn expect_after_cut(device: &MemoryDevice, ino: InodeNumber, expected: &[u8], context: &str) {
+    let same = |found: Vec<u8>, who: &str| {
+        let wrong =
+            found.chunks(BLOCK as usize).zip(expected.chunks(BLOCK as usize)).position(|(one, other)| one != other);
+        assert_eq!((found.len(), wrong), (expected.len(), None), "{context}, {who}: size, and the first wrong page");
+    };
+    for read_only in [true, false] {
+        let left = Arc::new(device.snapshot());
+        let fs = open(&left, OpenOptions { read_only, ..options(Deltas::Off) });
+        assert_eq!(fs.is_writable(), !read_only, "{context}: {:?}", fs.warnings());
+        same(contents(&fs, ino), if read_only { "read-only" } else { "mounted" });
+        fs.close().unwrap();
+        if !read_only {
+            assert_eq!(guard_value(&left), 0, "{context}");
+            let report = check(&*left, &CheckOptions::default(), &mut |_| {}).unwrap();
+            assert!(report.is_clean(), "{context}: {:?}", report.faults);
+            same(contents(&open(&left, OpenOptions::default()), ino), "mounted again");
+        }
+    }
+    let rescued =
+        Rescued::open(Arc::new(device.snapshot()), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| {});
+    same(contents(&rescued.unwrap(), ino), "rescued");
+    let repaired = Arc::new(device.snapshot());
+    assert!(plan(repaired.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
+    same(contents(&open(&repaired, OpenOptions::default()), ino), "repaired");
+}
+
+#[test]
+fn one_page_costs_two_blocks_and_as_many_as_fit_one_more_than_they_are() {
+    let (_, fs, ino) = with_file(Deltas::On);
+    for pages in [1, 16, 256] {
+        let count = written(&fs, || {
+            (0..pages).for_each(|page| write_page(&fs, ino, page * 8 % PAGES, 2));
+            fs.sync_file(ino, true).unwrap();
+        });
+        assert_eq!(count, (pages, 1), "{pages} pages");
+    }
+    // Nothing changed but times, and then nothing at all.
+    write_page(&fs, ino, 5, 3);
+    fs.sync_file(ino, true).unwrap();
+    assert_eq!(written(&fs, || fs.sync_file(ino, true).unwrap()), (0, 0));
+    assert_eq!(written(&fs, || fs.sync_file(ino, false).unwrap()), (0, 0));
+    // More than a seal lists and tells: the few nodes of this file, with one flush. More than one tells at all: the direct node, and the rest by a
+    // delta.
+    for (pages, nodes) in [(332, 1), (333, 4), (600, 2)] {
+        let count = written(&fs, || {
+            (0..pages).for_each(|page| write_page(&fs, ino, page * 3, 4));
+            fs.sync_file(ino, true).unwrap();
+        });
+        assert_eq!(count, (pages, nodes), "{pages} pages");
+    }
+}
+
+#[test]
+fn without_the_guard_nodes_are_written_and_with_it_none() {
+    for (delta, guarded, nodes) in [(Deltas::Off, 0, 3), (Deltas::Auto, 0, 3), (Deltas::On, DELTA_GUARD, 1)] {
+        let (device, fs, ino) = with_file(delta);
+        assert_eq!(guard_value(&device), 0, "{delta:?}");
+        let count = written(&fs, || {
+            write_page(&fs, ino, 1_000, 2);
+            fs.sync_file(ino, false).unwrap();
+        });
+        assert_eq!((count, guard_value(&device)), ((1, nodes), guarded), "{delta:?}");
+        fs.close().unwrap();
+        assert_eq!(guard_value(&device), 0, "{delta:?}");
+    }
+    // Without a journal there is nothing to keep others off with.
+    let device = volume(0);
+    let fs = open(&device, options(Deltas::On));
+    let ino = create(&fs, "file");
+    fs.write(ino, 0, &[1; 3 * BLOCK as usize], false).unwrap();
+    fs.sync().unwrap();
+    write_page(&fs, ino, 1, 2);
+    fs.sync_file(ino, false).unwrap();
+    assert_eq!(guard_value(&device), 0);
+    expect_after_cut(
+        &device,
+        ino,
+        &[[1; BLOCK as usize], [2; BLOCK as usize], [1; BLOCK as usize]].concat(),
+        "no journal",
+    );
+}
+
+/// A live journal without deltas has the guard that older versions know.
+#[test]
+fn the_guard_says_whether_there_may_be_deltas() {
+    for (delta, expected) in [(Deltas::Off, JOURNAL_GUARD), (Deltas::Auto, DELTA_GUARD)] {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        let how =
+            FormatOptions { journal_bytes: 256 << 10, overprovision_percent: Some(40.0), ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| {}).unwrap();
+        let fs = open(&device, OpenOptions { pre_invalid_bytes: Some(1 << 30), ..options(delta) });
+        let ino = create(&fs, "file");
+        let pages = fs.stat_fs().unwrap().available * 85 / 100;
+        fs.write(ino, 0, &vec![1; (pages * BLOCK) as usize], false).unwrap();
+        fs.sync().unwrap();
+        let mut rng = Rng::new(7);
+        while guard_value(&device) == 0 {
+            (0..100).for_each(|_| write_page(&fs, ino, rng.below(pages), 2));
+            fs.sync_file(ino, false).unwrap();
+        }
+        assert_eq!(guard_value(&device), expected, "{delta:?}");
+        let nodes = written_nodes_of_an_fsync(&fs, ino);
+        assert_eq!(nodes, if delta == Deltas::Off { 3 } else { 1 }, "{delta:?}");
+    }
+}
+
+/// Nodes and seals of an fsync of one page.
+fn written_nodes_of_an_fsync(fs: &F2fs, ino: InodeNumber) -> u64 {
+    fs.sync_file(ino, false).unwrap();
+    let before = fs.statistics();
+    write_page(fs, ino, 1_000, 3);
+    fs.sync_file(ino, false).unwrap();
+    fs.statistics().since(&before).written.node_blocks
+}
+
+/// Every change that a delta may tell or not, at random, an fsync behind each: what is there after a cut is what the fsync found.
+#[test]
+fn what_was_fsynced_is_there_after_a_cut_whoever_looks() {
+    let seed = std::env::var("BASALT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in seed..seed + 4 {
+        let mut rng = Rng::new(seed);
+        let (device, fs, ino) = with_file(Deltas::On);
+        for round in 0..40 {
+            change(&fs, ino, &mut rng, round);
+            fs.sync_file(ino, rng.chance(30)).unwrap();
+            if round % 8 == 7 {
+                expect_after_cut(&device, ino, &contents(&fs, ino), &format!("BASALT_SEED={seed} round {round}"));
+            }
+            if rng.chance(5) {
+                fs.sync().unwrap();
+            }
+        }
+    }
+}
+
+fn change(fs: &F2fs, ino: InodeNumber, rng: &mut Rng, round: u8) {
+    let first = [0, 880, 1_930][rng.index(3)] + rng.below(60);
+    let length = BLOCK * rng.between(1, 30);
+    match rng.below(12) {
+        0..5 => (0..rng.between(1, 40)).for_each(|_| write_page(fs, ino, rng.below(PAGES), round)),
+        5 => fs.write(ino, first * BLOCK + 77, &vec![round; length as usize], false).map(|_| ()).unwrap(),
+        6 => {
+            let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+            fs.fallocate(ino, mode, first * BLOCK, length).unwrap();
+        }
+        7 => fs.fallocate(ino, FallocateMode::empty(), first * BLOCK, length).unwrap(),
+        // Within the last node.
+        8 => {
+            let size = BLOCK * (1_950 + rng.below(200)) + rng.below(BLOCK);
+            fs.set_attributes(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })
+                .map(|_| ())
+                .unwrap();
+        }
+        9 => fs.write(ino, PAGES * BLOCK, &vec![round; length as usize], false).map(|_| ()).unwrap(),
+        10 => {
+            let mode = SetAttributes { permissions: Some(0o600 + u32::from(round)), ..SetAttributes::default() };
+            fs.set_attributes(ino, &mode).map(|_| ()).unwrap();
+        }
+        // A node with more than one delta tells.
+        _ => fs.write(ino, 900 * BLOCK, &vec![round; 900 * BLOCK as usize], false).map(|_| ()).unwrap(),
+    }
+}
+
+/// The last seal with a delta on a device, and its address.
+fn last_delta(device: &MemoryDevice) -> (u64, Seal, RawNode) {
+    let mut found = None;
+    let mut bytes = vec![0; BLOCK as usize];
+    for at in (0..device.size()).step_by(BLOCK as usize) {
+        device.read_at(at, &mut bytes).unwrap();
+        let seal = Seal::of_block(&bytes).filter(|seal| seal.delta.is_some());
+        let position = |seal: &Seal| seal.position;
+        if let Some(seal) =
+            seal.filter(|seal| found.as_ref().is_none_or(|(_, best, _)| position(best) < position(seal)))
+        {
+            found = Some((at, seal, RawNode::read_from_bytes(&bytes).unwrap()));
+        }
+    }
+    found.expect("a seal with a delta")
+}
+
+/// Whole deltas that no Basalt writes: nothing panics, nothing else is lost, and what cannot be is told.
+#[test]
+fn hostile_deltas_are_refused() {
+    let (device, fs, ino) = with_file(Deltas::On);
+    let inline = create(&fs, "inline");
+    fs.write(inline, 0, &[7; 100], false).unwrap();
+    fs.sync().unwrap();
+    write_page(&fs, ino, 1_000, 2);
+    fs.sync_file(ino, false).unwrap();
+    let root = fs.root();
+    let (at, seal, node) = last_delta(&device);
+    let sound = seal.delta.clone().unwrap();
+    let page = |page: u32, address: u32| Delta {
+        placed: vec![(FileBlock::new(page), Address::new(address))],
+        ..sound.clone()
+    };
+    let of = |ino: InodeNumber| Delta { ino: Ino::new(ino as u32), ..sound.clone() };
+    let empty = |first: u32, count: u32| {
+        let run = Empty { first: FileBlock::new(first), count, is_reserved: true };
+        Delta { empty: vec![run], ..sound.clone() }
+    };
+    let cases = [
+        ("an address in front of the main area", page(5, 1)),
+        ("an address behind the volume", page(5, u32::MAX - 7)),
+        ("the mark of a compressed block", page(5, u32::MAX - 1)),
+        ("a page behind the largest file", page(u32::MAX - 2, 0)),
+        ("reservations behind the largest file", empty(u32::MAX - 9, 5)),
+        ("more reservations than there is room for", empty(0, 1 << 19)),
+        ("inode 0", of(0)),
+        ("an inode that is not there", of(90_000)),
+        ("the root", of(root)),
+        ("a file whose data is in its inode", of(inline)),
+        ("another number of addresses", Delta { own: 7, ..sound.clone() }),
+        ("no addresses", Delta { own: u32::MAX, ..sound.clone() }),
+        (
+            "a size that no file has",
+            Delta { written: basalt_f2fs::layout::delta::Written { size: u64::MAX, ..sound.written }, ..sound.clone() },
+        ),
+    ];
+    for (what, delta) in cases {
+        let hostile = Arc::new(device.snapshot());
+        let seal = Seal { delta: Some(delta), ..seal.clone() };
+        let block = seal.encode(node.footer.cp_ver.get(), Address::from(node.footer.next_blkaddr));
+        hostile.write_at(at, &block.0).unwrap();
+        let opened = F2fs::open(hostile.clone(), OpenOptions::default(), Arc::new(SystemClock));
+        let Ok(fs) = opened else { panic!("{what}: {:?}", opened.err()) };
+        let mut bytes = vec![0; BLOCK as usize];
+        fs.read(ino, 7 * BLOCK, &mut bytes).unwrap();
+        assert_eq!(bytes, vec![1; BLOCK as usize], "{what}");
+        fs.read(inline, 0, &mut bytes[..100]).unwrap();
+        assert_eq!(bytes[..100], [7; 100], "{what}");
+        if !matches!(what, "an inode that is not there" | "more reservations than there is room for") {
+            assert!(
+                !fs.is_writable() && fs.warnings().iter().any(|warning| warning.contains("read-only")),
+                "{what}: {:?}",
+                fs.warnings()
+            );
+        }
+        fs.close().unwrap();
+        drop(Rescued::open(hostile.clone(), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| {}));
+        if let Ok(planned) = plan(hostile.clone(), &RepairOptions::default(), &mut |_| ()) {
+            drop(planned.commit());
+        }
+    }
+    assert!(guard::read(&*device).unwrap().is_set);
+}
