@@ -3,7 +3,8 @@
 //!
 //! The guard is [`JOURNAL_GUARD`] in `log_sectors_per_block` of both copies, or [`DELTA_GUARD`] where fsync may write deltas. It is set
 //! and durable before the first journal block or delta is written, and goes when a checkpoint holds that needs no journal: at the end,
-//! and at open after recovery. Each copy is flushed before the other is touched, so there is a whole one at any time; whether a copy that is torn had it makes no difference.
+//! and at open after recovery. Each copy is flushed before the other is touched, so there is a whole one at any time; whether a copy
+//! that is torn had it makes no difference.
 
 use basalt_device::BlockDevice;
 use zerocopy::{FromBytes, IntoBytes};
