@@ -3,18 +3,21 @@
 //! A delta is for an fsync that changed pages, size and times, and nothing else; one seal holds it. Everything else is written in full, as
 //! [`fsync`](crate::fsync) says: new files, changed modes and xattrs, more pages than fit.
 
+use std::ops::Range;
+
 use basalt_segments::{LogId, SegmentKind};
 use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::delta::{Delta, Empty, PAGES_MAX, Written};
-use crate::layout::node::XATTR_NODE_OFFSET;
+use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::seal::{Seal, Sealed};
 use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::lock::F2fs;
 use crate::mutant::{self, Mutant};
 use crate::node::level::first_block;
+use crate::node::nat::is_new;
 use crate::node::path::{inode_slot, is_direct};
 use crate::options::Deltas;
 use crate::volume::Volume;
@@ -173,31 +176,44 @@ impl Volume {
         for nid in self.nodes.dirty_nodes(ino) {
             let node = self.node(nid)?;
             let offset = node.footer().offset();
-            let (first, slots) = if nid == ino.nid() {
+            let slots = if nid == ino.nid() {
                 let Some(before) = node.told_of_inode(flexible) else { return Ok(None) };
                 changes.before = Some(before);
-                (FileBlock::FIRST, inode_slot(extra, 0)..inode_slot(extra, own))
-            } else if offset == XATTR_NODE_OFFSET {
-                return Ok(None);
-            } else if is_direct(offset) {
-                let Some(first) = first_block(own, offset) else { return Ok(None) };
-                (first, 0..4 * crate::layout::node::ADDRS_PER_NODE as usize)
-            } else {
+                inode_slot(extra, 0)..inode_slot(extra, own)
+            } else if !is_direct(offset) {
                 // Recovery makes what leads to the nodes that it needs.
                 continue;
+            } else if offset == XATTR_NODE_OFFSET {
+                return Ok(None);
+            } else {
+                changes.dirty += 1;
+                0..4 * ADDRS_PER_NODE as usize
             };
-            changes.dirty += usize::from(nid != ino.nid());
-            let Some(untold) = node.untold() else { return Ok(None) };
-            for byte in untold.filter(|byte| slots.contains(byte)) {
-                let address = node.address(byte);
-                if address == Address::COMPRESS {
-                    return Ok(None);
-                }
-                changes.note(first + ((byte - slots.start) / 4) as u32, address);
+            let first = first_block(own, offset).unwrap_or(FileBlock::FIRST);
+            if !self.note_untold(nid, first, slots, &mut changes)? {
+                return Ok(None);
             }
-            changes.nodes.push(nid);
         }
         Ok(Some(changes))
+    }
+
+    /// Adds what nothing tells of the addresses in these bytes of a dirty node, the first of which is that of page `first`; false if a delta
+    /// cannot tell it.
+    fn note_untold(&mut self, nid: Nid, first: FileBlock, slots: Range<usize>, changes: &mut Changes) -> Result<bool> {
+        let node = self.node(nid)?;
+        let Some(untold) = node.untold() else { return Ok(false) };
+        let untold: Vec<(u32, Address)> = untold
+            .filter(|byte| slots.contains(byte))
+            .map(|byte| (((byte - slots.start) / 4) as u32, node.address(byte)))
+            .collect();
+        let is_compressed = untold.iter().any(|(_, address)| *address == Address::COMPRESS);
+        // A new node is written once, so that rescue finds one to lead to what is told.
+        if is_compressed || !untold.is_empty() && is_new(&self.nat_entry(nid)?) {
+            return Ok(false);
+        }
+        untold.into_iter().for_each(|(index, address)| changes.note(first + index, address));
+        changes.nodes.push(nid);
+        Ok(true)
     }
 }
 
@@ -210,4 +226,63 @@ fn list_first(delta: &mut Delta, entries: Vec<Sealed>) -> Vec<Sealed> {
     let listed: FxHashMap<Address, ()> = own.iter().map(|entry| (entry.address, ())).collect();
     delta.placed.retain(|(_, at)| !listed.contains_key(at));
     own.into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(page: u32) -> FileBlock {
+        FileBlock::new(page)
+    }
+
+    #[test]
+    fn neighbours_without_a_block_are_one_run_holes_apart_from_reservations() {
+        let mut changes = Changes { delta: Delta::default(), nodes: Vec::new(), dirty: 1, before: None };
+        let (hole, reserved, block) = (Address::NULL, Address::NEW, Address::new(5_000));
+        for (at, address) in
+            [(3, hole), (4, hole), (5, reserved), (6, reserved), (7, block), (8, reserved), (10, reserved)]
+        {
+            changes.note(page(at), address);
+        }
+        let runs: Vec<_> =
+            changes.delta.empty.iter().map(|run| (run.first.get(), run.count, run.is_reserved)).collect();
+        assert_eq!(runs, [(3, 2, false), (5, 2, true), (8, 1, true), (10, 1, true)]);
+        assert_eq!((changes.delta.placed.as_slice(), changes.delta.pages()), (&[(page(7), block)][..], 7));
+    }
+
+    #[test]
+    fn nothing_changed_if_no_page_did_and_size_and_times_are_as_told() {
+        let told = Written { size: 9, times: [(1, 0), (2, 0), (3, 0)] };
+        let later = Written { times: [(1, 0), (2, 0), (4, 0)], ..told };
+        let longer = Written { size: 10, ..told };
+        let changes = |before, written| Changes {
+            delta: Delta { written, ..Delta::default() },
+            nodes: Vec::new(),
+            dirty: 1,
+            before,
+        };
+        let empty = |before, now| [false, true].map(|data_only| changes(before, now).is_empty(data_only));
+        assert_eq!(empty(None, told), [true, true]);
+        assert_eq!(empty(Some(told), told), [true, true]);
+        assert_eq!(empty(Some(told), later), [false, true]);
+        assert_eq!(empty(Some(told), longer), [false, false]);
+        let mut punched = changes(Some(told), told);
+        punched.note(page(1), Address::NULL);
+        assert!(!punched.is_empty(true));
+    }
+
+    #[test]
+    fn entries_of_the_files_own_pages_come_first_and_tell_them() {
+        let entry = |at: u32| Sealed { address: Address::new(at), crc: at };
+        let mut delta = Delta {
+            placed: [(7, 100), (8, 200), (9, 300)].map(|(at, address)| (page(at), Address::new(address))).to_vec(),
+            ..Delta::default()
+        };
+        // One is of another file, and one of the file's blocks was moved: its entry was led to where the copy has one, too.
+        let entries = list_first(&mut delta, [500, 300, 100, 300].map(entry).to_vec());
+        assert_eq!(entries.iter().map(|one| one.address.get()).collect::<Vec<_>>(), [300, 100, 300, 500]);
+        assert_eq!(delta.listed, [9, 7, 9].map(page));
+        assert_eq!(delta.placed, [(page(8), Address::new(200))]);
+    }
 }

@@ -360,6 +360,31 @@ mod tests {
     }
 
     #[test]
+    fn what_deltas_tell_is_counted_and_makes_no_inode_known() {
+        let mut since = SinceCheckpoint::default();
+        let [one, two, three] = [1, 2, 3].map(Nid::new);
+        since.note_unmarked(FILE);
+        since.note_chained();
+        since.note_told(FILE, &[one, two], 300, 4);
+        assert_eq!(since.trail(FILE), Trail { unmarked: false, flush: 4, has_image: false });
+        assert_eq!((since.told_nodes_with(&[]), since.told_nodes_with(&[two, three]), since.told_pages()), (2, 3, 300));
+        since.note_fsynced(FILE, 5);
+        since.note_told(FILE, &[two], 1, 6);
+        assert_eq!(since.trail(FILE), Trail { unmarked: false, flush: 6, has_image: true });
+        assert_eq!((since.told_nodes_with(&[]), since.told_pages(), since.durable(|flush| flush <= 4)), (2, 301, 1));
+    }
+
+    #[test]
+    fn what_no_seal_lists_after_all_waits_for_the_next() {
+        let mut since = SinceCheckpoint::default();
+        since.note_unsealed(Address::new(7), &[1; 4096]);
+        let taken = since.take_unsealed();
+        since.put_back_unsealed(taken);
+        since.note_unsealed(Address::new(8), &[1; 4096]);
+        assert_eq!(since.take_unsealed().iter().map(|one| one.address.get()).collect::<Vec<_>>(), [7, 8]);
+    }
+
+    #[test]
     fn a_seal_lists_what_was_written_since_the_last_or_nothing() {
         let mut since = SinceCheckpoint::default();
         for at in [100, 101, 102] {

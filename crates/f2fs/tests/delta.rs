@@ -225,7 +225,7 @@ fn what_was_fsynced_is_there_after_a_cut_whoever_looks() {
 fn change(fs: &F2fs, ino: InodeNumber, rng: &mut Rng, round: u8) {
     let first = [0, 880, 1_930][rng.index(3)] + rng.below(60);
     let length = BLOCK * rng.between(1, 30);
-    match rng.below(12) {
+    match rng.below(13) {
         0..5 => (0..rng.between(1, 40)).for_each(|_| write_page(fs, ino, rng.below(PAGES), round)),
         5 => fs.write(ino, first * BLOCK + 77, &vec![round; length as usize], false).map(|_| ()).unwrap(),
         6 => {
@@ -245,6 +245,8 @@ fn change(fs: &F2fs, ino: InodeNumber, rng: &mut Rng, round: u8) {
             let mode = SetAttributes { permissions: Some(0o600 + u32::from(round)), ..SetAttributes::default() };
             fs.set_attributes(ino, &mode).map(|_| ()).unwrap();
         }
+        // Behind the last node there is, and the first indirect one.
+        11 => fs.write(ino, (2_950 + rng.below(20)) * BLOCK, &vec![round; length as usize], false).map(|_| ()).unwrap(),
         // A node with more than one delta tells.
         _ => fs.write(ino, 900 * BLOCK, &vec![round; 900 * BLOCK as usize], false).map(|_| ()).unwrap(),
     }

@@ -346,4 +346,41 @@ mod tests {
             "looking at a node without touching is no use"
         );
     }
+
+    /// The bytes of what nothing tells of node 5.
+    fn untold(cache: &NodeCache) -> Option<Vec<usize>> {
+        cache.get(Nid::new(5)).and_then(Node::untold).map(Iterator::collect)
+    }
+
+    #[test]
+    fn a_node_that_a_delta_tells_waits_for_a_checkpoint_and_for_no_fsync() {
+        let (nid, ino) = (Nid::new(5), Ino::new(4));
+        let mut cache = cache(5..=5);
+        cache.get_mut(nid).unwrap().raw_mut().footer.ino.set(4);
+        cache.get_mut(nid).unwrap().raw_mut().footer.flag.set(1 << crate::layout::node::OFFSET_SHIFT);
+        // Not noted yet.
+        cache.mark_dirty(nid, true).unwrap().set_address(40, Address::new(7));
+        assert_eq!(untold(&cache), None);
+        cache.mark_clean(nid);
+        cache.note_untold(false);
+        cache.mark_dirty(nid, true).unwrap().set_address(40, Address::new(8));
+        cache.mark_dirty(nid, true).unwrap().set_pointer(4068, 0);
+        cache.mark_dirty(nid, true).unwrap().lead(44, Address::new(9));
+        assert_eq!(untold(&cache), Some(vec![40, 4068]));
+        assert!(cache.is_dirty(ino, true));
+        cache.note_told(nid);
+        assert_eq!((untold(&cache), cache.get(nid).unwrap().address(44)), (Some(vec![]), Address::new(9)));
+        assert!(!cache.is_dirty(ino, false) && cache.must_be_written(nid) && cache.dirty_count() == 1);
+        // Changed again, in times alone and then in more.
+        cache.mark_dirty(nid, false);
+        assert!(cache.is_dirty(ino, false) && !cache.is_dirty(ino, true));
+        cache.mark_dirty(nid, true).unwrap().set_address(0, Address::new(1));
+        assert_eq!((untold(&cache), cache.is_dirty(ino, true)), (Some(vec![0]), true));
+        cache.forget_untold(nid);
+        assert_eq!(untold(&cache), None);
+        cache.note_told(nid);
+        assert!(cache.is_dirty(ino, true), "what is not known was not told");
+        cache.mark_clean(nid);
+        assert!(!cache.is_dirty(ino, false) && untold(&cache).is_none());
+    }
 }

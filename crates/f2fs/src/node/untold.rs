@@ -83,3 +83,70 @@ fn fixed(raw: &RawInode, flexible: bool) -> Option<Box<[u8]>> {
     let in_front = SLOTS_OFFSET + raw.extra_size() as usize;
     Some([&bytes[..in_front], &bytes[raw.inline_xattr_range(flexible)]].concat().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::layout::inode::NIDS;
+
+    fn inode() -> RawInode {
+        let mut raw = RawInode::new_zeroed();
+        raw.i_mode.set(0o100_644);
+        raw.i_inline = (InlineFlags::EXTRA_ATTR | InlineFlags::XATTR).bits();
+        raw.extra_mut().i_extra_isize.set(36);
+        raw
+    }
+
+    /// Each field of an inode: those that a delta has, that recovery makes, and that are made when it is written; and all others.
+    #[test]
+    fn a_delta_tells_size_times_and_addresses_and_nothing_else() {
+        type Change = fn(&mut RawInode);
+        let told: [(&str, Change); 9] = [
+            ("i_size", |raw| raw.i_size.set(77)),
+            ("i_blocks", |raw| raw.i_blocks.set(77)),
+            ("times", |raw| (raw.i_atime, raw.i_ctime_nsec, raw.i_mtime) = (7.into(), 8.into(), 9.into())),
+            ("i_ext", |raw| raw.i_ext.len.set(5)),
+            ("the first address", |raw| raw.addresses_mut(false)[0].set(5_000)),
+            ("the last address", |raw| raw.addresses_mut(false).last_mut().unwrap().set(5_000)),
+            ("i_nid", |raw| raw.i_nid[NIDS - 1].set(9)),
+            ("i_inode_checksum", |raw| raw.extra_mut().i_inode_checksum.set(9)),
+            ("footer", |raw| raw.footer.cp_ver.set(9)),
+        ];
+        let others: [(&str, Change); 12] = [
+            ("i_mode", |raw| raw.i_mode.set(0o100_600)),
+            ("i_advise", |raw| raw.i_advise = 0x10),
+            ("i_inline", |raw| raw.i_inline |= InlineFlags::PIN_FILE.bits()),
+            ("i_uid", |raw| raw.i_uid.set(5)),
+            ("i_links", |raw| raw.i_links.set(2)),
+            ("i_generation", |raw| raw.i_generation.set(2)),
+            ("i_xattr_nid", |raw| raw.i_xattr_nid.set(2)),
+            ("i_flags", |raw| raw.i_flags.set(0x10)),
+            ("i_name", |raw| raw.i_name[254] = 1),
+            ("i_projid", |raw| raw.extra_mut().i_projid.set(1)),
+            ("the last inline xattr", |raw| raw.slots[922].set(1)),
+            ("its data", |raw| raw.i_inline |= InlineFlags::DATA.bits()),
+        ];
+        let is_tellable = |change: Change| {
+            let mut raw = inode();
+            let untold = Untold::of_inode(&raw, false);
+            change(&mut raw);
+            untold.is_tellable(&raw, false)
+        };
+        told.into_iter().for_each(|(field, change)| assert!(is_tellable(change), "{field}"));
+        others.into_iter().for_each(|(field, change)| assert!(!is_tellable(change), "{field}"));
+        let mut directory = inode();
+        directory.i_mode.set(0o040_755);
+        assert!(!Untold::of_inode(&directory, false).is_tellable(&directory, false));
+    }
+
+    #[test]
+    fn values_are_told_by_their_bytes() {
+        let mut untold = Untold::of_node();
+        [4092, 0, 256, 252, 0].into_iter().for_each(|at| untold.note(at));
+        assert_eq!(untold.bytes().collect::<Vec<_>>(), [0, 252, 256, 4092]);
+        untold.note_told(None);
+        assert_eq!(untold.bytes().count(), 0);
+    }
+}
