@@ -130,8 +130,16 @@ impl Volume {
             }
             return self.leave_unsealed_to_flush(flushes).map(Outcome::LeftTo);
         }
+        let (place, position) = match self.place_seal() {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.checkpoint.since_mut().put_back_unsealed(entries);
+                return Err(error);
+            }
+        };
         let durable = self.checkpoint.since_mut().durable(|flush| flushes.has_succeeded(flush));
-        self.append_seal_of(delta, entries, durable)?;
+        let seal = Seal { nodes: 0, entries, durable, position: Some(position), delta: Some(delta) };
+        self.append_seal(place, &seal)?;
         for &nid in &nodes {
             if !mutant::active(Mutant::DeltaTargetsNotKept) {
                 self.keep_targets(nid);
@@ -154,13 +162,10 @@ impl Volume {
         Ok(flush)
     }
 
-    /// Puts a seal with a delta into the chain, and hands all that waits to the device.
-    fn append_seal_of(&mut self, delta: Delta, entries: Vec<Sealed>, durable: u32) -> Result<()> {
+    /// Puts a seal at its place in the chain, and hands all that waits to the device.
+    fn append_seal(&mut self, place: Address, seal: &Seal) -> Result<()> {
         let log = LogId::of(SegmentKind::WarmNode);
-        let (place, position) = self.place_seal()?;
-        let next = self.next_address(log);
-        let seal = Seal { nodes: 0, entries, durable, position: Some(position), delta: Some(delta) };
-        let block = seal.encode(self.checkpoint.node_version(), next);
+        let block = seal.encode(self.checkpoint.node_version(), self.next_address(log));
         self.record.wrote_node();
         self.writer.append(&*self.device, log.index(), place, &block.0)?;
         self.writer.write_all(&*self.device)
@@ -173,7 +178,9 @@ impl Volume {
         let (own, extra) = (raw.address_slots(flexible), raw.extra_size());
         let delta = Delta { ino, own, written: Written::of(raw), ..Delta::default() };
         let mut changes = Changes { delta, nodes: Vec::new(), dirty: 1, before: None };
-        for nid in self.nodes.dirty_nodes(ino) {
+        let mut changed = self.nodes.dirty_nodes(ino);
+        changed.retain(|&nid| !self.nodes.is_told(nid));
+        for nid in changed {
             let node = self.node(nid)?;
             let offset = node.footer().offset();
             let slots = if nid == ino.nid() {

@@ -157,11 +157,14 @@ impl Volume {
         Ok(Step::Flush(flush))
     }
 
-    /// The dirty direct nodes of a file, but not its inode.
+    /// The direct nodes of a file that changed, but not its inode. Those that deltas tell all of can wait.
     fn direct_nodes(&mut self, ino: Ino) -> Vec<Nid> {
         let mut nodes = self.nodes.dirty_nodes(ino);
-        nodes
-            .retain(|&nid| nid != ino.nid() && self.nodes.footer(nid).is_some_and(|footer| is_direct(footer.offset())));
+        let is_changed = |nid| {
+            let footer = self.nodes.footer(nid);
+            !self.nodes.is_told(nid) && footer.is_some_and(|footer| is_direct(footer.offset()))
+        };
+        nodes.retain(|&nid| nid != ino.nid() && is_changed(nid));
         nodes
     }
 

@@ -6,7 +6,7 @@ use basalt_device::{BlockDevice, MemoryDevice};
 use basalt_f2fs::check::{CheckOptions, check};
 use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::guard;
-use basalt_f2fs::layout::delta::{Delta, Empty};
+use basalt_f2fs::layout::delta::{Delta, Empty, Written};
 use basalt_f2fs::layout::node::RawNode;
 use basalt_f2fs::layout::seal::Seal;
 use basalt_f2fs::layout::superblock::{DELTA_GUARD, JOURNAL_GUARD, RawSuperblock, SUPERBLOCK_OFFSET};
@@ -105,9 +105,7 @@ fn expect_after_cut(device: &MemoryDevice, ino: InodeNumber, expected: &[u8], co
             same(contents(&open(&left, OpenOptions::default()), ino), "mounted again");
         }
     }
-    let rescued =
-        Rescued::open(Arc::new(device.snapshot()), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| {});
-    same(contents(&rescued.unwrap(), ino), "rescued");
+    same(contents(&rescue(device).unwrap(), ino), "rescued");
     let repaired = Arc::new(device.snapshot());
     assert!(plan(repaired.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
     same(contents(&open(&repaired, OpenOptions::default()), ino), "repaired");
@@ -130,7 +128,7 @@ fn one_page_costs_two_blocks_and_as_many_as_fit_one_more_than_they_are() {
     assert_eq!(written(&fs, || fs.sync_file(ino, false).unwrap()), (0, 0));
     // More than a seal lists and tells: the few nodes of this file, with one flush. More than one tells at all: the direct node, and the rest by a
     // delta.
-    for (pages, nodes) in [(332, 1), (333, 4), (600, 2)] {
+    for (pages, nodes) in [(332, 1), (333, 3), (600, 2)] {
         let count = written(&fs, || {
             (0..pages).for_each(|page| write_page(&fs, ino, page * 3, 4));
             fs.sync_file(ino, true).unwrap();
@@ -202,6 +200,10 @@ fn written_nodes_of_an_fsync(fs: &F2fs, ino: InodeNumber) -> u64 {
     fs.statistics().since(&before).written.node_blocks
 }
 
+fn rescue(device: &MemoryDevice) -> Result<Rescued, basalt_f2fs::Error> {
+    Rescued::open(Arc::new(device.snapshot()), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| {})
+}
+
 /// Every change that a delta may tell or not, at random, an fsync behind each: what is there after a cut is what the fsync found.
 #[test]
 fn what_was_fsynced_is_there_after_a_cut_whoever_looks() {
@@ -252,6 +254,79 @@ fn change(fs: &F2fs, ino: InodeNumber, rng: &mut Rng, round: u8) {
     }
 }
 
+fn set_size(fs: &F2fs, ino: InodeNumber, pages: u64) {
+    fs.set_attributes(ino, &SetAttributes { size: Some(pages * BLOCK), ..SetAttributes::default() })
+        .map(|_| ())
+        .unwrap();
+}
+
+fn set_mode(fs: &F2fs, ino: InodeNumber, permissions: u32) {
+    fs.set_attributes(ino, &SetAttributes { permissions: Some(permissions), ..SetAttributes::default() })
+        .map(|_| ())
+        .unwrap();
+}
+
+/// A node that the checkpoint does not have comes, goes with what was told of it, and comes again: told, or in full at last.
+#[test]
+fn what_a_new_node_held_does_not_come_back() {
+    for in_full in [false, true] {
+        let (device, fs, ino) = with_file(Deltas::On);
+        write_page(&fs, ino, 3_000, 9);
+        fs.sync_file(ino, false).unwrap();
+        expect_after_cut(&device, ino, &contents(&fs, ino), "a new node");
+        set_size(&fs, ino, PAGES);
+        fs.sync_file(ino, false).unwrap();
+        set_size(&fs, ino, 3_100);
+        if in_full {
+            write_page(&fs, ino, 3_001, 10);
+            set_mode(&fs, ino, 0o600);
+        }
+        fs.sync_file(ino, false).unwrap();
+        expect_after_cut(&device, ino, &contents(&fs, ino), if in_full { "written in full" } else { "told" });
+    }
+}
+
+/// Nodes that deltas have told wait, also where the file's inode is written.
+#[test]
+fn an_fsync_in_full_leaves_out_what_deltas_have_told() {
+    let (device, fs, ino) = with_file(Deltas::On);
+    for page in [5, 1_000, 2_000] {
+        write_page(&fs, ino, page, 2);
+        fs.sync_file(ino, false).unwrap();
+    }
+    set_mode(&fs, ino, 0o600);
+    write_page(&fs, ino, 1_001, 3);
+    // A seal, the node of the page, and the inode.
+    assert_eq!(written(&fs, || fs.sync_file(ino, false).unwrap()), (1, 3));
+    expect_after_cut(&device, ino, &contents(&fs, ino), "in full");
+}
+
+/// A block that a delta lists goes bad behind a flush: a repair gives up that page, and nothing of the fsync behind, whose nodes stand in
+/// front of its seal.
+#[test]
+fn repair_recovers_what_was_fsynced_behind_a_damaged_delta() {
+    let (device, fs, ino) = with_file(Deltas::On);
+    let other = create(&fs, "other");
+    fs.write(other, 0, &vec![1; (PAGES * BLOCK) as usize], false).unwrap();
+    fs.sync().unwrap();
+    write_page(&fs, ino, 1_000, 2);
+    fs.sync_file(ino, false).unwrap();
+    let (_, seal, _) = last_delta(&device);
+    set_mode(&fs, other, 0o600);
+    (0..700).for_each(|page| write_page(&fs, other, page * 3, 5));
+    fs.sync_file(other, false).unwrap();
+    let expected = contents(&fs, other);
+    let hurt = Arc::new(device.snapshot());
+    hurt.write_at(u64::from(seal.entries[0].address) * BLOCK, &[0x55; BLOCK as usize]).unwrap();
+    let shown = open(&hurt, OpenOptions { read_only: true, ..options(Deltas::Off) });
+    assert!(shown.warnings().iter().any(|warning| warning.contains("`basalt rescue` finds")), "{:?}", shown.warnings());
+    drop(shown);
+    assert!(plan(hurt.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
+    let fs = open(&hurt, OpenOptions::default());
+    assert!(contents(&fs, other) == expected, "the other file");
+    assert_eq!(fs.attributes(other).unwrap().permissions, 0o600);
+}
+
 /// The last seal with a delta on a device, and its address.
 fn last_delta(device: &MemoryDevice) -> (u64, Seal, RawNode) {
     let mut found = None;
@@ -267,6 +342,35 @@ fn last_delta(device: &MemoryDevice) -> (u64, Seal, RawNode) {
         }
     }
     found.expect("a seal with a delta")
+}
+
+/// A chain of small blocks that tell a lot: what no Basalt tells between two checkpoints ends it.
+#[test]
+fn deltas_that_tell_more_than_a_checkpoint_allows_end_the_chain() {
+    let (device, fs, ino) = with_file(Deltas::On);
+    write_page(&fs, ino, 1_000, 2);
+    fs.sync_file(ino, false).unwrap();
+    let (at, seal, node) = last_delta(&device);
+    let sound = seal.delta.clone().unwrap();
+    let first = (at / BLOCK) as u32;
+    for (count, expected) in [(1, 1), (2, 2), (3, 2), (300, 2)] {
+        let hostile = Arc::new(device.snapshot());
+        for step in 0..count {
+            // Half of what may be told, of the same pages.
+            let run = Empty { first: FileBlock::new(3_000), count: 1 << 18, is_reserved: false };
+            let size = sound.written.size + u64::from(step);
+            let delta =
+                Delta { listed: vec![], empty: vec![run], written: Written { size, ..sound.written }, ..sound.clone() };
+            let position = seal.position.map(|position| position + step);
+            let seal = Seal { nodes: 0, entries: vec![], durable: 0, position, delta: Some(delta) };
+            let block = seal.encode(node.footer.cp_ver.get(), Address::new(first + step + 1));
+            hostile.write_at(u64::from(first + step) * BLOCK, &block.0).unwrap();
+        }
+        let fs = open(&hostile, OpenOptions { read_only: true, ..options(Deltas::Off) });
+        assert_eq!(fs.attributes(ino).unwrap().size, sound.written.size + expected - 1, "{count}");
+        let rescued = rescue(&hostile).unwrap();
+        assert!(rescued.attributes(ino).unwrap().size < sound.written.size + 5, "{count}");
+    }
 }
 
 /// Whole deltas that no Basalt writes: nothing panics, nothing else is lost, and what cannot be is told.
@@ -286,6 +390,11 @@ fn hostile_deltas_are_refused() {
         ..sound.clone()
     };
     let of = |ino: InodeNumber| Delta { ino: Ino::new(ino as u32), ..sound.clone() };
+    let with_size = |ino: InodeNumber, size: u64| Delta {
+        ino: Ino::new(ino as u32),
+        written: Written { size, ..sound.written },
+        ..sound.clone()
+    };
     let empty = |first: u32, count: u32| {
         let run = Empty { first: FileBlock::new(first), count, is_reserved: true };
         Delta { empty: vec![run], ..sound.clone() }
@@ -303,10 +412,9 @@ fn hostile_deltas_are_refused() {
         ("a file whose data is in its inode", of(inline)),
         ("another number of addresses", Delta { own: 7, ..sound.clone() }),
         ("no addresses", Delta { own: u32::MAX, ..sound.clone() }),
-        (
-            "a size that no file has",
-            Delta { written: basalt_f2fs::layout::delta::Written { size: u64::MAX, ..sound.written }, ..sound.clone() },
-        ),
+        ("a size that no file has", with_size(ino, u64::MAX)),
+        ("more than an inode holds", with_size(inline, 1 << 20)),
+        ("a size of the root", with_size(root, 1 << 36)),
     ];
     for (what, delta) in cases {
         let hostile = Arc::new(device.snapshot());
@@ -328,7 +436,16 @@ fn hostile_deltas_are_refused() {
             );
         }
         fs.close().unwrap();
-        drop(Rescued::open(hostile.clone(), &RescueOptions::default(), Arc::new(SystemClock), &mut |_| {}));
+        if let Ok(rescued) = rescue(&hostile) {
+            let mut bytes = vec![0; 2 * BLOCK as usize];
+            for (ino, most) in [(ino, 4 << 40), (inline, BLOCK), (root, BLOCK)] {
+                let _ = rescued.read(ino, 0, &mut bytes);
+                let size = rescued.attributes(ino).map_or(0, |attributes| attributes.size);
+                assert!(size <= most, "{what}: {ino} has {size} bytes");
+            }
+            rescued.read(inline, 0, &mut bytes[..100]).unwrap();
+            assert_eq!(bytes[..100], [7; 100], "{what}");
+        }
         if let Ok(planned) = plan(hostile.clone(), &RepairOptions::default(), &mut |_| ()) {
             drop(planned.commit());
         }

@@ -8,6 +8,8 @@ use crate::script::Step;
 /// The files, and their first blocks and lengths: in the inode and behind its last address, in two direct nodes.
 const FILES: [&str; 3] = ["t0", "t1", "t2"];
 const PARTS: [(u64, u64); 3] = [(0, 30), (850, 120), (1_900, 60)];
+/// Where they grow into nodes that they did not have.
+const BEHIND: (u64, u64) = (2_930, 60);
 
 /// Makes the files durable.
 pub(super) fn begin(rng: &mut Rng, steps: &mut Vec<Step>) {
@@ -36,7 +38,7 @@ pub(super) fn step(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
         return if rng.chance(70) { Step::Fsync(path.clone()) } else { Step::Fdatasync(path.clone()) };
     }
     let path = FILES[rng.index(FILES.len())].to_owned();
-    let (first, blocks) = PARTS[rng.index(PARTS.len())];
+    let (first, blocks) = if rng.chance(15) { BEHIND } else { PARTS[rng.index(PARTS.len())] };
     let offset = 4096 * (first + rng.below(blocks));
     let length = 4096 * if rng.chance(80) { rng.between(1, 6) } else { rng.between(20, 60) };
     // An end within a block moves without a new address.
@@ -45,8 +47,9 @@ pub(super) fn step(rng: &mut Rng, bytes: u64, last: Option<&Step>) -> Step {
         0..38 => Step::Write(path, offset, ragged as u32, seed(rng)),
         38..44 => Step::Punch(path, offset, length),
         44..47 => Step::ZeroKeep(path, offset, ragged),
-        // Within the last node: that one stays.
-        47..53 => Step::Truncate(path, 4096 * (1_895 + rng.below(90)) + rng.below(4096)),
+        // Within the last node, which stays; or in front of it, or behind.
+        47..51 => Step::Truncate(path, 4096 * (1_895 + rng.below(90)) + rng.below(4096)),
+        51..53 => Step::Truncate(path, 4096 * (2_900 + rng.below(200))),
         53..56 => Step::Allocate(path, offset, length),
         56..58 => Step::Reserve(path, offset, length),
         58..60 => Step::Chmod(path, 0o600 + rng.below(0o100) as u32),

@@ -20,7 +20,7 @@ use crate::layout::inode::RawInode;
 const FIELDS: usize = 5 + 2 + 3 * 3;
 /// Slots of a node that a delta and the entries of its seal share.
 const ROOM: usize = ADDRS_PER_NODE as usize - HEAD - FIELDS;
-/// Pages that one delta tells at most, without a block or with one.
+/// Pages that all deltas behind a checkpoint tell at most, without a block or with one.
 pub const PAGES_MAX: u64 = 1 << 19;
 /// In the length of a run without blocks: it is reserved.
 const RESERVED: u32 = 1 << 31;

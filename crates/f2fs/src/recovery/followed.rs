@@ -15,6 +15,7 @@ use zerocopy::FromBytes;
 use super::scan::{ChainNode, Start, entries_now, wrong_in};
 use crate::blocks::{read_block, read_blocks};
 use crate::geometry::Geometry;
+use crate::layout::delta::PAGES_MAX;
 use crate::layout::node::{NodeFlags, RawNode, RawNodeFooter};
 use crate::layout::seal::{Seal, Sealed, is_seal};
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
@@ -44,6 +45,8 @@ pub struct Followers {
     last: (Address, usize),
     /// Entries of seals that may still be compared.
     budget: usize,
+    /// Pages that deltas told so far.
+    told: u64,
 }
 
 /// One fsync: nodes of its files that were written since the one before, and those behind its seal.
@@ -97,6 +100,10 @@ impl Followers {
                 wrong: wrong_addresses(start, &entries_now(start, seal, behind.position)),
                 ..Fsync::default()
             };
+            if seal.nodes == 0 {
+                // What follows is of the next one.
+                found.close();
+            }
         }
         let runs = find_runs(start, behind, seen, is_live);
         in_order(runs).into_iter().for_each(|run| found.note_run(start, &run, is_live));
@@ -201,7 +208,10 @@ impl Followers {
             self.open.wrong = wrong_addresses(start, &entries);
             self.open.holds = self.open.wrong.is_empty();
         }
-        if let Some(delta) = &seal.delta {
+        if let Some(delta) = &seal.delta
+            && self.told + delta.pages() <= PAGES_MAX
+        {
+            self.told += delta.pages();
             self.marked.insert(delta.ino);
             self.open.nodes.push(ChainNode::delta(address, self.last.1, delta));
         }

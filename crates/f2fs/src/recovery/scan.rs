@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::translation::Translation;
 use crate::layout::crc::crc;
-use crate::layout::delta::Delta;
+use crate::layout::delta::{Delta, PAGES_MAX};
 use crate::layout::inode::RawInode;
 use crate::layout::node::{NodeFlags, RawNode};
 use crate::layout::seal::{Seal, Sealed, is_seal};
@@ -172,6 +172,8 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
     // Blocks up to the last node that a seal made count.
     let mut counted = 0;
     let mut budget = geometry.main_blocks() as usize;
+    // Pages that deltas told: a checkpoint comes before they are more.
+    let mut told = 0;
     let (mut at, mut last) = (start.address, start.address);
     // What cannot be read, or is not what its seal says.
     let (mut wrong, mut wrong_seal) = (None, None);
@@ -207,7 +209,8 @@ pub fn scan<'m>(start: &Start<'_, 'm>, is_live: &dyn Fn(Address) -> bool) -> Cha
                 break;
             }
             let is_end = mutant::active(Mutant::ChainCutShort) && !chain.nodes.is_empty();
-            if seal.entries.len() > budget || is_end {
+            told += seal.delta.as_ref().map_or(0, Delta::pages);
+            if seal.entries.len() > budget || told > PAGES_MAX || is_end {
                 break;
             }
             budget -= seal.entries.len();

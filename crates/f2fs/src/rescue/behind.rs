@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use basalt_device::BlockDevice;
 use basalt_segments::{Segment, SegmentKind};
+use basalt_vfs::FileKind;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
@@ -20,10 +21,12 @@ use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
 use crate::layout::delta::Written;
+use crate::layout::inode::RawInode;
 use crate::layout::journal::{KIND_NODE, Move};
 use crate::layout::seal::Seal;
 use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::node::cache::{LeadPointers, Node};
+use crate::node::inode::validate_fields;
 use crate::node::level::first_block;
 use crate::node::path::node_offset;
 use crate::node::pointers::data_slots;
@@ -142,11 +145,16 @@ impl Behind {
     }
 
     /// Gives a node what deltas tell of it, if that is newer: `position` is the node's in the chain.
-    fn give_told(&self, node: &mut Node, position: Option<usize>, slots: Range<usize>) {
+    fn give_told(&self, node: &mut Node, position: Option<usize>, slots: Range<usize>, geometry: &Geometry) {
         let (ino, offset) = (node.footer().ino(), node.footer().offset());
         let is_newer = |told: usize| position.is_none_or(|position| told > position);
         if let Some((_, written)) = self.written.get(&ino).filter(|(told, _)| offset == 0 && is_newer(*told)) {
+            let before = Written::of(node.inode());
             written.give(node.inode_mut());
+            // One that nobody wrote, or of another inode than was found.
+            if !is_file(node.inode()) || validate_fields(node.inode(), ino, geometry).is_err() {
+                before.give(node.inode_mut());
+            }
         }
         for told in self.told.get(&(ino, offset)).into_iter().flatten().filter(|told| is_newer(told.position)) {
             let byte = slots.start + 4 * told.index;
@@ -174,8 +182,12 @@ impl LeadPointers for Behind {
         };
         let slots = data_slots(node.raw(), geometry.flexible_inline_xattr());
         <[U32]>::mut_from_bytes(&mut node.bytes_mut()[slots.clone()]).unwrap_or_default().iter_mut().for_each(lead);
-        self.give_told(node, position, slots);
+        self.give_told(node, position, slots, geometry);
     }
+}
+
+fn is_file(raw: &RawInode) -> bool {
+    FileKind::from_mode(u32::from(raw.i_mode.get())) == Some(FileKind::Regular)
 }
 
 fn read_moves(
