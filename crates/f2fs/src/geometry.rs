@@ -10,8 +10,8 @@ use basalt_segments::{MainBlock, Segment, Segments};
 
 use crate::error::{Error, Result};
 use crate::layout::superblock::{
-    CHECKSUM_OFFSET, EXTENSION_MAX, Features, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
-    has_guard,
+    CHECKSUM_OFFSET, DELTA_GUARD, EXTENSION_MAX, Features, MAGIC, RESIZE_GUARD, RawSuperblock, SUPERBLOCK_OFFSET,
+    SUPERBLOCK_SIZE, has_guard,
 };
 use crate::layout::{Address, BLOCK_BITS, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino, Nid, SEGMENT_BITS, nat, sit};
 use crate::probe::not_f2fs;
@@ -321,7 +321,12 @@ fn check_units(sb: &RawSuperblock, copy: u64, device: &dyn BlockDevice) -> Resul
     if has_guard(sectors) {
         return Err(Error::Unsupported {
             device: device.name().into(),
-            reason: "holds a live cleaning journal; a writable mount or `basalt fsck --repair` recovers it".into(),
+            reason: if sectors & !0xFF == DELTA_GUARD {
+                "holds a live cleaning journal, or fsyncs that only Basalt can read; a writable mount or `basalt fsck --repair` recovers it"
+            } else {
+                "holds a live cleaning journal; a writable mount or `basalt fsck --repair` recovers it"
+            }
+            .into(),
         });
     }
     if sectors & !0xFF == RESIZE_GUARD {

@@ -153,6 +153,11 @@ fn without_the_guard_nodes_are_written_and_with_it_none() {
     // Without a journal there is nothing to keep others off with.
     let device = volume(0);
     let fs = open(&device, options(Deltas::On));
+    assert!(
+        fs.warnings().iter().any(|warning| warning.contains("delta=on: no cleaning journal")),
+        "{:?}",
+        fs.warnings()
+    );
     let ino = create(&fs, "file");
     fs.write(ino, 0, &[1; 3 * BLOCK as usize], false).unwrap();
     fs.sync().unwrap();
@@ -325,6 +330,38 @@ fn repair_recovers_what_was_fsynced_behind_a_damaged_delta() {
     let fs = open(&hurt, OpenOptions::default());
     assert!(contents(&fs, other) == expected, "the other file");
     assert_eq!(fs.attributes(other).unwrap().permissions, 0o600);
+}
+
+/// Without a checkpoint, the seals of the newest chain tell: also where nodes of the file are in it, and of which version they are.
+#[test]
+fn rescue_without_a_checkpoint_goes_by_the_seals() {
+    let (device, fs, ino) = with_file(Deltas::On);
+    let mut rng = Rng::new(5);
+    for round in 0..60 {
+        match rng.below(10) {
+            0 => set_mode(&fs, ino, 0o600 + u32::from(round)),
+            1 => (0..600).for_each(|page| write_page(&fs, ino, page * 3, round)),
+            2 => fs.sync().unwrap(),
+            3 => set_size(&fs, ino, PAGES - rng.below(100)),
+            _ => {}
+        }
+        (0..rng.between(1, 9)).for_each(|_| write_page(&fs, ino, rng.below(PAGES - 100), round));
+        fs.sync_file(ino, false).unwrap();
+        if round % 6 != 5 {
+            continue;
+        }
+        let expected = contents(&fs, ino);
+        let lost = device.snapshot();
+        lost.write_at(512 * BLOCK, &vec![0; 1024 * BLOCK as usize]).unwrap();
+        for (what, nodes_only) in [("by nodes only", true), ("without checkpoints", false)] {
+            let options = RescueOptions { nodes_only, ..RescueOptions::default() };
+            let from = Arc::new(if nodes_only { device.snapshot() } else { lost.snapshot() });
+            let rescued = Rescued::open(from, &options, Arc::new(SystemClock), &mut |_| {}).unwrap();
+            let found = contents(&rescued, ino);
+            let wrong = found.chunks(4096).zip(expected.chunks(4096)).filter(|(one, other)| one != other).count();
+            assert_eq!((found.len(), wrong), (expected.len(), 0), "round {round}, {what}: size and wrong pages");
+        }
+    }
 }
 
 /// The last seal with a delta on a device, and its address.

@@ -200,7 +200,7 @@ const KNOWN: &[Known] = &[
     with_value(
         "delta",
         "auto|on|off",
-        "fsync tells what changed in place of writing nodes: while a journal is live, always, never (auto)",
+        "fsync tells what changed in place of writing nodes: while a journal is live, on any volume with one, never (auto)",
         |choices, value| {
             let known = || policies::expected(&Deltas::ALL.map(Deltas::name));
             choices.engine.delta = Deltas::by_name(value).ok_or_else(known)?;

@@ -19,7 +19,7 @@ use crate::lock::F2fs;
 use crate::lock::VolumeLock;
 use crate::mutant::{self, Mutant};
 use crate::options::OpenOptions;
-use crate::options::{Extent, Recovery};
+use crate::options::{Deltas, Extent, Recovery};
 use crate::statistics::CheckpointCause;
 use crate::submission::{Staged, Submission};
 use crate::sync::{Mutex, RwLock};
@@ -98,6 +98,11 @@ impl F2fs {
         if writable {
             let area = find_journal(&mut volume, found.superblock_unreadable)?;
             volume.start_journal(area);
+            if volume.options.delta == Deltas::On && volume.is_writable() && !volume.journal.is_on() {
+                let why =
+                    "delta=on: no cleaning journal is used, so fsync writes nodes; `basalt tune --journal on` adds one";
+                volume.warnings.push(why.to_owned());
+            }
             volume.recall_hotness();
         }
         let committed = volume.clock.now();

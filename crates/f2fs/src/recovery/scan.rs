@@ -284,7 +284,7 @@ pub(super) fn entries_now(start: &Start<'_, '_>, seal: &Seal, position: usize) -
 }
 
 /// What is not there of all that: addresses, with the device's error where it cannot be read.
-pub(super) fn wrong_in(start: &Start<'_, '_>, entries: &[Sealed]) -> Vec<(Address, Option<Error>)> {
+pub(crate) fn wrong_in(start: &Start<'_, '_>, entries: &[Sealed]) -> Vec<(Address, Option<Error>)> {
     let Start { device, geometry, .. } = *start;
     // First: a hostile address may be the last that there is.
     let (inside, outside): (Vec<&Sealed>, Vec<&Sealed>) =

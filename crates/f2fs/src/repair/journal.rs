@@ -40,8 +40,7 @@ const ATTEMPTS: [(Extent, FaultKind, &str); 3] = [
 /// What is done about a broken chain of fsyncs.
 pub(super) const BEHIND_DAMAGE: &str = "everything that was fsynced is recovered, except the damaged blocks";
 const LIVE: &str = "a live cleaning journal";
-const GIVEN_UP: &str =
-    "given up: it or the checkpoint it belongs to is damaged; what was cleaned since that checkpoint may be lost";
+const GIVEN_UP: &str = "given up: it or the checkpoint it belongs to is damaged; what was cleaned or fsynced since that checkpoint may be lost";
 
 /// What a recovery came to.
 pub(super) struct Recovered {

@@ -2,7 +2,7 @@
 //! the nodes that fsync wrote, and leads each node's pointers to where cleaning took what they point to when it reads the node, because
 //! old places may be in other use by now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,18 +20,18 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::journal::area::Area;
 use crate::journal::translation::Translation;
-use crate::layout::delta::Written;
+use crate::layout::delta::{Delta, PAGES_MAX, Written};
 use crate::layout::inode::RawInode;
 use crate::layout::journal::{KIND_NODE, Move};
-use crate::layout::seal::Seal;
-use crate::layout::{Address, FileBlock, Ino, Nid};
+use crate::layout::seal::{Seal, Sealed};
+use crate::layout::{Address, BLOCKS_PER_SEGMENT, FileBlock, Ino, Nid};
 use crate::node::cache::{LeadPointers, Node};
 use crate::node::inode::validate_fields;
 use crate::node::level::first_block;
 use crate::node::path::node_offset;
 use crate::node::pointers::data_slots;
 use crate::recovery::forward::vouched;
-use crate::recovery::scan::{ChainNode, Start, scan};
+use crate::recovery::scan::{ChainNode, Start, scan, wrong_in};
 
 /// A node that the checkpoint knows and cleaning moved.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +60,32 @@ pub(crate) struct Behind {
     told: FxHashMap<(Ino, u32), Vec<Told>>,
     /// The last that one tells of an inode, and its position in the chain.
     written: FxHashMap<Ino, (usize, Written)>,
+    /// Where no checkpoint tells where the chain is: the positions of its seals, by address.
+    seals: BTreeMap<Address, usize>,
+}
+
+/// Seals that a search came by: those of the newest version.
+#[derive(Default)]
+pub(super) struct Seals {
+    version: u64,
+    /// Address and position, and the seal.
+    found: Vec<(Address, usize, Seal)>,
+    /// Pages that deltas of them tell.
+    told: u64,
+}
+
+impl Seals {
+    /// Takes note of a seal of a version, found at an address.
+    pub(super) fn note(&mut self, version: u64, address: Address, seal: Seal) {
+        if version as u32 > self.version as u32 {
+            *self = Seals { version, ..Seals::default() };
+        }
+        let told = seal.delta.as_ref().map_or(0, Delta::pages);
+        if let Some(position) = seal.position.filter(|_| version == self.version && self.told + told <= PAGES_MAX) {
+            self.told += told;
+            self.found.push((address, position as usize, seal));
+        }
+    }
 }
 
 /// Where a delta says that a page is.
@@ -99,6 +125,61 @@ impl Behind {
             is_sealed: false,
             told: FxHashMap::default(),
             written: FxHashMap::default(),
+            seals: BTreeMap::new(),
+        }
+    }
+
+    /// What seals of the newest chain tell where there is no checkpoint. What was cleaned since that is not known: of what deltas tell, a
+    /// page counts if its block still has the CRC that their seal lists, or, if that lists none, if no later seal has another block there.
+    pub(super) fn without_checkpoint(device: &dyn BlockDevice, geometry: &Geometry, seals: Seals) -> Behind {
+        let mut behind = Behind {
+            translation: Translation::default(),
+            moved_nodes: Vec::new(),
+            node_segments: BTreeSet::new(),
+            version: seals.version,
+            chain: FxHashMap::default(),
+            is_broken: false,
+            is_sealed: false,
+            told: FxHashMap::default(),
+            written: FxHashMap::default(),
+            seals: BTreeMap::new(),
+        };
+        let moves = Translation::default();
+        let start = Start { device, geometry, version: seals.version, moves: &moves, address: Address::NULL };
+        let mut found = seals.found;
+        found.sort_unstable_by_key(|(_, position, _)| *position);
+        let mut listed: FxHashMap<Address, usize> = FxHashMap::default();
+        for (_, position, seal) in &found {
+            listed.extend(seal.entries.iter().map(|entry| (entry.address, *position)));
+        }
+        for (address, position, seal) in found {
+            behind.seals.insert(address, position);
+            let Some(mut delta) = seal.delta else { continue };
+            let wrong: FxHashSet<Address> =
+                wrong_in(&start, &seal.entries[..delta.listed.len()]).into_iter().map(|(at, _)| at).collect();
+            let whole = delta.listed.iter().zip(&seal.entries).filter(|(_, entry)| !wrong.contains(&entry.address));
+            let whole: Vec<(FileBlock, Address)> = whole.map(|(page, entry)| (*page, entry.address)).collect();
+            delta.placed.retain(|(_, at)| listed.get(at).is_none_or(|last| *last <= position));
+            delta.placed.extend(whole);
+            delta.listed.clear();
+            behind.note_delta(position, &delta, &[]);
+        }
+        behind
+    }
+
+    /// The position in the chain of a node of its version: as a checkpoint tells, or by the seals in its segment, which the log filled from
+    /// one end to the other.
+    fn position(&self, address: Address, geometry: &Geometry) -> Option<usize> {
+        if let Some(position) = self.chain.get(&address) {
+            return Some(*position);
+        }
+        let first = address - geometry.offset_in_segment(address);
+        let in_front = self.seals.range(first..address).next_back();
+        let behind = self.seals.range(address..first + BLOCKS_PER_SEGMENT).next();
+        match (in_front, behind) {
+            (Some((&seal, position)), _) => Some(position + (address - seal) as usize),
+            (None, Some((&seal, position))) => position.checked_sub((seal - address) as usize),
+            (None, None) => None,
         }
     }
 
@@ -128,20 +209,22 @@ impl Behind {
         self.node_segments.extend(of_chain);
         let vouched = vouched(&chain).collect();
         let deltas: Vec<ChainNode> = chain.nodes.into_iter().filter(|node| node.is_delta).collect();
-        deltas.iter().for_each(|delta| self.note_delta(device, delta));
+        for node in deltas {
+            let seal = read_block(device, node.address).ok().and_then(|block| Seal::of_block(&block));
+            let Some((delta, entries)) = seal.and_then(|seal| Some((seal.delta?, seal.entries))) else { continue };
+            self.note_delta(node.position, &delta, &entries);
+        }
         vouched
     }
 
-    fn note_delta(&mut self, device: &dyn BlockDevice, node: &ChainNode) {
-        let seal = read_block(device, node.address).ok().and_then(|block| Seal::of_block(&block));
-        let Some((delta, entries)) = seal.and_then(|seal| Some((seal.delta?, seal.entries))) else { return };
-        for (page, address) in delta.told(&entries) {
+    fn note_delta(&mut self, position: usize, delta: &Delta, entries: &[Sealed]) {
+        for (page, address) in delta.told(entries) {
             let Some(offset) = node_offset(delta.own, page) else { continue };
             let first = first_block(delta.own, offset).unwrap_or(FileBlock::FIRST);
-            let told = Told { position: node.position, index: (page - first) as usize, address };
+            let told = Told { position, index: (page - first) as usize, address };
             self.told.entry((delta.ino, offset)).or_default().push(told);
         }
-        self.written.insert(delta.ino, (node.position, delta.written));
+        self.written.insert(delta.ino, (position, delta.written));
     }
 
     /// Gives a node what deltas tell of it, if that is newer: `position` is the node's in the chain.
@@ -168,7 +251,8 @@ impl Behind {
 impl LeadPointers for Behind {
     fn lead_pointers(&self, node: &mut Node, address: Address, geometry: &Geometry) {
         let footer = *node.footer();
-        let position = self.chain.get(&address).copied();
+        let is_newer = footer.cp_ver.get() as u32 > self.version as u32;
+        let position = if footer.cp_ver.get() == self.version { self.position(address, geometry) } else { None };
         if footer.cp_ver.get() == self.version && position.is_none() {
             // Written since, and nobody vouches for it: which moves came before it cannot be told.
             return;
@@ -182,7 +266,9 @@ impl LeadPointers for Behind {
         };
         let slots = data_slots(node.raw(), geometry.flexible_inline_xattr());
         <[U32]>::mut_from_bytes(&mut node.bytes_mut()[slots.clone()]).unwrap_or_default().iter_mut().for_each(lead);
-        self.give_told(node, position, slots, geometry);
+        if !is_newer {
+            self.give_told(node, position, slots, geometry);
+        }
     }
 }
 

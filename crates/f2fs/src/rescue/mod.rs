@@ -44,6 +44,7 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 pub(crate) use behind::Behind;
+use behind::Seals;
 pub use geometry::GeometrySource;
 pub(crate) use open::{knows_every_node, open_damaged};
 pub use options::RescueOptions;
@@ -135,6 +136,7 @@ impl Rescued {
             knows_features,
             flexible: [0; 2],
             outdated: false,
+            seals: behind.is_none().then(Seals::default),
         };
         let mut index = search.run(&mut reader, options.deleted, progress);
         search.evidence.settle_ahead();
@@ -146,7 +148,7 @@ impl Rescued {
         if index.nodes.is_empty() {
             return Err(not_f2fs(&*device));
         }
-        let (flexible, is_outdated) = (search.flexible, search.outdated);
+        let (flexible, is_outdated, seals) = (search.flexible, search.outdated, search.seals.take());
         let nat_is_old = evidence.nat_is_old();
         if let Some(pack) = pack.as_ref().filter(|_| other > Other::Sound) {
             let beyond = evidence.unknown_to_checkpoint(&index);
@@ -170,6 +172,7 @@ impl Rescued {
         let mut report = RescueReport::new(source, pack.as_ref(), &evidence, &index, &geometry, &reader);
         let nat = make_nat(&index, options.deleted);
         let mut volume = open::open_rebuilt(device.clone(), geometry, pack, nat, clock)?;
+        let behind = behind.or_else(|| Some(Behind::without_checkpoint(&*device, &volume.geometry, seals?)));
         volume.behind = behind.map(|behind| Box::new(behind) as Box<dyn LeadPointers>);
         let tree = tree::build(&mut volume, &mut reader, &index, options.deleted, &mut report, progress)?;
         report.set_unreadable(&reader);
@@ -272,6 +275,8 @@ struct Search<'a> {
     flexible: [u64; 2],
     /// A node showed that there was a newer checkpoint.
     outdated: bool,
+    /// Seals of the newest chain, where no checkpoint leads to it.
+    seals: Option<Seals>,
 }
 
 impl Search<'_> {
@@ -296,8 +301,11 @@ impl Search<'_> {
         let Some(seen) = seen::recognise(block, self.geometry, self.knows_features) else {
             // A seal is part of the log too.
             let footer = RawNode::ref_from_bytes(block).ok().map(|node| node.footer);
-            if let Some(footer) = footer.filter(|_| Seal::of_block(block).is_some()) {
+            if let Some((footer, seal)) = footer.zip(Seal::of_block(block)) {
                 index.lead(footer.cp_ver.get() as u32, address, footer.next_blkaddr.into());
+                if let Some(seals) = &mut self.seals {
+                    seals.note(footer.cp_ver.get(), address, seal);
+                }
             }
             return;
         };
