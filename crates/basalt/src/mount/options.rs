@@ -486,7 +486,7 @@ mod tests {
             ("pre_invalid=x", "`pre_invalid=x`"),
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
-            ("delta=yes", "auto, on or off"),
+            ("delta=yes", "auto or on or off"),
             (
                 "placement=x",
                 "static or run-length or page-cache or sfs or sfs-log or sfs-sepbit or sepbit or dac or mdc or hazard or auto",
