@@ -22,13 +22,17 @@ fn pages(count: u64, apart: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn an_fsync_of_many_pages_never_shows_a_page_that_did_not_arrive() {
     let seed = std::env::var("BASALT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    // A delta; nodes, because there are few; a delta behind a flush of its own; nodes behind one.
-    for (count, apart) in [(200, 3), (400, 3), (400, 150), (600, 150)] {
+    // A delta; nodes, because there are few; a delta behind a flush of its own; nodes behind one; a delta behind more of another file than a
+    // seal lists, which has left a small cache.
+    for (count, apart, of_other) in [(200, 3, 0), (400, 3, 0), (400, 150, 0), (600, 150, 0), (3, 3, 800)] {
         let device = Arc::new(PowerCutDevice::new(volume(256 << 10).snapshot()));
-        let fs = F2fs::open(device.clone(), options(Deltas::On), Arc::new(SystemClock)).unwrap();
-        let ino = create(&fs, "file");
+        let how = OpenOptions { cache_bytes: if of_other > 0 { 64 << 10 } else { 64 << 20 }, ..options(Deltas::On) };
+        let fs = F2fs::open(device.clone(), how, Arc::new(SystemClock)).unwrap();
+        let [ino, other] = ["file", "other"].map(|name| create(&fs, name));
         pages(count, apart).for_each(|page| write_page(&fs, ino, page, 1));
+        fs.write(other, 0, &vec![1; (of_other * BLOCK) as usize], false).unwrap();
         fs.sync().unwrap();
+        (0..of_other).for_each(|page| write_page(&fs, other, page, 2));
         let begun = device.history().changes.len();
         pages(count, apart).for_each(|page| write_page(&fs, ino, page, 2));
         fs.sync_file(ino, true).unwrap();
@@ -77,13 +81,13 @@ fn what_deltas_told_is_found_where_cleaning_moved_it() {
     fs.sync().unwrap();
     let mut rng = Rng::new(3);
     let (mut before, mut seen) = (fs.statistics(), 0);
-    for round in 0..4_000_u32 {
+    for round in 0..20_000_u32 {
         write_page(&fs, ino, rng.below(pages), round as u8);
         fs.sync_file(ino, false).unwrap();
         let done = fs.statistics().since(&before);
         if done.checkpoints.total() > 0 {
             before = fs.statistics();
-        } else if done.cleaning.total().journal_commits > 3 && round % 20 == 0 {
+        } else if done.cleaning.total().journal_commits > 4 && round % 20 == 0 {
             let expected = contents(&fs, ino);
             assert!(contents(&rescue(&device).unwrap(), ino) == expected, "rescued, round {round}");
             assert!(

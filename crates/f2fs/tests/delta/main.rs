@@ -328,7 +328,7 @@ fn repair_recovers_what_was_fsynced_behind_a_damaged_delta() {
     let other = create(&fs, "other");
     fs.write(other, 0, &vec![1; (PAGES * BLOCK) as usize], false).unwrap();
     fs.sync().unwrap();
-    write_page(&fs, ino, 1_000, 2);
+    [1_000, 1_001, 1_002].into_iter().for_each(|page| write_page(&fs, ino, page, 2));
     fs.sync_file(ino, false).unwrap();
     let (_, seal, _) = last_delta(&device);
     set_mode(&fs, other, 0o600);
@@ -345,6 +345,8 @@ fn repair_recovers_what_was_fsynced_behind_a_damaged_delta() {
     assert!(plan(hurt.clone(), &RepairOptions::default(), &mut |_| ()).unwrap().commit().unwrap().clean);
     let fs = open(&hurt, OpenOptions::default());
     assert!(contents(&fs, other) == expected, "the other file");
+    let found = contents(&fs, ino);
+    assert_eq!([1_001, 1_002].map(|page| found[page * BLOCK as usize]), [2, 2], "what the damaged one told besides");
     assert_eq!(fs.attributes(other).unwrap().permissions, 0o600);
 }
 
