@@ -44,6 +44,7 @@ pub(super) struct MovedNode {
 }
 
 /// What is behind a checkpoint.
+#[derive(Default)]
 pub(crate) struct Behind {
     translation: Translation,
     pub(super) moved_nodes: Vec<MovedNode>,
@@ -64,6 +65,9 @@ pub(crate) struct Behind {
     seals: BTreeMap<Address, usize>,
 }
 
+/// Seals that a search keeps at most: twice as many as fit the longest chain.
+const SEALS_MAX: usize = 1 << 15;
+
 /// Seals that a search came by: those of the newest version.
 #[derive(Default)]
 pub(super) struct Seals {
@@ -81,7 +85,8 @@ impl Seals {
             *self = Seals { version, ..Seals::default() };
         }
         let told = seal.delta.as_ref().map_or(0, Delta::pages);
-        if let Some(position) = seal.position.filter(|_| version == self.version && self.told + told <= PAGES_MAX) {
+        let has_room = self.told + told <= PAGES_MAX && self.found.len() < SEALS_MAX;
+        if let Some(position) = seal.position.filter(|_| version == self.version && has_room) {
             self.told += told;
             self.found.push((address, position as usize, seal));
         }
@@ -120,30 +125,14 @@ impl Behind {
             moved_nodes,
             version,
             translation,
-            chain: FxHashMap::default(),
-            is_broken: false,
-            is_sealed: false,
-            told: FxHashMap::default(),
-            written: FxHashMap::default(),
-            seals: BTreeMap::new(),
+            ..Behind::default()
         }
     }
 
     /// What seals of the newest chain tell where there is no checkpoint. What was cleaned since that is not known: of what deltas tell, a
     /// page counts if its block still has the CRC that their seal lists, or, if that lists none, if no later seal has another block there.
     pub(super) fn without_checkpoint(device: &dyn BlockDevice, geometry: &Geometry, seals: Seals) -> Behind {
-        let mut behind = Behind {
-            translation: Translation::default(),
-            moved_nodes: Vec::new(),
-            node_segments: BTreeSet::new(),
-            version: seals.version,
-            chain: FxHashMap::default(),
-            is_broken: false,
-            is_sealed: false,
-            told: FxHashMap::default(),
-            written: FxHashMap::default(),
-            seals: BTreeMap::new(),
-        };
+        let mut behind = Behind { version: seals.version, ..Behind::default() };
         let moves = Translation::default();
         let start = Start { device, geometry, version: seals.version, moves: &moves, address: Address::NULL };
         let mut found = seals.found;
