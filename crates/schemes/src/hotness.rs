@@ -241,6 +241,27 @@ mod tests {
         assert!((table.of_block(&block(1, 7)) * 1000.0 - 0.1).abs() < 1e-12);
     }
 
+    /// A section is written to the end once all its segments are, and not any more once one is free again.
+    #[test]
+    fn sections_that_are_written_to_are_left_out() {
+        let mut table = HotnessTable::new(2, 0);
+        for (index, segment) in [(0, 0), (1, 1), (2, 2), (3, 3)] {
+            table.write(&block(1, index), MainBlock::in_segment(Segment::new(segment), 0), true);
+        }
+        at(&mut table, 10);
+        let count = |table: &HotnessTable| table.of_sealed_sections().len();
+        table.seal(Segment::new(0));
+        table.seal(Segment::new(2));
+        assert_eq!(count(&table), 0, "half of each");
+        table.seal(Segment::new(1));
+        assert_eq!(count(&table), 1);
+        table.free(Segment::new(0));
+        assert_eq!(count(&table), 0, "one of them is written anew");
+        table.seal(Segment::new(0));
+        table.seal(Segment::new(3));
+        assert_eq!(count(&table), 2);
+    }
+
     /// Section 3.3, second formula: a new block has the hotness of its file, W_f / (T − T_f).
     #[test]
     fn a_new_block_is_as_hot_as_its_file() {

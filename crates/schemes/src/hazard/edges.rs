@@ -153,6 +153,20 @@ mod tests {
         assert!(edges.edges.iter().all(|edge| edge.is_finite()), "{:?}", edges.edges);
     }
 
+    /// By hand: a quarter of the buckets' blocks died in a lap of twice the volume, so each dies with a chance of 1/4 in 2^19 writes.
+    #[test]
+    fn rates_are_deaths_in_the_lap_of_the_hand() {
+        let mut edges = Edges::new(4);
+        let seen = 1 << 15;
+        (0..seen).for_each(|_| edges.count_seen(1e6));
+        (0..seen / 4).for_each(|_| edges.count_died(1e6));
+        let classes = edges.classes(Volume { lap: 2 * VOLUME.lap, ..VOLUME });
+        let [class] = &classes[..] else { panic!("{} classes", classes.len()) };
+        assert_eq!(class.blocks, f64::from(VOLUME.blocks));
+        let by_hand = 0.25 / f64::from(2 * VOLUME.lap);
+        assert!((class.rate / by_hand - 1.0).abs() < 0.01, "{} and {by_hand}", class.rate);
+    }
+
     /// A tenth of the blocks takes nine tenths of the writes: an edge lies between the two.
     #[test]
     fn hot_and_cold_blocks_are_divided() {
