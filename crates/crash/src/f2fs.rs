@@ -297,13 +297,15 @@ impl F2fsVolume {
     }
 }
 
-/// Whether a volume says no more in opening than that the power went, before something was written or in the middle of it.
-fn is_of_a_power_cut(warning: &str) -> bool {
+/// Whether a volume says no more in opening than that the power went, before something was written or in the middle of it; or that it has no
+/// journal any more, which a tool took off it.
+fn is_expected(warning: &str) -> bool {
     let is_torn = |place, whole| warning.starts_with(place) && warning.contains(whole);
     warning.starts_with("not unmounted cleanly")
         || warning.ends_with("fsynced after the last checkpoint recovered")
         // Written in place at the checkpoint that was cut.
         || warning.starts_with("summary of segment")
+        || warning.starts_with("delta=on: no cleaning journal")
         || is_torn("checkpoint at pack", "the other pack")
         || is_torn("checkpoint at pack", "its other end is used")
         || is_torn("superblock at copy", "the second copy is used")
@@ -348,7 +350,7 @@ impl Engine for F2fsVolume {
         if !fs.is_writable() {
             return Err(format!("open: not writable: {:?} {:?}", fs.failure(), fs.warnings()));
         }
-        if let Some(warning) = fs.warnings().into_iter().find(|warning| !is_of_a_power_cut(warning)) {
+        if let Some(warning) = fs.warnings().into_iter().find(|warning| !is_expected(warning)) {
             return Err(format!("open: {warning}"));
         }
         Ok(Box::new(fs))
