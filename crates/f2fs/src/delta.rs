@@ -100,8 +100,7 @@ impl Volume {
     /// Has a seal tell what changed of a file, if that can be. Its dirty pages are written, and nothing was left to a flush that is not over.
     pub(crate) fn append_delta(&mut self, ino: Ino, data_only: bool, flushes: &Flushes) -> Result<Outcome> {
         let trail = self.checkpoint.since().trail(ino);
-        let is_known =
-            trail.has_image || !self.checkpoint.since().is_created(ino) || mutant::active(Mutant::NewFileTold);
+        let is_known = trail.has_image || !self.checkpoint.since().is_created(ino);
         if !self.may_tell() || !is_known {
             return Ok(Outcome::InFull);
         }

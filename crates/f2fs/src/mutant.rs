@@ -80,8 +80,6 @@ pub enum Mutant {
     ChangeNotTold,
     /// Delta: a file whose mode or xattrs changed is fsynced as if only its pages had.
     InodeNotTold,
-    /// Delta: a new file's first fsync does not write its inode.
-    NewFileTold,
     /// Delta: recovery prefers it to a newer image of the node.
     DeltaOverImage,
     /// Delta: recovery looks for its blocks where they were when it was written.
@@ -112,7 +110,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 51] = [
+    pub const ALL: [Mutant; 50] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -150,7 +148,6 @@ impl Mutant {
         Mutant::GuardClearedEarly,
         Mutant::ChangeNotTold,
         Mutant::InodeNotTold,
-        Mutant::NewFileTold,
         Mutant::DeltaOverImage,
         Mutant::DeltaNotTranslated,
         Mutant::DeltaTargetsNotKept,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use basalt_f2fs::layout::seal::Seal;
 use basalt_f2fs::layout::{Address, FileBlock};
-use basalt_f2fs::{Deltas, F2fs};
+use basalt_f2fs::{Deltas, F2fs, OpenOptions};
 use basalt_vfs::{FallocateMode, FileSystem, InodeNumber, SetAttributes, SetTime, Time, XattrFlags};
 
 use super::{
     BLOCK, PAGES, contents, create, expect_after_cut, expect_said, last_delta, open, options, set_mode, set_size,
-    with_file, write_page,
+    volume, with_file, write_page,
 };
 
 const PUNCH: FallocateMode = FallocateMode::PUNCH_HOLE.union(FallocateMode::KEEP_SIZE);
@@ -87,6 +87,27 @@ fn an_inode_behind_a_delta_counts() {
     set_mode(&fs, ino, 0o600);
     fs.sync_file(ino, false).unwrap();
     expect_said(&device, &fs, ino, "an inode behind a delta");
+}
+
+/// Its inode has left the cache before its first fsync, and without the mark that makes its name count.
+#[test]
+fn a_new_file_keeps_its_name_whatever_became_of_its_inode() {
+    let device = volume(256 << 10);
+    let fs = open(&device, OpenOptions { cache_bytes: 64 << 10, ..options(Deltas::On) });
+    let ino = create(&fs, "new");
+    (0..40).for_each(|page| write_page(&fs, ino, page, 1));
+    let before = fs.statistics().written.node_blocks;
+    for number in 0..600 {
+        let other = create(&fs, &format!("other{number}"));
+        fs.write(other, 0, &[1; 5_000], false).unwrap();
+    }
+    assert!(fs.statistics().written.node_blocks > before + 300, "nodes left the cache");
+    assert_eq!(fs.statistics().checkpoints.total(), 0);
+    write_page(&fs, ino, 7, 2);
+    fs.sync_file(ino, false).unwrap();
+    let left = open(&Arc::new(device.snapshot()), options(Deltas::Off));
+    assert_eq!(left.lookup(left.root(), b"new").unwrap().ino, ino);
+    assert!(contents(&left, ino) == contents(&fs, ino));
 }
 
 #[test]
