@@ -84,8 +84,6 @@ pub enum Mutant {
     DeltaOverImage,
     /// Delta: recovery looks for its blocks where they were when it was written.
     DeltaNotTranslated,
-    /// Delta: what it tells counts as fresh: cleaning moves it without telling recovery.
-    DeltaTargetsNotKept,
     /// Delta: recovery leaves sizes as the nodes have them.
     ToldSizeNotRecovered,
     /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
@@ -110,7 +108,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 50] = [
+    pub const ALL: [Mutant; 49] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -150,7 +148,6 @@ impl Mutant {
         Mutant::InodeNotTold,
         Mutant::DeltaOverImage,
         Mutant::DeltaNotTranslated,
-        Mutant::DeltaTargetsNotKept,
         Mutant::ToldSizeNotRecovered,
         Mutant::OverflownSealForgotten,
         Mutant::FlushNumberedEarly,
