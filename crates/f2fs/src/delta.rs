@@ -15,6 +15,7 @@ use crate::layout::node::{ADDRS_PER_NODE, XATTR_NODE_OFFSET};
 use crate::layout::seal::{Seal, Sealed};
 use crate::layout::{Address, FileBlock, Ino, Nid};
 use crate::lock::F2fs;
+use crate::mutant::{self, Mutant};
 use crate::node::level::first_block;
 use crate::node::nat::is_new;
 use crate::node::path::{inode_slot, is_direct};
@@ -139,7 +140,9 @@ impl Volume {
         let seal = Seal { nodes: 0, entries, durable, position: Some(position), delta: Some(delta) };
         self.append_seal(place, &seal)?;
         for &nid in &nodes {
-            self.keep_targets(nid);
+            if !mutant::active(Mutant::DeltaTargetsNotKept) {
+                self.keep_targets(nid);
+            }
             self.nodes.note_told(nid);
         }
         if self.checkpoint.since().is_closed() {

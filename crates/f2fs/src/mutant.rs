@@ -84,6 +84,8 @@ pub enum Mutant {
     DeltaOverImage,
     /// Delta: recovery looks for its blocks where they were when it was written.
     DeltaNotTranslated,
+    /// Delta: what it tells counts as fresh: cleaning moves it without telling recovery.
+    DeltaTargetsNotKept,
     /// Delta: recovery leaves sizes as the nodes have them.
     ToldSizeNotRecovered,
     /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
@@ -108,7 +110,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 49] = [
+    pub const ALL: [Mutant; 50] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -148,6 +150,7 @@ impl Mutant {
         Mutant::InodeNotTold,
         Mutant::DeltaOverImage,
         Mutant::DeltaNotTranslated,
+        Mutant::DeltaTargetsNotKept,
         Mutant::ToldSizeNotRecovered,
         Mutant::OverflownSealForgotten,
         Mutant::FlushNumberedEarly,
