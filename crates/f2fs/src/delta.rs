@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use basalt_segments::{LogId, SegmentKind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
 use crate::flushes::Flushes;
@@ -154,10 +154,14 @@ impl Volume {
     }
 
     /// Leaves all blocks that no seal lists to the next flush; returns its number.
-    fn leave_unsealed_to_flush(&mut self, flushes: &Flushes) -> Result<u64> {
+    pub(crate) fn leave_unsealed_to_flush(&mut self, flushes: &Flushes) -> Result<u64> {
         self.writer.write_all(&*self.device)?;
         let flush = flushes.next();
-        self.checkpoint.since_mut().leave_to_flush(flush);
+        if mutant::active(Mutant::OverflownSealForgotten) {
+            self.checkpoint.since_mut().take_unsealed();
+        } else {
+            self.checkpoint.since_mut().leave_to_flush(flush);
+        }
         Ok(flush)
     }
 
@@ -229,8 +233,8 @@ fn list_first(delta: &mut Delta, entries: Vec<Sealed>) -> Vec<Sealed> {
     let (own, others): (Vec<Sealed>, Vec<Sealed>) =
         entries.into_iter().partition(|entry| pages.contains_key(&entry.address));
     delta.listed = own.iter().filter_map(|entry| pages.get(&entry.address).copied()).collect();
-    let listed: FxHashMap<Address, ()> = own.iter().map(|entry| (entry.address, ())).collect();
-    delta.placed.retain(|(_, at)| !listed.contains_key(at));
+    let listed: FxHashSet<Address> = own.iter().map(|entry| entry.address).collect();
+    delta.placed.retain(|(_, at)| !listed.contains(at));
     own.into_iter().chain(others).collect()
 }
 

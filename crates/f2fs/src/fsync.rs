@@ -138,14 +138,7 @@ impl Volume {
         if !self.checkpoint.since().fits_seal(nodes.len() + 1) {
             // More than a seal can list: all but the inode first, and a flush of their own.
             nodes.into_iter().try_for_each(|nid| self.write_node(nid))?;
-            self.writer.write_all(&*self.device)?;
-            let flush = flushes.next();
-            if mutant::active(Mutant::OverflownSealForgotten) {
-                self.checkpoint.since_mut().take_unsealed();
-            } else {
-                self.checkpoint.since_mut().leave_to_flush(flush);
-            }
-            return Ok(Step::Again(flush));
+            return self.leave_unsealed_to_flush(flushes).map(Step::Again);
         }
         let durable = self.checkpoint.since_mut().durable(|flush| flushes.has_succeeded(flush));
         self.append_nodes(ino, nodes, durable)?;

@@ -13,7 +13,7 @@ fn write(placement: &dyn Placement, index: u32, place: MainBlock) {
     placement.note_written(&block(index, Reason::Writeback), place);
 }
 
-/// So many blocks that nobody asks for later, in a segment of their own.
+/// A user writes `count` other blocks, in a segment of their own.
 fn write_others(placement: &dyn Placement, count: u32) {
     (0..count).for_each(|index| write(placement, 10_000 + index, MainBlock::in_segment(Segment::new(99), 0)));
 }

@@ -64,7 +64,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The block; `version` and `next` are its footer's. Entries, and what a delta tells, count as far as they fit.
+    /// The block; `version` and `next` are its footer's. At most [`ENTRIES_MAX`] entries count. A delta must [fit](Delta::fits).
     pub fn encode(&self, version: u64, next: Address) -> Box<RawBlock> {
         let mut block = RawBlock::zeroed();
         let count = self.entries.len().min(ENTRIES_MAX);

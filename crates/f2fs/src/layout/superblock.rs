@@ -18,13 +18,13 @@ pub const JOURNAL_GUARD: u32 = 0x4C4B_0000;
 pub const DELTA_GUARD: u32 = 0x4C44_0000;
 /// High half of `log_sectors_per_block` while a resize is being put in place: like [`JOURNAL_GUARD`].
 pub const RESIZE_GUARD: u32 = 0x525A_0000;
+/// Most extensions the superblock lists.
+pub const EXTENSION_MAX: usize = 64;
 
 /// Whether a value of `log_sectors_per_block` has the guard of a live journal: of one kind or the other.
 pub fn has_guard(sectors: u32) -> bool {
     matches!(sectors & !0xFF, JOURNAL_GUARD | DELTA_GUARD)
 }
-/// Most extensions the superblock lists.
-pub const EXTENSION_MAX: usize = 64;
 
 bitflags! {
     /// `feature`: what the volume uses.

@@ -17,7 +17,7 @@ use crate::node::inode::validate_fields;
 use crate::node::path::{Mapped, node_offset};
 use crate::volume::Volume;
 
-/// What deltas say of a file, but for what newer nodes say.
+/// What deltas say of a file. A newer node overrides them.
 #[derive(Default)]
 pub(super) struct Told {
     /// Where pages are now: [`Address::NULL`] in a hole, [`Address::NEW`] where a block is reserved.
