@@ -12,7 +12,7 @@ use crate::kinds::{self, Site};
 use crate::listed::{self, Listed};
 use crate::mutant::Mutant;
 
-/// What holds the promises: where bugs of the kinds are planted.
+/// What holds the promises: where bugs of the kinds are planted, unless options say where.
 const ROOMS: [&str; 9] =
     ["file", "node", "recovery", "checkpoint", "journal", "clean", "log", "discard.rs", "closing.rs"];
 /// Files in which positions are calculated.
@@ -48,6 +48,9 @@ pub struct Options {
     /// Chooses these
     #[arg(long, default_value_t = 0xddc2cf0)]
     seed: u64,
+    /// Plant these in this file or directory alone, a path from the root of the tree; several times for several
+    #[arg(long = "in", value_name = "PATH")]
+    within: Vec<PathBuf>,
     /// A directory of patches, each with `planted::is_on("NAME")`; not together with the others
     #[arg(long, conflicts_with_all = ["listed", "kinds"])]
     patches: Option<PathBuf>,
@@ -145,7 +148,7 @@ fn plant_switched(options: &Options) -> Result<Vec<Mutant>, String> {
         }
     }
     let mut rng = Rng::new(options.seed);
-    let mut sites = sites(&options.tree, &mut sources)?;
+    let mut sites = sites(&options.tree, &options.within, &mut sources)?;
     for _ in 0..options.kinds.min(sites.len()) {
         let (file, site) = sites.swap_remove(rng.index(sites.len()));
         let number = all.len() as u32 + 1;
@@ -181,13 +184,22 @@ fn wrap(site: &Site, number: u32) -> Wrapping {
     Wrapping { around: site.around.clone(), before, after: after.into() }
 }
 
-/// All places for bugs of the kinds, in the order of the files.
-fn sites(tree: &Path, sources: &mut BTreeMap<PathBuf, String>) -> Result<Vec<(PathBuf, Site)>, String> {
+/// All places for bugs of the kinds within these paths, or, without any, where the promises are held; in the order of the files.
+fn sites(
+    tree: &Path,
+    within: &[PathBuf],
+    sources: &mut BTreeMap<PathBuf, String>,
+) -> Result<Vec<(PathBuf, Site)>, String> {
     let mut files = BTreeSet::new();
-    for room in ROOMS {
-        collect(tree, &Path::new("crates/f2fs/src").join(room), &mut files);
+    let usual = ROOMS.iter().map(|room| Path::new("crates/f2fs/src").join(room));
+    let usual = usual.chain([PathBuf::from("crates/segments/src")]);
+    let paths: Vec<PathBuf> = if within.is_empty() { usual.collect() } else { within.to_vec() };
+    for path in paths {
+        if !tree.join(&path).exists() {
+            return Err(format!("{}: there is no such file", path.display()));
+        }
+        collect(tree, &path, &mut files);
     }
-    collect(tree, Path::new("crates/segments/src"), &mut files);
     let mut all = Vec::new();
     for path in files {
         let text = source(sources, tree, &path)?;
