@@ -89,7 +89,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 32] = [
+pub const VOLUMES: [F2fsVolume; 34] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -203,6 +203,9 @@ pub const VOLUMES: [F2fsVolume; 32] = [
         journal_bytes: 256 << 10,
         ..TIGHT
     },
+    F2fsVolume { name: "groups-sfs-sepbit", size_mib: 72, placement: "sfs-sepbit", victim: "cost-benefit", ..TIGHT },
+    // By the length of a run.
+    F2fsVolume { name: "run-length-journal", placement: "run-length", journal_bytes: 256 << 10, ..TIGHT },
     // What a page cache's lists say, with the logs that they need at least.
     F2fsVolume { name: "page-cache", logs: 4, placement: "page-cache", ..TIGHT },
     F2fsVolume { name: "page-cache-journal", placement: "page-cache", journal_bytes: 256 << 10, ..TIGHT },

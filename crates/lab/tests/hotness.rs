@@ -29,9 +29,10 @@ impl Machine {
     }
 
     fn open(&self) -> F2fs {
+        let placement = basalt_schemes::placement_by_name(self.placement).unwrap();
         let options = OpenOptions {
-            placement: basalt_schemes::placement_by_name(self.placement).unwrap(),
-            victim: basalt_schemes::victim_by_name(self.placement).unwrap(),
+            placement,
+            victim: placement.victim.unwrap(),
             keep_free: KeepFree::Adaptive,
             cache_bytes: 8 << 20,
             ..OpenOptions::default()
@@ -77,7 +78,7 @@ impl Machine {
 /// what lies on the volume was placed by what was known in such sessions.
 #[test]
 fn a_volume_that_is_opened_anew_goes_on_with_what_was_learned() {
-    for placement in ["auto", "hazard"] {
+    for placement in ["auto", "hazard", "sfs", "sfs-log"] {
         let copied = [false, true].map(|forgets| {
             let mut machine = Machine::new(placement);
             machine.fill();

@@ -1,7 +1,7 @@
 //! Placement schemes of the literature, to compare with, and one of our own: as placements and victim policies of `basalt-segments`.
 //!
 //! The volume simulator and the engine run them as they are, because they are ordinary [`Placement`](basalt_segments::Placement)s. Those that
-//! a name is enough for keep to a limit of memory, and are options of mounts too. [`Hazard`] and [`Auto`] give what they
+//! a name is enough for keep to a limit of memory, and are options of mounts too. [`Sfs`], [`Hazard`] and [`Auto`] give what they
 //! know as [hints](basalt_segments::placement::Hints) to be kept with the volume; the others forget it when the volume is closed, and learn anew.
 //!
 //! | scheme | name | groups blocks by |
@@ -29,6 +29,7 @@ mod dac;
 mod declining_cost;
 mod groups;
 mod hazard;
+mod hints;
 mod hotness;
 mod mdc;
 mod oracle;

@@ -51,9 +51,14 @@ impl Quantizer {
     }
 
     /// The centres, falling.
-    #[cfg(test)]
-    fn centres(&self) -> &[f64] {
+    #[must_use]
+    pub fn centres(&self) -> &[f64] {
         &self.centres
+    }
+
+    /// Goes on with these centres, falling, one for each group.
+    pub fn set_centres(&mut self, centres: Vec<f64>) {
+        self.centres = centres;
     }
 
     /// The group whose centre is the nearest, the hottest of equals.

@@ -2,11 +2,12 @@
 
 mod centres;
 mod files;
+mod hints;
 mod places;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use basalt_segments::placement::Policy;
+use basalt_segments::placement::{Hints, Policy, Recalled};
 use basalt_segments::{
     BLOCKS_PER_SEGMENT, BlockTraits, CostBenefit, LogId, MainBlock, Placement, Reason, SectionView, Segment,
     SegmentKind, StaticPlacement,
@@ -83,6 +84,8 @@ pub enum Scale {
 ///
 /// Of each block eight bytes are kept, at its place, and move as it does. Of a block that was there before, one write is known, as long ago as
 /// can be. [Little memory](Placement::limit_memory) takes the coldest segments' records: their blocks count as the mean of the segment.
+///
+/// What is known is [kept with the volume](Placement::hints), centres too.
 ///
 /// Groups are logs, so nothing has to be deferred until a group fills a segment: its log goes on where it was.
 ///
@@ -251,6 +254,14 @@ impl Placement for Sfs {
         let state = &mut *self.state();
         state.places.free(segment);
         state.changed += 1;
+    }
+
+    fn hints(&self, most: usize) -> Option<Hints> {
+        self.state().hints(most)
+    }
+
+    fn recall(&self, general: &[u8], segments: &[Recalled<'_>]) {
+        self.state().recall(general, segments);
     }
 
     /// Of [`Scale::Paper`], the hotness of the section, of nodes too, each of which counts as written once: in writes for each block that users

@@ -1,7 +1,7 @@
 //! Fifty rounds in turn: each changes what the other left, with another number of logs every time, in Basalt's turn also with groups
 //! beside F2FS's logs and with hotness records, and nobody ever finds anything wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,8 @@ const ROUNDS: u64 = 50;
 const TREE: &str = "files=50,directories=6,crowded=30,max-size=60000";
 const LINUX: [&str; 4] = ["active_logs=6", "active_logs=4", "active_logs=2", "mode=lfs"];
 /// Logs and placement.
-const BASALT: [(u8, &str); 5] = [(6, "auto"), (4, "static"), (6, "hazard"), (2, "static"), (6, "auto")];
+const BASALT: [(u8, &str); 8] =
+    [(6, "auto"), (4, "static"), (6, "auto"), (6, "hazard"), (2, "static"), (6, "sfs"), (4, "page-cache"), (6, "sfs")];
 
 #[test]
 fn fifty_rounds() {
@@ -41,11 +42,12 @@ fn fifty_rounds() {
     let mut linux = Host::boot(uml, &images, directory.path());
     linux.visit(&images.each_ref().map(build));
     let mut forms = BTreeSet::new();
-    let mut recalled = 0;
+    let mut recalled = BTreeMap::<&str, u64>::new();
     for round in 0..ROUNDS {
         let context = format!("round {round}");
         for image in &images {
-            recalled += basalts_turn(image, round, &context);
+            *recalled.entry(BASALT[(round % BASALT.len() as u64) as usize].1).or_default() +=
+                basalts_turn(image, round, &context);
             forms.insert(("Basalt", is_compact(image)));
         }
         let visits = images.each_ref().map(|image| {
@@ -62,7 +64,9 @@ fn fifty_rounds() {
     }
     linux.end();
     assert_eq!(forms.len(), 4, "not every form of summaries was met: {forms:?}");
-    assert!(recalled > 0, "Linux leaves hotness records alone");
+    for placement in ["auto", "sfs"] {
+        assert!(recalled[placement] > 0, "Linux leaves hotness records alone: {recalled:?}");
+    }
     for image in &images {
         guest::manifest(image).expect_same(&manifest(&open(image)), "at the end");
     }
@@ -72,7 +76,7 @@ fn fifty_rounds() {
 fn basalts_turn(image: &Path, round: u64, context: &str) -> u64 {
     let (logs, placement) = BASALT[(round % BASALT.len() as u64) as usize];
     let placement = basalt_schemes::placement_by_name(placement).unwrap();
-    let victim = basalt_schemes::victim_by_name(placement.name).unwrap_or(&Greedy);
+    let victim = placement.victim.unwrap_or(&Greedy);
     let fs = open_with(image, OpenOptions { logs, placement, victim, ..OpenOptions::default() });
     assert_eq!(fs.warnings(), Vec::<String>::new());
     guest::manifest(image).expect_same(&manifest(&fs), &format!("{context}: Linux, then Basalt"));

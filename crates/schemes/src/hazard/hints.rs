@@ -3,10 +3,9 @@
 //! Records take three bytes instead of eight, and one for all of a segment where there is no room: for the coldest segments first. Of the
 //! table and the edges everything is kept that counts. Logs and their segments are not: those begin anew.
 
-pub(super) mod bytes;
 mod segment;
 
-use basalt_segments::placement::{Hints, Recalled, SegmentHints};
+use basalt_segments::placement::{Hints, Recalled};
 use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment};
 
 use super::edges::Edges;
@@ -15,42 +14,25 @@ use super::promotion::Promotions;
 use super::records::Record;
 use super::state::{State, middle};
 use super::table::Table;
-use bytes::Reader;
+use crate::hints::bytes::Reader;
+use crate::hints::{Detail, PARTS, fit};
 use segment::{About, COMMON_BYTES, Kept, keep, kept};
 
 /// What the general bytes begin with. Others are of an earlier or later Basalt, and are not read.
 const FORMAT: u8 = 1;
-/// Where there is too little room for everything: the table and the edges may take one part in so many, and of the hottest segments each block
-/// has its record until all parts but one are taken.
-const PARTS: usize = 4;
 
 impl State {
     /// As [`Placement::hints`](basalt_segments::Placement::hints). `None` before anything was written, and where there is too little room.
     pub fn hints(&mut self, most: usize) -> Option<Hints> {
-        let general = self.general(most / PARTS);
-        if self.now == 0 || general.len() > most {
+        if self.now == 0 {
             return None;
         }
+        let general = self.general(most / PARTS);
         let all = self.places.hottest_first(self.now);
-        let mut rest = all.len();
-        let mut left = most - general.len();
-        let mut hints = Hints { general, segments: Vec::with_capacity(rest) };
-        for segment in all {
-            rest -= 1;
-            let mut bytes = self.bytes_of(segment);
-            let cost = |bytes: usize| bytes + SegmentHints::OVERHEAD;
-            let fits = cost(bytes.len()) + rest * cost(COMMON_BYTES) <= left;
-            let is_early = most - left + cost(bytes.len()) <= most / PARTS * (PARTS - 1);
-            if !fits && !is_early {
-                bytes = self.bytes_of_common(segment);
-            }
-            if cost(bytes.len()) > left {
-                break;
-            }
-            left -= cost(bytes.len());
-            hints.segments.push(SegmentHints { segment, bytes });
-        }
-        Some(hints)
+        fit(most, general, all, COMMON_BYTES, |segment, detail| match detail {
+            Detail::Each => self.bytes_of(segment),
+            Detail::Common => self.bytes_of_common(segment),
+        })
     }
 
     /// As [`Placement::recall`](basalt_segments::Placement::recall). Does nothing where the bytes are of no state.
@@ -142,6 +124,7 @@ impl State {
 mod tests {
     use std::collections::BTreeMap;
 
+    use basalt_segments::placement::SegmentHints;
     use basalt_segments::{BlockTraits, Placement, Reason};
 
     use super::*;

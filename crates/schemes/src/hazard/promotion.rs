@@ -1,6 +1,6 @@
 //! Whether cleaning may put a block into a hotter group than the one that it comes from.
 
-use super::hints::bytes::Reader;
+use crate::hints::bytes::Reader;
 
 /// Outcomes are halved when there are so many: newer ones weigh more.
 const REMEMBERED: u32 = 4096;

@@ -1,6 +1,7 @@
 //! The centres of the groups, and how they follow the segments.
 
 use super::Scale;
+use crate::hints::bytes::Reader;
 use crate::quantize::{Quantization, Quantizer};
 
 /// Rounds of each quantization: the paper's.
@@ -31,6 +32,34 @@ impl Centres {
         match self {
             Centres::Scaled(scaled) => scaled.group(hotness),
             Centres::Paper(quantizer) => quantizer.group(hotness),
+        }
+    }
+
+    /// As bytes: how many there are, and each. Source: SFS, section 3.3: they are kept with the volume.
+    pub fn keep(&self, bytes: &mut Vec<u8>) {
+        let centres = match self {
+            Centres::Scaled(scaled) => &scaled.centres[..],
+            Centres::Paper(quantizer) => quantizer.centres(),
+        };
+        // Groups are few.
+        bytes.push(centres.len() as u8);
+        centres.iter().for_each(|centre| bytes.extend(centre.to_le_bytes()));
+    }
+
+    /// The centres that were kept; `None` if these bytes are something else.
+    pub fn kept(reader: &mut Reader<'_>) -> Option<Vec<f64>> {
+        let count = reader.u8()?;
+        let centres = (0..count).map(|_| reader.finite()).collect::<Option<Vec<f64>>>()?;
+        // A group's number is its centre's.
+        centres.is_sorted_by(|one, next| one >= next).then_some(centres)
+    }
+
+    /// Goes on with these centres. Those of another number of groups, or none, are left out.
+    pub fn take_over(&mut self, kept: Vec<f64>) {
+        match self {
+            Centres::Scaled(scaled) if kept.len() == scaled.count => scaled.centres = kept,
+            Centres::Paper(quantizer) if kept.len() == quantizer.centres().len() => quantizer.set_centres(kept),
+            Centres::Scaled(_) | Centres::Paper(_) => {}
         }
     }
 

@@ -2,10 +2,16 @@
 
 use rustc_hash::FxHashMap;
 
+use super::hints::{pack, unpack};
+use crate::hints::bytes::Reader;
+use crate::hints::packed::Triple;
 use crate::hotness::Written;
 
 /// Bytes of a record in a table that is between 7/16 and 7/8 full, with a byte for each place besides.
 const RECORD_BYTES: usize = (size_of::<(u32, Written)>() + 1) * 16 / 7;
+
+/// A file's number, and what is known of it.
+const KEPT_BYTES: usize = size_of::<u32>() + size_of::<Triple>();
 
 /// The files that were written last. Of more than may be kept, those that were not written for the longest time are forgotten.
 pub struct WrittenFiles {
@@ -40,6 +46,38 @@ impl WrittenFiles {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(file, written);
+    }
+
+    /// As bytes at this time, no more than so many: the files that were written last. Their number, and seven bytes each.
+    pub fn keep(&self, now: u32, most: usize) -> Vec<u8> {
+        let forgotten = self.old.iter().filter(|(file, _)| !self.young.contains_key(file));
+        let mut files: Vec<(u32, Written)> =
+            self.young.iter().chain(forgotten).map(|(file, written)| (*file, *written)).collect();
+        // By number, too, so that the same files are the same bytes.
+        files.sort_unstable_by_key(|(file, written)| (std::cmp::Reverse(written.time), *file));
+        files.truncate(most.saturating_sub(size_of::<u32>()) / KEPT_BYTES);
+        // No more than inodes, of which there are fewer than 2^32.
+        let mut bytes = (files.len() as u32).to_le_bytes().to_vec();
+        for (file, written) in files {
+            bytes.extend(file.to_le_bytes());
+            bytes.extend(pack(written, now));
+        }
+        bytes
+    }
+
+    /// What was kept, at this time; `None` if it is something else. As many as there is room for.
+    pub fn kept(&self, reader: &mut Reader<'_>, now: u32) -> Option<WrittenFiles> {
+        let mut files = WrittenFiles { most: self.most, ..WrittenFiles::default() };
+        let count = reader.u32()?;
+        for _ in 0..count {
+            let file = reader.u32()?;
+            let written = unpack([reader.u8()?, reader.u8()?, reader.u8()?], now);
+            let half = if files.young.len() < files.most { &mut files.young } else { &mut files.old };
+            if half.len() < files.most && written.count > 0 {
+                half.insert(file, written);
+            }
+        }
+        Some(files)
     }
 
     /// All times are this much less, and none is below zero.

@@ -5,6 +5,7 @@ use basalt_segments::{BLOCKS_PER_SEGMENT, MainBlock, Segment};
 use crate::boxes::Boxes;
 use crate::hotness::{Sums, Written};
 
+const BLOCKS: usize = BLOCKS_PER_SEGMENT as usize;
 /// Of the segments with a record for each block, one in so many loses them at a time where there is no room for more.
 const GIVEN_UP: usize = 16;
 
@@ -113,6 +114,45 @@ impl WrittenPlaces {
         all
     }
 
+    /// The segments of which something is known, the hottest first.
+    pub fn hottest_first(&self, now: u32) -> Vec<Segment> {
+        let known = (0..).zip(&self.segments).filter_map(|(at, held)| Some((held.sums.hotness(now, 1)?, at)));
+        let mut known: Vec<(f64, u32)> = known.collect();
+        known.sort_by(|one, other| other.0.total_cmp(&one.0));
+        known.into_iter().map(|(_, at)| Segment::new(at)).collect()
+    }
+
+    /// The records of a segment, one for each place, if it has any. Of those that hold no live block the count is 0.
+    pub fn records(&self, segment: Segment) -> Option<&[Written; BLOCKS]> {
+        match self.segments.get(segment.index())?.records {
+            Records::Each(number) => Some(self.boxes.of_box(number)),
+            Records::None | Records::Mean => None,
+        }
+    }
+
+    /// The mean of a segment's live blocks.
+    pub fn mean(&self, segment: Segment) -> Option<Written> {
+        self.segments.get(segment.index())?.sums.mean()
+    }
+
+    /// Whether a segment is written to the end, or left.
+    pub fn is_sealed(&self, segment: Segment) -> bool {
+        self.segments.get(segment.index()).is_some_and(|held| held.sums.is_sealed())
+    }
+
+    /// What was known of the live blocks of a segment, by their offsets, from an earlier time. Where there is no room for records, the mean stands
+    /// for all. Says whether it counts: it does not if something was written there since.
+    pub fn recall(&mut self, segment: Segment, blocks: impl IntoIterator<Item = (u32, Written)>) -> bool {
+        self.make(segment);
+        if self.segments[segment.index()].records != Records::None {
+            return false;
+        }
+        self.begin_at_once(segment);
+        // The segment has begun, so nothing is given up for it.
+        blocks.into_iter().for_each(|(at, written)| self.set(MainBlock::in_segment(segment, at), written, 0));
+        true
+    }
+
     /// Segments that there are: one behind the last that was named.
     pub fn segments(&self) -> usize {
         self.segments.len()
@@ -154,13 +194,19 @@ impl WrittenPlaces {
         if self.segments[segment.index()].records != Records::None {
             return;
         }
-        let mut number = self.boxes.take(segment, self.most);
-        if number.is_none() {
+        if !self.begin_at_once(segment) {
             self.give_up(now);
-            number = self.boxes.take(segment, self.most);
+            let number = self.boxes.take(segment, self.most);
+            self.segments[segment.index()].records = number.map_or(Records::Mean, Records::Each);
         }
+    }
+
+    /// Begins a segment, and says whether there was room for records of its own.
+    fn begin_at_once(&mut self, segment: Segment) -> bool {
+        let number = self.boxes.take(segment, self.most);
         self.segments[segment.index()].records = number.map_or(Records::Mean, Records::Each);
         self.used += 1;
+        number.is_some()
     }
 
     /// The coldest segments keep no records of their blocks.

@@ -1,8 +1,8 @@
 //! The edges as bytes, with what was seen and died since they were set.
 
 use super::super::buckets::{BUCKETS, edge};
-use super::super::hints::bytes::{Reader, half};
 use super::Edges;
+use crate::hints::bytes::{Reader, half};
 
 /// No plan was made.
 const NO_PLAN: u8 = u8::MAX;

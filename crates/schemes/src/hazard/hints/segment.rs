@@ -4,18 +4,13 @@ use basalt_segments::BLOCKS_PER_SEGMENT;
 
 use super::super::places::Content;
 use super::super::records::Record;
-use super::bytes::Reader;
+use crate::hints::bytes::Reader;
+use crate::hints::packed::Packed;
 
 const BLOCKS: usize = BLOCKS_PER_SEGMENT as usize;
-/// One record for all blocks.
-const COMMON: u8 = 0;
-/// One for each place, one after the other.
-const EACH: u8 = 1;
-/// Lengths, less one, and the record of as many places.
-const RUNS: u8 = 2;
 
 /// Bytes of a segment with one record for all blocks.
-pub const COMMON_BYTES: usize = 9;
+pub const COMMON_BYTES: usize = 5 + Packed::COMMON_BYTES;
 
 /// What is kept of a segment beside records: its group, and how long ago a user overwrote one of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,24 +29,11 @@ pub enum Kept {
 pub fn keep(about: About, content: &Content<'_>, now: u32) -> Vec<u8> {
     let mut bytes = vec![about.group];
     bytes.extend(about.untouched.to_le_bytes());
-    match content {
-        Content::Common(record, _) => {
-            bytes.push(COMMON);
-            bytes.extend(record.packed(now));
-        }
-        Content::Each(records) => {
-            let packed: Vec<[u8; 3]> = records.iter().map(|record| record.packed(now)).collect();
-            let runs: Vec<&[[u8; 3]]> = packed.chunk_by(|a, b| a == b).flat_map(|run| run.chunks(256)).collect();
-            if runs.len() * 4 < packed.len() * 3 {
-                bytes.push(RUNS);
-                // Runs are of 256 at most.
-                runs.iter().for_each(|run| bytes.extend([(run.len() - 1) as u8, run[0][0], run[0][1], run[0][2]]));
-            } else {
-                bytes.push(EACH);
-                bytes.extend(packed.as_flattened());
-            }
-        }
-    }
+    let packed = match content {
+        Content::Common(record, _) => Packed::Common(record.packed(now)),
+        Content::Each(records) => Packed::each(|at| records[at].packed(now)),
+    };
+    packed.write(&mut bytes);
     bytes
 }
 
@@ -59,26 +41,15 @@ pub fn keep(about: About, content: &Content<'_>, now: u32) -> Vec<u8> {
 pub fn kept(bytes: &[u8], now: u32) -> Option<(About, Kept)> {
     let mut reader = Reader(bytes);
     let about = About { group: reader.u8()?, untouched: reader.u32()? };
-    let form = reader.u8()?;
-    let record = |reader: &mut Reader<'_>| {
-        let packed = reader.bytes(3)?;
-        Some(Record::unpacked([packed[0], packed[1], packed[2]], now))
+    let kept = match Packed::read(&mut reader)? {
+        Packed::Common(triple) => Kept::Common(Some(Record::unpacked(triple, now)).filter(|record| record.is_known())?),
+        Packed::Each(triples) => {
+            let mut records = Box::new([Record::default(); BLOCKS]);
+            records.iter_mut().zip(*triples).for_each(|(record, triple)| *record = Record::unpacked(triple, now));
+            Kept::Each(records)
+        }
     };
-    if form == COMMON {
-        return record(&mut reader).filter(|record| record.is_known()).map(|record| (about, Kept::Common(record)));
-    }
-    let mut records = Box::new([Record::default(); BLOCKS]);
-    let mut at = 0;
-    while at < BLOCKS {
-        let count = match form {
-            EACH => 1,
-            RUNS => usize::from(reader.u8()?) + 1,
-            _ => return None,
-        };
-        records.get_mut(at..at + count)?.fill(record(&mut reader)?);
-        at += count;
-    }
-    Some((about, Kept::Each(records)))
+    Some((about, kept))
 }
 
 #[cfg(test)]
@@ -132,8 +103,5 @@ mod tests {
         let records: [Record; BLOCKS] = std::array::from_fn(|at| Record::first(at as u32 * 10_000));
         let bytes = keep(ABOUT, &Content::Each(&records), 1 << 24);
         assert!((0..bytes.len()).all(|end| kept(&bytes[..end], 7).is_none()));
-        let form = |form: u8, rest: &[u8]| kept(&[&[1, 0, 0, 0, 0, form][..], rest].concat(), 7).is_some();
-        assert!(form(COMMON, &[1, 2, 3]) && !form(COMMON, &[0, 2, 3]) && !form(3, &[1; 2000]));
-        assert!(form(RUNS, &[255, 1, 1, 1, 255, 1, 1, 1]) && !form(RUNS, &[255, 1, 1, 1, 254, 1, 1, 1, 1, 1, 1, 1]));
     }
 }

@@ -1,14 +1,11 @@
 //! A record in three bytes: what predicting needs of it, and no more.
 
 use super::{Mean, Record};
+use crate::hints::packed::Triple;
 
 /// Past intervals by their code, from [`FIRST`] on. Averages and cells hardly tell apart what is between them.
 const COUNTS: [u16; 6] = [1, 2, 3, 4, 6, 15];
 const FIRST: u32 = 2;
-
-/// From the lowest bit: whether it is known (1), the number of intervals (3), how much longer or shorter than the mean the last one was
-/// (4, in octaves, 4 for none), the mean (8), the age (8). Times are logarithms in eighths of an octave, nearly: they are kept to 6 %.
-pub type Packed = [u8; 3];
 
 /// The highest bits of a time.
 fn code(time: Mean) -> u32 {
@@ -23,7 +20,10 @@ fn time(code: u32) -> Mean {
 
 impl Record {
     /// As it is kept at this time; all zeros for one that is not known.
-    pub fn packed(self, now: u32) -> Packed {
+    ///
+    /// From the lowest bit: whether it is known (1), the number of intervals (3), how much longer or shorter than the mean the last one was
+    /// (4, in octaves, 4 for none), the mean (8), the age (8). Times are logarithms in eighths of an octave, nearly: they are kept to 6 %.
+    pub fn packed(self, now: u32) -> Triple {
         if !self.is_known() {
             return [0; 3];
         }
@@ -40,7 +40,7 @@ impl Record {
     }
 
     /// What was kept, at this time.
-    pub fn unpacked([a, b, c]: Packed, now: u32) -> Record {
+    pub fn unpacked([a, b, c]: Triple, now: u32) -> Record {
         let all = u32::from_le_bytes([a, b, c, 0]);
         if all & 1 == 0 {
             return Record::default();

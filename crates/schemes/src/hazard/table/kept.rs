@@ -1,9 +1,9 @@
 //! The table as bytes: what was counted, of those histories that something was counted of.
 
 use super::super::buckets::BUCKETS;
-use super::super::hints::bytes::{Reader, half};
 use super::super::records::CELLS;
 use super::{EMPTY, Row, Table};
+use crate::hints::bytes::{Reader, half};
 
 /// Counts below these do not change what is predicted.
 const LEAST_DEATHS: f32 = 0.01;

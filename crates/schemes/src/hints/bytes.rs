@@ -35,7 +35,12 @@ impl<'a> Reader<'a> {
 
     /// A number that is not negative, nor infinite.
     pub fn f64(&mut self) -> Option<f64> {
-        self.array().map(f64::from_le_bytes).filter(|number| number.is_finite() && *number >= 0.0)
+        self.finite().filter(|number| *number >= 0.0)
+    }
+
+    /// A number that is not infinite.
+    pub fn finite(&mut self) -> Option<f64> {
+        self.array().map(f64::from_le_bytes).filter(|number| number.is_finite())
     }
 
     /// As [`f64`](Self::f64), of those that [`half`] made.
@@ -71,6 +76,8 @@ mod tests {
         );
         for number in [-1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(Reader(&number.to_le_bytes()).f64(), None);
+            let finite = Reader(&number.to_le_bytes()).finite();
+            assert_eq!(finite, (number == -1.0).then_some(-1.0));
         }
     }
 
