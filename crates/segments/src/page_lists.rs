@@ -51,11 +51,20 @@ impl Ends {
     const EMPTY: Ends = Ends { head: NONE, tail: NONE, length: 0 };
 }
 
+/// What is known of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// Where its page is in `pages`.
+    Page(u32),
+    /// Its page was replaced, at this age: the lowest bits of it.
+    Replaced(u32),
+}
+
 /// Pages by key, on two lists.
 #[derive(Debug)]
 pub struct Lists<K, V> {
-    /// Where each page is in `pages`.
-    places: FxHashMap<K, u32>,
+    /// Pages, and as many of those that were replaced last.
+    known: FxHashMap<K, Known>,
     /// Pages in any order, and places for more.
     pages: Vec<Page<K, V>>,
     /// The places without a page.
@@ -63,10 +72,9 @@ pub struct Lists<K, V> {
     active: Ends,
     inactive: Ends,
     /// Pages replaced and activated so far.
-    age: u64,
+    age: u32,
     /// Which pages were replaced last, and the age then: as many as there are pages at most.
-    shadows: FxHashMap<K, u64>,
-    order: VecDeque<(K, u64)>,
+    order: VecDeque<(K, u32)>,
 }
 
 impl<K: Copy + Eq + Hash, V: Default> Default for Lists<K, V> {
@@ -80,13 +88,12 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     #[must_use]
     pub fn new() -> Lists<K, V> {
         Lists {
-            places: FxHashMap::default(),
+            known: FxHashMap::default(),
             pages: Vec::new(),
             unused: Vec::new(),
             active: Ends::EMPTY,
             inactive: Ends::EMPTY,
             age: 0,
-            shadows: FxHashMap::default(),
             order: VecDeque::new(),
         }
     }
@@ -94,13 +101,13 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     /// Pages.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.active.length + self.inactive.length
     }
 
     /// Whether there is no page.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.len() == 0
     }
 
     /// Pages of a list.
@@ -115,51 +122,70 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
     /// Whether there is such a page.
     #[must_use]
     pub fn contains(&self, key: K) -> bool {
-        self.places.contains_key(&key)
+        self.place(key).is_some()
+    }
+
+    fn place(&self, key: K) -> Option<u32> {
+        self.known.get(&key).and_then(|known| match known {
+            Known::Page(place) => Some(*place),
+            Known::Replaced(_) => None,
+        })
     }
 
     /// The list that a page is on; `None` if there is no such page. Does not touch it.
     #[must_use]
     pub fn list(&self, key: K) -> Option<List> {
-        self.places.get(&key).map(|&place| self.pages[place as usize].list)
+        self.place(key).map(|place| self.pages[place as usize].list)
     }
 
     /// A page, which does not touch it.
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        let place = *self.places.get(&key)?;
+        let place = self.place(key)?;
         Some(&mut self.pages[place as usize].value)
     }
 
     /// Somebody uses the page.
     pub fn touch(&mut self, key: K) -> Option<&V> {
-        let place = *self.places.get(&key)?;
+        let place = self.place(key)?;
         let page = &mut self.pages[place as usize];
         if page.list == List::Active || !page.is_referenced {
             page.is_referenced = true;
         } else {
             self.unlink(place);
             self.link(place, List::Active);
-            self.age += 1;
+            self.age = self.age.wrapping_add(1);
         }
         Some(&self.pages[place as usize].value)
     }
 
     /// A page that was not there. If it was replaced a short time ago, it is active.
     pub fn insert(&mut self, key: K, value: V) {
-        let soon = self.shadows.remove(&key).is_some_and(|at| self.age - at <= self.active.length as u64);
-        self.age += u64::from(soon);
-        self.insert_on(key, value, if soon { List::Active } else { List::Inactive });
+        let place = self.put(key, value);
+        let list = match self.known.insert(key, Known::Page(place)) {
+            Some(Known::Replaced(at)) if self.age.wrapping_sub(at) as usize <= self.active.length => {
+                self.age = self.age.wrapping_add(1);
+                List::Active
+            }
+            before => {
+                self.drop_page(before);
+                List::Inactive
+            }
+        };
+        self.link(place, list);
     }
 
     /// A page that was not there, and is inactive whenever it was replaced.
     pub fn insert_inactive(&mut self, key: K, value: V) {
-        self.shadows.remove(&key);
-        self.insert_on(key, value, List::Inactive);
+        let place = self.put(key, value);
+        let before = self.known.insert(key, Known::Page(place));
+        self.drop_page(before);
+        self.link(place, List::Inactive);
     }
 
-    fn insert_on(&mut self, key: K, value: V, list: List) {
-        let page = Page { key, value, list, is_referenced: false, newer: NONE, older: NONE };
-        let place = match self.unused.pop() {
+    /// A place for a page, on no list.
+    fn put(&mut self, key: K, value: V) -> u32 {
+        let page = Page { key, value, list: List::Inactive, is_referenced: false, newer: NONE, older: NONE };
+        match self.unused.pop() {
             Some(place) => {
                 self.pages[place as usize] = page;
                 place
@@ -169,11 +195,14 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
                 // No memory holds more.
                 self.pages.len() as u32 - 1
             }
-        };
-        if let Some(old) = self.places.insert(key, place) {
-            self.take_out(old);
         }
-        self.link(place, list);
+    }
+
+    /// Takes out the page that a key had.
+    fn drop_page(&mut self, known: Option<Known>) {
+        if let Some(Known::Page(place)) = known {
+            self.take_out(place);
+        }
     }
 
     /// The page that the next new one replaces; `None` where there is none.
@@ -188,16 +217,18 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
 
     /// Takes a page out because another one needs the room.
     pub fn replace(&mut self, key: K) -> Option<V> {
-        let value = self.remove(key)?;
-        self.shadows.insert(key, self.age);
+        let known = self.known.get_mut(&key)?;
+        let Known::Page(place) = *known else { return None };
+        *known = Known::Replaced(self.age);
+        let value = self.take_out(place);
         self.order.push_back((key, self.age));
-        self.age += 1;
+        self.age = self.age.wrapping_add(1);
         while self.order.len() > self.len().max(1) {
             let Some((old, at)) = self.order.pop_front() else { break };
-            if let Entry::Occupied(shadow) = self.shadows.entry(old)
-                && *shadow.get() == at
+            if let Entry::Occupied(known) = self.known.entry(old)
+                && *known.get() == Known::Replaced(at)
             {
-                shadow.remove();
+                known.remove();
             }
         }
         Some(value)
@@ -205,32 +236,40 @@ impl<K: Copy + Eq + Hash, V: Default> Lists<K, V> {
 
     /// Takes a page out because what it held is gone.
     pub fn remove(&mut self, key: K) -> Option<V> {
-        let place = self.places.remove(&key)?;
+        let Entry::Occupied(known) = self.known.entry(key) else { return None };
+        let Known::Page(place) = *known.get() else { return None };
+        known.remove();
         Some(self.take_out(place))
     }
 
     /// As [`remove`](Self::remove), and forgets that it was ever replaced: who uses the key next is another page.
     pub fn forget(&mut self, key: K) -> Option<V> {
-        self.shadows.remove(&key);
-        self.remove(key)
+        match self.known.remove(&key)? {
+            Known::Page(place) => Some(self.take_out(place)),
+            Known::Replaced(_) => None,
+        }
     }
 
     /// As [`forget`](Self::forget) of each page of which this is true.
     pub fn forget_where(&mut self, is_gone: impl Fn(&K) -> bool) {
-        self.shadows.retain(|key, _| !is_gone(key));
-        let gone: Vec<K> = self.places.keys().copied().filter(is_gone).collect();
-        gone.into_iter().for_each(|key| drop(self.remove(key)));
+        let mut gone = Vec::new();
+        self.known.retain(|key, known| {
+            let stays = !is_gone(key);
+            gone.extend(Some(*known).filter(|_| !stays));
+            stays
+        });
+        gone.into_iter().for_each(|known| self.drop_page(Some(known)));
     }
 
-    /// All pages, then those of which it is remembered that they were replaced.
+    /// All pages, and those of which it is remembered that they were replaced.
     pub fn all_known(&self) -> impl Iterator<Item = &K> {
-        self.places.keys().chain(self.shadows.keys())
+        self.known.keys()
     }
 
     /// Pages of which it is remembered that they were replaced.
     #[must_use]
     pub fn remembered(&self) -> usize {
-        self.shadows.len()
+        self.known.len() - self.len()
     }
 
     /// Takes out the page at a place, which is unused then.
@@ -437,7 +476,7 @@ mod tests {
             lists.remove(key);
             lists.insert(key, ());
         }
-        assert_eq!((lists.pages.len(), lists.places.len()), (5, 4));
+        assert_eq!((lists.pages.len(), lists.len()), (5, 4));
         assert_eq!(lists.len_of(List::Active) + lists.len_of(List::Inactive), 4);
     }
 
@@ -457,6 +496,6 @@ mod tests {
             replace(&mut lists);
             lists.insert(key, ());
         }
-        assert!(lists.order.len() <= 10 && lists.shadows.len() <= 10);
+        assert!(lists.order.len() <= 10 && lists.remembered() <= 10);
     }
 }

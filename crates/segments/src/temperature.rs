@@ -106,7 +106,7 @@ impl<K: Copy + Eq + Hash> PageTemperatures<K> {
         self.last = self.last.filter(|last| !is_gone(last));
     }
 
-    /// Pages of both lists, then those of which it is remembered that they left them.
+    /// Pages of both lists, and those of which it is remembered that they left them, in any order.
     pub fn all_known(&self) -> impl Iterator<Item = &K> {
         self.lists.all_known()
     }
