@@ -5,9 +5,12 @@
 //! | `volume` | block writes a second of the volume simulator, 16 GiB, with cleaning, on one core |
 //! | `huge` | the same for 1 TiB, and the memory it takes: about 2 GiB |
 //! | `engine` | random writes of 4 KiB a second through the F2FS engine, without cleaning, on a device that keeps no data, by placement |
+//! | `placement` | what placements take for each block, without the engine: 2 GiB overwritten and cleaned, with all that they are told |
 //!
 //! Every figure is the median of as many measurements as `--runs` says, in one run that goes on, and is by the processor time of the
 //! only thread: what else the machine does hardly matters. Making the stream of block numbers is not measured.
+
+mod decisions;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,6 +37,8 @@ const FILE_BLOCKS: u32 = 262_144;
 /// The device of the engine's measurement: so large that nothing has to be cleaned.
 const ENGINE_DEVICE: u64 = 64 << 30;
 const BLOCK: usize = 4096;
+/// Streams of which placements decide.
+const DECIDED: [&str; 2] = ["uniform", "zipf:0.99"];
 /// Placements whose part in a write is measured, by what it takes more than with `static`.
 const LEARNING: [&str; 6] = ["run-length", "page-cache", "sfs", "sfs-log", "hazard", "auto"];
 
@@ -43,7 +48,7 @@ type Failure = Box<dyn std::error::Error>;
 #[derive(Debug, Parser)]
 #[command(name = "basalt-lab-bench", version)]
 struct Arguments {
-    /// Only these parts; without, `volume` and `engine`
+    /// Only these parts; without, all but `huge`
     #[arg(long, value_enum, value_name = "PART")]
     only: Vec<Part>,
 
@@ -61,6 +66,7 @@ enum Part {
     Volume,
     Huge,
     Engine,
+    Placement,
 }
 
 /// One figure.
@@ -78,7 +84,7 @@ struct Figure {
     /// Bytes of memory for each block of the volume, where it is reckoned.
     memory_per_block: Option<f64>,
     memory_bytes: Option<u64>,
-    /// Nanoseconds that a write takes more than with the placement `static`: what deciding costs.
+    /// Nanoseconds that a write takes more than with the placement `static`, or, of `placement`, that each block takes: what deciding costs.
     placement_ns: Option<f64>,
 }
 
@@ -134,6 +140,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             add(figure);
         }
         add(engine(arguments.runs, "static", 8 << 20)?);
+    }
+    if wants(Part::Placement) {
+        for policy in basalt_schemes::placements() {
+            for stream in DECIDED {
+                add(decisions::decisions(arguments.runs, policy, stream)?);
+            }
+        }
     }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&figures)?);
@@ -270,11 +283,15 @@ fn show(figure: &Figure) {
     let Figure { part, name, write_amplification, .. } = figure;
     let millions = |value: f64| value / 1e6;
     let (writes, blocks) = (millions(figure.writes_per_second), millions(figure.blocks_per_second));
-    println!("{part:<6} {name:<52} {writes:>7.2} M writes/s {blocks:>7.2} M blocks/s  WA {write_amplification:.2}");
+    println!("{part:<9} {name:<52} {writes:>7.2} M writes/s {blocks:>7.2} M blocks/s  WA {write_amplification:.2}");
     if let Some(more) = figure.placement_ns {
-        println!("{:<60} {more:.0} ns a write more than static", "");
+        println!(
+            "{:<63} {more:.0} ns {}",
+            "",
+            if *part == "placement" { "a block" } else { "a write more than static" }
+        );
     }
     if let (Some(per_block), Some(bytes)) = (figure.memory_per_block, figure.memory_bytes) {
-        println!("{:<60} {per_block:.1} bytes of memory a block, {:.0} MiB", "", bytes as f64 / f64::from(1 << 20));
+        println!("{:<63} {per_block:.1} bytes of memory a block, {:.0} MiB", "", bytes as f64 / f64::from(1 << 20));
     }
 }
