@@ -31,7 +31,7 @@ pub fn fit(
     let cost = |bytes: usize| bytes + SegmentHints::OVERHEAD;
     let mut left = most.checked_sub(general.len())?;
     let mut rest = segments.len();
-    let mut hints = Hints { general, segments: Vec::with_capacity(rest) };
+    let mut hints = Hints { general, segments: Vec::with_capacity(rest.min(left / cost(common_bytes))) };
     for segment in segments {
         rest -= 1;
         let mut bytes = bytes_of(segment, Detail::Each);

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::BLOCK_SIZE;
 use crate::layout::crc::crc_from;
-use crate::layout::hotness::{FORMAT_VERSION, MAGIC, RawHotness, RawSegmentHotness};
+use crate::layout::hotness::{DATA, FORMAT_VERSION, MAGIC, NODES, RawHotness, RawSegmentHotness};
 
 /// Bytes in front of those that the CRC is of.
 const BEFORE_CRC_ENDS: usize = 16;
@@ -26,6 +26,7 @@ pub struct Owner {
 /// What a segment was like when its records were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
+    pub holds_nodes: bool,
     pub modified: u64,
     pub live: [u8; 64],
 }
@@ -103,7 +104,7 @@ fn to_bytes(owner: &Owner, sequence: u64, version: u64, hints: &Hints, now: &[Be
             segment: U32::new(one.segment.get()),
             // The policy keeps to the most.
             bytes: U16::new(one.bytes.len() as u16),
-            reserved: U16::new(0),
+            holds: U16::new(if now.holds_nodes { NODES } else { DATA }),
             modified: U64::new(now.modified),
             live: now.live,
         };
@@ -144,7 +145,8 @@ pub fn decode(blocks: &[u8], owner: &Owner) -> Option<Found> {
     while !rest.is_empty() {
         let (raw, behind) = RawSegmentHotness::read_from_prefix(rest).ok()?;
         let (own, behind) = behind.split_at_checked(usize::from(raw.bytes.get()))?;
-        let before = Before { modified: raw.modified.get(), live: raw.live };
+        let holds_nodes = raw.holds.get() == NODES;
+        let before = Before { holds_nodes, modified: raw.modified.get(), live: raw.live };
         segments.push((Segment::new(raw.segment.get()), before, own.to_vec()));
         rest = behind;
     }
@@ -169,7 +171,7 @@ mod tests {
         let segments = [(3, vec![1, 2, 3]), (900, vec![]), (5, (0..=255).cycle().take(9000).collect())];
         let segments = segments.map(|(segment, bytes)| SegmentHints { segment: Segment::new(segment), bytes });
         let hints = Hints { general: b"general".to_vec(), segments: segments.to_vec() };
-        let before = |at| Before { modified: u64::from(at) << 40, live: [at; 64] };
+        let before = |at| Before { holds_nodes: at == 4, modified: u64::from(at) << 40, live: [at; 64] };
         encode(&OWNER, sequence, 1234, &hints, &[before(3), before(4), before(5)])
     }
 
@@ -196,7 +198,8 @@ mod tests {
         let found = read(&blocks).unwrap();
         assert_eq!((found.sequence, found.blocks, &found.general[..]), (4, 3, &b"general"[..]));
         assert_eq!(found.segments.len(), 3);
-        let before = Before { modified: 3 << 40, live: [3; 64] };
+        let before = Before { holds_nodes: false, modified: 3 << 40, live: [3; 64] };
+        assert_eq!(found.segments.iter().map(|one| one.1.holds_nodes).collect::<Vec<_>>(), [false, true, false]);
         assert_eq!(found.segments[0], (Segment::new(3), before, vec![1, 2, 3]));
         assert!(found.segments[2].2.iter().copied().eq((0..=255).cycle().take(9000)));
         assert_eq!(sealed(blocks.clone()), blocks);

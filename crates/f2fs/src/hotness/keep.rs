@@ -84,8 +84,9 @@ impl Volume {
     /// The live blocks of a segment, if they are of before: it was not modified since, or all of them are among the live ones of then, and
     /// that says something.
     fn live_of_before(&self, segment: Segment, before: &Before) -> Option<[u8; 64]> {
-        if segment.get() >= self.table.segments() || self.table.kind(segment).is_node() || self.table.live(segment) == 0
-        {
+        let is_other =
+            segment.get() >= self.table.segments() || self.table.kind(segment).is_node() != before.holds_nodes;
+        if is_other || self.table.live(segment) == 0 {
             return None;
         }
         let now = self.table.bitmap(segment);
@@ -121,6 +122,7 @@ impl Volume {
             return None;
         }
         let now = |one: &SegmentHints| Before {
+            holds_nodes: self.table.kind(one.segment).is_node(),
             modified: self.table.modified(one.segment),
             live: self.table.bitmap(one.segment),
         };

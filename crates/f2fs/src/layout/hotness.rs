@@ -14,6 +14,11 @@ pub const MAGIC: [u8; 8] = *b"BsltHotn";
 /// The version of the format. Others are not read, and written over.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// What a segment holds: data.
+pub const DATA: u16 = 0;
+/// What a segment holds: nodes.
+pub const NODES: u16 = 1;
+
 /// In front of the records.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -50,8 +55,8 @@ pub struct RawSegmentHotness {
     pub segment: U32,
     /// Bytes that follow.
     pub bytes: U16,
-    /// Zero.
-    pub reserved: U16,
+    /// [`DATA`] or [`NODES`].
+    pub holds: U16,
     /// When one of its blocks last became live or dead, in seconds of mounted time, as the SIT has it.
     pub modified: U64,
     /// Its live blocks at that time, as the SIT has them.

@@ -27,6 +27,10 @@ static COUNTS: Policy = Policy::new("counts", "static", |_| Ok(Box::new(Counts::
 /// The same under another name.
 static OTHER: Policy = Policy::new("counts2", "static", |_| Ok(Box::new(Counts::default())));
 
+/// As F2FS, and counts the nodes that were written to each segment since it was free.
+static COUNTS_NODES: Policy =
+    Policy::new("counts-nodes", "static", |_| Ok(Box::new(Counts { of_nodes: true, ..Counts::default() })));
+
 /// Places blocks as F2FS does. Its hints take all the room that they may.
 static FILLS: Policy = Policy::new("fills", "static", |_| Ok(Box::new(Fills)));
 
@@ -47,7 +51,10 @@ impl Placement for Fills {
 }
 
 #[derive(Default)]
-struct Counts(Mutex<BTreeMap<Segment, u16>>);
+struct Counts {
+    of_nodes: bool,
+    counts: Mutex<BTreeMap<Segment, u16>>,
+}
 
 /// What was told last: the general bytes, and each segment's bytes and live blocks.
 type Told = Option<(Vec<u8>, BTreeMap<u32, (Vec<u8>, u32)>)>;
@@ -62,15 +69,16 @@ impl Placement for Counts {
     }
 
     fn note_written(&self, block: &BlockTraits, place: MainBlock) {
-        *self.0.lock().unwrap().entry(place.segment()).or_default() += u16::from(!block.node && !block.of_directory);
+        let counts = block.node == self.of_nodes && !block.of_directory;
+        *self.counts.lock().unwrap().entry(place.segment()).or_default() += u16::from(counts);
     }
 
     fn note_free(&self, segment: Segment) {
-        self.0.lock().unwrap().remove(&segment);
+        self.counts.lock().unwrap().remove(&segment);
     }
 
     fn hints(&self, most: usize) -> Option<Hints> {
-        let all = self.0.lock().unwrap();
+        let all = self.counts.lock().unwrap();
         let counted = all.iter().filter(|(_, count)| **count > 0);
         let hints = |(segment, count): (&Segment, &u16)| SegmentHints {
             segment: *segment,

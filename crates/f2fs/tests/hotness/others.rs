@@ -213,7 +213,7 @@ fn basalts_own_leftovers_are_written_over() {
     }
 }
 
-/// Segments that were full tell nothing by their live blocks once they are written anew, and segments of nodes are no group's.
+/// Segments that were full tell nothing by their live blocks once they are written anew, and neither do those that hold nodes by then.
 #[test]
 fn segments_that_were_written_anew_are_dropped() {
     let device = formatted(0);
@@ -237,6 +237,18 @@ fn segments_that_were_written_anew_are_dropped() {
     fs.close().unwrap();
     let after = told(&device, &COUNTS).map_or(0, |(_, segments)| segments.len());
     assert_eq!(after, 0, "of {}", before.len());
+}
+
+#[test]
+fn what_is_known_of_nodes_comes_back_to_nodes() {
+    let device = formatted(0);
+    let fs = open(&device, &COUNTS_NODES);
+    (0..3000).for_each(|number| _ = file(&fs, &format!("small{number}")));
+    fs.close().unwrap();
+    let (_, of_nodes) = told(&device, &COUNTS_NODES).unwrap();
+    assert!(of_nodes.len() >= 6, "3000 inodes fill five segments: {}", of_nodes.len());
+    let live: u32 = of_nodes.values().map(|(_, live)| live).sum();
+    assert!(live >= 3000, "{live}");
 }
 
 /// Goes when it is told to, so that what is written now is told from what was written before.

@@ -1,5 +1,7 @@
 //! The centres of the groups, and how they follow the segments.
 
+use rustc_hash::FxHashSet;
+
 use super::Scale;
 use crate::hints::bytes::Reader;
 use crate::quantize::{Quantization, Quantizer};
@@ -10,7 +12,15 @@ const ROUNDS: u32 = 3;
 const SEED: u64 = 1;
 
 /// As many centres as there are groups.
-pub enum Centres {
+pub struct Centres {
+    scale: Scale,
+    count: usize,
+    how: How,
+    /// They come from an earlier time, and were not yet moved to where segments are now.
+    is_recalled: bool,
+}
+
+enum How {
     /// Of [`Scale::Linear`] and [`Scale::Logarithmic`].
     Scaled(Scaled),
     /// Of [`Scale::Paper`].
@@ -20,26 +30,27 @@ pub enum Centres {
 impl Centres {
     /// For so many groups.
     pub fn new(count: usize, scale: Scale) -> Centres {
-        match scale {
-            Scale::Paper => Centres::Paper(Quantizer::new(count, Quantization::Iterative, SEED)),
-            Scale::Linear => Centres::Scaled(Scaled { scale, count, centres: vec![0.0; count] }),
-            Scale::Logarithmic => Centres::Scaled(Scaled { scale, count, centres: Vec::new() }),
-        }
+        let how = match scale {
+            Scale::Paper => How::Paper(Quantizer::new(count, Quantization::Iterative, SEED)),
+            Scale::Linear => How::Scaled(Scaled { scale, count, centres: vec![0.0; count] }),
+            Scale::Logarithmic => How::Scaled(Scaled { scale, count, centres: Vec::new() }),
+        };
+        Centres { scale, count, how, is_recalled: false }
     }
 
     /// The group with the nearest centre; the coldest where there are no centres yet.
     pub fn group(&self, hotness: f64) -> usize {
-        match self {
-            Centres::Scaled(scaled) => scaled.group(hotness),
-            Centres::Paper(quantizer) => quantizer.group(hotness),
+        match &self.how {
+            How::Scaled(scaled) => scaled.group(hotness),
+            How::Paper(quantizer) => quantizer.group(hotness),
         }
     }
 
     /// As bytes: how many there are, and each. Source: SFS, section 3.3: they are kept with the volume.
     pub fn keep(&self, bytes: &mut Vec<u8>) {
-        let centres = match self {
-            Centres::Scaled(scaled) => &scaled.centres[..],
-            Centres::Paper(quantizer) => quantizer.centres(),
+        let centres = match &self.how {
+            How::Scaled(scaled) => &scaled.centres[..],
+            How::Paper(quantizer) => quantizer.centres(),
         };
         // Groups are few.
         bytes.push(centres.len() as u8);
@@ -56,18 +67,29 @@ impl Centres {
 
     /// Goes on with these centres. Those of another number of groups, or none, are left out.
     pub fn take_over(&mut self, kept: Vec<f64>) {
-        match self {
-            Centres::Scaled(scaled) if kept.len() == scaled.count => scaled.centres = kept,
-            Centres::Paper(quantizer) if kept.len() == quantizer.centres().len() => quantizer.set_centres(kept),
-            Centres::Scaled(_) | Centres::Paper(_) => {}
+        if kept.len() != self.count {
+            return;
+        }
+        self.is_recalled = true;
+        match &mut self.how {
+            How::Scaled(scaled) => scaled.centres = kept,
+            How::Paper(quantizer) => quantizer.set_centres(kept),
         }
     }
 
     /// Moves the centres to where the segments are, by their hotness in any order.
     pub fn update(&mut self, segments: &[f64]) {
-        match self {
-            Centres::Scaled(scaled) => scaled.update(segments),
-            Centres::Paper(quantizer) => quantizer.update(segments),
+        if self.is_recalled && segments.len() > self.count {
+            self.is_recalled = false;
+            // A centre without segments stays where it is, also one that is nowhere.
+            let groups: FxHashSet<usize> = segments.iter().map(|&hotness| self.group(hotness)).collect();
+            if groups.len() < self.count {
+                *self = Centres::new(self.count, self.scale);
+            }
+        }
+        match &mut self.how {
+            How::Scaled(scaled) => scaled.update(segments),
+            How::Paper(quantizer) => quantizer.update(segments),
         }
     }
 }

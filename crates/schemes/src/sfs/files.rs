@@ -13,6 +13,9 @@ const RECORD_BYTES: usize = (size_of::<(u32, Written)>() + 1) * 16 / 7;
 /// A file's number, and what is known of it.
 const KEPT_BYTES: usize = size_of::<u32>() + size_of::<Triple>();
 
+/// Files that are kept at most: numbers that somebody chose may all fall together in a table.
+const KEPT_MAX: u32 = 1 << 16;
+
 /// The files that were written last. Of more than may be kept, those that were not written for the longest time are forgotten.
 pub struct WrittenFiles {
     /// Those written since the others were put aside.
@@ -55,8 +58,8 @@ impl WrittenFiles {
             self.young.iter().chain(forgotten).map(|(file, written)| (*file, *written)).collect();
         // By number, too, so that the same files are the same bytes.
         files.sort_unstable_by_key(|(file, written)| (std::cmp::Reverse(written.time), *file));
-        files.truncate(most.saturating_sub(size_of::<u32>()) / KEPT_BYTES);
-        // No more than inodes, of which there are fewer than 2^32.
+        files.truncate((most.saturating_sub(size_of::<u32>()) / KEPT_BYTES).min(KEPT_MAX as usize));
+        // KEPT_MAX at most.
         let mut bytes = (files.len() as u32).to_le_bytes().to_vec();
         for (file, written) in files {
             bytes.extend(file.to_le_bytes());
@@ -68,7 +71,7 @@ impl WrittenFiles {
     /// What was kept, at this time; `None` if it is something else. As many as there is room for.
     pub fn kept(&self, reader: &mut Reader<'_>, now: u32) -> Option<WrittenFiles> {
         let mut files = WrittenFiles { most: self.most, ..WrittenFiles::default() };
-        let count = reader.u32()?;
+        let count = reader.u32().filter(|count| *count <= KEPT_MAX)?;
         for _ in 0..count {
             let file = reader.u32()?;
             let written = unpack([reader.u8()?, reader.u8()?, reader.u8()?], now);

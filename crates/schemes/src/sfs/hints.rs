@@ -126,7 +126,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use basalt_random::Rng;
     use basalt_segments::placement::SegmentHints;
@@ -201,7 +201,7 @@ mod tests {
             let sealed = |sfs: &Sfs| sfs.state().places.sums().filter(|sums| sums.is_sealed()).count();
             assert_eq!((sealed(&before), sealed(&after)), (8, 8));
             assert_eq!(logs(&after), logs(&before), "{scale:?}");
-            let groups = logs(&after)[..8].iter().collect::<std::collections::BTreeSet<_>>().len();
+            let groups = logs(&after)[..8].iter().collect::<BTreeSet<_>>().len();
             assert!(groups > 2, "{scale:?}: the centres tell apart {groups} groups of blocks");
             // The centres are those of before, not new ones: without segments, nothing else says where a block belongs.
             let general = Sfs::new(4, scale);
@@ -316,6 +316,28 @@ mod tests {
         }
     }
 
+    /// No block is as hot as all centres but one: moved to where segments are, they would stay there for ever, in the records, too.
+    #[test]
+    fn centres_that_are_nowhere_near_begin_anew() {
+        for scale in SCALES {
+            let mut hints = eight(scale).hints(1 << 20).unwrap();
+            for centre in 0..3 {
+                hints.general[6 + 8 * centre..][..8].copy_from_slice(&1e6_f64.to_le_bytes());
+            }
+            let after = reopened(scale, &hints, &LIVE);
+            let groups = |sfs: &Sfs| logs(sfs)[..8].iter().collect::<BTreeSet<_>>().len();
+            assert_eq!(groups(&after), 1, "{scale:?}: all that is there is in the coldest");
+            after.note_free(Segment::new(8));
+            assert!(groups(&after) > 1, "{scale:?}");
+            let centres = |sfs: &Sfs| {
+                let mut bytes = Vec::new();
+                sfs.state().centres.keep(&mut bytes);
+                Centres::kept(&mut Reader(&bytes)).unwrap()
+            };
+            assert!(centres(&after)[0] < 1e6, "{scale:?}: {:?}", centres(&after));
+        }
+    }
+
     /// Of a later Basalt, cut off, of a clock that cannot be, with centres that are none: nothing is taken over in part.
     #[test]
     fn general_bytes_that_are_no_state_change_nothing() {
@@ -340,6 +362,8 @@ mod tests {
             assert!(is_refused(&with(6 + 8, &centre.to_le_bytes())), "{centre} behind a smaller one");
         }
         assert!(is_refused(&with(6 + 4 * 8, &u32::MAX.to_le_bytes())), "more files than there are bytes");
+        let many = [&hints.general[..6 + 4 * 8], &65_537_u32.to_le_bytes(), &[1; 7 * 65_537]].concat();
+        assert!(is_refused(&many), "more files than are ever kept");
     }
 
     #[test]
