@@ -88,6 +88,10 @@ fn what_does_not_fit_is_refused_with_the_room_there_is() {
 
 /// Overwrites at random until cleaning was committed by the journal; the volume is left open.
 fn clean_by_journal(fs: &F2fs) {
+    overwrite_until(fs, |fs| fs.statistics().written.journal_blocks > 0);
+}
+
+fn overwrite_until(fs: &F2fs, is_enough: impl Fn(&F2fs) -> bool) {
     let node = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
     let ino = fs.create(fs.root(), b"file", &node, &Caller::default()).unwrap().ino;
     let usage = fs.info().usage;
@@ -100,11 +104,11 @@ fn clean_by_journal(fs: &F2fs) {
         }
         let block = if number < blocks { number } else { rng.below(blocks) };
         fs.write(ino, block * BLOCK, &[number as u8; BLOCK as usize], false).unwrap();
-        if fs.statistics().written.journal_blocks > 0 {
+        if is_enough(fs) {
             return;
         }
     }
-    panic!("cleaning was never committed by the journal: {:?}", fs.statistics());
+    panic!("cleaned too little: {:?}", fs.statistics());
 }
 
 #[test]
@@ -194,6 +198,29 @@ fn what_is_not_basalts_stays_unless_forced() {
         // A journal that is there, and what it left, is in nobody's way.
         set_journal(&*device, 0).unwrap();
         assert_eq!(set_journal(&*device, 8 * BLOCK).unwrap().bytes, 8 * BLOCK);
+    }
+}
+
+/// Somebody puts a boot loader where the journal already is. A block that a power cut has torn is no boot loader.
+#[test]
+fn a_journal_leaves_alone_what_somebody_put_there() {
+    for (block, at, is_others) in [(17, 0, true), (80, 9, true), (40, 512, false), (81, 0, false)] {
+        let device = volume_with(64 << 20, &FormatOptions { journal_bytes: 64 * BLOCK, ..options() });
+        device.write_at(block * BLOCK + at, b"boot loader").unwrap();
+        let fs = open(&device, OpenOptions { discard: false, ..OpenOptions::default() });
+        let warned = fs.warnings().iter().any(|line| line.contains(&format!("block {block} in front of segment 0")));
+        assert_eq!(warned, is_others, "{block}: {:?}", fs.warnings());
+        if !is_others {
+            clean_by_journal(&fs);
+            continue;
+        }
+        let before = everything(&*device);
+        overwrite_until(&fs, |fs| fs.statistics().cleaning.total().victims > 20);
+        assert_eq!(fs.statistics().written.journal_blocks, 0);
+        fs.close().unwrap();
+        let there = (16 * BLOCK) as usize..(81 * BLOCK) as usize;
+        assert!(before[there.clone()] == everything(&*device)[there], "{block}");
+        assert_eq!(open(&device, OpenOptions { journal: false, ..OpenOptions::default() }).warnings(), [""; 0]);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::layout::journal::{
     RawJournalHeader, decode,
 };
 use crate::layout::node::RawNode;
+use crate::layout::own::is_others;
 use crate::layout::{Address, BLOCK_SIZE, RawBlock};
 use crate::mutant::{self, Mutant};
 
@@ -42,6 +43,12 @@ pub struct Area {
 }
 
 impl Area {
+    /// The first block of it that somebody else has written. One that cannot be read tells nothing.
+    pub fn find_others(&self, device: &dyn BlockDevice) -> Option<Address> {
+        let there = read_blocks(device, self.first, self.blocks as usize).ok()?;
+        (0..).zip(there.chunks(BLOCK_SIZE)).find(|(_, block)| is_others(block)).map(|(at, _)| self.first + at)
+    }
+
     /// The most blocks that a journal on this volume may have: what lies between the superblocks and segment 0, where F2FS keeps
     /// nothing. Volumes with an odd layout have no room at all.
     pub fn capacity(geometry: &Geometry) -> u32 {

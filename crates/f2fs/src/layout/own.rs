@@ -3,6 +3,9 @@
 use super::hotness;
 use super::journal::{BLOCK_MAGIC, DESCRIPTOR_MAGIC, OLD_BLOCK_MAGIC};
 
+/// What devices write whole.
+const SECTOR: usize = 512;
+
 /// Whether a block may be written over: it holds nothing, or it is Basalt's, perhaps of an earlier volume.
 pub fn is_own_or_empty(block: &[u8]) -> bool {
     let is_own = block.starts_with(&DESCRIPTOR_MAGIC)
@@ -11,9 +14,25 @@ pub fn is_own_or_empty(block: &[u8]) -> bool {
     is_own || [0, 0xFF].iter().any(|nothing| block.iter().all(|byte| byte == nothing))
 }
 
+/// Whether somebody else wrote a block that was Basalt's to write: its first sector says so. What a power cut has torn may begin with nothing.
+pub fn is_others(block: &[u8]) -> bool {
+    !is_own_or_empty(&block[..block.len().min(SECTOR)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_torn_block_is_nobody_elses() {
+        let with = |at: usize, bytes: &[u8]| {
+            let mut block = [0; 4096];
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            is_others(&block)
+        };
+        assert!(with(0, b"boot") && with(511, b"b") && with(8, b"BsJc"));
+        assert!(!with(512, b"BsJc") && !with(0, b"BsltJrnl") && !with(0, &[]) && !is_others(&[0xFF; 4096]));
+    }
 
     #[test]
     fn what_is_not_basalts_is_seen() {

@@ -204,6 +204,23 @@ mod tests {
         assert_eq!(blocks, [20; 2 * BLOCK_SIZE]);
     }
 
+    /// Blocks 20 to 22 wait: whoever reads a range of the device has to know, wherever that begins and ends.
+    #[test]
+    fn a_range_is_held_if_one_of_its_blocks_waits() {
+        let device = MemoryDevice::new(1 << 20, 512);
+        let mut writer = BlockWriter::new(2);
+        (20..23).for_each(|at| writer.append(&device, 1, Address::new(at), &[1; BLOCK_SIZE]).unwrap());
+        let held = |writer: &BlockWriter, from, to| writer.holds(Address::new(from)..Address::new(to));
+        for (from, to) in [(20, 21), (20, 532), (10, 21), (22, 30), (21, 22), (0, 100)] {
+            assert!(held(&writer, from, to), "{from} to {to}");
+        }
+        for (from, to) in [(10, 20), (23, 30), (0, 1)] {
+            assert!(!held(&writer, from, to), "{from} to {to}");
+        }
+        writer.write_all(&device).unwrap();
+        assert!(!held(&writer, 0, 100));
+    }
+
     /// So that direct I/O need not copy what is little.
     #[test]
     fn only_long_runs_are_given_away() {

@@ -99,9 +99,12 @@ impl F2fs {
             let area = find_journal(&mut volume, found.superblock_unreadable)?;
             volume.start_journal(area);
             if volume.options.delta == Deltas::On && volume.is_writable() && !volume.journal.is_on() {
-                let why =
-                    "delta=on: no cleaning journal is used, so fsync writes nodes; `basalt tune --journal on` adds one";
-                volume.warnings.push(why.to_owned());
+                let advice = if area.is_some() {
+                    "it needs logs=6, and no `nojournal`"
+                } else {
+                    "`basalt tune --journal on` adds one where there is none"
+                };
+                volume.warnings.push(format!("delta=on: no cleaning journal is used, so fsync writes nodes; {advice}"));
             }
             volume.recall_hotness();
         }
@@ -142,7 +145,18 @@ fn find_journal(volume: &mut Volume, superblock_unreadable: Option<u64>) -> Resu
             volume.warnings.push(format!("cleaning journal: {error}: not used, cleaning is committed by checkpoints"));
             Ok(None)
         }
-        found => Ok(found?.filter(|_| is_guardable)),
+        found => {
+            let is_wanted = is_guardable && volume.options.journal && volume.options.logs == 6;
+            let area = found?.filter(|_| is_guardable);
+            if let Some(found) = area.filter(|_| is_wanted).and_then(|area| area.find_others(&*volume.device)) {
+                volume.warnings.push(format!(
+                    "block {found} in front of segment 0, where the cleaning journal lies, holds something that is not Basalt's, perhaps of a \
+                     boot loader: the journal is not used, cleaning is committed by checkpoints"
+                ));
+                return Ok(None);
+            }
+            Ok(area)
+        }
     }
 }
 
