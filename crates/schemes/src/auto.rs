@@ -250,4 +250,12 @@ mod tests {
         auto.note_dead(place(1, 0));
         assert!(!auto.hazard.state().is_first_life(&copy(place(2, 0))), "overwritten once");
     }
+
+    #[test]
+    fn what_is_overwritten_in_a_hot_file_is_in_a_group() {
+        let auto = Auto::default();
+        auto.note_written(&BlockTraits { from: Some(place(90, 0)), hot: true, ..BlockTraits::default() }, place(3, 0));
+        assert!(auto.hazard.state().group(place(3, 0)).is_some());
+        assert!(auto.hints(1 << 20).is_some(), "and that is kept");
+    }
 }

@@ -398,4 +398,15 @@ mod tests {
         let live: u64 = model.table.sections.iter().map(|sums| sums.live).sum();
         assert!(live > 6000 && live == model.places.len() as u64, "{live}");
     }
+
+    /// Written once, 100 s ago.
+    #[test]
+    fn what_does_not_count_makes_no_file_hotter() {
+        let mut table = HotnessTable::new(1, 0);
+        table.write(&block(1, 7), MainBlock::new(0), true);
+        at(&mut table, 50);
+        table.write(&block(1, 7), MainBlock::new(1), false);
+        at(&mut table, 100);
+        assert!((table.of_block(&block(1, 8)) * 1000.0 - 0.01).abs() < 1e-12);
+    }
 }

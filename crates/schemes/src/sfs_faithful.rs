@@ -235,4 +235,12 @@ mod tests {
         }
         assert_eq!(hotness(&sfs, 0), None);
     }
+
+    #[test]
+    fn a_write_that_is_waited_for_counts_too() {
+        let sfs = sfs(2, false);
+        three_segments(&sfs);
+        sfs.note_written(&block(0, Reason::Fsync), MainBlock::in_segment(Segment::new(5), 0));
+        assert!((hotness(&sfs, 5).unwrap() - 2.0).abs() < 1e-9);
+    }
 }

@@ -1,6 +1,6 @@
-//! SepBIT's classes and MDC's intervals, with numbers worked by hand from the papers.
+//! SepBIT's classes, MDC's intervals and DAC's regions, with numbers worked by hand from the papers.
 
-use basalt_schemes::{Groups, Mdc, SepBit};
+use basalt_schemes::{Dac, Groups, Mdc, SepBit};
 use basalt_segments::{BlockTraits, LogId, MainBlock, Placement, Reason, Section, SectionView, Segment};
 
 /// Block `index` of file 1.
@@ -129,4 +129,33 @@ fn mdc_weighs_all_segments_of_a_section() {
     mdc.note_dead(MainBlock::in_segment(Segment::new(3), 0));
     // Now 8; u_p2 is 0 in segment 2 and 4 in segment 3: 2 / (5 · (8 − 2)).
     expect(mdc.rate(&view(1, 2, 5)), 2.0 / 30.0);
+}
+
+/// What was on the volume before is as if it had been written by a user when it was first seen.
+#[test]
+fn sepbit_knows_what_it_saw_copied_first() {
+    let sepbit = SepBit::default();
+    sepbit.note_written(&block(1, Reason::Cleaning), MainBlock::in_segment(Segment::new(50), 0));
+    assert_eq!(class(&sepbit, 1, Reason::Writeback), Some(0));
+}
+
+#[test]
+fn mdc_takes_a_new_block_for_cold() {
+    assert_eq!(class(&Mdc::new(6), 1, Reason::Writeback), Some(5));
+}
+
+/// New blocks are in the coldest of six regions. Each overwrite, also one that is waited for, is a step up, each copy a step down, to the ends.
+#[test]
+fn dac_goes_up_with_each_overwrite_and_down_with_each_copy() {
+    let dac = Dac::new(6);
+    let mut classes = vec![class(&dac, 1, Reason::Writeback)];
+    for (step, reason) in [Reason::Writeback, Reason::Fsync, Reason::Writeback, Reason::Cleaning].iter().enumerate() {
+        dac.note_written(&block(1, *reason), MainBlock::new(step as u32));
+        classes.push(class(&dac, 1, Reason::Writeback));
+    }
+    assert_eq!(classes, [5, 4, 3, 2, 3].map(Some));
+    (0..9).for_each(|step| dac.note_written(&block(1, Reason::Fsync), MainBlock::new(10 + step)));
+    assert_eq!(class(&dac, 1, Reason::Fsync), Some(0));
+    (0..9).for_each(|step| dac.note_written(&block(1, Reason::Cleaning), MainBlock::new(20 + step)));
+    assert_eq!(class(&dac, 1, Reason::Cleaning), Some(5));
 }

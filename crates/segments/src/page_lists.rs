@@ -498,4 +498,20 @@ mod tests {
         }
         assert!(lists.order.len() <= 10 && lists.remembered() <= 10);
     }
+
+    /// However many were replaced before.
+    #[test]
+    fn what_was_replaced_last_is_remembered() {
+        let mut lists = lists(4);
+        for key in [0, 0, 1, 1] {
+            lists.touch(key);
+        }
+        for key in 4..20 {
+            replace(&mut lists);
+            lists.insert(key, ());
+        }
+        let last = replace(&mut lists);
+        lists.insert(last, ());
+        assert_eq!(list_of(&lists, last), Some(List::Active));
+    }
 }

@@ -146,4 +146,14 @@ mod tests {
         assert_eq!(streams.log(2, 500, 100), LogId::of(SegmentKind::WarmData));
         assert_eq!((Streams::new(0).count(), Streams::new(99).count()), (2, 12));
     }
+
+    /// Group 1 was idle for 190 writes, group 2 for 150.
+    #[test]
+    fn the_group_that_was_idle_the_longest_gives_its_log() {
+        let mut streams = Streams::new(4);
+        let logs: Vec<LogId> = (0..4).map(|group| streams.log(group, 0, 100)).collect();
+        streams.note_written(1, 10, place(4, 0));
+        streams.note_written(2, 50, place(5, 0));
+        assert_eq!(streams.log(3, 200, 100), logs[1]);
+    }
 }

@@ -206,4 +206,12 @@ mod tests {
         assert!((f64::from(table.rows[5].deaths[bucket(70)]) - 90.25).abs() < 1e-4);
         assert!((table.rows[5].exposure[bucket(70)] - 9.025).abs() < 1e-9);
     }
+
+    #[test]
+    fn what_was_lived_through_fades_where_nothing_died() {
+        let mut table = Table::default();
+        table.count_life(5, 64, 74, 1.0);
+        table.learn(1000);
+        assert!((table.rows[5].exposure[bucket(70)] - 9.5).abs() < 1e-9);
+    }
 }

@@ -112,4 +112,15 @@ mod tests {
             is_read(RUNS, &[255, 1, 1, 1, 255, 1, 1, 1]) && !is_read(RUNS, &[255, 1, 1, 1, 254, 1, 1, 1, 1, 1, 1, 1])
         );
     }
+
+    #[test]
+    fn runs_are_taken_where_they_are_shorter() {
+        let with_runs = |count: usize| {
+            let run = move |at: usize| at.min(count - 1);
+            through(&Packed::each(|at| [1, run(at) as u8, (run(at) >> 8) as u8]))
+        };
+        // The last run is longer than one, up to 256.
+        assert_eq!([300, 383].map(with_runs), [1 + 4 * 300, 1 + 4 * 383]);
+        assert_eq!([384, 400, 500].map(with_runs), [1 + 3 * BLOCKS; 3]);
+    }
 }

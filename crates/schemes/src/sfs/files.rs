@@ -110,4 +110,19 @@ mod tests {
         files.subtract_from_times(90);
         assert_eq!((files.get(7).unwrap().time, files.get(195).unwrap().time), (9, 5));
     }
+
+    /// Two in each half: file 1 is in both, once with one write and once with two.
+    #[test]
+    fn a_file_is_kept_once_and_those_written_last_stay_longest() {
+        let mut files = WrittenFiles::default();
+        files.limit(2 * 2 * RECORD_BYTES);
+        (1..).zip([1, 2, 3, 1]).for_each(|(now, file)| files.write(file, now));
+        let bytes = files.keep(5, 1000);
+        assert_eq!(bytes.len(), 4 + 3 * KEPT_BYTES);
+        let mut kept = files.kept(&mut Reader(&bytes), 5).unwrap();
+        assert_eq!(kept.get(1), Some(Written { count: 2, time: 4 }));
+        kept.write(8, 6);
+        kept.write(9, 7);
+        assert!(kept.get(1).is_some() && kept.get(2).is_none());
+    }
 }

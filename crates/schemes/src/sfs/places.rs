@@ -372,4 +372,20 @@ mod tests {
         places.subtract_from_times(400);
         assert!(places.sums().all(|sums| sums.is_sealed() && sums.hotness(101, 1) == Some(1.0)));
     }
+
+    #[test]
+    fn the_hottest_is_not_the_one_that_was_written_most_often() {
+        let mut places = WrittenPlaces::default();
+        places.set(place(0, 0), written(8, 10), 10);
+        places.set(place(1, 0), written(1, 9_999), 10_000);
+        assert_eq!(places.hottest_first(10_000), [Segment::new(1), Segment::new(0)]);
+    }
+
+    #[test]
+    fn a_segment_that_has_begun_is_not_recalled() {
+        let mut places = WrittenPlaces::default();
+        places.set(place(3, 0), written(1, 10), 10);
+        assert!(!places.recall(Segment::new(3), [(1, written(7, 5))]));
+        assert_eq!(places.find(place(3, 1)), None);
+    }
 }
