@@ -52,10 +52,14 @@ impl Volume {
         LogId::RECORDED as u32 + nodes.div_ceil(BLOCKS_PER_SEGMENT)
     }
 
+    /// Whether the options allow a journal.
+    pub(crate) fn wants_journal(&self) -> bool {
+        self.options.journal && self.options.logs == 6
+    }
+
     /// From now on commits cleaning by the journal, if the volume has one and may be changed. Called when nothing is left to recover.
     pub(crate) fn start_journal(&mut self, area: Option<Area>) {
-        let is_wanted = self.options.journal && self.options.logs == 6 && self.is_writable();
-        let Some(area) = area.filter(|_| is_wanted) else { return };
+        let Some(area) = area.filter(|_| self.wants_journal() && self.is_writable()) else { return };
         let scaled = (u64::from(self.geometry.main_blocks()) / PRE_INVALID_SHARE).min(PRE_INVALID_MAX);
         let rule = match self.options.pre_invalid_bytes {
             Some(bytes) => Rule::Threshold(bytes / BLOCK_SIZE as u64),

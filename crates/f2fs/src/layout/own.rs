@@ -23,24 +23,22 @@ pub fn is_others(block: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn with(at: usize, bytes: &[u8]) -> [u8; 4096] {
+        let mut block = [0; 4096];
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+        block
+    }
+
     #[test]
     fn a_torn_block_is_nobody_elses() {
-        let with = |at: usize, bytes: &[u8]| {
-            let mut block = [0; 4096];
-            block[at..at + bytes.len()].copy_from_slice(bytes);
-            is_others(&block)
-        };
-        assert!(with(0, b"boot") && with(511, b"b") && with(8, b"BsJc"));
-        assert!(!with(512, b"BsJc") && !with(0, b"BsltJrnl") && !with(0, &[]) && !is_others(&[0xFF; 4096]));
+        let others = |at, bytes| is_others(&with(at, bytes));
+        assert!(others(0, b"boot") && others(511, b"b") && others(8, b"BsJc"));
+        assert!(!others(512, b"BsJc") && !others(0, b"BsltJrnl") && !others(0, &[]) && !is_others(&[0xFF; 4096]));
     }
 
     #[test]
     fn what_is_not_basalts_is_seen() {
-        let block = |at: usize, bytes: &[u8]| {
-            let mut block = [0; 4096];
-            block[at..at + bytes.len()].copy_from_slice(bytes);
-            is_own_or_empty(&block)
-        };
+        let block = |at, bytes| is_own_or_empty(&with(at, bytes));
         for magic in [&b"BsltJrnl"[..], b"BsltHotn", b"BsJc", b"BsJb"] {
             assert!(block(0, magic) && !block(1, magic));
         }

@@ -146,9 +146,9 @@ fn find_journal(volume: &mut Volume, superblock_unreadable: Option<u64>) -> Resu
             Ok(None)
         }
         found => {
-            let is_wanted = is_guardable && volume.options.journal && volume.options.logs == 6;
             let area = found?.filter(|_| is_guardable);
-            if let Some(found) = area.filter(|_| is_wanted).and_then(|area| area.find_others(&*volume.device)) {
+            let used = area.filter(|_| volume.wants_journal());
+            if let Some(found) = used.and_then(|area| area.find_others(&*volume.device)) {
                 volume.warnings.push(format!(
                     "block {found} in front of segment 0, where the cleaning journal lies, holds something that is not Basalt's, perhaps of a \
                      boot loader: the journal is not used, cleaning is committed by checkpoints"

@@ -31,7 +31,7 @@ pub fn keep(about: About, content: &Content<'_>, now: u32) -> Vec<u8> {
     bytes.extend(about.untouched.to_le_bytes());
     let packed = match content {
         Content::Common(record, _) => Packed::Common(record.packed(now)),
-        Content::Each(records) => Packed::each(|at| records[at].packed(now)),
+        Content::Each(records) => Packed::each(|at| records.get(at).copied().unwrap_or_default().packed(now)),
     };
     packed.write(&mut bytes);
     bytes
