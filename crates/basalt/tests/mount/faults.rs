@@ -55,7 +55,8 @@ fn fail_and_recover(volume: &Volume, heal: impl FnOnce()) {
     let (durable, error) = (0_u8..200)
         .find_map(|number| write_durably(&volume.path(format!("n{number}")), number).err().map(|error| (number, error)))
         .expect("more than the device has room for");
-    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+    // What is written in the background may have met the end of the room before: then a file cannot even be made.
+    assert!(matches!(Errno::from_io_error(&error), Some(Errno::ROFS | Errno::IO)), "{error}");
     assert!(durable > 3);
     // The kernel still takes what goes to its cache.
     let error = held.write_all(&[1; 3 << 20]).and_then(|()| held.sync_all()).unwrap_err();
