@@ -12,7 +12,7 @@ use basalt_f2fs::format::{FormatOptions, format};
 use basalt_f2fs::journal::guard;
 use basalt_f2fs::layout::superblock::Features;
 use basalt_f2fs::rescue::{RescueOptions, Rescued};
-use basalt_f2fs::{Atime, Clock, Deltas, Error, F2fs, OpenOptions, SystemClock};
+use basalt_f2fs::{Atime, Clock, Deltas, Error, F2fs, OpenOptions, Reclaim, SystemClock};
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::placement::Policy;
 use basalt_testkit::images::{TOOLS, fsck_f2fs};
@@ -42,6 +42,7 @@ pub struct F2fsVolume {
     victim: &'static str,
     keep_free: KeepFree,
     delta: Deltas,
+    reclaim: Reclaim,
 }
 
 const ROOMY: F2fsVolume = F2fsVolume {
@@ -61,6 +62,7 @@ const ROOMY: F2fsVolume = F2fsVolume {
     victim: "greedy",
     keep_free: KeepFree::Adaptive,
     delta: Deltas::Auto,
+    reclaim: Reclaim::Clean,
 };
 
 const TIGHT: F2fsVolume =
@@ -89,7 +91,7 @@ const SECTIONS: F2fsVolume = F2fsVolume {
 };
 
 /// The volumes there are. Tight ones leave the user a few segments: cleaning never stops there.
-pub const VOLUMES: [F2fsVolume; 34] = [
+pub const VOLUMES: [F2fsVolume; 39] = [
     ROOMY,
     TIGHT,
     TIGHTEST,
@@ -222,6 +224,18 @@ pub const VOLUMES: [F2fsVolume; 34] = [
     F2fsVolume { name: "wide-delta-journal", delta: Deltas::On, ..WIDE_JOURNAL },
     // Nodes that deltas tell of leave the small cache all the time.
     F2fsVolume { name: "wide-eager-delta-journal", cache_bytes: 64 << 10, delta: Deltas::On, ..WIDE_JOURNAL },
+    // Logs fill the dead blocks of segments in use.
+    F2fsVolume { name: "tight-slack", reclaim: Reclaim::Slack, ..TIGHT },
+    F2fsVolume { name: "tightest-slack-journal", journal_bytes: 256 << 10, reclaim: Reclaim::Slack, ..TIGHTEST },
+    F2fsVolume { name: "wide-slack-journal", reclaim: Reclaim::Slack, ..WIDE_JOURNAL },
+    F2fsVolume {
+        name: "wide-eager-slack-journal",
+        cache_bytes: 64 << 10,
+        delta: Deltas::On,
+        reclaim: Reclaim::Slack,
+        ..WIDE_JOURNAL
+    },
+    F2fsVolume { name: "sections-slack", reclaim: Reclaim::Slack, ..SECTIONS },
 ];
 
 /// As [`VOLUMES`], with all kept free that the format reserves, so that cleaning begins earlier: for stories that were found where it did.
@@ -280,6 +294,7 @@ impl F2fsVolume {
             victim: basalt_schemes::victim_by_name(self.victim).expect("victim policies of volumes have names"),
             keep_free: self.keep_free,
             delta: self.delta,
+            reclaim: self.reclaim,
             ..OpenOptions::default()
         };
         F2fs::open(device, options, clock).map_err(|error| format!("open: {error}"))

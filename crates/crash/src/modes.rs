@@ -354,7 +354,14 @@ fn long(engine: &F2fsVolume, rng: &mut Rng) -> (Flavour, Image) {
 }
 
 /// Volumes with a journal on which a checkpoint is hardly ever due.
-const WITH_ROOM: [&str; 4] = ["wide-journal", "wide-eager-journal", "wide-delta-journal", "wide-eager-delta-journal"];
+const WITH_ROOM: [&str; 6] = [
+    "wide-journal",
+    "wide-eager-journal",
+    "wide-delta-journal",
+    "wide-eager-delta-journal",
+    "wide-slack-journal",
+    "wide-eager-slack-journal",
+];
 
 /// Volumes on which fsync writes deltas wherever it can.
 const TELLING: [&str; 4] =

@@ -218,7 +218,7 @@ impl Volume {
     /// recovery takes moves that are older than the seal for known to it.
     pub(crate) fn entries_to_seal(&mut self) -> Vec<Sealed> {
         let mut entries = self.checkpoint.since_mut().take_unsealed();
-        if self.journal.is_on() {
+        if self.table.tracks_durability() {
             entries.iter_mut().for_each(|entry| entry.address = self.journal.place_of(entry.address));
             entries.retain(|entry| {
                 let block = self.geometry.main_block(entry.address);

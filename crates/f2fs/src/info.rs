@@ -220,7 +220,7 @@ pub(crate) fn states(volume: &Volume) -> States {
     States {
         free: count(SegmentState::Free),
         active: count(SegmentState::Active),
-        dirty: count(SegmentState::Dirty),
+        dirty: count(SegmentState::Dirty) + count(SegmentState::Reserved),
         full: count(SegmentState::Full),
         prefree: count(SegmentState::Prefree),
     }

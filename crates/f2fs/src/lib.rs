@@ -142,7 +142,7 @@ pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use info::{Areas, CheckpointInfo, KindInfo, LogInfo, States, Usage, VolumeInfo};
 pub use lock::F2fs;
-pub use options::{Atime, Deltas, OpenOptions, VictimReads};
+pub use options::{Atime, Deltas, OpenOptions, Reclaim, VictimReads};
 pub use statistics::{
     CheckpointCause, CheckpointStatistics, CleaningCause, CleaningStatistics, CleaningWork, Counters,
     HotnessStatistics, Statistics,

@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::flushes::Flushes;
 use crate::layout::Ino;
 use crate::mutant::{self, Mutant};
+use crate::options::Reclaim;
 use crate::submission::Submission;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::volume::Volume;
@@ -108,6 +109,8 @@ pub struct F2fs {
     /// When background work last committed, by the clock.
     pub(crate) committed: Mutex<Time>,
     pub(crate) flushes: Flushes,
+    /// Where logs go on, as the options say: asked before every change, and so without the volume's lock.
+    pub(crate) reclaim: Reclaim,
 }
 
 impl F2fs {

@@ -88,6 +88,18 @@ pub enum Mutant {
     DeltaTargetsNotKept,
     /// Delta: recovery leaves sizes as the nodes have them.
     ToldSizeNotRecovered,
+    /// Slack: a dead block that the last checkpoint or an fsync needs is written again.
+    NeededIsSlack,
+    /// Slack: what waited to be written to a place, and died, lands on what was written there since.
+    PendingOverSlack,
+    /// Slack: a seal lists what died in a place that is written again.
+    SealListsSlack,
+    /// Slack: the owners of what the segment held before are left out of its summary.
+    SlackOwnersForgotten,
+    /// Slack: a checkpoint has the owners only of what lies in front of the next place.
+    SlackOwnersCutShort,
+    /// Slack: a checkpoint says of a log that fills slack that it appends.
+    SlackSaidAppended,
     /// Threads: blocks that a large fsync leaves to a flush are forgotten before that flush is over.
     OverflownSealForgotten,
     /// Threads: an fsync waits for a flush that begins before it has written: the flush leaves the queue as it is.
@@ -110,7 +122,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 50] = [
+    pub const ALL: [Mutant; 56] = [
         Mutant::SegmentReusedEarly,
         Mutant::VictimFreedEarly,
         Mutant::MovedBlockForgotten,
@@ -152,6 +164,12 @@ impl Mutant {
         Mutant::DeltaNotTranslated,
         Mutant::DeltaTargetsNotKept,
         Mutant::ToldSizeNotRecovered,
+        Mutant::NeededIsSlack,
+        Mutant::PendingOverSlack,
+        Mutant::SealListsSlack,
+        Mutant::SlackOwnersForgotten,
+        Mutant::SlackOwnersCutShort,
+        Mutant::SlackSaidAppended,
         Mutant::OverflownSealForgotten,
         Mutant::FlushNumberedEarly,
         Mutant::UnderWayNotAwaited,

@@ -62,6 +62,37 @@ impl Deltas {
     }
 }
 
+/// Where logs go on when free segments run short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reclaim {
+    /// In free segments, which cleaning makes: writing stays sequential.
+    #[default]
+    Clean,
+    /// In the slack of segments that are in use, as F2FS in Linux does (slack space recycling, SSR): nothing is copied, and writes are
+    /// scattered. The log of the roll-forward chain always goes on in a free segment. Cleaning begins where there is no slack.
+    Slack,
+}
+
+impl Reclaim {
+    /// All of them.
+    pub const ALL: [Reclaim; 2] = [Reclaim::Clean, Reclaim::Slack];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Reclaim> {
+        Reclaim::ALL.into_iter().find(|reclaim| reclaim.name() == name)
+    }
+
+    /// The name in options and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Reclaim::Clean => "clean",
+            Reclaim::Slack => "slack",
+        }
+    }
+}
+
 /// Options of [`F2fs::open`](crate::F2fs::open).
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -98,6 +129,8 @@ pub struct OpenOptions {
     pub sections_per_commit: Option<u32>,
     /// How much of what the format reserves cleaning keeps free before the volume is full.
     pub keep_free: KeepFree,
+    /// Where logs go on when free segments run short.
+    pub reclaim: Reclaim,
     /// How cleaning reads what it moves.
     pub victim_reads: VictimReads,
     /// How long nothing must have happened for the volume to count as idle.
@@ -132,6 +165,7 @@ impl Default for OpenOptions {
             background_cleaning: true,
             sections_per_commit: None,
             keep_free: KeepFree::Adaptive,
+            reclaim: Reclaim::Clean,
             victim_reads: VictimReads::Runs,
             // As Linux's F2FS (`DEF_IDLE_INTERVAL`).
             idle_after: Duration::from_secs(5),

@@ -5,11 +5,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use basalt_segments::SegmentTable;
 use basalt_segments::cleaning::{Cleaner, Driven, Facts, Moved, PIECE, Want, make_room};
+use basalt_segments::{Quiet, SegmentTable};
 
 use crate::error::{Error, Result};
-use crate::lock::F2fs;
+use crate::lock::{F2fs, note_failure};
+use crate::options::Reclaim;
 use crate::statistics::{CheckpointCause, CleaningCause};
 use crate::submission::Submission;
 use crate::volume::Volume;
@@ -26,10 +27,32 @@ impl F2fs {
     /// Before a change that writes about `weight` blocks: writes back when too much is dirty, cleans when free sections run short.
     pub(crate) fn make_room_for(&self, weight: u32) -> Result<()> {
         self.finish_flushed_commit()?;
+        self.prepare_slack()?;
         if self.device.is_crowded() && self.is_writable() {
             self.noting_failure(Submission::submit_or_leave)?;
         }
         make_room(&mut Writer(self), weight)
+    }
+
+    /// Reserves slack for the logs where it runs short, unless a checkpoint is under way.
+    fn prepare_slack(&self) -> Result<()> {
+        if self.reclaim == Reclaim::Clean {
+            return Ok(());
+        }
+        let found = self.volume.lock().find_slack();
+        if found.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        let Some(_turn) = self.try_turn() else { return Ok(()) };
+        // Whoever reads has found its blocks live, and is done once this is held.
+        let _reuse = self.reuse.write();
+        let mut volume = self.volume.lock();
+        if !volume.is_writable() {
+            return Ok(());
+        }
+        let result = volume.reserve_slack(found, &Quiet::while_locked());
+        note_failure(&mut volume, &result);
+        result
     }
 
     /// Makes room for a change that writes about `weight` blocks, and makes it. Where others have taken the room before the change had the

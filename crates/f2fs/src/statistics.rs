@@ -90,6 +90,8 @@ pub struct Counters {
     pub blocks_moved: u64,
     /// Blocks of the cleaning journal.
     pub journal_blocks: u64,
+    /// Of the data and node blocks, those that went to slack.
+    pub slack_blocks: u64,
 }
 
 impl Counters {
@@ -174,6 +176,11 @@ impl Record {
     /// So many blocks of the cleaning journal were written.
     pub(crate) fn wrote_journal(&mut self, blocks: u64) {
         self.0.written.journal_blocks += blocks;
+    }
+
+    /// A block got its place in slack.
+    pub(crate) fn filled_slack(&mut self) {
+        self.0.written.slack_blocks += 1;
     }
 
     /// A checkpoint is written for this cause.
@@ -284,7 +291,7 @@ impl Difference for CleaningStatistics {
 sum_and_difference! {
     Statistics { written, cleaning, checkpoints, hotness }
     HotnessStatistics { segments_recalled, blocks }
-    Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks }
+    Counters { data_blocks, node_blocks, metadata_blocks, checkpoints, sections_cleaned, blocks_moved, journal_blocks, slack_blocks }
     CheckpointStatistics { open, fsync, sync, interval, memory, cleaning, trim, resize, close }
 }
 

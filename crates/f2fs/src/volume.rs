@@ -22,6 +22,7 @@ use crate::journal::state::Journal;
 use crate::layout::Ino;
 use crate::log::active::ActiveLog;
 use crate::log::logs::Logs;
+use crate::log::stock::SlackStock;
 use crate::log::tallies::Tallies;
 use crate::log::writer::BlockWriter;
 use crate::node::cache::{LeadPointers, NodeCache};
@@ -58,6 +59,8 @@ pub(crate) struct Volume {
     /// Why the volume takes no more changes: an error that left memory and device apart.
     pub failed: Option<String>,
     pub cleaner: Cleaner,
+    /// Slack that is reserved for the logs.
+    pub slack: SlackStock,
     /// Segments that were freed, and the device was not told so.
     pub undiscarded: BTreeSet<Segment>,
     /// What commits cleaning without a checkpoint.
@@ -118,6 +121,7 @@ impl Volume {
             closing: false,
             failed: None,
             cleaner: Cleaner::default(),
+            slack: SlackStock::default(),
             undiscarded: BTreeSet::new(),
             journal: Journal::default(),
             hotness: HotnessRecords::default(),

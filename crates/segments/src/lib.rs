@@ -55,6 +55,7 @@
 //! | [`victim`] | one file per victim policy |
 //! | `page_lists`, `temperature` | [`Lists`]: a page cache's active and inactive list; [`PageTemperatures`]: which of them a page is on |
 //! | [`cleaning`] | when cleaning is due, how much of it, and its plan |
+//! | [`slack`] | how the dead blocks of a segment in use are best filled |
 //!
 //! # Preconditions
 //!
@@ -71,6 +72,7 @@ mod main_block;
 mod page_lists;
 pub mod placement;
 mod segment;
+pub mod slack;
 mod table;
 mod temperature;
 pub mod victim;
@@ -81,7 +83,7 @@ pub use main_block::MainBlock;
 pub use page_lists::{List, Lists};
 pub use placement::{BlockTraits, Placement, Reason, StaticPlacement};
 pub use segment::{Section, Segment, Segments};
-pub use table::{Durable, Held, MAX_SEGMENTS, SegmentState, SegmentTable};
+pub use table::{Durable, Held, MAX_SEGMENTS, Quiet, SegmentState, SegmentTable, Slack, SlackPlaces};
 pub use temperature::{PageTemperatures, Touches};
 pub use victim::{CostBenefit, Greedy, Informed, SectionView, VictimPolicy};
 

@@ -7,6 +7,7 @@ mod index;
 mod live;
 mod release;
 mod sections;
+mod slack;
 
 use crate::bitmap::Bitmap;
 use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment, SegmentKind, Segments};
@@ -15,6 +16,7 @@ use index::LiveIndex;
 use live::LiveMap;
 
 pub use release::{Durable, Held};
+pub use slack::{Quiet, Slack, SlackPlaces};
 
 /// The most segments a table takes: all whose blocks a [`MainBlock`] can number. Also F2FS's own limit (16 TiB).
 pub const MAX_SEGMENTS: u32 = 1 << 23;
@@ -36,11 +38,13 @@ pub enum SegmentState {
     Full,
     /// Closed, no live block, but the last durable checkpoint may still need its blocks: free after the next one.
     Prefree,
+    /// Closed, some blocks live; its slack is promised to a log.
+    Reserved,
 }
 
 impl SegmentState {
     /// How many states there are.
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 }
 
 /// The segments of a volume's main area: live blocks, kind, state and time of modification of each.
@@ -104,6 +108,8 @@ pub struct SegmentTable {
     by_live: Option<LiveIndex>,
     /// What else is known of blocks, if somebody wants it.
     durability: Option<Box<Durability>>,
+    /// Of reserved segments.
+    promises: slack::Promises,
 }
 
 impl std::fmt::Debug for SegmentTable {
@@ -154,7 +160,7 @@ impl SegmentTable {
             live: vec![0; count],
             kinds: vec![SegmentKind::HotData; count],
             states: vec![SegmentState::Free; count],
-            state_counts: [segments, 0, 0, 0, 0],
+            state_counts: [segments, 0, 0, 0, 0, 0],
             modified: vec![0; count],
             maps: std::iter::repeat_with(LiveMap::default).take(count).collect(),
             live_totals: [0; 2],
@@ -167,6 +173,7 @@ impl SegmentTable {
             avoided: Segments::default(),
             by_live: None,
             durability: None,
+            promises: slack::Promises::default(),
         };
         table.finish_load();
         table
@@ -438,18 +445,6 @@ impl SegmentTable {
         segment.index()
     }
 
-    fn note_live(&mut self, first: MainBlock, count: u32) {
-        if let Some(known) = &mut self.durability {
-            (0..count).for_each(|at| known.note_live(first + at));
-        }
-    }
-
-    fn note_dead(&mut self, segment: Segment, offsets: &[u32]) {
-        if let Some(known) = &mut self.durability {
-            offsets.iter().for_each(|offset| known.note_dead(MainBlock::in_segment(segment, *offset)));
-        }
-    }
-
     /// Counts blocks of a segment that became live; at most as many as it has, so they fit.
     fn gained(&mut self, segment: Segment, count: u32, now: u64) {
         let at = segment.index();
@@ -477,8 +472,15 @@ impl SegmentTable {
         let at = segment.index();
         self.modified[at] = now;
         self.dirty_entries.insert(segment.get());
-        if self.states[at] != SegmentState::Active {
-            self.enter(segment, self.closed_state(segment));
+        match self.states[at] {
+            SegmentState::Active => {}
+            SegmentState::Reserved if (1..FULL).contains(&self.live[at]) => {}
+            state => {
+                if state == SegmentState::Reserved {
+                    self.promises.forget(segment);
+                }
+                self.enter(segment, self.closed_state(segment));
+            }
         }
     }
 }

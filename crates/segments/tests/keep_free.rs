@@ -188,7 +188,7 @@ fn where_a_policy_gains_nothing_as_many_sections_as_needed_are_taken_greedily() 
 #[test]
 fn blocks_that_are_dead_and_needed_are_no_gain() {
     let mut table = table(20, 512);
-    table.track_durability();
+    table.track_durability(true);
     for block in 0..40 * BLOCKS_PER_SEGMENT {
         assert!(block % 2 == 0 || table.clear_live(MainBlock::new(block), 2));
     }

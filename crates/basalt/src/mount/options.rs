@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use basalt_f2fs::{Atime, Deltas, OpenOptions};
+use basalt_f2fs::{Atime, Deltas, OpenOptions, Reclaim};
 use basalt_segments::cleaning::KeepFree;
 use basalt_segments::{Touches, VictimPolicy};
 use tracing::level_filters::LevelFilter;
@@ -182,6 +182,16 @@ const KNOWN: &[Known] = &[
         |choices, value| {
             let known = || policies::expected(&KeepFree::ALL.map(KeepFree::name));
             choices.engine.keep_free = KeepFree::by_name(value).ok_or_else(known)?;
+            Ok(())
+        },
+    ),
+    with_value(
+        "reclaim",
+        "clean|slack",
+        "where logs go on when free segments run short: in free ones that cleaning makes, or in dead blocks of others (clean)",
+        |choices, value| {
+            let known = || policies::expected(&Reclaim::ALL.map(Reclaim::name));
+            choices.engine.reclaim = Reclaim::by_name(value).ok_or_else(known)?;
             Ok(())
         },
     ),
@@ -424,7 +434,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let choices =
-            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on").unwrap();
+            parse("rw,noatime,commit=0.5,checkpoint=30,cache=128M,logs=2,nodiscard,,log=debug,record=a/b,nojournal,pre_invalid=16M,sections_per_commit=1,keep_free=reserve,delta=on,reclaim=slack").unwrap();
         assert!(!choices.engine.read_only);
         assert_eq!(choices.engine.atime, Atime::Noatime);
         assert_eq!(choices.engine.commit_interval, Duration::from_millis(500));
@@ -437,6 +447,7 @@ mod tests {
         assert_eq!(choices.engine.sections_per_commit, Some(1));
         assert_eq!(choices.engine.keep_free, KeepFree::Reserve);
         assert_eq!(choices.engine.delta, Deltas::On);
+        assert_eq!(choices.engine.reclaim, Reclaim::Slack);
         assert_eq!(choices.log, LevelFilter::DEBUG);
         assert_eq!(choices.record, Some("a/b".into()));
     }
@@ -487,6 +498,7 @@ mod tests {
             ("sections_per_commit=0", "1 or more"),
             ("keep_free=all", "adaptive or reserve"),
             ("delta=yes", "auto or on or off"),
+            ("reclaim=ssr", "clean or slack"),
             (
                 "placement=x",
                 "static or run-length or page-cache or sfs or sfs-log or sfs-sepbit or sepbit or dac or mdc or hazard or auto",

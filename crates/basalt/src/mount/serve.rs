@@ -235,6 +235,7 @@ fn serve_counters(job: &Job, engine: Option<Arc<dyn Engine>>, unmounter: &Unmoun
         victim: job.choices.engine.victim.name().to_owned(),
         background_victim: job.choices.engine.background_victim.name().to_owned(),
         keep_free: job.choices.engine.keep_free.name().to_owned(),
+        reclaim: job.choices.engine.reclaim.name().to_owned(),
     };
     Counters::serve(&engine, mount).unwrap_or_else(|error| {
         job.warn(&format!("no live counters for `basalt stats`: {error}"));

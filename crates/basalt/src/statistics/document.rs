@@ -45,7 +45,7 @@ pub struct MountFacts {
     pub process: u32,
     /// How long it has been mounted, in seconds.
     pub uptime_seconds: f64,
-    /// Which log each block goes to: the option `placement=`. Empty, as the next three, where an older Basalt serves the mount.
+    /// Which log each block goes to: the option `placement=`. Empty, as those below, where an older Basalt serves the mount.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub placement: String,
     /// Groups of data that were asked for: `groups=`.
@@ -63,6 +63,9 @@ pub struct MountFacts {
     /// How much of what the format reserves cleaning keeps free: `keep_free=`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub keep_free: String,
+    /// Where logs go on when free segments run short: `reclaim=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reclaim: String,
 }
 
 /// The volume that is mounted.
@@ -146,6 +149,7 @@ pub(super) mod tests {
             victim: "greedy".into(),
             background_victim: "cost-benefit".into(),
             keep_free: "adaptive".into(),
+            reclaim: "slack".into(),
         };
         let volume = VolumeFacts { label: "photos\u{1b}".into(), uuid: "0000-1".into() };
         let mut live = Live::default();

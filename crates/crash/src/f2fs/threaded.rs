@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use basalt_device::BlockDevice;
-use basalt_f2fs_shuttled::{Atime, Clock, F2fs, OpenOptions};
+use basalt_f2fs_shuttled::{Atime, Clock, F2fs, OpenOptions, Reclaim};
 use basalt_vfs::{Engine as _, Time};
 
 use super::F2fsVolume;
@@ -35,6 +35,7 @@ pub(super) fn opener(volume: F2fsVolume) -> Arc<Opener> {
             atime: Atime::Noatime,
             placement: volume.placement(),
             keep_free: volume.keep_free,
+            reclaim: Reclaim::by_name(volume.reclaim.name()).unwrap_or_default(),
             ..OpenOptions::default()
         };
         let fs = F2fs::open(device, options, Arc::new(Borrowed(clock))).map_err(|error| format!("open: {error}"))?;

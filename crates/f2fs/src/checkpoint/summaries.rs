@@ -1,14 +1,14 @@
 //! The summaries in a pack: owners of the blocks that each log has written, and the journals of NAT and SIT behind them.
 
 use basalt_device::BlockDevice;
-use basalt_segments::SegmentKind;
+use basalt_segments::{Segment, SegmentKind};
 use zerocopy::FromBytes;
 
 use super::block::bad;
 use super::fields::log_position;
 use super::pack::Pack;
 use crate::blocks::read_blocks;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::CheckpointFlags;
 use crate::layout::node::RawNode;
@@ -167,7 +167,18 @@ pub(super) fn read_node_summaries(
         }
         let count = if in_slack { ENTRIES } else { offset as usize };
         let mut block = RawSummaryBlock::empty(TYPE_NODE);
-        let bytes = read_blocks(device, geometry.in_segment(segment, 0), count)?;
+        let bytes = match read_blocks(device, geometry.in_segment(segment, 0), count) {
+            // A place that the log was writing when the power went may be unreadable: nobody needs it.
+            Err(Error::Device(_)) if in_slack => {
+                if let Ok(bytes) = read_blocks(device, geometry.summary_block(segment), 1) {
+                    *block = *summary_from(&bytes);
+                }
+                read_one_by_one(device, geometry, segment, &mut block);
+                summaries.push(block);
+                continue;
+            }
+            read => read?,
+        };
         for (entry, node) in block.entries.iter_mut().zip(bytes.chunks_exact(BLOCK_SIZE)) {
             let node = RawNode::ref_from_bytes(node).map_err(|_| bad(pack.index, "short node"))?;
             entry.nid = node.footer.nid;
@@ -175,6 +186,16 @@ pub(super) fn read_node_summaries(
         summaries.push(block);
     }
     Ok(summaries)
+}
+
+/// Sets the owners of all blocks of a segment of nodes that can be read; the others stay as they are.
+fn read_one_by_one(device: &dyn BlockDevice, geometry: &Geometry, segment: Segment, block: &mut RawSummaryBlock) {
+    for (offset, entry) in (0..).zip(&mut block.entries) {
+        let read = read_blocks(device, geometry.in_segment(segment, offset), 1);
+        if let Some(node) = read.ok().as_deref().and_then(|bytes| RawNode::ref_from_bytes(bytes).ok()) {
+            entry.nid = node.footer.nid;
+        }
+    }
 }
 
 #[cfg(test)]

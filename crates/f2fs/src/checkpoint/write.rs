@@ -20,10 +20,11 @@ use crate::layout::checkpoint::{
     BITMAP_OFFSET, CHECKSUM_OFFSET, CheckpointFlags, ORPHANS_PER_BLOCK, RawCheckpoint, RawOrphanBlock,
 };
 use crate::layout::summary::{
-    COMPACT_FIRST, COMPACT_NEXT, ENTRIES, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE,
+    COMPACT_FIRST, COMPACT_NEXT, FOOTER_SIZE, JOURNAL_SIZE, RawSummary, RawSummaryBlock, TYPE_NODE,
 };
 use crate::layout::superblock::Features;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, Ino};
+use crate::log::active::ActiveLog;
 use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
@@ -129,7 +130,7 @@ impl Volume {
             } else {
                 (raw.cur_data_segno[index], raw.cur_data_blkoff[index]) = (segment, offset);
             }
-            raw.alloc_type[index] = 0;
+            raw.alloc_type[index] = (log.slack.is_some() && !mutant::active(Mutant::SlackSaidAppended)).into();
         }
         let mut flags = raw.flags();
         flags.remove(
@@ -171,7 +172,7 @@ impl Volume {
     /// The summaries of the data logs with the journals, compact if they fit two blocks.
     fn data_summaries(&self, nat_journal: &[u8; JOURNAL_SIZE], sit_journal: &[u8; JOURNAL_SIZE]) -> (Vec<u8>, bool) {
         let logs = self.logs.of_data();
-        let count: usize = logs.iter().map(|log| log.offset as usize).sum();
+        let count: usize = logs.iter().map(ActiveLog::owners).sum();
         if count > COMPACT_FIRST + COMPACT_NEXT {
             let mut bytes = Vec::with_capacity(3 * BLOCK_SIZE);
             for (index, log) in logs.iter().enumerate() {
@@ -188,7 +189,7 @@ impl Volume {
         let mut bytes = Vec::with_capacity(2 * BLOCK_SIZE);
         bytes.extend_from_slice(nat_journal);
         bytes.extend_from_slice(sit_journal);
-        for entry in logs.iter().flat_map(|log| &log.summary.entries[..(log.offset as usize).min(ENTRIES)]) {
+        for entry in logs.iter().flat_map(|log| &log.summary.entries[..log.owners()]) {
             if bytes.len() % BLOCK_SIZE + size_of::<RawSummary>() > BLOCK_SIZE - FOOTER_SIZE {
                 bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
             }

@@ -137,7 +137,12 @@ impl Volume {
         let start = self.clock.uptime();
         let (reserved, now) = (self.sections_reserved(), self.mounted_seconds());
         let policy = Informed::new(self.options.victim, &*self.placement);
-        let gains = self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, now);
+        let mut gains = self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, now);
+        if !gains && self.return_slack() {
+            self.cleaner.forget_vain();
+            let policy = Informed::new(self.options.victim, &*self.placement);
+            gains = self.cleaner.plan_when_needed(&self.table, policy.policy(), reserved, now);
+        }
         self.record.chose_victim(CleaningCause::Foreground, self.clock.uptime().saturating_sub(start));
         gains
     }

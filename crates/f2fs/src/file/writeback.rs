@@ -206,7 +206,7 @@ impl Volume {
         } else {
             node.set_address(slot.byte, address);
         }
-        if self.journal.is_on() {
+        if self.table.tracks_durability() {
             self.checkpoint.since_mut().note_placed(slot.nid, address);
         }
         self.record.wrote_data();

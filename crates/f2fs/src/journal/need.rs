@@ -57,19 +57,23 @@ impl Volume {
         self.options.journal && self.options.logs == 6
     }
 
-    /// From now on commits cleaning by the journal, if the volume has one and may be changed. Called when nothing is left to recover.
+    /// From now on commits cleaning by the journal, if the volume has one and may be changed; and knows what a power cut would bring back, where
+    /// that or slack has to be known. Called when nothing is left to recover.
     pub(crate) fn start_journal(&mut self, area: Option<Area>) {
-        let Some(area) = area.filter(|_| self.wants_journal() && self.is_writable()) else { return };
+        let area = area.filter(|_| self.wants_journal() && self.is_writable());
+        if area.is_some() || self.fills_slack() {
+            self.table.track_durability(area.is_some());
+            self.pin_chain();
+        }
+        let Some(area) = area else { return };
         let scaled = (u64::from(self.geometry.main_blocks()) / PRE_INVALID_SHARE).min(PRE_INVALID_MAX);
         let rule = match self.options.pre_invalid_bytes {
             Some(bytes) => Rule::Threshold(bytes / BLOCK_SIZE as u64),
             None => Rule::Adaptive(scaled),
         };
         self.journal.start(area, rule);
-        self.table.track_durability();
         if self.options.delta != Deltas::Off {
             self.nodes.note_untold(self.geometry.flexible_inline_xattr());
         }
-        self.pin_chain();
     }
 }

@@ -153,7 +153,7 @@ impl Volume {
         for kind in SegmentKind::ALL {
             let log = &mut self.logs[LogId::of(kind)];
             log.left = true;
-            log.offset = BLOCKS_PER_SEGMENT;
+            (log.offset, log.rests) = (BLOCKS_PER_SEGMENT, false);
             let (segment, summary) = (log.segment, log.summary.clone());
             self.table.close_segment(segment);
             if self.table.live(segment) > 0 {

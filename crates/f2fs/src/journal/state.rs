@@ -162,9 +162,9 @@ impl Journal {
         self.ledger.note_copied(live, pre_invalid);
     }
 
-    /// Whether the block at this address was copied since the last commit.
+    /// Whether the block at this address was copied, and the commit that tells of that does not hold yet.
     pub fn has_left(&self, address: Address) -> bool {
-        self.moves.has_left(address)
+        self.moves.has_left(address) || self.written.as_ref().is_some_and(|written| written.moves.has_left(address))
     }
 
     /// Where the block of this address is now: cleaning may have moved it, and the commit that tells of that may still be on its way.
@@ -272,7 +272,10 @@ mod tests {
         let owner = Owner { nid: Nid::new(8), index: 0, kind: KIND_DATA };
         journal.note_move(Address::new(200), Address::new(300), owner, 0, CHECK);
         assert_eq!(journal.place_of(Address::new(100)), Address::new(300));
-        assert!(!journal.has_left(Address::new(100)) && journal.has_left(Address::new(200)));
+        assert!(
+            [100, 101, 200].iter().all(|&at| journal.has_left(Address::new(at)))
+                && !journal.has_left(Address::new(300))
+        );
         assert_eq!((journal.awaited_flush(), journal.sections_committing()), (Some(5), Some(2)));
         assert_eq!(journal.end_commit().map(|written| written.moves.count()), Some(2));
         assert_eq!(journal.awaited_flush(), None);

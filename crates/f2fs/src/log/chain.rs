@@ -56,7 +56,7 @@ impl Volume {
 
     /// What a node of the chain points to has to stay until the next checkpoint, dead or alive, or its moves be told to recovery.
     pub(crate) fn keep_targets(&mut self, nid: Nid) {
-        if !self.journal.is_on() || mutant::active(Mutant::FsyncedMoveForgotten) {
+        if !self.table.tracks_durability() || mutant::active(Mutant::FsyncedMoveForgotten) {
             return;
         }
         for address in self.checkpoint.since_mut().take_placed(nid) {

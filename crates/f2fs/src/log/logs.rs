@@ -24,8 +24,10 @@ impl Logs {
         let without_segment = |kind: &SegmentKind| ActiveLog {
             segment: logs[kind.index()].segment,
             offset: BLOCKS_PER_SEGMENT,
+            slack: None,
             summary: empty_summary(*kind),
             is_summary_written: false,
+            rests: false,
             left: true,
         };
         let others: Vec<ActiveLog> = more.iter().map(without_segment).collect();

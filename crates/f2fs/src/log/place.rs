@@ -5,6 +5,7 @@ use zerocopy::IntoBytes;
 
 use super::active::ActiveLog;
 use super::logs::empty_summary;
+use super::slack::InSlack;
 use crate::error::{Error, Result};
 use crate::layout::summary::RawSummary;
 use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
@@ -17,6 +18,25 @@ fn owner_in_summary(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
         owner.ofs_in_node.set(owner.ofs_in_node.get() + 1);
     }
     owner
+}
+
+/// A log at the beginning of a free segment.
+fn empty_log(segment: Segment, kind: SegmentKind) -> ActiveLog {
+    ActiveLog {
+        segment,
+        offset: 0,
+        slack: None,
+        summary: empty_summary(kind),
+        is_summary_written: false,
+        rests: false,
+        left: false,
+    }
+}
+
+/// A log at the first place of slack.
+fn slack_log(InSlack { segment, places, summary }: InSlack) -> ActiveLog {
+    let (offset, slack) = (places.next_from(0), Some(places));
+    ActiveLog { segment, offset, slack, summary, is_summary_written: true, rests: false, left: false }
 }
 
 impl Volume {
@@ -54,7 +74,7 @@ impl Volume {
 
     /// Makes a log go on in another segment.
     pub(crate) fn leave_segment(&mut self, log: LogId) {
-        self.logs[log].offset = BLOCKS_PER_SEGMENT;
+        (self.logs[log].offset, self.logs[log].rests) = (BLOCKS_PER_SEGMENT, false);
     }
 
     /// Takes the next block of a log for `owner` and returns its address.
@@ -69,7 +89,7 @@ impl Volume {
         if log == LogId::of(SegmentKind::WarmNode) {
             self.look_behind_checkpoint();
         }
-        if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
+        if self.logs[log].offset >= BLOCKS_PER_SEGMENT || self.logs[log].rests {
             self.roll_log(log)?;
         }
         let now = self.mounted_seconds();
@@ -84,7 +104,10 @@ impl Volume {
         }
         let kind = self.table.kind(active.segment);
         active.summary.entries[active.offset as usize] = owner_in_summary(kind, owner);
-        active.offset += 1;
+        active.advance();
+        if active.slack.is_some() {
+            self.record.filled_slack();
+        }
         active.is_summary_written = false;
         Ok(block)
     }
@@ -104,7 +127,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes the summary of a log's segment and goes on in a free one.
+    /// Writes the summary of a log's segment and goes on in slack or in a free one.
     pub(crate) fn roll_log(&mut self, log: LogId) -> Result<()> {
         if log.is_recorded() && !self.has_sections_for_more_logs() {
             self.close_more_logs()?;
@@ -115,26 +138,26 @@ impl Volume {
         if !has_left && !mutant::active(Mutant::SummaryNotWritten) {
             self.write_summary(log)?;
         }
-        let Some(next) = self.table.open_segment(kind, Some(old)) else {
-            return Err(basalt_vfs::Error::NoSpace.into());
+        let next = match self.take_slack(log, kind)? {
+            Some(slack) => slack_log(slack),
+            None => {
+                let Some(next) = self.table.open_segment(kind, Some(old)) else {
+                    return Err(basalt_vfs::Error::NoSpace.into());
+                };
+                empty_log(next, kind)
+            }
         };
         if !has_left {
             self.table.close_segment(old);
             self.placement.note_sealed(log, old);
         }
         if log == LogId::of(SegmentKind::WarmNode) && !mutant::active(Mutant::ChainSegmentReused) {
-            self.table.pin(next);
+            self.table.pin(next.segment);
         }
-        if !kind.is_node() {
-            self.tallies.begin(log, next);
+        if !kind.is_node() && next.slack.is_none() {
+            self.tallies.begin(log, next.segment);
         }
-        self.logs[log] = ActiveLog {
-            segment: next,
-            offset: 0,
-            summary: empty_summary(kind),
-            is_summary_written: false,
-            left: false,
-        };
+        self.logs[log] = next;
         Ok(())
     }
 
@@ -154,6 +177,9 @@ impl Volume {
     /// Before a checkpoint: recorded logs have room for a block, and the others, which it does not name, have their owners in the SSA.
     pub(crate) fn prepare_logs(&mut self) -> Result<()> {
         for log in SegmentKind::ALL.map(LogId::of) {
+            if self.logs[log].rests {
+                self.find_dead_place(log);
+            }
             if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
                 self.roll_log(log)?;
             }
@@ -172,6 +198,14 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Has a log that rests stand at a dead place: recovery may have found that the one it stood at is in use.
+    fn find_dead_place(&mut self, log: LogId) {
+        let active = &mut self.logs[log];
+        let places = self.table.dead_places(active.segment);
+        active.offset = places.next_from(active.offset);
+        active.slack = Some(places);
     }
 
     /// Closes the segments of all logs that the checkpoint does not record. Where sections run short, cleaning needs what is left of them.

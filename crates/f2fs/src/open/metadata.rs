@@ -90,7 +90,8 @@ impl Volume {
         }
         let raw = loaded.pack.raw;
         let nat = Nat::new(&geometry, loaded.nat_bitmap.clone(), journal, raw.next_free_nid.into());
-        let logs = loaded.logs.map(|log| open_log(log, &table));
+        let mut kinds = SegmentKind::ALL.into_iter();
+        let logs = loaded.logs.map(|log| open_log(kinds.next().unwrap_or(SegmentKind::WarmNode), log, &table));
         let checkpoint = CheckpointState::new(loaded.pack, loaded.sit_bitmap, &loaded.sit_journal);
         let orphans = loaded.orphans.into_iter().collect();
         let parts = Parts { checkpoint, table, logs, nat, orphans, warnings };
@@ -107,11 +108,22 @@ impl Volume {
     }
 }
 
-fn open_log(log: LoadedLog, table: &SegmentTable) -> ActiveLog {
-    // A log that filled holes, or has live blocks ahead of it, cannot append: it goes on in another segment.
-    let blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
-    let offset = if blocked { BLOCKS_PER_SEGMENT } else { log.offset };
-    ActiveLog { segment: log.segment, offset, summary: log.summary, is_summary_written: false, left: false }
+fn open_log(kind: SegmentKind, log: LoadedLog, table: &SegmentTable) -> ActiveLog {
+    // A log that fills slack may be recorded there again as long as it writes nothing. The chain's begins where it stands, so it goes on in
+    // another segment, as one does that has live blocks ahead of it.
+    let rests = log.in_slack && kind != SegmentKind::WarmNode;
+    let is_blocked = log.in_slack || table.live_blocks(log.segment).any(|offset| offset >= log.offset);
+    let offset = if is_blocked && !rests { BLOCKS_PER_SEGMENT } else { log.offset };
+    let slack = rests.then(|| table.dead_places(log.segment));
+    ActiveLog {
+        segment: log.segment,
+        offset,
+        slack,
+        summary: log.summary,
+        is_summary_written: false,
+        rests,
+        left: false,
+    }
 }
 
 /// The table of segments.

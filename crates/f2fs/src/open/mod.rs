@@ -108,7 +108,7 @@ impl F2fs {
             }
             volume.recall_hotness();
         }
-        let committed = volume.clock.now();
+        let (committed, reclaim) = (volume.clock.now(), volume.options.reclaim);
         let device = Arc::new(Submission::new(device));
         volume.device = Arc::new(Staged(device.clone()));
         volume.writer.give_to(device.clone());
@@ -123,6 +123,7 @@ impl F2fs {
             root,
             committed: Mutex::new(committed),
             flushes: Flushes::default(),
+            reclaim,
         };
         if writable {
             // Nodes that an interrupted fsync left ahead of the log must not be taken for ours: move on to a new version.

@@ -203,6 +203,7 @@ impl Volume {
         self.table.hold(segment);
         if let Some(log) = self.log_in(segment)
             && self.table.state(segment) == SegmentState::Active
+            && !self.logs[log].rests
             && !(log == LogId::of(SegmentKind::WarmNode) && mutant::active(Mutant::ChainOverwritten))
         {
             self.leave_segment(log);

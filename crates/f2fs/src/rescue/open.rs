@@ -115,8 +115,10 @@ fn no_logs() -> [ActiveLog; 6] {
     std::array::from_fn(|_| ActiveLog {
         segment: Segment::new(0),
         offset: BLOCKS_PER_SEGMENT,
+        slack: None,
         summary: RawSummaryBlock::empty(TYPE_DATA),
         is_summary_written: false,
+        rests: false,
         left: false,
     })
 }

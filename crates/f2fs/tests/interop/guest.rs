@@ -58,7 +58,7 @@ pub struct Host {
 impl Host {
     /// Boots. `place` is a directory for what passes between here and there.
     pub fn boot(uml: Uml, images: &[PathBuf], place: &Path) -> Host {
-        let uml = images.iter().fold(uml, |uml, image| uml.image(image)).timeout(Duration::from_secs(300));
+        let uml = images.iter().fold(uml, |uml, image| uml.image(image)).timeout(Duration::from_secs(600));
         let script = format!(
             "cd {}; n=1
             while :; do
@@ -80,7 +80,7 @@ impl Host {
         std::fs::write(&text, script(visits)).unwrap();
         std::fs::rename(&text, &go).unwrap();
         let done = self.place.join(format!("{}.done", self.round));
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(200);
         while !done.exists() {
             if self.machine.as_ref().is_none_or(JoinHandle::is_finished) || Instant::now() > deadline {
                 self.end();

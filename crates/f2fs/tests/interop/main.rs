@@ -13,6 +13,7 @@
 //! | [`huge`] | version bitmaps that do not fit the checkpoint's first block |
 //! | [`maintenance`] | `resize.f2fs` and Linux's cleaning on what Basalt wrote |
 //! | [`resized`] | volumes that Basalt resized |
+//! | [`slack`] | thirty rounds in turn on volumes nearly full, whose logs fill slack |
 //! | [`unclean`] | power cuts, orphans, torn checkpoints, logs that Linux left in slack |
 //! | [`fsync`] | what one fsynced before a power cut, recovered by the other |
 //! | [`journal`] | cleaning that a journal committed, and a journal that is live |
@@ -31,6 +32,7 @@ mod layouts;
 mod maintenance;
 mod read_only;
 mod resized;
+mod slack;
 mod turns;
 mod unclean;
 mod variants;

@@ -84,6 +84,14 @@ fn expect_end_to_do(path: &Path, context: &str) {
     assert!(is_right, "{context}: {}: version {version} behind {before}: {kinds:?}", path.display());
 }
 
+/// Logs that the checkpoint in use has left in slack.
+pub fn in_slack(path: &Path) -> usize {
+    let device = FileDevice::open(path, &DeviceOptions { read_only: true, ..DeviceOptions::default() }).unwrap();
+    let geometry = Geometry::read(&device).unwrap().0;
+    let pack = choose_pack(&device, &geometry).unwrap().0;
+    pack.raw.alloc_type[..6].iter().filter(|how| **how == 1).count()
+}
+
 /// Whether the checkpoint in use has its data summaries in the compact form.
 pub fn is_compact(path: &Path) -> bool {
     let fs = open_with(path, OpenOptions { read_only: true, ..OpenOptions::default() });

@@ -20,9 +20,9 @@ const LEFT_SECTIONS: u32 = 2;
 /// Sections that are never used up by cleaning before its checkpoint.
 const WORKSPACE_SECTIONS: u32 = 2;
 /// Sections above the mark at which steps begin.
-const SLACK_SECTIONS: std::ops::RangeInclusive<u32> = 3..=6;
-/// Of a volume's sections, one in this many may be slack: a small volume is not cleaned for the sake of it.
-const SLACK_SHARE: u32 = 32;
+const PACED_SECTIONS: std::ops::RangeInclusive<u32> = 3..=6;
+/// Of a volume's sections, at most one in this many: a small volume is not cleaned for the sake of it.
+const PACED_SHARE: u32 = 32;
 /// Live blocks moved in the smallest step: fewer are not worth a request.
 const STEP_MIN: u64 = 32;
 /// Live blocks moved in a step for each block written, unless the volume is so full that more are needed.
@@ -185,7 +185,7 @@ impl Cleaner {
         }
     }
 
-    /// Free sections above which no change has to move blocks, but for slack.
+    /// Free sections above which no change has to move blocks, but for those where steps begin.
     fn mark(&self, table: &SegmentTable, load: &Load) -> u32 {
         load.sections_needed(table) + self.kept_sections(load) + MARGIN_SECTIONS
     }
@@ -193,7 +193,7 @@ impl Cleaner {
     /// Free sections that neither what is dirty nor cleaning needs: above them, no change has to wait or to move blocks.
     #[must_use]
     pub fn spare_sections(&self, table: &SegmentTable, load: &Load) -> u32 {
-        table.free_sections().saturating_sub(self.mark(table, load) + slack(table))
+        table.free_sections().saturating_sub(self.mark(table, load) + paced_sections(table))
     }
 
     /// Whether there are free sections for logs beside the recorded ones: cleaning does not have to hurry.
@@ -202,9 +202,15 @@ impl Cleaner {
         table.free_sections() > load.least_sections(table) + LEFT_SECTIONS
     }
 
+    /// Whether logs go on in the slack of segments rather than in free ones: before changes would have to move blocks, so that they need not.
+    #[must_use]
+    pub fn wants_slack(&self, table: &SegmentTable, load: &Load) -> bool {
+        table.free_sections() <= self.mark(table, load) + 2 * paced_sections(table)
+    }
+
     /// Whether so many sections that wait to be freed are worth a checkpoint.
     pub(super) fn is_batch(&self, table: &SegmentTable, load: &Load, waiting: u32) -> bool {
-        waiting > 0 && waiting >= slack(table).max(self.kept_sections(load) / 4)
+        waiting > 0 && waiting >= paced_sections(table).max(self.kept_sections(load) / 4)
     }
 
     /// How urgent cleaning is.
@@ -213,11 +219,11 @@ impl Cleaner {
         let blocks = |sections: u32| u64::from(sections) * u64::from(table.section_blocks());
         let mark = blocks(self.mark(table, load));
         let after = blocks(table.free_sections() + self.sections_to_be_freed(table)) + self.blocks_under_way();
-        let slack = blocks(slack(table));
+        let paced = blocks(paced_sections(table));
         match after.checked_sub(mark) {
             None if load.is_low(table) => Pressure::Low,
             None => Pressure::Hard,
-            Some(above) if above < slack => Pressure::Paced((URGENCY_MAX * (slack - above)).div_ceil(slack) as u32),
+            Some(above) if above < paced => Pressure::Paced((URGENCY_MAX * (paced - above)).div_ceil(paced) as u32),
             Some(_) => Pressure::None,
         }
     }
@@ -260,6 +266,7 @@ impl Cleaner {
     }
 }
 
-fn slack(table: &SegmentTable) -> u32 {
-    (table.sections() / SLACK_SHARE).clamp(*SLACK_SECTIONS.start(), *SLACK_SECTIONS.end())
+/// Sections above the mark at which changes begin to move blocks.
+fn paced_sections(table: &SegmentTable) -> u32 {
+    (table.sections() / PACED_SHARE).clamp(*PACED_SECTIONS.start(), *PACED_SECTIONS.end())
 }

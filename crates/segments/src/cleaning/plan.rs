@@ -67,6 +67,12 @@ impl Cleaner {
         self.avoided.contains(&section)
     }
 
+    /// Whether a section is one of those to empty next, or was emptied and is not free yet.
+    #[must_use]
+    pub fn empties(&self, section: Section) -> bool {
+        self.victims.contains(&section) || self.emptied.contains(&section)
+    }
+
     /// The section to empty next, and the block of it to go on from.
     #[must_use]
     pub fn current(&self) -> Option<(Section, u32)> {
@@ -153,6 +159,11 @@ impl Cleaner {
             }
             _ => false,
         }
+    }
+
+    /// There may be victims where the last search found none.
+    pub fn forget_vain(&mut self) {
+        self.in_vain = None;
     }
 
     /// Whether the last search for victims found nothing to gain.

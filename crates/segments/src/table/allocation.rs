@@ -54,7 +54,7 @@ impl SegmentTable {
         Some(segment)
     }
 
-    /// From now on, logs take these segments only when no other is free: they are being emptied. Ends of the range inside a
+    /// From now on, logs take these segments only when no other is free, and none of their slack: they are being emptied. Ends of the range inside a
     /// section count for the whole section.
     pub fn avoid(&mut self, segments: Segments) {
         let size = self.segments_per_section;
@@ -62,6 +62,7 @@ impl SegmentTable {
         let start = start / size * size;
         let end = end.next_multiple_of(size).min(self.segments());
         self.avoided = Segments::new(Segment::new(start), end.saturating_sub(start));
+        self.void_promises(&self.avoided.clone());
     }
 
     /// Free sections that are not to be avoided.

@@ -60,7 +60,7 @@ impl Best {
 impl SegmentTable {
     /// The section that is the cheapest to clean by `policy`, the lowest-numbered of equals; `None` if there is none.
     ///
-    /// Never one with an active segment, one without a live block (it is free, or waits for a checkpoint only), one
+    /// Never one with an active or reserved segment, one without a live block (it is free, or waits for a checkpoint only), one
     /// that is all live (nothing to gain), or one that `skip` says to leave out. `skip` must give the same answer for a
     /// section throughout the call; it is asked only about sections that would win. `now` is in the unit of time of
     /// [`SegmentTable::set_live`].
@@ -136,7 +136,7 @@ impl SegmentTable {
     /// The blocks of a section to be moved next, live and pre-invalid ones: those of its first closed segment that has any at or behind
     /// block `from` of the section, at most `most`, as offsets in the segment, rising. `None` if there is nothing more to move.
     ///
-    /// Segments that are active stay as they are. Ask again after each answer: what is moved may open a segment of the section.
+    /// Segments that are active or reserved stay as they are. Ask again after each answer: what is moved may open a segment of the section.
     #[must_use]
     pub fn movable(&self, section: Section, from: u32, most: u32) -> Option<(Segment, Vec<u32>)> {
         let mut segments = self.segments_of(section).skip((from / BLOCKS_PER_SEGMENT) as usize);
@@ -144,7 +144,7 @@ impl SegmentTable {
         let mut first = from % BLOCKS_PER_SEGMENT;
         segments.find_map(|segment| {
             let first = std::mem::take(&mut first);
-            if matches!(self.state(segment), SegmentState::Free | SegmentState::Active) {
+            if matches!(self.state(segment), SegmentState::Free | SegmentState::Active | SegmentState::Reserved) {
                 return None;
             }
             let blocks = self.blocks_to_move(segment, first, most as usize);
@@ -172,12 +172,12 @@ impl SegmentTable {
         (oldest, youngest)
     }
 
-    /// Calls `visit` with every section that has a live and a dead block, rising. Pre-invalid blocks count as live ones: they have to be
+    /// Calls `visit` with every section that has a live and a dead block, rising. Pre-invalid blocks count as live ones where they have to be
     /// moved like those.
     fn each_partly_live(&self, mut visit: impl FnMut(SectionView)) {
         let size = self.segments_per_section as usize;
         let capacity = self.segments_per_section * BLOCKS_PER_SEGMENT;
-        if self.pre_invalid_blocks() > 0 {
+        if self.keeps_any() {
             return self.each_partly_needed(capacity, visit);
         }
         if size == 1 {
@@ -199,7 +199,7 @@ impl SegmentTable {
         }
     }
 
-    /// As [`each_partly_live`](Self::each_partly_live), where there are pre-invalid blocks.
+    /// As [`each_partly_live`](Self::each_partly_live), where there are pre-invalid blocks to be moved.
     fn each_partly_needed(&self, capacity: u32, mut visit: impl FnMut(SectionView)) {
         for section in Section::all(self.sections) {
             let live = self.live_in_section(section);
@@ -214,8 +214,8 @@ impl SegmentTable {
 
     /// Whether nobody writes to a section, and nothing in it has to stay where it is.
     fn may_clean(&self, section: Section) -> bool {
-        let is_active = self.states[self.indices_of(section)].contains(&SegmentState::Active);
-        !is_active && !self.has_pinned(section)
+        let is_taken = |state: &SegmentState| matches!(state, SegmentState::Active | SegmentState::Reserved);
+        !self.states[self.indices_of(section)].iter().any(is_taken) && !self.has_pinned(section)
     }
 }
 

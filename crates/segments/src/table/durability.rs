@@ -11,6 +11,11 @@ use std::collections::{BTreeSet, HashMap};
 use super::{SegmentState, SegmentTable, split};
 use crate::{BLOCKS_PER_SEGMENT, MainBlock, Section, Segment};
 
+/// The bit of a block in its word: the most significant is that of the first block, as in the map of live blocks.
+const fn bit(offset: u32) -> u64 {
+    1 << (63 - offset % 64)
+}
+
 /// Sets of blocks, by segment. Only ever asked about single segments, or taken as a whole: the order of hashing is no matter.
 #[derive(Default)]
 struct BlockSets {
@@ -21,7 +26,11 @@ struct BlockSets {
 impl BlockSets {
     fn contains(&self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
-        self.sets.get(&segment).is_some_and(|(_, words)| words[offset as usize / 64] & (1 << (offset % 64)) != 0)
+        self.sets.get(&segment).is_some_and(|(_, words)| words[offset as usize / 64] & (bit(offset)) != 0)
+    }
+
+    fn words(&self, segment: Segment) -> [u64; 8] {
+        self.sets.get(&segment).map_or([0; 8], |(_, words)| **words)
     }
 
     fn count(&self, segment: Segment) -> u16 {
@@ -31,7 +40,7 @@ impl BlockSets {
     fn insert(&mut self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let (count, words) = self.sets.entry(segment).or_insert_with(|| (0, Box::new([0; 8])));
-        let (word, bit) = (&mut words[offset as usize / 64], 1 << (offset % 64));
+        let (word, bit) = (&mut words[offset as usize / 64], bit(offset));
         let is_new = *word & bit == 0;
         *word |= bit;
         *count += u16::from(is_new);
@@ -42,7 +51,7 @@ impl BlockSets {
     fn remove(&mut self, block: MainBlock) -> bool {
         let (segment, offset) = split(block);
         let Some((count, words)) = self.sets.get_mut(&segment) else { return false };
-        let (word, bit) = (&mut words[offset as usize / 64], 1 << (offset % 64));
+        let (word, bit) = (&mut words[offset as usize / 64], bit(offset));
         if *word & bit == 0 {
             return false;
         }
@@ -58,7 +67,7 @@ impl BlockSets {
     fn offsets(&self, segment: Segment) -> impl Iterator<Item = u32> + '_ {
         let words = self.sets.get(&segment).map(|(_, words)| words);
         (0..BLOCKS_PER_SEGMENT)
-            .filter(move |&offset| words.is_some_and(|words| words[offset as usize / 64] & (1 << (offset % 64)) != 0))
+            .filter(move |&offset| words.is_some_and(|words| words[offset as usize / 64] & (bit(offset)) != 0))
     }
 
     fn clear(&mut self) {
@@ -78,6 +87,8 @@ pub(super) struct Durability {
     pre_invalid: BlockSets,
     retiring: BlockSets,
     pinned: BTreeSet<Segment>,
+    /// Pre-invalid blocks are copied out of victims: a segment may be free before the next checkpoint.
+    copies_pre_invalid: bool,
 }
 
 impl Durability {
@@ -99,8 +110,25 @@ impl Durability {
 impl SegmentTable {
     /// From now on tells fresh blocks from others, and keeps count of pre-invalid ones. Whatever is live now counts as durable. Takes
     /// some 100 bytes for each segment that has any of them; without, each method below answers as if there were none.
-    pub fn track_durability(&mut self) {
-        self.durability = Some(Box::default());
+    ///
+    /// With `copies_pre_invalid`, pre-invalid blocks are moved out of victims as live ones are, so that these are free before the next
+    /// checkpoint. Without, they die with it.
+    pub fn track_durability(&mut self, copies_pre_invalid: bool) {
+        self.durability = Some(Box::new(Durability { copies_pre_invalid, ..Durability::default() }));
+    }
+
+    /// Takes note of blocks that became live, neighbours from `first` on.
+    pub(super) fn note_live(&mut self, first: MainBlock, count: u32) {
+        if let Some(known) = &mut self.durability {
+            (0..count).for_each(|at| known.note_live(first + at));
+        }
+    }
+
+    /// Takes note of blocks of a segment that died.
+    pub(super) fn note_dead(&mut self, segment: Segment, offsets: &[u32]) {
+        if let Some(known) = &mut self.durability {
+            offsets.iter().for_each(|offset| known.note_dead(MainBlock::in_segment(segment, *offset)));
+        }
     }
 
     /// Whether it does.
@@ -158,6 +186,24 @@ impl SegmentTable {
     #[must_use]
     pub fn pre_invalid(&self, segment: Segment) -> u16 {
         self.durability.as_ref().map_or(0, |known| known.pre_invalid.count(segment))
+    }
+
+    /// Pre-invalid blocks of a segment that have to be moved to empty it.
+    pub(super) fn kept(&self, segment: Segment) -> u16 {
+        self.durability
+            .as_ref()
+            .filter(|known| known.copies_pre_invalid)
+            .map_or(0, |known| known.pre_invalid.count(segment))
+    }
+
+    /// Whether there are pre-invalid blocks that have to be moved to empty their segments.
+    pub(super) fn keeps_any(&self) -> bool {
+        self.durability.as_ref().is_some_and(|known| known.copies_pre_invalid && known.pre_invalid.total > 0)
+    }
+
+    /// The pre-invalid blocks of a segment, retiring ones included, a bit for each.
+    pub(super) fn pre_invalid_words(&self, segment: Segment) -> [u64; 8] {
+        self.durability.as_ref().map_or([0; 8], |known| known.pre_invalid.words(segment))
     }
 
     /// Keeps a segment as it is until the next checkpoint is taken: what was made durable runs through it. Its section is no victim, and
@@ -237,7 +283,7 @@ impl SegmentTable {
     pub(super) fn blocks_to_move(&self, segment: Segment, first: u32, most: usize) -> Vec<u32> {
         let at = segment.index();
         let live = self.maps[at].offsets_from(self.live[at], first);
-        let Some(known) = self.durability.as_ref().filter(|known| known.pre_invalid.count(segment) > 0) else {
+        let Some(known) = self.durability.as_ref().filter(|_| self.kept(segment) > 0) else {
             let mut blocks = Vec::with_capacity(most.min(self.live[at].into()));
             blocks.extend(live.take(most));
             return blocks;
@@ -261,7 +307,7 @@ mod tests {
     /// Two segments: the first is closed with four blocks, of which the last two are fresh; a log writes to the other.
     fn table() -> SegmentTable {
         let mut table = SegmentTable::new(4, 1);
-        table.track_durability();
+        table.track_durability(true);
         let first = table.open_segment(SegmentKind::WarmData, None).unwrap();
         assert!(table.set_live_run(MainBlock::new(0), 2, 1));
         table.begin_checkpoint();
@@ -341,7 +387,7 @@ mod tests {
     #[test]
     fn kept_blocks_cost_as_much_as_live_ones() {
         let mut table = SegmentTable::new(4, 1);
-        table.track_durability();
+        table.track_durability(true);
         let mut log = None;
         for (segment, live) in [(0, 512), (1, 15), (2, 12)] {
             let next = table.open_segment(SegmentKind::WarmData, log).unwrap();
@@ -364,7 +410,7 @@ mod tests {
     #[test]
     fn a_section_of_several_segments_is_freed_once() {
         let mut table = SegmentTable::new(4, 2);
-        table.track_durability();
+        table.track_durability(true);
         let mut log = None;
         for segment in 0..3 {
             let next = table.open_segment(SegmentKind::WarmData, log).unwrap();
@@ -376,6 +422,21 @@ mod tests {
         assert_eq!(table.prefree(), [0, 1].map(Segment::new));
         assert_eq!(table.sections_freed_by(|segment| table.is_unneeded(segment, 0)), 1);
         assert_eq!(table.sections_freed_by(|segment| segment == Segment::new(1)), 0);
+    }
+
+    #[test]
+    fn where_checkpoints_commit_pre_invalid_blocks_are_not_moved() {
+        let mut table = SegmentTable::new(4, 1);
+        table.track_durability(false);
+        let first = table.open_segment(SegmentKind::WarmData, None).unwrap();
+        assert!(table.set_live_run(MainBlock::new(0), 4, 1));
+        table.begin_checkpoint();
+        table.end_checkpoint();
+        table.open_segment(SegmentKind::WarmData, Some(first));
+        table.close_segment(first);
+        assert!(table.clear_live_all(first, &[1, 3], 2));
+        assert_eq!((table.pre_invalid(first), table.needed_in_section(Section::new(0))), (2, 2));
+        assert_eq!(table.movable(Section::new(0), 0, 9), Some((first, vec![0, 2])));
     }
 
     #[test]

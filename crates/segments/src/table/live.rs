@@ -142,7 +142,8 @@ impl LiveMap {
         self.partly.as_ref().map_or(0, |words| size_of_val(words.as_ref()))
     }
 
-    fn words(&self, live: u16) -> [u64; 8] {
+    /// A bit for each block, the most significant first.
+    pub(super) fn words(&self, live: u16) -> [u64; 8] {
         match &self.partly {
             Some(words) => **words,
             None if live == FULL => [!0; 8],

@@ -49,10 +49,10 @@ impl SegmentTable {
         self.segments_of(section).map(|segment| u32::from(self.live(segment))).sum()
     }
 
-    /// Blocks of a section that are live, or pre-invalid: what has to be moved to empty it.
+    /// Blocks of a section that have to be moved to empty it: live ones and, where they are [copied](Self::track_durability), pre-invalid ones.
     #[must_use]
     pub fn needed_in_section(&self, section: Section) -> u32 {
-        let kept = |segment| u32::from(self.pre_invalid(segment));
+        let kept = |segment| u32::from(self.kept(segment));
         self.live_in_section(section) + self.segments_of(section).map(kept).sum::<u32>()
     }
 

@@ -162,7 +162,7 @@ pub fn decisions(runs: u8, policy: &'static Policy, stream: &str) -> Result<Figu
     }
     let name = format!("decisions of {}, {stream}", policy.name);
     let mut figure = figure("placement", name, measurements, blocks as f64 / WRITES as f64, None);
-    figure.placement_ns = Some(1e9 / figure.blocks_per_second);
+    figure.decision_ns = Some(1e9 / figure.blocks_per_second);
     Ok(figure)
 }
 

@@ -6,11 +6,13 @@
 //! | `huge` | the same for 1 TiB, and the memory it takes: about 2 GiB |
 //! | `engine` | random writes of 4 KiB a second through the F2FS engine, without cleaning, on a device that keeps no data, by placement |
 //! | `placement` | what placements take for each block, without the engine: 2 GiB overwritten and cleaned, with all that they are told |
+//! | `plan` | what planning the use of a segment's slack takes, for a card whose random writes are slow |
 //!
 //! Every figure is the median of as many measurements as `--runs` says, in one run that goes on, and is by the processor time of the
 //! only thread: what else the machine does hardly matters. Making the stream of block numbers is not measured.
 
 mod decisions;
+mod plans;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,6 +41,8 @@ const ENGINE_DEVICE: u64 = 64 << 30;
 const BLOCK: usize = 4096;
 /// Streams of which placements decide.
 const DECIDED: [&str; 2] = ["uniform", "zipf:0.99"];
+/// Shares of dead blocks, in percent, of the segments that are planned.
+const PLANNED: [u64; 3] = [10, 50, 90];
 /// Placements whose part in a write is measured, by what it takes more than with `static`.
 const LEARNING: [&str; 6] = ["run-length", "page-cache", "sfs", "sfs-log", "hazard", "auto"];
 
@@ -67,6 +71,7 @@ enum Part {
     Huge,
     Engine,
     Placement,
+    Plan,
 }
 
 /// One figure.
@@ -74,7 +79,7 @@ enum Part {
 struct Figure {
     part: &'static str,
     name: String,
-    /// Writes asked for, a second: the median, and all.
+    /// Writes asked for, or plans, a second: the median, and all.
     writes_per_second: f64,
     measurements: Vec<f64>,
     /// Blocks written a second, copies by cleaning and nodes included.
@@ -84,8 +89,9 @@ struct Figure {
     /// Bytes of memory for each block of the volume, where it is reckoned.
     memory_per_block: Option<f64>,
     memory_bytes: Option<u64>,
-    /// Nanoseconds that a write takes more than with the placement `static`, or, of `placement`, that each block takes: what deciding costs.
-    placement_ns: Option<f64>,
+    /// Nanoseconds of deciding: what a write takes more than with the placement `static`; of `placement`, what each block takes; of `plan`, each
+    /// plan.
+    decision_ns: Option<f64>,
 }
 
 fn main() -> ExitCode {
@@ -136,7 +142,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         add(plain);
         for placement in LEARNING {
             let mut figure = engine(arguments.runs, placement, cache_bytes)?;
-            figure.placement_ns = Some(1e9 / figure.writes_per_second - plain_ns);
+            figure.decision_ns = Some(1e9 / figure.writes_per_second - plain_ns);
             add(figure);
         }
         add(engine(arguments.runs, "static", 8 << 20)?);
@@ -146,6 +152,11 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             for stream in DECIDED {
                 add(decisions::decisions(arguments.runs, policy, stream)?);
             }
+        }
+    }
+    if wants(Part::Plan) {
+        for dead_percent in PLANNED {
+            add(plans::plans(arguments.runs, dead_percent));
         }
     }
     if arguments.json {
@@ -275,7 +286,7 @@ fn figure(
         write_amplification,
         memory_per_block: memory.map(|(per_block, _)| per_block),
         memory_bytes: memory.map(|(_, bytes)| bytes),
-        placement_ns: None,
+        decision_ns: None,
     }
 }
 
@@ -283,13 +294,14 @@ fn show(figure: &Figure) {
     let Figure { part, name, write_amplification, .. } = figure;
     let millions = |value: f64| value / 1e6;
     let (writes, blocks) = (millions(figure.writes_per_second), millions(figure.blocks_per_second));
+    if *part == "plan" {
+        println!("{part:<9} {name:<52} {:>7.1} us a plan", figure.decision_ns.unwrap_or_default() / 1000.0);
+        return;
+    }
     println!("{part:<9} {name:<52} {writes:>7.2} M writes/s {blocks:>7.2} M blocks/s  WA {write_amplification:.2}");
-    if let Some(more) = figure.placement_ns {
-        println!(
-            "{:<63} {more:.0} ns {}",
-            "",
-            if *part == "placement" { "a block" } else { "a write more than static" }
-        );
+    if let Some(more) = figure.decision_ns {
+        let of = if *part == "placement" { "a block" } else { "a write more than static" };
+        println!("{:<63} {more:.0} ns {of}", "");
     }
     if let (Some(per_block), Some(bytes)) = (figure.memory_per_block, figure.memory_bytes) {
         println!("{:<63} {per_block:.1} bytes of memory a block, {:.0} MiB", "", bytes as f64 / f64::from(1 << 20));

@@ -4,7 +4,7 @@ mod watch;
 
 use std::time::Duration;
 
-use basalt_f2fs::{Deltas, VictimReads};
+use basalt_f2fs::{Deltas, Reclaim, VictimReads};
 use basalt_flash::device::presets;
 use basalt_flash::ftl::TranslationKind;
 use basalt_segments::Touches;
@@ -99,6 +99,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "adaptive",
         Form::Choice(&["adaptive", "reserve"]),
         "what cleaning keeps free of what the format reserves: all, or less where cleaning is dear",
+    ),
+    parameter(
+        "reclaim",
+        "clean",
+        Form::Choice(&["clean", "slack"]),
+        "where logs go on when free segments run short: in free ones that cleaning makes, or in dead blocks of others",
     ),
     parameter(
         "victim-reads",
@@ -223,6 +229,7 @@ pub const METRICS: &[Metric] = &[
     Metric::plain("checkpoints_cleaning", "checkpoints for cleaning"),
     Metric::plain("journal_commits", "journal commits"),
     Metric::plain("journal_blocks", "journal blocks written"),
+    Metric::plain("slack_blocks", "data and node blocks written to slack"),
     Metric::plain("page_cache_hits", "pages read that were in the page cache"),
     Metric::plain("page_cache_misses", "pages read into the page cache"),
     Metric::plain("page_cache_absorbed", "writes to pages that were dirty already"),
@@ -289,6 +296,9 @@ pub(super) fn run(point: &Point) -> Result<Measured, String> {
     }
     if let Some(keep_free) = KeepFree::by_name(point.value("keep-free")) {
         settings.options.keep_free = keep_free;
+    }
+    if let Some(reclaim) = Reclaim::by_name(point.value("reclaim")) {
+        settings.options.reclaim = reclaim;
     }
     if point.value("victim-reads") == "single" {
         settings.options.victim_reads = VictimReads::Single;
@@ -405,6 +415,7 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
     measured.count("journal_commits", cleaning.journal_commits);
     let named = &run.engine.named;
     measured.count("journal_blocks", run.engine.written.journal_blocks);
+    measured.count("slack_blocks", named.get("written/slack_blocks").unwrap_or(0));
     measured.count("checkpoints", named.sum("checkpoints").unwrap_or(0));
     measured.count("checkpoints_fsync", named.get("checkpoints/fsync").unwrap_or(0));
     measured.count("checkpoints_cleaning", named.get("checkpoints/cleaning").unwrap_or(0));

@@ -1,0 +1,110 @@
+//! The slack that is reserved for the logs.
+
+use basalt_segments::Slack;
+
+use crate::statistics::Counters;
+
+/// Segments of data that are reserved at a time, and of nodes: more would be no victims.
+const RESERVED: [usize; 2] = [4, 2];
+/// Blocks written until the next search, which goes through the whole table.
+const NEXT_SEARCH: u64 = 64;
+/// The same where there was not enough: more may have died by then.
+const NEXT_IN_VAIN: u64 = 1024;
+
+/// Slack that is reserved, and that no log has taken yet.
+#[derive(Default)]
+pub(crate) struct SlackStock {
+    /// Of segments of data, and of nodes; what is taken next is the last.
+    stock: [Vec<Slack>; 2],
+    /// Blocks that have to be written before the next search, of each.
+    next: [u64; 2],
+}
+
+impl SlackStock {
+    /// Takes the slack of a segment of nodes, or of data.
+    pub(super) fn take(&mut self, of_nodes: bool) -> Option<Slack> {
+        self.stock[usize::from(of_nodes)].pop()
+    }
+
+    /// Takes all.
+    pub(super) fn take_all(&mut self) -> Vec<Slack> {
+        self.stock.iter_mut().flat_map(std::mem::take).collect()
+    }
+
+    /// Adds some, the best first. What is there already was the best when it was found, and is taken before.
+    pub(super) fn add(&mut self, of_nodes: bool, found: Vec<Slack>) {
+        self.stock[usize::from(of_nodes)].splice(0..0, found.into_iter().rev());
+    }
+
+    /// Keeps only promises that hold.
+    pub(super) fn retain(&mut self, holds: impl Fn(&Slack) -> bool) {
+        self.stock.iter_mut().for_each(|stock| stock.retain(&holds));
+    }
+
+    /// Segments of nodes, or of data, that are to be searched for: none where more than half are there, or the last search was just now.
+    pub(super) fn missing(&self, of_nodes: bool, written: &Counters) -> usize {
+        let at = usize::from(of_nodes);
+        let (there, full) = (self.stock[at].len(), RESERVED[at]);
+        if there * 2 > full || blocks(written) < self.next[at] { 0 } else { full - there }
+    }
+
+    /// So many of those that were missing were found, now that so much was written.
+    pub(super) fn note_search(&mut self, of_nodes: bool, is_enough: bool, written: &Counters) {
+        let pause = if is_enough { NEXT_SEARCH } else { NEXT_IN_VAIN };
+        self.next[usize::from(of_nodes)] = blocks(written) + pause;
+    }
+}
+
+fn blocks(written: &Counters) -> u64 {
+    written.data_blocks + written.node_blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use basalt_segments::{MainBlock, Quiet, Segment, SegmentKind, SegmentTable};
+
+    /// Slack of so many segments.
+    fn slack(count: u32) -> Vec<Slack> {
+        let mut table = SegmentTable::new(count, 1);
+        let mut reserve = |_| {
+            let segment = table.open_segment(SegmentKind::WarmData, None)?;
+            assert!(table.set_live(MainBlock::in_segment(segment, 0), 1));
+            table.close_segment(segment);
+            table.reserve_slack(segment, &Quiet::while_locked())
+        };
+        (0..count).filter_map(&mut reserve).collect()
+    }
+
+    fn written(data_blocks: u64) -> Counters {
+        Counters { data_blocks, ..Counters::default() }
+    }
+
+    #[test]
+    fn what_was_found_first_is_taken_first_and_of_that_the_best() {
+        let mut stock = SlackStock::default();
+        let mut found = slack(4);
+        let later = found.split_off(2);
+        stock.add(false, found);
+        stock.add(false, later);
+        let taken: Vec<Segment> = std::iter::from_fn(|| stock.take(false)).map(|slack| slack.segment()).collect();
+        assert_eq!(taken, [0, 1, 2, 3].map(Segment::new));
+        assert!(stock.take(true).is_none());
+    }
+
+    #[test]
+    fn more_is_searched_for_where_half_is_gone_and_seldom_where_there_is_none() {
+        let mut stock = SlackStock::default();
+        assert_eq!([false, true].map(|of_nodes| stock.missing(of_nodes, &written(0))), [4, 2]);
+        stock.add(false, slack(3));
+        stock.note_search(false, true, &written(10));
+        stock.note_search(true, false, &written(10));
+        assert_eq!(stock.missing(false, &written(1000)), 0, "three of four are more than half");
+        assert!(stock.take(false).is_some());
+        assert_eq!([73, 74].map(|blocks| stock.missing(false, &written(blocks))), [0, 2]);
+        assert_eq!([1033, 1034].map(|blocks| stock.missing(true, &written(blocks))), [0, 2]);
+        stock.retain(|slack| slack.segment() == Segment::new(2));
+        assert_eq!(stock.missing(false, &written(1000)), 3);
+        assert_eq!(stock.take_all().len(), 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! Slack space recycling: where free segments run short, logs fill the dead blocks of segments that are in use.
+
+use std::sync::Arc;
+
+use basalt_device::{BlockDevice, MemoryDevice};
+use basalt_f2fs::check::{CheckOptions, check};
+use basalt_f2fs::checkpoint::choose::choose_pack;
+use basalt_f2fs::format::{FormatOptions, format};
+use basalt_f2fs::{F2fs, Geometry, OpenOptions, Reclaim, SystemClock};
+use basalt_segments::Segment;
+use basalt_testkit::rng::Rng;
+use basalt_vfs::{Caller, FileKind, FileSystem, InodeNumber, NewNode};
+
+const BLOCK: u64 = 4096;
+const FILE: NewNode<'_> = NewNode { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+/// Writes between two fsyncs.
+const SYNC_EVERY: usize = 100;
+
+/// A volume, and what it has to hold.
+struct Filled {
+    device: Arc<MemoryDevice>,
+    options: OpenOptions,
+    fs: F2fs,
+    ino: InodeNumber,
+    /// The version of each block of the file: of now, and of the last fsync.
+    now: Vec<u32>,
+    synced: Vec<u32>,
+    rng: Rng,
+}
+
+/// The bytes of a block.
+fn content(index: usize, version: u32) -> Vec<u8> {
+    let mark = (index as u64) << 32 | u64::from(version);
+    mark.to_le_bytes().repeat(BLOCK as usize / 8)
+}
+
+impl Filled {
+    /// A volume of so many MiB with a file that takes `percent` of it.
+    fn new(mib: u64, percent: u64, journal: bool, options: OpenOptions) -> Filled {
+        let device = Arc::new(MemoryDevice::new(mib << 20, 512));
+        let journal_bytes = if journal { 64 << 10 } else { 0 };
+        let how = FormatOptions { discard_reads_zeros: true, journal_bytes, ..FormatOptions::default() };
+        format(&*device, &how, &mut |_, _| {}).unwrap();
+        let options = OpenOptions { cache_bytes: 4 << 20, background_cleaning: false, ..options };
+        let fs = F2fs::open(device.clone(), options.clone(), Arc::new(SystemClock)).unwrap();
+        let ino = fs.create(fs.root(), b"file", &FILE, &Caller::default()).unwrap().ino;
+        let blocks = (fs.stat_fs().unwrap().available * percent / 100) as usize;
+        let mut filled =
+            Filled { device, options, fs, ino, now: vec![0; blocks], synced: vec![0; blocks], rng: Rng::new(7) };
+        (0..blocks).for_each(|index| filled.write(index));
+        filled.fs.sync().unwrap();
+        filled.synced.clone_from(&filled.now);
+        filled
+    }
+
+    fn write(&mut self, index: usize) {
+        self.now[index] += 1;
+        let bytes = content(index, self.now[index]);
+        assert_eq!(self.fs.write(self.ino, index as u64 * BLOCK, &bytes, false).unwrap(), bytes.len());
+    }
+
+    /// Overwrites single blocks at random, with an fsync now and then.
+    fn overwrite(&mut self, writes: usize) {
+        for step in 1..=writes {
+            let index = self.rng.index(self.now.len());
+            self.write(index);
+            if step % SYNC_EVERY == 0 {
+                self.fs.sync_file(self.ino, false).unwrap();
+                self.synced.clone_from(&self.now);
+            }
+        }
+    }
+
+    /// Overwrites single blocks at random, with no fsync: what the last one made durable dies, and is needed all the same.
+    fn overwrite_unsynced(&mut self, writes: usize) {
+        for _ in 0..writes {
+            let index = self.rng.index(self.now.len());
+            self.write(index);
+        }
+    }
+
+    /// The file has what was written last.
+    fn expect_content(&self) {
+        expect(&self.fs, self.ino, &self.now, &self.now);
+    }
+
+    /// After a power cut now, the file has what was fsynced, or something newer; and both volumes are sound.
+    fn expect_recovered(&self) {
+        let cut = Arc::new(self.device.snapshot());
+        let fs = F2fs::open(cut.clone(), self.options.clone(), Arc::new(SystemClock)).unwrap();
+        let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
+        expect(&fs, ino, &self.synced, &self.now);
+        fs.close().unwrap();
+        expect_sound(&cut);
+    }
+
+    fn reopen(&mut self) {
+        self.fs.close().unwrap();
+        expect_sound(&self.device);
+        self.fs = F2fs::open(self.device.clone(), self.options.clone(), Arc::new(SystemClock)).unwrap();
+    }
+
+    fn slack_blocks(&self) -> u64 {
+        self.fs.statistics().written.slack_blocks
+    }
+}
+
+fn expect(fs: &F2fs, ino: InodeNumber, least: &[u32], most: &[u32]) {
+    let mut bytes = vec![0; BLOCK as usize];
+    for (index, (least, most)) in least.iter().zip(most).enumerate() {
+        assert_eq!(fs.read(ino, index as u64 * BLOCK, &mut bytes).unwrap(), bytes.len());
+        let version = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        assert!((*least..=*most).contains(&version), "block {index}: version {version}, not {least} to {most}");
+        assert_eq!(bytes, content(index, version), "block {index}");
+    }
+}
+
+fn expect_sound(device: &MemoryDevice) {
+    let report = check(device, &CheckOptions::default(), &mut |_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.faults);
+}
+
+fn slack() -> OpenOptions {
+    OpenOptions { reclaim: Reclaim::Slack, ..OpenOptions::default() }
+}
+
+fn volume_with_slack(journal: bool) {
+    let mut filled = Filled::new(128, 90, journal, slack());
+    for _ in 0..8 {
+        filled.overwrite(2_500);
+        filled.expect_content();
+        filled.expect_recovered();
+        for _ in 0..4 {
+            filled.overwrite_unsynced(400);
+            filled.expect_recovered();
+        }
+        // Of a volume with a live journal nobody but the engine reads the geometry.
+        assert!(journal || !left_in_slack(&filled.device)[4], "the chain's log is in slack");
+    }
+    let written = filled.fs.statistics().written;
+    assert!(written.slack_blocks > written.data_blocks / 4, "{written:?}");
+    filled.reopen();
+    filled.overwrite(5_000);
+    filled.expect_content();
+    filled.expect_recovered();
+    assert!(filled.slack_blocks() > 0, "after it was opened again");
+    filled.reopen();
+    filled.expect_content();
+}
+
+#[test]
+fn slack_is_filled_and_nothing_is_lost_where_checkpoints_commit() {
+    volume_with_slack(false);
+}
+
+#[test]
+fn slack_is_filled_and_nothing_is_lost_where_a_journal_commits() {
+    volume_with_slack(true);
+}
+
+/// The same writes, with and without slack.
+#[test]
+fn cleaning_copies_less_where_logs_fill_slack() {
+    let copied = |options| {
+        let mut filled = Filled::new(128, 90, true, options);
+        filled.overwrite(10_000);
+        (filled.fs.statistics().written.blocks_moved, filled.slack_blocks())
+    };
+    let ((without, none), (with, some)) = (copied(OpenOptions::default()), copied(slack()));
+    assert!(none == 0 && some > 4_000, "{none} and {some} blocks in slack");
+    assert!(with * 4 < without, "{with} blocks copied with slack, {without} without");
+}
+
+/// Of each segment the first owner is impossible. Nobody knows whose blocks these are, so no log goes there, and no checkpoint takes the owners
+/// over: they would make its journals look damaged.
+#[test]
+fn segments_with_impossible_owners_are_left_alone() {
+    let mut filled = Filled::new(128, 90, false, slack());
+    filled.overwrite(3_000);
+    filled.fs.close().unwrap();
+    let geometry = Geometry::read(&*filled.device).unwrap().0;
+    for segment in Segment::all(geometry.main_segments) {
+        let place = u64::from(geometry.summary_block(segment)) * BLOCK;
+        filled.device.write_at(place, &[0xFF; 4]).unwrap();
+    }
+    for _ in 0..2 {
+        filled.fs = F2fs::open(filled.device.clone(), filled.options.clone(), Arc::new(SystemClock)).unwrap();
+        assert!(filled.fs.is_writable() && filled.fs.warnings().is_empty(), "{:?}", filled.fs.warnings());
+        filled.overwrite(1_000);
+        filled.expect_content();
+        filled.fs.close().unwrap();
+    }
+}
+
+/// Logs that were left in slack stay there until they have something to write: opening takes no segment for them.
+#[test]
+fn opening_takes_no_segments_for_logs_that_were_left_in_slack() {
+    let mut filled = Filled::new(128, 90, false, slack());
+    // Until the data log stands in slack when the volume is closed.
+    for _ in 0..40 {
+        filled.overwrite(500);
+        filled.fs.close().unwrap();
+        if left_in_slack(&filled.device)[1] {
+            break;
+        }
+        filled.fs = F2fs::open(filled.device.clone(), filled.options.clone(), Arc::new(SystemClock)).unwrap();
+    }
+    let logs = |fs: &F2fs| -> Vec<_> { fs.info().logs.iter().map(|log| (log.segment, log.offset)).collect() };
+    let open = || F2fs::open(filled.device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+    let (fs, how) = (open(), left_in_slack(&filled.device));
+    assert!(how[1], "{how:?}");
+    let before = logs(&fs);
+    fs.create(fs.root(), b"another", &FILE, &Caller::default()).unwrap();
+    fs.sync().unwrap();
+    fs.close().unwrap();
+    let (fs, after) = (open(), left_in_slack(&filled.device));
+    // Nothing was written to the log of file data; cleaning and nodes have gone on elsewhere.
+    assert!(after[1] && logs(&fs)[1] == before[1], "{how:?}, then {after:?}");
+    expect(&fs, filled.ino, &filled.now, &filled.now);
+    fs.close().unwrap();
+    expect_sound(&filled.device);
+}
+
+/// Which logs the checkpoint has left in slack.
+fn left_in_slack(device: &MemoryDevice) -> Vec<bool> {
+    let geometry = Geometry::read(device).unwrap().0;
+    let pack = choose_pack(device, &geometry).unwrap().0;
+    pack.raw.alloc_type[..6].iter().map(|how| *how == 1).collect()
+}
+
+/// What placements know of blocks goes by their places, which are written again here while others of the segment live on.
+#[test]
+fn every_placement_fills_slack() {
+    for placement in basalt_schemes::placements() {
+        let mut filled = Filled::new(96, 88, true, OpenOptions { placement, ..slack() });
+        filled.overwrite(3_000);
+        filled.reopen();
+        filled.overwrite(3_000);
+        filled.expect_content();
+        filled.expect_recovered();
+        assert!(filled.slack_blocks() > 0, "{}", placement.name);
+    }
+}
