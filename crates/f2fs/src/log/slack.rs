@@ -16,6 +16,7 @@ use crate::volume::Volume;
 
 /// Blocks of slack that a segment has at least: each costs a summary that is read and written.
 const LEAST: u32 = BLOCKS_PER_SEGMENT / 16;
+
 /// A segment in whose slack a log goes on.
 pub(super) struct InSlack {
     pub segment: Segment,
@@ -63,8 +64,11 @@ impl Volume {
         self.slack.retain(|slack| self.table.is_promised(slack));
         for (of_nodes, segments) in [false, true].into_iter().zip(found) {
             self.forget_needed_in(&segments);
-            // Others may have begun to empty some since.
-            let is_left = |segment: &Segment| !self.cleaner.empties(self.table.section_of(*segment));
+            // Since it was found, one may have been freed and taken for the other sort of blocks, or be about to be emptied.
+            let is_left = |segment: &Segment| {
+                self.table.kind(*segment).is_node() == of_nodes
+                    && !self.cleaner.empties(self.table.section_of(*segment))
+            };
             let segments: Vec<Segment> = segments.into_iter().filter(is_left).collect();
             let reserved: Vec<Slack> =
                 segments.into_iter().filter_map(|segment| self.table.reserve_slack(segment, quiet)).collect();
