@@ -54,7 +54,6 @@ fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
             ("written/checkpoints", written.checkpoints),
             ("written/sections_cleaned", written.sections_cleaned),
             ("written/blocks_moved", written.blocks_moved),
-            ("written/slack_blocks", written.slack_blocks),
             ("checkpoints/open", checkpoints.open),
             ("checkpoints/fsync", checkpoints.fsync),
             ("checkpoints/sync", checkpoints.sync),
@@ -66,6 +65,7 @@ fn counters(statistics: &Statistics) -> basalt_vfs::Counters {
             ("checkpoints/close", checkpoints.close),
             ("hotness/segments_recalled", hotness.segments_recalled),
             ("hotness/blocks", hotness.blocks),
+            ("slack/blocks", written.slack_blocks),
         ]
         .into(),
     }

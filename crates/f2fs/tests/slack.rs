@@ -192,35 +192,6 @@ fn segments_with_impossible_owners_are_left_alone() {
     }
 }
 
-/// Logs that were left in slack stay there until they have something to write: opening takes no segment for them.
-#[test]
-fn opening_takes_no_segments_for_logs_that_were_left_in_slack() {
-    let mut filled = Filled::new(128, 90, false, slack());
-    // Until the data log stands in slack when the volume is closed.
-    for _ in 0..40 {
-        filled.overwrite(500);
-        filled.fs.close().unwrap();
-        if left_in_slack(&filled.device)[1] {
-            break;
-        }
-        filled.fs = F2fs::open(filled.device.clone(), filled.options.clone(), Arc::new(SystemClock)).unwrap();
-    }
-    let logs = |fs: &F2fs| -> Vec<_> { fs.info().logs.iter().map(|log| (log.segment, log.offset)).collect() };
-    let open = || F2fs::open(filled.device.clone(), OpenOptions::default(), Arc::new(SystemClock)).unwrap();
-    let (fs, how) = (open(), left_in_slack(&filled.device));
-    assert!(how[1], "{how:?}");
-    let before = logs(&fs);
-    fs.create(fs.root(), b"another", &FILE, &Caller::default()).unwrap();
-    fs.sync().unwrap();
-    fs.close().unwrap();
-    let (fs, after) = (open(), left_in_slack(&filled.device));
-    // Nothing was written to the log of file data; cleaning and nodes have gone on elsewhere.
-    assert!(after[1] && logs(&fs)[1] == before[1], "{how:?}, then {after:?}");
-    expect(&fs, filled.ino, &filled.now, &filled.now);
-    fs.close().unwrap();
-    expect_sound(&filled.device);
-}
-
 /// Which logs the checkpoint has left in slack.
 fn left_in_slack(device: &MemoryDevice) -> Vec<bool> {
     let geometry = Geometry::read(device).unwrap().0;

@@ -110,7 +110,8 @@ fn the_document_has_all_fields() {
     };
     add("segments", "free active dirty full prefree");
     add("statistics/written", "data_blocks node_blocks metadata_blocks checkpoints sections_cleaned blocks_moved");
-    add("statistics/written", "journal_blocks slack_blocks");
+    add("statistics/written", "journal_blocks");
+    add("statistics/slack", "blocks");
     add("statistics/checkpoints", "open fsync sync interval cleaning trim resize close");
     for cause in ["foreground", "background", "resize"] {
         let place = format!("statistics/cleaning/{cause}");

@@ -12,6 +12,9 @@ use crate::layout::{Address, BLOCK_SIZE, BLOCKS_PER_SEGMENT, RawBlock};
 use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
+/// Free segments from which on no log rests in slack: twice as many as there are logs.
+const SEGMENTS_ENOUGH: u32 = 2 * LogId::RECORDED as u32;
+
 /// The owner that a log's summary gets for a block.
 fn owner_in_summary(kind: SegmentKind, mut owner: RawSummary) -> RawSummary {
     if mutant::active(Mutant::SummaryOffByOne) && !kind.is_node() {
@@ -179,6 +182,10 @@ impl Volume {
         for log in SegmentKind::ALL.map(LogId::of) {
             if self.logs[log].rests {
                 self.find_dead_place(log);
+                // A checkpoint with logs that append is sooner told from one that was torn, so they rest only where segments are dear.
+                if self.table.free_segments() >= SEGMENTS_ENOUGH {
+                    self.leave_segment(log);
+                }
             }
             if self.logs[log].offset >= BLOCKS_PER_SEGMENT {
                 self.roll_log(log)?;
@@ -296,5 +303,48 @@ impl Volume {
             None => self.device.read_at(u64::from(address) * BLOCK_SIZE as u64, &mut block.0)?,
         }
         Ok(block)
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use basalt_device::MemoryDevice;
+    use basalt_vfs::{Caller, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::format::{FormatOptions, format};
+    use crate::lock::F2fs;
+    use crate::options::OpenOptions;
+
+    /// A log that was found in slack: a checkpoint records it there where it could not have another segment, and nothing is written to it.
+    #[test]
+    fn a_log_rests_in_slack_where_no_segment_is_free() {
+        let device = Arc::new(MemoryDevice::new(64 << 20, 512));
+        format(&*device, &FormatOptions::default(), &mut |_, _| ()).unwrap();
+        let fs = F2fs::open(device, OpenOptions::default(), Arc::new(SystemClock)).unwrap();
+        let file = NewNode { kind: FileKind::Regular, permissions: 0o600, rdev: 0, target: b"" };
+        let ino = fs.create(fs.root(), b"file", &file, &Caller::default()).unwrap().ino;
+        fs.write(ino, 0, &vec![1; 20 * BLOCK_SIZE], false).unwrap();
+        fs.sync().unwrap();
+        let volume = &mut *fs.volume.lock();
+        let log = LogId::of(SegmentKind::WarmData);
+        let segment = volume.logs[log].segment;
+        // The place that the checkpoint named came into use by recovery.
+        volume.logs[log].offset = 3;
+        volume.logs[log].rests = true;
+        let taken: Vec<Segment> =
+            std::iter::from_fn(|| volume.table.open_segment(SegmentKind::WarmData, None)).collect();
+        volume.prepare_logs().unwrap();
+        let active = &volume.logs[log];
+        assert_eq!((active.segment, active.offset, active.slack.is_some()), (segment, 20, true));
+        assert!(volume.allocate(log, RawSummary::default()).is_err(), "it writes nothing there");
+        taken.iter().for_each(|&segment| volume.table.close_segment(segment));
+        volume.table.release(&taken, Durable::without_device());
+        volume.prepare_logs().unwrap();
+        let active = &volume.logs[log];
+        assert!(active.segment != segment && active.slack.is_none() && !active.rests);
     }
 }

@@ -415,7 +415,7 @@ fn engine(run: &EngineRun, measured: &mut Measured) {
     measured.count("journal_commits", cleaning.journal_commits);
     let named = &run.engine.named;
     measured.count("journal_blocks", run.engine.written.journal_blocks);
-    measured.count("slack_blocks", named.get("written/slack_blocks").unwrap_or(0));
+    measured.count("slack_blocks", named.get("slack/blocks").unwrap_or(0));
     measured.count("checkpoints", named.sum("checkpoints").unwrap_or(0));
     measured.count("checkpoints_fsync", named.get("checkpoints/fsync").unwrap_or(0));
     measured.count("checkpoints_cleaning", named.get("checkpoints/cleaning").unwrap_or(0));
